@@ -83,7 +83,10 @@ ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hi
 
 bool Decoder::fuses_gate(const FfnSpec& ffn, const LayerWeights& weights) const {
   const std::vector<PackedWeight>& parts = weights.gate_up.weight.parts;
-  return ffn.gated && ffn.gate_scale == 1.0f && parts.size() == 1 &&
+  // A GPU's products end with these two alone.
+  const bool is_known = gate_up_.dtype() == DType::kF32 || ffn.activation == Activation::kSilu ||
+                        ffn.activation == Activation::kGeluTanh;
+  return ffn.gated && is_known && ffn.gate_scale == 1.0f && parts.size() == 1 &&
          linear_gates(stream_, parts.front().spec);
 }
 
@@ -95,7 +98,9 @@ void Decoder::run_activated(size_t index, ConstActivations x, const Columns& ins
   // An update changes what is activated.
   const bool has_updates = lora_ && lora_->changes(gate_up.weight);
   if (!has_updates && fuses_gate(ffn, weights)) {
-    const LinearGate gate{.activation = ffn.activation, .scratch = gate_up_};
+    const bool has_scratch = gate_up_.dtype() == DType::kF32;  // where outputs are floats
+    const LinearGate gate{.activation = ffn.activation,
+                          .scratch = has_scratch ? static_cast<float*>(gate_up_) : nullptr};
     linear(stream_, {.x = x,
                      .x_stride = spec_.hidden_size,
                      .weight = &gate_up.weight.parts.front(),

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/activate.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/types.h"
@@ -18,28 +19,6 @@ QUIRE_DEVICE int64_t global_thread() {
 }
 QUIRE_DEVICE int64_t num_global_threads() {
   return int64_t{ptx::num_blocks()} * ptx::block_threads();
-}
-
-QUIRE_DEVICE float activate(Activation kind, float x) {
-  switch (kind) {
-    case Activation::kSilu:
-      return x / (1.0f + expf(-x));
-    case Activation::kGeluTanh:
-      return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
-    case Activation::kGeluErf:
-      return 0.5f * x * erfcf(-0.7071067812f * x);
-    case Activation::kRelu:
-      return x > 0.0f ? x : 0.0f;
-    case Activation::kRelu2:
-      return x > 0.0f ? x * x : 0.0f;
-    case Activation::kQuickGelu:
-      return x / (1.0f + expf(-1.702f * x));
-    case Activation::kTanh:
-      return tanhf(x);
-    case Activation::kXielu:
-      break;
-  }
-  return x;
 }
 
 template <typename T, int N>
@@ -61,7 +40,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
       float up[N];
       load<N>(row + ffn_size + column, up);
 #pragma unroll
-      for (int j = 0; j < N; ++j) value[j] *= up[j];
+      for (int j = 0; j < N; ++j) value[j] = ptx::multiply(value[j], up[j]);
     }
     store<N>(out + token * ffn_size + column, value);
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/warpgroup_layout.h"
+#include "kernels/cuda/warpgroup_products.h"
 
 #define QUIRE_GRID_CONSTANT __grid_constant__
 
@@ -16,30 +17,57 @@ namespace quire::cuda::ptx {
 
 using TensorMap = CUtensorMap;
 
-// On the host. False where the driver cannot; is_mappable() holds.
-inline bool encode_cache_map(const CacheMapShape& shape, TensorMap* map) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                       cudaEnableDefault, &found) != cudaSuccess ||
-      found != cudaDriverEntryPointSuccess) {
-    return false;
+// The driver's function, which is looked up once; null where the driver has none.
+inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
+  static const auto encoder = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    const bool is_there =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                         cudaEnableDefault, &found) == cudaSuccess &&
+        found == cudaDriverEntryPointSuccess;
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(is_there ? function : nullptr);
+  }();
+  return encoder;
+}
+
+// Boxes of 64 elements x `box_rows` of a tensor of bf16, 128-byte swizzled; strides in bytes, of
+// all dimensions but the first. False where the driver cannot.
+template <int kRank>
+bool encode_boxes(const void* base, const cuuint64_t (&sizes)[kRank],
+                  const cuuint64_t (&strides)[kRank - 1], int32_t box_rows, TensorMap* map) {
+  cuuint32_t box[kRank] = {kPanelDims, static_cast<cuuint32_t>(box_rows)};
+  cuuint32_t steps[kRank];
+  for (int i = 0; i < kRank; ++i) {
+    if (i >= 2) box[i] = 1;
+    steps[i] = 1;
   }
+  const auto encode = tensor_map_encoder();
+  return encode != nullptr &&
+         encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, kRank, const_cast<void*>(base), sizes,
+                strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// On the host. False where the shape is not mappable or the driver cannot.
+inline bool encode_cache_map(const CacheMapShape& shape, TensorMap* map) {
   const auto dim = static_cast<cuuint64_t>(shape.head_dim);
   const auto slots = static_cast<cuuint64_t>(shape.block_size);
   const auto heads = static_cast<cuuint64_t>(shape.num_kv_heads);
   constexpr cuuint64_t kAllBlocks = uint64_t{1}
                                     << 31;  // block ids are checked where they are given
-  const cuuint64_t sizes[4] = {dim, slots, heads, kAllBlocks};
-  const cuuint64_t strides[3] = {dim * 2, dim * slots * 2,
-                                 static_cast<cuuint64_t>(shape.block_stride) * 2};
-  const cuuint32_t box[4] = {kPanelDims, static_cast<cuuint32_t>(shape.box_rows), 1, 1};
-  const cuuint32_t steps[4] = {1, 1, 1, 1};
-  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(shape.base), sizes,
-                strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  return is_mappable(shape) && encode_boxes<4>(shape.base, {dim, slots, heads, kAllBlocks},
+                                               {dim * 2, dim * slots * 2,
+                                                static_cast<cuuint64_t>(shape.block_stride) * 2},
+                                               shape.box_rows, map);
+}
+inline bool encode_matrix_map(const MatrixMapShape& shape, TensorMap* map) {
+  return is_mappable(shape) &&
+         encode_boxes<2>(
+             shape.base,
+             {static_cast<cuuint64_t>(shape.columns), static_cast<cuuint64_t>(shape.rows)},
+             {static_cast<cuuint64_t>(shape.row_stride) * 2}, shape.box_rows, map);
 }
 
 // --- registers: all warps of a warpgroup together ---
@@ -115,6 +143,21 @@ QUIRE_DEVICE void copy_box(void* shared, const TensorMap& map, int c0, int c1, i
       "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(shared_address(barrier))
       : "memory");
 }
+// The box of a matrix's map.
+QUIRE_DEVICE void copy_box(void* shared, const TensorMap& map, int column, int row,
+                           uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3}], [%4];" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(column), "r"(row), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// Adds to two floats in memory, a multiple of eight, without waiting; each sum is rounded once.
+QUIRE_DEVICE void add_in_memory(float* y, float first, float second) {
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(y), "f"(first), "f"(second)
+               : "memory");
+}
 
 // --- warpgroup products: d [64, 64] (+)= a [64, 16] b [16, 64], bf16 with float sums, by the 128
 // threads of a warpgroup; warp w has rows 16 w to 16 w + 15. Of its rows a lane holds of d and a
@@ -189,18 +232,6 @@ QUIRE_DEVICE void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint
 }
 QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
   multiply_panel<false>(d, a, b, adds);
-}
-// a: panel_descriptor() of 64 rows of k; b: of 64 rows n of k.
-QUIRE_DEVICE void multiply_panels(float (&d)[8][4], uint64_t a, uint64_t b, bool adds) {
-  asm volatile(
-      "{\n"
-      ".reg .pred adds;\n"
-      "setp.ne.b32 adds, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " QUIRE_PRODUCT_SUMS
-      ", %32, %33, adds, 1, 1, 0, 0;\n"
-      "}"
-      : QUIRE_PRODUCT_TILES(d)
-      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
 }
 #undef QUIRE_PRODUCT_SUMS
 #undef QUIRE_PRODUCT_TILE

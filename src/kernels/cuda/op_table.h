@@ -19,7 +19,7 @@ inline constexpr OpTable kOpTable{
     .paged_attention_cut_bytes = paged_attention_cut_bytes,
     .linear = linear,
     .linear_workspace_bytes = linear_workspace_bytes,
-    .linear_gates = nullptr,
+    .linear_gates = linear_gates,
     .pack_weight_rows = pack_weight_rows,
     .supports_fp8_products = supports_fp8_products,
     .sample_rows = sample_rows,

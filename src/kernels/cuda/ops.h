@@ -22,6 +22,7 @@ int64_t paged_attention_cut_bytes(const Stream& stream, int64_t max_reqs);
 void linear(Stream& stream, const LinearParams& params);
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
+bool linear_gates(const Stream& stream, const WeightSpec& spec);
 void sample_rows(Stream& stream, const SampleRowsParams& params);
 void count_tokens(Stream& stream, const CountTokensParams& params);
 void build_step_inputs(Stream& stream, const StepInputsParams& params);

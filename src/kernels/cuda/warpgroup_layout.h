@@ -84,4 +84,17 @@ constexpr bool is_mappable(const CacheMapShape& shape) {
          shape.block_size % shape.box_rows == 0 && shape.box_rows <= 256;
 }
 
+// TMA sees a row-major matrix of bf16 like this. A box is 64 columns of `box_rows` rows; what lies
+// outside of the matrix is filled with zeros, which takes TMA longer than to copy as much.
+struct MatrixMapShape {
+  const void* base = nullptr;  // a multiple of 16
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t row_stride = 0;  // elements
+  int32_t box_rows = 0;
+};
+constexpr bool is_mappable(const MatrixMapShape& shape) {
+  return shape.row_stride % 8 == 0 && shape.box_rows > 0 && shape.box_rows <= 256;
+}
+
 }  // namespace quire::cuda

@@ -20,15 +20,18 @@ struct AsyncUnit::Copy {
   SharedBarrier* barrier;
   int num_bytes;
   const uint8_t* global;  // plain copy, else a box
-  CacheMapShape map;
+  BoxedTensor tensor;
   std::array<int, 4> at;
 };
+
+constexpr int kMostTiles = 32;
 
 // A thread's products under way.
 struct AsyncUnit::Products {
   struct Sums {
     float (*d)[4];
-    float values[8][4];
+    int num_tiles;
+    float values[kMostTiles][4];
   };
   std::vector<Product> open;
   std::vector<std::vector<Product>> groups;
@@ -91,21 +94,44 @@ void AsyncUnit::copy_bulk(void* shared, const void* global, int num_bytes, uint6
                      .barrier = &barrier_at(barrier),
                      .num_bytes = num_bytes,
                      .global = static_cast<const uint8_t*>(global),
-                     .map = {},
+                     .tensor = {},
                      .at = {}});
 }
 
-void AsyncUnit::copy_box(void* shared, const CacheMapShape& map, const std::array<int, 4>& at,
+void AsyncUnit::copy_box(void* shared, const BoxedTensor& tensor, const std::array<int, 4>& at,
                          uint64_t* barrier) {
-  QUIRE_CHECK(is_mappable(map) && reinterpret_cast<uintptr_t>(map.base) % 16 == 0,
+  QUIRE_CHECK(reinterpret_cast<uintptr_t>(tensor.base) % 16 == 0 && tensor.strides[1] % 8 == 0 &&
+                  tensor.strides[2] % 8 == 0 && tensor.strides[3] % 8 == 0 && tensor.box_rows > 0 &&
+                  tensor.box_rows <= 256,
               "a tensor map that cannot be encoded");
   QUIRE_CHECK(reinterpret_cast<uintptr_t>(shared) % 128 == 0, "box off 128 bytes");
   copies_.push_back({.shared = static_cast<uint8_t*>(shared),
                      .barrier = &barrier_at(barrier),
-                     .num_bytes = map.box_rows * kPanelRowBytes,
+                     .num_bytes = tensor.box_rows * kPanelRowBytes,
                      .global = nullptr,
-                     .map = map,
+                     .tensor = tensor,
                      .at = at});
+}
+
+// Rows of 64 elements, 128-byte swizzled; zeros outside of the tensor.
+void AsyncUnit::land_box(const Copy& copy) {
+  const BoxedTensor& tensor = copy.tensor;
+  const auto start = static_cast<uint32_t>(copy.shared - block_.shared_memory());
+  const auto* elements = static_cast<const uint16_t*>(tensor.base);
+  for (int row = 0; row < tensor.box_rows; ++row) {
+    std::array<int64_t, 4> at{copy.at[0], copy.at[1] + row, copy.at[2], copy.at[3]};
+    for (int i = 0; i < kPanelDims; ++i, ++at[0]) {
+      int64_t from = 0;
+      bool is_inside = true;
+      for (size_t d = 0; d < at.size(); ++d) {
+        from += at[d] * tensor.strides[d];
+        is_inside = is_inside && at[d] >= 0 && at[d] < tensor.sizes[d];
+      }
+      const uint16_t value = is_inside ? elements[from] : uint16_t{0};
+      const auto to = start + static_cast<uint32_t>(row * kPanelRowBytes + i * 2);
+      std::memcpy(block_.shared_memory() + swizzled_address(to), &value, 2);
+    }
+  }
 }
 
 bool AsyncUnit::land_copies() {
@@ -114,20 +140,7 @@ bool AsyncUnit::land_copies() {
     if (copy.global != nullptr) {
       std::memcpy(copy.shared, copy.global, static_cast<size_t>(copy.num_bytes));
     } else {
-      const auto [dim, slot, head, block] = copy.at;
-      const auto start = static_cast<uint32_t>(copy.shared - block_.shared_memory());
-      const auto* cache = static_cast<const uint16_t*>(copy.map.base);
-      for (int row = 0; row < copy.map.box_rows; ++row) {
-        const uint16_t* from =
-            cache + block * copy.map.block_stride +
-            (int64_t{head} * copy.map.block_size + slot + row) * copy.map.head_dim;
-        for (int i = 0; i < kPanelDims; ++i) {
-          const bool inside = dim + i < copy.map.head_dim && slot + row < copy.map.block_size;
-          const uint16_t value = inside ? from[dim + i] : uint16_t{0};
-          const auto to = start + static_cast<uint32_t>(row * kPanelRowBytes + i * 2);
-          std::memcpy(block_.shared_memory() + swizzled_address(to), &value, 2);
-        }
-      }
+      land_box(copy);
     }
     copy.barrier->pending_bytes -= copy.num_bytes;
     // Bytes may land before the arrival that expects them.
@@ -151,7 +164,8 @@ void AsyncUnit::multiply(const Product& product) {
   if (products.find(product.d) == nullptr) {
     products.sums.push_back(std::make_unique<Products::Sums>());
     products.sums.back()->d = product.d;
-    for (int n = 0; n < 8; ++n) {
+    products.sums.back()->num_tiles = product.num_tiles;
+    for (int n = 0; n < product.num_tiles; ++n) {
       for (int i = 0; i < 4; ++i) {
         float& value = product.d[n][i];
         products.sums.back()->values[n][i] =
@@ -179,7 +193,7 @@ void AsyncUnit::wait_products(int pending) {
     bool is_used = std::any_of(products.open.begin(), products.open.end(), names);
     for (const auto& group : products.groups)
       is_used = is_used || std::any_of(group.begin(), group.end(), names);
-    if (!is_used) std::memcpy(sums->d, sums->values, sizeof(sums->values));
+    if (!is_used) std::copy_n(&sums->values[0][0], sums->num_tiles * 4, &sums->d[0][0]);
     return !is_used;
   });
 }
@@ -202,7 +216,7 @@ const uint8_t* AsyncUnit::operand_at(uint64_t descriptor, int row, int element) 
   return block_.shared_memory() + swizzled_address(at);
 }
 
-void AsyncUnit::run(const Product& product, float (&sums)[8][4]) {
+void AsyncUnit::run(const Product& product, float (*sums)[4]) {
   const int lane = block_.thread() % 32;
   const int warp_row = block_.thread() / 32 % 4 * 16;
   const auto value = [&](uint64_t descriptor, int row, int element) {
@@ -225,7 +239,7 @@ void AsyncUnit::run(const Product& product, float (&sums)[8][4]) {
     for (int h = 0; h < 2; ++h)
       for (int k = 0; k < 16; ++k) a[h][k] = value(product.a, warp_row + lane / 4 + 8 * h, k);
   }
-  for (int n = 0; n < 8; ++n) {
+  for (int n = 0; n < product.num_tiles; ++n) {
     for (int i = 0; i < 2; ++i) {
       const int column = 8 * n + 2 * (lane % 4) + i;
       float b[16];

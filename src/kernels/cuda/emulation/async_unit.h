@@ -19,8 +19,17 @@
 
 namespace quire::cuda::emulation {
 
+// A BoxedTensor is what a tensor map describes: bf16 of which boxes of 64 x box_rows are copied.
+struct BoxedTensor {
+  const void* base = nullptr;
+  std::array<int64_t, 4> sizes{};
+  std::array<int64_t, 4> strides{1};  // elements
+  int box_rows = 0;
+};
+
 struct Product {
-  float (*d)[4] = nullptr;  // [8][4], the thread's part
+  float (*d)[4] = nullptr;  // [num_tiles][4], the thread's part
+  int num_tiles = 8;        // of 8 columns
   const uint32_t* a_registers = nullptr;
   uint64_t a = 0;  // descriptors
   uint64_t b = 0;
@@ -40,7 +49,7 @@ class AsyncUnit {
   void wait(uint64_t* barrier, uint32_t parity);
 
   void copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier);
-  void copy_box(void* shared, const CacheMapShape& map, const std::array<int, 4>& at,
+  void copy_box(void* shared, const BoxedTensor& tensor, const std::array<int, 4>& at,
                 uint64_t* barrier);
   // Ends every copy under way; returns false when there was none.
   bool land_copies();
@@ -58,8 +67,9 @@ class AsyncUnit {
 
   SharedBarrier& barrier_at(const uint64_t* barrier);
   void end_phase_if_done(SharedBarrier& barrier);
+  void land_box(const Copy& copy);
   const uint8_t* operand_at(uint64_t descriptor, int row, int element) const;
-  void run(const Product& product, float (&sums)[8][4]);
+  void run(const Product& product, float (*sums)[4]);
   Products& mine();
 
   Block& block_;

@@ -11,12 +11,24 @@
 
 namespace quire::cuda::ptx {
 
-using TensorMap = CacheMapShape;
+using TensorMap = emulation::BoxedTensor;
 using emulation::AsyncUnit;
 
 inline bool encode_cache_map(const CacheMapShape& shape, TensorMap* map) {
-  *map = shape;
-  return true;
+  const int64_t dim = shape.head_dim;
+  const int64_t slots = shape.block_size;
+  *map = {.base = shape.base,
+          .sizes = {dim, slots, shape.num_kv_heads, int64_t{1} << 31},
+          .strides = {1, dim, dim * slots, shape.block_stride},
+          .box_rows = shape.box_rows};
+  return is_mappable(shape);
+}
+inline bool encode_matrix_map(const MatrixMapShape& shape, TensorMap* map) {
+  *map = {.base = shape.base,
+          .sizes = {shape.columns, shape.rows, 1, 1},
+          .strides = {1, shape.row_stride, 0, 0},
+          .box_rows = shape.box_rows};
+  return is_mappable(shape);
 }
 
 inline uint32_t shared_address(const void* shared) {
@@ -53,6 +65,14 @@ inline void copy_box(void* shared, const TensorMap& map, int c0, int c1, int c2,
                      uint64_t* barrier) {
   AsyncUnit::current().copy_box(shared, map, {c0, c1, c2, c3}, barrier);
 }
+inline void copy_box(void* shared, const TensorMap& map, int column, int row, uint64_t* barrier) {
+  AsyncUnit::current().copy_box(shared, map, {column, row, 0, 0}, barrier);
+}
+
+inline void add_in_memory(float* y, float first, float second) {
+  y[0] += first;
+  y[1] += second;
+}
 
 // A warp's lanes begin and end products together (.sync.aligned).
 inline void begin_products() { Block::current().wait_for_warp(); }
@@ -64,7 +84,7 @@ void wait_products() {
 }
 template <int kTiles>
 void pin_registers(float (&d)[kTiles][4]) {
-  for (int i = 0; i < kTiles; i += 8) AsyncUnit::current().check_free(d + i);
+  AsyncUnit::current().check_free(d);
 }
 inline uint32_t xor_here(uint32_t a, uint32_t b) { return a ^ b; }
 template <bool kByRows>
@@ -76,12 +96,11 @@ inline void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b,
   multiply_panel<false>(d, a, b, adds);
 }
 inline void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
-  constexpr uint64_t kHalf = (64 * kPanelRowBytes) >> 4;
-  AsyncUnit::current().multiply({.d = d, .a_registers = a, .b = b, .adds = adds});
-  AsyncUnit::current().multiply({.d = d + 8, .a_registers = a, .b = b + kHalf, .adds = adds});
+  AsyncUnit::current().multiply({.d = d, .num_tiles = 16, .a_registers = a, .b = b, .adds = adds});
 }
-inline void multiply_panels(float (&d)[8][4], uint64_t a, uint64_t b, bool adds) {
-  AsyncUnit::current().multiply({.d = d, .a = a, .b = b, .adds = adds});
+template <int kTiles>
+void multiply_panels(float (&d)[kTiles][4], uint64_t a, uint64_t b, bool adds) {
+  AsyncUnit::current().multiply({.d = d, .num_tiles = kTiles, .a = a, .b = b, .adds = adds});
 }
 
 }  // namespace quire::cuda::ptx

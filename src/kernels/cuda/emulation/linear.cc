@@ -1,9 +1,11 @@
-// This does in emulation what cuBLASLt does: bf16 products, with float sums over k ascending.
+// This does in emulation what cuBLASLt does: bf16 products, with float sums over k ascending. Gated
+// ones go through the kernel that a GPU runs, since the library has none.
 #include <cstring>
 
 #include "kernels/cuda/emulation/ops.h"
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/linear/dense_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/op_table.h"
@@ -64,8 +66,13 @@ void linear(Stream& stream, const LinearParams& params) {
     return;
   }
   if (spec.quant.is_quantized()) return quant_linear(stream, params);
+  if (params.gate != nullptr) return dense_linear(stream, params);
   const auto* weight = static_cast<const bfloat16*>(params.weight->data);
   gpu(stream).emulated()->push_back([=] { multiply(params, spec, weight); });
+}
+
+bool linear_gates(const Stream& stream, const WeightSpec& spec) {
+  return gates_dense_linear(gpu(stream), spec);
 }
 
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {

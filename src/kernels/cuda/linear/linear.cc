@@ -1,13 +1,14 @@
-// linear() multiplies dense weights and products of FP8 by cuBLASLt, or by a kernel of Quire's own
-// where that measures faster for a few rows; other quantized weights go through a kernel of Quire's
-// own.
+// linear() multiplies dense weights by a kernel of Quire's own on Hopper, elsewhere by cuBLASLt or
+// by another of Quire's own where that measures faster for a few rows; products of FP8 by cuBLASLt;
+// other quantized weights by a kernel of Quire's own.
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/error.h"
-#include "kernels/cuda/linear/add_bias.h"
+#include "kernels/cuda/linear/dense_linear.h"
 #include "kernels/cuda/linear/few_rows_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/lt_products.h"
+#include "kernels/cuda/linear/place_bias.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/quant/quant_weight.h"
@@ -65,7 +66,6 @@ Status multiply(GpuStream& stream, const LinearParams& p) {
         static_cast<const std::byte*>(p.weight->data) + fp8_weight_layout(spec).scales_at);
   }
   QUIRE_ASSIGN_OR_RETURN(LtProducts * products, products_of(stream));
-  bool added_bias = false;
   LtProducts::OtherKernel few_rows;
   if (!stream.deterministic() && fits_few_rows(p)) {
     few_rows = [&](void* y) {
@@ -74,9 +74,8 @@ Status multiply(GpuStream& stream, const LinearParams& p) {
       few_rows_linear(stream, to);
     };
   }
-  QUIRE_RETURN_IF_ERROR(products->run(stream, key_of(stream, p), operands, few_rows, &added_bias));
-  if (p.bias != nullptr && !added_bias) add_bias(stream, p);
-  return {};
+  return products->run(stream, key_of(stream, p), operands, few_rows,
+                       [&] { place_bias(stream, p); });
 }
 
 }  // namespace
@@ -84,8 +83,7 @@ Status multiply(GpuStream& stream, const LinearParams& p) {
 void linear(Stream& stream, const LinearParams& params) {
   const WeightSpec& spec = params.weight->spec;
   if (params.num_rows == 0 || spec.n == 0) return;
-  QUIRE_CHECK(params.gate == nullptr && params.greatest == nullptr,
-              "[linear] a GPU keeps all {} outputs", spec.n);
+  QUIRE_CHECK(params.greatest == nullptr, "[linear] a GPU keeps all {} outputs", spec.n);
   const bool by_library = !spec.quant.is_quantized() || has_fp8_products(spec);
   if (!by_library) return quant_linear(stream, params);
   GpuStream& queue = static_cast<GpuStream&>(stream);
@@ -93,7 +91,13 @@ void linear(Stream& stream, const LinearParams& params) {
               to_string(params.x.dtype()));
   QUIRE_CHECK(spec.quant.is_quantized() || spec.dtype == DType::kBF16,
               "[linear] a GPU wants bf16 weights, got {}", to_string(spec.dtype));
+  if (fits_dense_linear(queue, params)) return dense_linear(stream, params);
+  QUIRE_CHECK(params.gate == nullptr, "[linear] no gate for {} outputs", spec.n);
   queue.fail(multiply(queue, params));
+}
+
+bool linear_gates(const Stream& stream, const WeightSpec& spec) {
+  return gates_dense_linear(static_cast<const GpuStream&>(stream), spec);
 }
 
 // Every kind of product that is made of a weight: results of both types, few rows and many.

@@ -180,17 +180,27 @@ bool LtProducts::Algorithm::is_other_kernel() const {
                      [](uint64_t word) { return word == 0; });
 }
 
+MatmulKey LtProducts::as_asked(const MatmulKey& key, bool fuses_bias) {
+  MatmulKey asked = key;
+  if (key.has_bias && !fuses_bias) {
+    asked.has_bias = false;
+    asked.accumulates = true;
+  }
+  return asked;
+}
+
 Status LtProducts::run(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
-                       const OtherKernel& other, bool* added_bias) {
+                       const OtherKernel& other, const std::function<void()>& place_bias) {
   QUIRE_ASSIGN_OR_RETURN(const Algorithm* chosen, algorithm_for(stream, key, operands, other));
   if (chosen->is_other_kernel()) {
-    *added_bias = true;
     other(operands.y);
     return {};
   }
-  *added_bias = chosen->fuses_bias;
+  if (key.has_bias && !chosen->fuses_bias) place_bias();
   const float* bias = chosen->fuses_bias ? operands.bias : nullptr;
-  return lt_status(multiply(stream, key, operands, chosen->algorithm, bias), "cublasLtMatmul");
+  return lt_status(
+      multiply(stream, as_asked(key, chosen->fuses_bias), operands, chosen->algorithm, bias),
+      "cublasLtMatmul");
 }
 
 bool LtProducts::supports(const MatmulKey& key) {
@@ -215,11 +225,12 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtProducts::candidates(const MatmulKey
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     (void)lt_.set_preference(preference, alignment, &kOperandAlignment, sizeof kOperandAlignment);
   }
-  if (key.deterministic) {  // no split over k: its parts would be cut by the number of rows
-    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE;
-    (void)lt_.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
-                             sizeof schemes);
-  }
+  // Deterministic: no split over k, whose parts would be cut by the number of rows. Else none whose
+  // parts are added in y's type.
+  const uint32_t schemes =
+      key.deterministic ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  (void)lt_.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                           sizeof schemes);
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(max_count));
   int count = 0;
   const cublasStatus_t status = lt_.get_heuristic(
@@ -270,20 +281,22 @@ void LtProducts::remember(const MatmulKey& key, const Algorithm& algorithm, floa
   cache_dir_.clear();  // said once
 }
 
-LtProducts::Algorithm LtProducts::choose(GpuStream& stream, const MatmulKey& key,
-                                         const LtOperands& operands, const OtherKernel& other,
-                                         const std::vector<cublasLtMatmulAlgo_t>& proposed,
-                                         const Algorithm& first) {
+std::optional<LtProducts::Algorithm> LtProducts::choose(
+    GpuStream& stream, const MatmulKey& key, const LtOperands& operands, const OtherKernel& other,
+    const std::vector<cublasLtMatmulAlgo_t>& proposed, const Algorithm& first) {
+  if (proposed.size() == 1 && other == nullptr) return first;
+  if (is_capturing(stream)) return std::nullopt;
   const int64_t y_bytes = operands.num_rows * key.y_stride * size_bytes(key.y_type);
   const Scratch scratch(stream, static_cast<size_t>(y_bytes));
-  if (scratch.data() == nullptr || (proposed.size() == 1 && other == nullptr)) return first;
+  if (scratch.data() == nullptr) return std::nullopt;
   LtOperands measured = operands;
   measured.y = scratch.data();
   const float* bias = first.fuses_bias ? operands.bias : nullptr;
+  const MatmulKey asked = as_asked(key, first.fuses_bias);
   std::vector<float> times;
   for (const cublasLtMatmulAlgo_t& algorithm : proposed) {
     times.push_back(measure(stream, [&] {
-      return multiply(stream, key, measured, algorithm, bias) == CUBLAS_STATUS_SUCCESS;
+      return multiply(stream, asked, measured, algorithm, bias) == CUBLAS_STATUS_SUCCESS;
     }));
   }
   if (other != nullptr) {
@@ -293,7 +306,7 @@ LtProducts::Algorithm LtProducts::choose(GpuStream& stream, const MatmulKey& key
     }));
   }
   const int64_t best = fastest(times);
-  if (best < 0) return first;
+  if (best < 0) return std::nullopt;
   const auto index = static_cast<size_t>(best);
   Algorithm chosen;
   if (index < proposed.size()) chosen = {proposed[index], first.fuses_bias};
@@ -325,20 +338,18 @@ Result<const LtProducts::Algorithm*> LtProducts::algorithm_for(GpuStream& stream
     algorithm.fuses_bias = !proposed.empty();
   }
   if (proposed.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(proposed, candidates(key, operands, nullptr, kMaxCandidates));
+    QUIRE_ASSIGN_OR_RETURN(proposed,
+                           candidates(as_asked(key, false), operands, nullptr, kMaxCandidates));
   }
   if (proposed.empty()) {
     return internal_error("cuBLASLt: no algorithm for {} rows of [{}, {}]", key.rows, key.n, key.k);
   }
   algorithm.algorithm = proposed.front();
   if (key.deterministic) return &algorithms_.emplace(key, algorithm).first->second;
-  if (is_capturing(stream)) {
-    // Nothing can be measured now; whoever asks again later does it.
-    unmeasured_ = algorithm;
-    return &unmeasured_;
-  }
-  algorithm = choose(stream, key, operands, other, proposed, algorithm);
-  return &algorithms_.emplace(key, algorithm).first->second;
+  const std::optional<Algorithm> chosen = choose(stream, key, operands, other, proposed, algorithm);
+  if (chosen) return &algorithms_.emplace(key, *chosen).first->second;
+  unmeasured_ = algorithm;  // whoever asks again measures
+  return &unmeasured_;
 }
 
 }  // namespace quire::cuda

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,9 +43,10 @@ class LtProducts final : public LibraryState {
   // Another way to the product, bias included, that writes it to `y`; queued like a kernel. Empty:
   // there is none.
   using OtherKernel = std::function<void(void* y)>;
-  // Queues the product; *added_bias says whether it brought the bias along.
+  // Queues the product. Where it cannot take the bias along, place_bias() is called first, and the
+  // product is added to y.
   Status run(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
-             const OtherKernel& other, bool* added_bias);
+             const OtherKernel& other, const std::function<void()>& place_bias);
   // Whether the library has an algorithm for the product at all.
   bool supports(const MatmulKey& key);
 
@@ -56,13 +58,16 @@ class LtProducts final : public LibraryState {
   };
 
   LtProducts() = default;
+  // The product that the library is asked for: where it does not fuse the bias, y has it already.
+  static MatmulKey as_asked(const MatmulKey& key, bool fuses_bias);
   Result<const Algorithm*> algorithm_for(GpuStream& stream, const MatmulKey& key,
                                          const LtOperands& operands, const OtherKernel& other);
-  // The fastest of what was proposed, and of the other kernel; `first` where nothing can be
-  // measured.
-  Algorithm choose(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
-                   const OtherKernel& other, const std::vector<cublasLtMatmulAlgo_t>& proposed,
-                   const Algorithm& first);
+  // The fastest of what was proposed, and of the other kernel; nothing where nothing could be
+  // measured. `first` is the first that was proposed.
+  std::optional<Algorithm> choose(GpuStream& stream, const MatmulKey& key,
+                                  const LtOperands& operands, const OtherKernel& other,
+                                  const std::vector<cublasLtMatmulAlgo_t>& proposed,
+                                  const Algorithm& first);
   // Best first, by the library's own ranking; empty: none. `bias`: to be fused, or null.
   Result<std::vector<cublasLtMatmulAlgo_t>> candidates(const MatmulKey& key,
                                                        const LtOperands& operands,

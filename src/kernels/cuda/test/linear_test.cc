@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
+#include "kernels/cuda/linear/dense_linear.h"
 #include "kernels/cuda/linear/few_rows_linear.h"
 
 namespace quire {
@@ -56,43 +58,172 @@ TEST_F(GpuLinear, MatchesReference) {
   }
 }
 
+// A product of strided rows, added to y where y is float, else with a bias, against the reference.
+class GpuOwnLinear : public GpuLinear {
+ protected:
+  void expect_product(int64_t m, int64_t n, int64_t k, DType y_type, int64_t y_stride,
+                      const std::function<void(const LinearParams&)>& product) {
+    SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k);
+    const bool adds = y_type == DType::kF32;
+    const int64_t x_stride = k + 8;
+    const auto x = rounded(random_floats(5, m * x_stride));
+    const auto dense = rounded(random_floats(6, n * k));
+    const auto bias = random_floats(7, n);
+    auto want = rounded(random_floats(8, m * y_stride));
+    PackedWeight weight{{.n = n, .k = k, .compute = ComputeType::kBF16}, nullptr};
+    weight.data = upload_as(DType::kBF16, dense).data();
+    LinearParams p{.x = upload_as(DType::kBF16, x),
+                   .x_stride = x_stride,
+                   .weight = &weight,
+                   .bias = adds ? nullptr : upload(bias),
+                   .y = upload_as(y_type, want),
+                   .y_stride = y_stride,
+                   .accumulate = adds,
+                   .num_rows = m};
+    product(p);
+    const auto got = download_floats(p.y, m * y_stride);
+    p.x = x.data();
+    p.bias = adds ? nullptr : bias.data();
+    p.y = want.data();
+    ref::linear(p, dense.data(), DType::kF32);
+    const double size = std::sqrt(static_cast<double>(k)) + 2.0;
+    const double tolerance =
+        static_cast<double>(k) * 0x1p-22 + size * (y_type == DType::kBF16 ? 0x1p-8 : 0.0);
+    ASSERT_TRUE(kernel_test::close(got.data(), want.data(), m * y_stride, tolerance));
+  }
+};
+
 // The kernel that linear() may take for a few rows, asked for by name: odd numbers of outputs,
 // fewer chunks of K than it has warps, rows apart, biases, sums that are added to.
-TEST_F(GpuLinear, FewRowsMatchReference) {
+TEST_F(GpuOwnLinear, FewRowsMatchReference) {
   const struct {
     int64_t m, n, k;
   } shapes[] = {{1, 16, 32}, {1, 33, 96}, {3, 1, 256}, {8, 40, 288}, {9, 17, 1056}, {16, 50, 512}};
   for (const auto& [m, n, k] : shapes) {
     for (const DType y_type : {DType::kF32, DType::kBF16}) {
-      SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k);
-      const bool adds = y_type == DType::kF32;
-      const int64_t x_stride = k + 8;
-      const int64_t y_stride = n + 3;
-      const auto x = rounded(random_floats(5, m * x_stride));
-      const auto dense = rounded(random_floats(6, n * k));
-      const auto bias = random_floats(7, n);
-      auto want = rounded(random_floats(8, m * y_stride));
-      PackedWeight weight{{.n = n, .k = k, .compute = ComputeType::kBF16}, nullptr};
-      weight.data = upload_as(DType::kBF16, dense).data();
-      LinearParams p{.x = upload_as(DType::kBF16, x),
-                     .x_stride = x_stride,
+      expect_product(m, n, k, y_type, n + 3, [&](const LinearParams& p) {
+        ASSERT_TRUE(cuda::fits_few_rows(p));
+        cuda::few_rows_linear(stream(), p);
+      });
+    }
+  }
+}
+
+class GpuDenseLinear : public GpuOwnLinear {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<Device>> device = gpu_test::open_test_device(90);
+    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
+    device_ = std::move(*device);
+    if (device_->stream().info().compute_capability != 90)
+      GTEST_SKIP() << "SKIPPED: not a GPU of compute capability 9.0";
+  }
+};
+
+// Every width of a tile, one and two warpgroups, blocks that take several tiles, odd ends of rows,
+// outputs and inputs, y in vectors and element by element.
+TEST_F(GpuDenseLinear, MatchesReference) {
+  const struct {
+    int64_t m, n, k;
+  } shapes[] = {{1, 8, 64},    {3, 16, 72},   {9, 32, 136},   {20, 47, 264},  {40, 64, 128},
+                {5, 100, 200}, {64, 104, 64}, {1, 232, 128},  {33, 513, 192}, {65, 32, 128},
+                {70, 41, 72},  {128, 64, 64}, {130, 96, 328}, {200, 700, 64}, {300, 264, 72}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const DType y_type : {DType::kF32, DType::kBF16}) {
+      for (const int64_t y_stride : {(n + 7) / 8 * 8, n + 3}) {
+        expect_product(m, n, k, y_type, y_stride, [&](const LinearParams& p) {
+          ASSERT_TRUE(cuda::fits_dense_linear(device_->stream(), p));
+          cuda::dense_linear(stream(), p);
+        });
+      }
+    }
+  }
+}
+
+// Gated, the product gives the bits of the product and the activation after it.
+TEST_F(GpuDenseLinear, GatesAsTheActivationDoes) {
+  const struct {
+    int64_t m, ffn, k;
+  } shapes[] = {{1, 8, 64},    {5, 24, 72},   {64, 60, 136},
+                {70, 112, 64}, {130, 33, 64}, {200, 300, 72}};
+  for (const auto& [m, ffn, k] : shapes) {
+    for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh}) {
+      SCOPED_TRACE(::testing::Message() << m << " x 2 x " << ffn << " x " << k);
+      PackedWeight weight{{.n = 2 * ffn, .k = k, .compute = ComputeType::kBF16}, nullptr};
+      weight.data = upload_as(DType::kBF16, random_floats(6, 2 * ffn * k)).data();
+      const Activations product{poisoned(m * 2 * ffn * 2), DType::kBF16};
+      const Activations apart{poisoned(m * ffn * 2), DType::kBF16};
+      LinearParams p{.x = upload_as(DType::kBF16, random_floats(5, m * k)),
+                     .x_stride = k,
                      .weight = &weight,
-                     .bias = adds ? nullptr : upload(bias),
-                     .y = upload_as(y_type, want),
-                     .y_stride = y_stride,
-                     .accumulate = adds,
+                     .bias = upload(random_floats(7, 2 * ffn)),
+                     .y = product,
+                     .y_stride = 2 * ffn,
                      .num_rows = m};
-      ASSERT_TRUE(cuda::fits_few_rows(p));
-      cuda::few_rows_linear(stream(), p);
-      const auto got = download_floats(p.y, m * y_stride);
-      p.x = x.data();
-      p.bias = adds ? nullptr : bias.data();
-      p.y = want.data();
-      ref::linear(p, dense.data(), DType::kF32);
-      const double size = std::sqrt(static_cast<double>(k)) + 2.0;
-      const double tolerance =
-          static_cast<double>(k) * 0x1p-22 + size * (y_type == DType::kBF16 ? 0x1p-8 : 0.0);
-      ASSERT_TRUE(kernel_test::close(got.data(), want.data(), m * y_stride, tolerance));
+      cuda::dense_linear(stream(), p);
+      quire::activation(
+          stream(),
+          {.x = product, .out = apart, .activation = activation, .num_tokens = m, .ffn_size = ffn});
+      const LinearGate gate{.activation = activation};
+      p.y = {poisoned(m * ffn * 2), DType::kBF16};
+      p.y_stride = ffn;
+      p.gate = &gate;
+      ASSERT_TRUE(linear_gates(stream(), weight.spec));
+      linear(stream(), p);
+      EXPECT_EQ(download<uint16_t>(p.y.data(), m * ffn), download<uint16_t>(apart.data(), m * ffn));
+    }
+  }
+}
+
+// What a law of determinism is worth for a product (L4): on a GPU by linear(), at the shapes of an
+// 8B model.
+struct BitsCase {
+  int64_t n, k;
+  std::vector<int64_t> rows;
+};
+std::vector<BitsCase> bits_cases(bool is_emulated) {
+  if (is_emulated) return {{264, 136, {1, 9, 65, 200}}, {48, 72, {8, 64, 130}}};
+  return {{6144, 4096, {1, 2, 8, 9, 16, 33, 64, 65, 128, 200, 256, 1000, 4096, 8192}},
+          {28672, 4096, {1, 17, 64, 100, 512}},
+          {4096, 14336, {1, 16, 64, 129, 256, 1024}}};
+}
+
+// The rows of every number of rows are those of the most rows, bit by bit, in both types of y, with
+// and without a bias.
+TEST_F(GpuDenseLinear, BitsDoNotDependOnTheNumberOfRows) {
+  device_->stream().set_deterministic(true);
+  const bool is_emulated = device_->stream().emulated() != nullptr;
+  for (const BitsCase& c : bits_cases(is_emulated)) {
+    const int64_t most = c.rows.back();
+    PackedWeight weight{{.n = c.n, .k = c.k, .compute = ComputeType::kBF16}, nullptr};
+    weight.data = upload_as(DType::kBF16, random_floats(6, c.n * c.k)).data();
+    const Activations x = upload_as(DType::kBF16, random_floats(5, most * c.k));
+    const float* bias = upload(random_floats(7, c.n));
+    void* workspace = poisoned(linear_workspace_bytes(stream(), most, weight.spec));
+    for (const DType y_type : {DType::kBF16, DType::kF32}) {
+      const bool adds = y_type == DType::kF32;
+      const int64_t row_bytes = c.n * size_bytes(y_type);
+      const auto product = [&](int64_t rows) {
+        const LinearParams p{.x = x,
+                             .x_stride = c.k,
+                             .weight = &weight,
+                             .bias = adds ? nullptr : bias,
+                             .y = {upload(std::vector<uint8_t>(rows * row_bytes, 0)), y_type},
+                             .y_stride = c.n,
+                             .accumulate = adds,
+                             .num_rows = rows,
+                             .workspace = workspace};
+        is_emulated ? cuda::dense_linear(stream(), p) : linear(stream(), p);
+        auto bytes = download<uint8_t>(p.y.data(), rows * row_bytes);
+        arenas_.pop_back();
+        return bytes;
+      };
+      const std::vector<uint8_t> want = product(most);
+      for (const int64_t rows : c.rows) {
+        const std::vector<uint8_t> got = product(rows);
+        EXPECT_TRUE(std::equal(got.begin(), got.end(), want.begin()))
+            << rows << " rows of " << c.n << " x " << c.k << ", " << to_string(y_type);
+      }
     }
   }
 }

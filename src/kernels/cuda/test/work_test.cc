@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/attention/attention_work.h"
 #include "kernels/cuda/attention/swizzle.h"
+#include "kernels/cuda/linear/dense_tiles.h"
 #include "kernels/cuda/linear/matmul_key.h"
 #include "kernels/cuda/warpgroup_layout.h"
 
@@ -150,6 +151,51 @@ TEST(CacheMap, TakesWhatTheCacheCanHave) {
   }
   EXPECT_FALSE(
       is_mappable({.head_dim = 12, .block_size = 16, .block_stride = 192, .box_rows = 16}));
+}
+
+// The shapes of an 8B model on 132 multiprocessors: few rows make 128 tiles of one warpgroup, more
+// rows are shared out so that every wave of blocks is nearly full.
+TEST(DenseTiles, FillTheMultiprocessors) {
+  const auto is = [](const TileShape& shape, int groups, int columns) {
+    return shape.groups == groups && shape.columns == columns;
+  };
+  EXPECT_TRUE(is(dense_tile_shape(1, 4096, 132, false), 1, 32));
+  EXPECT_TRUE(is(dense_tile_shape(64, 6144, 132, false), 1, 48));
+  EXPECT_TRUE(is(dense_tile_shape(8, 28672, 132, true), 1, 224));
+  EXPECT_TRUE(is(dense_tile_shape(128, 4096, 132, false), 1, 64));
+  EXPECT_TRUE(is(dense_tile_shape(192, 4096, 132, false), 1, 96));
+  EXPECT_TRUE(is(dense_tile_shape(192, 6144, 132, false), 1, 144));
+  EXPECT_TRUE(is(dense_tile_shape(256, 28672, 132, false), 2, 224));
+  EXPECT_TRUE(is(dense_tile_shape(1024, 6144, 132, false), 2, 192));
+  EXPECT_TRUE(is(dense_tile_shape(8192, 4096, 132, false), 2, 256));
+}
+
+TEST(DenseTiles, AreEachTakenOnce) {
+  for (const TileOrder order :
+       {TileOrder{1, 7}, TileOrder{5, 1}, TileOrder{37, 3}, TileOrder{16, 4}}) {
+    std::set<std::pair<int32_t, int32_t>> seen;
+    for (int32_t tile = 0; tile < order.num_tiles(); ++tile) {
+      const TilePlace place = tile_place(order, tile);
+      EXPECT_TRUE(place.row >= 0 && place.row < order.row_tiles);
+      EXPECT_TRUE(place.column >= 0 && place.column < order.column_tiles);
+      seen.insert({place.row, place.column});
+    }
+    EXPECT_EQ(seen.size(), static_cast<size_t>(order.num_tiles()));
+  }
+}
+
+TEST(DenseTiles, HaveRingsThatFitTheirBlock) {
+  for (const int groups : {1, 2}) {
+    for (const int columns : kTileColumns) {
+      for (const int rows : {8, 40, 64 * groups}) {
+        const Ring ring = dense_ring({groups, columns}, rows);
+        EXPECT_GE(ring.num_slots, 2);
+        EXPECT_LE(ring.total_bytes(), 208 << 10);
+        EXPECT_EQ(ring.weights_at() % kPanelAlignment, 0);
+        EXPECT_EQ(ring.barriers_at() % 8, 0);
+      }
+    }
+  }
 }
 
 TEST(MatmulKey, DeterministicProductsShareOneAlgorithm) {

@@ -1,0 +1,42 @@
+// The activation functions, for the kernel that applies them and for products that end with one:
+// the same bits in both.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/api/activation.h"
+#include "kernels/cuda/device_code.h"
+
+namespace quire::cuda {
+
+QUIRE_DEVICE float activate(Activation kind, float x) {
+  switch (kind) {
+    case Activation::kSilu:
+      return ptx::divide(x, ptx::add(1.0f, expf(-x)));
+    case Activation::kGeluTanh: {
+      const float cube = ptx::multiply(ptx::multiply(ptx::multiply(0.044715f, x), x), x);
+      const float inner = tanhf(ptx::multiply(0.7978845608f, ptx::add(x, cube)));
+      return ptx::multiply(ptx::multiply(0.5f, x), ptx::add(1.0f, inner));
+    }
+    case Activation::kGeluErf:
+      return 0.5f * x * erfcf(-0.7071067812f * x);
+    case Activation::kRelu:
+      return x > 0.0f ? x : 0.0f;
+    case Activation::kRelu2:
+      return x > 0.0f ? x * x : 0.0f;
+    case Activation::kQuickGelu:
+      return x / (1.0f + expf(-1.702f * x));
+    case Activation::kTanh:
+      return tanhf(x);
+    case Activation::kXielu:
+      break;
+  }
+  return x;
+}
+
+// Whether products end with it: the two that gated layers of most models have.
+constexpr bool is_fused_activation(Activation kind) {
+  return kind == Activation::kSilu || kind == Activation::kGeluTanh;
+}
+
+}  // namespace quire::cuda

@@ -1,2 +1,0 @@
-// The GPU's source, compiled for the CPU.
-#include "kernels/cuda/linear/few_rows_linear.cu"  // NOLINT

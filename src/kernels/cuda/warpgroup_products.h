@@ -1,0 +1,89 @@
+// Warpgroup products of several widths, for hopper.h: d [64, N] (+)= a [64, 16] b [16, N], with a
+// and b in shared memory. An instruction names every register of d, of which it counts a tile of
+// eight columns as four, so each width takes some lines of macros.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.h"
+
+namespace quire::cuda::ptx {
+
+// How the instruction names the sums of so many columns.
+#define QUIRE_SUMS_8 "%0, %1, %2, %3"
+#define QUIRE_SUMS_16 QUIRE_SUMS_8 ", %4, %5, %6, %7"
+#define QUIRE_SUMS_32 QUIRE_SUMS_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define QUIRE_SUMS_48 QUIRE_SUMS_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define QUIRE_SUMS_64 QUIRE_SUMS_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define QUIRE_SUMS_96 \
+  QUIRE_SUMS_64       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define QUIRE_SUMS_128 \
+  QUIRE_SUMS_96        \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define QUIRE_SUMS_144 QUIRE_SUMS_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define QUIRE_SUMS_192                                                                    \
+  QUIRE_SUMS_144                                                                          \
+  ", %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88" \
+  ", %89, %90, %91, %92, %93, %94, %95"
+#define QUIRE_SUMS_224                                                                     \
+  QUIRE_SUMS_192                                                                           \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110" \
+  ", %111"
+#define QUIRE_SUMS_256                                                                   \
+  QUIRE_SUMS_224                                                                         \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125" \
+  ", %126, %127"
+
+// The tiles of d from number i on that are so many columns.
+#define QUIRE_TILES_8(d, i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+#define QUIRE_TILES_16(d, i) QUIRE_TILES_8(d, i), QUIRE_TILES_8(d, i + 1)
+#define QUIRE_TILES_32(d, i) QUIRE_TILES_16(d, i), QUIRE_TILES_16(d, i + 2)
+#define QUIRE_TILES_64(d, i) QUIRE_TILES_32(d, i), QUIRE_TILES_32(d, i + 4)
+#define QUIRE_TILES_128(d, i) QUIRE_TILES_64(d, i), QUIRE_TILES_64(d, i + 8)
+
+// Defines multiply_panels() of a width. a_number, b_number and adds_number name the operands that
+// follow the sums; what comes after them are the tiles.
+#define QUIRE_MULTIPLY_PANELS(columns, a_number, b_number, adds_number, ...)             \
+  QUIRE_DEVICE void multiply_panels(float(&d)[columns / 8][4], uint64_t a, uint64_t b,   \
+                                    bool adds) {                                         \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_number                   \
+                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #columns                      \
+                 "k16.f32.bf16.bf16 {" QUIRE_SUMS_##columns "}, " a_number ", " b_number \
+                                                            ", adds, 1, 1, 0, 0;\n}"     \
+                 : __VA_ARGS__                                                           \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(adds)));                         \
+  }
+// a: panel_descriptor() of 64 rows of k; b: of as many rows n of k as d has columns. `adds`: false
+// where d is to be a b alone.
+QUIRE_MULTIPLY_PANELS(8, "%4", "%5", "%6", QUIRE_TILES_8(d, 0))
+QUIRE_MULTIPLY_PANELS(16, "%8", "%9", "%10", QUIRE_TILES_16(d, 0))
+QUIRE_MULTIPLY_PANELS(32, "%16", "%17", "%18", QUIRE_TILES_32(d, 0))
+QUIRE_MULTIPLY_PANELS(48, "%24", "%25", "%26", QUIRE_TILES_32(d, 0), QUIRE_TILES_16(d, 4))
+QUIRE_MULTIPLY_PANELS(64, "%32", "%33", "%34", QUIRE_TILES_64(d, 0))
+QUIRE_MULTIPLY_PANELS(96, "%48", "%49", "%50", QUIRE_TILES_64(d, 0), QUIRE_TILES_32(d, 8))
+QUIRE_MULTIPLY_PANELS(128, "%64", "%65", "%66", QUIRE_TILES_128(d, 0))
+QUIRE_MULTIPLY_PANELS(144, "%72", "%73", "%74", QUIRE_TILES_128(d, 0), QUIRE_TILES_16(d, 16))
+QUIRE_MULTIPLY_PANELS(192, "%96", "%97", "%98", QUIRE_TILES_128(d, 0), QUIRE_TILES_64(d, 16))
+QUIRE_MULTIPLY_PANELS(224, "%112", "%113", "%114", QUIRE_TILES_128(d, 0), QUIRE_TILES_64(d, 16),
+                      QUIRE_TILES_32(d, 24))
+QUIRE_MULTIPLY_PANELS(256, "%128", "%129", "%130", QUIRE_TILES_128(d, 0), QUIRE_TILES_128(d, 16))
+#undef QUIRE_MULTIPLY_PANELS
+#undef QUIRE_TILES_128
+#undef QUIRE_TILES_64
+#undef QUIRE_TILES_32
+#undef QUIRE_TILES_16
+#undef QUIRE_TILES_8
+#undef QUIRE_SUMS_256
+#undef QUIRE_SUMS_224
+#undef QUIRE_SUMS_192
+#undef QUIRE_SUMS_144
+#undef QUIRE_SUMS_128
+#undef QUIRE_SUMS_96
+#undef QUIRE_SUMS_64
+#undef QUIRE_SUMS_48
+#undef QUIRE_SUMS_32
+#undef QUIRE_SUMS_16
+#undef QUIRE_SUMS_8
+
+}  // namespace quire::cuda::ptx
