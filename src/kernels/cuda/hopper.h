@@ -230,9 +230,6 @@ QUIRE_DEVICE void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint
         QUIRE_PRODUCT_TILE(d, 13), QUIRE_PRODUCT_TILE(d, 14), QUIRE_PRODUCT_TILE(d, 15)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
 }
-QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
-  multiply_panel<false>(d, a, b, adds);
-}
 #undef QUIRE_PRODUCT_SUMS
 #undef QUIRE_PRODUCT_TILE
 #undef QUIRE_PRODUCT_TILES

@@ -71,13 +71,14 @@ QUIRE_HOST_DEVICE constexpr int chunks_of_first_group(const QuantLinearArgs& arg
 void arrange_rows(Stream& stream, const QuantLinearArgs& args, const WeightSpec& spec,
                   bfloat16* rows);
 
-// Panels are how quant_many_rows() wants its inputs: some rows x 64 inputs, swizzled, with the
-// inputs in the order of the weight's codes; row block after row block, chunk after chunk.
-inline constexpr int kMostPanelRows = 128;
-void arrange_panels(Stream& stream, const QuantLinearArgs& args, int panel_rows, uint8_t* panels);
+// Panels are how quant_many_rows() wants its inputs: 128 rows x 64 inputs, swizzled, with the inputs
+// in the order of the weight's codes; row block after row block, chunk after chunk.
+inline constexpr int kPanelRows = 128;
+inline constexpr int kPanelBytes = kPanelRows * kPanelRowBytes;
+void arrange_panels(Stream& stream, const QuantLinearArgs& args, uint8_t* panels);
 
 struct QuantScratch {
-  uint8_t* panels = nullptr;  // of all rows, up to a multiple of kMostPanelRows
+  uint8_t* panels = nullptr;  // of all rows, up to a multiple of kPanelRows
   float* sums = nullptr;
   int64_t sum_bytes = 0;
 };

@@ -220,7 +220,7 @@ template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles>
 void launch_shape(Stream& stream, const QuantLinearArgs& args) {
   // Blocks on an SM at once, and what each of their warps has on its way.
   constexpr int kBlocks = kOutTiles * kRowTiles * (kHasMins ? 2 : 1) >= 8 ? 1 : 2;
-  constexpr int kStages = 4;
+  constexpr int kStages = kOutTiles == 1 ? (is_4_bit(kCode) ? 8 : 5) : (is_4_bit(kCode) ? 4 : 3);
   launch<quant_linear_kernel<kCode, kHasMins, kOutTiles, kRowTiles, kStages, kBlocks>>(
       stream,
       {.num_blocks =
@@ -230,12 +230,17 @@ void launch_shape(Stream& stream, const QuantLinearArgs& args) {
       args);
 }
 
-// Shapes of a block differ in speed only.
+// Shapes of a block differ in speed only. The largest has the registers and the shared memory of
+// Hopper, but no registers for minima.
 template <CodeKind kCode, bool kHasMins = false>
 void launch_code(Stream& stream, const QuantLinearArgs& args) {
   if (args.num_rows <= 8) return launch_shape<kCode, kHasMins, 2, 1>(stream, args);
   if (args.num_rows <= 16) return launch_shape<kCode, kHasMins, 2, 2>(stream, args);
-  launch_shape<kCode, kHasMins, 2, 4>(stream, args);
+  if constexpr (!kHasMins) {
+    if (args.num_rows > 32 && gpu(stream).info().compute_capability == 90)
+      return launch_shape<kCode, false, 2, 8>(stream, args);
+  }
+  launch_shape<kCode, kHasMins, 1, 4>(stream, args);
 }
 
 void few_rows(Stream& stream, const QuantLinearArgs& args, const QuantSpec& quant) {
@@ -290,12 +295,11 @@ int64_t row_bytes(const QuantWeightLayout& layout) {
 }
 // How many rows go through the workspace at a time.
 int64_t rows_at_a_time(const QuantWeightLayout& layout) {
-  return std::max<int64_t>(1, kMostArrangedBytes / row_bytes(layout) / kMostPanelRows) *
-         kMostPanelRows;
+  return std::max<int64_t>(1, kMostArrangedBytes / row_bytes(layout) / kPanelRows) * kPanelRows;
 }
 // Of the same rows in an order that kernels can read, or in panels.
 int64_t arranged_bytes(int64_t num_rows, const QuantWeightLayout& layout) {
-  return (num_rows + kMostPanelRows - 1) / kMostPanelRows * kMostPanelRows * row_bytes(layout);
+  return (num_rows + kPanelRows - 1) / kPanelRows * kPanelRows * row_bytes(layout);
 }
 
 bool goes_by_panels(const Stream& stream, const LinearParams& p) {

@@ -1,7 +1,9 @@
 // y = x W^T of quantized weights for many rows on Hopper. Two warpgroups decode 64 outputs each into
-// registers, from which tensor cores multiply them with the same rows in shared memory, which a
-// thread fetches. While a chunk is multiplied, the next one is decoded. A row's sums are those of quant_linear.cu:
-// product after product, group after group, slice after slice.
+// registers, from which tensor cores multiply them with the same 128 rows in shared memory, which a
+// thread fetches. While one warpgroup decodes, the other multiplies. A row's sums are those of
+// quant_linear.cu: product after product, group after group, slice after slice.
+#include <algorithm>
+
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_output.h"
@@ -13,19 +15,19 @@ namespace {
 constexpr int kGroupThreads = 128;
 constexpr int kConsumers = 2;
 constexpr int kThreads = kGroupThreads * (1 + kConsumers);
-constexpr int kProducerRegisters = 24;
-constexpr int kConsumerRegisters = 240;  // 128 * 24 + 256 * 240 <= 65,536
+constexpr int kProducerRegisters = 40;
+constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 <= 65,536
 constexpr int kTiles = kConsumers * 4;   // of 16 outputs, one per consuming warp
+constexpr int kRowTiles = kPanelRows / 8;
 
 // Panels go round in a ring of the block, codes in rings of the warps.
-template <CodeKind kCode, int kPanelRows>
+template <CodeKind kCode>
 struct Memory {
   using Codes = QuantStream<kCode, false, 1, is_4_bit(kCode) ? 8 : 6>;
-  static constexpr int kSlots = kPanelRows == 64 ? 8 : 6;
-  static constexpr int kPanelBytes = kPanelRows * kPanelRowBytes;
+  static constexpr int kSlots = 5;
   static constexpr int kTotals = kSlots * kPanelBytes;  // [row tile][thread][4] float
   static constexpr int kTotalBytes =
-      kPanelRows / 8 * kConsumers * kGroupThreads * 4 * int{sizeof(float)};
+      kRowTiles * kConsumers * kGroupThreads * 4 * int{sizeof(float)};
   static constexpr int kCodes = kTotals + kTotalBytes;
   static constexpr int kFull = kCodes + kTiles * Codes::kRingBytes;
   static constexpr int kEmpty = kFull + kSlots * 8;
@@ -46,21 +48,20 @@ QUIRE_DEVICE void produce(const QuantLinearArgs& args, const QuantItems& items,
   const int end = slice_begin(chunks, items.end_slice());
   RingPlace<M::kSlots> place;
   for (int item = items.first(); item < items.count; item += items.step()) {
-    const uint8_t* panel = panels + (items.row_block(item) * chunks + begin) * M::kPanelBytes;
+    const uint8_t* panel = panels + (items.row_block(item) * chunks + begin) * kPanelBytes;
     for (int chunk = begin; chunk < end; ++chunk) {
       uint64_t* full = barrier_at(M::kFull, place.slot);
       ptx::wait_barrier(barrier_at(M::kEmpty, place.slot), place.parity ^ 1);
-      ptx::arrive_expecting(full, M::kPanelBytes);
-      ptx::copy_bulk(ptx::shared_memory() + place.slot * M::kPanelBytes, panel, M::kPanelBytes,
-                     full);
-      panel += M::kPanelBytes;
+      ptx::arrive_expecting(full, kPanelBytes);
+      ptx::copy_bulk(ptx::shared_memory() + place.slot * kPanelBytes, panel, kPanelBytes, full);
+      panel += kPanelBytes;
       place.advance();
     }
   }
 }
 
 // A consuming warp.
-template <CodeKind kCode, int kPanelRows>
+template <CodeKind kCode>
 class Consumer {
  public:
   QUIRE_DEVICE Consumer(const QuantLinearArgs& args, const QuantItems& items, int tile)
@@ -74,10 +75,6 @@ class Consumer {
   QUIRE_DEVICE void run() {
     const int64_t chunks = args_.layout.num_chunks;
     const int begin = slice_begin(chunks, items_.first_slice());
-    const int per_item = slice_begin(chunks, items_.end_slice()) - begin;
-    const int count = (items_.count - items_.first() + items_.step() - 1) / items_.step();
-    chunks_left_ = count * per_item;
-    if (chunks_left_ > 0) decode_next(a_[0]);
     for (int item = items_.first(); item < items_.count; item += items_.step()) {
       int chunk = begin;
       group_left_ = chunks_of_first_group(args_, chunk);
@@ -90,8 +87,7 @@ class Consumer {
   }
 
  private:
-  using M = Memory<kCode, kPanelRows>;
-  static constexpr int kRowTiles = kPanelRows / 8;
+  using M = Memory<kCode>;
   using Sums = float[kRowTiles][4];  // of a lane's outputs and rows
   using Operands = uint32_t[4][4];   // of the four products of a chunk
 
@@ -113,30 +109,42 @@ class Consumer {
         ends_group = true;
         group_left_ = per_group;
       }
-      if (is_odd_) {
-        add_chunk(a_[1], a_[0], ends_group);
-      } else {
-        add_chunk(a_[0], a_[1], ends_group);
-      }
-      is_odd_ = !is_odd_;
+      add_chunk(ends_group);
     }
   }
   QUIRE_DEVICE void end_slice(int slice, int tile, int first_row) {
-    if (args_.parts == 1) {
-      add_to_total(slice);
-      if (slice + 1 < kQuantSlices) return;
+    if (args_.parts > 1) {
+      float* sums = args_.slice_sums + slice * args_.num_rows * args_.n;
+      return store(sums, args_.n, false, tile, first_row);
     }
+    add_to_total(slice);
+    if (slice + 1 < kQuantSlices) return;
+    args_.y_is_float
+        ? store(static_cast<float*>(args_.y), args_.y_stride, true, tile, first_row)
+        : store(static_cast<bfloat16*>(args_.y), args_.y_stride, true, tile, first_row);
+  }
+  // Of slice_, as store_output() does it for results; sums of slices go as they are.
+  template <typename Y>
+  QUIRE_DEVICE void store(Y* y, int64_t stride, bool is_result, int tile, int first_row) const {
     const int lane = ptx::thread_index() % 32;
+    const int rows_left = static_cast<int>(args_.num_rows) - first_row - lane % 4 * 2;
+    const bool has_bias = is_result && args_.bias != nullptr;
+    const bool accumulates = is_result && args_.accumulate;
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
+    for (int half = 0; half < 2; ++half) {
+      const int output = tile * 16 + lane / 4 + half * 8;
+      if (output >= args_.n) return;
+      const float bias = has_bias ? args_.bias[output] : 0.0f;
+      Y* to = y + (first_row + lane % 4 * 2) * stride + output;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int row = first_row + r * 8 + lane % 4 * 2 + j % 2;
-        const int output = tile * 16 + lane / 4 + j / 2 * 8;
-        if (args_.parts == 1) {
-          store_output(args_, row, output, slice_[r][j]);
-        } else if (row < args_.num_rows && output < args_.n) {
-          args_.slice_sums[(slice * args_.num_rows + row) * args_.n + output] = slice_[r][j];
+      for (int r = 0; r < kRowTiles; ++r, to += 8 * stride) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          if (r * 8 + j >= rows_left) continue;
+          float sum = slice_[r][half * 2 + j];
+          if (has_bias) sum = ptx::add(sum, bias);
+          Y& at = to[j * stride];
+          at = narrow<Y>(accumulates ? ptx::add(widen(at), sum) : sum);
         }
       }
     }
@@ -159,38 +167,35 @@ class Consumer {
     }
   }
 
-  // Multiplies the chunk that lies decoded in `a` and decodes the one after it into `next`.
-  QUIRE_DEVICE void add_chunk(const Operands& a, Operands& next, bool ends_group) {
+  QUIRE_DEVICE void add_chunk(bool ends_group) {
     const bool has_two_groups = args_.chunks_per_group == 0;
-    const auto first = stream_.scales(0, 0);
-    const auto last = stream_.scales(0, has_two_groups ? 1 : 0);
+    Operands a;
+    stream_.next();
+    decode(a);
     ptx::wait_barrier(barrier_at(M::kFull, place_.slot), place_.parity);
-    const uint32_t panel = ptx::shared_address(ptx::shared_memory() + place_.slot * M::kPanelBytes);
+    const uint32_t panel = ptx::shared_address(ptx::shared_memory() + place_.slot * kPanelBytes);
     if (has_two_groups) {
-      begin_products<0, 2>(panel, a);
-      end_products();
-      end_group(first);
-      begin_products<2, 4>(panel, a);
+      multiply<0, 2>(panel, a);
+      end_group(0);
+      multiply<2, 4>(panel, a);
+      end_group(1);
     } else {
-      begin_products<0, 4>(panel, a);
+      multiply<0, 4>(panel, a);
+      if (ends_group) end_group(0);
     }
-    if (--chunks_left_ > 0) decode_next(next);
-    end_products();
-    if (ends_group) end_group(last);
     if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier_at(M::kEmpty, place_.slot));
     place_.advance();
   }
-  QUIRE_DEVICE void decode_next(Operands& a) {
-    stream_.next();
+  QUIRE_DEVICE void decode(Operands& a) const {
     const TileCodes<kCode> codes = stream_.codes(0);
     const TileZeros zeros[2] = {stream_.zeros(0, 0),
                                 stream_.zeros(0, args_.chunks_per_group == 0 ? 1 : 0)};
 #pragma unroll
     for (int j = 0; j < 4; ++j) decode_product<kCode>(codes, zeros[j / 2], j, a[j]);
   }
-  // Begins these products of the chunk.
+  // Adds these products of the chunk.
   template <int kBegin, int kEnd>
-  QUIRE_DEVICE void begin_products(uint32_t panel, const Operands& a) {
+  QUIRE_DEVICE void multiply(uint32_t panel, const Operands& a) {
     ptx::pin_registers(partial_);
     ptx::begin_products();
 #pragma unroll
@@ -198,13 +203,12 @@ class Consumer {
       ptx::multiply_panel(partial_, a[j], panel_descriptor(panel + static_cast<uint32_t>(j) * 32),
                           j > kBegin || !starts_group_);
     ptx::commit_products();
-    starts_group_ = false;
-  }
-  QUIRE_DEVICE void end_products() {
     ptx::wait_products<0>();
     ptx::pin_registers(partial_);
+    starts_group_ = false;
   }
-  QUIRE_DEVICE void end_group(const typename M::Codes::Pair& scales) {
+  QUIRE_DEVICE void end_group(int group) {
+    const auto scales = stream_.scales(0, group);
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -219,19 +223,16 @@ class Consumer {
   int tile_;  // of the block's
   typename M::Codes stream_;
   RingPlace<M::kSlots> place_;
-  int chunks_left_ = 0;  // of all items
-  int group_left_ = 0;   // chunks
-  bool is_odd_ = false;  // the next chunk lies in a_[1]
+  int group_left_ = 0;  // chunks
   bool starts_group_ = true;
-  Operands a_[2];
   Sums partial_;  // of the group
   Sums slice_;
 };
 
-template <CodeKind kCode, int kPanelRows>
+template <CodeKind kCode>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     quant_many_rows_kernel(const QuantLinearArgs args, const uint8_t* panels) {
-  using M = Memory<kCode, kPanelRows>;
+  using M = Memory<kCode>;
   const QuantItems items(args, kTiles, kPanelRows);
   if (ptx::thread_index() == 0) {
     for (int i = 0; i < M::kSlots; ++i) {
@@ -248,7 +249,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     if (ptx::thread_index() == 0) produce<M>(args, items, panels);
   } else {
     ptx::take_registers<kConsumerRegisters>();
-    Consumer<kCode, kPanelRows> consumer(args, items, ptx::thread_index() / 32 - 4);
+    Consumer<kCode> consumer(args, items, ptx::thread_index() / 32 - 4);
     ptx::wait_for_previous_kernel();  // y, where it is added to
     ptx::let_next_kernel_start();
     consumer.run();
@@ -273,11 +274,14 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kFoldThreads, 1) fold_slices_kernel(const QuantL
   store_output(args, at / args.n, at % args.n, sums[0]);
 }
 
-// As many parts as the GPU has room for, if their sums have room.
+// As many parts as the GPU has room for, if their sums have room and are soon added: what adding
+// costs goes with the sums, what it saves with K.
 int32_t parts_of(const Stream& stream, int64_t num_items, const QuantLinearArgs& args,
                  const QuantScratch& scratch) {
+  constexpr int64_t kMostBytesPerChunk = 256 << 10;
   const int64_t sum_bytes = kQuantSlices * args.num_rows * args.n * int64_t{sizeof(float)};
-  if (sum_bytes > scratch.sum_bytes) return 1;
+  if (sum_bytes > std::min(scratch.sum_bytes, args.layout.num_chunks * kMostBytesPerChunk))
+    return 1;
   int32_t parts = 1;
   while (parts < kQuantSlices && num_items * parts * 2 <= gpu(stream).info().num_sms) parts *= 2;
   return parts;
@@ -290,25 +294,19 @@ void fold_slices(Stream& stream, const QuantLinearArgs& args) {
       args);
 }
 
-template <CodeKind kCode, int kPanelRows>
-void launch_rows(Stream& stream, QuantLinearArgs args, const QuantScratch& scratch) {
-  args.parts = parts_of(stream, QuantItems(args, kTiles, kPanelRows).count, args, scratch);
-  args.slice_sums = scratch.sums;
-  arrange_panels(stream, args, kPanelRows, scratch.panels);
-  const int64_t count = QuantItems(args, kTiles, kPanelRows).count;
-  launch<quant_many_rows_kernel<kCode, kPanelRows>>(
-      stream,
-      {.num_blocks = blocks_for(gpu(stream), count * args.parts, 1, 1) / args.parts * args.parts,
-       .num_threads = kThreads,
-       .shared_bytes = Memory<kCode, kPanelRows>::kTotal},
-      args, scratch.panels);
-  if (args.parts > 1) fold_slices(stream, args);
-}
-
 template <CodeKind kCode>
-void launch_code(Stream& stream, const QuantLinearArgs& args, const QuantScratch& scratch) {
-  args.num_rows <= 64 ? launch_rows<kCode, 64>(stream, args, scratch)
-                      : launch_rows<kCode, 128>(stream, args, scratch);
+void launch_code(Stream& stream, QuantLinearArgs args, const QuantScratch& scratch) {
+  const int64_t num_items = QuantItems(args, kTiles, kPanelRows).count;
+  args.parts = parts_of(stream, num_items, args, scratch);
+  args.slice_sums = scratch.sums;
+  arrange_panels(stream, args, scratch.panels);
+  const int64_t num_blocks = blocks_for(gpu(stream), num_items * args.parts, 1, 1);
+  launch<quant_many_rows_kernel<kCode>>(stream,
+                                        {.num_blocks = num_blocks / args.parts * args.parts,
+                                         .num_threads = kThreads,
+                                         .shared_bytes = Memory<kCode>::kTotal},
+                                        args, scratch.panels);
+  if (args.parts > 1) fold_slices(stream, args);
 }
 
 }  // namespace
