@@ -94,7 +94,8 @@ struct MatrixMapShape {
   int32_t box_rows = 0;
 };
 constexpr bool is_mappable(const MatrixMapShape& shape) {
-  return shape.row_stride % 8 == 0 && shape.box_rows > 0 && shape.box_rows <= 256;
+  return shape.row_stride % 8 == 0 && shape.box_rows % 8 == 0 && shape.box_rows > 0 &&
+         shape.box_rows <= 256;
 }
 
 }  // namespace quire::cuda

@@ -86,14 +86,15 @@ struct Ring {
   QUIRE_HOST_DEVICE constexpr int32_t total_bytes() const { return barriers_at() + num_slots * 16; }
 };
 
-// Lines are cut into parts of `part` of which the last may be shorter.
+// Lines are cut into parts of `part`, of which the last may be shorter.
 struct Parts {
   int32_t count = 1;
-  int32_t last = 1;  // lines of the last part
+  int32_t last = 1;  // lines to fetch of the last part: whole groups of eight
 };
 constexpr Parts parts_of(int64_t lines, int32_t part) {
   const auto count = static_cast<int32_t>((lines + part - 1) / part);
-  return {count, static_cast<int32_t>(lines - int64_t{count - 1} * part)};
+  const auto last = static_cast<int32_t>(lines - int64_t{count - 1} * part);
+  return {count, (last + 7) / 8 * 8};
 }
 
 // Returns how many panels of 64 inputs a slot holds: two where one would be a small copy.
