@@ -62,6 +62,7 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
   verb.add_option("--port", flags.options.server.port, "TCP port; 0 for any free one")
       ->check(in_range(0, 65535))
       ->capture_default_str();
+  add_tls_flags(verb, flags.options.server.tls, "Encryption");
   verb.add_option(
           "--routing", flags.routing,
           "Who gets a request: prefix-aware (who has had the beginning of its prompt, unless "
@@ -194,7 +195,7 @@ Status run_route(RouteFlags& flags) {
   gateway.set_backends(std::move(addresses));
   gateway.set_prefill_backends(std::move(prefill));
   log_info("routing to {} backends on {}", count,
-           url_of(flags.options.server.host, gateway.port()));
+           url_of(flags.options.server.host, gateway.port(), flags.options.server.tls));
   serve_until_stopped(signals, flags, gateway, file);
   gateway.stop();
   log_info("stopped");

@@ -65,7 +65,8 @@ constexpr int kExitEngineDied = 3;
 
 void reload(HttpServer& server) {
   const Status status = server.reload();
-  if (status.ok()) log_info("hangup: what --api-key-file names, if it does, has been read again");
+  if (status.ok())
+    log_info("hangup: the files of keys and certificates, if there are any, have been read again");
   if (!status.ok()) log_warn("hangup: {}; all stays as it was", status.message());
 }
 
@@ -189,10 +190,10 @@ Result<int> run_serve(ServeFlags& flags) {
   QUIRE_RETURN_IF_ERROR(server->start());
   fmt::print(stderr, "{}", running.plan.memory.table());
   wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s, [&] {
-    log_info(
-        "serving {} on {} after {:.2f} s", running.bundle.name,
-        flags.server.uds.empty() ? url_of(flags.server.host, server->port()) : flags.server.uds,
-        static_cast<double>(clock.now_us() - start_us) * 1e-6);
+    log_info("serving {} on {} after {:.2f} s", running.bundle.name,
+             flags.server.uds.empty() ? url_of(flags.server.host, server->port(), flags.server.tls)
+                                      : flags.server.uds,
+             static_cast<double>(clock.now_us() - start_us) * 1e-6);
   });
   if (!running.engine->healthy()) return kExitEngineDied;
   log_info("stopped");

@@ -5,6 +5,7 @@
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/lora_flags.h"
+#include "quire/serving_process.h"
 #include "quire/vllm_flags.h"
 
 namespace quire::cli {
@@ -85,6 +86,7 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->check(in_range(0, 65535))
       ->capture_default_str()
       ->group(kGroup);
+  add_tls_flags(verb, server.tls, "Encryption");
   verb.add_option("--uds", server.uds, "Unix socket to listen on instead of a port")->group(kGroup);
   verb.add_option(
           "--api-key", server.api_keys,

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
+#include "quire/flag_checks.h"
 
 namespace quire::cli {
 
@@ -25,10 +26,34 @@ void raise_descriptor_limit() {
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warn("cannot raise the limit of open files");
 }
 
-std::string url_of(const std::string& host, uint16_t port) {
+void add_tls_flags(CLI::App& verb, TlsOptions& tls, const std::string& group) {
+  verb.add_option("--ssl-certfile", tls.certificate_file,
+                  "Speak https: PEM file of the certificate and those of its issuers; SIGHUP reads "
+                  "it again")
+      ->type_name("PATH")
+      ->group(group);
+  verb.add_option("--ssl-keyfile", tls.key_file, "PEM file of the certificate's private key")
+      ->type_name("PATH")
+      ->group(group);
+  verb.add_option("--ssl-ca-certs", tls.client_ca_file,
+                  "PEM file of the authorities whose certificates let clients in")
+      ->type_name("PATH")
+      ->group(group);
+  verb.add_option_function<int32_t>(
+          "--ssl-cert-reqs",
+          [&tls](int32_t level) {
+            tls.client_certificates = static_cast<ClientCertificates>(level);
+          },
+          "Certificates of clients: 0 none, 1 checked where there is one, 2 required (0)")
+      ->check(in_range(0, 2))
+      ->group(group);
+}
+
+std::string url_of(const std::string& host, uint16_t port, const TlsOptions& tls) {
   const bool bare_ipv6 = host.find(':') != host.npos && !host.starts_with('[');
-  return bare_ipv6 ? fmt::format("http://[{}]:{}", host, port)
-                   : fmt::format("http://{}:{}", host, port);
+  const char* const scheme = tls.any() ? "https" : "http";
+  return bare_ipv6 ? fmt::format("{}://[{}]:{}", scheme, host, port)
+                   : fmt::format("{}://{}:{}", scheme, host, port);
 }
 
 }  // namespace quire::cli

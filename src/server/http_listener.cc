@@ -98,6 +98,9 @@ Status check_local(asio::io_context& io, const std::string& path) {
 
 Status HttpListener::check(const ServerOptions& options) {
   asio::io_context io;
+  if (!options.uds.empty() && options.tls.any())
+    return invalid_argument("--ssl-certfile: expected a port, got --uds, which no network reaches");
+  QUIRE_RETURN_IF_ERROR(load_tls(options.tls).status());
   if (!options.uds.empty()) return check_local(io, options.uds);
   return open_tcp(io, io.get_executor(), options).status();
 }
@@ -143,6 +146,7 @@ Status HttpListener::start(const std::function<void(std::thread& thread)>& on_th
   QUIRE_CHECK(!started_, "start() is called once");
   work_.emplace(asio::make_work_guard(*io_));
   retry_.emplace(strand_);
+  QUIRE_RETURN_IF_ERROR(reload_tls());
   QUIRE_RETURN_IF_ERROR(options_.uds.empty() ? listen_tcp() : listen_local());
   started_ = listening_ = true;
   try {
@@ -153,6 +157,13 @@ Status HttpListener::start(const std::function<void(std::thread& thread)>& on_th
   } catch (const std::system_error& e) {
     return unavailable("the server's threads: {}", e.what());
   }
+  return {};
+}
+
+Status HttpListener::reload_tls() {
+  QUIRE_ASSIGN_OR_RETURN(TlsContext tls, load_tls(options_.tls));
+  const std::lock_guard lock(shared_->mutex);
+  shared_->tls = std::move(tls);
   return {};
 }
 
@@ -185,10 +196,16 @@ void HttpListener::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor) 
 
 void HttpListener::on_accepted(Connection::Socket socket) {
   if (num_connections() >= shared_->limits.max_connections) {
-    refuse_connection(std::move(socket));
+    // Who expects a handshake could not read the answer.
+    if (!options_.tls.any()) refuse_connection(std::move(socket));
     return;
   }
-  auto connection = std::make_shared<Connection>(std::move(socket), shared_);
+  TlsContext tls;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    tls = shared_->tls;
+  }
+  auto connection = std::make_shared<Connection>(std::move(socket), std::move(tls), shared_);
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->open.emplace(connection.get(), connection);

@@ -44,6 +44,8 @@ class HttpListener {
   size_t num_connections() const;
   bool is_running() const { return started_; }
 
+  // Reads the certificate and key again, for connections to come; on an error all stays as it was.
+  Status reload_tls();
   // Connections close when they have answered.
   void begin_drain() { shared_->closing.store(true); }
   // Takes no more connections. Once started, before stop().

@@ -65,6 +65,7 @@ class HttpServerImpl final : public HttpServer {
 };
 
 Status HttpServerImpl::reload() {
+  QUIRE_RETURN_IF_ERROR(listener_.reload_tls());
   return parts_.keys == nullptr ? Status() : parts_.keys->reload(api_.now_us());
 }
 

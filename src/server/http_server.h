@@ -32,7 +32,8 @@ class HttpServer {
   virtual Status start() = 0;
   // The TCP port in use; 0 for a Unix socket or before start().
   virtual uint16_t port() const = 0;
-  // Reads ServerExtras::api_key_file again. On an error all stays as it was. Any thread, not a signal
+  // Reads the files of certificates and ServerExtras::api_key_file again. A file with an error leaves
+  // all that it says as it was. Any thread, not a signal
   // handler.
   virtual Status reload() = 0;
   // Refuses new work with 503 from now on. Any thread, not a signal handler.

@@ -22,7 +22,7 @@ class Server:
     def _wait_for_url(self, seconds):
         end = time.time() + seconds
         while time.time() < end:
-            found = re.search(r"http://[\d.]+:\d+", self.output())
+            found = re.search(r"https?://[\d.]+:\d+", self.output())
             if found:
                 return found.group(0)
             if self.process.poll() is not None:

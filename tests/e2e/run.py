@@ -48,6 +48,7 @@ import test_route  # noqa: E402
 import test_speculation  # noqa: E402
 import test_structured_output  # noqa: E402
 import test_terminal  # noqa: E402
+import test_tls  # noqa: E402
 import test_tools  # noqa: E402
 import test_verbs  # noqa: E402
 import test_vision  # noqa: E402
@@ -130,7 +131,7 @@ def run_binary(binary, sanitized, only):
                    test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
                    test_responses, test_ollama, test_llama, test_pages, test_vision, test_adapters, test_operations,
                    test_kv_files, test_route, test_fleet, test_prefill_decode,
-                   test_kv_events, test_kubernetes):
+                   test_kv_events, test_kubernetes, test_tls):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

@@ -31,11 +31,18 @@ HttpResponse reader_error(int status, std::string_view message) {
   return error_response(error);
 }
 
+std::string refusal_of_plain_http() {
+  const HttpResponse response =
+      error_response(api_error(400, "this port is encrypted: expected https, got http"));
+  return response_head(response, {11, false, response.body.size(), http_date(std::time(nullptr))}) +
+         response.body;
+}
+
 }  // namespace
 
-Connection::Connection(Socket socket, std::shared_ptr<ConnectionShared> shared)
-    : socket_(std::move(socket)),
-      timer_(socket_.get_executor()),
+Connection::Connection(Socket socket, TlsContext tls, std::shared_ptr<ConnectionShared> shared)
+    : stream_(std::move(socket), std::move(tls)),
+      timer_(stream_.get_executor()),
       shared_(std::move(shared)),
       reader_(shared_->limits) {}
 
@@ -45,19 +52,27 @@ Connection::~Connection() {
 }
 
 void Connection::start() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  asio::post(stream_.get_executor(), [self = shared_from_this()] {
     if (self->phase_ == Phase::kClosed) return;
     if (self->shared_->stopped.load()) {
       self->close();
       return;
     }
     self->set_deadline(self->shared_->limits.idle_timeout_ms);
-    self->read();
+    if (!self->stream_.is_encrypted()) return self->read();
+    self->stream_.async_handshake(refusal_of_plain_http(), [self](const ErrorCode& ec) {
+      if (self->phase_ == Phase::kClosed) return;
+      if (ec) {
+        self->close();
+      } else {
+        self->read();
+      }
+    });
   });
 }
 
 void Connection::stop() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->client_left(); });
+  asio::post(stream_.get_executor(), [self = shared_from_this()] { self->client_left(); });
 }
 
 // --- reading
@@ -69,7 +84,7 @@ void Connection::read() {
     return;  // the client may send ahead only so much; a disconnect then shows when we write
   }
   reading_ = true;
-  socket_.async_read_some(asio::buffer(read_buffer_),
+  stream_.async_read_some(asio::buffer(read_buffer_),
                           [self = shared_from_this()](const ErrorCode& ec, size_t n) {
                             self->contain([&] { self->on_read(ec, n); });
                           });
@@ -245,7 +260,7 @@ void Connection::flush() {
   writing_ = true;
   write_start_ = Clock::now();
   set_deadline(std::min(shared_->limits.contended_stall_ms, shared_->limits.write_stall_ms));
-  socket_.async_write_some(
+  stream_.async_write_some(
       asio::buffer(in_flight_.data() + in_flight_done_, in_flight_.size() - in_flight_done_),
       [self = shared_from_this()](const ErrorCode& ec, size_t n) {
         self->contain([&] { self->on_written(ec, n); });
@@ -313,7 +328,7 @@ void Connection::attach(std::shared_ptr<OngoingCall> call) {
 }
 
 std::function<void(std::function<void()>)> Connection::poster() {
-  return [io = shared_->io, executor = socket_.get_executor(),
+  return [io = shared_->io, executor = stream_.get_executor(),
           weak = weak_from_this()](std::function<void()> work) {
     asio::post(executor, [weak, work = std::move(work)] {
       if (const auto self = weak.lock()) self->contain(work);
@@ -351,8 +366,7 @@ void Connection::client_left() {
 
 void Connection::linger() {
   phase_ = Phase::kLingering;
-  ErrorCode ignored;
-  socket_.shutdown(Socket::shutdown_send, ignored);
+  stream_.end_writing(shared_from_this());
   set_deadline(kLingerMs);
   read();
 }
@@ -362,9 +376,8 @@ void Connection::close() {
   phase_ = Phase::kClosed;
   shared_->body_bytes.fetch_sub(charged_body_bytes_, std::memory_order_relaxed);
   charged_body_bytes_ = 0;
-  ErrorCode ignored;
   timer_.cancel();
-  socket_.close(ignored);
+  stream_.close();
   out_ = {};
 }
 

@@ -10,7 +10,6 @@
 
 #include <array>
 #include <atomic>
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
@@ -24,6 +23,7 @@
 #include "server/http/http_request_reader.h"
 #include "server/http/http_types.h"
 #include "server/http/server_options.h"
+#include "server/tls/client_stream.h"
 
 namespace quire::server {
 
@@ -40,14 +40,15 @@ struct ConnectionShared {
   std::atomic<bool> stopped{false};  // a connection that starts now closes at once
   std::atomic<int64_t> last_failure_s{0};
   std::mutex mutex;
+  TlsContext tls;  // of connections to come; null: they are plain; guarded by mutex
   std::unordered_map<const Connection*, std::weak_ptr<Connection>> open;  // guarded by mutex
 };
 
 class Connection final : public ReplyChannel, public std::enable_shared_from_this<Connection> {
  public:
-  using Socket = boost::asio::generic::stream_protocol::socket;
+  using Socket = ClientStream::Socket;
 
-  Connection(Socket socket, std::shared_ptr<ConnectionShared> shared);
+  Connection(Socket socket, TlsContext tls, std::shared_ptr<ConnectionShared> shared);
   ~Connection() override;
 
   void start();  // any thread, once
@@ -96,7 +97,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   bool may_stall_on() const;
   void on_timer();
 
-  Socket socket_;
+  ClientStream stream_;
   boost::asio::steady_timer timer_;
   std::shared_ptr<ConnectionShared> shared_;
   HttpRequestReader reader_;

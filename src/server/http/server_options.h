@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chat/reply_format.h"
+#include "server/tls/tls_options.h"
 
 namespace quire {
 
@@ -65,6 +66,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;  // 0: any free one, see HttpServer::port()
   std::string uds;       // path of a Unix socket; when set, host and port are not used
+  TlsOptions tls;        // of the port
   int32_t num_io_threads = 2;
   int32_t num_worker_threads = 2;
 
