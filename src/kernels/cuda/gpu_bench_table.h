@@ -32,6 +32,8 @@ class GpuBenchTable {
   std::byte* next(int64_t num_bytes) { return inputs_.next(num_bytes); }
   // Returns memory to write, in turns as next() does.
   std::byte* result(int64_t num_bytes) { return results_.next(num_bytes); }
+  // Returns memory of which no other call gets any for long.
+  std::byte* kept(int64_t num_bytes) { return kept_.next(num_bytes); }
   template <typename T>
   T* upload(const std::vector<T>& values) {
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
@@ -61,7 +63,6 @@ class GpuBenchTable {
                 const std::function<void(const KernelBenchRow&)>& on_row)
       : device_(&device), options_(&options), on_row_(&on_row) {}
   Status fill_inputs();
-  std::byte* kept(int64_t num_bytes) { return kept_.next(num_bytes); }
   Result<double> time_us(const std::function<void()>& call);
   Result<double> time_graph_us(const std::function<void()>& call, int num_calls);
   void measure_limits(bool with_products);
@@ -72,7 +73,7 @@ class GpuBenchTable {
   const std::function<void(const KernelBenchRow&)>* on_row_;
   Ring inputs_;
   Ring results_;
-  Ring kept_;  // what must not change while a row is measured
+  Ring kept_;                // what must not change while a row is measured
   double bytes_per_us_ = 0;  // measured limits; 0: not yet
   double flops_per_us_ = 0;
   Status status_;

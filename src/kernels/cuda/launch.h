@@ -67,8 +67,9 @@ void launch(Stream& stream, const LaunchShape& shape, const Args&... args) {
   config.blockDim = dim3(static_cast<unsigned>(shape.num_threads));
   config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
   config.stream = static_cast<cudaStream_t>(queue.handle());
-  // Every kernel waits for the one before it first thing (ptx::wait_for_previous_kernel), which
-  // only the code made for sm_90a does: elsewhere the wait compiles to nothing.
+  // Every kernel waits for the one before it (ptx::wait_for_previous_kernel) before it reads what
+  // that may have written. Only the code made for sm_90a does: elsewhere the wait compiles to
+  // nothing.
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;

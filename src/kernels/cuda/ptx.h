@@ -136,6 +136,13 @@ QUIRE_DEVICE void load_matrices_transposed(uint32_t (&to)[4], const void* shared
                : "r"(shared_address(shared_row))
                : "memory");
 }
+// An 8 x 8 matrix of 16-bit elements, of which a lane has elements (l / 4, 2 (l % 4)) and the next,
+// transposed.
+QUIRE_DEVICE uint32_t transpose_matrix(uint32_t x) {
+  uint32_t y;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
 // d [16, 8] += a [16, 16] b [16, 8], bf16 with float sums. With g = lane / 4, t = lane % 4:
 //   a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..)      two elements each
 //   b: (2t.., g), (2t + 8.., g)                                         two elements each

@@ -27,10 +27,6 @@ int64_t partial_row_bytes(int32_t num_kv_heads, int32_t head_dim) {
   return int64_t{num_kv_heads} * (head_dim + 2) * int64_t{sizeof(float)};
 }
 
-int32_t split_size(const Stream& stream) {
-  return gpu(stream).deterministic() ? kDeterministicSplit : kSplitSize;
-}
-
 AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   const KvCacheView& kv = p.kv;
   AttentionArgs args;
@@ -60,11 +56,12 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   args.partials = reinterpret_cast<float*>(static_cast<uint8_t*>(p.workspace) + totals);
   args.cut = {.group = p.num_heads / kv.num_kv_heads,
               .sliding_window = p.sliding_window,
-              .split_size = split_size(stream),
+              .split_size = decode_split(gpu(stream).deterministic(), p.num_reqs, kv.num_kv_heads),
               .prefill_rows = prefill_shape_of(stream, kv.head_dim).item_rows,
               .max_partial_rows =
                   (p.workspace_bytes - totals) / partial_row_bytes(kv.num_kv_heads, kv.head_dim)};
   args.lists = cut_lists(p.batch_cut, p.num_reqs);
+  args.is_cut = p.batch_is_cut;
   return args;
 }
 
@@ -96,19 +93,17 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   check(params);
   const AttentionArgs args = make_args(stream, params);
   if (!params.batch_is_cut) launch_attention_cut(stream, args);
-  const int64_t max_len = params.max_blocks * params.kv.block_size;
-  const int64_t max_splits = max_len / args.cut.split_size + 2;  // of one request
-  const int64_t max_items = params.num_reqs * max_splits * params.kv.num_kv_heads;
-  launch_decode_attention(stream, args, max_items);
-  if (max_len > args.cut.split_size) {  // else every row has one split
-    const int32_t group = args.cut.group;
-    launch_combine_attention(stream, args,
-                             params.max_query_len == 1 ? group : std::max(group, kDecodeRows));
-  }
+  const int64_t max_splits =
+      max_decode_splits(args.cut, params.max_blocks * params.kv.block_size);  // of one request
+  const int32_t group = args.cut.group;
+  const int32_t max_rows = params.max_query_len == 1 ? group : std::max(group, kDecodeRows);
+  const int64_t row_tiles = (max_rows + kDecodeRows - 1) / kDecodeRows;
+  launch_decode_attention(stream, args, max_rows,
+                          params.num_reqs * row_tiles * max_splits * params.kv.num_kv_heads);
+  if (max_splits > 1) launch_combine_attention(stream, args, max_rows);
   // One token per request always decodes while the partial sums fit.
-  const bool all_decode =
-      params.max_query_len == 1 &&
-      params.num_reqs * max_splits * args.cut.group <= args.cut.max_partial_rows;
+  const bool all_decode = params.max_query_len == 1 &&
+                          params.num_reqs * max_splits * group <= args.cut.max_partial_rows;
   if (all_decode) return;
   if (gpu(stream).warpgroup_products()) return launch_warpgroup_prefill_attention(stream, args);
   launch_prefill_attention(stream, args);
@@ -120,7 +115,8 @@ int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t max_reqs) {
 
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
-  const int64_t splits = (max_seq_len - 1) / split_size(stream) + 2;  // a window may cut one more
+  const int least_split = gpu(stream).deterministic() ? kDeterministicSplit : kLeastSplit;
+  const int64_t splits = max_decode_splits({.split_size = least_split}, max_seq_len);
   // Rows of decode items over all KV heads: one token each, or up to 16 packed rows per KV head.
   const int64_t rows = std::min(max_tokens, max_reqs * kDecodeRows) * num_heads;
   const int64_t bytes = rows * splits * (head_dim + 2) * int64_t{sizeof(float)};

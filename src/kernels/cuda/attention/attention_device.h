@@ -42,6 +42,7 @@ struct AttentionArgs {
   AttentionCut cut{};
   bool fold_splits = false;  // prefill: end each split as decode does
   CutLists lists{};
+  bool is_cut = false;        // by an earlier kernel than the last, so lists can be read at once
   float* partials = nullptr;  // [partial row, Hkv, D + 2]: sums, maximum, weight
   float* totals = nullptr;    // prefill with fold_splits: scratch of each block
 };
@@ -58,6 +59,22 @@ struct AttentionItem {
   const int32_t* block_table = nullptr;
   float scale = 1.0f;  // of scores, with that of the keys
 };
+
+// Returns the request r with starts[r] <= item < starts[r + 1]. All lanes of a warp search together.
+QUIRE_DEVICE int32_t find_request_by_warp(const int32_t* starts, int32_t num_reqs, int32_t item) {
+  const int lane = ptx::thread_index() % 32;
+  int32_t first = 0;
+  int32_t count = num_reqs;  // the request is one of so many from `first` on
+  while (count > 1) {
+    const int32_t step = (count + 31) / 32;
+    const int32_t offset = lane * step;
+    const bool begins_before = offset < count && starts[first + offset] <= item;
+    const int32_t skipped = (ptx::count_bits(ptx::ballot(begins_before)) - 1) * step;
+    first += skipped;
+    count = count - skipped < step ? count - skipped : step;
+  }
+  return first;
+}
 
 QUIRE_DEVICE AttentionItem make_item(const AttentionArgs& args, int32_t request, int32_t kv_head,
                                      int32_t first_row, int32_t max_rows) {
@@ -175,13 +192,14 @@ QUIRE_DEVICE TileView landed_tile(int stage, uint8_t* memory) {
   }
 }
 
-// Returns a score in units of log2, which exp2 takes.
+// Returns a score in units of log2, which exp2 takes; capped_score() where there is a soft cap.
+QUIRE_DEVICE float capped_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
+  const float score = ptx::multiply(dot, item.scale);
+  return ptx::multiply(ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap))),
+                       kLog2E);
+}
 QUIRE_DEVICE float scaled_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
-  if (args.soft_cap > 0.0f) {
-    const float score = ptx::multiply(dot, item.scale);
-    return ptx::multiply(ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap))),
-                         kLog2E);
-  }
+  if (args.soft_cap > 0.0f) return capped_score(args, item, dot);
   return ptx::multiply(dot, ptx::multiply(item.scale, kLog2E));
 }
 

@@ -19,9 +19,10 @@ PrefillShape warpgroup_prefill_shape(const Stream& stream, int head_dim);
 
 // Fills args.lists from query_start_loc and seq_lens.
 void launch_attention_cut(Stream& stream, const AttentionArgs& args);
-// `max_items` is an upper bound of the items, for the size of the grid.
-void launch_decode_attention(Stream& stream, const AttentionArgs& args, int64_t max_items);
-// `max_rows` is an upper bound of the packed rows of a request that decodes.
+// `max_rows` is an upper bound of the packed rows of a request that decodes, `max_items` one of the
+// items, for the size of the grid.
+void launch_decode_attention(Stream& stream, const AttentionArgs& args, int32_t max_rows,
+                             int64_t max_items);
 void launch_combine_attention(Stream& stream, const AttentionArgs& args, int32_t max_rows);
 void launch_prefill_attention(Stream& stream, const AttentionArgs& args);
 // These do the same for Hopper alone (GpuStream::warpgroup_products()).

@@ -12,6 +12,7 @@
 // is balanced whatever the mix of lengths.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/device_code.h"
@@ -20,8 +21,18 @@ namespace quire::cuda {
 
 inline constexpr int kAttentionTile = 64;  // positions
 inline constexpr int kDecodeRows = 16;     // packed rows of a decode item
-inline constexpr int kSplitSize = 256;     // positions; small enough to fill a GPU with one request
-inline constexpr int kDeterministicSplit = 1024;  // large enough for prefill to fold at its end
+
+// Positions of a split. Small ones fill a GPU with one request, large ones leave little to fold (each
+// saves some percent of what 512 takes). Where bits must not depend on
+// the batch there is one size for all.
+inline constexpr int kLeastSplit = 256;
+inline constexpr int kDeterministicSplit = 512;
+inline constexpr int kMostSplit = 1024;
+inline int decode_split(bool deterministic, int64_t num_reqs, int64_t num_kv_heads) {
+  const int64_t readers = num_reqs * num_kv_heads;
+  if (deterministic) return kDeterministicSplit;
+  return readers <= 16 ? kLeastSplit : readers < 512 ? 512 : kMostSplit;
+}
 
 // Kernels are made for these head dims; smaller ones are padded with zeros.
 inline constexpr int padded_head_dim(int head_dim) {
@@ -32,7 +43,7 @@ inline constexpr int padded_head_dim(int head_dim) {
 struct AttentionCut {
   int32_t group = 1;  // query heads per KV head
   int32_t sliding_window = 0;
-  int32_t split_size = kSplitSize;
+  int32_t split_size = kDeterministicSplit;
   int32_t prefill_rows = 128;    // packed rows of a prefill item
   int64_t max_partial_rows = 0;  // that the workspace holds, per KV head
 };
@@ -68,6 +79,14 @@ QUIRE_HOST_DEVICE inline RequestCut cut_request(const AttentionCut& cut, int32_t
   request.num_splits = (seq_len - 1) / cut.split_size + 1 - request.first_split;
   request.may_decode = query_len == 1 || request.rows <= kDecodeRows;
   return request;
+}
+
+// Returns an upper bound of the splits of a request that decodes, of at most max_len positions.
+inline int64_t max_decode_splits(const AttentionCut& cut, int64_t max_len) {
+  const int64_t all = (max_len - 1) / cut.split_size + 1;
+  if (cut.sliding_window == 0) return all;
+  // Its rows see up to window + tokens - 1 positions, which may begin anywhere in a split.
+  return std::min<int64_t>(all, (cut.sliding_window + kDecodeRows) / cut.split_size + 2);
 }
 
 // These are prefix sums over the requests, in memory of attention_cut_bytes(); request r begins at

@@ -121,6 +121,15 @@ inline void load_matrices_transposed(uint32_t (&to)[4], const void* shared_row) 
   }
 }
 
+inline uint32_t transpose_matrix(uint32_t x) {
+  const uint32_t* lanes = Block::current().exchange(x);
+  const int lane = thread_index() % 32;
+  const int row = 2 * (lane % 4);
+  const int shift = lane / 4 % 2 * 16;
+  const auto element = [&](int i) { return lanes[(row + i) * 4 + lane / 8] >> shift & 0xffffu; };
+  return element(1) << 16 | element(0);
+}
+
 struct TileOperands {
   uint32_t a[4];
   uint32_t b[2];

@@ -272,6 +272,7 @@ TEST_F(GpuAttention, ManySplitsMatchReference) {
   const std::vector<AttentionCase> cases = {
       {8, 2, 64, 16, {1, 3, 1}, {1500, 1100, 20}},
       {40, 2, 80, 8, {1, 1}, {1400, 255}},
+      {2, 1, 16, 16, {1}, {4500}},
       {4, 1, 256, 16, {1}, {2100}, 1200, 0.0f, true},
   };
   for (const AttentionCase& c : cases) {
@@ -284,6 +285,19 @@ TEST_F(GpuAttention, ManySplitsMatchReference) {
       ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
     }
   }
+}
+
+// More requests than lanes, which search for theirs together; some have no token in the step.
+TEST_F(GpuAttention, ManyRequestsMatchReference) {
+  AttentionCase c{2, 1, 16, 8, {}, {}};
+  for (int32_t r = 0; r < 80; ++r) {
+    c.query_lens.push_back(r % 7 == 3 ? 0 : 1 + r % 2);
+    c.context_lens.push_back(r % 11 == 0 ? 300 + r : r % 5);
+  }
+  const Batch batch = make_batch(c, requests_of(c), 1);
+  const auto got = run(batch, {.max_query_len = 2});
+  const auto want = batch.reference();
+  ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
 }
 
 // The tail of a request decoded token by token, a few at a time, or as one chunk: the same bits,

@@ -5,7 +5,9 @@
 #include <set>
 
 #include "kernels/cuda/attention/attention_work.h"
+#include "kernels/cuda/attention/decode_tiles.h"
 #include "kernels/cuda/attention/swizzle.h"
+#include "kernels/cuda/float8.h"
 #include "kernels/cuda/linear/dense_tiles.h"
 #include "kernels/cuda/linear/matmul_key.h"
 #include "kernels/cuda/warpgroup_layout.h"
@@ -34,6 +36,43 @@ TEST(Swizzle, EveryChunkHasItsPlaceAndEightRowsUseAllBanks) {
   }
 }
 
+// Of keys and values as decode keeps them: pairs of chunks are reached from the first, and rows 0 to
+// 7 of a chunk use all banks.
+template <int kChunks>
+void expect_chunks_have_their_places() {
+  std::set<int> places;
+  for (int row = 0; row < 64; ++row) {
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int offset = chunk_offset<kChunks>(row, chunk);
+      EXPECT_EQ(pair_offset(chunk_offset<kChunks>(row, chunk % 2), chunk / 2), offset);
+      EXPECT_EQ(offset / (kChunks * 16), row);
+      EXPECT_TRUE(places.insert(offset).second);
+    }
+  }
+  for (int chunk = 0; chunk < kChunks; ++chunk) {
+    std::set<int> banks;  // groups of four banks, 16 bytes
+    for (int row = 0; row < 8; ++row) banks.insert(chunk_offset<kChunks>(row, chunk) / 16 % 8);
+    EXPECT_EQ(banks.size(), 8u);
+  }
+}
+TEST(DecodeTile, ChunksHaveTheirPlacesAndEightRowsUseAllBanks) {
+  expect_chunks_have_their_places<4>();
+  expect_chunks_have_their_places<8>();
+  expect_chunks_have_their_places<16>();
+  expect_chunks_have_their_places<32>();
+}
+
+TEST(Float8, FourCodesAsPairsAreWhatTheyStandFor) {
+  for (uint32_t code = 0; code < 256; ++code) {
+    if ((code & 0x7f) == 0x7f) continue;  // NaN becomes 480
+    const uint32_t other = code ^ 0x93;
+    if ((other & 0x7f) == 0x7f) continue;
+    const Bf16Pairs pairs = widen_pairs(code | other << 8 | other << 16 | code << 24);
+    EXPECT_EQ(pairs.even, ptx::pack_bf16(widen_e4m3(code), widen_e4m3(other)));
+    EXPECT_EQ(pairs.odd, ptx::pack_bf16(widen_e4m3(other), widen_e4m3(code)));
+  }
+}
+
 TEST(AttentionWork, SplitsCoverWhatIsSeenAtAbsolutePositions) {
   const AttentionCut full{.group = 4, .split_size = 256};
   const RequestCut decode = cut_request(full, 1, 1000);
@@ -48,6 +87,31 @@ TEST(AttentionWork, SplitsCoverWhatIsSeenAtAbsolutePositions) {
   const RequestCut seen = cut_request(window, 1, 1000);  // positions [700, 1000)
   EXPECT_EQ(seen.first_split, 2);
   EXPECT_EQ(seen.num_splits, 2);
+}
+
+TEST(AttentionWork, NoRequestHasMoreSplitsThanTheBound) {
+  for (const int32_t window : {0, 1, 16, 255, 256, 300, 1000}) {
+    const AttentionCut cut{.group = 1, .sliding_window = window, .split_size = 256};
+    for (const int32_t max_len : {1, 255, 256, 257, 4096, 4097}) {
+      int64_t most = 0;
+      for (int32_t query_len = 1; query_len <= std::min(max_len, kDecodeRows); ++query_len) {
+        for (int32_t len = std::max(query_len, max_len - 600); len <= max_len; ++len)
+          most = std::max<int64_t>(most, cut_request(cut, query_len, len).num_splits);
+      }
+      const int64_t bound = max_decode_splits(cut, max_len);
+      EXPECT_GE(bound, most) << window << " of " << max_len;
+      EXPECT_LE(bound, most + 1) << window << " of " << max_len;
+    }
+  }
+  // A cache of whole splits has room for the partial sums of every step that decodes.
+  EXPECT_EQ(max_decode_splits({.split_size = 256}, 4096), 16);
+}
+
+TEST(AttentionWork, SplitsDependOnTheBatchOnlyWhereTheyMay) {
+  for (const int64_t reqs : {1, 2, 16, 256}) EXPECT_EQ(decode_split(true, reqs, 8), 512);
+  EXPECT_EQ(decode_split(false, 1, 8), 256);
+  EXPECT_EQ(decode_split(false, 8, 8), 512);
+  EXPECT_EQ(decode_split(false, 64, 8), 1024);
 }
 
 TEST(AttentionWork, OneSplitNeedsNoPartials) {

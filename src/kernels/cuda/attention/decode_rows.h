@@ -1,0 +1,334 @@
+// The rows of a decode item in the registers of a block: scores, softmax weights and sums of a tile
+// of 64 positions, with keys and values as the first operands of the tensor cores, so that eight
+// query rows fill the second. The arithmetic of a row is that of prefill (attention_device.h).
+#pragma once
+
+#include "kernels/cuda/attention/decode_tiles.h"
+
+namespace quire::cuda {
+
+// These are operands of the tensor cores, each of 16 dims or positions by 8 rows. Row tile r is
+// rows 8 r and following.
+template <typename Shape>
+using QueryOperands = uint32_t[Shape::kRowTiles][Shape::kHeadDim / 16][2];
+template <typename Shape>
+using WeightOperands = uint32_t[kAttentionTile / 16][Shape::kRowTiles][2];
+template <typename Shape>
+using Scores = float[Shape::kScoreTiles][Shape::kRowTiles][4];
+
+// Of each row tile a lane holds the rows 2 (lane % 4) and the next, of which elements 0 and 2, and
+// 1 and 3, are.
+template <typename Shape>
+struct DecodeState {
+  float sums[Shape::kSumTiles][Shape::kRowTiles][4];
+  float weight[Shape::kRowTiles][4];
+  float maximum[Shape::kRowTiles][2];
+};
+
+template <typename Shape>
+QUIRE_DEVICE void clear(DecodeState<Shape>& state) {
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      state.weight[r][i] = 0.0f;
+#pragma unroll
+      for (auto& tile : state.sums) tile[r][i] = 0.0f;
+    }
+    state.maximum[r][0] = state.maximum[r][1] = -ptx::infinity();
+  }
+}
+
+template <typename Shape>
+QUIRE_DEVICE void load_query(const AttentionArgs& args, const AttentionItem& item,
+                             QueryOperands<Shape>& query) {
+  const int lane = ptx::thread_index() % 32;
+  const int32_t group = args.cut.group;
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+    const int32_t row = item.first_row + r * 8 + lane / 4;
+    const bool is_row = row < item.end_row;
+    const int64_t token = item.first_token + (is_row ? row / group : 0);
+    const int64_t head = item.kv_head * group + (is_row ? row % group : 0);
+    const bfloat16* from = args.query + token * args.query_stride + head * args.head_dim;
+#pragma unroll
+    for (int k = 0; k < Shape::kHeadDim / 16; ++k) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int first_dim = k * 16 + i * 8;
+        const auto* pair = reinterpret_cast<const uint32_t*>(from + first_dim + lane % 4 * 2);
+        query[r][k][i] = is_row && first_dim < args.head_dim ? *pair : 0;
+      }
+    }
+  }
+}
+
+// Calls f with each score of the lane, its row of the item and its position of the tile.
+template <typename Shape, typename F>
+QUIRE_DEVICE void for_each_score(Scores<Shape>& scores, F f) {
+  const int warp = ptx::thread_index() / 32;
+  const int lane = ptx::thread_index() % 32;
+#pragma unroll
+  for (int m = 0; m < Shape::kScoreTiles; ++m) {
+#pragma unroll
+    for (int r = 0; r < Shape::kRowTiles; ++r) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        f(scores[m][r][i], r * 8 + lane % 4 * 2 + i % 2,
+          (m * Shape::kWarps + warp) * 16 + i / 2 * 8 + lane / 4);
+      }
+    }
+  }
+}
+
+// Adds the products of 16 keys with the queries, over the dims in ascending order.
+template <typename Shape>
+QUIRE_DEVICE void add_scores(const uint8_t* keys, const QueryOperands<Shape>& query,
+                             float (&scores)[Shape::kRowTiles][4]) {
+  const int offset = rows_first_offset<Shape>();
+#pragma unroll
+  for (int k = 0; k < Shape::kHeadDim / 16; ++k) {
+    uint32_t a[4];
+    ptx::load_matrices(a, keys + pair_offset(offset, k));
+#pragma unroll
+    for (int r = 0; r < Shape::kRowTiles; ++r)
+      ptx::multiply_tiles(scores[r], a, query[r][k][0], query[r][k][1]);
+  }
+}
+
+// A lane loads codes of four dims that lie together, 4 t and following of 16, where t = lane % 4.
+// As operands it wants dims 2 t, 2 t + 1 and the ones eight above, which two other lanes have.
+QUIRE_DEVICE uint32_t exchange_codes(uint32_t codes) {
+  const int lane = ptx::thread_index() % 32;
+  const int owner = (lane & 28) | (lane & 3) / 2;
+  const uint32_t low = ptx::shuffle(codes, owner);
+  const uint32_t high = ptx::shuffle(codes, owner + 2);
+  return ptx::permute_bytes(low, high, lane % 2 == 0 ? 0x5140 : 0x7362);
+}
+
+template <typename Shape>
+QUIRE_DEVICE void add_scores_of_codes(const uint8_t* keys, const QueryOperands<Shape>& query,
+                                      float (&scores)[Shape::kRowTiles][4]) {
+  const int offset = rows_first_offset<Shape>();
+#pragma unroll
+  for (int k = 0; k < Shape::kHeadDim / 16; k += 2) {
+    uint32_t codes[4];
+    ptx::load_matrices(codes, keys + pair_offset(offset, k / 2));
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const Bf16Pairs upper = widen_pairs(exchange_codes(codes[2 * h]));
+      const Bf16Pairs lower = widen_pairs(exchange_codes(codes[2 * h + 1]));
+      const uint32_t a[4] = {upper.even, lower.even, upper.odd, lower.odd};
+#pragma unroll
+      for (int r = 0; r < Shape::kRowTiles; ++r)
+        ptx::multiply_tiles(scores[r], a, query[r][k + h][0], query[r][k + h][1]);
+    }
+  }
+}
+
+// Scales the scores of a tile, and hides what a row does not see.
+template <typename Shape>
+QUIRE_DEVICE void scale_and_mask(const AttentionArgs& args, const DecodeWork& work, int32_t first,
+                                 Scores<Shape>& scores) {
+  const AttentionItem& item = work.item;
+  if (args.soft_cap > 0.0f) {
+    for_each_score<Shape>(scores,
+                          [&](float& score, int, int) { score = capped_score(args, item, score); });
+  } else {
+    const float scale = ptx::multiply(item.scale, kLog2E);
+    for_each_score<Shape>(scores,
+                          [&](float& score, int, int) { score = ptx::multiply(score, scale); });
+  }
+  const int32_t last_query = item.end - 1;
+  if (first + kAttentionTile <= work.first_query + 1 &&
+      first >= first_visible(args.cut, last_query))
+    return;
+  for_each_score<Shape>(scores, [&](float& score, int row, int place) {
+    const int32_t query = item.first_position + (item.first_row + row) / args.cut.group;
+    const int32_t position = first + place;
+    if (position >= item.end || !is_visible(args, query, position)) score = -ptx::infinity();
+  });
+}
+
+// Takes the scores into the rows' maxima, for the whole block. On return `shrink` is what the sums
+// are to be multiplied by before the tile is added.
+template <typename Shape>
+QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, DecodeState<Shape>& state,
+                              float (&shrink)[Shape::kRowTiles][2]) {
+  const int warp = ptx::thread_index() / 32;
+  const int lane = ptx::thread_index() % 32;
+  auto* maxima = reinterpret_cast<float*>(ptx::shared_memory() + Shape::kMaxima);
+  float maximum[Shape::kRowTiles][2];
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      maximum[r][j] = -ptx::infinity();
+#pragma unroll
+      for (int m = 0; m < Shape::kScoreTiles; ++m)
+        maximum[r][j] = ptx::max(maximum[r][j], ptx::max(scores[m][r][j], scores[m][r][2 + j]));
+#pragma unroll
+      for (int mask = 4; mask <= 16; mask *= 2)
+        maximum[r][j] = ptx::max(maximum[r][j], ptx::shuffle_xor(maximum[r][j], mask));
+      if (lane < 4) maxima[(r * 8 + lane * 2 + j) * Shape::kWarps + warp] = maximum[r][j];
+    }
+  }
+  ptx::sync_threads();
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float* row = maxima + (r * 8 + lane % 4 * 2 + j) * Shape::kWarps;
+#pragma unroll
+      for (int w = 0; w < Shape::kWarps; ++w) maximum[r][j] = ptx::max(maximum[r][j], row[w]);
+      maximum[r][j] = ptx::max(maximum[r][j], state.maximum[r][j]);
+      shrink[r][j] = ptx::exp2_fast(ptx::add(state.maximum[r][j], -finite_maximum(maximum[r][j])));
+      state.maximum[r][j] = maximum[r][j];
+    }
+  }
+}
+
+// Multiplies sums and weights by `shrink`, which is 1 for most tiles.
+template <typename Shape>
+QUIRE_DEVICE void shrink_state(const float (&shrink)[Shape::kRowTiles][2],
+                               DecodeState<Shape>& state) {
+  bool shrinks = false;
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r)
+    shrinks = shrinks || shrink[r][0] != 1.0f || shrink[r][1] != 1.0f;
+  if (ptx::ballot(shrinks) == 0) return;
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      state.weight[r][i] = ptx::multiply(state.weight[r][i], shrink[r][i % 2]);
+#pragma unroll
+      for (auto& tile : state.sums) tile[r][i] = ptx::multiply(tile[r][i], shrink[r][i % 2]);
+    }
+  }
+}
+
+// Turns scores into softmax weights, which all warps get through shared memory.
+template <typename Shape>
+QUIRE_DEVICE void weigh(const Scores<Shape>& scores, const DecodeState<Shape>& state) {
+  const int warp = ptx::thread_index() / 32;
+  const int lane = ptx::thread_index() % 32;
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+    const float base[2] = {finite_maximum(state.maximum[r][0]),
+                           finite_maximum(state.maximum[r][1])};
+#pragma unroll
+    for (int m = 0; m < Shape::kScoreTiles; ++m) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float* pair = scores[m][r] + 2 * i;
+        const uint32_t packed =
+            ptx::transpose_matrix(ptx::pack_bf16(ptx::exp2_fast(ptx::add(pair[0], -base[0])),
+                                                 ptx::exp2_fast(ptx::add(pair[1], -base[1]))));
+        const int at = swizzled_offset(r * 8 + lane / 4, (m * Shape::kWarps + warp) * 2 + i, 8);
+        *reinterpret_cast<uint32_t*>(ptx::shared_memory() + Shape::kWeights + at + lane % 4 * 4) =
+            packed;
+      }
+    }
+  }
+}
+
+// Makes operands of the weights that all warps have left, and adds them up.
+template <typename Shape>
+QUIRE_DEVICE void take_weights(WeightOperands<Shape>& weights, DecodeState<Shape>& state) {
+  constexpr uint32_t kOnes[4] = {kBf16Ones, kBf16Ones, kBf16Ones, kBf16Ones};
+  const int lane = ptx::thread_index() % 32;
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+#pragma unroll
+    for (int m = 0; m < kAttentionTile / 16; m += 2) {
+      uint32_t b[4];
+      const int at = swizzled_offset(r * 8 + lane % 8, m * 2 + lane / 8, 8);
+      ptx::load_matrices(b, ptx::shared_memory() + Shape::kWeights + at);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) weights[m + i / 2][r][i % 2] = b[i];
+    }
+#pragma unroll
+    for (int m = 0; m < kAttentionTile / 16; ++m)
+      ptx::multiply_tiles(state.weight[r], kOnes, weights[m][r][0], weights[m][r][1]);
+  }
+}
+
+// Adds 16 values by their weights.
+template <typename Shape>
+QUIRE_DEVICE void add_sums(const uint8_t* values, const uint32_t (&weights)[Shape::kRowTiles][2],
+                           DecodeState<Shape>& state) {
+  const int warp = ptx::thread_index() / 32;
+  const int offset = chunks_first_offset<Shape>();
+#pragma unroll
+  for (int m = 0; m < Shape::kSumTiles; ++m) {
+    uint32_t a[4];
+    ptx::load_matrices_transposed(a, values + pair_offset(offset, warp * Shape::kSumTiles + m));
+#pragma unroll
+    for (int r = 0; r < Shape::kRowTiles; ++r)
+      ptx::multiply_tiles(state.sums[m][r], a, weights[r][0], weights[r][1]);
+  }
+}
+
+// Codes are transposed two at a time, so a lane gets two neighbouring dims of each position: of a
+// tile of 16 dims the even ones take the place of the first eight.
+template <typename Shape>
+QUIRE_DEVICE void add_sums_of_codes(const uint8_t* values,
+                                    const uint32_t (&weights)[Shape::kRowTiles][2],
+                                    DecodeState<Shape>& state) {
+  const int warp = ptx::thread_index() / 32;
+  const int offset = rows_first_offset<Shape>();
+  constexpr int kTiles = Shape::kSumTiles;
+#pragma unroll
+  for (int m = 0; m < kTiles; m += 2) {
+    uint32_t codes[4];  // of two tiles; where the warp has one, of its own and another's
+    ptx::load_matrices_transposed(codes, values + pair_offset(offset, (warp * kTiles + m) / 2));
+#pragma unroll
+    for (int h = 0; h < 2 && m + h < kTiles; ++h) {
+      const bool upper = kTiles == 1 ? warp % 2 == 1 : h == 1;
+      const Bf16Pairs low = widen_pairs(upper ? codes[2] : codes[0]);
+      const Bf16Pairs high = widen_pairs(upper ? codes[3] : codes[1]);
+      const uint32_t a[4] = {low.even, low.odd, high.even, high.odd};
+#pragma unroll
+      for (int r = 0; r < Shape::kRowTiles; ++r)
+        ptx::multiply_tiles(state.sums[m + h][r], a, weights[r][0], weights[r][1]);
+    }
+  }
+}
+
+// Returns the scores of the warp's positions of a tile.
+template <typename Shape>
+QUIRE_DEVICE void score_keys(const uint8_t* keys, const QueryOperands<Shape>& query,
+                             Scores<Shape>& scores) {
+  const int warp = ptx::thread_index() / 32;
+#pragma unroll
+  for (int m = 0; m < Shape::kScoreTiles; ++m) {
+#pragma unroll
+    for (auto& rows : scores[m]) {
+#pragma unroll
+      for (float& score : rows) score = 0.0f;
+    }
+    const uint8_t* rows = keys + (m * Shape::kWarps + warp) * 16 * Shape::kRowBytes;
+    if constexpr (Shape::kIsFp8) {
+      add_scores_of_codes<Shape>(rows, query, scores[m]);
+    } else {
+      add_scores<Shape>(rows, query, scores[m]);
+    }
+  }
+}
+
+template <typename Shape>
+QUIRE_DEVICE void add_values(const uint8_t* values, const WeightOperands<Shape>& weights,
+                             DecodeState<Shape>& state) {
+#pragma unroll
+  for (int m = 0; m < kAttentionTile / 16; ++m) {
+    const uint8_t* rows = values + m * 16 * Shape::kRowBytes;
+    if constexpr (Shape::kIsFp8) {
+      add_sums_of_codes<Shape>(rows, weights[m], state);
+    } else {
+      add_sums<Shape>(rows, weights[m], state);
+    }
+  }
+}
+
+}  // namespace quire::cuda

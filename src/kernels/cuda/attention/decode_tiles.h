@@ -1,0 +1,177 @@
+// A block of the decode kernel brings keys and values into shared memory with these functions, and
+// reads them as operands of tensor cores.
+#pragma once
+
+#include "kernels/cuda/attention/attention_device.h"
+
+namespace quire::cuda {
+
+// These are the sizes of a decode kernel, and its shared memory: kStages tiles of keys and of
+// values as they lie in the cache, the softmax weights of a tile as [row][position] in bf16, and
+// the greatest score of each row and warp.
+template <int kHeadDimOf, bool kFp8, int kRowTilesOf>
+struct DecodeShape {
+  static constexpr int kHeadDim = kHeadDimOf;
+  static constexpr bool kIsFp8 = kFp8;
+  static constexpr int kRowTiles = kRowTilesOf;  // of 8 packed query rows
+  static constexpr int kWarps = kHeadDim > 64 ? 4 : 2;
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kStages = 2;
+  static constexpr int kElement = kFp8 ? 1 : 2;  // bytes
+  static constexpr int kRowBytes = kHeadDim * kElement;
+  static constexpr int kChunks = kRowBytes / 16;  // of a row
+  static constexpr int kTileBytes = kAttentionTile * kRowBytes;
+  static constexpr int kValues = kStages * kTileBytes;
+  static constexpr int kWeights = 2 * kValues;
+  static constexpr int kMaxima = kWeights + kRowTiles * 8 * kAttentionTile * 2;
+  static constexpr int kWork = kMaxima + kRowTiles * 8 * kWarps * 4;
+  static constexpr int kSharedBytes = kWork + 128;  // a DecodeWork
+  // So many warps of an SM find room for their registers; expanding codes wants many.
+  static constexpr int kWarpsPerSm = kHeadDim > 128                   ? 8
+                                     : kRowTiles > 1                  ? 12
+                                     : kHeadDim > 64 && kElement == 1 ? 20
+                                                                      : 16;
+  // Each warp takes some positions of the scores and some dims of the sums, in tiles of 16.
+  static constexpr int kScoreTiles = kAttentionTile / 16 / kWarps;
+  static constexpr int kSumTiles = kHeadDim / 16 / kWarps;
+};
+
+// A tile is rows of 16-byte chunks, exchanged as swizzle.h says; where rows have but four chunks,
+// two rows share the banks that one has there. Chunks are read in pairs: this returns where chunk 0
+// or 1 of a row lies, from which pair_offset() leads to the others.
+template <int kChunks>
+QUIRE_HOST_DEVICE constexpr int chunk_offset(int row, int chunk) {
+  if constexpr (kChunks == 4) return (row * 4 + (chunk ^ (row / 2 & 3))) * 16;
+  return swizzled_offset(row, chunk, kChunks);
+}
+QUIRE_HOST_DEVICE constexpr int pair_offset(int offset, int pair) {
+  return (offset ^ pair % 4 * 32) + pair / 4 * 128;
+}
+
+// Returns the offset that a lane gives to load_matrices() for 16 rows of a pair of chunks: rows 0-7
+// and 8-15 of the first, then of the second.
+template <typename Shape>
+QUIRE_DEVICE int rows_first_offset() {
+  const int lane = ptx::thread_index() % 32;
+  return chunk_offset<Shape::kChunks>(lane % 16, lane / 16);
+}
+// Returns the same for rows 0-7 of both chunks, then rows 8-15.
+template <typename Shape>
+QUIRE_DEVICE int chunks_first_offset() {
+  const int lane = ptx::thread_index() % 32;
+  return chunk_offset<Shape::kChunks>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+}
+
+// This is what a block does next: an item over one split of the context.
+struct DecodeWork {
+  AttentionItem item;
+  RequestCut cut;
+  int32_t split = 0;
+  int32_t begin = 0;  // positions [begin, end) of the split that the item sees
+  int32_t end = 0;
+  int32_t first_query = 0;  // position of the item's first row
+  bool exists = false;
+};
+
+// TileFetcher fetches tiles of ascending positions, and reads none that the work does not see. Blocks
+// have at least eight tokens, so runs of eight rows lie one after another in the cache. Each lane
+// knows where one of 32 runs begins.
+template <typename Shape>
+class TileFetcher {
+ public:
+  QUIRE_DEVICE TileFetcher(const AttentionArgs& args, const DecodeWork& work)
+      : args_(args), block_table_(work.item.block_table), begin_(work.begin), end_(work.end) {
+    const int lane = ptx::thread_index() % 32;
+    warp_ = ptx::thread_index() / 32;
+    lane_row_ = lane / Shape::kChunks;
+    lane_chunk_ = lane % Shape::kChunks;
+    row_bytes_ = args.head_dim * Shape::kElement;
+    head_at_ = (work.item.kv_head << args.block_shift) * row_bytes_;
+    window_ = begin_ / kWindow;
+    runs_ = locate_run(window_);
+    next_runs_ = locate_run(window_ + 1);
+  }
+
+  // Starts copying a tile, with zeros for what is not to be read and past the dims, as two groups of
+  // copies: keys and values.
+  QUIRE_DEVICE void fetch(int32_t first, uint8_t* keys, uint8_t* values) {
+    if (first / kWindow != window_) {
+      ++window_;
+      runs_ = next_runs_;
+      next_runs_ = locate_run(window_ + 1);
+    }
+    const bool is_whole = first >= begin_ && first + kAttentionTile <= end_;
+    if (is_whole && row_bytes_ == Shape::kRowBytes) {
+      fetch_runs(first, keys, values);
+    } else {
+      fetch_rows(first, keys, values);
+    }
+    ptx::copy_async_commit();
+  }
+
+ private:
+  static constexpr int kWindow = 32 * 8;  // positions
+  static constexpr int kRowsAtOnce = 32 / Shape::kChunks;
+  static constexpr int kRuns = kAttentionTile / 8 / Shape::kWarps;  // of a warp
+
+  // Returns bytes from the start of the cache to the lane's run of a window.
+  QUIRE_DEVICE int64_t locate_run(int32_t window) const {
+    const int32_t position = window * kWindow + ptx::thread_index() % 32 * 8;
+    if (position >= end_ || position + 8 <= begin_) return 0;
+    const int64_t block = block_table_[position >> args_.block_shift];
+    const int32_t row = position & ((1 << args_.block_shift) - 1);
+    return block * args_.block_stride * Shape::kElement + head_at_ + row * row_bytes_;
+  }
+  // All rows, without padding.
+  QUIRE_DEVICE void fetch_runs(int32_t first, uint8_t* keys, uint8_t* values) const {
+    const int32_t lane_at = lane_row_ * Shape::kRowBytes + lane_chunk_ * 16;
+    int64_t from[kRuns];
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i)
+      from[i] = ptx::shuffle(runs_, (first >> 3 & 31) + warp_ * kRuns + i) + lane_at;
+    copy_runs(args_.key, from, keys);
+    ptx::copy_async_commit();
+    copy_runs(args_.value, from, values);
+  }
+  QUIRE_DEVICE void copy_runs(const uint8_t* cache, const int64_t (&from)[kRuns],
+                              uint8_t* to) const {
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i) {
+#pragma unroll
+      for (int row = 0; row < 8; row += kRowsAtOnce) {
+        ptx::copy_async_16(to + (warp_ * kRuns + i) * 8 * Shape::kRowBytes +
+                               chunk_offset<Shape::kChunks>(row + lane_row_, lane_chunk_),
+                           cache + from[i] + row * Shape::kRowBytes, true);
+      }
+    }
+  }
+  QUIRE_DEVICE void fetch_rows(int32_t first, uint8_t* keys, uint8_t* values) const {
+#pragma unroll 1
+    for (int row = warp_ * kRowsAtOnce + lane_row_; row < kAttentionTile;
+         row += kRowsAtOnce * Shape::kWarps) {
+      const int32_t position = first + row;
+      const int64_t run = ptx::shuffle(runs_, position >> 3 & 31);
+      const bool valid = position >= begin_ && position < end_ && lane_chunk_ * 16 < row_bytes_;
+      const int64_t from = valid ? run + row % 8 * row_bytes_ + lane_chunk_ * 16 : 0;
+      const int to = chunk_offset<Shape::kChunks>(row, lane_chunk_);
+      ptx::copy_async_16(keys + to, args_.key + from, valid);
+      ptx::copy_async_16(values + to, args_.value + from, valid);
+    }
+    ptx::copy_async_commit();
+  }
+
+  const AttentionArgs& args_;
+  const int32_t* block_table_;
+  int32_t begin_;
+  int32_t end_;
+  int32_t warp_;
+  int32_t lane_row_;
+  int32_t lane_chunk_;
+  int32_t row_bytes_;
+  int32_t head_at_;  // bytes from the start of a block
+  int32_t window_;
+  int64_t runs_;
+  int64_t next_runs_;
+};
+
+}  // namespace quire::cuda
