@@ -70,8 +70,8 @@ class GpuStream final : public Stream {
   bool programmatic_launch() const { return programmatic_launch_; }
   void set_programmatic_launch(bool on) { programmatic_launch_ = on; }
 
-  // When set, kernels made of warpgroup products run, which only compute capability 9.0 has. With
-  // deterministic(), they run only where those round as the other kernels' products do.
+  // When set, kernels made of warpgroup products run, which only compute capability 9.0 has. These
+  // round as the products of a warp do, so that either kind may compute a row.
   bool warpgroup_products() const { return warpgroup_products_; }
   void set_warpgroup_products(bool on) { warpgroup_products_ = on; }
 

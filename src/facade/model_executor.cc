@@ -81,8 +81,7 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                          GpuRunner::create(options,
                                            {.graphs = !args.enforce_eager,
                                             .programmatic_launch = args.programmatic_launch,
-                                            .deterministic = args.deterministic,
-                                            .warpgroup_products = !args.deterministic},
+                                            .deterministic = args.deterministic},
                                            std::move(device)));
   ModelPlan plan = runner->plan();
   ModelExecutor made = only(std::move(runner), std::move(plan));

@@ -38,9 +38,8 @@ struct GpuRunnerOptions {
   // A request's bits then do not depend on its batch (law L4).
   bool deterministic = true;
   bool sample_on_device = true;
-  // Prefill attention by the kernel that only compute capability 9.0 has. With `deterministic` its
-  // products must round as decode's do, which no GPU has shown yet: off.
-  bool warpgroup_products = false;
+  // Kernels of warpgroup products run where there are such, which is on compute capability 9.0.
+  bool warpgroup_products = true;
 };
 
 // One thread at a time, the order of core/executor.h. When the device is lost, execute() fails with

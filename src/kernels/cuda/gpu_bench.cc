@@ -288,7 +288,7 @@ Result<std::vector<KernelBenchRow>> run_gpu_kernel_bench(
     const std::function<void(const KernelBenchRow&)>& on_row) {
   GpuStream& stream = device.stream();
   stream.set_deterministic(options.deterministic);
-  stream.set_warpgroup_products(!options.deterministic && stream.info().compute_capability == 90);
+  stream.set_warpgroup_products(stream.info().compute_capability == 90);
   if (options.filter.empty() && device.info().free_memory_bytes < kFreeBytes) {
     return resource_exhausted("bench: expected {} free bytes on the device, got {}", kFreeBytes,
                               device.info().free_memory_bytes);

@@ -120,6 +120,22 @@ QUIRE_DEVICE void wait_barrier(uint64_t* barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+// The same of two barriers, in the time of one.
+QUIRE_DEVICE void wait_barriers(uint64_t* a, uint32_t a_parity, uint64_t* b, uint32_t b_parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done, other;\n"
+      "retry:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 other, [%2], %3;\n"
+      "and.pred done, done, other;\n"
+      "@done bra ended;\n"
+      "bra retry;\n"
+      "ended:\n"
+      "}" ::"r"(shared_address(a)),
+      "r"(a_parity), "r"(shared_address(b)), "r"(b_parity)
+      : "memory");
+}
 // Makes this thread's writes to shared memory visible to bulk copies and warpgroup products.
 QUIRE_DEVICE void publish_shared_writes() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -181,13 +197,6 @@ QUIRE_DEVICE void pin_registers(float (&d)[kTiles][4]) {
     asm volatile("" : "+f"(tile[0]), "+f"(tile[1]), "+f"(tile[2]), "+f"(tile[3])::"memory");
 }
 
-// a ^ b, computed at this place among products.
-QUIRE_DEVICE uint32_t xor_here(uint32_t a, uint32_t b) {
-  uint32_t c;
-  asm volatile("xor.b32 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
-  return c;
-}
-
 #define QUIRE_PRODUCT_SUMS                                                                      \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
   "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
@@ -196,6 +205,25 @@ QUIRE_DEVICE uint32_t xor_here(uint32_t a, uint32_t b) {
   QUIRE_PRODUCT_TILE(d, 0), QUIRE_PRODUCT_TILE(d, 1), QUIRE_PRODUCT_TILE(d, 2),     \
       QUIRE_PRODUCT_TILE(d, 3), QUIRE_PRODUCT_TILE(d, 4), QUIRE_PRODUCT_TILE(d, 5), \
       QUIRE_PRODUCT_TILE(d, 6), QUIRE_PRODUCT_TILE(d, 7)
+
+// pin_registers() as one operation, with which the compiler finds it easier to leave an array in
+// registers.
+QUIRE_DEVICE void pin_registers(float (&d)[8][4]) {
+  asm volatile("" : QUIRE_PRODUCT_TILES(d)::"memory");
+}
+// Before wait_products(): what `bits` is made of is computed before it. Without this the compiler
+// may wait first, because nothing that is computed without the products looks like it must not come
+// later. (A thread whose bits are negative sleeps for no time, which is the only thing that depends
+// on them.)
+QUIRE_DEVICE void compute_before_waiting(uint32_t bits) {
+  asm volatile(
+      "{\n"
+      ".reg .pred negative;\n"
+      "setp.lt.s32 negative, %0, 0;\n"
+      "@negative nanosleep.u32 0;\n"
+      "}" ::"r"(bits)
+      : "memory");
+}
 
 // a in registers. b: panel_descriptor() of 64 rows n of k (kByRows false), or of rows k of 64 n
 // (kByRows). `adds`: false where d is to be a b alone.
@@ -229,6 +257,14 @@ QUIRE_DEVICE void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint
         QUIRE_PRODUCT_TILE(d, 10), QUIRE_PRODUCT_TILE(d, 11), QUIRE_PRODUCT_TILE(d, 12),
         QUIRE_PRODUCT_TILE(d, 13), QUIRE_PRODUCT_TILE(d, 14), QUIRE_PRODUCT_TILE(d, 15)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+// d [64, 8] += a b. b: of eight rows n of k.
+QUIRE_DEVICE void multiply_panel(float (&d)[1][4], const uint32_t (&a)[4], uint64_t b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "%8, 1, 1, 1, 0;"
+      : QUIRE_PRODUCT_TILE(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 #undef QUIRE_PRODUCT_SUMS
 #undef QUIRE_PRODUCT_TILE

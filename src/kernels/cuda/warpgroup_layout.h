@@ -40,6 +40,11 @@ QUIRE_HOST_DEVICE constexpr uint64_t panel_descriptor(uint32_t address) {
   return uint64_t{(address & 0x3ffffu) >> 4} | kLeading << 16 | kStride << 32 | kSwizzle128 << 62;
 }
 
+// Returns the descriptor of an operand so many bytes further.
+QUIRE_HOST_DEVICE constexpr uint64_t moved_descriptor(uint64_t descriptor, uint32_t bytes) {
+  return descriptor + (bytes >> 4);
+}
+
 // Attention takes tiles of keys and values from one ring in this order: the scores of the next tile
 // are begun before the values of this one are added. Piece 0 is K0, then K1 V0, K2 V1, … and the
 // last V.

@@ -92,6 +92,7 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
                                const QueryOperands<Shape>& query, TileFetcher<Shape>& fetcher,
                                DecodeState<Shape>& state) {
   constexpr int kStages = Shape::kStages;
+  const float factor = score_factor(args, work.item);
   uint8_t* memory = ptx::shared_memory();
   const int32_t first_tile = work.begin / kAttentionTile;
   const int32_t end_tile = work.end > work.begin ? (work.end - 1) / kAttentionTile + 1 : first_tile;
@@ -115,10 +116,10 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
     fetch(tile + kStages - 1);
     Scores<Shape> scores;
     score_keys<Shape>(keys(tile), query, scores);
-    scale_and_mask<Shape>(args, work, tile * kAttentionTile, scores);
+    cap_and_mask<Shape>(args, work, tile * kAttentionTile, scores);
     float shrink[Shape::kRowTiles][2];
-    take_maxima<Shape>(scores, state, shrink);
-    weigh<Shape>(scores, state);
+    take_maxima<Shape>(scores, factor, state, shrink);
+    weigh<Shape>(scores, factor, state);
     shrink_state<Shape>(shrink, state);
     ptx::copy_async_wait<2 * kStages - 2>();  // and its values
     ptx::sync_threads();

@@ -192,15 +192,15 @@ QUIRE_DEVICE TileView landed_tile(int stage, uint8_t* memory) {
   }
 }
 
-// Returns a score in units of log2, which exp2 takes; capped_score() where there is a soft cap.
+// Scores are dot products, which this factor brings into units of log2, which exp2 takes. With a
+// soft cap they are brought there by capped_score(), and the factor is 1.
+QUIRE_DEVICE float score_factor(const AttentionArgs& args, const AttentionItem& item) {
+  return args.soft_cap > 0.0f ? 1.0f : ptx::multiply(item.scale, kLog2E);
+}
 QUIRE_DEVICE float capped_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
   const float score = ptx::multiply(dot, item.scale);
   return ptx::multiply(ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap))),
                        kLog2E);
-}
-QUIRE_DEVICE float scaled_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
-  if (args.soft_cap > 0.0f) return capped_score(args, item, dot);
-  return ptx::multiply(dot, ptx::multiply(item.scale, kLog2E));
 }
 
 QUIRE_DEVICE bool is_visible(const AttentionArgs& args, int32_t query_position, int32_t position) {
@@ -210,6 +210,17 @@ QUIRE_DEVICE bool is_visible(const AttentionArgs& args, int32_t query_position, 
 // Returns the maximum to subtract: 0 while nothing was seen, so that no infinity meets another.
 QUIRE_DEVICE float finite_maximum(float maximum) {
   return maximum == -ptx::infinity() ? 0.0f : maximum;
+}
+
+// Returns the softmax weight of a score: 0 for -infinity.
+QUIRE_DEVICE float softmax_weight(float score, float factor, float base) {
+  return ptx::exp2_fast(ptx::multiply_add(score, factor, -base));
+}
+// Returns the row's next maximum when a tile's greatest score is `seen`. Weights may grow to 2^8
+// before the maximum is raised, so that sums seldom have to be rescaled.
+QUIRE_DEVICE float raised_maximum(float maximum, float seen) {
+  constexpr float kSlack = 8.0f;
+  return seen > ptx::add(maximum, kSlack) ? seen : maximum;
 }
 
 // (total, split) shrink by these factors when both get the maximum of both.
@@ -228,23 +239,21 @@ QUIRE_DEVICE float fold(const FoldFactors& factors, float total, float split) {
   return ptx::multiply_add(total, factors.total, ptx::multiply(split, factors.split));
 }
 
-// Each sum of a row is multiplied and divided by these at the end; a sink takes weight and adds no
-// value.
+// Each sum of a row is multiplied by this at the end; a sink takes weight and adds no value.
 struct Finish {
   float factor = 1.0f;
-  float weight = 1.0f;
 };
 QUIRE_DEVICE Finish finish_row(const AttentionArgs& args, int32_t head, float maximum,
                                float weight) {
   const float scale = args.value_scale == nullptr ? 1.0f : args.value_scale[head / args.cut.group];
-  if (args.sinks == nullptr) return {scale, weight};
+  if (args.sinks == nullptr) return {ptx::divide(scale, weight)};
   const float sink = ptx::multiply(args.sinks[head], kLog2E);
   const FoldFactors factors = fold_factors(maximum, sink);
-  return {ptx::multiply(factors.total, scale),
-          ptx::multiply_add(weight, factors.total, factors.split)};
+  return {ptx::divide(ptx::multiply(factors.total, scale),
+                      ptx::multiply_add(weight, factors.total, factors.split))};
 }
 QUIRE_DEVICE float finished(const Finish& finish, float sum) {
-  return ptx::divide(ptx::multiply(sum, finish.factor), finish.weight);
+  return ptx::multiply(sum, finish.factor);
 }
 
 QUIRE_DEVICE bfloat16* out_row(const AttentionArgs& args, const AttentionItem& item,

@@ -31,29 +31,29 @@ struct Fetch {
     return item.block_table[position >> args.block_shift];
   }
   // Returns elements from the start of the cache.
-  QUIRE_DEVICE int64_t row_at(int32_t position) const {
+  QUIRE_DEVICE int64_t row_of(int32_t block_of_position, int32_t position) const {
     const int64_t head = int64_t{item.kv_head} << args.block_shift;
-    return block(position) * args.block_stride +
+    return block_of_position * args.block_stride +
            (head + (position & (block_size() - 1))) * args.head_dim;
   }
+  QUIRE_DEVICE int64_t row_at(int32_t position) const { return row_of(block(position), position); }
 };
 
-// Fetches the boxes of a piece that every row sees. One warp calls it.
+// Fetches the boxes of a piece that is whole. One warp calls it.
 template <int kHeadDim>
 QUIRE_DEVICE void fetch_boxes(const Fetch& fetch, const ptx::TensorMap& map, uint8_t* to,
                               uint64_t* full) {
   constexpr int kPanels = kHeadDim / kPanelDims;
   const int thread = ptx::thread_index();
   if (thread == 0) ptx::arrive_expecting(full, kAttentionTile * kHeadDim * 2);
-  const int32_t rows = fetch.run_rows();
-  for (int i = thread; i < kAttentionTile / rows * kPanels; i += 32) {
-    const int32_t row = i / kPanels * rows;
-    const int panel = i % kPanels;
-    const int32_t position = fetch.first + row;
-    ptx::copy_box(to + (panel * kAttentionTile + row) * kPanelRowBytes, map, panel * kPanelDims,
-                  position & (fetch.block_size() - 1), fetch.item.kv_head, fetch.block(position),
-                  full);
-  }
+  // A lane has one box at most: of 8 rows and 256 dims there are 32.
+  const int32_t row = thread / kPanels * fetch.run_rows();
+  if (row >= kAttentionTile) return;
+  const int panel = thread % kPanels;
+  const int32_t position = fetch.first + row;
+  ptx::copy_box(to + (panel * kAttentionTile + row) * kPanelRowBytes, map, panel * kPanelDims,
+                position & (fetch.block_size() - 1), fetch.item.kv_head, fetch.block(position),
+                full);
 }
 
 // Fetches a piece row by row, with zeros where it is not seen and past the dims. One warp calls it.
@@ -61,7 +61,7 @@ template <int kHeadDim>
 QUIRE_DEVICE void fetch_rows(const Fetch& fetch, uint8_t* to) {
   constexpr int kChunks = kHeadDim / 8;
   const uint8_t* cache = fetch.is_value ? fetch.args.value : fetch.args.key;
-#pragma unroll 2
+#pragma unroll 1
   for (int i = ptx::thread_index(); i < kAttentionTile * kChunks; i += 32) {
     const int row = i / kChunks;
     const int chunk = i % kChunks;
@@ -74,42 +74,63 @@ QUIRE_DEVICE void fetch_rows(const Fetch& fetch, uint8_t* to) {
   ptx::copy_async_wait<0>();
 }
 
-// Fetches the e4m3 codes of a piece as they lie, rows of head_dim bytes, only of blocks that are
-// seen.
-QUIRE_DEVICE void fetch_codes(const Fetch& fetch, uint8_t* to, uint64_t* full) {
-  const int thread = ptx::thread_index();
-  if (thread >= 32) return;
+// e4m3 codes of a piece come in runs of rows that lie together, one for a lane, and only the runs
+// that are seen: numbers [first, end).
+struct CodeRuns {
+  int32_t first;
+  int32_t end;
+};
+QUIRE_DEVICE CodeRuns code_runs(const Fetch& fetch) {
   const int32_t rows = fetch.run_rows();
-  const int num_bytes = rows * fetch.args.head_dim;
+  const int32_t unseen = fetch.item.begin - fetch.first;
+  const int32_t seen = fetch.item.end - fetch.first;  // never none
+  return {unseen > 0 ? unseen / rows : 0,
+          seen < kAttentionTile ? (seen + rows - 1) / rows : kAttentionTile / rows};
+}
+// Returns the block of this lane's run.
+QUIRE_DEVICE int32_t block_of_codes(const Fetch& fetch, int lane) {
+  const CodeRuns runs = code_runs(fetch);
+  const bool has_run = lane >= runs.first && lane < runs.end;
+  return has_run ? fetch.block(fetch.first + lane * fetch.run_rows()) : 0;
+}
+// Fetches the codes as they lie, rows of head_dim bytes. One warp calls it.
+QUIRE_DEVICE void fetch_codes(const Fetch& fetch, int32_t block, int lane, uint8_t* to,
+                              uint64_t* full) {
+  const CodeRuns runs = code_runs(fetch);
+  const int num_bytes = fetch.run_rows() * fetch.args.head_dim;
+  if (lane == 0) ptx::arrive_expecting(full, (runs.end - runs.first) * num_bytes);
+  if (lane < runs.first || lane >= runs.end) return;
   const uint8_t* cache = fetch.is_value ? fetch.args.value : fetch.args.key;
-  int num_runs = 0;
-  for (int i = 0; i < kAttentionTile / rows; ++i) {
-    const int32_t position = fetch.first + i * rows;
-    if (position + rows <= fetch.item.begin || position >= fetch.item.end) continue;
-    ++num_runs;
-    if (i == thread)
-      ptx::copy_bulk(to + i * num_bytes, cache + fetch.row_at(position), num_bytes, full);
-  }
-  if (thread == 0) ptx::arrive_expecting(full, num_runs * num_bytes);
+  const int32_t position = fetch.first + lane * fetch.run_rows();
+  ptx::copy_bulk(to + lane * num_bytes, cache + fetch.row_of(block, position), num_bytes, full);
 }
 
+// Expands the codes of a piece to bf16. One warp calls it; a lane expands the same 16 dims of every
+// so many rows.
 template <int kHeadDim>
-QUIRE_DEVICE void expand_codes(const Fetch& fetch, const uint8_t* codes, uint8_t* to) {
+QUIRE_DEVICE void expand_codes(const Fetch& fetch, const uint8_t* codes, int lane, uint8_t* to) {
   using Chunk = Elements<4, uint32_t>;
-  constexpr int kPairs = kHeadDim / 16;
-  for (int i = ptx::thread_index(); i < kAttentionTile * kPairs; i += kGroupThreads) {
-    const int row = i / kPairs;
-    const int pair = i % kPairs;
-    const bool valid = fetch.is_seen(fetch.first + row) && pair * 16 < fetch.args.head_dim;
-    Bf16Chunks chunks{};
-    if (valid) {
-      chunks = expand_e4m3(
-          *reinterpret_cast<const Chunk*>(codes + row * fetch.args.head_dim + pair * 16));
+  constexpr int kDims = 16;
+  constexpr int kStep = 32 * kDims / kHeadDim;  // rows
+  const int dims = lane % (kHeadDim / kDims);
+  const bool has_dims = dims * kDims < fetch.args.head_dim;
+#pragma unroll 2
+  for (int row = lane / (kHeadDim / kDims); row < kAttentionTile; row += kStep) {
+    Chunk in{};
+    if (has_dims && fetch.is_seen(fetch.first + row)) {
+      in = *reinterpret_cast<const Chunk*>(codes + row * fetch.args.head_dim + dims * kDims);
     }
 #pragma unroll
-    for (int j = 0; j < 2; ++j)
-      *reinterpret_cast<Chunk*>(to + panel_offset(row, pair * 2 + j, kAttentionTile)) =
-          chunks.at[j];
+    for (int half = 0; half < 2; ++half) {
+      Chunk out;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const Bf16Pairs pairs = widen_pairs(in.at[half * 2 + i]);
+        out.at[i * 2] = ptx::permute_bytes(pairs.even, pairs.odd, 0x5410);
+        out.at[i * 2 + 1] = ptx::permute_bytes(pairs.even, pairs.odd, 0x7632);
+      }
+      *reinterpret_cast<Chunk*>(to + panel_offset(row, dims * 2 + half, kAttentionTile)) = out;
+    }
   }
 }
 

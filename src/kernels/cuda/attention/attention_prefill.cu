@@ -73,6 +73,15 @@ QUIRE_DEVICE void prefill_sums(RowSums<kHeadDim> (&rows)[row_tiles(kHeadDim)],
   }
 }
 
+// Returns where this thread keeps row tile m between splits.
+template <int kHeadDim>
+QUIRE_DEVICE FoldStore fold_store(const AttentionArgs& args, int m) {
+  const int64_t before = ptx::block_index() * total_floats(kHeadDim) +
+                         int64_t{m} * row_total_floats(kHeadDim) * kAttentionThreads;
+  return {reinterpret_cast<FoldStore::Four*>(args.totals + before) + ptx::thread_index(),
+          kAttentionThreads};
+}
+
 template <int kHeadDim, bool kFp8>
 QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& item) {
   using Memory = PrefillMemory<kHeadDim, kFp8>;
@@ -92,8 +101,15 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
   fetch(0);
 
   RowSums<kHeadDim> rows[kRowTiles];
+  RowSoftmax softmax[kRowTiles];
 #pragma unroll
-  for (auto& row : rows) clear(row);
+  for (int m = 0; m < kRowTiles; ++m) {
+    clear(rows[m]);
+    clear(softmax[m].maximum);
+    clear(softmax[m].weight);
+  }
+  RowTotals totals[kRowTiles];
+  const float factor = score_factor(args, item);
   bool is_first = true;
   const int warp_row = ptx::thread_index() / 32 * 16 * kRowTiles;  // of the item
   for (int32_t tile = 0; tile < walk.num_tiles; ++tile) {
@@ -106,29 +122,36 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
     for (int m = 0; m < kRowTiles; ++m) {  // one after another: scores of both take 64 registers
       float scores[8][4];
       prefill_scores<kHeadDim>(memory + Memory::kQuery, view.keys, warp_row + m * 16, scores);
-      scale_and_mask(args, item, item.first_row + warp_row + m * 16,
-                     (walk.first_tile + tile) * kAttentionTile, walk.needs_check(tile), scores);
+      cap_scores(args, item, scores);
+      if (walk.needs_check(tile)) {
+        hide_scores(args, item, item.first_row + warp_row + m * 16,
+                    (walk.first_tile + tile) * kAttentionTile, scores);
+      }
       float shrink[2];
-      take_weights(rows[m], scores, weights[m], shrink);
-      shrink_sums(rows[m], shrink);
+      weigh_scores(softmax[m].maximum, factor, scores, shrink);
+      pack_weights(scores, weights[m]);
+      shrink_rows(rows[m], softmax[m].weight, shrink);
+#pragma unroll
+      for (int k = 0; k < kAttentionTile / 16; ++k)
+        ptx::multiply_tiles(softmax[m].weight[0], weights[m][k], kBf16Ones, kBf16Ones);
     }
     prefill_sums(rows, weights, view.values);
     const bool is_last = tile + 1 == walk.num_tiles;
-    if (walk.folds && (is_last || walk.ends_split(tile))) {
-      float* totals =
-          args.totals + ptx::thread_index() + int64_t{ptx::block_index()} * total_floats(kHeadDim);
+    if (!is_last && !(walk.folds && walk.ends_split(tile))) continue;
 #pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) {
-        fold_rows(rows[m], totals + m * row_total_floats(kHeadDim) * kAttentionThreads,
-                  kAttentionThreads, is_first, is_last);
-      }
-      is_first = false;
+    for (int m = 0; m < kRowTiles; ++m) {
+      totals[m] = totals_of(softmax[m].maximum, softmax[m].weight);
+      clear(softmax[m].maximum);
+      clear(softmax[m].weight);
+      if (walk.folds)
+        fold_rows(rows[m], totals[m], fold_store<kHeadDim>(args, m), is_first, is_last);
     }
+    is_first = false;
   }
   ptx::copy_async_wait<0>();
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m)
-    store_rows(args, item, item.first_row + warp_row + m * 16, rows[m]);
+    store_rows(args, item, item.first_row + warp_row + m * 16, rows[m], totals[m]);
 }
 
 template <int kHeadDim, bool kFp8>

@@ -3,95 +3,129 @@
 // arithmetic of a row is that of decode (attention_device.h).
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cuda/attention/attention_device.h"
 
 namespace quire::cuda {
 
+// What the softmax of the lane's two rows has seen.
+struct RowSoftmax {
+  float maximum[2];
+  float weight[1][4];  // [0][0] and [0][2], of a product with ones
+};
+// The same of a finished split.
+struct RowTotals {
+  float maximum[2];
+  float weight[2];
+};
 template <int kHeadDim>
 struct RowSums {
   static constexpr int kPanels = kHeadDim / 64;
   float sums[kPanels][8][4];  // of 64 dims each
-  float weight[4];            // [0] and [2]: of the lane's rows
-  float maximum[2];
 };
 // Returns the scratch of fold_rows() per lane.
 constexpr int row_total_floats(int head_dim) { return head_dim / 8 * 4 + 4; }
 
-template <int kHeadDim>
-QUIRE_DEVICE void clear(RowSums<kHeadDim>& state) {
+QUIRE_DEVICE void clear(float (&maximum)[2]) { maximum[0] = maximum[1] = -ptx::infinity(); }
+QUIRE_DEVICE void clear(float (&weight)[1][4]) {
 #pragma unroll
-  for (auto& panel : state.sums) {
+  for (float& x : weight[0]) x = 0.0f;
+}
+template <int kHeadDim>
+QUIRE_DEVICE void clear(RowSums<kHeadDim>& rows) {
+#pragma unroll
+  for (auto& panel : rows.sums) {
 #pragma unroll
     for (auto& tile : panel) {
 #pragma unroll
       for (float& x : tile) x = 0.0f;
     }
   }
-#pragma unroll
-  for (float& x : state.weight) x = 0.0f;
-  state.maximum[0] = state.maximum[1] = -ptx::infinity();
 }
 
-// Scales the scores of rows from first_row on with positions from first_position on, and hides what
-// a row does not see; `check` is false where every row sees every position.
-QUIRE_DEVICE void scale_and_mask(const AttentionArgs& args, const AttentionItem& item,
-                                 int32_t first_row, int32_t first_position, bool check,
-                                 float (&scores)[8][4]) {
+QUIRE_DEVICE RowTotals totals_of(const float (&maximum)[2], const float (&weight)[1][4]) {
+  return {{maximum[0], maximum[1]}, {weight[0][0], weight[0][2]}};
+}
+
+// Calls f(0), f(1), ... with numbers that are constants where f is compiled. Loops are unrolled too
+// late for some arrays: the compiler has put them into memory by then.
+template <int kEnd, int kBegin = 0, typename F>
+QUIRE_DEVICE void unrolled(F&& f) {
+  if constexpr (kBegin < kEnd) {
+    f(std::integral_constant<int, kBegin>{});
+    unrolled<kEnd, kBegin + 1>(f);
+  }
+}
+
+QUIRE_DEVICE void cap_scores(const AttentionArgs& args, const AttentionItem& item,
+                             float (&scores)[8][4]) {
+  if (args.soft_cap > 0.0f) {
+    unrolled<32>([&](auto i) {
+      float& score = scores[i / 4][i % 4];
+      score = capped_score(args, item, score);
+    });
+  }
+}
+
+// Hides what a row does not see: rows from first_row on, positions from first_position on.
+QUIRE_DEVICE void hide_scores(const AttentionArgs& args, const AttentionItem& item,
+                              int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
   const int lane = ptx::thread_index() % 32;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
+  unrolled<2>([&](auto h) {
     const int32_t row = first_row + lane / 4 + h * 8;
     const int32_t query_position = item.first_position + row / args.cut.group;
-    const int32_t begin = first_visible(args.cut, query_position);
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int32_t position = first_position + n * 8 + lane % 4 * 2 + i;
-        float& score = scores[n][2 * h + i];
-        score = scaled_score(args, item, score);
-        if (check && (position > query_position || position < begin || position >= item.end))
-          score = -ptx::infinity();
-      }
-    }
-  }
+    const int32_t last = query_position < item.end ? query_position : item.end - 1;
+    const int32_t first_of_lane = first_position + lane % 4 * 2;
+    const int32_t begin = first_visible(args.cut, query_position) - first_of_lane;
+    const int32_t end = last + 1 - first_of_lane;
+    unrolled<16>([&](auto i) {
+      constexpr int kPosition = i / 2 * 8 + i % 2;
+      float& score = scores[i / 2][2 * h + i % 2];
+      if (kPosition < begin || kPosition >= end) score = -ptx::infinity();
+    });
+  });
 }
 
-// Returns the softmax weights of a tile as A operands of 16 positions each, and takes them into the
-// rows' maxima and weights. The rows' sums are to be multiplied by `shrink` before the tile is
-// added.
-template <int kHeadDim>
-QUIRE_DEVICE void take_weights(RowSums<kHeadDim>& state, const float (&scores)[8][4],
-                               uint32_t (&weights)[4][4], float (&shrink)[2]) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float maximum = -ptx::infinity();
-#pragma unroll
-    for (int n = 0; n < 8; ++n)
-      maximum = ptx::max(maximum, ptx::max(scores[n][2 * h], scores[n][2 * h + 1]));
-    maximum = ptx::max(maximum, ptx::shuffle_xor(maximum, 1));
-    maximum = ptx::max(maximum, ptx::shuffle_xor(maximum, 2));
-    maximum = ptx::max(maximum, state.maximum[h]);
+// Turns the scores of a tile into softmax weights, and takes them into the rows' maxima. The rows'
+// sums and weights are to be multiplied by `shrink` before the tile is added.
+QUIRE_DEVICE void weigh_scores(float (&maxima)[2], float factor, float (&scores)[8][4],
+                               float (&shrink)[2]) {
+  unrolled<2>([&](auto h) {
+    float most[4];  // four at a time, so that none waits for the one before it
+    unrolled<4>([&](auto i) { most[i] = ptx::max(scores[i][2 * h], scores[i][2 * h + 1]); });
+    unrolled<4>([&](auto i) { most[i] = ptx::max(most[i], scores[4 + i][2 * h]); });
+    unrolled<4>([&](auto i) { most[i] = ptx::max(most[i], scores[4 + i][2 * h + 1]); });
+    float seen = ptx::max(ptx::max(most[0], most[1]), ptx::max(most[2], most[3]));
+    seen = ptx::max(seen, ptx::shuffle_xor(seen, 1));
+    seen = ptx::max(seen, ptx::shuffle_xor(seen, 2));
+    // The factor is positive: the greatest of the products is the product of the greatest.
+    const float maximum = raised_maximum(maxima[h], ptx::multiply(seen, factor));
     const float base = finite_maximum(maximum);
-    shrink[h] = ptx::exp2_fast(ptx::add(state.maximum[h], -base));
-    state.maximum[h] = maximum;
-    state.weight[2 * h] = ptx::multiply(state.weight[2 * h], shrink[h]);
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      weights[n / 2][n % 2 * 2 + h] =
-          ptx::pack_bf16(ptx::exp2_fast(ptx::add(scores[n][2 * h], -base)),
-                         ptx::exp2_fast(ptx::add(scores[n][2 * h + 1], -base)));
-    }
-  }
-#pragma unroll
-  for (int k = 0; k < kAttentionTile / 16; ++k)
-    ptx::multiply_tiles(state.weight, weights[k], kBf16Ones, kBf16Ones);
+    shrink[h] = ptx::exp2_fast(ptx::add(maxima[h], -base));
+    maxima[h] = maximum;
+    unrolled<16>([&](auto i) {
+      float& score = scores[i / 2][2 * h + i % 2];
+      score = softmax_weight(score, factor, base);
+    });
+  });
+}
+
+// Returns the weights of a tile as A operands of 16 positions each.
+QUIRE_DEVICE void pack_weights(const float (&scores)[8][4], uint32_t (&weights)[4][4]) {
+  unrolled<16>([&](auto i) {
+    const float* pair = &scores[i / 2][i % 2 * 2];
+    weights[i / 4][i % 4] = ptx::pack_bf16(pair[0], pair[1]);
+  });
 }
 
 template <int kHeadDim>
-QUIRE_DEVICE void shrink_sums(RowSums<kHeadDim>& state, const float (&shrink)[2]) {
+QUIRE_DEVICE void shrink_rows(RowSums<kHeadDim>& rows, float (&weight)[1][4],
+                              const float (&shrink)[2]) {
+  weight[0][0] = ptx::multiply(weight[0][0], shrink[0]);
+  weight[0][2] = ptx::multiply(weight[0][2], shrink[1]);
 #pragma unroll
-  for (auto& panel : state.sums) {
+  for (auto& panel : rows.sums) {
 #pragma unroll
     for (auto& tile : panel) {
 #pragma unroll
@@ -100,61 +134,69 @@ QUIRE_DEVICE void shrink_sums(RowSums<kHeadDim>& state, const float (&shrink)[2]
   }
 }
 
-// Ends a split as decode's combine does: `state` is folded into this lane's totals in memory, whose
-// row_total_floats() values are `stride` apart, and cleared, or, at the end, folded and left in
-// `state`.
+// A FoldStore is where a lane keeps the totals of its rows between splits, in memory: four floats,
+// row_total_floats() / 4 times, `stride` fours apart.
+struct FoldStore {
+  using Four = Elements<4, float>;
+  Four* fours = nullptr;
+  int stride = 0;
+
+  QUIRE_DEVICE Four& at(int i) const { return fours[i * stride]; }
+};
+
+// Ends a split as decode's combine does: it is folded into the totals of those before it, which are
+// left in `store` for the next split or, after the last one, in `rows` and `split`.
 template <int kHeadDim>
-QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& state, float* totals, int stride, bool is_first,
-                            bool is_last) {
-  // Indices are plain numbers of loops, because through a counter some compilers keep the sums in
-  // memory.
+QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& rows, RowTotals& split, const FoldStore& store,
+                            bool is_first, bool is_last) {
+  using Four = FoldStore::Four;
+  const float none = -ptx::infinity();
+  Four old{{none, 0.0f, none, 0.0f}};
+  if (!is_first) old = store.at(0);
   FoldFactors factors[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float& maximum = totals[2 * h * stride];
-    float& weight = totals[(2 * h + 1) * stride];
-    factors[h] = fold_factors(is_first ? -ptx::infinity() : maximum, state.maximum[h]);
-    maximum = factors[h].maximum;
-    weight = fold(factors[h], is_first ? 0.0f : weight, state.weight[2 * h]);
-    if (is_last) {
-      state.maximum[h] = maximum;
-      state.weight[2 * h] = weight;
-    }
+    factors[h] = fold_factors(old.at[2 * h], split.maximum[h]);
+    split.maximum[h] = factors[h].maximum;
+    split.weight[h] = fold(factors[h], old.at[2 * h + 1], split.weight[h]);
   }
-#pragma unroll
-  for (int p = 0; p < RowSums<kHeadDim>::kPanels; ++p) {
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float& sum = state.sums[p][n][i];
-        float& total = totals[(4 + (p * 8 + n) * 4 + i) * stride];
-        const float folded = fold(factors[i / 2], is_first ? 0.0f : total, sum);
-        total = folded;
-        if (is_last) sum = folded;
-      }
-    }
-  }
-  if (!is_last) clear(state);
+  if (!is_last)
+    store.at(0) = {{split.maximum[0], split.weight[0], split.maximum[1], split.weight[1]}};
+  constexpr int kAtOnce = kHeadDim <= 128 ? 8 : 2;  // on their way before the first is used
+  unrolled<kHeadDim / 8 / kAtOnce>([&](auto batch) {
+    Four totals[kAtOnce] = {};
+    if (!is_first)
+      unrolled<kAtOnce>([&](auto n) { totals[n] = store.at(1 + batch * kAtOnce + n); });
+    unrolled<kAtOnce>([&](auto n) {
+      constexpr int kTile = batch * kAtOnce + n;
+      unrolled<4>([&](auto i) {
+        float& sum = rows.sums[kTile / 8][kTile % 8][i];
+        totals[n].at[i] = fold(factors[i / 2], totals[n].at[i], sum);
+        sum = is_last ? totals[n].at[i] : 0.0f;
+      });
+      if (!is_last) store.at(1 + kTile) = totals[n];
+    });
+  });
 }
 
 // Writes the finished rows from first_row on, as far as they belong to the item.
 template <int kHeadDim>
 QUIRE_DEVICE void store_rows(const AttentionArgs& args, const AttentionItem& item,
-                             int32_t first_row, const RowSums<kHeadDim>& state) {
+                             int32_t first_row, const RowSums<kHeadDim>& rows,
+                             const RowTotals& totals) {
   const int lane = ptx::thread_index() % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int32_t row = first_row + lane / 4 + h * 8;
     if (row >= item.end_row) continue;
     const int32_t head = item.kv_head * args.cut.group + row % args.cut.group;
-    const Finish finish = finish_row(args, head, state.maximum[h], state.weight[2 * h]);
+    const Finish finish = finish_row(args, head, totals.maximum[h], totals.weight[h]);
     bfloat16* out = out_row(args, item, row);
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
       const int dim = n * 8 + lane % 4 * 2;
       if (dim >= args.head_dim) continue;
-      const float(&tile)[4] = state.sums[n / 8][n % 8];
+      const float(&tile)[4] = rows.sums[n / 8][n % 8];
       const uint32_t pair =
           ptx::pack_bf16(finished(finish, tile[2 * h]), finished(finish, tile[2 * h + 1]));
       *reinterpret_cast<uint32_t*>(out + dim) = pair;
@@ -175,6 +217,10 @@ struct TileWalk {
     const int32_t position = (first_tile + tile) * kAttentionTile;
     return position < all_begin || position + kAttentionTile > all_end;
   }
+  // Returns after how many tiles the first fold is due that is not the last; -1: there is none.
+  QUIRE_HOST_DEVICE int32_t tiles_before_fold() const {
+    return folds ? tiles_per_split - first_tile % tiles_per_split : -1;
+  }
   QUIRE_HOST_DEVICE bool ends_split(int32_t tile) const {
     return (first_tile + tile + 1) % tiles_per_split == 0;
   }
@@ -192,14 +238,18 @@ QUIRE_DEVICE TileWalk tile_walk(const AttentionArgs& args, const AttentionItem& 
 }
 
 // Visits the prefill items of a block, one after another. The last rows of a request see most, so
-// they go first.
+// they go first; every other round goes through the blocks backwards, so that who gets the longer
+// item of one round gets the shorter of the next.
 template <typename F>
 QUIRE_DEVICE void for_each_prefill_item(const AttentionArgs& args, F&& body) {
-  const int32_t num_items = args.lists.prefill_items[args.num_reqs];
-  for (int64_t i = ptx::block_index(); i < int64_t{num_items} * args.num_kv_heads;
-       i += ptx::num_blocks()) {
-    const auto kv_head = static_cast<int32_t>(i % args.num_kv_heads);
-    const auto flat = static_cast<int32_t>(i / args.num_kv_heads);
+  const int32_t num_items = args.lists.prefill_items[args.num_reqs] * args.num_kv_heads;
+  int32_t place = ptx::block_index();
+  for (int32_t first = 0; first < num_items; first += ptx::num_blocks()) {
+    const int32_t i = first + place;
+    place = ptx::num_blocks() - 1 - place;
+    if (i >= num_items) continue;
+    const int32_t kv_head = i % args.num_kv_heads;
+    const int32_t flat = i / args.num_kv_heads;
     const int32_t request = find_request(args.lists.prefill_items, args.num_reqs, flat);
     const int32_t index = args.lists.prefill_items[request + 1] - 1 - flat;
     body(make_item(args, request, kv_head, index * args.cut.prefill_rows, args.cut.prefill_rows));

@@ -126,18 +126,14 @@ QUIRE_DEVICE void add_scores_of_codes(const uint8_t* keys, const QueryOperands<S
   }
 }
 
-// Scales the scores of a tile, and hides what a row does not see.
+// Caps the scores of a tile, and hides what a row does not see.
 template <typename Shape>
-QUIRE_DEVICE void scale_and_mask(const AttentionArgs& args, const DecodeWork& work, int32_t first,
-                                 Scores<Shape>& scores) {
+QUIRE_DEVICE void cap_and_mask(const AttentionArgs& args, const DecodeWork& work, int32_t first,
+                               Scores<Shape>& scores) {
   const AttentionItem& item = work.item;
   if (args.soft_cap > 0.0f) {
     for_each_score<Shape>(scores,
                           [&](float& score, int, int) { score = capped_score(args, item, score); });
-  } else {
-    const float scale = ptx::multiply(item.scale, kLog2E);
-    for_each_score<Shape>(scores,
-                          [&](float& score, int, int) { score = ptx::multiply(score, scale); });
   }
   const int32_t last_query = item.end - 1;
   if (first + kAttentionTile <= work.first_query + 1 &&
@@ -153,7 +149,7 @@ QUIRE_DEVICE void scale_and_mask(const AttentionArgs& args, const DecodeWork& wo
 // Takes the scores into the rows' maxima, for the whole block. On return `shrink` is what the sums
 // are to be multiplied by before the tile is added.
 template <typename Shape>
-QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, DecodeState<Shape>& state,
+QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, float factor, DecodeState<Shape>& state,
                               float (&shrink)[Shape::kRowTiles][2]) {
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
@@ -181,7 +177,7 @@ QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, DecodeState<Shape>& s
       const float* row = maxima + (r * 8 + lane % 4 * 2 + j) * Shape::kWarps;
 #pragma unroll
       for (int w = 0; w < Shape::kWarps; ++w) maximum[r][j] = ptx::max(maximum[r][j], row[w]);
-      maximum[r][j] = ptx::max(maximum[r][j], state.maximum[r][j]);
+      maximum[r][j] = raised_maximum(state.maximum[r][j], ptx::multiply(maximum[r][j], factor));
       shrink[r][j] = ptx::exp2_fast(ptx::add(state.maximum[r][j], -finite_maximum(maximum[r][j])));
       state.maximum[r][j] = maximum[r][j];
     }
@@ -210,7 +206,8 @@ QUIRE_DEVICE void shrink_state(const float (&shrink)[Shape::kRowTiles][2],
 
 // Turns scores into softmax weights, which all warps get through shared memory.
 template <typename Shape>
-QUIRE_DEVICE void weigh(const Scores<Shape>& scores, const DecodeState<Shape>& state) {
+QUIRE_DEVICE void weigh(const Scores<Shape>& scores, float factor,
+                        const DecodeState<Shape>& state) {
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
 #pragma unroll
@@ -222,9 +219,8 @@ QUIRE_DEVICE void weigh(const Scores<Shape>& scores, const DecodeState<Shape>& s
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float* pair = scores[m][r] + 2 * i;
-        const uint32_t packed =
-            ptx::transpose_matrix(ptx::pack_bf16(ptx::exp2_fast(ptx::add(pair[0], -base[0])),
-                                                 ptx::exp2_fast(ptx::add(pair[1], -base[1]))));
+        const uint32_t packed = ptx::transpose_matrix(ptx::pack_bf16(
+            softmax_weight(pair[0], factor, base[0]), softmax_weight(pair[1], factor, base[1])));
         const int at = swizzled_offset(r * 8 + lane / 4, (m * Shape::kWarps + warp) * 2 + i, 8);
         *reinterpret_cast<uint32_t*>(ptx::shared_memory() + Shape::kWeights + at + lane % 4 * 4) =
             packed;

@@ -56,6 +56,10 @@ inline void arrive_expecting(uint64_t* barrier, int num_bytes) {
 inline void wait_barrier(uint64_t* barrier, uint32_t parity) {
   AsyncUnit::current().wait(barrier, parity);
 }
+inline void wait_barriers(uint64_t* a, uint32_t a_parity, uint64_t* b, uint32_t b_parity) {
+  wait_barrier(a, a_parity);
+  wait_barrier(b, b_parity);
+}
 inline void publish_shared_writes() {}
 
 inline void copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier) {
@@ -86,7 +90,7 @@ template <int kTiles>
 void pin_registers(float (&d)[kTiles][4]) {
   AsyncUnit::current().check_free(d);
 }
-inline uint32_t xor_here(uint32_t a, uint32_t b) { return a ^ b; }
+inline void compute_before_waiting(uint32_t /*bits*/) {}
 template <bool kByRows>
 void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
   AsyncUnit::current().multiply(
@@ -94,6 +98,9 @@ void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool a
 }
 inline void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
   AsyncUnit::current().multiply({.d = d, .num_tiles = 16, .a_registers = a, .b = b, .adds = adds});
+}
+inline void multiply_panel(float (&d)[1][4], const uint32_t (&a)[4], uint64_t b) {
+  AsyncUnit::current().multiply({.d = d, .num_tiles = 1, .a_registers = a, .b = b, .adds = true});
 }
 template <int kTiles>
 void multiply_panels(float (&d)[kTiles][4], uint64_t a, uint64_t b, bool adds) {
