@@ -246,7 +246,7 @@ TEST(ModelConfig, ResidualMultipliersCostNothing) {
 
 TEST(ModelShape, KnownOnesParse) {
   for (const char* name : {"smollm2-135m", "llama-3.2-1b", "llama-3.1-8b", "qwen2.5-0.5b",
-                           "qwen3-0.6b", "gemma-3-1b"}) {
+                           "qwen3-0.6b", "qwen3-8b", "gemma-3-1b"}) {
     const auto config = model_shape(name);
     EXPECT_TRUE(config.ok()) << config.status().message();
   }
