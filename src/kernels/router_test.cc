@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/testing/router_cases.h"
 #include "kernels/testing/test_support.h"
 
 namespace quire {
@@ -34,43 +35,9 @@ Routed route(Stream& stream, const RouterSpec& router, const std::vector<float>&
   return routed;
 }
 
-std::vector<RouterSpec> routers() {
-  using enum RouterWeight;
-  constexpr auto kSigmoid = RouterScore::kSigmoid;
-  return {
-      {.num_experts = 1, .experts_per_token = 1},
-      {.num_experts = 60, .experts_per_token = 4},
-      {.num_experts = 128, .experts_per_token = 8, .weight = kNormalized},
-      {.num_experts = 8, .experts_per_token = 2, .weight = kNormalized, .min_sum = 0.9f},
-      {.num_experts = 32, .experts_per_token = 4, .weight = kSoftmaxOfChosen},
-      {.num_experts = 16, .experts_per_token = 2, .weight = kSparseMixer, .jitter = 0.1f},
-      {.num_experts = 16, .experts_per_token = 1, .score = kSigmoid, .weight = kLogit},
-      {.num_experts = 64,
-       .experts_per_token = 6,
-       .scale = 16.0f,
-       .num_groups = 8,
-       .groups_per_token = 3},
-      {.num_experts = 256,
-       .experts_per_token = 8,
-       .score = kSigmoid,
-       .weight = kNormalized,
-       .min_sum = 1e-20f,
-       .scale = 2.5f,
-       .num_groups = 8,
-       .groups_per_token = 4,
-       .group_score = GroupScore::kSumOfTwo},
-      {.num_experts = 4,
-       .experts_per_token = 4,
-       .score = kSigmoid,
-       .num_groups = 4,
-       .groups_per_token = 4,
-       .group_score = GroupScore::kSumOfTwo},
-  };
-}
-
 TEST(Router, ChoosesAndWeighsAsTheReference) {
   Host host(Isa::kPortable);
-  for (const RouterSpec& router : routers()) {
+  for (const RouterSpec& router : kernel_test::routers()) {
     const bool may_have_bias =
         router.weight == RouterWeight::kScore || router.weight == RouterWeight::kNormalized;
     for (const bool has_bias : {false, true}) {

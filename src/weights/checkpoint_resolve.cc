@@ -51,11 +51,12 @@ bool all_zero(const RawTensor& tensor) {
 }
 
 Result<WeightSpec> packed_spec(const ResolvedSlot::Part& part, ComputeType compute,
-                               WeightPacking& packing) {
+                               bool is_expert, WeightPacking& packing) {
   const QuantMatrix& matrix = *part.quant;
   const WeightSpec stored{
       .n = part.rows, .k = matrix.columns(), .compute = compute, .quant = matrix.spec()};
-  Result<WeightSpec> chosen = packing.choose(stored, matrix.activations());
+  Result<WeightSpec> chosen = is_expert ? packing.choose_of_expert(stored, matrix.activations())
+                                        : packing.choose(stored, matrix.activations());
   if (chosen.ok()) return chosen;
   return chosen.status().with_context(fmt::format("tensor '{}'", matrix.tensors()[0]->name));
 }
@@ -342,7 +343,7 @@ class Resolver {
       WeightSpec spec = dense;
       spec.n = part.rows;
       if (part.quant != nullptr) {
-        QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(part, slot.quant_compute, packing_));
+        QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(part, slot.quant_compute, slot.expert >= 0, packing_));
       } else if (slot.keeps_dtype) {
         spec.dtype = *part.tensor->dtype;
       }
@@ -371,7 +372,7 @@ class Resolver {
     if (!in_place) return {};
     // Rows are looked up one by one: how they would be multiplied does not matter.
     WeightSpec spec{.n = part.rows, .k = slot.table_columns, .quant = part.quant->spec()};
-    QUIRE_RETURN_IF_ERROR(packed_spec(part, ComputeType::kF32, packing_).status());
+    QUIRE_RETURN_IF_ERROR(packed_spec(part, ComputeType::kF32, false, packing_).status());
     slot.table->packed = PackedWeight{spec, nullptr};
     return {};
   }
@@ -429,7 +430,10 @@ Status choose_packing(const std::vector<WeightSlot>& slots, WeightPacking& packi
   for (const WeightSlot& slot : slots) {
     if (slot.matrix == nullptr) continue;
     for (PackedWeight& part : slot.matrix->parts) {
-      QUIRE_ASSIGN_OR_RETURN(part.spec, packing.choose(part.spec, QuantActivations::kFloat));
+      constexpr auto kFloat = QuantActivations::kFloat;
+      QUIRE_ASSIGN_OR_RETURN(part.spec, slot.expert >= 0
+                                            ? packing.choose_of_expert(part.spec, kFloat)
+                                            : packing.choose(part.spec, kFloat));
     }
   }
   return {};

@@ -52,6 +52,14 @@ Result<WeightSpec> GpuPacking::choose(const WeightSpec& stored, QuantActivations
   return dense_spec(stored);
 }
 
+Result<WeightSpec> GpuPacking::choose_of_expert(const WeightSpec& stored,
+                                                QuantActivations activations) {
+  if (!stored.quant.is_quantized()) return choose(stored, activations);
+  QUIRE_RETURN_IF_ERROR(check_quant(stored));
+  ++counts_.expanded_of_experts;
+  return dense_spec(stored);
+}
+
 int64_t GpuPacking::packed_bytes(const WeightSpec& spec) const {
   if (cuda::has_fp8_products(spec)) return cuda::fp8_weight_layout(spec).num_bytes;
   if (spec.quant.is_quantized()) return cuda::quant_weight_layout(spec).num_bytes;

@@ -6,6 +6,7 @@
 //                         (kernels/cuda/linear/fp8_linear.h); else the tiles of
 //                         kernels/cuda/quant/quant_weight.h, in simpler terms where its kernel
 //                         does not know the format; else (groups of 16 inputs) rows of bf16
+//   matrices of experts   rows of bf16, whatever the checkpoint has
 //   tables                rows of bf16
 //   vectors               float32
 #pragma once
@@ -22,6 +23,7 @@ struct GpuPackingCounts {
   int64_t fp8_products = 0;
   int64_t quantized = 0;
   int64_t expanded = 0;  // quantized in the checkpoint, kept as bf16
+  int64_t expanded_of_experts = 0;
 };
 
 class GpuPacking final : public WeightPacking {
@@ -34,6 +36,8 @@ class GpuPacking final : public WeightPacking {
   const GpuPackingCounts& counts() const { return counts_; }
 
   Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) override;
+  Result<WeightSpec> choose_of_expert(const WeightSpec& stored,
+                                      QuantActivations activations) override;
   int64_t packed_bytes(const WeightSpec& spec) const override;
   bool may_stack(const WeightSpec& spec, int64_t rows) const override;
   bool host_reads_tables() const override { return false; }

@@ -61,6 +61,22 @@ Status check_ops(const DecoderSpec& spec) {
   return {};
 }
 
+Status check_experts(const ExpertsSpec& experts, int64_t hidden_size) {
+  if (!experts.any()) return {};
+  const auto refuse = [](std::string_view what) {
+    return unimplemented("cuda: experts with {} run on a CPU alone (--device cpu)", what);
+  };
+  if (experts.own_norms) return refuse("norms of their own");
+  if (experts.weighs_inputs) return refuse("inputs that are weighed");
+  if (experts.has_scale) return refuse("a scale of each");
+  if (experts.intermediate_size % 8 != 0 || hidden_size % 8 != 0) {
+    return unimplemented(
+        "cuda: expected experts whose widths are multiples of 8, got {} inside {}",
+        experts.intermediate_size, hidden_size);
+  }
+  return {};
+}
+
 Status check_shape(const ModelPlan& plan) {
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
   if (plan.spec.pooling.any()) {
@@ -68,10 +84,7 @@ Status check_shape(const ModelPlan& plan) {
         "cuda: this model makes embeddings or scores, which CPUs alone do: use --device cpu");
   }
   for (const LayerSpec& layer : plan.spec.layers) {
-    if (layer.ffn.experts.any()) {
-      return unimplemented(
-          "cuda: this model has routed experts, which run on the CPU alone: use --device cpu");
-    }
+    QUIRE_RETURN_IF_ERROR(check_experts(layer.ffn.experts, plan.spec.hidden_size));
     const int32_t head_dim = layer.attention.head_dim;
     if (head_dim % 8 != 0 || head_dim > 256) {
       return unimplemented(
@@ -179,6 +192,10 @@ Status GpuRunner::load(const ModelLoading& loading) {
     log_warn(
         "cuda: {} quantized matrices are in groups of 16, which no kernel takes: kept as bfloat16",
         packing_.counts().expanded);
+  }
+  if (packing_.counts().expanded_of_experts > 0) {
+    log_warn("cuda: {} quantized matrices of experts are kept as bfloat16",
+             packing_.counts().expanded_of_experts);
   }
   QUIRE_ASSIGN_OR_RETURN(weight_memory_, device_->allocate(plan_.memory.weights));
   QUIRE_RETURN_IF_ERROR(

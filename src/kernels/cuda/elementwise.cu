@@ -46,6 +46,18 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
   }
 }
 
+template <typename T>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
+    sigmoid_scale_kernel(const T* x, T* out, const float* logits, int64_t num_rows,
+                         int64_t row_size) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  for (int64_t i = global_thread(); i < num_rows * row_size; i += num_global_threads()) {
+    const float share = 1.0f / (1.0f + expf(-logits[i / row_size]));
+    out[i] = narrow<T>(widen(x[i]) * share);
+  }
+}
+
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) soft_cap_kernel(float* x, float cap, int64_t count) {
   ptx::wait_for_previous_kernel();
   for (int64_t i = global_thread(); i < count; i += num_global_threads())
@@ -137,6 +149,19 @@ void activation(Stream& stream, const ActivationParams& p) {
       launch<activation_kernel<T, 1>>(stream, shape_for(stream, p.num_tokens * p.ffn_size), x, out,
                                       p.activation, p.gated, p.num_tokens, p.ffn_size);
     }
+  });
+}
+
+void sigmoid_scale(Stream& stream, const SigmoidScaleParams& p) {
+  if (p.num_rows == 0) return;
+  QUIRE_CHECK(p.x.dtype() == p.out.dtype(), "[sigmoid_scale] {} to {}", to_string(p.x.dtype()),
+              to_string(p.out.dtype()));
+  with_float_type(p.x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    launch<sigmoid_scale_kernel<T>>(stream, shape_for(stream, p.num_rows * p.row_size),
+                                    static_cast<const T*>(p.x.data()),
+                                    static_cast<T*>(p.out.data()), p.logits, p.num_rows,
+                                    p.row_size);
   });
 }
 

@@ -2,14 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/embedding.h"
+#include "kernels/api/experts.h"
 #include "kernels/api/fp8_support.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/router.h"
 #include "kernels/api/sampling.h"
 #include "kernels/bench/cases.h"
 #include "kernels/cuda/gpu_bench_table.h"
@@ -180,6 +185,94 @@ void attentions(GpuBenchTable& table) {
   }
 }
 
+struct ExpertsShape {
+  const char* name;
+  int32_t num_experts;
+  int32_t per_token;
+  int64_t hidden_size;
+  int64_t inside_size;
+};
+
+// Tokens' experts are any, all different.
+std::vector<int32_t> chosen_experts(const ExpertsShape& shape, int64_t tokens) {
+  std::vector<int32_t> ids;
+  uint32_t state = 1;
+  for (int64_t t = 0; t < tokens; ++t) {
+    const size_t first = ids.size();
+    while (ids.size() < first + static_cast<size_t>(shape.per_token)) {
+      state = state * 1664525u + 1013904223u;
+      const auto id = static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(shape.num_experts));
+      if (std::find(ids.begin() + static_cast<std::ptrdiff_t>(first), ids.end(), id) == ids.end())
+        ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+// Its bytes are those of the experts that some token goes to.
+void experts_row(GpuBenchTable& table, const ExpertsShape& shape, int64_t tokens) {
+  const int64_t matrix = shape.hidden_size * shape.inside_size;
+  const auto ids = chosen_experts(shape, tokens);
+  const auto touched = static_cast<int64_t>(std::set<int32_t>(ids.begin(), ids.end()).size());
+  const cuda::BenchWork work{
+      fmt::format("experts {} m={}", shape.name, tokens),
+      static_cast<double>(touched * 3 * matrix * 2 + tokens * shape.hidden_size * 6),
+      6.0 * static_cast<double>(tokens * shape.per_token) * static_cast<double>(matrix)};
+  if (!table.wanted(work.name)) return;
+  Stream& stream = table.device().stream();
+  const int32_t* on_device = table.upload(ids);
+  const float* weights = table.upload(std::vector<float>(ids.size(), 0.125f));
+  std::vector<PackedWeight> packed(static_cast<size_t>(3 * shape.num_experts));
+  std::vector<ExpertWeights> experts(static_cast<size_t>(shape.num_experts));
+  const WeightSpec inside{.n = shape.inside_size, .k = shape.hidden_size};
+  const WeightSpec outputs{.n = shape.hidden_size, .k = shape.inside_size};
+  for (size_t e = 0; e < experts.size(); ++e) {
+    for (size_t i = 0; i < 3; ++i) packed[3 * e + i].spec = i < 2 ? inside : outputs;
+    experts[e] = {.gate = &packed[3 * e], .up = &packed[3 * e + 1], .down = &packed[3 * e + 2]};
+  }
+  const int64_t workspace_bytes =
+      experts_workspace_bytes(stream, tokens, experts, shape.per_token);
+  table.measure(work, [&] {
+    std::byte* memory = table.next(shape.num_experts * 3 * matrix * 2);
+    for (PackedWeight& weight : packed) {
+      weight.data = memory;
+      memory += matrix * 2;
+    }
+    run_experts(stream,
+                {.x = ConstActivations(table.next(tokens * shape.hidden_size * 2), DType::kBF16),
+                 .experts = experts,
+                 .expert_ids = on_device,
+                 .expert_weights = weights,
+                 .experts_per_token = shape.per_token,
+                 .out = Activations(table.result(tokens * shape.hidden_size * 4), DType::kF32),
+                 .num_tokens = tokens,
+                 .workspace = table.result(workspace_bytes)});
+  });
+}
+
+void routed_experts(GpuBenchTable& table) {
+  Stream& stream = table.device().stream();
+  const ExpertsShape qwen3{"qwen3-30b-a3b", 128, 8, 2048, 768};
+  const ExpertsShape mixtral{"mixtral-8x7b", 8, 2, 4096, 14336};
+  for (const ExpertsShape& shape : {qwen3, mixtral})
+    for (const int64_t tokens : {1, 8, 32, 256, 2048}) experts_row(table, shape, tokens);
+  const RouterSpec router{.num_experts = 128,
+                          .experts_per_token = 8,
+                          .weight = RouterWeight::kNormalized};
+  for (const int64_t tokens : {1, 256, 2048}) {
+    table.measure(
+        {fmt::format("route_tokens 8 of 128 m={}", tokens),
+         static_cast<double>(tokens) * (128 + 16) * 4, 0},
+        [&] {
+          route_tokens(stream, {.logits = reinterpret_cast<float*>(table.next(tokens * 128 * 4)),
+                                .router = router,
+                                .expert_ids = reinterpret_cast<int32_t*>(table.result(tokens * 32)),
+                                .expert_weights = reinterpret_cast<float*>(table.result(tokens * 32)),
+                                .num_tokens = tokens});
+        });
+  }
+}
+
 void elementwise(GpuBenchTable& table) {
   Stream& stream = table.device().stream();
   for (const int64_t tokens : {1, 256, 8192}) {
@@ -296,6 +389,7 @@ Result<std::vector<KernelBenchRow>> run_gpu_kernel_bench(
   QUIRE_ASSIGN_OR_RETURN(GpuBenchTable table, GpuBenchTable::create(device, options, on_row));
   linears(table);
   attentions(table);
+  routed_experts(table);
   elementwise(table);
   cache_writes(table);
   samplers(table);

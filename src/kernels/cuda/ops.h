@@ -23,6 +23,11 @@ void linear(Stream& stream, const LinearParams& params);
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
 bool linear_gates(const Stream& stream, const WeightSpec& spec);
+void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params);
+void route_tokens(Stream& stream, const RouteTokensParams& params);
+void run_experts(Stream& stream, const RunExpertsParams& params);
+int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
+                                std::span<const ExpertWeights> experts, int32_t experts_per_token);
 void sample_rows(Stream& stream, const SampleRowsParams& params);
 void count_tokens(Stream& stream, const CountTokensParams& params);
 void build_step_inputs(Stream& stream, const StepInputsParams& params);

@@ -42,6 +42,9 @@ template <typename T>
 QUIRE_DEVICE T shuffle_up(T x, int delta) {
   return __shfl_up_sync(0xffffffffu, x, static_cast<unsigned>(delta));
 }
+// The greatest and the least of all lanes.
+QUIRE_DEVICE uint32_t reduce_max(uint32_t x) { return __reduce_max_sync(0xffffffffu, x); }
+QUIRE_DEVICE uint32_t reduce_min(uint32_t x) { return __reduce_min_sync(0xffffffffu, x); }
 QUIRE_DEVICE uint32_t ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
 
 // --- numbers ---

@@ -1,6 +1,7 @@
 // This is what ptx/ptx.h wraps, as plain C++ over emulation::Block.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -39,6 +40,14 @@ template <typename T>
 T shuffle_up(T x, int delta) {
   const int lane = thread_index() % 32;
   return shuffle(x, lane >= delta ? lane - delta : lane);
+}
+inline uint32_t reduce_max(uint32_t x) {
+  const auto* lanes = Block::current().exchange(x);
+  return *std::max_element(lanes, lanes + 32);
+}
+inline uint32_t reduce_min(uint32_t x) {
+  const auto* lanes = Block::current().exchange(x);
+  return *std::min_element(lanes, lanes + 32);
 }
 inline uint32_t ballot(bool predicate) {
   const auto* lanes = Block::current().exchange(predicate ? 1u : 0u);

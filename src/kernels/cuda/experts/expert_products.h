@@ -1,0 +1,131 @@
+// What the kernels of expert products share. A warp multiplies a piece of 16 weight rows by tiles
+// of eight rows of x, 32 inputs at a time, in the order of K; a lane's eight neighbouring inputs are
+// columns of two products. Every kernel does just that for a row of x, so that its bits are those of
+// the others.
+//
+// With a gate, a piece is eight rows of the gate and the same eight of `up`, so that the lane with
+// the one has the other.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/api/experts.h"
+#include "kernels/cuda/activate.h"
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/experts/expert_tiles.h"
+
+namespace quire::cuda {
+
+enum class ExpertStage : uint8_t { kGatedInside, kInside, kOutputs };
+
+// The same matrix or vector of all experts: expert e's begins e * stride elements behind.
+template <typename T>
+struct Stacked {
+  const T* first = nullptr;  // null: there is none
+  int64_t stride = 0;
+};
+
+struct ExpertProductArgs {
+  const bfloat16* x = nullptr;  // rows of K; of kOutputs: a row per row of a tile, else per token
+  int32_t per_token = 1;        // pairs
+  Stacked<bfloat16> gate;       // [N, K] each, of kGatedInside
+  Stacked<bfloat16> weight;     // [N, K] each
+  Stacked<float> gate_bias;
+  Stacked<float> bias;
+  int64_t n = 0;
+  int64_t k = 0;  // both multiples of 8
+  ExpertActivation activation;
+  const int32_t* num_tiles = nullptr;
+  const ExpertTile* tiles = nullptr;
+  const int32_t* pairs = nullptr;  // of each row
+  bfloat16* inside = nullptr;      // [rows, N]
+  float* outputs = nullptr;        // [pairs, N]
+};
+
+inline constexpr int kChunkInputs = 32;
+using Chunk = Elements<4, uint32_t>;  // of a row, a lane's part: eight inputs
+
+constexpr int piece_outputs(ExpertStage stage) {
+  return stage == ExpertStage::kGatedInside ? 8 : 16;
+}
+
+// Returns the first input of row `row` (of 16) of a piece, null behind the last output.
+template <ExpertStage kStage>
+QUIRE_DEVICE const bfloat16* weight_row(const ExpertProductArgs& args, int expert, int64_t piece,
+                                        int row) {
+  constexpr bool kGated = kStage == ExpertStage::kGatedInside;
+  const int64_t output = piece * piece_outputs(kStage) + (kGated ? row % 8 : row);
+  if (output >= args.n) return nullptr;
+  const Stacked<bfloat16>& weights = kGated && row < 8 ? args.gate : args.weight;
+  return weights.first + expert * weights.stride + output * args.k;
+}
+
+// Returns the inputs of a row of all tiles.
+template <ExpertStage kStage>
+QUIRE_DEVICE const bfloat16* input_row(const ExpertProductArgs& args, int64_t row) {
+  if constexpr (kStage == ExpertStage::kOutputs) return args.x + row * args.k;
+  return args.x + int64_t{args.pairs[row] / args.per_token} * args.k;
+}
+
+// Adds a chunk of a piece's rows lane / 4 (`low`) and eight behind it (`high`) times that of the row
+// of x lane / 4.
+QUIRE_DEVICE void multiply_chunk(const Chunk& low, const Chunk& high, const Chunk& x,
+                                 float (&sums)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t a[4] = {low.at[i], high.at[i], low.at[i + 1], high.at[i + 1]};
+    ptx::multiply_tiles(sums, a, x.at[i], x.at[i + 1]);
+  }
+}
+
+QUIRE_DEVICE float biased(float sum, const Stacked<float>& bias, int expert, int64_t output) {
+  return bias.first != nullptr ? ptx::add(sum, bias.first[expert * bias.stride + output]) : sum;
+}
+
+QUIRE_DEVICE float inside_of(const ExpertActivation& how, float gate, float up) {
+  if (how.has_clamp) {
+    gate = ptx::min(gate, how.limit);
+    up = ptx::add(ptx::max(-how.limit, ptx::min(up, how.limit)), 1.0f);
+  }
+  return ptx::multiply(activate(how.activation, gate), up);
+}
+
+// Stores one output of a row of a tile: `sum`, and that of the gate where there is one.
+template <ExpertStage kStage>
+QUIRE_DEVICE void store_output(const ExpertProductArgs& args, const ExpertTile& tile, int row,
+                               int64_t output, float gate, float sum) {
+  if (row >= tile.num_rows || output >= args.n) return;
+  const int64_t to = tile.first_row + row;
+  sum = biased(sum, args.bias, tile.expert, output);
+  if constexpr (kStage == ExpertStage::kOutputs) {
+    args.outputs[args.pairs[to] * args.n + output] = sum;
+  } else if constexpr (kStage == ExpertStage::kInside) {
+    args.inside[to * args.n + output] =
+        narrow<bfloat16>(activate(args.activation.activation, sum));
+  } else {
+    gate = biased(gate, args.gate_bias, tile.expert, output);
+    args.inside[to * args.n + output] = narrow<bfloat16>(inside_of(args.activation, gate, sum));
+  }
+}
+
+// Tiles of 8 or 16 rows straight from memory to registers, for decoding, which reading the weights
+// bounds; of 64 or 128 through shared memory. `max_tiles`: as many blocks are started for.
+void few_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
+                      int tile_rows, int64_t max_tiles);
+void many_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
+                       int tile_rows, int64_t max_tiles);
+
+// Calls f with the stage as a constant.
+template <typename F>
+void with_stage(ExpertStage stage, F&& f) {
+  switch (stage) {
+    case ExpertStage::kGatedInside:
+      return f.template operator()<ExpertStage::kGatedInside>();
+    case ExpertStage::kInside:
+      return f.template operator()<ExpertStage::kInside>();
+    case ExpertStage::kOutputs:
+      return f.template operator()<ExpertStage::kOutputs>();
+  }
+}
+
+}  // namespace quire::cuda
