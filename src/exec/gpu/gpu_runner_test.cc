@@ -33,6 +33,14 @@ INSTANTIATE_TEST_SUITE_P(All, GpuGolden,
                                            "qwen2", "qwen2_window", "qwen3_yarn_mscale"),
                          [](const auto& info) { return std::string(info.param); });
 
+// With routed experts: every router, shared experts, biases, clamps, sinks.
+INSTANTIATE_TEST_SUITE_P(Experts, GpuGolden,
+                         ::testing::Values("ernie4_5_moe", "exaone_moe", "glm4_moe",
+                                           "glm4_moe_groups", "gpt_oss", "gpt_oss_limit_7",
+                                           "granitemoe", "granitemoeshared", "mixtral", "phimoe",
+                                           "qwen2_moe", "qwen2_moe_step"),
+                         [](const auto& info) { return std::string(info.param); });
+
 TEST_F(GpuRunnerTest, RefusesAHeadDimThatKernelsDoNotTake) {
   const auto runner = load_runner("qwen3", {});
   ASSERT_FALSE(runner.ok());
@@ -42,7 +50,7 @@ TEST_F(GpuRunnerTest, RefusesAHeadDimThatKernelsDoNotTake) {
 
 // Law L4 on a GPU: alone or in a batch, in one chunk or several, with graphs or without.
 TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
-  for (const char* model : {"llama", "qwen2_window"}) {
+  for (const char* model : {"llama", "qwen2_window", "qwen2_moe", "gpt_oss"}) {
     SCOPED_TRACE(model);
     auto plain = load_runner(model, {.gpu = {.graphs = false}});
     auto graphs = load_runner(model, {});
