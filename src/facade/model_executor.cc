@@ -81,7 +81,8 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                          GpuRunner::create(options,
                                            {.graphs = !args.enforce_eager,
                                             .programmatic_launch = args.programmatic_launch,
-                                            .deterministic = args.deterministic},
+                                            .deterministic = args.deterministic,
+                                            .untried_kernels = args.device == "cuda"},
                                            std::move(device)));
   ModelPlan plan = runner->plan();
   ModelExecutor made = only(std::move(runner), std::move(plan));

@@ -344,7 +344,7 @@ class Resolver {
       spec.n = part.rows;
       if (part.quant != nullptr) {
         QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(part, slot.quant_compute, slot.expert >= 0, packing_));
-      } else if (slot.keeps_dtype) {
+      } else if (slot.keeps_dtype && packing_.takes_any_float()) {
         spec.dtype = *part.tensor->dtype;
       }
       const bool alike = !matrix.parts.empty() &&

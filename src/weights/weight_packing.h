@@ -33,6 +33,9 @@ class WeightPacking {
   // Returns whether the host reads tables: where they lie in a mapped file, and packed when the
   // checkpoint quantized them. Otherwise they are dense.
   virtual bool host_reads_tables() const = 0;
+  // Returns whether float matrices may be packed in whatever element type a file has; else in the
+  // one that the model runs in.
+  virtual bool takes_any_float() const { return true; }
 
   // `weight` has its memory, and nothing was written there yet. `num_blocks` counts the blocks of
   // its outputs (kernels/api/placement.h).

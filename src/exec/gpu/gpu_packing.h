@@ -41,6 +41,7 @@ class GpuPacking final : public WeightPacking {
   int64_t packed_bytes(const WeightSpec& spec) const override;
   bool may_stack(const WeightSpec& spec, int64_t rows) const override;
   bool host_reads_tables() const override { return false; }
+  bool takes_any_float() const override { return false; }
   void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) override;
   void pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
                        const QuantRows& rows) override;

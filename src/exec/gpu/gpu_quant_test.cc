@@ -33,12 +33,20 @@ std::vector<std::string> quant_goldens() {
   return names;
 }
 
+TEST_F(GpuRunnerTest, RunsExpertsOnlyWhereUntriedKernelsMayRun) {
+  const auto runner = load_runner("mixtral", {.gpu = {.untried_kernels = false}});
+  ASSERT_FALSE(runner.ok());
+  EXPECT_NE(runner.status().message().find("experts"), std::string::npos)
+      << runner.status().message();
+}
+
 class GpuQuantGolden : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(GpuQuantGolden, LogitsAsServed) {
   const GpuPackingCounts counts = gpu_test::expect_golden(GetParam(), {}, kServedBudget);
   EXPECT_GT(counts.quantized + counts.expanded + counts.expanded_of_experts, 0);
   EXPECT_EQ(counts.fp8_products, 0);
+  EXPECT_EQ(counts.expanded_of_experts > 0, GetParam().ends_with("_moe") || GetParam() == "mxfp4_gpt_oss");
   const bool has_groups_of_16 = GetParam().starts_with("gguf_k") ||
                                 GetParam().starts_with("gguf_q4_k_m") ||
                                 GetParam().starts_with("nvfp4");

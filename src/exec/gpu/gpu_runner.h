@@ -40,6 +40,8 @@ struct GpuRunnerOptions {
   bool sample_on_device = true;
   // Kernels of warpgroup products run where there are such, which is on compute capability 9.0.
   bool warpgroup_products = true;
+  // Models run whose kernels only emulation has shown to be right: routed experts.
+  bool untried_kernels = true;
 };
 
 // One thread at a time, the order of core/executor.h. When the device is lost, execute() fails with

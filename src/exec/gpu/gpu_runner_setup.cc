@@ -77,11 +77,15 @@ Status check_experts(const ExpertsSpec& experts, int64_t hidden_size) {
   return {};
 }
 
-Status check_shape(const ModelPlan& plan) {
+Status check_shape(const ModelPlan& plan, bool untried_kernels) {
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
   if (plan.spec.pooling.any()) {
     return unimplemented(
         "cuda: this model makes embeddings or scores, which CPUs alone do: use --device cpu");
+  }
+  if (plan.spec.has_experts() && !untried_kernels) {
+    return unimplemented(
+        "cuda: the kernels of routed experts have not run on a GPU yet: --device cuda runs them");
   }
   for (const LayerSpec& layer : plan.spec.layers) {
     QUIRE_RETURN_IF_ERROR(check_experts(layer.ffn.experts, plan.spec.hidden_size));
@@ -144,7 +148,7 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
 
 Status GpuRunner::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
-  QUIRE_RETURN_IF_ERROR(check_shape(plan_));
+  QUIRE_RETURN_IF_ERROR(check_shape(plan_, gpu_options_.untried_kernels));
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
   if (gpu_options_.graphs) {
