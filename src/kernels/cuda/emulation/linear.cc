@@ -66,6 +66,8 @@ void linear(Stream& stream, const LinearParams& params) {
     return;
   }
   if (spec.quant.is_quantized()) return quant_linear(stream, params);
+  QUIRE_CHECK(spec.dtype == DType::kBF16, "[linear] a GPU wants bf16 weights, got {}",
+              to_string(spec.dtype));
   if (params.gate != nullptr) return dense_linear(stream, params);
   const auto* weight = static_cast<const bfloat16*>(params.weight->data);
   gpu(stream).emulated()->push_back([=] { multiply(params, spec, weight); });
