@@ -50,8 +50,8 @@ bool all_zero(const RawTensor& tensor) {
                      [](std::byte b) { return b == std::byte{0}; });
 }
 
-Result<WeightSpec> packed_spec(const ResolvedSlot::Part& part, ComputeType compute,
-                               bool is_expert, WeightPacking& packing) {
+Result<WeightSpec> packed_spec(const ResolvedSlot::Part& part, ComputeType compute, bool is_expert,
+                               WeightPacking& packing) {
   const QuantMatrix& matrix = *part.quant;
   const WeightSpec stored{
       .n = part.rows, .k = matrix.columns(), .compute = compute, .quant = matrix.spec()};
@@ -343,7 +343,8 @@ class Resolver {
       WeightSpec spec = dense;
       spec.n = part.rows;
       if (part.quant != nullptr) {
-        QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(part, slot.quant_compute, slot.expert >= 0, packing_));
+        QUIRE_ASSIGN_OR_RETURN(spec,
+                               packed_spec(part, slot.quant_compute, slot.expert >= 0, packing_));
       } else if (slot.keeps_dtype && packing_.takes_any_float()) {
         spec.dtype = *part.tensor->dtype;
       }

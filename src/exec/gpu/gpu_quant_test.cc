@@ -46,7 +46,8 @@ TEST_P(GpuQuantGolden, LogitsAsServed) {
   const GpuPackingCounts counts = gpu_test::expect_golden(GetParam(), {}, kServedBudget);
   EXPECT_GT(counts.quantized + counts.expanded + counts.expanded_of_experts, 0);
   EXPECT_EQ(counts.fp8_products, 0);
-  EXPECT_EQ(counts.expanded_of_experts > 0, GetParam().ends_with("_moe") || GetParam() == "mxfp4_gpt_oss");
+  EXPECT_EQ(counts.expanded_of_experts > 0,
+            GetParam().ends_with("_moe") || GetParam() == "mxfp4_gpt_oss");
   const bool has_groups_of_16 = GetParam().starts_with("gguf_k") ||
                                 GetParam().starts_with("gguf_q4_k_m") ||
                                 GetParam().starts_with("nvfp4");
@@ -78,9 +79,10 @@ TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
     const char* model;
     gpu_test::RunnerSetup setup;
   };
-  for (const Case& c : {Case{"gptq_order_llama", {}}, Case{"gguf_k_mix_llama", {}},
-                        Case{"fp8_llama", {.emulated_capability = 90, .fp8_activations = true}},
-                        Case{"awq_qwen2", {.kv_cache_dtype = "fp8"}}, Case{"packed_qwen3_moe", {}}}) {
+  for (const Case& c :
+       {Case{"gptq_order_llama", {}}, Case{"gguf_k_mix_llama", {}},
+        Case{"fp8_llama", {.emulated_capability = 90, .fp8_activations = true}},
+        Case{"awq_qwen2", {.kv_cache_dtype = "fp8"}}, Case{"packed_qwen3_moe", {}}}) {
     SCOPED_TRACE(c.model);
     auto runner = load_runner(c.model, c.setup);
     ASSERT_TRUE(runner.ok()) << runner.status().message();

@@ -70,9 +70,8 @@ Status check_experts(const ExpertsSpec& experts, int64_t hidden_size) {
   if (experts.weighs_inputs) return refuse("inputs that are weighed");
   if (experts.has_scale) return refuse("a scale of each");
   if (experts.intermediate_size % 8 != 0 || hidden_size % 8 != 0) {
-    return unimplemented(
-        "cuda: expected experts whose widths are multiples of 8, got {} inside {}",
-        experts.intermediate_size, hidden_size);
+    return unimplemented("cuda: expected experts whose widths are multiples of 8, got {} inside {}",
+                         experts.intermediate_size, hidden_size);
   }
   return {};
 }

@@ -158,10 +158,9 @@ void sigmoid_scale(Stream& stream, const SigmoidScaleParams& p) {
               to_string(p.out.dtype()));
   with_float_type(p.x.dtype(), [&](auto type) {
     using T = decltype(type);
-    launch<sigmoid_scale_kernel<T>>(stream, shape_for(stream, p.num_rows * p.row_size),
-                                    static_cast<const T*>(p.x.data()),
-                                    static_cast<T*>(p.out.data()), p.logits, p.num_rows,
-                                    p.row_size);
+    launch<sigmoid_scale_kernel<T>>(
+        stream, shape_for(stream, p.num_rows * p.row_size), static_cast<const T*>(p.x.data()),
+        static_cast<T*>(p.out.data()), p.logits, p.num_rows, p.row_size);
   });
 }
 

@@ -230,8 +230,7 @@ void experts_row(GpuBenchTable& table, const ExpertsShape& shape, int64_t tokens
     for (size_t i = 0; i < 3; ++i) packed[3 * e + i].spec = i < 2 ? inside : outputs;
     experts[e] = {.gate = &packed[3 * e], .up = &packed[3 * e + 1], .down = &packed[3 * e + 2]};
   }
-  const int64_t workspace_bytes =
-      experts_workspace_bytes(stream, tokens, experts, shape.per_token);
+  const int64_t workspace_bytes = experts_workspace_bytes(stream, tokens, experts, shape.per_token);
   table.measure(work, [&] {
     std::byte* memory = table.next(shape.num_experts * 3 * matrix * 2);
     for (PackedWeight& weight : packed) {
@@ -256,20 +255,20 @@ void routed_experts(GpuBenchTable& table) {
   const ExpertsShape mixtral{"mixtral-8x7b", 8, 2, 4096, 14336};
   for (const ExpertsShape& shape : {qwen3, mixtral})
     for (const int64_t tokens : {1, 8, 32, 256, 2048}) experts_row(table, shape, tokens);
-  const RouterSpec router{.num_experts = 128,
-                          .experts_per_token = 8,
-                          .weight = RouterWeight::kNormalized};
+  const RouterSpec router{
+      .num_experts = 128, .experts_per_token = 8, .weight = RouterWeight::kNormalized};
   for (const int64_t tokens : {1, 256, 2048}) {
-    table.measure(
-        {fmt::format("route_tokens 8 of 128 m={}", tokens),
-         static_cast<double>(tokens) * (128 + 16) * 4, 0},
-        [&] {
-          route_tokens(stream, {.logits = reinterpret_cast<float*>(table.next(tokens * 128 * 4)),
-                                .router = router,
-                                .expert_ids = reinterpret_cast<int32_t*>(table.result(tokens * 32)),
-                                .expert_weights = reinterpret_cast<float*>(table.result(tokens * 32)),
-                                .num_tokens = tokens});
-        });
+    table.measure({fmt::format("route_tokens 8 of 128 m={}", tokens),
+                   static_cast<double>(tokens) * (128 + 16) * 4, 0},
+                  [&] {
+                    route_tokens(
+                        stream,
+                        {.logits = reinterpret_cast<float*>(table.next(tokens * 128 * 4)),
+                         .router = router,
+                         .expert_ids = reinterpret_cast<int32_t*>(table.result(tokens * 32)),
+                         .expert_weights = reinterpret_cast<float*>(table.result(tokens * 32)),
+                         .num_tokens = tokens});
+                  });
   }
 }
 

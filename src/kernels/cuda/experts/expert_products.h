@@ -100,8 +100,7 @@ QUIRE_DEVICE void store_output(const ExpertProductArgs& args, const ExpertTile& 
   if constexpr (kStage == ExpertStage::kOutputs) {
     args.outputs[args.pairs[to] * args.n + output] = sum;
   } else if constexpr (kStage == ExpertStage::kInside) {
-    args.inside[to * args.n + output] =
-        narrow<bfloat16>(activate(args.activation.activation, sum));
+    args.inside[to * args.n + output] = narrow<bfloat16>(activate(args.activation.activation, sum));
   } else {
     gate = biased(gate, args.gate_bias, tile.expert, output);
     args.inside[to * args.n + output] = narrow<bfloat16>(inside_of(args.activation, gate, sum));

@@ -56,7 +56,7 @@ Stacked<T> stacked(std::span<const ExpertWeights> experts, const Get& get) {
 }
 
 Stacked<bfloat16> stacked_weights(std::span<const ExpertWeights> experts,
-                                  const PackedWeight* ExpertWeights::* part) {
+                                  const PackedWeight* ExpertWeights::*part) {
   return stacked<bfloat16>(experts, [&](const ExpertWeights& expert) -> const bfloat16* {
     const PackedWeight* weight = expert.*part;
     if (weight == nullptr) return nullptr;
@@ -70,7 +70,7 @@ Stacked<bfloat16> stacked_weights(std::span<const ExpertWeights> experts,
 }
 
 Stacked<float> stacked_bias(std::span<const ExpertWeights> experts,
-                            const float* ExpertWeights::* part) {
+                            const float* ExpertWeights::*part) {
   return stacked<float>(experts, [&](const ExpertWeights& expert) { return expert.*part; });
 }
 

@@ -57,8 +57,8 @@ QUIRE_DEVICE void store_sums(const ExpertProductArgs& args, const ExpertTile& ti
 }
 
 template <ExpertStage kStage, int kRowTiles>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 3) few_rows_experts_kernel(const ExpertProductArgs args,
-                                                                    const int num_columns) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 3)
+    few_rows_experts_kernel(const ExpertProductArgs args, const int num_columns) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   const ExpertBlock block = expert_block(ptx::block_index(), num_columns);

@@ -39,7 +39,8 @@ QUIRE_DEVICE uint8_t* chunk_part(uint8_t* rows, int num_rows, int chunk, int row
 
 template <ExpertStage kStage, int kRows>
 struct Copier {
-  const bfloat16* weight[2];  // the thread's row of the first piece, and 1: of the last that is there
+  const bfloat16*
+      weight[2];  // the thread's row of the first piece, and 1: of the last that is there
   int64_t piece_stride = 0;
   int64_t num_pieces = 0;  // of the eight that the thread's row is there of
   int64_t k = 0;
@@ -172,8 +173,8 @@ QUIRE_DEVICE void store_tile(const ExpertProductArgs& args, const ExpertTile& ti
 }
 
 template <ExpertStage kStage, int kRows>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2) many_rows_experts_kernel(const ExpertProductArgs args,
-                                                                     const int num_columns) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
+    many_rows_experts_kernel(const ExpertProductArgs args, const int num_columns) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   const ExpertBlock block = expert_block(ptx::block_index(), num_columns);
@@ -216,8 +217,8 @@ void many_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArg
   };
   with_stage(stage, [&]<ExpertStage kStage> {
     if (tile_rows == 64)
-      return launch<many_rows_experts_kernel<kStage, 64>>(
-          stream, shape(Layout<64>::kBytes), args, static_cast<int>(num_columns));
+      return launch<many_rows_experts_kernel<kStage, 64>>(stream, shape(Layout<64>::kBytes), args,
+                                                          static_cast<int>(num_columns));
     launch<many_rows_experts_kernel<kStage, 128>>(stream, shape(Layout<128>::kBytes), args,
                                                   static_cast<int>(num_columns));
   });

@@ -52,8 +52,8 @@ class Picker {
   // Returns which, in every lane, and its value in `value`; it is not picked again.
   QUIRE_DEVICE int pick(float& value) {
     const uint32_t most = ptx::reduce_max(key_);
-    const int at = static_cast<int>(
-        ptx::reduce_min(key_ == most ? static_cast<uint32_t>(at_) : 0xffffffffu));
+    const int at =
+        static_cast<int>(ptx::reduce_min(key_ == most ? static_cast<uint32_t>(at_) : 0xffffffffu));
     value = values_[at];
     ptx::sync_warp();
     if (at % 32 == lane()) {
@@ -138,8 +138,8 @@ QUIRE_DEVICE void keep_best_groups(const RouterSpec& router, const TokenScores& 
 }
 
 // Of the greatest logit `most` of those that were left, which `choice` holds but for the pick itself.
-QUIRE_DEVICE float sparse_mixer_weight(const RouterArgs& args, const TokenScores& token,
-                                       float most, int pick) {
+QUIRE_DEVICE float sparse_mixer_weight(const RouterArgs& args, const TokenScores& token, float most,
+                                       int pick) {
   float sum = 0.0f;
   for (int i = lane(); i < args.router.num_experts; i += 32) {
     const float logit = token.scores[i];
@@ -177,8 +177,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(32, 1) route_tokens_kernel(const RouterArgs args
   }
   ptx::sync_warp();
   if (router.weight == RouterWeight::kNormalized) sum = ptx::max(sum, router.min_sum);
-  const bool divides = router.weight == RouterWeight::kNormalized ||
-                       router.weight == RouterWeight::kSoftmaxOfChosen;
+  const bool divides =
+      router.weight == RouterWeight::kNormalized || router.weight == RouterWeight::kSoftmaxOfChosen;
   for (int j = lane(); j < router.experts_per_token; j += 32) {
     float weight = token.weights[j];
     if (divides) weight = ptx::divide(weight, sum);

@@ -1,6 +1,5 @@
 // One block counts, sums the counts over the experts and places the pairs.
 #include "kernels/cuda/experts/sort_pairs.h"
-
 #include "kernels/cuda/launch.h"
 
 namespace quire::cuda {

@@ -110,11 +110,11 @@ class GpuExperts : public gpu_test::GpuTest {
   static std::vector<int32_t> choices(const Shape& shape) {
     std::vector<int32_t> ids;
     for (int64_t t = 0; t < shape.num_tokens; ++t) {
-      const auto first = static_cast<int32_t>(
-          shape.one_expert ? shape.num_experts - 1
-                           : kernel_test::random_word(9, t) % static_cast<uint32_t>(shape.num_experts));
-      for (int32_t j = 0; j < shape.per_token; ++j)
-        ids.push_back((first + j) % shape.num_experts);
+      const auto first =
+          static_cast<int32_t>(shape.one_expert ? shape.num_experts - 1
+                                                : kernel_test::random_word(9, t) %
+                                                      static_cast<uint32_t>(shape.num_experts));
+      for (int32_t j = 0; j < shape.per_token; ++j) ids.push_back((first + j) % shape.num_experts);
     }
     return ids;
   }
@@ -145,8 +145,8 @@ class GpuExperts : public gpu_test::GpuTest {
                        .out = upload_as(layer.kind.out, part(inputs.before, e)),
                        .accumulate = layer.kind.accumulate,
                        .num_tokens = count};
-    p.workspace = poisoned(
-        experts_workspace_bytes(stream(), count, layer.experts, layer.shape.per_token));
+    p.workspace =
+        poisoned(experts_workspace_bytes(stream(), count, layer.experts, layer.shape.per_token));
     run_experts(stream(), p);
     return download_floats(p.out, count * e);
   }
@@ -179,11 +179,10 @@ class GpuExperts : public gpu_test::GpuTest {
   }
 };
 
-constexpr Shape kShapes[] = {{8, 8, 1, 1, 1},       {40, 24, 60, 8, 1},
-                             {72, 40, 60, 4, 33},   {104, 56, 5, 2, 17},
-                             {72, 136, 3, 2, 40},   {136, 72, 1, 1, 70},
-                             {200, 72, 2, 2, 70},   {72, 40, 60, 1, 70, true},
-                             {40, 88, 4, 2, 30, true}};
+constexpr Shape kShapes[] = {
+    {8, 8, 1, 1, 1},     {40, 24, 60, 8, 1},        {72, 40, 60, 4, 33},
+    {104, 56, 5, 2, 17}, {72, 136, 3, 2, 40},       {136, 72, 1, 1, 70},
+    {200, 72, 2, 2, 70}, {72, 40, 60, 1, 70, true}, {40, 88, 4, 2, 30, true}};
 
 TEST_F(GpuExperts, MatchReference) {
   for (const Shape& shape : kShapes) {
@@ -194,11 +193,11 @@ TEST_F(GpuExperts, MatchReference) {
 
 TEST_F(GpuExperts, MatchReferenceWithEveryActivation) {
   for (const Shape& shape : {kShapes[2], kShapes[4]}) {
-    expect_reference(shape, {.has_bias = true,
-                             .activation = {.activation = Activation::kQuickGelu,
-                                            .has_clamp = true,
-                                            .limit = 0.7f},
-                             .out = DType::kBF16});
+    expect_reference(
+        shape,
+        {.has_bias = true,
+         .activation = {.activation = Activation::kQuickGelu, .has_clamp = true, .limit = 0.7f},
+         .out = DType::kBF16});
     expect_reference(shape, {.is_gated = false, .activation = {.activation = Activation::kRelu2}});
     expect_reference(shape, {.is_gated = false,
                              .has_bias = true,
@@ -233,9 +232,9 @@ TEST_F(GpuExperts, RoutesAsTheReference) {
         router.weight == RouterWeight::kScore || router.weight == RouterWeight::kNormalized;
     for (const bool has_bias : {false, true}) {
       if (has_bias && !may_have_bias) continue;
-      SCOPED_TRACE(::testing::Message() << router.num_experts << " experts, weight "
-                                        << static_cast<int>(router.weight) << ", bias "
-                                        << has_bias);
+      SCOPED_TRACE(::testing::Message()
+                   << router.num_experts << " experts, weight " << static_cast<int>(router.weight)
+                   << ", bias " << has_bias);
       constexpr int64_t kTokens = 70;
       const int64_t count = kTokens * router.experts_per_token;
       const auto logits = random_floats(3, kTokens * router.num_experts, 4.0f);
@@ -257,8 +256,7 @@ TEST_F(GpuExperts, RoutesAsTheReference) {
       p.expert_weights = want.data();
       ref::route_tokens(p);
       EXPECT_EQ(ids, want_ids);
-      EXPECT_TRUE(
-          kernel_test::close(weights.data(), want.data(), count, 2e-6 * router.scale));
+      EXPECT_TRUE(kernel_test::close(weights.data(), want.data(), count, 2e-6 * router.scale));
     }
   }
 }
@@ -284,11 +282,9 @@ TEST_F(GpuExperts, ScalesBySigmoid) {
   const auto x = rounded(random_floats(1, kRows * kSize));
   const auto logits = random_floats(2, kRows, 3.0f);
   const Activations inout = upload_as(DType::kBF16, x);
-  sigmoid_scale(stream(), {.x = inout,
-                           .out = inout,
-                           .logits = upload(logits),
-                           .num_rows = kRows,
-                           .row_size = kSize});
+  sigmoid_scale(
+      stream(),
+      {.x = inout, .out = inout, .logits = upload(logits), .num_rows = kRows, .row_size = kSize});
   const auto got = download_floats(inout, kRows * kSize);
   for (size_t i = 0; i < got.size(); ++i) {
     const double want = x[i] / (1.0 + std::exp(-double{logits[i / kSize]}));
@@ -307,8 +303,7 @@ TEST(ExpertTiles, BlocksCoverEveryTileAndColumnOnce) {
         EXPECT_TRUE(seen.emplace(block.tile, block.column).second);
       }
       for (int tile = 0; tile < tiles; ++tile)
-        for (int column = 0; column < columns; ++column)
-          EXPECT_TRUE(seen.contains({tile, column}));
+        for (int column = 0; column < columns; ++column) EXPECT_TRUE(seen.contains({tile, column}));
     }
   }
 }
@@ -326,7 +321,8 @@ TEST(ExpertTiles, AreNeverMoreThanTheMost) {
     for (const int64_t rows : {8, 16, 64, 128}) {
       int64_t tiles = 0;
       for (const int64_t count : counts) tiles += (count + rows - 1) / rows;
-      EXPECT_LE(tiles, cuda::max_expert_tiles(num_pairs, static_cast<int64_t>(counts.size()), rows));
+      EXPECT_LE(tiles,
+                cuda::max_expert_tiles(num_pairs, static_cast<int64_t>(counts.size()), rows));
       EXPECT_LE(tiles, num_pairs);
     }
   }
