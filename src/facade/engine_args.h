@@ -63,7 +63,7 @@ struct EngineArgs {
   std::string kv_cache_dtype = "auto";
   bool activation_int8 = false;  // on a CPU: int8 activations for quantized weights of integers
   std::string isa = "auto";
-  std::string device = "auto";          // cpu, cuda, or auto (a GPU when one can take the model)
+  std::string device = "cpu";           // cpu, cuda, or auto (a GPU when one can take the model)
   bool deterministic = true;            // on a GPU: a request's bits do not depend on its batch
   bool enforce_eager = false;           // on a GPU: no captured graphs
   bool programmatic_launch = true;      // on a GPU: a kernel begins while the one before it ends
