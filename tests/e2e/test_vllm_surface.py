@@ -619,7 +619,7 @@ def start_scripts_are_accepted(binary):
 
 def impossible_values_are_refused(binary):
     for said, *flags in (("in [1, 64]", "--tensor-parallel-size", "0"), ("in [1, 64]", "-pp", "0"),
-                         ("expected one of", "--quantization", "bitsandbytes"), ("TLS", "--ssl-keyfile", "k"),
+                         ("expected one of", "--quantization", "bitsandbytes"), ("beside --ssl-keyfile", "--ssl-keyfile", "k"),
                          ("NAME=PATH", "--lora-modules", "x"), ("expected the model itself", "--tokenizer", "/other"),
                          ("expected one model", "--model", "/other"), ("25.6k", "--max-model-len", "1x"),
                          ("expected", "--max-model-len", "-2"),
