@@ -34,6 +34,14 @@ def roberta(cls, **more):
                       pad_token_id=1, **more))
 
 
+def modernbert(**more):
+    """Four layers, of which the first and the last see everything and the others three tokens on each side."""
+    return tf.ModernBertConfig(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=4, num_attention_heads=4,
+                                      intermediate_size=48, max_position_embeddings=64, local_attention=6,
+                                      global_rope_theta=3000.0, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                                      cls_token_id=1, sep_token_id=2, **more))
+
+
 def decoder(cls, **more):
     return cls(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                       num_key_value_heads=2, intermediate_size=48, max_position_embeddings=64, pad_token_id=0, **more))
@@ -60,6 +68,9 @@ def variants():
         "distilbert_mean": (tf.DistilBertModel, tf.DistilBertConfig(
             vocab_size=VOCAB, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=64),
             dict(pooling="mean_tokens", normalize=True)),
+        "modernbert_mean": (tf.ModernBertModel, modernbert(), dict(pooling="mean_tokens", normalize=True)),
+        "modernbert_reranker": (tf.ModernBertForSequenceClassification, modernbert(classifier_pooling="mean", **one), {}),
+        "modernbert_tagger": (tf.ModernBertForTokenClassification, modernbert(num_labels=3), {}),
         "qwen3_last": (tf.Qwen3Model, decoder(tf.Qwen3Config, head_dim=8), dict(pooling="lasttoken", normalize=True)),
         "mistral_mean": (tf.MistralModel, decoder(tf.MistralConfig, sliding_window=None),
                          dict(pooling="mean_tokens")),

@@ -61,6 +61,7 @@ enum class ClassifierKind : uint8_t {
   kLinear,  // "score" or "classifier" alone
   kPooler,  // BERT: pooler.dense and tanh before "classifier"
   kDense,   // RoBERTa: classifier.dense and tanh before classifier.out_proj
+  kNormedDense,  // ModernBERT: head.dense, gelu and head.norm before "classifier", of tokens too
 };
 
 // Another name for a key, as transformers' attribute_map has it.
@@ -163,6 +164,7 @@ const Family& bert_family();
 const Family& roberta_family();
 const Family& nomic_bert_family();
 const Family& distilbert_family();
+const Family& modernbert_family();
 const Family& lfm2_family();
 const Family& lfm2_moe_family();
 const Family& qwen3_next_family();

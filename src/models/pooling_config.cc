@@ -15,6 +15,8 @@ namespace {
 constexpr NameMapEntry kPoolingEntries[] = {
     {TensorRole::kPoolerDense, "pooler.dense"},
     {TensorRole::kClassifierDense, "classifier.dense"},
+    {TensorRole::kClassifierDense, "head.dense"},
+    {TensorRole::kClassifierNorm, "head.norm"},
     {TensorRole::kClassifier, "classifier"},
     {TensorRole::kClassifier, "score"},
     {TensorRole::kClassifier, "classifier.out_proj"},
@@ -83,6 +85,14 @@ void add_classifier(const Family& family, bool per_token, ModelConfig& config) {
                               .num_outputs = size,
                               .activation = Activation::kTanh});
   }
+  if (family.classifier == ClassifierKind::kNormedDense) {
+    pooling.layers.push_back({.role = TensorRole::kClassifierDense,
+                              .num_inputs = size,
+                              .num_outputs = size,
+                              .bias = false,
+                              .activation = Activation::kGeluErf,
+                              .norm = TensorRole::kClassifierNorm});
+  }
   pooling.classifies = true;
   pooling.per_token = per_token;
   pooling.num_columns = std::ssize(config.labels);
@@ -90,6 +100,15 @@ void add_classifier(const Family& family, bool per_token, ModelConfig& config) {
                             .num_inputs = size,
                             .num_outputs = pooling.num_columns,
                             .bias = config.is_bidirectional || per_token});
+}
+
+// Where the file says it (ModernBERT).
+void read_classifier_pooling(const ConfigReader& reader, ModelConfig& config) {
+  const std::string pooling = reader.string("classifier_pooling", "");
+  if (pooling == "cls") config.pooling.kind = PoolingKind::kCls;
+  if (pooling == "mean") config.pooling.kind = PoolingKind::kMean;
+  if (!pooling.empty() && pooling != "cls" && pooling != "mean")
+    reader.fail(fmt::format("classifier_pooling: expected cls or mean, got {}", pooling));
 }
 
 Status add_dense(const ModelFiles& files, const SentenceModule& module, int32_t index,
@@ -186,6 +205,7 @@ Status read_pooling(const ModelFiles& files, ModelConfig& config) {
     read_labels(object, reader, config);
     config.pooling.activation = score_activation(reader, std::ssize(config.labels));
     add_classifier(family, per_token, config);
+    read_classifier_pooling(reader, config);
     return status;
   }
   if (has_modules) QUIRE_RETURN_IF_ERROR(add_modules(files, config));

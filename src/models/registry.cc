@@ -24,6 +24,7 @@ std::span<const Family* const> all_families() {
       &olmoe_family(),         &deepseek_v2_family(),  &deepseek_v3_family(),
       &glm4_moe_lite_family(), &minicpm3_family(),     &bert_family(),
       &roberta_family(),       &nomic_bert_family(),   &distilbert_family(),
+      &modernbert_family(),
       &lfm2_family(),          &lfm2_moe_family(),     &qwen3_next_family(),
       &qwen3_5_family(),       &qwen3_5_moe_family(),  &granite_hybrid_family(),
       &bamba_family(),         &falcon_h1_family(),    &nemotron_h_family(),

@@ -11,7 +11,8 @@ namespace quire {
 // Attention of a flattened batch over the paged cache (FlashAttention-2 style online softmax, Dao
 // 2023). Token t of request r stands at position p = seq_lens[r] - (query_start_loc[r + 1] -
 // query_start_loc[r]) + (t - query_start_loc[r]) and sees positions (p - window, p], or with
-// `window_is_chunk` [p - p % window, p]; without `causal` it sees all of [0, seq_lens[r]), and with
+// `window_is_chunk` [p - p % window, p]; without `causal` it sees all of [0, seq_lens[r]), or with a
+// window (p - window, p + window) of them. With
 // `seen_ends` those up to an end of its own. Its key and value are already in the cache. Scores and sums are float. With a bf16 cache the query and the softmax weights are rounded to bf16, so that
 // both products are bf16 dot products; with f32 and f16 caches nothing is rounded.
 //
@@ -30,7 +31,7 @@ struct PagedAttentionParams {
   float scale = 1.0f;            // of scores, > 0
   int32_t sliding_window = 0;    // 0: none
   bool window_is_chunk = false;  // CPUs alone
-  bool causal = true;            // without it there is no window, and CPUs alone run it
+  bool causal = true;            // CPUs alone run without it
   // [T], or null: token t sees positions before seen_ends[t] instead of those up to its own: p + 1 to
   // seq_lens[r], and of a request never less than the token before it (the tokens of an image see each
   // other). Causal attention on CPUs alone.

@@ -85,6 +85,10 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {3, 3, 80, 32, {100}, {500}, 0, 0.0f, true, false, true, 0, false, true},
       {4, 2, 32, 16, {3, 1}, {1022, 1500}, 700, 0.0f, true},
       {96, 1, 16, 16, {2, 1}, {40, 3}},
+      // Windows on both sides: within one, cut at the ends, and over splits.
+      {4, 2, 32, 16, {70, 3}, {0, 0}, 20, 0.0f, false, false, false},
+      {8, 1, 64, 16, {40, 9}, {1000, 64}, 33, 30.0f, true, false, false},
+      {3, 3, 80, 32, {700}, {0}, 300, 0.0f, false, false, false},
       // Tiles of 16 rows: just below, at and above one and two, over a window and several splits.
       {5, 1, 96, 16, {3, 1}, {700, 61}, 600},
       {16, 1, 48, 8, {1, 2}, {130, 15}},

@@ -84,12 +84,16 @@ void paged_attention(const PagedAttentionParams& p) {
     const int32_t query_len = p.query_start_loc[r + 1] - p.query_start_loc[r];
     for (int32_t i = 0; i < query_len; ++i) {
       const int64_t t = p.query_start_loc[r] + i;
-      const int32_t position = p.causal ? p.seq_lens[r] - query_len + i : p.seq_lens[r] - 1;
+      const bool has_window = p.sliding_window > 0;
+      const int32_t position =
+          p.causal || has_window ? p.seq_lens[r] - query_len + i : p.seq_lens[r] - 1;
+      const int32_t ahead = p.causal || !has_window ? 1 : p.sliding_window;
+      const int32_t end = std::min(position + ahead, p.seq_lens[r]);
       for (int32_t h = 0; h < p.num_heads; ++h) {
         attend_row(p, {.query = p.query + t * p.query_stride + h * d,
                        .head = h,
                        .position = position,
-                       .end = p.seen_ends != nullptr ? p.seen_ends[t] : position + 1,
+                       .end = p.seen_ends != nullptr ? p.seen_ends[t] : end,
                        .block_table = p.block_table + r * p.max_blocks,
                        .out = p.out + (t * p.num_heads + h) * p.kv.value_dim()});
       }

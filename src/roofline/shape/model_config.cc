@@ -29,7 +29,7 @@ constexpr std::string_view kKnown =
     "granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 internlm internlm2 "
     "internlm3 internvl internvl_chat jais jais2 kimi_k2 kimi_vl llama llama4 llama4_text "
     "llava llava_next minicpm minicpm3 minimax_m2 ministral ministral3 mistral mistral3 "
-    "mixtral mpt nemotron nomic_bert olmo olmo2 olmo3 olmoe opt persimmon phi phi3 phi3_v "
+    "mixtral modernbert mpt nemotron nomic_bert olmo olmo2 olmo3 olmoe opt persimmon phi phi3 phi3_v "
     "phi4mm phimoe pixtral qwen qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_moe qwen2_vl "
     "qwen2_vl_text qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text "
     "roberta seed_oss smollm3 solar_open stablelm stablelm_alpha stablelm_epoch starcoder2 "

@@ -87,15 +87,23 @@ int32_t query_len(const PagedAttentionParams& p, int32_t r) {
   return p.query_start_loc[r + 1] - p.query_start_loc[r];
 }
 
+// Else all see the same.
+bool tokens_differ(const PagedAttentionParams& p) { return p.causal || p.sliding_window > 0; }
+
 // Where query token i of request r stands, or where all do.
 int32_t position_of(const PagedAttentionParams& p, int32_t r, int32_t i) {
-  return p.causal ? p.seq_lens[r] - query_len(p, r) + i : p.seq_lens[r] - 1;
+  return tokens_differ(p) ? p.seq_lens[r] - query_len(p, r) + i : p.seq_lens[r] - 1;
+}
+
+// How far behind itself a token sees.
+int32_t look_ahead(const PagedAttentionParams& p) {
+  return p.causal || p.sliding_window == 0 ? 0 : p.sliding_window - 1;
 }
 
 // One past the last position that it sees.
 int32_t seen_end(const PagedAttentionParams& p, int32_t r, int32_t i) {
   if (p.seen_ends != nullptr) return p.seen_ends[p.query_start_loc[r] + i];
-  return position_of(p, r, i) + 1;
+  return std::min(position_of(p, r, i) + 1 + look_ahead(p), p.seq_lens[r]);
 }
 
 // First position that the token at `position` sees.
@@ -121,7 +129,9 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
       static_cast<int32_t>(std::min<int64_t>(request.head_chunk, kv.num_kv_heads - head));
   item.group = batch.group;
   item.first_position = position_of(p, r, first);
-  item.position_step = p.causal ? 1 : 0;
+  item.position_step = tokens_differ(p) ? 1 : 0;
+  item.look_ahead = look_ahead(p);
+  item.seq_len = p.seq_lens[r];
   item.seen_ends = p.seen_ends == nullptr ? nullptr : p.seen_ends + token;
   item.key = static_cast<const uint8_t*>(kv.key) + head_offset;
   item.value = kv.is_latent() ? nullptr : static_cast<const uint8_t*>(kv.value) + head_offset;
@@ -309,10 +319,9 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
   QUIRE_DCHECK(params.scale > 0.0f, "[paged_attention] scale {}", params.scale);
   QUIRE_DCHECK(params.kv.head_dim <= kMaxAttentionHeadDim, "[paged_attention] head_dim {}",
                params.kv.head_dim);
-  QUIRE_DCHECK(params.causal || (params.sliding_window == 0 && params.alibi_slopes == nullptr &&
+  QUIRE_DCHECK(params.causal || (!params.window_is_chunk && params.alibi_slopes == nullptr &&
                                  params.seen_ends == nullptr),
-               "[paged_attention] a window of {}, ALiBi or ends of their own without causality",
-               params.sliding_window);
+               "[paged_attention] chunks, ALiBi or ends of their own without causality");
   QUIRE_DCHECK(
       !params.kv.is_latent() || (params.kv.num_kv_heads == 1 && params.kv.latent_dim % 16 == 0 &&
                                  params.kv.latent_dim <= params.kv.head_dim),
