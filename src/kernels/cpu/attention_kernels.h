@@ -45,11 +45,10 @@ struct AttentionItem {
   int32_t num_tokens;
   int32_t num_kv_heads;
   int32_t group;             // query heads per KV head
-  int32_t first_position;    // of the first token, or the last of all if not causal
-  int32_t position_step;     // from token to token: 1, or 0 when all see the same
-  const int32_t* seen_ends;  // [num_tokens], or null (PagedAttentionParams)
-  int32_t look_ahead;         // positions behind its own that a token sees, of the seq_len there are
+  int32_t first_position;    // of the first token
+  int32_t look_ahead;        // positions behind its own that a token sees, of the seq_len there are
   int32_t seq_len;
+  const int32_t* seen_ends;  // [num_tokens], or null (PagedAttentionParams)
   const void* key;       // of the first KV head in block 0; heads lie head_dim * block_size apart
   const void* value;     // null in a latent cache: values are the first dims of the keys
   int64_t block_stride;  // elements
@@ -88,7 +87,7 @@ struct AttentionCombine {
 // One past the last position that a token of the item sees.
 static constexpr int32_t attention_end(const AttentionItem& item, int32_t token) {
   if (item.seen_ends != nullptr) return item.seen_ends[token];
-  const int32_t end = item.first_position + token * item.position_step + 1 + item.look_ahead;
+  const int32_t end = item.first_position + token + 1 + item.look_ahead;
   return end < item.seq_len ? end : item.seq_len;
 }
 

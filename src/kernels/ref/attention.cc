@@ -84,11 +84,10 @@ void paged_attention(const PagedAttentionParams& p) {
     const int32_t query_len = p.query_start_loc[r + 1] - p.query_start_loc[r];
     for (int32_t i = 0; i < query_len; ++i) {
       const int64_t t = p.query_start_loc[r] + i;
-      const bool has_window = p.sliding_window > 0;
-      const int32_t position =
-          p.causal || has_window ? p.seq_lens[r] - query_len + i : p.seq_lens[r] - 1;
-      const int32_t ahead = p.causal || !has_window ? 1 : p.sliding_window;
-      const int32_t end = std::min(position + ahead, p.seq_lens[r]);
+      const int32_t position = p.seq_lens[r] - query_len + i;
+      int32_t end = position + 1;
+      if (!p.causal) end = p.sliding_window > 0 ? position + p.sliding_window : p.seq_lens[r];
+      end = std::min(end, p.seq_lens[r]);
       for (int32_t h = 0; h < p.num_heads; ++h) {
         attend_row(p, {.query = p.query + t * p.query_stride + h * d,
                        .head = h,

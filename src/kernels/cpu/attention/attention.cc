@@ -87,23 +87,21 @@ int32_t query_len(const PagedAttentionParams& p, int32_t r) {
   return p.query_start_loc[r + 1] - p.query_start_loc[r];
 }
 
-// Else all see the same.
-bool tokens_differ(const PagedAttentionParams& p) { return p.causal || p.sliding_window > 0; }
-
-// Where query token i of request r stands, or where all do.
+// Where query token i of request r stands.
 int32_t position_of(const PagedAttentionParams& p, int32_t r, int32_t i) {
-  return tokens_differ(p) ? p.seq_lens[r] - query_len(p, r) + i : p.seq_lens[r] - 1;
+  return p.seq_lens[r] - query_len(p, r) + i;
 }
 
-// How far behind itself a token sees.
-int32_t look_ahead(const PagedAttentionParams& p) {
-  return p.causal || p.sliding_window == 0 ? 0 : p.sliding_window - 1;
+// How far behind itself a token sees, of the seq_lens[r] positions that there are.
+int32_t look_ahead(const PagedAttentionParams& p, int32_t r) {
+  if (p.causal) return 0;
+  return p.sliding_window > 0 ? p.sliding_window - 1 : p.seq_lens[r];
 }
 
 // One past the last position that it sees.
 int32_t seen_end(const PagedAttentionParams& p, int32_t r, int32_t i) {
   if (p.seen_ends != nullptr) return p.seen_ends[p.query_start_loc[r] + i];
-  return std::min(position_of(p, r, i) + 1 + look_ahead(p), p.seq_lens[r]);
+  return std::min(position_of(p, r, i) + 1 + look_ahead(p, r), p.seq_lens[r]);
 }
 
 // First position that the token at `position` sees.
@@ -129,8 +127,7 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
       static_cast<int32_t>(std::min<int64_t>(request.head_chunk, kv.num_kv_heads - head));
   item.group = batch.group;
   item.first_position = position_of(p, r, first);
-  item.position_step = tokens_differ(p) ? 1 : 0;
-  item.look_ahead = look_ahead(p);
+  item.look_ahead = look_ahead(p, r);
   item.seq_len = p.seq_lens[r];
   item.seen_ends = p.seen_ends == nullptr ? nullptr : p.seen_ends + token;
   item.key = static_cast<const uint8_t*>(kv.key) + head_offset;
