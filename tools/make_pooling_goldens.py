@@ -34,6 +34,11 @@ def roberta(cls, **more):
                       pad_token_id=1, **more))
 
 
+def mpnet(**more):
+    return tf.MPNetConfig(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                                 intermediate_size=48, max_position_embeddings=66, layer_norm_eps=1e-5, **more))
+
+
 def modernbert(**more):
     """Four layers, of which the first and the last see everything and the others three tokens on each side."""
     return tf.ModernBertConfig(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=4, num_attention_heads=4,
@@ -68,6 +73,8 @@ def variants():
         "distilbert_mean": (tf.DistilBertModel, tf.DistilBertConfig(
             vocab_size=VOCAB, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=64),
             dict(pooling="mean_tokens", normalize=True)),
+        "mpnet_mean": (tf.MPNetModel, mpnet(), dict(pooling="mean_tokens", normalize=True)),
+        "mpnet_reranker": (tf.MPNetForSequenceClassification, mpnet(**one), {}),
         "modernbert_mean": (tf.ModernBertModel, modernbert(), dict(pooling="mean_tokens", normalize=True)),
         "modernbert_reranker": (tf.ModernBertForSequenceClassification, modernbert(classifier_pooling="mean", **one), {}),
         "modernbert_tagger": (tf.ModernBertForTokenClassification, modernbert(num_labels=3), {}),

@@ -54,6 +54,14 @@ class Batch {
     }
     for (size_t r = 0; r < requests.size(); ++r) fill(static_cast<int64_t>(r));
     sinks_ = random_floats(99, c.num_heads, 2.0f);
+    const int64_t biases = position_bias_stride(c.bias_reach);
+    position_bias_ = random_floats(98, c.num_heads * biases, 2.0f);
+    for (int64_t i = 0; i < std::ssize(position_bias_); ++i) {
+      const int64_t last = biases - 1 - kPositionBiasPadding;
+      const int64_t at = std::clamp<int64_t>(i % biases, kPositionBiasPadding, last);
+      position_bias_[static_cast<size_t>(i)] =
+          position_bias_[static_cast<size_t>(i / biases * biases + at)];
+    }
     for (int32_t h = 0; h < c.num_heads; ++h)
       alibi_slopes_.push_back(
           std::exp2(-8.0f * static_cast<float>(h + 1) / static_cast<float>(c.num_heads)));
@@ -76,6 +84,8 @@ class Batch {
     p.soft_cap = c_.soft_cap;
     p.sinks = c_.sinks ? sinks_.data() : nullptr;
     p.alibi_slopes = c_.alibi ? alibi_slopes_.data() : nullptr;
+    p.position_bias = c_.bias_reach > 0 ? position_bias_.data() : nullptr;
+    p.position_bias_reach = c_.bias_reach;
     p.causal = c_.causal;
     p.seen_ends = c_.has_images ? seen_ends_.data() : nullptr;
     return p;
@@ -205,7 +215,7 @@ class Batch {
   int64_t block_stride_ = 0;
   int64_t max_blocks_ = 0;
   std::vector<int32_t> query_start_loc_, seq_lens_, seen_ends_, block_table_;
-  std::vector<float> query_, sinks_, alibi_slopes_, key_scale_, value_scale_;
+  std::vector<float> query_, sinks_, alibi_slopes_, position_bias_, key_scale_, value_scale_;
 };
 
 std::vector<Batch::Request> requests_of(const AttentionCase& c) {
@@ -314,7 +324,8 @@ TEST(PagedAttention, BitsDoNotDependOnChunking) {
       {16, 1, 80, 16, {}, {}, 0, 0.0f, false, false, true, 64},
       {6, 1, 40, 8, {}, {}, 0, 0.0f, false, false, true, 32},
       {4, 2, 32, 16, {}, {}, 0, 0.0f, false, false, true, 0, false, true},
-      {8, 1, 48, 16, {}, {}, 40, 0.0f, false, false, true, 0, false, true}};
+      {8, 1, 48, 16, {}, {}, 40, 0.0f, false, false, true, 0, false, true},
+      {4, 2, 32, 16, {}, {}, 0, 0.0f, false, false, true, 0, false, false, 50}};
   for (const AttentionCase& c : shapes) {
     const int32_t length = c.head_dim == 32 ? 1300 : c.head_dim == 80 ? 530 : 200;
     std::vector<DType> types = {DType::kF32, DType::kBF16};

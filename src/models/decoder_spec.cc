@@ -157,6 +157,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
     spec.layers[0].has_input_norm =
         config.draft_input.first_layer_norms && !config.draft_input.is_beside;
   }
+  spec.relative_bias = config.relative_bias;
   if (!config.first_layer_norm) spec.layers.front().has_input_norm = false;
   spec.block = config.block;
   spec.layer_inputs = config.layer_inputs;

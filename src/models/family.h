@@ -58,9 +58,9 @@ enum class PositionKind : uint8_t { kRope, kLearned, kAlibi, kNone };
 
 // What stands between a pooled state and the scores of labels.
 enum class ClassifierKind : uint8_t {
-  kLinear,  // "score" or "classifier" alone
-  kPooler,  // BERT: pooler.dense and tanh before "classifier"
-  kDense,   // RoBERTa: classifier.dense and tanh before classifier.out_proj
+  kLinear,       // "score" or "classifier" alone
+  kPooler,       // BERT: pooler.dense and tanh before "classifier"
+  kDense,        // RoBERTa: classifier.dense and tanh before classifier.out_proj
   kNormedDense,  // ModernBERT: head.dense, gelu and head.norm before "classifier", of tokens too
 };
 
@@ -165,6 +165,7 @@ const Family& roberta_family();
 const Family& nomic_bert_family();
 const Family& distilbert_family();
 const Family& modernbert_family();
+const Family& mpnet_family();
 const Family& lfm2_family();
 const Family& lfm2_moe_family();
 const Family& qwen3_next_family();

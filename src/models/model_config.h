@@ -80,6 +80,7 @@ struct ModelConfig {
   ExpertsConfig experts;
   LatentSpec latent;  // any(): of every layer's attention
   bool is_bidirectional = false;
+  RelativeBiasSpec relative_bias;
   bool first_layer_norm = true;  // of what the first layer's attention reads
   int64_t num_token_types = 0;
   int64_t max_seq_length = 0;  // that texts are cut to before they are embedded; 0: not said

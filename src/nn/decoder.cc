@@ -53,6 +53,7 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   }
   rope_scratch_ = arena.allocate<double>(sizes.rope_scratch);
   query_scale_ = arena.allocate<float>(sizes.query_scale);
+  position_bias_ = arena.allocate<float>(sizes.position_bias);
   const std::vector<AttentionCutKind> kinds = cut_kinds(spec);
   const int64_t cut_bytes = Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
   for (size_t i = 0; i < kinds.size(); ++i) cuts_.push_back(arena.allocate_bytes(cut_bytes));
@@ -87,6 +88,10 @@ void Decoder::bind_cache(std::vector<LayerCache> layers, std::vector<StateView> 
               spec_.layers.size());
   QUIRE_CHECK(!spec_.has_states() || states.size() == layers.size(), "{} states for {} layers",
               states.size(), layers.size());
+  if (spec_.relative_bias.any()) {
+    expand_relative_bias(spec_.relative_bias, weights_.relative_bias(),
+                         spec_.layers.front().attention.num_heads, position_bias_);
+  }
   cache_ = std::move(layers);
   state_views_ = std::move(states);
 }
@@ -281,6 +286,8 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
                    .seen_ends = inputs.seen_ends,
                    .soft_cap = attention.soft_cap,
                    .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),
+                   .position_bias = spec_.relative_bias.any() ? position_bias_ : nullptr,
+                   .position_bias_reach = spec_.relative_bias.max_distance,
                    .sinks = weights_.layer(index).sinks,
                    .out = latent ? Activations(latents_->sums()) : attention_,
                    .workspace = attention_workspace_,

@@ -203,8 +203,9 @@ class Decoder {
   Activations ffn_;                // [mlp_tokens, F] of layers with a gate; others use gate_up_
   std::vector<float*> cos_, sin_;  // per rope [T, rotary_dim / 2]
   double* rope_scratch_;
-  float* query_scale_;                   // [T], with DecoderSpec::query_scale
-  std::optional<LoraBatch> lora_;        // with adapters
+  float* query_scale_;             // [T], with DecoderSpec::query_scale
+  float* position_bias_;           // [Hq, position_bias_stride()], with DecoderSpec::relative_bias
+  std::optional<LoraBatch> lora_;  // with adapters
   std::optional<ExpertsBlock> experts_;  // of models with experts
   std::optional<LatentBlock> latents_;   // of models with latent attention
   std::optional<LayerInputs> layer_inputs_;

@@ -29,6 +29,10 @@ BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
     rope_scratch = std::max<int64_t>(rope_scratch, one.rotary_dim / 2);
   }
   query_scale = spec.query_scale ? tokens : 0;
+  if (spec.relative_bias.any()) {
+    position_bias = spec.layers.front().attention.num_heads *
+                    position_bias_stride(spec.relative_bias.max_distance);
+  }
 }
 
 int64_t BufferSizes::bytes() const {
@@ -36,7 +40,8 @@ int64_t BufferSizes::bytes() const {
   for (const int64_t count : {normed, block_out, qkv, attention, gate_up, ffn})
     sum += Arena::padded(count * element_bytes);
   for (const int64_t count : rope) sum += 2 * Arena::padded(count * 4);
-  return sum + Arena::padded(rope_scratch * 8) + Arena::padded(query_scale * 4);
+  return sum + Arena::padded(rope_scratch * 8) + Arena::padded(query_scale * 4) +
+         Arena::padded(position_bias * 4);
 }
 
 AttentionCutKind cut_kind(const AttentionSpec& attention) {

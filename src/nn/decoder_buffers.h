@@ -43,7 +43,7 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
 struct BufferSizes {
   int64_t hidden = 0, normed = 0, block_out = 0, qkv = 0, attention = 0, gate_up = 0, ffn = 0;
   std::vector<int64_t> rope;
-  int64_t rope_scratch = 0, query_scale = 0;
+  int64_t rope_scratch = 0, query_scale = 0, position_bias = 0;
   int64_t element_bytes = 4;  // of all but hidden and rope
 
   BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits);

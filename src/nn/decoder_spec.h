@@ -13,6 +13,7 @@
 #include "kernels/api/router.h"
 #include "nn/spec/draft_input_spec.h"
 #include "nn/spec/pooling_spec.h"
+#include "nn/spec/relative_bias.h"
 #include "nn/spec/rope.h"
 #include "nn/spec/state_spec.h"
 
@@ -189,6 +190,7 @@ struct DecoderSpec {
   int64_t first_position_row = 0;   // of the table: rows before it are for padding (OPT)
   int64_t num_token_types = 0;      // rows of the table of token types; 0: none
   std::vector<float> alibi_slopes;  // [Hq] of every layer, or empty (kernels/api/attention.h)
+  RelativeBiasSpec relative_bias;   // of encoders on CPUs
   std::optional<QueryScale> query_scale;
 
   BlockStyle block;

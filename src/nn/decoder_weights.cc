@@ -108,6 +108,11 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
   if (spec.num_token_types > 0)
     add_table(TensorRole::kTokenTypeEmbedding, spec.num_token_types, spec.hidden_size,
               token_type_embedding_);
+  if (spec.relative_bias.any()) {
+    add_vector(-1, {{TensorRole::kRelativeBias, spec.relative_bias.num_buckets}}, std::nullopt,
+               false, relative_bias_);
+    slots_.back().vector_columns = spec.layers.front().attention.num_heads;
+  }
   if (spec.layer_inputs.any()) add_layer_inputs();
   if (spec.draft_input.any()) add_draft_input();
   for (size_t i = 0; i < layers_.size(); ++i) add_layer(static_cast<int32_t>(i));

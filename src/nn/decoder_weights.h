@@ -78,6 +78,7 @@ class DecoderWeights {
   const std::vector<WeightSlot>& slots() const { return slots_; }
 
   const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
+  const float* relative_bias() const { return relative_bias_; }            // [buckets, heads]
   const TableWeight& position_embedding() const {
     return position_embedding_;
   }  // [num_positions, E] or null
@@ -144,6 +145,7 @@ class DecoderWeights {
   const DecoderSpec& spec_;
   WeightOptions options_;
   TableWeight token_embedding_;
+  const float* relative_bias_ = nullptr;
   TableWeight position_embedding_;
   TableWeight token_type_embedding_;
   NormWeights embedding_norm_;

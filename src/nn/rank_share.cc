@@ -92,6 +92,11 @@ Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
   const int32_t num_ranks = share.num_ranks;
   if (share.whole_experts) QUIRE_RETURN_IF_ERROR(check_experts(whole, num_ranks));
   if (num_ranks == 1) return {};
+  if (whole.relative_bias.any()) {
+    return unimplemented(
+        "--tensor-parallel-size: expected 1 for a model with biases by distance, got {}",
+        num_ranks);
+  }
   for (size_t i = 0; i < whole.layers.size(); ++i) {
     const LayerSpec& layer = whole.layers[i];
     const AttentionSpec& attention = layer.attention;

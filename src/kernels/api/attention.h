@@ -16,6 +16,14 @@ namespace quire {
 // `seen_ends` those up to an end of its own. Its key and value are already in the cache. Scores and sums are float. With a bf16 cache the query and the softmax weights are rounded to bf16, so that
 // both products are bf16 dot products; with f32 and f16 caches nothing is rounded.
 //
+// What is added to the scores of a head, once scaled and capped, by where the key stands: a row of biases
+// for key position - p from -reach to reach, with its ends repeated kPositionBiasPadding times, which
+// hold beyond them.
+inline constexpr int32_t kPositionBiasPadding = 64;
+inline constexpr int64_t position_bias_stride(int32_t reach) {
+  return 2 * int64_t{reach} + 1 + 2 * kPositionBiasPadding;
+}
+
 // Law L4: a row is reduced over KV tiles and splits cut at fixed absolute positions, in ascending
 // order, whatever else is in the batch and however many threads run.
 struct PagedAttentionParams {
@@ -40,6 +48,9 @@ struct PagedAttentionParams {
   // [Hq], or null: slope * (key position - p) is added to scores once scaled and capped (ALiBi,
   // Press et al., 2022). Causal attention on CPUs alone.
   const float* alibi_slopes = nullptr;
+  const float* position_bias =
+      nullptr;  // [Hq, position_bias_stride()], or null. CPUs alone, not with ALiBi
+  int32_t position_bias_reach = 0;
   const float* sinks = nullptr;  // [Hq] extra logits that take weight but add no value, or null
   Activations out = nullptr;     // [T, Hq * D]; of a latent cache, CPUs alone, [T, Hq * latent_dim]
   void* workspace = nullptr;     // paged_attention_workspace_bytes() bytes

@@ -51,6 +51,7 @@ struct AttentionCase {
   int32_t latent_dim = 0;  // above 0: values are the first dims of keys
   bool window_is_chunk = false;
   bool has_images = false;
+  int32_t bias_reach = 0;  // above 0: biases by position
 
   // Of every 16 positions 11 are an image, which see each other. How far a token sees.
   int32_t seen_end(int32_t position, int32_t seq_len) const {
@@ -89,6 +90,10 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {4, 2, 32, 16, {70, 3}, {0, 0}, 20, 0.0f, false, false, false},
       {8, 1, 64, 16, {40, 9}, {1000, 64}, 33, 30.0f, true, false, false},
       {3, 3, 80, 32, {700}, {0}, 300, 0.0f, false, false, false},
+      // Biases by position, near and far, before and behind.
+      {4, 2, 32, 16, {70, 3}, {0, 0}, 0, 0.0f, false, false, false, 0, false, false, 9},
+      {8, 1, 64, 16, {40, 9}, {1000, 64}, 0, 30.0f, true, false, true, 0, false, false, 128},
+      {3, 3, 80, 32, {700}, {0}, 0, 0.0f, false, false, false, 0, false, false, 70},
       // Tiles of 16 rows: just below, at and above one and two, over a window and several splits.
       {5, 1, 96, 16, {3, 1}, {700, 61}, 600},
       {16, 1, 48, 8, {1, 2}, {130, 15}},

@@ -44,9 +44,9 @@ struct AttentionItem {
   int64_t query_stride;
   int32_t num_tokens;
   int32_t num_kv_heads;
-  int32_t group;             // query heads per KV head
-  int32_t first_position;    // of the first token
-  int32_t look_ahead;        // positions behind its own that a token sees, of the seq_len there are
+  int32_t group;           // query heads per KV head
+  int32_t first_position;  // of the first token
+  int32_t look_ahead;      // positions behind its own that a token sees, of the seq_len there are
   int32_t seq_len;
   const int32_t* seen_ends;  // [num_tokens], or null (PagedAttentionParams)
   const void* key;       // of the first KV head in block 0; heads lie head_dim * block_size apart
@@ -67,8 +67,11 @@ struct AttentionItem {
   bool window_is_chunk;
   float scale;
   float soft_cap;
-  const float* sinks;         // of the first query head, or null
-  const float* alibi_slopes;  // of the first query head, or null
+  const float* sinks;          // of the first query head, or null
+  const float* alibi_slopes;   // of the first query head, or null
+  const float* position_bias;  // of the first query head, or null; heads lie bias_stride apart
+  int64_t bias_stride;
+  int32_t bias_reach;
   int32_t first_split;
   int32_t end_split;
   float* partials;  // not null: raw results of the one split go here, [row][value_dim + 2]
@@ -100,13 +103,13 @@ struct AttentionKernels {
 // What an item of so many rows needs at most, of any kernel.
 static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim) {
   const int64_t d = (head_dim + 31) / 32 * 32;
-  const int64_t vectors = rows * (3 * d + 16) + 6 * ((rows + 15) / 16 * 16) +
+  const int64_t vectors = rows * (3 * d + 16) + 8 * ((rows + 15) / 16 * 16) +
                           kAttentionStepsInFlight * kAttentionMaxRowBlock * (kAttentionTile + 1) +
                           2 * kAttentionTile * d + kAttentionTile + 64;
   // Tiles: the rows of each KV head are padded to 16 where there are that many, which adds less
   // than as many again; items of more than kAttentionRows have one head.
   const int64_t slots = (rows < 2 * kAttentionRows ? 2 * kAttentionRows : rows) + 32;
-  const int64_t tiles = slots * (3 * d + 4 * kAttentionTile + 33) + kAttentionSplit * (d + 2) + 512;
+  const int64_t tiles = slots * (3 * d + 4 * kAttentionTile + 35) + kAttentionSplit * (d + 2) + 512;
   return vectors > tiles ? vectors : tiles;
 }
 

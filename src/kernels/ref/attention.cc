@@ -40,6 +40,13 @@ double key_dot(const PagedAttentionParams& p, const Row& row, int32_t position) 
   return dot * scale_of(kv, kv.key, kv.key_scale, block, kv_head, position % kv.block_size);
 }
 
+double position_bias(const PagedAttentionParams& p, const Row& row, int32_t position) {
+  const int32_t reach = p.position_bias_reach;
+  const int32_t distance = std::clamp(position - row.position, -reach, reach);
+  return p.position_bias[row.head * position_bias_stride(reach) + kPositionBiasPadding + reach +
+                         distance];
+}
+
 void attend_row(const PagedAttentionParams& p, const Row& row) {
   const KvCacheView& kv = p.kv;
   const int64_t d = kv.value_dim();
@@ -54,6 +61,7 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
     if (p.soft_cap > 0.0f) score = p.soft_cap * std::tanh(score / p.soft_cap);
     if (p.alibi_slopes != nullptr)
       score += double{p.alibi_slopes[row.head]} * (position - row.position);
+    if (p.position_bias != nullptr) score += position_bias(p, row, position);
     scores.push_back(score);
     max_score = std::max(max_score, score);
   }

@@ -29,16 +29,17 @@ constexpr std::string_view kKnown =
     "granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 internlm internlm2 "
     "internlm3 internvl internvl_chat jais jais2 kimi_k2 kimi_vl llama llama4 llama4_text "
     "llava llava_next minicpm minicpm3 minimax_m2 ministral ministral3 mistral mistral3 "
-    "mixtral modernbert mpt nemotron nomic_bert olmo olmo2 olmo3 olmoe opt persimmon phi phi3 phi3_v "
+    "mixtral modernbert mpnet mpt nemotron nomic_bert olmo olmo2 olmo3 olmoe opt persimmon phi "
+    "phi3 phi3_v "
     "phi4mm phimoe pixtral qwen qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_moe qwen2_vl "
     "qwen2_vl_text qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text "
     "roberta seed_oss smollm3 solar_open stablelm stablelm_alpha stablelm_epoch starcoder2 "
     "vaultgemma xglm xlm-roberta ";
 // Families whose feed-forward part has no gate: two matrices.
-constexpr std::array<std::string_view, 19> kPlainMlp = {
+constexpr std::array<std::string_view, 20> kPlainMlp = {
     "gpt2",    "gpt_neo",        "gpt_neox", "gptj",    "gpt_bigcode", "opt",      "bloom",
     "falcon",  "starcoder2",     "phi",      "mpt",     "bert",        "nemotron", "xglm",
-    "codegen", "stablelm_alpha", "arcee",    "apertus", "jais2"};
+    "codegen", "stablelm_alpha", "arcee",    "apertus", "jais2",       "mpnet"};
 // Whose config does not say tie_word_embeddings when it is true.
 constexpr std::array<std::string_view, 20> kTiedByDefault = {
     "gemma",   "gemma2",      "gemma3",   "gemma3_text", "gpt2",        "bloom",      "opt",

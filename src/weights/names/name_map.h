@@ -18,6 +18,7 @@ enum class TensorRole : uint8_t {
   kTokenEmbedding,
   kPositionEmbedding,
   kTokenTypeEmbedding,  // of the text of a pair that a token belongs to (BERT)
+  kRelativeBias,        // [buckets, heads]: of attention scores (nn/spec/relative_bias.h)
   kEmbeddingNorm,       // on the embedding, before the first layer
   kFinalNorm,
   kLmHead,

@@ -153,6 +153,10 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   item.alibi_slopes = p.alibi_slopes == nullptr ? nullptr : p.alibi_slopes + head * batch.group;
   item.out_stride = int64_t{p.num_heads} * item.value_dim;
   item.out = p.out + token * item.out_stride + head * batch.group * item.value_dim;
+  item.bias_reach = p.position_bias_reach;
+  item.bias_stride = position_bias_stride(p.position_bias_reach);
+  if (p.position_bias != nullptr)
+    item.position_bias = p.position_bias + head * batch.group * item.bias_stride;
   item.first_split = window_begin(p, item.first_position) / kAttentionSplit;
   item.end_split = (seen_end(p, r, first + item.num_tokens - 1) - 1) / kAttentionSplit + 1;
   return item;

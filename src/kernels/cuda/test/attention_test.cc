@@ -160,7 +160,7 @@ std::vector<Request> requests_of(const AttentionCase& c) {
 
 // What a GPU takes of the shared table: rows of 16 bytes, blocks that are a power of two.
 bool is_supported(const AttentionCase& c, DType cache_dtype) {
-  return c.causal && !c.has_images && c.head_dim <= cuda::kMaxHeadDim &&
+  return c.causal && !c.has_images && c.bias_reach == 0 && c.head_dim <= cuda::kMaxHeadDim &&
          c.head_dim * size_bytes(cache_dtype) % 16 == 0 && (c.block_size & (c.block_size - 1)) == 0;
 }
 

@@ -40,8 +40,8 @@ void read_local_layers(const ConfigReader& reader, ModelConfig& config) {
                                    config.layer_windows.size(), types.size()));
   }
   for (size_t i = 0; i < config.layer_windows.size(); ++i) {
-    const bool is_local = types.empty() ? static_cast<int64_t>(i) % every != 0
-                                        : types[i] == "sliding_attention";
+    const bool is_local =
+        types.empty() ? static_cast<int64_t>(i) % every != 0 : types[i] == "sliding_attention";
     if (!types.empty() && !is_local && types[i] != "full_attention") {
       return reader.fail(fmt::format(
           "layer_types: expected sliding_attention or full_attention, got {}", types[i]));

@@ -1,0 +1,23 @@
+// Biases of attention scores by how far a key stands from the query, in buckets that grow with the
+// distance (T5; MPNet): the same in every layer.
+#pragma once
+
+#include <cstdint>
+
+namespace quire {
+
+struct RelativeBiasSpec {
+  int32_t num_buckets = 0;     // half of them for keys behind the query; 0: there are none
+  int32_t max_distance = 128;  // from which on all share the last bucket
+
+  bool any() const { return num_buckets > 0; }
+  // Of a key `distance` positions behind the query, or before it where that is below 0.
+  int32_t bucket_of(int32_t distance) const;
+};
+
+// out [num_heads, position_bias_stride(max_distance)], as paged_attention() reads it, of the table
+// [num_buckets, num_heads].
+void expand_relative_bias(const RelativeBiasSpec& spec, const float* table, int32_t num_heads,
+                          float* out);
+
+}  // namespace quire

@@ -1,0 +1,47 @@
+#include "nn/spec/relative_bias.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "kernels/api/attention.h"
+
+namespace quire {
+namespace {
+
+// Where the buckets of transformers' MPNet begin, of keys behind the query; those before it have the
+// first half.
+TEST(RelativeBias, BucketsAreTheOracles) {
+  constexpr int32_t kBegins[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
+  const RelativeBiasSpec spec{.num_buckets = 32};
+  int32_t bucket = 0;
+  for (int32_t distance = 0; distance <= 300; ++distance) {
+    if (bucket + 1 < 16 && distance == kBegins[bucket + 1]) ++bucket;
+    EXPECT_EQ(spec.bucket_of(-distance), bucket) << distance;
+    if (distance > 0) {
+      EXPECT_EQ(spec.bucket_of(distance), 16 + bucket) << distance;
+    }
+  }
+}
+
+TEST(RelativeBias, RowsOfHeadsRepeatTheirEnds) {
+  const RelativeBiasSpec spec{.num_buckets = 8, .max_distance = 6};
+  std::vector<float> table;
+  for (int32_t i = 0; i < 16; ++i) table.push_back(static_cast<float>(i));  // [8, 2]
+  const int64_t stride = position_bias_stride(6);
+  std::vector<float> rows(static_cast<size_t>(2 * stride), -1.0f);
+  expand_relative_bias(spec, table.data(), 2, rows.data());
+  const auto at = [&](int64_t head, int64_t distance) {
+    return rows[static_cast<size_t>(head * stride + kPositionBiasPadding + 6 + distance)];
+  };
+  EXPECT_EQ(at(0, 0), 0.0f);
+  EXPECT_EQ(at(1, 0), 1.0f);
+  EXPECT_EQ(at(0, -1), 2.0f);
+  EXPECT_EQ(at(0, 1), 10.0f) << "bucket 5 of the second half";
+  EXPECT_EQ(at(1, -6), 7.0f);
+  EXPECT_EQ(at(1, -70), at(1, -6));
+  EXPECT_EQ(at(0, 70), at(0, 6));
+}
+
+}  // namespace
+}  // namespace quire
