@@ -58,7 +58,7 @@ const Family& mpnet_family() {
       .first_position_row = 2,
       .is_bidirectional = true,
       .classifier = ClassifierKind::kDense,
-      .default_pooling = PoolingKind::kMean,
+      .default_pooling = PoolingKind::kCls,
       .block = {.norm = NormKind::kLayer,
                 .norm_bias = true,
                 .input_norms = false,
