@@ -82,9 +82,9 @@ void check(const PagedAttentionParams& p) {
               "[attention] blocks of {} tokens: expected a power of two from 8", kv.block_size);
   QUIRE_CHECK(p.num_heads % kv.num_kv_heads == 0 && p.batch_cut != nullptr,
               "[attention] {} query heads, {} KV heads", p.num_heads, kv.num_kv_heads);
-  QUIRE_CHECK(p.causal && p.alibi_slopes == nullptr && p.position_bias == nullptr &&
-                  p.seen_ends == nullptr,
-              "[attention] a GPU runs causal attention alone");
+  QUIRE_CHECK(
+      p.causal && p.alibi_slopes == nullptr && p.position_bias == nullptr && p.seen_ends == nullptr,
+      "[attention] a GPU runs causal attention alone");
 }
 
 }  // namespace
