@@ -67,7 +67,7 @@ void reload(HttpServer& server) {
   const Status status = server.reload();
   if (status.ok())
     log_info("hangup: the files of keys and certificates, if there are any, have been read again");
-  if (!status.ok()) log_warn("hangup: {}; all stays as it was", status.message());
+  if (!status.ok()) log_warn("hangup: {}; what it says stays as it was", status.message());
 }
 
 // Calls say_ready() once the process can also end in order. The first signal makes it finish what

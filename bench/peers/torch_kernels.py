@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Times PyTorch's products and attention on a GPU, for the rows of `quire bench kernels`.
 
-Names are those of that table, so the two can be read side by side. A call's inputs change from run
-to run through more memory than the GPU's L2 cache holds, and calls run inside a captured graph.
+Names are those of that table, so the two can be read side by side. Calls run inside a captured graph.
+Weights differ from call to call and take more memory together than the GPU's L2 cache holds; inputs of
+products, and those of attention, are the same in every call.
 """
 
 import statistics

@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
-#include <filesystem>
 #include <tuple>
 
 #include "base/base64.h"
-#include "media/decode/decode_image.h"
-#include "tests/support/test_data.h"
+#include "media/testing/image_goldens.h"
 
 namespace quire {
 namespace {
@@ -22,17 +20,7 @@ int worst_step(const Image& image, const std::string& expected) {
   return worst;
 }
 
-class ImageGoldens : public testing::Test {
- protected:
-  static std::filesystem::path dir() {
-    return test::source_dir() / "tests" / "goldens" / "vision" / "images";
-  }
-  Image image(std::string_view name) {
-    const std::string file = test::read_file(dir() / std::string(name));
-    return decode_image(std::as_bytes(std::span(file)), {}).value();
-  }
-  const boost::json::value goldens_ = boost::json::parse(test::read_file(dir() / "golden.json"));
-};
+using test::ImageGoldens;
 
 // Pillow's resize, within one step of 8 bits.
 TEST_F(ImageGoldens, Resize) {

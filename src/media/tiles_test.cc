@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <filesystem>
 
 #include "base/base64.h"
 #include "core/media.h"
-#include "media/decode/decode_image.h"
 #include "media/image_layout.h"
-#include "tests/support/test_data.h"
+#include "media/testing/image_goldens.h"
 
 namespace quire {
 namespace {
@@ -26,17 +24,7 @@ PictureShape grid_shape() {
           .grids = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}}};
 }
 
-class TileGoldens : public testing::Test {
- protected:
-  static std::filesystem::path dir() {
-    return test::source_dir() / "tests" / "goldens" / "vision" / "images";
-  }
-  Image image(std::string_view name) {
-    const std::string file = test::read_file(dir() / std::string(name));
-    return decode_image(std::as_bytes(std::span(file)), {}).value();
-  }
-  const boost::json::value goldens_ = boost::json::parse(test::read_file(dir() / "golden.json"));
-};
+class TileGoldens : public test::ImageGoldens {};
 
 PictureTiles cut(const Image& image, std::string_view fit) {
   if (fit == "best_grid") return cut_best_grid(image, grid_shape(), ResizeFilter::kBicubic);

@@ -65,8 +65,9 @@ class HttpServerImpl final : public HttpServer {
 };
 
 Status HttpServerImpl::reload() {
-  QUIRE_RETURN_IF_ERROR(listener_.reload_tls());
-  return parts_.keys == nullptr ? Status() : parts_.keys->reload(api_.now_us());
+  const Status tls = listener_.reload_tls();
+  const Status keys = parts_.keys == nullptr ? Status() : parts_.keys->reload(api_.now_us());
+  return tls.ok() ? keys : tls;
 }
 
 Status HttpServerImpl::start() {

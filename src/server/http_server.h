@@ -32,9 +32,8 @@ class HttpServer {
   virtual Status start() = 0;
   // The TCP port in use; 0 for a Unix socket or before start().
   virtual uint16_t port() const = 0;
-  // Reads the files of certificates and ServerExtras::api_key_file again. A file with an error leaves
-  // all that it says as it was. Any thread, not a signal
-  // handler.
+  // Reads the files of certificates and ServerExtras::api_key_file again. What a file with an error
+  // says stays as it was; the first error is returned. Any thread, not a signal handler.
   virtual Status reload() = 0;
   // Refuses new work with 503 from now on. Any thread, not a signal handler.
   virtual void begin_drain() = 0;

@@ -41,4 +41,9 @@ inline std::vector<RouterSpec> routers() {
   };
 }
 
+// Whether the choice may go by a bias too (RouteTokensParams::bias).
+inline bool may_have_bias(const RouterSpec& router) {
+  return router.weight == RouterWeight::kScore || router.weight == RouterWeight::kNormalized;
+}
+
 }  // namespace quire::kernel_test

@@ -84,13 +84,26 @@ class ClientStream {
     auto text = std::make_shared<std::string>(std::move(refusal));
     boost::asio::async_write(
         socket_, boost::asio::buffer(*text),
-        [text, handler = std::move(handler)](const ErrorCode&, size_t) mutable {
-          handler(boost::asio::error::connection_refused);
+        [this, text, handler = std::move(handler)](ErrorCode ec, size_t) mutable {
+          if (ec) return handler(ec);
+          socket_.shutdown(Socket::shutdown_send, ec);
+          discard(std::move(handler));
         });
+  }
+  // Reads what still comes, until the client closes: a socket that is closed with bytes unread is
+  // reset, and the client then may lose the answer.
+  template <typename Handler>
+  void discard(Handler handler) {
+    socket_.async_read_some(boost::asio::buffer(discarded_),
+                            [this, handler = std::move(handler)](ErrorCode ec, size_t) mutable {
+                              if (ec) return handler(ec);
+                              discard(std::move(handler));
+                            });
   }
 
   Socket socket_;
   TlsContext context_;
+  std::array<char, 512> discarded_{};
   std::optional<boost::asio::ssl::stream<Socket&>> tls_;  // borrows both
 };
 

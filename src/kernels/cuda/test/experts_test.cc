@@ -228,10 +228,8 @@ TEST_F(GpuExperts, BitsDoNotDependOnTheCrowd) {
 
 TEST_F(GpuExperts, RoutesAsTheReference) {
   for (const RouterSpec& router : kernel_test::routers()) {
-    const bool may_have_bias =
-        router.weight == RouterWeight::kScore || router.weight == RouterWeight::kNormalized;
     for (const bool has_bias : {false, true}) {
-      if (has_bias && !may_have_bias) continue;
+      if (has_bias && !kernel_test::may_have_bias(router)) continue;
       SCOPED_TRACE(::testing::Message()
                    << router.num_experts << " experts, weight " << static_cast<int>(router.weight)
                    << ", bias " << has_bias);
