@@ -51,10 +51,15 @@ void HeapTrimmer::look() {
   lowest_resident_bytes_ = std::min(lowest_resident_bytes_, resident);
   const size_t growth =
       std::max(free_bytes - lowest_free_bytes_, resident - lowest_resident_bytes_);
-  if (growth < kWorthwhileBytes || free_bytes < kWorthwhileBytes) return;
+  const bool much_freed = growth >= kWorthwhileBytes && free_bytes >= kWorthwhileBytes;
+  if (!much_freed && !trims_again_) return;
   malloc_trim(0);
-  lowest_free_bytes_ = free_bytes;
+  // Other threads may use the free memory while it is trimmed, and free it again before or after
+  // what is read here. Memory in use now lowers the mark, so that its freeing shows; memory that
+  // was used and freed before this line leaves no sign, so the next look trims once more.
   lowest_resident_bytes_ = resident_bytes();
+  lowest_free_bytes_ = std::min(free_bytes, mallinfo2().fordblks);
+  trims_again_ = much_freed;
 #endif
 }
 

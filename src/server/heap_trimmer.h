@@ -20,14 +20,15 @@ void keep_memory_for_the_end();
 // One thread at a time.
 class HeapTrimmer {
  public:
-  // To be called now and then. Trims when much has been freed since the last time; else it only
-  // looks, which takes microseconds.
+  // To be called now and then. Trims when much has been freed since the last time, and once more at
+  // the look after that; else it only looks, which takes microseconds.
   void look();
 
  private:
   // Since the last trim.
   size_t lowest_free_bytes_ = std::numeric_limits<size_t>::max();
   size_t lowest_resident_bytes_ = std::numeric_limits<size_t>::max();
+  bool trims_again_ = false;
 };
 
 }  // namespace quire::server
