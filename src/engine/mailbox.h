@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/engine.h"
+#include "engine/requests/submission.h"
 
 namespace quire {
 

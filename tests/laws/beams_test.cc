@@ -70,7 +70,7 @@ class Client {
 
   // The place of its texts in run()'s answer.
   size_t submit(GenerationRequest request) {
-    const Status valid = engine_.validate(request);
+    const Status valid = engine_.prepare(request);
     QUIRE_CHECK(valid.ok(), "{}", valid.message());
     auto channel =
         std::make_shared<OutputChannel>(request.num_choices, engine_.options().stream, nullptr);

@@ -108,7 +108,7 @@ TEST(BeamRequests, AreRefusedWhereTheyMeanNothing) {
   const auto refused = [&](const std::function<void(GenerationRequest&)>& change) {
     GenerationRequest r = beam_request({1, 2, 3}, 2, 4);
     change(r);
-    const Status status = rig.engine().validate(r);
+    const Status status = rig.engine().prepare(r);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return std::string(status.message());
   };

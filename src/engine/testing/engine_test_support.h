@@ -127,7 +127,7 @@ class Rig {
 
   // Whatever a test did: no plan broke a rule, and all blocks come back.
   ~Rig() {
-    engine_->abort_all({});
+    engine_->end_all(FinishReason::kAbort, {});
     while (engine_->step()) {  // results of steps under way
     }
     EXPECT_EQ(fake_->violations(), std::vector<std::string>{});
@@ -137,8 +137,7 @@ class Rig {
   }
 
   Result<GroupId> submit(GenerationRequest request) {
-    QUIRE_RETURN_IF_ERROR(engine_->validate(request));
-    QUIRE_RETURN_IF_ERROR(engine_->constrain(request));
+    QUIRE_RETURN_IF_ERROR(engine_->prepare(request));
     const GroupId id(++num_clients_);
     Client client;
     client.channel = std::make_shared<OutputChannel>(request.num_choices, stream_, nullptr);

@@ -1,4 +1,4 @@
-#include "engine/step_check.h"
+#include "engine/steps/step_check.h"
 
 namespace quire {
 

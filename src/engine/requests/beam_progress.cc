@@ -1,24 +1,25 @@
-// Beam searches in the step loop: steps bring candidates, the search says how its beams go on.
+#include "engine/requests/beam_progress.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/requests/token_times.h"
 
 namespace quire {
 
-void Engine::apply_to_beam(Choice& choice, const RequestUpdate& update, int64_t now_us) {
+void BeamProgress::apply(Choice& choice, const RequestUpdate& update, int64_t now_us) {
   Group& group = *choice.group;
   if (choice.index == 0 && update.result != nullptr) collect_prompt_logprobs(group, *update.result);
   if (!update.status.ok()) {
     if (update.status.code() == StatusCode::kInternal) metrics_.on_corrupted();
-    return end_group(group, FinishReason::kError, update.status);
+    return answers_.end_group(group, FinishReason::kError, update.status);
   }
   if (update.result == nullptr || update.result->sampled_token_ids.empty()) return;
   BeamSearch& search = *group.beams;
   const std::vector<TokenLogprobs>& rows = update.result->logprobs;
   if (rows.empty() || std::ssize(rows[0].top) < search.num_candidates()) {
-    return end_group(
+    return answers_.end_group(
         group, FinishReason::kError,
         internal_error("beam search: expected {} likeliest tokens, got {}", search.num_candidates(),
                        rows.empty() ? 0 : rows[0].top.size()));
@@ -30,15 +31,16 @@ void Engine::apply_to_beam(Choice& choice, const RequestUpdate& update, int64_t 
     const Choice& beam = group.choices[static_cast<size_t>(place)];
     return search.has_candidates(place) && scheduler_.find(beam.request_id)->num_new_tokens() == 0;
   };
-  if (std::ranges::all_of(search.places(), is_ready)) advance_beams(group, now_us);
+  if (std::ranges::all_of(search.places(), is_ready)) advance(group, now_us);
 }
 
-void Engine::advance_beams(Group& group, int64_t now_us) {
+void BeamProgress::advance(Group& group, int64_t now_us) {
   const auto num_tokens = static_cast<int32_t>(group.beams->places().size());
   const std::span<const BeamSearch::Move> moves = group.beams->advance();
-  note_tokens(group.choices[0], num_tokens, now_us);
+  Choice& first = group.choices[0];
+  note_tokens(first, num_tokens, now_us, scheduler_.find(first.request_id), metrics_);
   metrics_.on_beam_step(num_tokens);
-  if (group.beams->done()) return end_beams(group);
+  if (group.beams->done()) return end(group);
   const auto id_of = [&](int32_t place) {
     return group.choices[static_cast<size_t>(place)].request_id;
   };
@@ -51,7 +53,7 @@ void Engine::advance_beams(Group& group, int64_t now_us) {
   scheduler_.move_beams(beam_moves);
 }
 
-void Engine::end_beams(Group& group) {
+void BeamProgress::end(Group& group) {
   const std::vector<BeamSearch::Text> texts = group.beams->best();
   const Choice& first = group.choices[0];
   const Request* request = scheduler_.find(first.request_id);
@@ -67,8 +69,8 @@ void Engine::end_beams(Group& group) {
     OutputDelta delta;
     append_tokens(choice, text.token_ids, text.logprobs, text.stopped, delta);
     if (choice.text) choice.text->finish(delta.text);
-    end_choice(choice, text.stopped ? FinishReason::kStop : FinishReason::kLength, {},
-               std::move(delta));
+    answers_.end(choice, text.stopped ? FinishReason::kStop : FinishReason::kLength, {},
+                 std::move(delta));
   }
 }
 

@@ -1,0 +1,39 @@
+#include "engine/steps/checked_executor.h"
+
+#include <exception>
+
+#include "engine/steps/step_check.h"
+
+namespace quire {
+namespace {
+
+// What `call` returns, or what it threw as an error.
+template <typename F>
+std::invoke_result_t<F> caught(F call) {
+  try {
+    return call();
+  } catch (const std::exception& e) {
+    return internal_error("executor: {}", e.what());
+  }
+}
+
+Result<StepResult> checked(const StepPlan& plan, int32_t vocab_size, Result<StepResult> result) {
+  if (result.ok()) QUIRE_RETURN_IF_ERROR(check_step_result(plan, *result, vocab_size));
+  return result;
+}
+
+}  // namespace
+
+Result<StepResult> CheckedExecutor::execute(const StepPlan& plan) {
+  return checked(plan, vocab_size_, caught([&] { return executor_.execute(plan); }));
+}
+
+Status CheckedExecutor::submit(const StepPlan& plan) {
+  return caught([&] { return executor_.submit(plan); });
+}
+
+Result<StepResult> CheckedExecutor::collect(const StepPlan& plan) {
+  return checked(plan, vocab_size_, caught([&] { return executor_.collect(); }));
+}
+
+}  // namespace quire

@@ -1,0 +1,77 @@
+// The order in which a step goes: deadlines, schedule, masks, execute, update, readers. One step at
+// a time, or, where the executor takes a step while another one runs, the next one planned while the
+// device computes.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "base/clock.h"
+#include "core/executor.h"
+#include "engine/choices/choice_masks.h"
+#include "engine/requests/answers.h"
+#include "engine/requests/choice_progress.h"
+#include "engine/steps/checked_executor.h"
+#include "engine/steps/kv_news.h"
+#include "engine/steps/step_journal.h"
+#include "sched/scheduler.h"
+
+namespace quire {
+
+// Engine thread only.
+class StepLoop {
+ public:
+  struct Parts {  // all borrowed
+    Executor& executor;
+    Scheduler& scheduler;
+    KvManager& kv;
+    ChoiceMasks& masks;
+    Answers& answers;
+    ChoiceProgress& progress;
+    StepJournal& journal;
+    KvNews& kv_news;
+    EngineMetrics& metrics;
+    const Clock& clock;
+  };
+  // `overlaps`: steps are planned while others run.
+  StepLoop(const Parts& parts, int32_t vocab_size, bool overlaps)
+      : parts_(parts), checked_executor_(parts.executor, vocab_size), overlaps_(overlaps) {}
+
+  // False when nothing could be run.
+  bool step();
+  // Waits for the steps that are under way and takes their results.
+  void settle();
+  // Not ok: the device is lost. Everything has ended with kError.
+  const Status& lost() const { return lost_; }
+
+ private:
+  // A step whose result has not come. Of the plan: its id and what was scheduled.
+  struct StepUnderWay {
+    StepPlan plan;
+    int64_t begin_us = 0;
+    int64_t scheduled_us = 0;
+  };
+
+  // The next step's plan, with the masks of what it samples.
+  const StepPlan& make_plan(int64_t now_us);
+  bool run(const StepPlan& plan, int64_t begin_us);
+  // run() where steps overlap: submits the plan, then collects a step when enough are under way.
+  bool run_overlapped(const StepPlan& plan, int64_t begin_us);
+  // False: the executor did not take it, and it has failed.
+  bool submit(const StepPlan& plan, int64_t begin_us);
+  void collect_oldest();
+  // A plan of nothing but copies, which others than requests wait for. False: it has none.
+  bool make_host_copies(const StepPlan& plan);
+  void finish(const StepPlan& plan, Result<StepResult> result, StepRecord step,
+              int64_t executed_us);
+
+  const Parts parts_;
+  CheckedExecutor checked_executor_;
+  const bool overlaps_;
+  std::deque<StepUnderWay> under_way_;  // oldest first
+  int64_t last_step_end_us_ = 0;
+  int64_t flush_us_ = 0;  // of the last step's flush, which comes too late for its own record
+  Status lost_;
+};
+
+}  // namespace quire
