@@ -14,7 +14,7 @@ std::unique_ptr<Engine> make_engine(int32_t num_requests) {
   EngineOptions options;
   options.scheduler.max_num_seqs = num_requests;
   options.scheduler.max_num_batched_tokens = std::max(num_requests, 8192);
-  options.scheduler.max_model_len = 512;
+  options.scheduler.max_model_len = 320;
   options.num_blocks = 1 + num_requests * 20;
   options.log_interval_us = 0;
   FakeExecutorOptions fake;
