@@ -119,8 +119,11 @@ Result<std::string> adapter_folder(const std::string& directory, const std::stri
   return folder.string();
 }
 
-HttpResponse load_adapter(const HttpRequest& request, const ServedModel& served,
-                          const ServerOptions& options) {
+namespace {
+
+HttpResponse load_adapter(const HttpRequest& request, const PrepareContext& context) {
+  const ServedModel& served = context.model;
+  const ServerOptions& options = context.options;
   const ApiResult<AdapterFields> read = read_fields(request, options);
   if (!read.ok()) return error_response(read.error());
   const AdapterFields& fields = read.value();
@@ -151,9 +154,9 @@ HttpResponse load_adapter(const HttpRequest& request, const ServedModel& served,
   return error_response(is_broken ? api_error(400, status.message()) : from_status(status));
 }
 
-HttpResponse unload_adapter(const HttpRequest& request, const ServedModel& served,
-                            const ServerOptions& options) {
-  const ApiResult<AdapterFields> read = read_fields(request, options);
+HttpResponse unload_adapter(const HttpRequest& request, const PrepareContext& context) {
+  const ServedModel& served = context.model;
+  const ApiResult<AdapterFields> read = read_fields(request, context.options);
   if (!read.ok()) return error_response(read.error());
   const AdapterFields& fields = read.value();
   if (fields.name.empty()) {
@@ -167,6 +170,8 @@ HttpResponse unload_adapter(const HttpRequest& request, const ServedModel& serve
   return error_response(error);
 }
 
+}  // namespace
+
 std::string adapter_metrics_text(const ServedModel& served) {
   if (served.adapters == nullptr) return {};
   MetricsWriter out;
@@ -177,5 +182,25 @@ std::string adapter_metrics_text(const ServedModel& served) {
   out.sample("quire:lora_adapters_max", model, served.adapters->max_loaded());
   return out.take();
 }
+
+namespace {
+
+constexpr Door kLoadDoor = page_door(&load_adapter);
+constexpr Door kUnloadDoor = page_door(&unload_adapter);
+
+using M = RouteMode;
+using K = RouteKind;
+using S = RouteSwitch;
+
+const Route kRoutes[] = {
+    {"/v1/load_lora_adapter", "POST", K::kGuarded, M::kWorker, kLoadDoor,
+     "Load an adapter out of the server's folder, or replace one (--lora-dir).", S::kLoraDir},
+    {"/v1/unload_lora_adapter", "POST", K::kGuarded, M::kWorker, kUnloadDoor,
+     "Unload an adapter; requests that use it end as they would have (--lora-dir).", S::kLoraDir},
+};
+
+}  // namespace
+
+std::span<const Route> adapter_routes() { return kRoutes; }
 
 }  // namespace quire::server

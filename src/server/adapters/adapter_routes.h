@@ -2,24 +2,19 @@
 // names. ServerOptions::lora_dir opens them.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "base/result.h"
-#include "server/http/http_types.h"
-#include "server/http/server_options.h"
-#include "server/openai/served_model.h"
+#include "server/door/route.h"
 
 namespace quire::server {
 
 // kInvalidArgument: the model itself is served under the name of an adapter.
 Status check_adapter_names(const ServedModel& served);
 
-// The answers to /v1/load_lora_adapter and /v1/unload_lora_adapter. They read files: not for the IO
-// threads.
-HttpResponse load_adapter(const HttpRequest& request, const ServedModel& served,
-                          const ServerOptions& options);
-HttpResponse unload_adapter(const HttpRequest& request, const ServedModel& served,
-                            const ServerOptions& options);
+// /v1/load_lora_adapter and /v1/unload_lora_adapter.
+std::span<const Route> adapter_routes();
 
 // The folder that `path` names, relative to `directory` unless it is absolute, with every link
 // followed. kInvalidArgument: it does not lie in `directory`, or a file of an adapter there is a

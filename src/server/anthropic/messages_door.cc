@@ -81,4 +81,20 @@ HttpResponse count_tokens(const HttpRequest& request, const PrepareContext& cont
 
 const Door kMessagesDoor{&prepare, &count_tokens, nullptr, &messages_error_response};
 
+namespace {
+
+using M = RouteMode;
+using K = RouteKind;
+
+const Route kRoutes[] = {
+    {"/v1/messages", "POST", K::kWork, M::kGeneration, kMessagesDoor,
+     "Answer a conversation, as Anthropic's."},
+    {"/v1/messages/count_tokens", "POST", K::kGuarded, M::kBySize, kMessagesDoor,
+     "How many tokens a request of /v1/messages has."},
+};
+
+}  // namespace
+
+std::span<const Route> messages_routes() { return kRoutes; }
+
 }  // namespace quire::server

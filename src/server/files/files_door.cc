@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/batch/batch_line.h"
+#include "server/door/server_state.h"
 #include "server/files/batch_queue.h"
 #include "server/files/multipart.h"
 #include "server/http/auth.h"
@@ -74,7 +75,7 @@ HttpResponse page_of(std::vector<json::object> all, std::string_view query,
                         {"has_more", has_more}});
 }
 
-HttpResponse upload(const HttpRequest& request, FileStore& files, const FilesContext& context) {
+HttpResponse upload(const HttpRequest& request, FileStore& files, const PrepareContext& context) {
   const ApiResult<std::vector<FormPart>> form =
       parse_form(request.header("Content-Type").value_or(""), request.body);
   if (!form.ok()) return error_response(form.error());
@@ -141,8 +142,8 @@ ApiCheck read_metadata(const json::object& body, json::object& out) {
   return std::nullopt;
 }
 
-HttpResponse create_batch(const HttpRequest& request, const FilesContext& context) {
-  const ApiResult<json::object> body = parse_body(request, context.limits);
+HttpResponse create_batch(const HttpRequest& request, const PrepareContext& context) {
+  const ApiResult<json::object> body = parse_body(request, context.options.limits);
   if (!body.ok()) return error_response(body.error());
   BatchJob job{.owner = owner_of(request),
                .endpoint = std::string(text_member(body.value(), "endpoint")),
@@ -155,13 +156,13 @@ HttpResponse create_batch(const HttpRequest& request, const FilesContext& contex
   }
   if (text_member(body.value(), "completion_window") != "24h")
     return error_response(field_error("completion_window", "expected 24h"));
-  if (!context.batches.files().find(job.input_file_id, job.owner)) {
+  if (!context.server->batches->files().find(job.input_file_id, job.owner)) {
     return error_response(field_error(
         "input_file_id", fmt::format("expected the id of a file that was uploaded, got {}",
                                      quoted(job.input_file_id))));
   }
   if (ApiCheck error = read_metadata(body.value(), job.metadata)) return error_response(*error);
-  const ApiResult<BatchJob> added = context.batches.add(std::move(job));
+  const ApiResult<BatchJob> added = context.server->batches->add(std::move(job));
   return added.ok() ? json_response(batch_object(added.value())) : error_response(added.error());
 }
 
@@ -178,21 +179,46 @@ HttpResponse one_batch(const HttpRequest& request, BatchQueue& batches) {
   return job ? json_response(batch_object(*job)) : not_found_response("batch", id);
 }
 
-}  // namespace
-
-HttpResponse serve_files(const HttpRequest& request, const FilesContext& context) {
-  FileStore& files = context.batches.files();
-  if (request.path.starts_with(kFiles)) return one_file(request, files, context.limits);
+HttpResponse serve_files(const HttpRequest& request, const PrepareContext& context) {
+  FileStore& files = context.server->batches->files();
+  if (request.path.starts_with(kFiles)) return one_file(request, files, context.options.limits);
   return request.method == "POST" ? upload(request, files, context) : list_files(request, files);
 }
 
-HttpResponse serve_batches(const HttpRequest& request, const FilesContext& context) {
-  if (request.path.starts_with(kBatches)) return one_batch(request, context.batches);
+HttpResponse serve_batches(const HttpRequest& request, const PrepareContext& context) {
+  if (request.path.starts_with(kBatches)) return one_batch(request, *context.server->batches);
   if (request.method == "POST") return create_batch(request, context);
   std::vector<json::object> objects;
-  for (const BatchJob& job : context.batches.list(owner_of(request)))
+  for (const BatchJob& job : context.server->batches->list(owner_of(request)))
     objects.push_back(batch_object(job));
   return page_of(std::move(objects), request.query, 20);
 }
+
+}  // namespace
+
+namespace {
+
+constexpr Door kFilesDoor = page_door(&serve_files);
+constexpr Door kBatchesDoor = page_door(&serve_batches);
+
+using M = RouteMode;
+using K = RouteKind;
+using S = RouteSwitch;
+
+const Route kRoutes[] = {
+    {"/v1/files", "GET POST", K::kGuarded, M::kWorker, kFilesDoor,
+     "The files that were uploaded, or one more, as a form (--files-dir).", S::kFilesDir},
+    {"/v1/files/*", "GET DELETE", K::kGuarded, M::kWorker, kFilesDoor,
+     "One file: what is known of it, its bytes (GET ID/content), or remove it (--files-dir).",
+     S::kFilesDir},
+    {"/v1/batches", "GET POST", K::kGuarded, M::kWorker, kBatchesDoor,
+     "The batches, or one more (--files-dir).", S::kFilesDir},
+    {"/v1/batches/*", "GET POST", K::kGuarded, M::kWorker, kBatchesDoor,
+     "One batch, or cancel it (POST ID/cancel) (--files-dir).", S::kFilesDir},
+};
+
+}  // namespace
+
+std::span<const Route> files_routes() { return kRoutes; }
 
 }  // namespace quire::server

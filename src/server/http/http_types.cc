@@ -37,6 +37,10 @@ std::optional<std::string_view> find_header(const HeaderList& headers, std::stri
   return std::nullopt;
 }
 
+void append_headers(HttpResponse& response, const HeaderList& headers) {
+  response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+}
+
 std::string_view reason_phrase(int status) {
   static constexpr std::array<std::pair<int, std::string_view>, 22> kPhrases = {{
       {100, "Continue"},

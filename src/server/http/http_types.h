@@ -40,6 +40,7 @@ struct HttpResponse {
   HeaderList headers;
 };
 
+void append_headers(HttpResponse& response, const HeaderList& headers);
 std::string_view reason_phrase(int status);
 // Splits a request target into decoded path and raw query; false when it is not an origin-form
 // target.

@@ -136,7 +136,28 @@ HttpResponse llama_tokenize(const json::object& body, const ServedModel& model) 
 
 const Door kLlamaCompletionDoor{&prepare_completion, nullptr, nullptr, &error_response};
 const Door kLlamaInfillDoor{&prepare_infill, nullptr, nullptr, &error_response};
-const Door kLlamaPropsDoor{nullptr, &props, nullptr, &error_response};
-const Door kLlamaSlotsDoor{nullptr, &slots, nullptr, &error_response};
+
+namespace {
+
+constexpr Door kPropsDoor = page_door(&props);
+constexpr Door kSlotsDoor = page_door(&slots);
+
+using M = RouteMode;
+using K = RouteKind;
+
+const Route kRoutes[] = {
+    {"/completion", "POST", K::kWork, M::kGeneration, kLlamaCompletionDoor,
+     "Continue a text, as llama.cpp's."},
+    {"/infill", "POST", K::kWork, M::kGeneration, kLlamaInfillDoor,
+     "The text between two others, as llama.cpp's."},
+    {"/props", "GET", K::kGuarded, M::kWorker, kPropsDoor,
+     "The served model and its defaults, as llama.cpp's."},
+    {"/slots", "GET", K::kGuarded, M::kWorker, kSlotsDoor,
+     "How many requests run, as llama.cpp's slots."},
+};
+
+}  // namespace
+
+std::span<const Route> llama_routes() { return kRoutes; }
 
 }  // namespace quire::server

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <boost/json/object.hpp>
+#include <span>
 
-#include "server/generation/door.h"
+#include "server/door/route.h"
 
 namespace quire::server {
 
-extern const Door kLlamaCompletionDoor, kLlamaInfillDoor, kLlamaPropsDoor, kLlamaSlotsDoor;
+extern const Door kLlamaCompletionDoor, kLlamaInfillDoor;
 
 // {"content": text, "add_special": false, "with_pieces": false} to {"tokens": [...]}.
 HttpResponse llama_tokenize(const boost::json::object& body, const ServedModel& model);
+
+std::span<const Route> llama_routes();
 
 }  // namespace quire::server

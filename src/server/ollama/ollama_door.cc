@@ -147,10 +147,35 @@ HttpResponse version(const HttpRequest&, const PrepareContext&) {
 
 const Door kOllamaChatDoor{&prepare_chat, nullptr, nullptr, &ollama_error_response};
 const Door kOllamaGenerateDoor{&prepare_generate, nullptr, nullptr, &ollama_error_response};
-const Door kOllamaTagsDoor{nullptr, &tags, nullptr, &ollama_error_response};
-const Door kOllamaPsDoor{nullptr, &running, nullptr, &ollama_error_response};
-const Door kOllamaShowDoor{nullptr, &show, nullptr, &ollama_error_response};
-const Door kOllamaVersionDoor{nullptr, &version, nullptr, &ollama_error_response};
-const Door kOllamaEmbedDoor{nullptr, nullptr, nullptr, &ollama_error_response};
+
+namespace {
+
+constexpr Door kTagsDoor{nullptr, &tags, nullptr, &ollama_error_response};
+constexpr Door kPsDoor{nullptr, &running, nullptr, &ollama_error_response};
+constexpr Door kShowDoor{nullptr, &show, nullptr, &ollama_error_response};
+constexpr Door kVersionDoor{nullptr, &version, nullptr, &ollama_error_response};
+constexpr Door kOllamaEmbedDoor{nullptr, nullptr, nullptr, &ollama_error_response};
+
+using M = RouteMode;
+using K = RouteKind;
+
+const Route kRoutes[] = {
+    {"/api/chat", "POST", K::kWork, M::kGeneration, kOllamaChatDoor,
+     "Answer a conversation, as Ollama's."},
+    {"/api/generate", "POST", K::kWork, M::kGeneration, kOllamaGenerateDoor,
+     "Answer or continue a text, as Ollama's."},
+    {"/api/embed", "POST", K::kWork, M::kPooling, kOllamaEmbedDoor,
+     "Vectors of texts, as Ollama's."},
+    {"/api/tags", "GET", K::kGuarded, M::kInline, kTagsDoor, "The served models, as Ollama's."},
+    {"/api/ps", "GET", K::kGuarded, M::kInline, kPsDoor, "The model that is loaded, as Ollama's."},
+    {"/api/show", "POST", K::kGuarded, M::kBySize, kShowDoor,
+     "What a model is and can do, as Ollama's."},
+    {"/api/version", "GET", K::kGuarded, M::kInline, kVersionDoor,
+     "The version of Ollama's API that is spoken."},
+};
+
+}  // namespace
+
+std::span<const Route> ollama_routes() { return kRoutes; }
 
 }  // namespace quire::server

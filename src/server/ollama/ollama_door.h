@@ -1,11 +1,14 @@
 // Ollama's API: /api/chat, /api/generate, and what its clients ask before them.
 #pragma once
 
-#include "server/generation/door.h"
+#include <span>
+
+#include "server/door/route.h"
 
 namespace quire::server {
 
-extern const Door kOllamaChatDoor, kOllamaGenerateDoor, kOllamaTagsDoor, kOllamaShowDoor,
-    kOllamaVersionDoor, kOllamaPsDoor, kOllamaEmbedDoor;
+extern const Door kOllamaChatDoor, kOllamaGenerateDoor;
+
+std::span<const Route> ollama_routes();
 
 }  // namespace quire::server

@@ -23,6 +23,7 @@
 namespace quire::server {
 
 class ResponseStore;
+struct ServerState;
 
 // Everything a call needs once its request has been understood.
 struct PreparedCall {
@@ -42,6 +43,7 @@ struct PrepareContext {
   std::string random_id;   // used when the client gives no id
   // Of answers that clients come back to, shared with those that are under way; null: none are kept.
   std::shared_ptr<ResponseStore> responses = nullptr;
+  const ServerState* server = nullptr;  // null: without a server
 };
 
 // A request of OpenAI's own routes.

@@ -227,4 +227,23 @@ HttpResponse count_input(const HttpRequest& request, const PrepareContext& conte
 
 const Door kResponsesDoor{&prepare, &count_input, &serve_stored_response, &error_response};
 
+namespace {
+
+using M = RouteMode;
+using K = RouteKind;
+
+const Route kRoutes[] = {
+    {"/v1/responses", "POST", K::kWork, M::kGeneration, kResponsesDoor,
+     "Answer a conversation, as OpenAI's Responses API."},
+    {"/v1/responses/input_tokens", "POST", K::kGuarded, M::kBySize, kResponsesDoor,
+     "How many tokens a request of /v1/responses has."},
+    {"/v1/responses/*", "GET POST DELETE", K::kGuarded, M::kDoor, kResponsesDoor,
+     "A response that is kept: read it or its stream (GET ID, ?stream=true&starting_after=N), its "
+     "input (GET ID/input_items), cancel it (POST ID/cancel), forget it (DELETE ID)."},
+};
+
+}  // namespace
+
+std::span<const Route> responses_routes() { return kRoutes; }
+
 }  // namespace quire::server

@@ -1,10 +1,14 @@
 // OpenAI's Responses API: /v1/responses and what is under it.
 #pragma once
 
-#include "server/generation/door.h"
+#include <span>
+
+#include "server/door/route.h"
 
 namespace quire::server {
 
 extern const Door kResponsesDoor;
+
+std::span<const Route> responses_routes();
 
 }  // namespace quire::server

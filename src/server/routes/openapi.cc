@@ -1,4 +1,4 @@
-#include "server/openapi.h"
+#include "server/routes/openapi.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "server/anthropic/messages_request.h"
 #include "server/anthropic/messages_schemas.h"
-#include "server/api.h"
 #include "server/llama/llama_request.h"
 #include "server/llama/llama_schemas.h"
 #include "server/ollama/ollama_request.h"
@@ -20,6 +19,7 @@
 #include "server/pooling/pooling_schemas.h"
 #include "server/responses/responses_request.h"
 #include "server/responses/responses_schemas.h"
+#include "server/routes/route_table.h"
 
 namespace quire::server {
 namespace {
@@ -305,7 +305,7 @@ json::object responses_of(const Route& route, const RouteShape* shape, const Des
   } else if (route.path.back() == '*') {
     out["404"] = error_answer("No such thing", error);
   }
-  if (route.needs != RouteSwitch::kNone) {
+  if (route.needs != RouteSwitch::kNone && route.needs != RouteSwitch::kWebPage) {
     out["400"] = error_answer("The request is wrong", error);
     out["404"] = error_answer("This route is switched off", error);
   }
@@ -339,7 +339,7 @@ json::object operation_of(const Route& route, const Described& server) {
 json::object paths(const Described& server) {
   json::object out;
   for (const Route& route : route_table()) {
-    if (is_page(route) && !server.options.web_page) continue;
+    if (route.needs == RouteSwitch::kWebPage && !server.options.web_page) continue;
     std::string path(route.path);
     if (path.back() == '*') path.replace(path.size() - 1, 1, "{name}");
     json::object& item =

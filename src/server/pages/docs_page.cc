@@ -1,4 +1,4 @@
-#include "server/openapi.h"
+#include "server/pages/docs_page.h"
 
 namespace quire::server {
 

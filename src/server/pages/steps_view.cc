@@ -1,10 +1,11 @@
-// GET /quire/steps: the last engine steps with their bounds, for the roofline plot of the web page.
+#include "server/pages/steps_view.h"
+
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
+#include "engine/async_engine.h"
 #include "engine/observe/engine_stats.h"
-#include "server/api.h"
-#include "server/json/plain_json.h"
+#include "server/pages/page.h"
 
 namespace quire::server {
 namespace {
@@ -43,20 +44,20 @@ json::array step_json(const StepRecord& step) {
 
 }  // namespace
 
-HttpResponse Api::steps(const HttpRequest&) const {
+HttpResponse steps_view(const HttpRequest&, const PrepareContext& context) {
   json::array columns, terms, rows;
   for (const char* column : kColumns) columns.emplace_back(column);
   for (int i = 0; i < kNumTerms; ++i) terms.emplace_back(to_string(static_cast<Term>(i)));
-  const std::vector<StepRecord> steps = model_.engine->recent_steps();
+  const std::vector<StepRecord> steps = context.model.engine->recent_steps();
   const size_t begin = steps.size() > kMaxSteps ? steps.size() - kMaxSteps : 0;
   for (size_t i = begin; i < steps.size(); ++i) {
     if (!steps[i].failed) rows.emplace_back(step_json(steps[i]));
   }
-  const json::object answer{{"hardware", hardware_json(model_.engine->cost_model())},
+  const json::object answer{{"hardware", hardware_json(context.model.engine->cost_model())},
                             {"columns", std::move(columns)},
                             {"terms", std::move(terms)},
                             {"steps", std::move(rows)}};
-  return {200, "application/json", plain_json(answer), {}};
+  return json_page(answer);
 }
 
 }  // namespace quire::server

@@ -1,9 +1,7 @@
-// The description of this API, generated from the route table and the field table, and the page
-// that shows it.
+// The description of this API, generated from the route table and the field table.
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "server/http/server_options.h"
 
@@ -11,7 +9,5 @@ namespace quire::server {
 
 // OpenAPI 3.1 as JSON text, of a server with these options. `vocab_size` bounds token ids.
 std::string openapi_document(const ServerOptions& options, bool asks_for_keys, int32_t vocab_size);
-// A self-contained HTML page over /openapi.json.
-std::string_view docs_page();
 
 }  // namespace quire::server

@@ -20,4 +20,9 @@ struct Door {
   HttpResponse (*refuse)(const ApiError& error);
 };
 
+// A door whose errors are OpenAI's, and which only answers.
+constexpr Door page_door(HttpResponse (*answer)(const HttpRequest&, const PrepareContext&)) {
+  return {nullptr, answer, nullptr, &error_response};
+}
+
 }  // namespace quire::server

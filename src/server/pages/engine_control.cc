@@ -1,4 +1,4 @@
-#include "server/engine_control.h"
+#include "server/pages/engine_control.h"
 
 #include <fmt/format.h>
 
@@ -180,11 +180,9 @@ HttpResponse server_info(const HttpRequest& request, const ServedModel& model,
   return json_response(out);
 }
 
-}  // namespace
-
-HttpResponse control_engine(const HttpRequest& request, const ServedModel& model,
-                            const ServerOptions& options) {
-  AsyncEngine& engine = *model.engine;
+// Waits for the engine.
+HttpResponse control_engine(const HttpRequest& request, const PrepareContext& context) {
+  AsyncEngine& engine = *context.model.engine;
   const std::string_view path = request.path;
   if (path == "/resume") return answer(engine.resume(), json::object{{"status", "resumed"}});
   if (path == "/is_paused") return json_response(json::object{{"is_paused", engine.paused()}});
@@ -193,16 +191,25 @@ HttpResponse control_engine(const HttpRequest& request, const ServedModel& model
     return json_response(json::object{{"is_sleeping", engine.sleep_level() > 0}});
   }
   if (path == "/reset_prefix_cache") return empty_answer(engine.reset_prefix_cache());
-  if (path == "/abort_requests") return abort_requests(request, engine, options.limits);
-  return server_info(request, model, options);
+  if (path == "/abort_requests") return abort_requests(request, engine, context.options.limits);
+  return server_info(request, context.model, context.options);
 }
 
-void pause_engine(const HttpRequest& request, AsyncEngine& engine,
-                  std::function<void(HttpResponse)> respond) {
+// /pause and /sleep, which may have to wait until what runs has ended: nobody waits for that.
+void pause_engine(const HttpRequest& request, const PrepareContext& context, HeaderList headers,
+                  std::shared_ptr<ReplyChannel> reply) {
+  const Respond respond = [headers = std::move(headers), reply](HttpResponse response) {
+    response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+    auto shared = std::make_shared<HttpResponse>(std::move(response));
+    reply->poster()([shared, reply] { reply->send(std::move(*shared)); });
+  };
+  AsyncEngine& engine = *context.model.engine;
   const ApiCheck error =
       request.path == "/sleep" ? sleep(request, engine, respond) : pause(request, engine, respond);
   if (error) respond(error_response(*error));
 }
+
+}  // namespace
 
 std::optional<std::string> load_report(const HttpRequest& request, const AsyncEngine& engine) {
   const auto format = request.header("endpoint-load-metrics-format");
@@ -221,5 +228,41 @@ std::optional<std::string> load_report(const HttpRequest& request, const AsyncEn
                        "named_metrics.num_requests_waiting={}",
                        usage, waiting);
 }
+
+namespace {
+
+constexpr Door kControlDoor = page_door(&control_engine);
+constexpr Door kPauseDoor{nullptr, nullptr, &pause_engine, &error_response};
+
+using M = RouteMode;
+using K = RouteKind;
+using S = RouteSwitch;
+
+const Route kRoutes[] = {
+    {"/pause", "POST", K::kGuarded, M::kDoor, kPauseDoor,
+     "Stop scheduling; mode: abort, wait or keep.", S::kDevEndpoints},
+    {"/resume", "POST", K::kGuarded, M::kWorker, kControlDoor, "Go on after /pause.",
+     S::kDevEndpoints},
+    {"/is_paused", "GET", K::kGuarded, M::kWorker, kControlDoor, "Whether scheduling is stopped.",
+     S::kDevEndpoints},
+    {"/sleep", "POST", K::kGuarded, M::kDoor, kPauseDoor,
+     "Stop scheduling, drop the prefix cache and give the KV blocks' memory back; the weights "
+     "stay. "
+     "level: 1 or 2, which do the same.",
+     S::kDevEndpoints},
+    {"/wake_up", "POST", K::kGuarded, M::kWorker, kControlDoor, "End /sleep.", S::kDevEndpoints},
+    {"/is_sleeping", "GET", K::kGuarded, M::kWorker, kControlDoor, "Whether the engine sleeps.",
+     S::kDevEndpoints},
+    {"/reset_prefix_cache", "POST", K::kGuarded, M::kWorker, kControlDoor,
+     "Forget all cached prefixes; fails while requests run.", S::kDevEndpoints},
+    {"/abort_requests", "POST", K::kGuarded, M::kWorker, kControlDoor,
+     "End the requests named by request_ids, or all.", S::kDevEndpoints},
+    {"/server_info", "GET", K::kGuarded, M::kWorker, kControlDoor,
+     "The engine's configuration; config_format: text or json.", S::kDevEndpoints},
+};
+
+}  // namespace
+
+std::span<const Route> engine_control_routes() { return kRoutes; }
 
 }  // namespace quire::server

@@ -1,0 +1,49 @@
+// A route: a path, who may call it, and the door that answers. Each room of the server lists its
+// own; routes/route_table.h puts them together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "server/door/door.h"
+
+namespace quire::server {
+
+enum class RouteKind : uint8_t {
+  kOpen,  // needs no key
+  kGuarded,
+  kWork,  // guarded, and refused while draining or when the engine is dead
+};
+
+// How a route is answered: by its door's answer() at once on the strand, on a worker when the body
+// is large, or always on a worker, because it waits for the engine; by a stream of the engine; or by
+// its door's serve().
+enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration, kPooling, kDoor };
+
+// What must be switched on for a route to be there.
+enum class RouteSwitch : uint8_t {
+  kNone,
+  kDevEndpoints,
+  kTokenizerInfo,
+  kLoraDir,
+  kFilesDir,
+  kWebPage
+};
+
+struct Route {
+  std::string_view path;     // a trailing * takes any rest
+  std::string_view methods;  // "GET", "GET POST"; HEAD comes with GET
+  RouteKind kind;
+  RouteMode mode;
+  const Door& door;
+  std::string_view summary;
+  RouteSwitch needs = RouteSwitch::kNone;
+
+  bool matches(std::string_view asked) const;
+  bool has_method(std::string_view method) const;
+  // The value of the Allow header.
+  std::string allow() const;
+};
+
+}  // namespace quire::server

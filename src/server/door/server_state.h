@@ -1,0 +1,29 @@
+// What the routes of a server share beside its options and its model.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "server/http/http_metrics.h"
+#include "server/http/thread_times.h"
+
+namespace quire::server {
+
+class BatchQueue;
+class KeyBook;
+
+struct ServerState {
+  const std::shared_ptr<BatchQueue> batches;  // null: no routes for files and batches
+  const std::shared_ptr<KeyBook> keys;        // null: no keys but those of the options
+  std::string openapi = {};                   // set before requests come
+  std::atomic<bool> is_draining = false;
+  // Shared with the guards of running calls, which may outlive the server by a moment.
+  const std::shared_ptr<std::atomic<int64_t>> num_ongoing =
+      std::make_shared<std::atomic<int64_t>>(0);
+  HttpMetrics http_metrics = {};
+  ThreadTimes thread_times = {};  // of the threads that serve it; /metrics shows them
+};
+
+}  // namespace quire::server

@@ -1,0 +1,47 @@
+// Who may call what, before the body of a request is read: routes that this server has, methods,
+// keys, draining, and the headers that browsers ask for. Any thread.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "server/door/route.h"
+#include "server/door/server_state.h"
+#include "server/http/auth.h"
+#include "server/http/cors.h"
+#include "server/http/server_options.h"
+#include "server/openai/served_model.h"
+
+namespace quire::server {
+
+class Gate {
+ public:
+  // All outlive the gate.
+  Gate(const ServerOptions& options, const ServedModel& model, const ServerState& state);
+
+  // A request's path without the server's root path.
+  std::string_view local_path(std::string_view path) const;
+  // Null: there is none, or this server does not have it.
+  const Route* route_of(std::string_view path) const;
+  // The answer to a request that goes no further; nullopt: it may.
+  std::optional<HttpResponse> stop(const HttpRequest& head) const;
+  // Of every answer to the request.
+  HeaderList answer_headers(const HttpRequest& request) const;
+  bool asks_for_keys() const { return keys_.required() || state_.keys != nullptr; }
+
+ private:
+  bool is_on(RouteSwitch needed) const;
+  bool allowed(const Route* route, const HttpRequest& head) const;
+  std::optional<ApiError> refusal(const HttpRequest& head, const Route* route) const;
+  // Why the model cannot serve this route; nullopt: it can.
+  std::optional<ApiError> wrong_model(const Route& route) const;
+  HttpResponse preflight(const HttpRequest& head, const Route* route) const;
+
+  const ServerOptions& options_;
+  const ServedModel& model_;
+  const ServerState& state_;
+  const ApiKeys keys_;
+  const CorsPolicy cors_;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,12 @@
+// The views of the engine behind the web page, under /quire/.
+#pragma once
+
+#include <span>
+
+#include "server/door/route.h"
+
+namespace quire::server {
+
+std::span<const Route> engine_view_routes();
+
+}  // namespace quire::server

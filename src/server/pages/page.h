@@ -1,0 +1,21 @@
+// What pages have in common.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "server/http/api_error.h"
+#include "server/http/http_types.h"
+
+namespace quire::server {
+
+HttpResponse json_page(const boost::json::value& value);
+HttpResponse with_warning(HttpResponse response, const std::string& warning);
+// The warning about fields of `body` that are none of `known`.
+ApiResult<std::string> check_names(const boost::json::object& body,
+                                   std::span<const std::string_view> known, bool strict);
+
+}  // namespace quire::server

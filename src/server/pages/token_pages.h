@@ -1,0 +1,17 @@
+// /tokenize and /detokenize, as vLLM and llama.cpp have them.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <span>
+#include <string>
+
+#include "server/door/route.h"
+
+namespace quire::server {
+
+std::span<const Route> token_routes();
+
+// The prompt that the chat route would make of the chat fields of `body`, which are taken out of it.
+ApiResult<std::string> chat_text(boost::json::object& body, const PrepareContext& context);
+
+}  // namespace quire::server

@@ -1,0 +1,208 @@
+#include "server/route_runner.h"
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+#include "engine/async_engine.h"
+#include "server/generation/background_calls.h"
+#include "server/generation/generation_call.h"
+#include "server/http/auth.h"
+#include "server/keys/key_book.h"
+#include "server/openai/logprob_format.h"
+#include "server/pages/engine_control.h"
+#include "server/pooling/pooling_call.h"
+#include "server/responses/response_store.h"
+
+namespace quire::server {
+namespace {
+
+void refuse(const Door& door, const ApiError& error, const HeaderList& headers,
+            ReplyChannel& reply) {
+  HttpResponse response = door.refuse(error);
+  append_headers(response, headers);
+  reply.send(std::move(response));
+}
+
+std::shared_ptr<void> ongoing_guard(const ServerState& state, std::shared_ptr<KeyUse> use) {
+  state.num_ongoing->fetch_add(1);
+  return {nullptr, [count = state.num_ongoing, use = std::move(use)](void*) mutable {
+            use.reset();
+            count->fetch_sub(1);
+          }};
+}
+
+}  // namespace
+
+RouteRunner::RouteRunner(const ServerOptions& options, const ServedModel& model, ServerState& state,
+                         WorkerPool& workers)
+    : options_(options),
+      model_(model),
+      state_(state),
+      workers_(workers),
+      held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)),
+      responses_(std::make_shared<ResponseStore>(options.limits.response_store_bytes,
+                                                 options.limits.response_ttl_s * 1'000'000)),
+      background_(std::make_shared<BackgroundCalls>()) {}
+
+void RouteRunner::run(const Route& route, HttpRequest request, HeaderList headers,
+                      std::shared_ptr<ReplyChannel> reply) {
+  if (route.mode == RouteMode::kDoor) {
+    return route.door.serve(request, context(model_.engine->clock().now_us()), std::move(headers),
+                            std::move(reply));
+  }
+  if (route.mode != RouteMode::kGeneration && route.mode != RouteMode::kPooling) {
+    return answer(route, std::move(request), std::move(headers), std::move(reply));
+  }
+  Entry entry{std::move(headers), model_.engine->clock().now_us(), nullptr, nullptr};
+  if (const ApiCheck error = enter(request, entry))
+    return refuse(route.door, *error, entry.headers, *reply);
+  const auto call =
+      route.mode == RouteMode::kGeneration ? &RouteRunner::generate : &RouteRunner::pool;
+  (this->*call)(route, std::move(request), std::move(entry), std::move(reply));
+}
+
+ApiCheck RouteRunner::enter(HttpRequest& request, Entry& entry) const {
+  if (auto report = load_report(request, *model_.engine)) {
+    entry.headers.emplace_back("endpoint-load-metrics", std::move(*report));
+  }
+  if (const auto account = state_.keys == nullptr ? nullptr : state_.keys->find(key_of(request))) {
+    if (const auto priority = account->priority(); priority && !request.header("X-Vllm-Priority")) {
+      request.headers.emplace_back("X-Vllm-Priority", std::to_string(*priority));
+    }
+    ApiResult<std::shared_ptr<KeyUse>> use = account->enter(entry.arrival_us, entry.headers);
+    if (!use.ok()) return use.error();
+    entry.use = std::move(use).value();
+  }
+  entry.ongoing = ongoing_guard(state_, entry.use);
+  return std::nullopt;
+}
+
+// Large bodies would hold up the other connections of the thread; so would the template of a
+// request, whose size says nothing about its work.
+bool RouteRunner::on_io_thread(const Route& route, const HttpRequest& request) const {
+  if (route.mode == RouteMode::kInline) return true;
+  if (route.mode == RouteMode::kWorker) return false;
+  const bool may_bring_template =
+      options_.trust_request_chat_template && route.path != "/v1/completions";
+  return !may_bring_template && request.body.size() <= options_.limits.inline_body_bytes;
+}
+
+void RouteRunner::on_worker(const Door& door, const std::shared_ptr<ReplyChannel>& reply,
+                            const HeaderList& headers,
+                            std::function<std::function<void()>()> work) {
+  const bool queued = workers_.try_post([post = reply->poster(), work = std::move(work)] {
+    try {
+      post(work());
+    } catch (...) {  // the connection knows what to do about it, on its strand
+      post([failure = std::current_exception()] { std::rethrow_exception(failure); });
+    }
+  });
+  if (queued) return;
+  ApiError error = api_error(429, "too many large requests are being read; try again");
+  error.retry_after_s = 1;
+  refuse(door, error, headers, *reply);
+}
+
+template <typename Prepare, typename Proceed>
+void RouteRunner::prepare_then(const Route& route, HttpRequest request, const HeaderList& headers,
+                               const std::shared_ptr<ReplyChannel>& reply, Prepare prepare,
+                               Proceed proceed) {
+  if (on_io_thread(route, request)) return proceed(prepare(request));
+  auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
+  on_worker(route.door, reply, headers, [prepare, proceed, shared]() -> std::function<void()> {
+    auto prepared = std::make_shared<decltype(prepare(*shared))>(prepare(*shared));
+    return [proceed, prepared] { proceed(std::move(*prepared)); };
+  });
+}
+
+void RouteRunner::answer(const Route& route, HttpRequest request, HeaderList headers,
+                         std::shared_ptr<ReplyChannel> reply) {
+  const auto respond = [this, &route](const HttpRequest& r) {
+    return route.door.answer(r, context(0));
+  };
+  prepare_then(route, std::move(request), headers, reply, respond,
+               [headers, reply](HttpResponse response) {
+                 append_headers(response, headers);
+                 reply->send(std::move(response));
+               });
+}
+
+PrepareContext RouteRunner::context(int64_t arrival_us) const {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {options_,    model_,
+          arrival_us,  std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+          random_id(), responses_,
+          &state_};
+}
+
+void RouteRunner::warn_rarely(const PreparedCall& call) {
+  // At most one line a second: a client that always sends the same field must not fill the log.
+  const int64_t now_s = call.shape.created_s;
+  if (last_warning_s_.exchange(now_s) == now_s) return;
+  log_warn("{}: {}", call.shape.id, call.warning);
+}
+
+void RouteRunner::generate(const Route& route, HttpRequest request, Entry entry,
+                           std::shared_ptr<ReplyChannel> reply) {
+  const Door& door = route.door;
+  const HeaderList headers = entry.headers;
+  prepare_then(
+      route, std::move(request), headers, reply,
+      [this, &door, arrival_us = entry.arrival_us](const HttpRequest& r) {
+        return door.prepare(r, context(arrival_us));
+      },
+      [this, &door, entry = std::move(entry), reply](ApiResult<PreparedCall> prepared) {
+        if (!prepared.ok()) return refuse(door, prepared.error(), entry.headers, *reply);
+        call_engine(std::move(prepared).value(), entry, reply);
+      });
+}
+
+void RouteRunner::call_engine(PreparedCall prepared, Entry entry,
+                              std::shared_ptr<ReplyChannel> reply) {
+  GenerationCall::Options options{std::move(entry.headers), std::move(entry.ongoing),
+                                  options_.limits, held_answer_bytes_};
+  if (entry.use != nullptr) {
+    const Clock& clock = model_.engine->clock();
+    for (const GenerationRequest& r : prepared.requests) {
+      entry.use->charge(KeyUse::kPrompt, std::ssize(r.prompt_token_ids), clock.now_us());
+    }
+    options.on_tokens = [use = entry.use, &clock](int64_t num_tokens) {
+      use->charge(KeyUse::kOutput, num_tokens, clock.now_us());
+    };
+  }
+  if (!prepared.warning.empty()) {
+    options.headers.emplace_back(kWarningHeader, prepared.warning);
+    warn_rarely(prepared);
+  }
+  if (prepared.detached != nullptr) {
+    background_->run(std::move(reply), std::move(prepared), *model_.engine, std::move(options));
+  } else {
+    GenerationCall::run(std::move(reply), std::move(prepared), *model_.engine, std::move(options));
+  }
+}
+
+void RouteRunner::pool(const Route& route, HttpRequest request, Entry entry,
+                       std::shared_ptr<ReplyChannel> reply) {
+  const HeaderList headers = entry.headers;
+  prepare_then(
+      route, std::move(request), headers, reply,
+      [this, arrival_us = entry.arrival_us](const HttpRequest& r) {
+        return prepare_pooling(r, context(arrival_us));
+      },
+      [this, &door = route.door, entry = std::move(entry),
+       reply](ApiResult<PreparedPooling> prepared) {
+        if (!prepared.ok()) return refuse(door, prepared.error(), entry.headers, *reply);
+        if (entry.use != nullptr) {
+          entry.use->charge(KeyUse::kPrompt, prepared.value().num_prompt_tokens,
+                            model_.engine->clock().now_us());
+        }
+        PoolingCall::Options options{entry.headers, entry.ongoing, model_.labels, door.refuse};
+        if (!prepared.value().warning.empty())
+          options.headers.emplace_back(kWarningHeader, prepared.value().warning);
+        PoolingCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));
+      });
+}
+
+}  // namespace quire::server

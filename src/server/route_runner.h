@@ -1,0 +1,72 @@
+// What becomes of a request that the gate has let through: its door answers at once or on a worker,
+// or a call to the engine does.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "server/door/route.h"
+#include "server/door/server_state.h"
+#include "server/http/server_options.h"
+#include "server/http/worker_pool.h"
+#include "server/openai/prepare.h"
+#include "server/openai/served_model.h"
+
+namespace quire::server {
+
+class BackgroundCalls;
+class KeyUse;
+class ResponseStore;
+
+class RouteRunner {
+ public:
+  // All outlive the runner.
+  RouteRunner(const ServerOptions& options, const ServedModel& model, ServerState& state,
+              WorkerPool& workers);
+
+  // Answers on `reply`, on its strand. `headers` go on every answer.
+  void run(const Route& route, HttpRequest request, HeaderList headers,
+           std::shared_ptr<ReplyChannel> reply);
+
+ private:
+  // What a request that works brings to its call.
+  struct Entry {
+    HeaderList headers;
+    int64_t arrival_us = 0;
+    std::shared_ptr<KeyUse> use;    // null: its key has no limits
+    std::shared_ptr<void> ongoing;  // held while the request is answered
+  };
+
+  void answer(const Route& route, HttpRequest request, HeaderList headers,
+              std::shared_ptr<ReplyChannel> reply);
+  void generate(const Route& route, HttpRequest request, Entry entry,
+                std::shared_ptr<ReplyChannel> reply);
+  void pool(const Route& route, HttpRequest request, Entry entry,
+            std::shared_ptr<ReplyChannel> reply);
+  void call_engine(PreparedCall prepared, Entry entry, std::shared_ptr<ReplyChannel> reply);
+  // Whether the limits of the request's key let it in, which its headers tell either way; they may
+  // give it the key's priority.
+  ApiCheck enter(HttpRequest& request, Entry& entry) const;
+  bool on_io_thread(const Route& route, const HttpRequest& request) const;
+  // `proceed` gets what `prepare` makes of the request, here or on a worker; it runs on the strand.
+  template <typename Prepare, typename Proceed>
+  void prepare_then(const Route& route, HttpRequest request, const HeaderList& headers,
+                    const std::shared_ptr<ReplyChannel>& reply, Prepare prepare, Proceed proceed);
+  void on_worker(const Door& door, const std::shared_ptr<ReplyChannel>& reply,
+                 const HeaderList& headers, std::function<std::function<void()>()> work);
+  PrepareContext context(int64_t arrival_us) const;
+  void warn_rarely(const PreparedCall& call);
+
+  const ServerOptions& options_;
+  const ServedModel& model_;
+  ServerState& state_;
+  WorkerPool& workers_;
+  std::atomic<int64_t> last_warning_s_{0};
+  std::shared_ptr<std::atomic<uint64_t>> held_answer_bytes_;  // shared with the calls
+  std::shared_ptr<ResponseStore> responses_;                  // shared with the calls
+  std::shared_ptr<BackgroundCalls> background_;  // ends first: its calls use what is above
+};
+
+}  // namespace quire::server
