@@ -117,6 +117,12 @@ struct Template {
   Body body;
   std::vector<std::string> symbols;
   std::map<std::string, Symbol, std::less<>> symbol_of;
+
+  // -1: the template does not name it.
+  Symbol symbol(std::string_view name) const {
+    const auto it = symbol_of.find(name);
+    return it == symbol_of.end() ? -1 : it->second;
+  }
 };
 
 }  // namespace quire::jinja

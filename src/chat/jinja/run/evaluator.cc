@@ -1,22 +1,24 @@
-// Expressions are evaluated here.
+#include "chat/jinja/run/evaluator.h"
+
 #include <utility>
 
-#include "chat/jinja/interpreter.h"
 #include "chat/jinja/library/filters.h"
 #include "chat/jinja/library/methods.h"
+#include "chat/jinja/run/calls.h"
+#include "chat/jinja/run/loops.h"
 #include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/print.h"
 #include "chat/jinja/value/text.h"
 
 namespace quire::jinja {
 
-Value Interpreter::evaluate(const Expr& expr) {
-  const DepthGuard guard(*this);
+Value Evaluator::evaluate(const Expr& expr) {
+  const DepthGuard guard(state_);
   return evaluate_inner(expr);
 }
 
 // Each kind has a function of its own, so that the frames of the recursion stay small.
-Value Interpreter::evaluate_inner(const Expr& expr) {
+Value Evaluator::evaluate_inner(const Expr& expr) {
   switch (expr.kind) {
     case ExprKind::kConstant:
       return expr.constant;
@@ -61,46 +63,31 @@ Value Interpreter::evaluate_inner(const Expr& expr) {
   fail("a namespace attribute cannot be read here");
 }
 
-Value Interpreter::global(std::string_view name) const {
-  constexpr std::pair<std::string_view, Function> kFunctions[] = {
-      {"range", Function::kRange},
-      {"dict", Function::kDict},
-      {"namespace", Function::kNamespace},
-      {"raise_exception", Function::kRaiseException},
-      {"strftime_now", Function::kStrftimeNow},
-      {"cycler", Function::kCycler},
-      {"joiner", Function::kJoiner}};
-  for (const auto& [have, function] : kFunctions) {
-    if (have == name) return Value::function(function);
-  }
-  return {};
-}
-
-Value Interpreter::evaluate_name(const Expr& expr) {
-  if (const Value* value = find(expr.symbol)) return *value;
-  const std::string& name = template_.symbols[static_cast<size_t>(expr.symbol)];
-  Value builtin = global(name);
+Value Evaluator::evaluate_name(const Expr& expr) {
+  if (const Value* value = state_.variables.find(expr.symbol)) return *value;
+  const std::string& name = state_.source.symbols[static_cast<size_t>(expr.symbol)];
+  Value builtin = Functions::named(name);
   if (!builtin.is_none()) return builtin;
   return make_undefined(heap_, fmt::format("{} is undefined", quoted(name)));
 }
 
-Value Interpreter::evaluate_attribute(const Expr& expr) {
+Value Evaluator::evaluate_attribute(const Expr& expr) {
   const Value object = evaluate(*expr.children[0]);
-  if (object.is(Kind::kLoop)) return loop_attribute(object, expr.name);
+  if (object.is(Kind::kLoop)) return loops_.attribute(object, expr.name);
   if (object.is(Kind::kMacro) && expr.name == "name") {
     return make_string(heap_, object.get<MacroNode>().definition->name);
   }
   return get_attribute(heap_, object, expr.name);
 }
 
-Value Interpreter::evaluate_item(const Expr& expr) {
+Value Evaluator::evaluate_item(const Expr& expr) {
   const Value object = evaluate(*expr.children[0]);
   const Value key = evaluate(*expr.children[1]);
-  if (object.is(Kind::kLoop) && key.is_string()) return loop_attribute(object, key.text());
+  if (object.is(Kind::kLoop) && key.is_string()) return loops_.attribute(object, key.text());
   return get_item(heap_, object, key);
 }
 
-Value Interpreter::evaluate_slice(const Expr& expr) {
+Value Evaluator::evaluate_slice(const Expr& expr) {
   const Value object = evaluate(*expr.children[0]);
   Value ends[3];
   for (size_t i = 0; i < 3; ++i) {
@@ -109,7 +96,7 @@ Value Interpreter::evaluate_slice(const Expr& expr) {
   return get_slice(heap_, object, ends[0], ends[1], ends[2]);
 }
 
-Arguments Interpreter::evaluate_arguments(const CallSite& site) {
+Arguments Evaluator::evaluate_arguments(const CallSite& site) {
   Arguments arguments;
   for (const ExprPtr& expr : site.positional) arguments.positional.push_back(evaluate(*expr));
   for (const auto& [name, expr] : site.named) arguments.named.emplace_back(name, evaluate(*expr));
@@ -133,18 +120,18 @@ Arguments Interpreter::evaluate_arguments(const CallSite& site) {
   return arguments;
 }
 
-Value Interpreter::evaluate_call(const Expr& expr) {
+Value Evaluator::evaluate_call(const Expr& expr) {
   const Value callee = evaluate(*expr.children[0]);
-  return call(callee, evaluate_arguments(*expr.call));
+  return calls_.call(callee, evaluate_arguments(*expr.call));
 }
 
-Value Interpreter::evaluate_filter(const Expr& expr, const Value* block_input) {
+Value Evaluator::evaluate_filter(const Expr& expr, const Value* block_input) {
   // The innermost filter of a filter or set block has no input of its own.
   Value input;
   if (expr.children[0] == nullptr) {
     input = *block_input;
   } else if (block_input != nullptr && expr.children[0]->kind == ExprKind::kFilter) {
-    const DepthGuard guard(*this);
+    const DepthGuard guard(state_);
     input = evaluate_filter(*expr.children[0], block_input);
   } else {
     input = evaluate(*expr.children[0]);
@@ -152,12 +139,12 @@ Value Interpreter::evaluate_filter(const Expr& expr, const Value* block_input) {
   return apply_filter(heap_, expr.name, input, evaluate_arguments(*expr.call));
 }
 
-Value Interpreter::evaluate_test(const Expr& expr) {
+Value Evaluator::evaluate_test(const Expr& expr) {
   const Value input = evaluate(*expr.children[0]);
   return Value::boolean(apply_test(heap_, expr.name, input, evaluate_arguments(*expr.call)));
 }
 
-Value Interpreter::evaluate_logic(const Expr& expr) {
+Value Evaluator::evaluate_logic(const Expr& expr) {
   const bool stop_at = expr.kind == ExprKind::kOr;
   Value value;
   for (const ExprPtr& child : expr.children) {
@@ -167,18 +154,18 @@ Value Interpreter::evaluate_logic(const Expr& expr) {
   return value;
 }
 
-Value Interpreter::evaluate_binary(const Expr& expr) {
+Value Evaluator::evaluate_binary(const Expr& expr) {
   const Value left = evaluate(*expr.children[0]);
   return binary(heap_, expr.binary_op, left, evaluate(*expr.children[1]));
 }
 
-Value Interpreter::evaluate_concat(const Expr& expr) {
+Value Evaluator::evaluate_concat(const Expr& expr) {
   std::vector<Value> parts;
   for (const ExprPtr& child : expr.children) parts.push_back(as_string(heap_, evaluate(*child)));
   return join_strings(heap_, "", parts);
 }
 
-Value Interpreter::evaluate_compare(const Expr& expr) {
+Value Evaluator::evaluate_compare(const Expr& expr) {
   Value left = evaluate(*expr.children[0]);
   for (size_t i = 0; i < expr.compare_ops.size(); ++i) {
     Value right = evaluate(*expr.children[i + 1]);
@@ -188,7 +175,7 @@ Value Interpreter::evaluate_compare(const Expr& expr) {
   return Value::boolean(true);
 }
 
-Value Interpreter::evaluate_conditional(const Expr& expr) {
+Value Evaluator::evaluate_conditional(const Expr& expr) {
   if (is_true(evaluate(*expr.children[0]))) return evaluate(*expr.children[1]);
   if (expr.children[2] != nullptr) return evaluate(*expr.children[2]);
   return make_undefined(
@@ -197,7 +184,7 @@ Value Interpreter::evaluate_conditional(const Expr& expr) {
                          expr.line));
 }
 
-Value Interpreter::evaluate_collection(const Expr& expr) {
+Value Evaluator::evaluate_collection(const Expr& expr) {
   if (expr.kind == ExprKind::kDict) {
     std::vector<Entry> entries;
     for (size_t i = 0; i < expr.children.size(); i += 2) {

@@ -1,0 +1,34 @@
+// The functions that every template may call: range(), dict(), namespace(), strftime_now() …
+#pragma once
+
+#include <ctime>
+#include <string_view>
+
+#include "chat/jinja/run/nodes.h"
+#include "chat/jinja/value/arguments.h"
+#include "chat/jinja/value/heap.h"
+#include "chat/jinja/value/value.h"
+
+namespace quire::jinja {
+
+class Functions {
+ public:
+  // `now` is what strftime_now() shows. Borrows the others.
+  Functions(Heap& heap, CyclicNodes& cyclic, const std::tm& now)
+      : heap_(heap), cyclic_(cyclic), now_(now) {}
+
+  // The function of that name; None: there is none.
+  static Value named(std::string_view name);
+  Value call(Function function, const Arguments& arguments);
+
+ private:
+  Value make_dict_of(const Arguments& arguments);
+  Value make_namespace(const Arguments& arguments);
+  Value format_now(const Arguments& arguments);
+
+  Heap& heap_;
+  CyclicNodes& cyclic_;
+  const std::tm now_;
+};
+
+}  // namespace quire::jinja

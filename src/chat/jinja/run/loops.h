@@ -1,0 +1,41 @@
+// Runs loops, and answers what a template asks of the loop that it is in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "chat/jinja/parse/ast.h"
+#include "chat/jinja/run/run_state.h"
+#include "chat/jinja/value/arguments.h"
+#include "chat/jinja/value/value.h"
+
+namespace quire::jinja {
+
+class Evaluator;
+class Statements;
+
+class Loops {
+ public:
+  // Borrows all of them.
+  Loops(RunState& state, Evaluator& evaluator, Statements& statements);
+
+  void run(const Stmt& stmt, std::vector<Value> items, int64_t depth0 = 0);
+  // Of `loop`: its attributes, its methods, and the loop itself called, where it is recursive.
+  Value attribute(const Value& self, std::string_view name);
+  Value call_method(const Value& self, std::string_view name, const Arguments& arguments);
+  Value call(const Value& callee, const Arguments& arguments);
+
+ private:
+  bool iterate(const std::shared_ptr<LoopNode>& loop);  // whether an iteration ran to its end
+  bool accept_next(LoopNode& loop);
+
+  RunState& state_;
+  Heap& heap_;
+  Evaluator& evaluator_;
+  Statements& statements_;
+  const Symbol loop_symbol_;
+};
+
+}  // namespace quire::jinja
