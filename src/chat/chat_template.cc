@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "chat/jinja/run/interpreter.h"
 #include "chat/jinja/parse/parser.h"
+#include "chat/jinja/run/interpreter.h"
 #include "chat/jinja/value/text.h"
 
 namespace quire {
