@@ -4,6 +4,34 @@
 #include <map>
 
 namespace quire::grammar {
+namespace {
+
+// The sets of terminals of a state that may end somewhere, each written once into a mask.
+class EndSets {
+ public:
+  // Positions in `out` are those of the targets in `entries`.
+  EndSets(std::span<const LexEntry> entries, TokenMask& out) : out_(out) {
+    for (uint32_t i = 0; i < entries.size(); ++i) position_[entries[i].target] = i;
+  }
+
+  uint32_t index_of(std::vector<StateId> targets) {
+    std::sort(targets.begin(), targets.end());
+    const auto [it, is_new] =
+        index_of_.try_emplace(std::move(targets), static_cast<uint32_t>(out_.end_sets.size()));
+    if (is_new) {
+      auto& set = out_.end_sets.emplace_back();
+      for (const StateId target : it->first) set.push_back(position_[target]);
+    }
+    return it->second;
+  }
+
+ private:
+  TokenMask& out_;
+  std::map<StateId, uint32_t> position_;
+  std::map<std::vector<StateId>, uint32_t> index_of_;
+};
+
+}  // namespace
 
 Lexer::Lexer(ExprStore& store, size_t max_states) : store_(store), max_states_(max_states) {
   states_.emplace_back();
@@ -96,21 +124,7 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
       bits[id / 32] = is_allowed ? bits[id / 32] | bit : bits[id / 32] & ~bit;
     }
   };
-  std::map<StateId, uint32_t> position;
-  for (uint32_t i = 0; i < states_[state].entries.size(); ++i) {
-    position[states_[state].entries[i].target] = i;
-  }
-  std::map<std::vector<StateId>, uint32_t> end_set_of;
-  const auto end_set = [&](std::vector<StateId> targets) {
-    std::sort(targets.begin(), targets.end());
-    const auto [it, is_new] =
-        end_set_of.try_emplace(targets, static_cast<uint32_t>(out.end_sets.size()));
-    if (is_new) {
-      auto& set = out.end_sets.emplace_back();
-      for (const StateId target : targets) set.push_back(position[target]);
-    }
-    return it->second;
-  };
+  EndSets end_sets(states_[state].entries, out);
   // The reference's crossings below nodes that are like it.
   auto crossing = known.crossings.begin();
   const auto copy_crossings = [&](uint32_t begin, uint32_t end) {
@@ -120,7 +134,7 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
       for (const uint32_t i : known.end_sets[crossing->ends]) {
         targets.push_back(states_[reference].entries[i].target);
       }
-      out.crossings.push_back({crossing->trie_node, end_set(std::move(targets))});
+      out.crossings.push_back({crossing->trie_node, end_sets.index_of(std::move(targets))});
     }
   };
   struct Step {
@@ -145,7 +159,7 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
     set_tokens(i, i + 1, true);
     const auto ends = this->ends(own);
     if (!ends.empty() && node.skip > i + 1) {
-      out.crossings.push_back({i, end_set({ends.begin(), ends.end()})});
+      out.crossings.push_back({i, end_sets.index_of({ends.begin(), ends.end()})});
     }
     ++i;
   }

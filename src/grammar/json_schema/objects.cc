@@ -9,6 +9,11 @@ namespace {
 
 constexpr size_t kMaxNameClasses = 64;
 
+// A count as edges have it.
+uint32_t limit(uint64_t value) {
+  return static_cast<uint32_t>(std::min<uint64_t>(value, kUnbounded));
+}
+
 }  // namespace
 
 Result<SchemaCompiler::ObjectPlan> SchemaCompiler::plan(const Record& record) {
@@ -34,9 +39,9 @@ Result<SchemaCompiler::ObjectPlan> SchemaCompiler::plan(const Record& record) {
   return out;
 }
 
-// Splits the names that are no properties by the patterns that they match.
-Result<std::vector<SchemaCompiler::NameClass>> SchemaCompiler::name_classes(
-    const Record& record, const std::vector<std::string>& known) {
+// The names that are no properties and that `propertyNames` allows.
+Result<ExprId> SchemaCompiler::other_names(const Record& record,
+                                           const std::vector<std::string>& known) {
   std::vector<ExprId> taken;
   std::vector<std::string> plain;
   for (const std::string& name : known) {
@@ -67,7 +72,14 @@ Result<std::vector<SchemaCompiler::NameClass>> SchemaCompiler::name_classes(
     }
     parts.push_back(store_.any_of(std::move(allowed)));
   }
-  std::vector<NameClass> classes{{store_.all_of(std::move(parts)), {}}};
+  return store_.all_of(std::move(parts));
+}
+
+// Splits the names that are no properties by the patterns that they match.
+Result<std::vector<SchemaCompiler::NameClass>> SchemaCompiler::name_classes(
+    const Record& record, const std::vector<std::string>& known) {
+  QUIRE_ASSIGN_OR_RETURN(const ExprId names, other_names(record, known));
+  std::vector<NameClass> classes{{names, {}}};
   for (const MemberRules& rules : record.members) {
     std::vector<std::pair<NameClass, bool>> split;  // and whether a pattern matched
     for (NameClass& name_class : classes) split.emplace_back(std::move(name_class), false);
@@ -174,9 +186,6 @@ Result<Fragment> SchemaCompiler::counted_members(const ObjectPlan& object,
   uint64_t required_left = 0;
   for (const Member& member : object.members) required_left += member.is_required;
   StateId before = whole.start, after = rules_.add_state();
-  const auto limit = [](uint64_t value) {
-    return static_cast<uint32_t>(std::min<uint64_t>(value, kUnbounded));
-  };
   // A member from `from`, whose name is read by `key`, to the state `to`.
   const auto write = [&](StateId from, ExprId key, StateId to, uint64_t needed_later) {
     if (count.max < needed_later + 1) return;
@@ -218,15 +227,13 @@ Result<Fragment> SchemaCompiler::counted_members(const ObjectPlan& object,
     rules_.add_edge(name.end, {.target = value.start});
     rules_.add_edge(value.end, {.target = after});
   }
-  const StateId can_close_empty = rules_.add_state(), can_close = rules_.add_state();
-  for (const auto& [from, to] : {std::pair(before, can_close_empty), std::pair(after, can_close)}) {
-    const Edge edge{EdgeKind::kGuard, to, 0, limit(count.min), kUnbounded};
-    rules_.add_edge(from, edge);
-  }
-  const ExprId close = spaced({gap_, store_.byte('}')});
-  rules_.add_edge(can_close, {EdgeKind::kTerminal, whole.end, close});
-  rules_.add_edge(can_close_empty,
-                  {EdgeKind::kTerminal, whole.end, spaced({open, store_.byte('}')})});
+  const auto close = [&](StateId from, ExprId text) {
+    const StateId enough = rules_.add_state();
+    rules_.add_edge(from, {EdgeKind::kGuard, enough, 0, limit(count.min), kUnbounded});
+    rules_.add_edge(enough, {EdgeKind::kTerminal, whole.end, text});
+  };
+  close(before, spaced({open, store_.byte('}')}));
+  close(after, spaced({gap_, store_.byte('}')}));
   return whole;
 }
 

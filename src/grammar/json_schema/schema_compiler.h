@@ -58,6 +58,7 @@ class SchemaCompiler {
   // objects.cc
   Result<Fragment> object(const Record& record);
   Result<ObjectPlan> plan(const Record& record);
+  Result<ExprId> other_names(const Record& record, const std::vector<std::string>& known);
   Result<std::vector<NameClass>> name_classes(const Record& record,
                                               const std::vector<std::string>& known);
   Result<Fragment> ordered_members(const ObjectPlan& object);
