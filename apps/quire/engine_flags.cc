@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
+#include "base/text_fields.h"
 #include "quire/flag_checks.h"
 #include "quire/vllm_flags.h"
 
@@ -370,6 +372,13 @@ SamplingParams SamplingFlags::apply(SamplingParams params) const {
   params.seed = seed_;
   params.stop = stop_;
   return params;
+}
+
+Result<std::string> text_or_file(const std::string& given) {
+  constexpr size_t kMaxRuleBytes = size_t{1} << 20;
+  std::error_code ec;
+  if (!std::filesystem::is_regular_file(given, ec)) return given;
+  return read_text(given, kMaxRuleBytes);
 }
 
 void add_progress_flag(CLI::App& verb, bool& always) {

@@ -33,6 +33,9 @@ class SamplingFlags {
   std::vector<std::string> stop_;
 };
 
+// Returns what a flag of a text or a file says: the text itself, or that of the file that it names.
+Result<std::string> text_or_file(const std::string& given);
+
 // Adds --progress of the benchmarks.
 void add_progress_flag(CLI::App& verb, bool& always);
 

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "base/text_fields.h"
 #include "base/utf8.h"
@@ -77,14 +76,6 @@ Result<std::vector<std::string>> read_prompts(const GenerateFlags& flags) {
                             "generate: neither -p nor --prompt-file is given, and standard "
                             "input"));
   return prompts;
-}
-
-// The text itself, or of the file that it names.
-Result<std::string> text_or_file(const std::string& given) {
-  constexpr size_t kMaxRuleBytes = size_t{1} << 20;
-  std::error_code ec;
-  if (!std::filesystem::is_regular_file(given, ec)) return given;
-  return read_text(given, kMaxRuleBytes);
 }
 
 Result<LLM::TextRule> structured_outputs(const GenerateFlags& flags) {

@@ -444,6 +444,26 @@ def test_bench_latency_of_a_model_that_answers_faster_than_threads_wake(binary):
     assert "prefill" in done.stdout and "decode" not in done.stdout, done.stdout
 
 
+def test_bench_latency_with_a_schema(binary):
+    bench = ("bench", "latency", "--batch-size", "2", "--input-len", "4", "--output-len", "8", "--num-iters", "1",
+             "--hardware", "none")
+    lasting = json.dumps({"type": "array", "items": {"type": "integer"}, "minItems": 100})
+    shown = ok(binary, *bench, "--json-schema", lasting).stdout
+    assert re.search(r"^schema  : prefill .*x the speed without; decode .*x the speed without", shown, re.MULTILINE), shown
+    assert "schema" not in ok(binary, *bench).stdout
+    refused(binary, "--json-schema: expected a schema whose answers have 8 tokens", *bench, "--json-schema", '{"const": 1}')
+    refused(binary, "--json-schema: ", *bench, "--json-schema", '{"type": "nothing"}')
+    shape = ("--shape", "qwen2.5-0.5b", "--num-gpu-blocks-override", "16", "--shape-weights", "q4_0")
+    refused(binary, "--json-schema: expected a model with a tokenizer", *bench, *shape, "--json-schema", lasting)
+
+
+def test_bench_speculation_of_some_work(binary):
+    bench = ("bench", "speculation", "--num-tokens", "16", "--num-streams", "2", "--num-repeats", "1", "--hardware", "none")
+    shown = ok(binary, *bench, "--filter", "edit").stdout
+    assert len(re.findall(r"^edit ", shown, re.MULTILINE)) == 2 and "random" not in shown, shown
+    refused(binary, "--filter: no work's name contains 'nosuch'", *bench, "--filter", "nosuch")
+
+
 def test_bench_serve_says_why_requests_failed(binary):
     with Server(binary) as server:
         port = server.url.rsplit(":", 1)[1]

@@ -1,6 +1,7 @@
 // `quire bench latency` and `quire bench throughput` measure the engine without HTTP.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "facade/model_bundle.h"
@@ -19,6 +20,7 @@ namespace {
 
 struct EngineBenchFlags {
   EngineArgs engine;
+  std::string json_schema;
   int32_t input_len = 512;
   int32_t output_len = 64;
   int32_t batch_size = 1;
@@ -50,9 +52,15 @@ void print_machine(const RunningModel& model, const Bound& bound) {
              bound.read_bytes_per_s() * 1e-9, to_string(bound.math()), bound.peak_flops() * 1e-9);
 }
 
-struct LatencyRun {
-  double prefill_s = 0, decode_s = 0;            // decode_s is the time of one step
-  double lora_prefill_s = 0, lora_decode_s = 0;  // of the same requests with adapters; 0: none
+struct PhaseTimes {
+  double prefill_s = 0, decode_s = 0;  // decode_s is the time of one step; 0: not measured
+};
+
+struct LatencyTimes {
+  PhaseTimes plain, adapted, constrained;  // of the same requests
+};
+
+struct LatencyRun : LatencyTimes {
   Bound bound;
 };
 
@@ -76,8 +84,35 @@ std::vector<GenerationRequest> with_adapters(const RunningModel& model,
   return requests;
 }
 
-double decode_s(const BatchTiming& timing, int32_t output_len) {
-  return (timing.total_s - timing.first_token_s) / std::max(1, output_len - 1);
+// The same requests, whose answers are of the schema; empty without one.
+Result<std::vector<GenerationRequest>> with_schema(const EngineBenchFlags& flags,
+                                                   const RunningModel& model,
+                                                   std::vector<GenerationRequest> requests) {
+  if (flags.json_schema.empty()) return std::vector<GenerationRequest>();
+  if (model.bundle.tokenizer == nullptr)
+    return invalid_argument("--json-schema: expected a model with a tokenizer");
+  StructuredOutputs outputs{.kind = StructuredOutputKind::kJson, .field = "--json-schema"};
+  QUIRE_ASSIGN_OR_RETURN(outputs.text, cli::text_or_file(flags.json_schema));
+  for (GenerationRequest& request : requests) {
+    request.params.eos_token_ids = model.bundle.generation.eos_token_ids;
+    request.params.ignore_eos = false;  // an answer that ends early is an error
+    request.structured_outputs = outputs;
+  }
+  return requests;
+}
+
+Result<PhaseTimes> run_phases(const EngineBenchFlags& flags, const RunningModel& model,
+                              std::vector<GenerationRequest> requests) {
+  const int64_t num_tokens = static_cast<int64_t>(requests.size()) * flags.output_len;
+  QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
+  if (timing.num_tokens < num_tokens) {
+    return invalid_argument(
+        "--json-schema: expected a schema whose answers have {} tokens, got one that had ended "
+        "after {} of {} tokens of all answers",
+        flags.output_len, timing.num_tokens, num_tokens);
+  }
+  return PhaseTimes{timing.first_token_s,
+                    (timing.total_s - timing.first_token_s) / std::max(1, flags.output_len - 1)};
 }
 
 double median_of(const std::vector<LatencyRun>& runs,
@@ -96,21 +131,27 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
   const cli::ProgressBar progress = cli::progress_bar("running", flags.show_progress);
   Hardware before;
   for (int32_t i = 0; i <= flags.num_iters; ++i) {  // the first is a warm-up
-    std::vector<GenerationRequest> requests = make_batch(flags, model, rng);
-    std::vector<GenerationRequest> adapted = with_adapters(model, requests);
+    struct Variant {
+      PhaseTimes LatencyTimes::*phases;
+      std::vector<GenerationRequest> requests;
+    };
+    std::vector<Variant> variants(3);
+    variants[0] = {&LatencyTimes::plain, make_batch(flags, model, rng)};
+    variants[1] = {&LatencyTimes::adapted, with_adapters(model, variants[0].requests)};
+    variants[2].phases = &LatencyTimes::constrained;
+    QUIRE_ASSIGN_OR_RETURN(variants[2].requests, with_schema(flags, model, variants[0].requests));
     // In turn before and after the run without, so that a drift favours neither.
-    BatchTiming timing, lora;
-    for (const bool is_adapted : {i % 2 == 0, i % 2 != 0}) {
-      if (is_adapted && adapted.empty()) continue;
-      BatchTiming& measured = is_adapted ? lora : timing;
-      std::vector<GenerationRequest>& batch = is_adapted ? adapted : requests;
-      QUIRE_ASSIGN_OR_RETURN(measured, run_batch(*model.engine, std::move(batch)));
+    if (i % 2 == 0) std::reverse(variants.begin(), variants.end());
+    LatencyTimes times;
+    for (Variant& variant : variants) {
+      if (variant.requests.empty()) continue;
+      QUIRE_ASSIGN_OR_RETURN(times.*variant.phases,
+                             run_phases(flags, model, std::move(variant.requests)));
     }
     QUIRE_ASSIGN_OR_RETURN(const Hardware after, probe_ceilings(flags.engine, model));
     if (i > 0) {
       QUIRE_ASSIGN_OR_RETURN(Bound bound, Bound::create(model, mean_ceilings(before, after)));
-      runs.push_back({timing.first_token_s, decode_s(timing, flags.output_len), lora.first_token_s,
-                      decode_s(lora, flags.output_len), std::move(bound)});
+      runs.push_back({times, std::move(bound)});
     }
     before = after;
     if (progress) progress(i + 1, flags.num_iters + 1);
@@ -118,18 +159,23 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
   return runs;
 }
 
-void print_adapters(const EngineBenchFlags& flags, const std::vector<LatencyRun>& runs) {
-  const auto ratio = [](double without, double with) { return with > 0 ? without / with : 0; };
-  const double prefill = median_of(
-      runs, [&](const LatencyRun& run) { return ratio(run.prefill_s, run.lora_prefill_s); });
-  const double decode = median_of(
-      runs, [&](const LatencyRun& run) { return ratio(run.decode_s, run.lora_decode_s); });
+// `what` says how the requests differ from those of the runs without.
+void print_beside(const std::string& what, const std::vector<LatencyRun>& runs,
+                  PhaseTimes LatencyTimes::*times) {
+  const auto speed = [&](double PhaseTimes::*phase) {
+    return median_of(runs, [&](const LatencyRun& run) {
+      const double with = run.*times.*phase;
+      return with > 0 ? run.plain.*phase / with : 0;
+    });
+  };
+  const auto ms = [&](double PhaseTimes::*phase) {
+    return 1e3 * median_of(runs, [&](const LatencyRun& run) { return run.*times.*phase; });
+  };
   fmt::print(
-      "adapters {} among {} requests: prefill {:.1f} ms, {:.3f}x the speed without; decode {:.2f} "
-      "ms a step, {:.3f}x the speed without (medians of paired runs)\n",
-      flags.engine.lora.modules.size(), flags.batch_size,
-      1e3 * median_of(runs, [](const LatencyRun& run) { return run.lora_prefill_s; }), prefill,
-      1e3 * median_of(runs, [](const LatencyRun& run) { return run.lora_decode_s; }), decode);
+      "{}: prefill {:.1f} ms, {:.3f}x the speed without; decode {:.2f} ms a step, {:.3f}x the "
+      "speed without (medians of paired runs)\n",
+      what, ms(&PhaseTimes::prefill_s), speed(&PhaseTimes::prefill_s), ms(&PhaseTimes::decode_s),
+      speed(&PhaseTimes::decode_s));
 }
 
 Status run_latency(EngineBenchFlags& flags) {
@@ -139,13 +185,13 @@ Status run_latency(EngineBenchFlags& flags) {
   print_machine(model, bound);
   const int32_t batch = flags.batch_size;
   const int32_t context = flags.input_len + flags.output_len / 2;
-  const double prefill = median_of(runs, [](const LatencyRun& run) { return run.prefill_s; });
-  const double decode = median_of(runs, [](const LatencyRun& run) { return run.decode_s; });
+  const double prefill = median_of(runs, [](const LatencyRun& run) { return run.plain.prefill_s; });
+  const double decode = median_of(runs, [](const LatencyRun& run) { return run.plain.decode_s; });
   const double prefill_share = median_of(runs, [&](const LatencyRun& run) {
-    return run.bound.prefill(batch, flags.input_len).bound_us * 1e-6 / run.prefill_s;
+    return run.bound.prefill(batch, flags.input_len).bound_us * 1e-6 / run.plain.prefill_s;
   });
   const double decode_share = median_of(runs, [&](const LatencyRun& run) {
-    return run.bound.decode(batch, context).bound_us * 1e-6 / run.decode_s;
+    return run.bound.decode(batch, context).bound_us * 1e-6 / run.plain.decode_s;
   });
   const double prefill_flop_per_s = bound.prefill(batch, flags.input_len).flops / prefill;
   fmt::print(
@@ -154,7 +200,12 @@ Status run_latency(EngineBenchFlags& flags) {
       batch, flags.input_len, prefill * 1e3, batch * flags.input_len / prefill,
       prefill_flop_per_s * 1e-9, 100 * prefill_flop_per_s / bound.peak_flops(),
       100 * prefill_share);
-  if (model.adapters != nullptr) print_adapters(flags, runs);
+  if (model.adapters != nullptr) {
+    print_beside(fmt::format("adapters {} among {} requests", flags.engine.lora.modules.size(),
+                             flags.batch_size),
+                 runs, &LatencyTimes::adapted);
+  }
+  if (!flags.json_schema.empty()) print_beside("schema  ", runs, &LatencyTimes::constrained);
   // The step of the prompt has brought the only token.
   if (flags.output_len < 2) {
     explain_share(prefill_share);
@@ -231,6 +282,10 @@ void add_latency(CLI::App& bench, int& exit_code) {
       ->check(cli::at_least(1))
       ->capture_default_str();
   cli::add_lora_paths_flag(verb, flags->engine.lora);
+  verb.add_option(
+      "--json-schema", flags->json_schema,
+      "A JSON Schema or a file with one. Measures with and without: answers are JSON of "
+      "it, and it lets them have --output-len tokens");
   verb.add_option("--num-iters", flags->num_iters, "Runs after the warm-up")
       ->check(cli::at_least(1))
       ->capture_default_str();

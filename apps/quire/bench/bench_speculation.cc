@@ -1,6 +1,8 @@
 // `quire bench speculation` runs the same work with and without drafts, in turn, on one engine.
 #include <fmt/format.h>
 
+#include <cstdio>
+
 #include "facade/model_bundle.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"
@@ -15,6 +17,7 @@ namespace {
 struct SpeculationFlags {
   EngineArgs engine;
   std::string dataset;
+  std::string filter;
   int32_t num_tokens = 512;
   int32_t num_streams = 32;
   int32_t num_repeats = 5;
@@ -98,6 +101,7 @@ Status measure(const SpeculationFlags& flags, const RunningModel& model,
              work.num_streams, median(without), median(with), median(ratios),
              share(drafts.num_drafts, last.num_tokens),
              100 * share(drafts.num_accepted, drafts.num_drafts));
+  std::fflush(stdout);  // works take minutes
   return {};
 }
 
@@ -116,6 +120,11 @@ Status run_speculation(SpeculationFlags& flags) {
                            read_work(flags.dataset, *model.bundle.tokenizer, flags.num_tokens));
     std::move(more.begin(), more.end(), std::back_inserter(works));
   }
+  std::erase_if(works, [&](const SpeculationWork& work) {
+    return work.name.find(flags.filter) == std::string::npos;
+  });
+  if (works.empty())
+    return invalid_argument("--filter: no work's name contains '{}'", flags.filter);
   fmt::print("{}, {}: medians of {} pairs of runs in turn, after the prompts\n", model.bundle.name,
              flags.engine.speculative_config, flags.num_repeats);
   fmt::print("{:<16} {:>7} {:>12} {:>12} {:>7} {:>12} {:>11}\n", "work", "streams", "tokens/s off",
@@ -137,6 +146,7 @@ void add_speculation(CLI::App& bench, int& exit_code) {
   verb.add_option("--dataset", flags->dataset,
                   "File of JSON lines {\"name\", \"prompt\", \"answer\"}: answers are made to come "
                   "out, without one the model's own does");
+  verb.add_option("--filter", flags->filter, "Only work whose name contains this");
   verb.add_option("--num-tokens", flags->num_tokens, "Most tokens of a prompt, and of an answer")
       ->check(cli::at_least(16))
       ->capture_default_str();

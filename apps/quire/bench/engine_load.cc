@@ -40,9 +40,11 @@ Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest
     QUIRE_ASSIGN_OR_RETURN(auto stream, engine.submit(std::move(requests[i]), on_news));
     streams.push_back(std::move(stream));
   }
+  int64_t num_tokens = 0;
   for (size_t i = 0; i < streams.size(); ++i) {
     while (const auto delta = streams[i]->pop()) {
       if (!delta->status.ok()) return delta->status;
+      num_tokens += static_cast<int64_t>(delta->token_ids.size());
     }
     if (on_progress) on_progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(streams.size()));
   }
@@ -53,7 +55,7 @@ Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest
     first_token_us = std::max(first_token_us, at_us == 0 ? end_us : std::min(at_us, end_us));
   }
   return BatchTiming{static_cast<double>(first_token_us - start_us) * 1e-6,
-                     static_cast<double>(end_us - start_us) * 1e-6};
+                     static_cast<double>(end_us - start_us) * 1e-6, num_tokens};
 }
 
 double median(std::vector<double> values) {

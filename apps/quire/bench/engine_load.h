@@ -20,6 +20,7 @@ GenerationRequest random_request(std::mt19937_64& rng, int32_t vocab_size, int32
 struct BatchTiming {
   double first_token_s = 0;  // from submit until every request has its first token
   double total_s = 0;        // from submit until every request has finished
+  int64_t num_tokens = 0;    // of all answers
 };
 // Submits all requests at once and waits for all of them. It fails with the first request that
 // fails. `on_progress` may be empty; it is told how many requests, in the order given, have
