@@ -43,6 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check_refusal(prepared.error(), door);
     return 0;
   }
+  if (prepared.value().at_once) return 0;
   if (prepared.value().writer == nullptr) std::abort();
   for (const quire::GenerationRequest& generation : prepared.value().requests) {
     if (!generation.params.validate(256, options.max_logprobs).ok()) std::abort();

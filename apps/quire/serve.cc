@@ -19,12 +19,14 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/launcher.h"
+#include "quire/models_folder.h"
 #include "quire/process_watch.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
 #include "quire/serving_process.h"
 #include "quire/settings/settings.h"
 #include "quire/vllm_flags.h"
+#include "server/adapters/adapter_routes.h"
 #include "server/heap_trimmer.h"
 #include "server/http_server.h"
 
@@ -66,13 +68,15 @@ constexpr int kExitEngineDied = 3;
 void reload(HttpServer& server) {
   const Status status = server.reload();
   if (status.ok())
-    log_info("hangup: the files of keys and certificates, if there are any, have been read again");
+    log_info(
+        "hangup: the files of keys and certificates and the folder of models, if there are any, "
+        "have been read again");
   if (!status.ok()) log_warn("hangup: {}; what it says stays as it was", status.message());
 }
 
 // Calls say_ready() once the process can also end in order. The first signal makes it finish what
 // runs within the timeout and be ready no more; the second stops it at once.
-void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine,
+void wait_and_drain(const sigset_t& signals, HttpServer& server, server::ModelHost& models,
                     int64_t timeout_s, const std::function<void()>& say_ready) {
   // The thread starts here, because there may be no memory for one when it is wanted.
   std::promise<bool> wanted;
@@ -81,7 +85,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
     server::keep_memory_for_the_end();
     started.set_value();
     if (!is_wanted.get()) return;
-    engine.drain(timeout_s * 1'000'000);
+    models.drain(timeout_s * 1'000'000);
     server.wait_idle(5'000);  // for the last bytes of the last answers
     kill(getpid(), SIGTERM);
   });
@@ -89,7 +93,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
   say_ready();
   int signal = 0;
   for (sigwait(&signals, &signal); signal == SIGHUP; sigwait(&signals, &signal)) reload(server);
-  if (!engine.healthy()) {
+  if (!models.healthy()) {
     wanted.set_value(false);
     drain.join();
     server.begin_drain();
@@ -98,13 +102,13 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
     return;
   }
   log_info("{}: refusing new requests, finishing {} running ones within {} s", strsignal(signal),
-           engine.stats().num_requests_running, timeout_s);
+           models.num_running(), timeout_s);
   server.begin_drain();
   wanted.set_value(true);
   // The drain is over, or somebody is impatient.
   do sigwait(&signals, &signal);
   while (signal == SIGHUP);
-  engine.drain(0);
+  models.drain(0);
   drain.join();
   server.stop();
 }
@@ -143,7 +147,59 @@ void read_environment(ServerOptions& server) {
   if (dev_mode != nullptr && std::string_view(dev_mode) == "1") server.enable_dev_endpoints = true;
 }
 
+// What to say when requests may come.
+void say_ready(const ServeFlags& flags, const std::string& what, uint16_t port, int64_t took_us) {
+  log_info("serving {} on {} after {:.2f} s", what,
+           flags.server.uds.empty() ? url_of(flags.server.host, port, flags.server.tls)
+                                    : flags.server.uds,
+           static_cast<double>(took_us) * 1e-6);
+}
+
 // Returns the exit code: 0, or kExitEngineDied.
+Result<int> serve_folder(const sigset_t& signals, const ServeFlags& flags) {
+  const SteadyClock clock;
+  const int64_t start_us = clock.now_us();
+  QUIRE_ASSIGN_OR_RETURN(const std::shared_ptr<server::ModelShelf> models,
+                         open_models_folder(flags));
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
+                         HttpServer::create(flags.server, models, flags.extras));
+  QUIRE_RETURN_IF_ERROR(server->start());
+  wait_and_drain(signals, *server, *models, flags.shutdown_timeout_s, [&] {
+    say_ready(flags, fmt::format("{} models of {}", models->list().size(), flags.models.directory),
+              server->port(), clock.now_us() - start_us);
+  });
+  log_info("stopped");
+  return 0;
+}
+
+Result<int> serve_one(const sigset_t& signals, const sigset_t& stop_signals, ServeFlags& flags) {
+  const SteadyClock clock;
+  const int64_t start_us = clock.now_us();
+  flags.engine.on_progress = loading_bar();
+  flags.engine.engine.on_death = [] { kill(getpid(), SIGTERM); };
+  auto stop_while_loading = std::make_unique<StopWhileLoading>(stop_signals);
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
+  stop_while_loading.reset();
+  flags.server.reply_format = reply_format(flags, running.bundle);
+  if (running.bundle.tokenizer == nullptr) {
+    log_warn("{} has no tokenizer: only /v1/completions with token ids will work",
+             running.bundle.name);
+  }
+  QUIRE_ASSIGN_OR_RETURN(ServedModel served, served_model(flags, running));
+  QUIRE_RETURN_IF_ERROR(server::check_adapter_names(served));
+  const auto models = server::host_one_model(std::move(served), flags.server);
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
+                         HttpServer::create(flags.server, models, flags.extras));
+  QUIRE_RETURN_IF_ERROR(server->start());
+  fmt::print(stderr, "{}", running.plan.memory.table());
+  wait_and_drain(signals, *server, *models, flags.shutdown_timeout_s, [&] {
+    say_ready(flags, running.bundle.name, server->port(), clock.now_us() - start_us);
+  });
+  if (!running.engine->healthy()) return kExitEngineDied;
+  log_info("stopped");
+  return 0;
+}
+
 Result<int> run_serve(ServeFlags& flags) {
   QUIRE_RETURN_IF_ERROR(apply_vllm_names(flags));
   if (const std::optional<int> ended = run_as_rank(flags.engine)) return *ended;
@@ -158,14 +214,13 @@ Result<int> run_serve(ServeFlags& flags) {
   if (flags.exit_with_process > 0) {
     QUIRE_ASSIGN_OR_RETURN(process_watch, ProcessWatch::start(flags.exit_with_process));
   }
-  SteadyClock clock;
-  const int64_t start_us = clock.now_us();
   read_environment(flags.server);
   if (!flags.without_effect.empty()) {
     log_warn("{}: accepted as vLLM's flags; no effect here (docs/vllm-flags.md)",
              fmt::join(flags.without_effect, ", "));
   }
-  if (flags.enable_auto_tool_choice && flags.tool_call_parser == "auto") {
+  const bool is_folder = !flags.models.directory.empty();
+  if (flags.enable_auto_tool_choice && flags.tool_call_parser == "auto" && !is_folder) {
     QUIRE_RETURN_IF_ERROR(check_template_tells_tool_calls(flags));
   }
   QUIRE_RETURN_IF_ERROR(HttpServer::check(flags.server, flags.extras));
@@ -173,31 +228,8 @@ Result<int> run_serve(ServeFlags& flags) {
   flags.engine.engine.max_logprobs = flags.server.max_logprobs;
   flags.server.priority_scheduling =
       flags.engine.engine.scheduler.policy == SchedulingPolicy::kPriority;
-  flags.engine.on_progress = loading_bar();
-  flags.engine.probe_when_idle = true;
-  flags.engine.engine.on_death = [] { kill(getpid(), SIGTERM); };
-  auto stop_while_loading = std::make_unique<StopWhileLoading>(stop_signals);
-  QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
-  stop_while_loading.reset();
-  flags.server.reply_format = reply_format(flags, running.bundle);
-  if (running.bundle.tokenizer == nullptr) {
-    log_warn("{} has no tokenizer: only /v1/completions with token ids will work",
-             running.bundle.name);
-  }
-  QUIRE_ASSIGN_OR_RETURN(ServedModel served, served_model(flags, running));
-  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
-                         HttpServer::create(flags.server, std::move(served), flags.extras));
-  QUIRE_RETURN_IF_ERROR(server->start());
-  fmt::print(stderr, "{}", running.plan.memory.table());
-  wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s, [&] {
-    log_info("serving {} on {} after {:.2f} s", running.bundle.name,
-             flags.server.uds.empty() ? url_of(flags.server.host, server->port(), flags.server.tls)
-                                      : flags.server.uds,
-             static_cast<double>(clock.now_us() - start_us) * 1e-6);
-  });
-  if (!running.engine->healthy()) return kExitEngineDied;
-  log_info("stopped");
-  return 0;
+  flags.engine.probe_when_idle = !is_folder;
+  return is_folder ? serve_folder(signals, flags) : serve_one(signals, stop_signals, flags);
 }
 
 }  // namespace

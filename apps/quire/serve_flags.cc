@@ -296,6 +296,49 @@ void add_image_flags(CLI::App& verb, ServeFlags& flags) {
       ->group("Images");
 }
 
+void add_vllm_names(CLI::App& verb, ServeFlags& flags) {
+  verb.add_option("--model", flags.model, "MODEL, as vLLM's start scripts name it")->group("");
+  verb.add_option("--tokenizer", flags.tokenizer, "The model itself, as vLLM's scripts name it")
+      ->group("");
+}
+
+void add_models_flags(CLI::App& verb, ServeFlags& flags) {
+  constexpr const char* kGroup = "Several models";
+  ModelsFolderFlags& models = flags.models;
+  verb.add_option(
+          "--models-dir", models.directory,
+          "Instead of MODEL: serve every model of this folder, each folder or .gguf file by "
+          "its name, loaded when it is first asked for (docs/several_models.md)")
+      ->type_name("PATH")
+      ->group(kGroup);
+  verb.add_option("--max-loaded-models", models.max_loaded,
+                  "Most models of the folder in memory; the least recently used gives way")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--max-models-memory", models.max_bytes,
+                  "Most memory of all models of the folder together, for example 48GiB (default: "
+                  "--memory-utilization of what is free at the start)")
+      ->transform(byte_size())
+      ->group(kGroup);
+  verb.add_option("--model-keep-alive", models.keep_alive_s,
+                  "Seconds after its last use at which a model of the folder leaves memory; -1: "
+                  "when its place is wanted")
+      ->check(at_least(-1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--model-load-timeout", models.load_timeout_s,
+                  "Longest wait, in seconds, of a request for its model's turn to be loaded; "
+                  "beyond: 503")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--model-alias", flags.model_aliases,
+                  "NAME=MODEL: another name for a served model; may be given several times")
+      ->type_name("NAME=MODEL")
+      ->group(kGroup);
+}
+
 }  // namespace
 
 void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
@@ -326,9 +369,8 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->type_name("PATH")
       ->group("LoRA adapters");
   add_extras_flags(verb, flags.extras);
-  verb.add_option("--model", flags.model, "MODEL, as vLLM's start scripts name it")->group("");
-  verb.add_option("--tokenizer", flags.tokenizer, "The model itself, as vLLM's scripts name it")
-      ->group("");
+  add_models_flags(verb, flags);
+  add_vllm_names(verb, flags);
   verb.add_option("--served-model-name", flags.served_model_names,
                   "Name(s) clients may use for the model; the first is printed")
       ->check(not_empty())

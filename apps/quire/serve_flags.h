@@ -6,6 +6,7 @@
 
 #include "facade/engine_args.h"
 #include "media/image_input.h"
+#include "quire/models_folder.h"
 #include "server/http/server_options.h"
 #include "server/server_extras.h"
 
@@ -16,7 +17,9 @@ struct ServeFlags {
   ServerOptions server;
   ServerExtras extras;
   ImageInputOptions images;
+  ModelsFolderFlags models;
   std::vector<std::string> served_model_names;
+  std::vector<std::string> model_aliases;  // NAME=MODEL
   std::string generation_config = "auto";  // auto takes the model's, none only the API's defaults
   int64_t shutdown_timeout_s = 30;
   std::string config;             // read before the flags are; see settings/settings.h

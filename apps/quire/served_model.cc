@@ -1,5 +1,6 @@
 #include "quire/served_model.h"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <ctime>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "media/image_input.h"
 #include "models/vision/vision_config.h"
+#include "server/models/models_dir.h"
 #include "server/openai/tokenizer_codec.h"
 
 namespace quire::cli {
@@ -66,6 +68,20 @@ Result<std::shared_ptr<const ImageInput>> image_input(const ServeFlags& flags,
   return std::make_shared<const ImageInput>(spec, vision->placeholder, flags.images, vision->text);
 }
 
+// The names of one model that stand for others of its names.
+Status add_aliases(const ServeFlags& flags, std::vector<std::string>& names) {
+  QUIRE_ASSIGN_OR_RETURN(const server::ModelAliases aliases,
+                         server::parse_aliases(flags.model_aliases));
+  const std::vector<std::string> known = names;
+  for (const auto& [alias, name] : aliases) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      return invalid_argument("--model-alias: expected the served model ({}), got {}",
+                              known.front(), name);
+    if (std::find(names.begin(), names.end(), alias) == names.end()) names.push_back(alias);
+  }
+  return {};
+}
+
 }  // namespace
 
 ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle) {
@@ -83,6 +99,7 @@ Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& ru
   ServedModel served;
   served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name}
                                                   : flags.served_model_names;
+  if (flags.models.directory.empty()) QUIRE_RETURN_IF_ERROR(add_aliases(flags, served.names));
   served.engine = running.engine;
   served.adapters = running.adapters;
   served.codec = running.bundle.tokenizer

@@ -11,12 +11,12 @@
 #include "server/http/connection_handler.h"
 #include "server/http/server_options.h"
 #include "server/http/worker_pool.h"
-#include "server/openai/served_model.h"
+#include "server/models/model_host.h"
 #include "server/route_runner.h"
 
 namespace quire::server {
 
-// What a server has beside its model, where it is told to.
+// What a server has beside its models, where it is told to.
 struct ApiParts {
   std::shared_ptr<BatchQueue> batches = nullptr;  // null: no routes for files and batches
   std::shared_ptr<KeyBook> keys = nullptr;        // null: no keys but those of the options
@@ -25,7 +25,8 @@ struct ApiParts {
 class Api final : public RequestHandler {
  public:
   // `workers` outlives the Api's use.
-  Api(ServerOptions options, ServedModel model, WorkerPool& workers, ApiParts parts = {});
+  Api(ServerOptions options, std::shared_ptr<ModelHost> models, WorkerPool& workers,
+      ApiParts parts = {});
 
   std::optional<HttpResponse> on_head(const HttpRequest& head) override;
   void on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) override;
@@ -33,13 +34,12 @@ class Api final : public RequestHandler {
   void on_done(const HttpRequest& head, int status, double seconds) override;
 
   void begin_drain() { state_.is_draining.store(true); }
-  int64_t now_us() const;
+  int64_t now_us() const { return state_.models->clock().now_us(); }
   int64_t num_ongoing() const { return state_.num_ongoing->load(); }
   ThreadTimes& thread_times() { return state_.thread_times; }
 
  private:
   const ServerOptions options_;
-  const ServedModel model_;
   ServerState state_;
   Gate gate_;
   RouteRunner runner_;

@@ -10,7 +10,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "engine/async_engine.h"
 #include "server/batch/batch_line.h"
 #include "server/local_api.h"
 
@@ -62,8 +61,9 @@ class AnswerFile {
 // One run. Answers come on the thread of the LocalApi.
 class BatchRun {
  public:
-  BatchRun(const BatchOptions& options, const ServerOptions& server, ServedModel model)
-      : options_(options), engine_(model.engine), api_(server, std::move(model)) {}
+  BatchRun(const BatchOptions& options, const ServerOptions& server,
+           std::shared_ptr<server::ModelHost> models)
+      : options_(options), models_(models), api_(server, std::move(models)) {}
 
   Result<BatchCounts> run() {
     std::error_code ignored;
@@ -123,7 +123,7 @@ class BatchRun {
     if (options_.priority)
       http.headers.emplace_back("X-Vllm-Priority", std::to_string(*options_.priority));
     api_.call(std::move(http), [this, request, line_number](HttpResponse response) {
-      const bool is_full = response.status == 429 && engine_->healthy();
+      const bool is_full = response.status == 429 && models_->healthy();
       const bool goes_on = !options_.is_stopped || !options_.is_stopped();
       if (is_full && goes_on) {
         std::this_thread::sleep_for(kRetryAfter);
@@ -135,7 +135,7 @@ class BatchRun {
         note(answers_.write(server::batch_answer(*request, line_number, response)));
         if (options_.on_counts) options_.on_counts(counts_);
       }
-      if (!engine_->healthy()) note(unavailable("the engine has failed; see the log"));
+      if (!models_->healthy()) note(unavailable("the engine has failed; see the log"));
       --num_open_;
       changed_.notify_all();
     });
@@ -147,7 +147,7 @@ class BatchRun {
   }
 
   const BatchOptions& options_;
-  std::shared_ptr<AsyncEngine> engine_;
+  const std::shared_ptr<server::ModelHost> models_;
   std::mutex mutex_;
   std::condition_variable changed_;
   AnswerFile answers_;  // guarded by mutex_, as all below
@@ -160,10 +160,15 @@ class BatchRun {
 }  // namespace
 
 Result<BatchCounts> run_batch(const BatchOptions& options, const ServerOptions& server,
-                              ServedModel model) {
+                              std::shared_ptr<server::ModelHost> models) {
   if (options.max_concurrent < 1)
     return invalid_argument("expected at least 1 request at once, got {}", options.max_concurrent);
-  return BatchRun(options, server, std::move(model)).run();
+  return BatchRun(options, server, std::move(models)).run();
+}
+
+Result<BatchCounts> run_batch(const BatchOptions& options, const ServerOptions& server,
+                              ServedModel model) {
+  return run_batch(options, server, server::host_one_model(std::move(model), server));
 }
 
 }  // namespace quire

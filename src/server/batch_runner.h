@@ -5,10 +5,12 @@
 //                                                              server_options, model));
 #pragma once
 
+#include <memory>
+
 #include "base/result.h"
 #include "server/batch/batch_options.h"
 #include "server/http/server_options.h"
-#include "server/openai/served_model.h"
+#include "server/models/model_host.h"
 
 namespace quire {
 
@@ -16,5 +18,7 @@ namespace quire {
 // one file. kUnavailable: the engine is dead, or the disk is full; what was answered is in the file.
 Result<BatchCounts> run_batch(const BatchOptions& options, const ServerOptions& server,
                               ServedModel model);
+Result<BatchCounts> run_batch(const BatchOptions& options, const ServerOptions& server,
+                              std::shared_ptr<server::ModelHost> models);
 
 }  // namespace quire

@@ -17,12 +17,26 @@ HttpResponse refuse(const Route* route, const ApiError& error) {
 
 }  // namespace
 
-Gate::Gate(const ServerOptions& options, const ServedModel& model, const ServerState& state)
-    : options_(options),
-      model_(model),
-      state_(state),
-      keys_(options.api_keys),
-      cors_(options.cors) {}
+ApiCheck check_serves(const Route& route, const ServedModel& model) {
+  const ExecutorInfo info = model.engine->model_info();
+  const std::string& name = model.names.front();
+  if (route.mode == RouteMode::kGeneration && !info.generates) {
+    return api_error(404, fmt::format("the model {} generates no text: it serves {}", quoted(name),
+                                      info.pooling.embedding_size > 0
+                                          ? "/v1/embeddings, /v2/embed, /pooling, /score and "
+                                            "/rerank"
+                                          : "/classify, /pooling, /score and /rerank"));
+  }
+  if (route.mode == RouteMode::kPooling && !info.pooling.any()) {
+    return api_error(404, fmt::format("the model {} makes no embeddings or scores: it serves "
+                                      "/v1/chat/completions and /v1/completions",
+                                      quoted(name)));
+  }
+  return std::nullopt;
+}
+
+Gate::Gate(const ServerOptions& options, const ServerState& state)
+    : options_(options), state_(state), keys_(options.api_keys), cors_(options.cors) {}
 
 std::string_view Gate::local_path(std::string_view path) const {
   const std::string_view root = options_.root_path;
@@ -44,9 +58,12 @@ bool Gate::is_on(RouteSwitch needed) const {
     case RouteSwitch::kTokenizerInfo:
       return options_.enable_tokenizer_info;
     case RouteSwitch::kLoraDir:
-      return !options_.lora_dir.empty() && model_.adapters != nullptr;
+      return !options_.lora_dir.empty() && state_.models->only() != nullptr &&
+             state_.models->only()->model.adapters != nullptr;
     case RouteSwitch::kFilesDir:
       return state_.batches != nullptr;
+    case RouteSwitch::kModelsDir:
+      return state_.models->only() == nullptr;
     case RouteSwitch::kWebPage:
       return options_.web_page;
     case RouteSwitch::kNone:
@@ -74,31 +91,15 @@ std::optional<ApiError> Gate::refusal(const HttpRequest& head, const Route* rout
     return api_error(405, fmt::format("expected {}", route->allow()));
   }
   if (route->kind != RouteKind::kWork) return std::nullopt;
-  if (std::optional<ApiError> error = wrong_model(*route)) return error;
+  if (const ModelUse only = state_.models->only()) {
+    if (ApiCheck error = check_serves(*route, only->model)) return error;
+  }
   if (state_.is_draining.load()) {
     ApiError error = api_error(503, "the server is shutting down");
-    error.retry_after_s = model_.engine->retry_after_s();
+    error.retry_after_s = state_.models->retry_after_s();
     return error;
   }
-  if (!model_.engine->healthy()) return api_error(503, "the engine is not running");
-  return std::nullopt;
-}
-
-std::optional<ApiError> Gate::wrong_model(const Route& route) const {
-  const ExecutorInfo info = model_.engine->model_info();
-  const std::string& name = model_.names.front();
-  if (route.mode == RouteMode::kGeneration && !info.generates) {
-    return api_error(404, fmt::format("the model {} generates no text: it serves {}", quoted(name),
-                                      info.pooling.embedding_size > 0
-                                          ? "/v1/embeddings, /v2/embed, /pooling, /score and "
-                                            "/rerank"
-                                          : "/classify, /pooling, /score and /rerank"));
-  }
-  if (route.mode == RouteMode::kPooling && !info.pooling.any()) {
-    return api_error(404, fmt::format("the model {} makes no embeddings or scores: it serves "
-                                      "/v1/chat/completions and /v1/completions",
-                                      quoted(name)));
-  }
+  if (!state_.models->healthy()) return api_error(503, "the engine is not running");
   return std::nullopt;
 }
 

@@ -10,14 +10,17 @@
 #include "server/http/auth.h"
 #include "server/http/cors.h"
 #include "server/http/server_options.h"
-#include "server/openai/served_model.h"
+#include "server/models/model_host.h"
 
 namespace quire::server {
+
+// Why the model cannot serve this route; nullopt: it can.
+ApiCheck check_serves(const Route& route, const ServedModel& model);
 
 class Gate {
  public:
   // All outlive the gate.
-  Gate(const ServerOptions& options, const ServedModel& model, const ServerState& state);
+  Gate(const ServerOptions& options, const ServerState& state);
 
   // A request's path without the server's root path.
   std::string_view local_path(std::string_view path) const;
@@ -33,12 +36,9 @@ class Gate {
   bool is_on(RouteSwitch needed) const;
   bool allowed(const Route* route, const HttpRequest& head) const;
   std::optional<ApiError> refusal(const HttpRequest& head, const Route* route) const;
-  // Why the model cannot serve this route; nullopt: it can.
-  std::optional<ApiError> wrong_model(const Route& route) const;
   HttpResponse preflight(const HttpRequest& head, const Route* route) const;
 
   const ServerOptions& options_;
-  const ServedModel& model_;
   const ServerState& state_;
   const ApiKeys keys_;
   const CorsPolicy cors_;

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "chat/chat_prompt.h"
-#include "engine/async_engine.h"
 #include "server/adapters/adapter_routes.h"
 #include "server/api.h"
 #include "server/batch_runner.h"
@@ -29,10 +28,12 @@ using ErrorCode = boost::system::error_code;
 
 class HttpServerImpl final : public HttpServer {
  public:
-  HttpServerImpl(ServerOptions options, ServedModel model, server::ApiParts parts)
-      : parts_(std::move(parts)),
+  HttpServerImpl(ServerOptions options, std::shared_ptr<server::ModelHost> models,
+                 server::ApiParts parts)
+      : models_(std::move(models)),
+        parts_(std::move(parts)),
         workers_(options.num_worker_threads, options.limits.queued_work),
-        api_(options, std::move(model), workers_, parts_),
+        api_(options, models_, workers_, parts_),
         listener_(options, api_),
         strand_(asio::make_strand(*listener_.io())),
         trim_timer_(strand_) {}
@@ -53,6 +54,7 @@ class HttpServerImpl final : public HttpServer {
  private:
   void trim_later();
 
+  const std::shared_ptr<server::ModelHost> models_;
   const server::ApiParts parts_;
   server::WorkerPool workers_;
   server::Api api_;
@@ -67,7 +69,9 @@ class HttpServerImpl final : public HttpServer {
 Status HttpServerImpl::reload() {
   const Status tls = listener_.reload_tls();
   const Status keys = parts_.keys == nullptr ? Status() : parts_.keys->reload(api_.now_us());
-  return tls.ok() ? keys : tls;
+  const Status models = models_->reload();
+  if (!tls.ok()) return tls;
+  return keys.ok() ? models : keys;
 }
 
 Status HttpServerImpl::start() {
@@ -120,6 +124,7 @@ void HttpServerImpl::stop() {
   workers_.stop();
   listener_.stop();
   if (parts_.batches != nullptr) parts_.batches->stop();
+  models_->stop();
 }
 
 // Null: the options name no file.
@@ -131,17 +136,17 @@ Result<std::shared_ptr<server::KeyBook>> open_keys(const ServerExtras& extras, b
   return std::shared_ptr<server::KeyBook>(std::move(keys).value());
 }
 
-Result<std::unique_ptr<server::BatchQueue>> open_batches(const ServerExtras& extras,
-                                                         const ServerOptions& options,
-                                                         const ServedModel& model) {
+Result<std::unique_ptr<server::BatchQueue>> open_batches(
+    const ServerExtras& extras, const ServerOptions& options,
+    const std::shared_ptr<server::ModelHost>& models) {
   return server::BatchQueue::open(
       {.dir = extras.files_dir,
        .files_bytes = extras.files_bytes,
        .concurrency = extras.batch_concurrency,
        .has_priorities = options.priority_scheduling,
        .run = [options,
-               model](const BatchOptions& batch) { return run_batch(batch, options, model); },
-       .is_alive = [engine = model.engine] { return engine->healthy(); }});
+               models](const BatchOptions& batch) { return run_batch(batch, options, models); },
+       .is_alive = [models] { return models->healthy(); }});
 }
 
 Status check_extras(const ServerExtras& extras) {
@@ -192,21 +197,28 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, Se
   for (const std::string& name : model.names) {
     if (name.empty()) return invalid_argument("--served-model-name: expected a non-empty name");
   }
+  QUIRE_RETURN_IF_ERROR(server::check_adapter_names(model));
+  auto models = server::host_one_model(std::move(model), options);
+  return create(std::move(options), std::move(models), extras);
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options,
+                                                       std::shared_ptr<server::ModelHost> models,
+                                                       const ServerExtras& extras) {
   QUIRE_RETURN_IF_ERROR(check_options(options));
   QUIRE_RETURN_IF_ERROR(check_extras(extras));
-  QUIRE_RETURN_IF_ERROR(server::check_adapter_names(model));
   while (options.root_path.ends_with('/')) options.root_path.pop_back();
   if (!options.root_path.empty() && options.root_path.front() != '/') {
     options.root_path.insert(0, 1, '/');
   }
   server::ApiParts parts;
   if (!extras.files_dir.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(parts.batches, open_batches(extras, options, model));
+    QUIRE_ASSIGN_OR_RETURN(parts.batches, open_batches(extras, options, models));
   }
-  QUIRE_ASSIGN_OR_RETURN(
-      parts.keys, open_keys(extras, options.priority_scheduling, model.engine->clock().now_us()));
+  QUIRE_ASSIGN_OR_RETURN(parts.keys,
+                         open_keys(extras, options.priority_scheduling, models->clock().now_us()));
   return std::unique_ptr<HttpServer>(
-      std::make_unique<HttpServerImpl>(std::move(options), std::move(model), std::move(parts)));
+      std::make_unique<HttpServerImpl>(std::move(options), std::move(models), std::move(parts)));
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// The HTTP server: OpenAI's API and Quire's own pages over one model.
+// The HTTP server: OpenAI's API and others, and Quire's own pages, over one model or several.
 //
 //   auto server = HttpServer::create(options, model);
 //   if (!server.ok()) …                       // a key, address or limit that cannot be
@@ -14,7 +14,7 @@
 
 #include "base/result.h"
 #include "server/http/server_options.h"
-#include "server/openai/served_model.h"
+#include "server/models/model_host.h"
 #include "server/server_extras.h"
 
 namespace quire {
@@ -26,13 +26,17 @@ class HttpServer {
   static Status check(const ServerOptions& options, const ServerExtras& extras = {});
   static Result<std::unique_ptr<HttpServer>> create(ServerOptions options, ServedModel model,
                                                     const ServerExtras& extras = {});
+  // Of several models; they stop with the server.
+  static Result<std::unique_ptr<HttpServer>> create(ServerOptions options,
+                                                    std::shared_ptr<server::ModelHost> models,
+                                                    const ServerExtras& extras = {});
   virtual ~HttpServer() = default;  // stops
 
   // Binds, listens, starts the threads. Once. kUnavailable: the address cannot be bound.
   virtual Status start() = 0;
   // The TCP port in use; 0 for a Unix socket or before start().
   virtual uint16_t port() const = 0;
-  // Reads the files of certificates and ServerExtras::api_key_file again. What a file with an error
+  // Reads the files of certificates, ServerExtras::api_key_file and the folder of models again. What a file with an error
   // says stays as it was; the first error is returned. Any thread, not a signal handler.
   virtual Status reload() = 0;
   // Refuses new work with 503 from now on. Any thread, not a signal handler.

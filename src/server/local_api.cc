@@ -49,9 +49,9 @@ ServerOptions without_keys(ServerOptions options) {
 }  // namespace
 
 struct LocalApi::Impl {
-  Impl(const ServerOptions& options, ServedModel model)
+  Impl(const ServerOptions& options, std::shared_ptr<ModelHost> models)
       : workers(options.num_worker_threads, options.limits.queued_work),
-        api(options, std::move(model), workers),
+        api(options, std::move(models), workers),
         work(asio::make_work_guard(*io)),
         thread([io = io] { io->run(); }) {
     workers.start(api.thread_times());
@@ -70,8 +70,8 @@ struct LocalApi::Impl {
   std::thread thread;
 };
 
-LocalApi::LocalApi(ServerOptions options, ServedModel model)
-    : impl_(std::make_unique<Impl>(without_keys(std::move(options)), std::move(model))) {}
+LocalApi::LocalApi(ServerOptions options, std::shared_ptr<ModelHost> models)
+    : impl_(std::make_unique<Impl>(without_keys(std::move(options)), std::move(models))) {}
 
 LocalApi::~LocalApi() = default;
 

@@ -1,7 +1,7 @@
 // The routes without a socket: requests of this process go through the same code as those of
 // clients, and so do their answers.
 //
-//   LocalApi api(options, model);
+//   LocalApi api(options, host_one_model(model, options));
 //   api.call({.method = "POST", .path = "/v1/chat/completions", .body = body},
 //            [](HttpResponse response) { … });
 #pragma once
@@ -11,7 +11,7 @@
 
 #include "server/http/http_types.h"
 #include "server/http/server_options.h"
-#include "server/openai/served_model.h"
+#include "server/models/model_host.h"
 
 namespace quire::server {
 
@@ -20,7 +20,7 @@ class LocalApi {
   using OnAnswer = std::function<void(HttpResponse)>;
 
   // Keys that `options` ask for are not asked here.
-  LocalApi(ServerOptions options, ServedModel model);
+  LocalApi(ServerOptions options, std::shared_ptr<ModelHost> models);
   // Calls that are under way get no answer any more.
   ~LocalApi();
   LocalApi(const LocalApi&) = delete;

@@ -6,10 +6,12 @@
 
 #include "base/log.h"
 #include "engine/async_engine.h"
+#include "server/gate.h"
 #include "server/generation/background_calls.h"
 #include "server/generation/generation_call.h"
 #include "server/http/auth.h"
 #include "server/keys/key_book.h"
+#include "server/models/requested_model.h"
 #include "server/openai/logprob_format.h"
 #include "server/pages/engine_control.h"
 #include "server/pooling/pooling_call.h"
@@ -25,22 +27,24 @@ void refuse(const Door& door, const ApiError& error, const HeaderList& headers,
   reply.send(std::move(response));
 }
 
-std::shared_ptr<void> ongoing_guard(const ServerState& state, std::shared_ptr<KeyUse> use) {
+std::shared_ptr<void> ongoing_guard(const ServerState& state, ModelUse hosted,
+                                    std::shared_ptr<KeyUse> use) {
   state.num_ongoing->fetch_add(1);
-  return {nullptr, [count = state.num_ongoing, use = std::move(use)](void*) mutable {
+  return {nullptr, [count = state.num_ongoing, hosted = std::move(hosted),
+                    use = std::move(use)](void*) mutable {
             use.reset();
+            hosted.reset();
             count->fetch_sub(1);
           }};
 }
 
 }  // namespace
 
-RouteRunner::RouteRunner(const ServerOptions& options, const ServedModel& model, ServerState& state,
-                         WorkerPool& workers)
+RouteRunner::RouteRunner(const ServerOptions& options, ServerState& state, WorkerPool& workers)
     : options_(options),
-      model_(model),
       state_(state),
       workers_(workers),
+      no_model_(std::make_shared<const HostedModel>(HostedModel{{}, options})),
       held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)),
       responses_(std::make_shared<ResponseStore>(options.limits.response_store_bytes,
                                                  options.limits.response_ttl_s * 1'000'000)),
@@ -48,14 +52,67 @@ RouteRunner::RouteRunner(const ServerOptions& options, const ServedModel& model,
 
 void RouteRunner::run(const Route& route, HttpRequest request, HeaderList headers,
                       std::shared_ptr<ReplyChannel> reply) {
+  ModelUse hosted = state_.models->only();
+  if (hosted == nullptr && route.model == RouteModel::kNone) hosted = no_model_;
+  if (hosted == nullptr)
+    return find_model(route, std::move(request), std::move(headers), std::move(reply));
+  run_on(std::move(hosted), route, std::move(request), std::move(headers), std::move(reply));
+}
+
+void RouteRunner::find_model(const Route& route, HttpRequest request, HeaderList headers,
+                             std::shared_ptr<ReplyChannel> reply) {
+  auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
+  if (shared->body.size() <= options_.limits.inline_body_bytes)
+    return acquire(route, requested_model(*shared), shared, std::move(headers), std::move(reply));
+  on_worker(route.door, reply, headers,
+            [this, &route, shared, headers, reply]() -> std::function<void()> {
+              return [this, &route, name = requested_model(*shared), shared, headers, reply] {
+                acquire(route, name, shared, headers, reply);
+              };
+            });
+}
+
+void RouteRunner::acquire(const Route& route, const std::string& name,
+                          std::shared_ptr<HttpRequest> request, HeaderList headers,
+                          std::shared_ptr<ReplyChannel> reply) {
+  if (name.empty() && route.kind == RouteKind::kWork) {
+    const std::vector<ModelStatus> all = state_.models->list();
+    if (all.size() != 1) {
+      return refuse(route.door,
+                    field_error("model", fmt::format("expected one of the {} models of this server "
+                                                     "(/v1/models), got none",
+                                                     all.size())),
+                    headers, *reply);
+    }
+  }
+  // Ollama's clients add a tag to names that have none.
+  const bool has_tag = route.path.starts_with("/api/") && name.ends_with(":latest");
+  state_.models->acquire(
+      has_tag ? name.substr(0, name.rfind(':')) : name,
+      [this, &route, request = std::move(request), headers = std::move(headers), reply,
+       post = reply->poster()](ApiResult<ModelUse> found) {
+        post([this, &route, request, headers, reply, found = std::move(found)]() mutable {
+          if (!found.ok()) return refuse(route.door, found.error(), headers, *reply);
+          ModelUse hosted = std::move(found).value();
+          if (ApiCheck error = check_serves(route, hosted->model))
+            return refuse(route.door, *error, headers, *reply);
+          run_on(std::move(hosted), route, std::move(*request), std::move(headers), reply);
+        });
+      });
+}
+
+void RouteRunner::run_on(ModelUse hosted, const Route& route, HttpRequest request,
+                         HeaderList headers, std::shared_ptr<ReplyChannel> reply) {
+  const int64_t arrival_us = state_.models->clock().now_us();
   if (route.mode == RouteMode::kDoor) {
-    return route.door.serve(request, context(model_.engine->clock().now_us()), std::move(headers),
+    return route.door.serve(request, context(*hosted, arrival_us), std::move(headers),
                             std::move(reply));
   }
   if (route.mode != RouteMode::kGeneration && route.mode != RouteMode::kPooling) {
-    return answer(route, std::move(request), std::move(headers), std::move(reply));
+    return answer(std::move(hosted), route, std::move(request), std::move(headers),
+                  std::move(reply));
   }
-  Entry entry{std::move(headers), model_.engine->clock().now_us(), nullptr, nullptr};
+  Entry entry{std::move(hosted), std::move(headers), arrival_us, nullptr, nullptr};
   if (const ApiCheck error = enter(request, entry))
     return refuse(route.door, *error, entry.headers, *reply);
   const auto call =
@@ -64,7 +121,7 @@ void RouteRunner::run(const Route& route, HttpRequest request, HeaderList header
 }
 
 ApiCheck RouteRunner::enter(HttpRequest& request, Entry& entry) const {
-  if (auto report = load_report(request, *model_.engine)) {
+  if (auto report = load_report(request, *entry.hosted->model.engine)) {
     entry.headers.emplace_back("endpoint-load-metrics", std::move(*report));
   }
   if (const auto account = state_.keys == nullptr ? nullptr : state_.keys->find(key_of(request))) {
@@ -75,7 +132,7 @@ ApiCheck RouteRunner::enter(HttpRequest& request, Entry& entry) const {
     if (!use.ok()) return use.error();
     entry.use = std::move(use).value();
   }
-  entry.ongoing = ongoing_guard(state_, entry.use);
+  entry.ongoing = ongoing_guard(state_, entry.hosted, entry.use);
   return std::nullopt;
 }
 
@@ -117,10 +174,10 @@ void RouteRunner::prepare_then(const Route& route, HttpRequest request, const He
   });
 }
 
-void RouteRunner::answer(const Route& route, HttpRequest request, HeaderList headers,
-                         std::shared_ptr<ReplyChannel> reply) {
-  const auto respond = [this, &route](const HttpRequest& r) {
-    return route.door.answer(r, context(0));
+void RouteRunner::answer(ModelUse hosted, const Route& route, HttpRequest request,
+                         HeaderList headers, std::shared_ptr<ReplyChannel> reply) {
+  const auto respond = [this, &route, hosted = std::move(hosted)](const HttpRequest& r) {
+    return route.door.answer(r, context(*hosted, 0));
   };
   prepare_then(route, std::move(request), headers, reply, respond,
                [headers, reply](HttpResponse response) {
@@ -129,11 +186,11 @@ void RouteRunner::answer(const Route& route, HttpRequest request, HeaderList hea
                });
 }
 
-PrepareContext RouteRunner::context(int64_t arrival_us) const {
+PrepareContext RouteRunner::context(const HostedModel& hosted, int64_t arrival_us) const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {options_,    model_,
-          arrival_us,  std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-          random_id(), responses_,
+  return {hosted.options, hosted.model,
+          arrival_us,     std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+          random_id(),    responses_,
           &state_};
 }
 
@@ -147,29 +204,38 @@ void RouteRunner::warn_rarely(const PreparedCall& call) {
 void RouteRunner::generate(const Route& route, HttpRequest request, Entry entry,
                            std::shared_ptr<ReplyChannel> reply) {
   const Door& door = route.door;
+  // The entry moves into what follows the preparation.
   const HeaderList headers = entry.headers;
+  const ModelUse hosted = entry.hosted;
+  const int64_t arrival_us = entry.arrival_us;
   prepare_then(
       route, std::move(request), headers, reply,
-      [this, &door, arrival_us = entry.arrival_us](const HttpRequest& r) {
-        return door.prepare(r, context(arrival_us));
+      [this, &door, hosted, arrival_us](const HttpRequest& r) {
+        return door.prepare(r, context(*hosted, arrival_us));
       },
       [this, &door, entry = std::move(entry), reply](ApiResult<PreparedCall> prepared) {
         if (!prepared.ok()) return refuse(door, prepared.error(), entry.headers, *reply);
+        if (std::optional<HttpResponse>& at_once = prepared.value().at_once) {
+          append_headers(*at_once, entry.headers);
+          return reply->send(std::move(*at_once));
+        }
         call_engine(std::move(prepared).value(), entry, reply);
       });
 }
 
 void RouteRunner::call_engine(PreparedCall prepared, Entry entry,
                               std::shared_ptr<ReplyChannel> reply) {
+  // The guard holds the model until the answer has ended.
+  AsyncEngine& engine = *entry.hosted->model.engine;
   GenerationCall::Options options{std::move(entry.headers), std::move(entry.ongoing),
                                   options_.limits, held_answer_bytes_};
   if (entry.use != nullptr) {
-    const Clock& clock = model_.engine->clock();
+    const Clock& clock = state_.models->clock();
     for (const GenerationRequest& r : prepared.requests) {
       entry.use->charge(KeyUse::kPrompt, std::ssize(r.prompt_token_ids), clock.now_us());
     }
-    options.on_tokens = [use = entry.use, &clock](int64_t num_tokens) {
-      use->charge(KeyUse::kOutput, num_tokens, clock.now_us());
+    options.on_delta = [use = entry.use, &clock](const OutputDelta& delta) {
+      use->charge(KeyUse::kOutput, std::ssize(delta.token_ids), clock.now_us());
     };
   }
   if (!prepared.warning.empty()) {
@@ -177,31 +243,35 @@ void RouteRunner::call_engine(PreparedCall prepared, Entry entry,
     warn_rarely(prepared);
   }
   if (prepared.detached != nullptr) {
-    background_->run(std::move(reply), std::move(prepared), *model_.engine, std::move(options));
+    background_->run(std::move(reply), std::move(prepared), engine, std::move(options));
   } else {
-    GenerationCall::run(std::move(reply), std::move(prepared), *model_.engine, std::move(options));
+    GenerationCall::run(std::move(reply), std::move(prepared), engine, std::move(options));
   }
 }
 
 void RouteRunner::pool(const Route& route, HttpRequest request, Entry entry,
                        std::shared_ptr<ReplyChannel> reply) {
+  // The entry moves into what follows the preparation.
   const HeaderList headers = entry.headers;
+  const ModelUse hosted = entry.hosted;
+  const int64_t arrival_us = entry.arrival_us;
   prepare_then(
       route, std::move(request), headers, reply,
-      [this, arrival_us = entry.arrival_us](const HttpRequest& r) {
-        return prepare_pooling(r, context(arrival_us));
+      [this, hosted, arrival_us](const HttpRequest& r) {
+        return prepare_pooling(r, context(*hosted, arrival_us));
       },
       [this, &door = route.door, entry = std::move(entry),
        reply](ApiResult<PreparedPooling> prepared) {
         if (!prepared.ok()) return refuse(door, prepared.error(), entry.headers, *reply);
         if (entry.use != nullptr) {
           entry.use->charge(KeyUse::kPrompt, prepared.value().num_prompt_tokens,
-                            model_.engine->clock().now_us());
+                            state_.models->clock().now_us());
         }
-        PoolingCall::Options options{entry.headers, entry.ongoing, model_.labels, door.refuse};
+        const ServedModel& model = entry.hosted->model;
+        PoolingCall::Options options{entry.headers, entry.ongoing, model.labels, door.refuse};
         if (!prepared.value().warning.empty())
           options.headers.emplace_back(kWarningHeader, prepared.value().warning);
-        PoolingCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));
+        PoolingCall::run(reply, std::move(prepared).value(), *model.engine, std::move(options));
       });
 }
 

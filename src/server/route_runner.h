@@ -11,8 +11,8 @@
 #include "server/door/server_state.h"
 #include "server/http/server_options.h"
 #include "server/http/worker_pool.h"
+#include "server/models/model_host.h"
 #include "server/openai/prepare.h"
-#include "server/openai/served_model.h"
 
 namespace quire::server {
 
@@ -23,8 +23,7 @@ class ResponseStore;
 class RouteRunner {
  public:
   // All outlive the runner.
-  RouteRunner(const ServerOptions& options, const ServedModel& model, ServerState& state,
-              WorkerPool& workers);
+  RouteRunner(const ServerOptions& options, ServerState& state, WorkerPool& workers);
 
   // Answers on `reply`, on its strand. `headers` go on every answer.
   void run(const Route& route, HttpRequest request, HeaderList headers,
@@ -33,13 +32,21 @@ class RouteRunner {
  private:
   // What a request that works brings to its call.
   struct Entry {
+    ModelUse hosted;
     HeaderList headers;
     int64_t arrival_us = 0;
     std::shared_ptr<KeyUse> use;    // null: its key has no limits
     std::shared_ptr<void> ongoing;  // held while the request is answered
   };
 
-  void answer(const Route& route, HttpRequest request, HeaderList headers,
+  // In a folder of models: finds the one that the request names, which may have to be loaded.
+  void find_model(const Route& route, HttpRequest request, HeaderList headers,
+                  std::shared_ptr<ReplyChannel> reply);
+  void acquire(const Route& route, const std::string& name, std::shared_ptr<HttpRequest> request,
+               HeaderList headers, std::shared_ptr<ReplyChannel> reply);
+  void run_on(ModelUse hosted, const Route& route, HttpRequest request, HeaderList headers,
+              std::shared_ptr<ReplyChannel> reply);
+  void answer(ModelUse hosted, const Route& route, HttpRequest request, HeaderList headers,
               std::shared_ptr<ReplyChannel> reply);
   void generate(const Route& route, HttpRequest request, Entry entry,
                 std::shared_ptr<ReplyChannel> reply);
@@ -56,13 +63,13 @@ class RouteRunner {
                     const std::shared_ptr<ReplyChannel>& reply, Prepare prepare, Proceed proceed);
   void on_worker(const Door& door, const std::shared_ptr<ReplyChannel>& reply,
                  const HeaderList& headers, std::function<std::function<void()>()> work);
-  PrepareContext context(int64_t arrival_us) const;
+  PrepareContext context(const HostedModel& hosted, int64_t arrival_us) const;
   void warn_rarely(const PreparedCall& call);
 
   const ServerOptions& options_;
-  const ServedModel& model_;
   ServerState& state_;
   WorkerPool& workers_;
+  const ModelUse no_model_;  // of routes that are about the server, where it has a folder of models
   std::atomic<int64_t> last_warning_s_{0};
   std::shared_ptr<std::atomic<uint64_t>> held_answer_bytes_;  // shared with the calls
   std::shared_ptr<ResponseStore> responses_;                  // shared with the calls

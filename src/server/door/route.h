@@ -28,7 +28,14 @@ enum class RouteSwitch : uint8_t {
   kTokenizerInfo,
   kLoraDir,
   kFilesDir,
+  kModelsDir,
   kWebPage
+};
+
+// Which model a route is about.
+enum class RouteModel : uint8_t {
+  kRequested,  // that the request names, or the one that goes without saying
+  kNone,  // it is about the server: its context has no engine where there is a folder of models
 };
 
 struct Route {
@@ -39,6 +46,7 @@ struct Route {
   const Door& door;
   std::string_view summary;
   RouteSwitch needs = RouteSwitch::kNone;
+  RouteModel model = RouteModel::kRequested;
 
   bool matches(std::string_view asked) const;
   bool has_method(std::string_view method) const;

@@ -13,8 +13,10 @@ namespace quire::server {
 
 class BatchQueue;
 class KeyBook;
+class ModelHost;
 
 struct ServerState {
+  const std::shared_ptr<ModelHost> models;    // shared with the program and with calls
   const std::shared_ptr<BatchQueue> batches;  // null: no routes for files and batches
   const std::shared_ptr<KeyBook> keys;        // null: no keys but those of the options
   std::string openapi = {};                   // set before requests come

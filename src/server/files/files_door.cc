@@ -207,14 +207,15 @@ using S = RouteSwitch;
 
 const Route kRoutes[] = {
     {"/v1/files", "GET POST", K::kGuarded, M::kWorker, kFilesDoor,
-     "The files that were uploaded, or one more, as a form (--files-dir).", S::kFilesDir},
+     "The files that were uploaded, or one more, as a form (--files-dir).", S::kFilesDir,
+     RouteModel::kNone},
     {"/v1/files/*", "GET DELETE", K::kGuarded, M::kWorker, kFilesDoor,
      "One file: what is known of it, its bytes (GET ID/content), or remove it (--files-dir).",
-     S::kFilesDir},
+     S::kFilesDir, RouteModel::kNone},
     {"/v1/batches", "GET POST", K::kGuarded, M::kWorker, kBatchesDoor,
-     "The batches, or one more (--files-dir).", S::kFilesDir},
+     "The batches, or one more (--files-dir).", S::kFilesDir, RouteModel::kNone},
     {"/v1/batches/*", "GET POST", K::kGuarded, M::kWorker, kBatchesDoor,
-     "One batch, or cancel it (POST ID/cancel) (--files-dir).", S::kFilesDir},
+     "One batch, or cancel it (POST ID/cancel) (--files-dir).", S::kFilesDir, RouteModel::kNone},
 };
 
 }  // namespace

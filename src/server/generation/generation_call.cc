@@ -95,6 +95,7 @@ bool GenerationCall::pop_one(size_t index) {
     }
     return false;
   }
+  if (options_.on_delta) options_.on_delta(*delta);
   // Also when the engine itself cut the answer off (a reader too slow, a shutdown): it is not a
   // whole answer.
   if (delta->finish_reason && !delta->status.ok()) {
@@ -105,7 +106,6 @@ bool GenerationCall::pop_one(size_t index) {
     fail(api_error(500, "the engine failed"));
     return false;
   }
-  if (options_.on_tokens) options_.on_tokens(std::ssize(delta->token_ids));
   if (delta->finish_reason && --unfinished_[index] == 0) {
     stream.reset();
     --num_open_;

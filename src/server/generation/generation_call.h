@@ -30,8 +30,8 @@ class GenerationCall final : public OngoingCall,
     std::shared_ptr<void> ongoing;  // shared with nobody: a guard whose release is noticed
     const ServerLimits& limits;     // of the server, which outlives its calls
     std::shared_ptr<std::atomic<uint64_t>> held_bytes;  // of all calls' answers
-    // Told of tokens as they come, also of those whose client has left; empty: nobody asks.
-    std::function<void(int64_t num_tokens)> on_tokens = {};
+    // Told of deltas as they come, also of those whose client has left; empty: nobody asks.
+    std::function<void(const OutputDelta& delta)> on_delta = {};
   };
   // Submits to the engine and answers on `reply`. Strand only.
   static void run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared, AsyncEngine& engine,

@@ -420,12 +420,16 @@ void MetricsWriter::histogram(std::string_view name, std::span<const MetricLabel
 
 // The format wants the samples of a family together, so those of further engines go behind the first
 // engine's. Lines that name no engine and are there already are not said again.
-std::string engine_metrics_text(std::span<const EngineStats> engines, std::string_view model_name,
-                                double now_s) {
+std::string engine_metrics_text(std::span<const ModelEngines> models, double now_s) {
+  std::vector<std::string> texts;
+  for (const ModelEngines& model : models) {
+    for (size_t engine = 0; engine < model.stats.size(); ++engine) {
+      texts.push_back(EngineMetrics(model.stats[engine], engine, model.model_name, now_s).text());
+    }
+  }
   std::vector<std::string> families;
   std::map<std::string, size_t, std::less<>> places;  // of families, by their first line
-  for (size_t engine = 0; engine < engines.size(); ++engine) {
-    const std::string text = EngineMetrics(engines[engine], engine, model_name, now_s).text();
+  for (const std::string& text : texts) {
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find("\n# HELP ", begin), text.size() - 1) + 1;
       const size_t samples = text.find('\n', text.find("\n# TYPE ", begin) + 1) + 1;
@@ -441,6 +445,12 @@ std::string engine_metrics_text(std::span<const EngineStats> engines, std::strin
   std::string all;
   for (const std::string& family : families) all += family;
   return all;
+}
+
+std::string engine_metrics_text(std::span<const EngineStats> engines, std::string_view model_name,
+                                double now_s) {
+  const ModelEngines model{std::string(model_name), {engines.begin(), engines.end()}};
+  return engine_metrics_text({&model, 1}, now_s);
 }
 
 }  // namespace quire::server

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/observe/engine_stats.h"
 
@@ -31,7 +32,14 @@ class MetricsWriter {
   std::string text_;
 };
 
-// Everything under vllm: and quire:, one series for each engine. `now_s` is Unix time.
+// The engines that serve one model.
+struct ModelEngines {
+  std::string model_name;
+  std::vector<EngineStats> stats;
+};
+// Everything under vllm: and quire:, one series for each engine of each model. `now_s` is Unix time.
+std::string engine_metrics_text(std::span<const ModelEngines> models, double now_s);
+// Of one model.
 std::string engine_metrics_text(std::span<const EngineStats> engines, std::string_view model_name,
                                 double now_s);
 

@@ -1,13 +1,17 @@
 #include "server/ollama/ollama_door.h"
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <utility>
 
 #include "engine/adapters/adapter_registry.h"
 #include "engine/async_engine.h"
+#include "server/door/server_state.h"
 #include "server/http/auth.h"
 #include "server/json/json_body.h"
 #include "server/json/json_members.h"
+#include "server/models/model_host.h"
+#include "server/ollama/keep_alive.h"
 #include "server/ollama/ollama_request.h"
 #include "server/ollama/ollama_writer.h"
 
@@ -20,10 +24,55 @@ HttpResponse json_response(const json::object& body) {
   return {200, "application/json", json::serialize(body), {}};
 }
 
+// How long the model stays is the host's to see to; the field is taken out of the body.
+ApiCheck take_keep_alive(json::object& body, const PrepareContext& context) {
+  json::value* const value = find_member(body, "keep_alive");
+  if (value == nullptr) return std::nullopt;
+  const ApiResult<std::optional<int64_t>> keep_alive_us = parse_keep_alive_us(*value);
+  if (!keep_alive_us.ok()) return keep_alive_us.error();
+  if (context.server != nullptr)
+    context.server->models->keep(context.model.names.front(), keep_alive_us.value());
+  body.erase("keep_alive");
+  return std::nullopt;
+}
+
+// A request that says nothing asks for the model to be loaded, which it is by now.
+PreparedCall loaded_answer(const json::object& body, OllamaAnswer kind,
+                           const PrepareContext& context) {
+  const std::string_view name = text_member(body, "model");
+  json::object answer{{"model", name.empty() ? context.model.names.front() : name},
+                      {"created_at", ollama_time(context.created_s)},
+                      {"done", true},
+                      {"done_reason", "load"}};
+  if (kind == OllamaAnswer::kChat) {
+    answer["message"] = json::object{{"role", "assistant"}, {"content", ""}};
+  } else {
+    answer["response"] = "";
+  }
+  PreparedCall call;
+  call.at_once = json_response(answer);
+  return call;
+}
+
+bool says_nothing(const json::object& body, OllamaAnswer kind) {
+  const json::value* const said =
+      find_member(body, kind == OllamaAnswer::kChat ? "messages" : "prompt");
+  if (said == nullptr) return kind == OllamaAnswer::kGenerate && !body.contains("images");
+  if (kind == OllamaAnswer::kChat) return said->is_array() && said->get_array().empty();
+  return said->is_string() && said->get_string().empty() && !body.contains("images");
+}
+
 // What is common to the two: an answer is a stream unless told otherwise, and tells its times.
 ApiResult<PreparedCall> prepare(json::object body, const HttpRequest& request, Endpoint endpoint,
                                 OllamaAnswer kind, std::span<const Field> table,
                                 const PrepareContext& context) {
+  if (ApiCheck error = take_keep_alive(body, context)) return *error;
+  if (says_nothing(body, kind)) {
+    const std::string asked =
+        ollama_model_name(std::string(text_member(body, "model")), context.model);
+    if (ApiCheck error = check_model(asked, context.model)) return *error;
+    return loaded_answer(body, kind, context);
+  }
   ApiResult<ParsedFields> parsed =
       read_fields(std::move(body), endpoint, context.options.strict_fields, table);
   if (!parsed.ok()) return parsed.error();
@@ -68,41 +117,86 @@ ApiResult<PreparedCall> prepare_generate(const HttpRequest& request,
                  ollama_generate_field_table(), context);
 }
 
-json::object details_of(const PrepareContext& context) {
-  const std::string& root = context.model.root;
-  return {{"parent_model", ""},   {"format", root.ends_with(".gguf") ? "gguf" : "safetensors"},
-          {"family", "quire"},    {"families", json::array{"quire"}},
-          {"parameter_size", ""}, {"quantization_level", ""}};
+json::object details_of(const ModelStatus& status) {
+  return {
+      {"parent_model", ""},   {"format", status.path.ends_with(".gguf") ? "gguf" : "safetensors"},
+      {"family", "quire"},    {"families", json::array{"quire"}},
+      {"parameter_size", ""}, {"quantization_level", ""}};
 }
 
-json::object card_of(const std::string& name, const PrepareContext& context) {
+json::object card_of(const std::string& name, const ModelStatus& status) {
   return {{"name", name},
           {"model", name},
-          {"modified_at", ollama_time(context.model.created_s)},
-          {"size", 0},
-          {"digest", key_digest(context.model.root.empty() ? name : context.model.root)},
-          {"details", details_of(context)}};
+          {"modified_at", ollama_time(status.created_s)},
+          {"size", status.file_bytes},
+          {"digest", key_digest(status.path.empty() ? name : status.path)},
+          {"details", details_of(status)}};
 }
 
 HttpResponse tags(const HttpRequest&, const PrepareContext& context) {
   json::array models;
-  for (const std::string& name : context.model.names) models.push_back(card_of(name, context));
-  if (context.model.adapters != nullptr) {
-    for (const LoadedAdapterInfo& loaded : context.model.adapters->list()) {
-      models.push_back(card_of(loaded.source.name, context));
-    }
+  for (const ModelStatus& status : context.server->models->list()) {
+    models.push_back(card_of(status.name, status));
+    for (const std::string& alias : status.aliases) models.push_back(card_of(alias, status));
+    if (status.loaded == nullptr || status.loaded->model.adapters == nullptr) continue;
+    for (const LoadedAdapterInfo& loaded : status.loaded->model.adapters->list())
+      models.push_back(card_of(loaded.source.name, status));
   }
   return json_response({{"models", std::move(models)}});
 }
 
-// The models that are loaded: the one that is served.
+// The models that are in memory.
 HttpResponse running(const HttpRequest&, const PrepareContext& context) {
-  json::object card = card_of(context.model.names.front(), context);
-  card.erase("modified_at");
-  card["expires_at"] = "9999-12-31T23:59:59Z";
-  card["size_vram"] = 0;
-  card["context_length"] = context.model.max_model_len;
-  return json_response({{"models", json::array{std::move(card)}}});
+  json::array models;
+  const ModelHost& host = *context.server->models;
+  for (const ModelStatus& status : host.list()) {
+    if (status.loaded == nullptr) continue;
+    json::object card = card_of(status.name, status);
+    card.erase("modified_at");
+    card["expires_at"] = status.expires_us
+                             ? ollama_time(context.created_s +
+                                           (*status.expires_us - host.clock().now_us()) / 1'000'000)
+                             : std::string("9999-12-31T23:59:59Z");
+    card["size"] = status.bytes;
+    card["size_vram"] = 0;
+    card["context_length"] = status.loaded->model.max_model_len;
+    models.push_back(std::move(card));
+  }
+  return json_response({{"models", std::move(models)}});
+}
+
+// What is known of a model before it is loaded is little.
+json::object description_of(const ModelStatus& status) {
+  json::array capabilities;
+  json::object model_info{{"general.architecture", "quire"}};
+  if (status.loaded != nullptr) {
+    const ServedModel& model = status.loaded->model;
+    const ReplyFormat& replies = status.loaded->options.reply_format;
+    const ExecutorInfo info = model.engine->model_info();
+    if (info.generates) capabilities.push_back("completion");
+    if (info.pooling.any()) capabilities.push_back("embedding");
+    if (replies.dialect != nullptr) capabilities.push_back("tools");
+    if (replies.reasoning != nullptr) capabilities.push_back("thinking");
+    if (model.images != nullptr) capabilities.push_back("vision");
+    model_info["quire.context_length"] = model.max_model_len;
+    model_info["quire.vocab_size"] = model.vocab_size;
+  }
+  return {{"modelfile", ""},
+          {"parameters", ""},
+          {"template", ""},
+          {"modified_at", ollama_time(status.created_s)},
+          {"details", details_of(status)},
+          {"model_info", std::move(model_info)},
+          {"capabilities", std::move(capabilities)}};
+}
+
+bool is_called(const ModelStatus& status, std::string_view name) {
+  const auto is = [&](const std::string& known) {
+    return known == name || (name.starts_with(known) && name.substr(known.size()) == ":latest");
+  };
+  if (is(status.name) || std::any_of(status.aliases.begin(), status.aliases.end(), is)) return true;
+  return status.loaded != nullptr && status.loaded->model.adapters != nullptr &&
+         status.loaded->model.adapters->find(std::string(name)) != nullptr;
 }
 
 HttpResponse show(const HttpRequest& request, const PrepareContext& context) {
@@ -115,27 +209,14 @@ HttpResponse show(const HttpRequest& request, const PrepareContext& context) {
         "model",
         fmt::format("expected a name, got {}", name != nullptr ? describe(*name) : "none")));
   }
-  const std::string asked = ollama_model_name(std::string(name->get_string()), context.model);
-  if (const ApiCheck error = check_model(asked, context.model)) {
-    return ollama_error_response(*error);
-  }
-  const ExecutorInfo info = context.model.engine->model_info();
-  json::array capabilities;
-  if (info.generates) capabilities.push_back("completion");
-  if (info.pooling.any()) capabilities.push_back("embedding");
-  if (context.options.reply_format.dialect != nullptr) capabilities.push_back("tools");
-  if (context.options.reply_format.reasoning != nullptr) capabilities.push_back("thinking");
-  if (context.model.images != nullptr) capabilities.push_back("vision");
-  json::object model_info{{"general.architecture", "quire"},
-                          {"quire.context_length", context.model.max_model_len},
-                          {"quire.vocab_size", context.model.vocab_size}};
-  return json_response({{"modelfile", ""},
-                        {"parameters", ""},
-                        {"template", ""},
-                        {"modified_at", ollama_time(context.model.created_s)},
-                        {"details", details_of(context)},
-                        {"model_info", std::move(model_info)},
-                        {"capabilities", std::move(capabilities)}});
+  const std::string_view asked = name->get_string();
+  const std::vector<ModelStatus> all = context.server->models->list();
+  const auto found = std::find_if(
+      all.begin(), all.end(), [&](const ModelStatus& status) { return is_called(status, asked); });
+  if (found != all.end()) return json_response(description_of(*found));
+  ApiError error = api_error(404, fmt::format("the model {} does not exist", quoted(asked)));
+  error.param = "model";
+  return ollama_error_response(error);
 }
 
 // Clients compare it with the version that has what they need; this is the one whose API this is.
@@ -158,6 +239,7 @@ constexpr Door kOllamaEmbedDoor{nullptr, nullptr, nullptr, &ollama_error_respons
 
 using M = RouteMode;
 using K = RouteKind;
+using S = RouteSwitch;
 
 const Route kRoutes[] = {
     {"/api/chat", "POST", K::kWork, M::kGeneration, kOllamaChatDoor,
@@ -166,12 +248,14 @@ const Route kRoutes[] = {
      "Answer or continue a text, as Ollama's."},
     {"/api/embed", "POST", K::kWork, M::kPooling, kOllamaEmbedDoor,
      "Vectors of texts, as Ollama's."},
-    {"/api/tags", "GET", K::kGuarded, M::kInline, kTagsDoor, "The served models, as Ollama's."},
-    {"/api/ps", "GET", K::kGuarded, M::kInline, kPsDoor, "The model that is loaded, as Ollama's."},
+    {"/api/tags", "GET", K::kGuarded, M::kInline, kTagsDoor, "The served models, as Ollama's.",
+     S::kNone, RouteModel::kNone},
+    {"/api/ps", "GET", K::kGuarded, M::kInline, kPsDoor, "The models that are loaded, as Ollama's.",
+     S::kNone, RouteModel::kNone},
     {"/api/show", "POST", K::kGuarded, M::kBySize, kShowDoor,
-     "What a model is and can do, as Ollama's."},
+     "What a model is and can do, as Ollama's.", S::kNone, RouteModel::kNone},
     {"/api/version", "GET", K::kGuarded, M::kInline, kVersionDoor,
-     "The version of Ollama's API that is spoken."},
+     "The version of Ollama's API that is spoken.", S::kNone, RouteModel::kNone},
 };
 
 }  // namespace

@@ -225,8 +225,10 @@ const Field kCommon[] = {
      "null", "How to sample; those about memory and machines have no effect."},
     {"think", kBoth, &set_think, R"({"type":["boolean","string"]})", "null",
      "Whether the model reasons, or how much."},
-    {"keep_alive", kBoth, std::monostate{}, kAny, "null", "The model stays.", kNone, kNone, false,
-     kNoEffect},
+    {"keep_alive", kBoth, std::monostate{}, kAny, "null",
+     "How long the model stays in memory after its last use (--models-dir): seconds, or 5m, 1h30m; "
+     "below 0: until its place is wanted.",
+     kNone, kNone, false, kNoEffect},
 };
 const Field kChat[] = {
     {"messages", kBoth, &set_messages,

@@ -144,7 +144,21 @@ TEST_F(ServerTest, OllamaRefusalsNameTheField) {
   EXPECT_EQ(refused("/api/chat", R"({"messages":[{"role":"user","images":[1]}]})"),
             "messages.0.images.0: expected an image in base64, got the number 1");
   EXPECT_EQ(post("/api/show", R"({"model":"nope"})").status, 404);
-  EXPECT_EQ(post("/api/chat", R"({"model":"nope","messages":[]})").status, 400);
+  EXPECT_EQ(post("/api/chat", R"({"model":"nope","messages":[]})").status, 404);
+  EXPECT_EQ(refused("/api/chat", chat_with(R"(,"keep_alive":"soon")")),
+            "keep_alive: expected seconds, or a text such as \"5m\" or \"1h30m\", got a string");
+}
+
+TEST_F(ServerTest, OllamaRequestsThatSayNothingLoadTheModel) {
+  start_saying("x");
+  const json::value chat = parse(post("/api/chat", R"({"model":"tiny","messages":[]})").body);
+  EXPECT_EQ(chat.at("done_reason").as_string(), "load");
+  EXPECT_EQ(chat.at("message").at("content").as_string(), "");
+  const json::value generated =
+      parse(post("/api/generate", R"({"model":"tiny:latest","keep_alive":-1})").body);
+  EXPECT_EQ(generated.at("done_reason").as_string(), "load");
+  EXPECT_EQ(generated.at("response").as_string(), "");
+  EXPECT_TRUE(engine->requests().empty());
 }
 
 TEST_F(ServerTest, OllamaTellsOfItsModel) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct PreparedCall {
   std::string warning;  // for the warning header
   std::unique_ptr<AnswerWriter> writer;
   std::shared_ptr<DetachedAnswer> detached;  // null: the call ends when its client leaves
+  std::optional<HttpResponse> at_once = {};  // the answer, where the engine is not asked
 };
 
 struct PrepareContext {

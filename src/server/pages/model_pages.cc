@@ -4,6 +4,9 @@
 #include <boost/json/object.hpp>
 
 #include "engine/adapters/adapter_registry.h"
+#include "server/door/server_state.h"
+#include "server/json/json_body.h"
+#include "server/models/model_host.h"
 #include "server/pages/page.h"
 
 namespace quire::server {
@@ -11,13 +14,18 @@ namespace {
 
 namespace json = boost::json;
 
-// Of the model, or of one of its adapters.
-json::object model_card(const ServedModel& model, const std::string& name, const std::string& root,
-                        const json::value& parent) {
-  const std::string id = fmt::format("modelperm-{}", name);
-  json::object permission{{"id", id},
+struct Card {
+  std::string name;
+  std::string root;
+  json::value parent;
+  int64_t created_s = 0;
+  json::value max_model_len;
+};
+
+json::object card_json(const Card& card) {
+  json::object permission{{"id", fmt::format("modelperm-{}", card.name)},
                           {"object", "model_permission"},
-                          {"created", model.created_s},
+                          {"created", card.created_s},
                           {"allow_create_engine", false},
                           {"allow_sampling", true},
                           {"allow_logprobs", true},
@@ -27,51 +35,108 @@ json::object model_card(const ServedModel& model, const std::string& name, const
                           {"organization", "*"},
                           {"group", nullptr},
                           {"is_blocking", false}};
-  return {{"id", name},
+  return {{"id", card.name},
           {"object", "model"},
-          {"created", model.created_s},
+          {"created", card.created_s},
           {"owned_by", "quire"},
-          {"root", root},
-          {"parent", parent},
-          {"max_model_len", model.max_model_len},
+          {"root", card.root},
+          {"parent", card.parent},
+          {"max_model_len", card.max_model_len},
           {"permission", json::array{std::move(permission)}}};
 }
 
-// The model under all of its names, then its adapters.
-json::array model_cards(const ServedModel& model) {
+// As llama.cpp's server says it of the models of its folder.
+json::object status_json(const ModelStatus& status) {
+  json::object out{{"value", to_string(status.state)}, {"requests", status.num_requests}};
+  if (status.state == ModelState::kLoading) out["progress"] = status.progress;
+  if (status.state == ModelState::kFailed) {
+    out["failed"] = true;
+    out["error"] = status.error;
+  }
+  if (status.bytes > 0) out["memory_bytes"] = status.bytes;
+  return out;
+}
+
+// A model under all of its names, then its adapters.
+void add_cards(const ModelStatus& status, bool in_folder, json::array& cards) {
+  const ServedModel* const model = status.loaded == nullptr ? nullptr : &status.loaded->model;
+  std::vector<std::string> names = {status.name};
+  names.insert(names.end(), status.aliases.begin(), status.aliases.end());
+  for (const std::string& name : names) {
+    Card card{name, status.path.empty() ? name : status.path, nullptr, status.created_s, nullptr};
+    if (model != nullptr) card.max_model_len = model->max_model_len;
+    json::object out = card_json(card);
+    if (in_folder) out["status"] = status_json(status);
+    cards.emplace_back(std::move(out));
+  }
+  if (model == nullptr || model->adapters == nullptr) return;
+  for (const LoadedAdapterInfo& loaded : model->adapters->list()) {
+    cards.emplace_back(card_json({loaded.source.name, loaded.source.path, json::value(status.name),
+                                  status.created_s, model->max_model_len}));
+  }
+}
+
+json::array model_cards(const ModelHost& models) {
   json::array cards;
-  for (const std::string& name : model.names) {
-    cards.emplace_back(model_card(model, name, model.root.empty() ? name : model.root, nullptr));
-  }
-  if (model.adapters == nullptr) return cards;
-  for (const LoadedAdapterInfo& loaded : model.adapters->list()) {
-    cards.emplace_back(model_card(model, loaded.source.name, loaded.source.path,
-                                  json::value(model.names.front())));
-  }
+  const bool in_folder = models.only() == nullptr;
+  for (const ModelStatus& status : models.list()) add_cards(status, in_folder, cards);
   return cards;
 }
 
 HttpResponse models(const HttpRequest&, const PrepareContext& context) {
-  return json_page(json::object{{"object", "list"}, {"data", model_cards(context.model)}});
+  return json_page(
+      json::object{{"object", "list"}, {"data", model_cards(*context.server->models)}});
 }
 
 HttpResponse model_by_id(const HttpRequest& request, const PrepareContext& context) {
   const std::string name = request.path.substr(std::string_view("/v1/models/").size());
-  for (json::value& card : model_cards(context.model)) {
+  for (json::value& card : model_cards(*context.server->models)) {
     if (card.at("id").as_string() == name) return json_page(card);
   }
   return error_response(*check_model(name, context.model));
 }
 
+// Of {"model": NAME}.
+ApiResult<std::string> named_model(const HttpRequest& request, const PrepareContext& context) {
+  ApiResult<json::object> body = parse_body(request, context.options.limits);
+  if (!body.ok()) return body.error();
+  const json::value* const name = body.value().if_contains("model");
+  if (name != nullptr && name->is_string()) return std::string(name->get_string());
+  return field_error(
+      "model", fmt::format("expected a name, got {}", name != nullptr ? describe(*name) : "none"));
+}
+
+// As llama.cpp's: answers when the model is there.
+HttpResponse load_model(const HttpRequest&, const PrepareContext& context) {
+  return json_page(json::object{{"success", true}, {"model", context.model.names.front()}});
+}
+
+HttpResponse unload_model(const HttpRequest& request, const PrepareContext& context) {
+  const ApiResult<std::string> name = named_model(request, context);
+  if (!name.ok()) return error_response(name.error());
+  if (ApiCheck error = context.server->models->unload(name.value())) return error_response(*error);
+  return json_page(json::object{{"success", true}});
+}
+
 constexpr Door kModels = page_door(&models);
 constexpr Door kModel = page_door(&model_by_id);
+constexpr Door kLoad = page_door(&load_model);
+constexpr Door kUnload = page_door(&unload_model);
 
 using M = RouteMode;
 using K = RouteKind;
+using S = RouteSwitch;
 
 const Route kRoutes[] = {
-    {"/v1/models", "GET", K::kGuarded, M::kInline, kModels, "The served models."},
-    {"/v1/models/*", "GET", K::kGuarded, M::kInline, kModel, "One served model."},
+    {"/v1/models", "GET", K::kGuarded, M::kInline, kModels, "The served models.", S::kNone,
+     RouteModel::kNone},
+    {"/v1/models/*", "GET", K::kGuarded, M::kInline, kModel, "One served model.", S::kNone,
+     RouteModel::kNone},
+    {"/models/load", "POST", K::kGuarded, M::kBySize, kLoad,
+     "Load a model of the folder; answers when it is there (--models-dir).", S::kModelsDir},
+    {"/models/unload", "POST", K::kGuarded, M::kBySize, kUnload,
+     "Give a model's memory back when nobody uses it any more (--models-dir).", S::kModelsDir,
+     RouteModel::kNone},
 };
 
 }  // namespace

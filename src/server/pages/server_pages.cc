@@ -9,6 +9,7 @@
 #include "server/door/server_state.h"
 #include "server/http/metrics_text.h"
 #include "server/keys/key_book.h"
+#include "server/models/model_host.h"
 #include "server/pages/docs_page.h"
 #include "server/pages/page.h"
 
@@ -23,13 +24,13 @@ double unix_now_s() {
 }
 
 HttpResponse health(const HttpRequest&, const PrepareContext& context) {
-  return {context.model.engine->healthy() ? 200 : 503, "", "", {}};
+  return {context.server->models->healthy() ? 200 : 503, "", "", {}};
 }
 
 HttpResponse live(const HttpRequest&, const PrepareContext&) { return {200, "", "", {}}; }
 
 HttpResponse ready(const HttpRequest&, const PrepareContext& context) {
-  return {context.model.engine->healthy() && !context.server->is_draining.load() ? 200 : 503,
+  return {context.server->models->healthy() && !context.server->is_draining.load() ? 200 : 503,
           "",
           "",
           {}};
@@ -43,20 +44,47 @@ HttpResponse load(const HttpRequest&, const PrepareContext& context) {
   return json_page(json::object{{"server_load", context.server->num_ongoing->load()}});
 }
 
+// What a folder of models has in memory.
+std::string folder_metrics_text(const std::vector<ModelStatus>& all) {
+  MetricsWriter out;
+  const auto gauge = [&](std::string_view name, std::string_view help, auto value_of) {
+    out.family(name, "gauge", help);
+    for (const ModelStatus& status : all) {
+      out.sample(name, std::vector<MetricLabel>{{"model_name", status.name}},
+                 static_cast<double>(value_of(status)));
+    }
+  };
+  gauge("quire:model_loaded", "1 where the model is in memory.",
+        [](const ModelStatus& s) { return s.state == ModelState::kLoaded ? 1 : 0; });
+  gauge("quire:model_failed", "1 where the model could not be loaded.",
+        [](const ModelStatus& s) { return s.state == ModelState::kFailed ? 1 : 0; });
+  gauge("quire:model_memory_bytes", "Memory of the model; 0 where it is not loaded.",
+        [](const ModelStatus& s) { return s.bytes; });
+  gauge("quire:model_requests", "Requests that use the model or wait for it to be loaded.",
+        [](const ModelStatus& s) { return s.num_requests; });
+  return out.take();
+}
+
 HttpResponse metrics(const HttpRequest&, const PrepareContext& context) {
+  const ServerState& server = *context.server;
   MetricsWriter threads;
   threads.family("quire:http_cpu_seconds_total", "counter",
                  "CPU time of the threads that read requests and write answers.");
-  threads.sample("quire:http_cpu_seconds_total", {}, context.server->thread_times.cpu_seconds());
-  return {
-      200,
-      "text/plain; version=0.0.4; charset=utf-8",
-      engine_metrics_text(context.model.engine->stats_by_engine(), context.model.names.front(),
-                          unix_now_s()) +
-          adapter_metrics_text(context.model) + context.server->http_metrics.text() +
-          threads.take() +
-          (context.server->keys != nullptr ? context.server->keys->metrics_text() : std::string()),
-      {}};
+  threads.sample("quire:http_cpu_seconds_total", {}, server.thread_times.cpu_seconds());
+  const std::vector<ModelStatus> all = server.models->list();
+  std::vector<ModelEngines> engines;
+  for (const ModelStatus& status : all) {
+    if (status.loaded != nullptr)
+      engines.push_back({status.name, status.loaded->model.engine->stats_by_engine()});
+  }
+  const bool is_folder = server.models->only() == nullptr;
+  return {200,
+          "text/plain; version=0.0.4; charset=utf-8",
+          engine_metrics_text(engines, unix_now_s()) +
+              (is_folder ? folder_metrics_text(all) : adapter_metrics_text(context.model)) +
+              server.http_metrics.text() + threads.take() +
+              (server.keys != nullptr ? server.keys->metrics_text() : std::string()),
+          {}};
 }
 
 HttpResponse openapi(const HttpRequest&, const PrepareContext& context) {
@@ -78,17 +106,27 @@ constexpr Door kDocs = page_door(&docs);
 
 using M = RouteMode;
 using K = RouteKind;
+using S = RouteSwitch;
 
 const Route kRoutes[] = {
-    {"/health", "GET", K::kOpen, M::kInline, kHealth, "200 while the engine lives."},
-    {"/ping", "GET POST", K::kOpen, M::kInline, kHealth, "As /health."},
-    {"/live", "GET", K::kOpen, M::kInline, kLive, "200 while the process answers."},
-    {"/ready", "GET", K::kOpen, M::kInline, kReady, "200 while new work is taken."},
-    {"/version", "GET", K::kGuarded, M::kInline, kVersion, "This program's version."},
-    {"/load", "GET", K::kGuarded, M::kInline, kLoad, "Generations being answered now."},
-    {"/metrics", "GET", K::kGuarded, M::kInline, kMetrics, "Prometheus metrics."},
-    {"/openapi.json", "GET", K::kGuarded, M::kInline, kOpenapi, "This API, described."},
-    {"/docs", "GET", K::kGuarded, M::kInline, kDocs, "This API, for people."},
+    {"/health", "GET", K::kOpen, M::kInline, kHealth, "200 while the engine lives.", S::kNone,
+     RouteModel::kNone},
+    {"/ping", "GET POST", K::kOpen, M::kInline, kHealth, "As /health.", S::kNone,
+     RouteModel::kNone},
+    {"/live", "GET", K::kOpen, M::kInline, kLive, "200 while the process answers.", S::kNone,
+     RouteModel::kNone},
+    {"/ready", "GET", K::kOpen, M::kInline, kReady, "200 while new work is taken.", S::kNone,
+     RouteModel::kNone},
+    {"/version", "GET", K::kGuarded, M::kInline, kVersion, "This program's version.", S::kNone,
+     RouteModel::kNone},
+    {"/load", "GET", K::kGuarded, M::kInline, kLoad, "Generations being answered now.", S::kNone,
+     RouteModel::kNone},
+    {"/metrics", "GET", K::kGuarded, M::kInline, kMetrics, "Prometheus metrics.", S::kNone,
+     RouteModel::kNone},
+    {"/openapi.json", "GET", K::kGuarded, M::kInline, kOpenapi, "This API, described.", S::kNone,
+     RouteModel::kNone},
+    {"/docs", "GET", K::kGuarded, M::kInline, kDocs, "This API, for people.", S::kNone,
+     RouteModel::kNone},
 };
 
 }  // namespace

@@ -39,8 +39,9 @@ using S = RouteSwitch;
 
 const Route kRoutes[] = {
     {"/", "GET", K::kOpen, M::kInline, kWeb,
-     "The web page; it asks for the key that its requests need.", S::kWebPage},
-    {"/web/*", "GET", K::kOpen, M::kInline, kWeb, "Parts of the web page.", S::kWebPage},
+     "The web page; it asks for the key that its requests need.", S::kWebPage, RouteModel::kNone},
+    {"/web/*", "GET", K::kOpen, M::kInline, kWeb, "Parts of the web page.", S::kWebPage,
+     RouteModel::kNone},
 };
 
 }  // namespace

@@ -239,7 +239,8 @@ const Route kRoutes[] = {
      "How many tokens a request of /v1/responses has."},
     {"/v1/responses/*", "GET POST DELETE", K::kGuarded, M::kDoor, kResponsesDoor,
      "A response that is kept: read it or its stream (GET ID, ?stream=true&starting_after=N), its "
-     "input (GET ID/input_items), cancel it (POST ID/cancel), forget it (DELETE ID)."},
+     "input (GET ID/input_items), cancel it (POST ID/cancel), forget it (DELETE ID).",
+     RouteSwitch::kNone, RouteModel::kNone},
 };
 
 }  // namespace
