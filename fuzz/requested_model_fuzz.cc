@@ -10,8 +10,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   quire::server::HttpRequest request;
   request.method = "POST";
-  request.headers = {{"Content-Type", data[0] % 2 == 0 ? "application/json"
-                                                       : "multipart/form-data; boundary=x"}};
+  request.headers = {
+      {"Content-Type", data[0] % 2 == 0 ? "application/json" : "multipart/form-data; boundary=x"}};
   request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::string name = quire::server::requested_model(request);
   if (name.size() > 1024) std::abort();
