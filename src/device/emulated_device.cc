@@ -11,7 +11,10 @@ class EmulatedDevice final : public Device {
   EmulatedDevice(const EmulatedDeviceOptions& options, const OpTable& ops)
       : options_(options),
         stream_(&queue_,
-                {.num_sms = options.num_sms, .compute_capability = options.compute_capability},
+                {.num_sms = options.num_sms,
+                 .compute_capability = options.compute_capability,
+                 .shared_bytes_per_block = options.shared_bytes_per_block,
+                 .shared_bytes_per_sm = options.shared_bytes_per_block + (1 << 10)},
                 ops) {}
 
   DeviceInfo info() const override {

@@ -13,6 +13,7 @@ struct EmulatedDeviceOptions {
   int32_t num_sms = 3;
   int64_t memory_bytes = int64_t{1} << 30;
   int32_t compute_capability = 80;
+  int64_t shared_bytes_per_block = 227 << 10;
   int32_t num_failing_captures = 0;  // the first ones end with an error
 };
 

@@ -15,9 +15,11 @@
 namespace quire {
 
 struct GpuInfo {
+  int32_t ordinal = 0;  // of the devices that the driver shows to this process
   int32_t num_sms = 1;
   int32_t compute_capability = 80;            // 10 * major + minor
   int64_t shared_bytes_per_block = 99 << 10;  // the most that one block may ask for
+  int64_t shared_bytes_per_sm = 100 << 10;    // of all blocks that it holds at once
 };
 
 // LibraryState is what a library keeps per stream (handles, chosen algorithms). The stream owns it,

@@ -87,7 +87,7 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   shape.weights = stored(plan.dtype);
   shape.weights.math = math_of(plan.matrix_compute);
   shape.head_weights = shape.weights;
-  shape.activations = {32, MathType::kF32};
+  shape.activations = stored(plan.limits.activation_type);  // between ops: bf16 on a GPU
   shape.kv = stored(plan.kv);
   if (const double bits = bits_per_weight(plan, shape); bits < 0.9 * shape.weights.bits) {
     shape.weights = {bits, math_of(plan.matrix_compute)};

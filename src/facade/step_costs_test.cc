@@ -44,5 +44,14 @@ TEST(StepCosts, QuantizedWeightsTakeTheirPackedBytes) {
   }
 }
 
+// What ops hand on to each other: float32 on a CPU, bfloat16 on a GPU.
+TEST(StepCosts, ActivationsAreThoseOfTheDevice) {
+  ModelPlan plan = plan_with(DType::kBF16);
+  EXPECT_EQ(cost_shape("model", plan).activations.bits, 32);
+  plan.limits.activation_type = DType::kBF16;
+  EXPECT_EQ(cost_shape("model", plan).activations.bits, 16);
+  EXPECT_EQ(cost_shape("model", plan).activations.math, MathType::kBf16);
+}
+
 }  // namespace
 }  // namespace quire

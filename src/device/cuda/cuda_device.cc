@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device/cuda/capture_mutex.h"
+#include "device/cuda/current_device.h"
 #include "device/cuda/error.h"
 #include "device/cuda/nvtx_ranges.h"
 
@@ -12,6 +13,16 @@ namespace quire {
 namespace {
 
 using cuda::to_status;
+using cuda::use_device;
+
+cudaStream_t handle_of(const GpuStream& stream) {
+  return static_cast<cudaStream_t>(stream.handle());
+}
+
+// Makes the stream's device the calling thread's; an error stays with the stream.
+void select(GpuStream& stream) {
+  stream.fail(to_status(use_device(stream.info().ordinal), "choosing the device"));
+}
 
 void release_device(void* base, void* /*context*/) {
   const std::lock_guard lock(cuda::capture_mutex());
@@ -27,8 +38,8 @@ class CudaGraph final : public Graph {
   CudaGraph(cudaGraphExec_t graph, GpuStream& stream) : graph_(graph), stream_(stream) {}
   ~CudaGraph() override { (void)cudaGraphExecDestroy(graph_); }
   void launch() override {
-    stream_.fail(to_status(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream_.handle())),
-                           "starting a graph"));
+    select(stream_);
+    stream_.fail(to_status(cudaGraphLaunch(graph_, handle_of(stream_)), "starting a graph"));
   }
 
  private:
@@ -41,8 +52,8 @@ class CudaEvent final : public Event {
   CudaEvent(cudaEvent_t event, GpuStream& stream) : event_(event), stream_(stream) {}
   ~CudaEvent() override { (void)cudaEventDestroy(event_); }
   void record() override {
-    stream_.fail(to_status(cudaEventRecord(event_, static_cast<cudaStream_t>(stream_.handle())),
-                           "recording an event"));
+    select(stream_);
+    stream_.fail(to_status(cudaEventRecord(event_, handle_of(stream_)), "recording an event"));
   }
   bool is_reached() override { return cudaEventQuery(event_) != cudaErrorNotReady; }
   Status wait() override {
@@ -63,6 +74,7 @@ class CudaDevice final : public Device {
   }
   ~CudaDevice() override {
     const std::lock_guard lock(cuda::capture_mutex());
+    (void)use_device(stream_.info().ordinal);
     stream_.library_state().reset();
     (void)cudaStreamDestroy(handle_);
   }
@@ -70,7 +82,9 @@ class CudaDevice final : public Device {
   DeviceInfo info() const override {
     size_t free = 0;
     size_t total = 0;
-    if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = total = 0;
+    const bool known = use_device(stream_.info().ordinal) == cudaSuccess &&
+                       cudaMemGetInfo(&free, &total) == cudaSuccess;
+    if (!known) free = total = 0;
     return {.name = name_,
             .total_memory_bytes = static_cast<int64_t>(total),
             .free_memory_bytes = static_cast<int64_t>(free),
@@ -81,6 +95,7 @@ class CudaDevice final : public Device {
   Result<Arena> allocate(int64_t num_bytes) override {
     if (num_bytes == 0) return Arena();
     const std::lock_guard lock(cuda::capture_mutex());
+    QUIRE_RETURN_IF_ERROR(chosen());
     void* base = nullptr;
     const auto size = static_cast<size_t>(Arena::padded(num_bytes));
     QUIRE_RETURN_IF_ERROR(
@@ -92,6 +107,7 @@ class CudaDevice final : public Device {
   Result<Arena> allocate_pinned(int64_t num_bytes) override {
     if (num_bytes == 0) return Arena();
     const std::lock_guard lock(cuda::capture_mutex());
+    QUIRE_RETURN_IF_ERROR(chosen());
     void* base = nullptr;
     const auto size = static_cast<size_t>(Arena::padded(num_bytes));
     QUIRE_RETURN_IF_ERROR(to_status(cudaHostAlloc(&base, size, cudaHostAllocDefault),
@@ -109,11 +125,13 @@ class CudaDevice final : public Device {
     copy(to, from, num_bytes, cudaMemcpyDeviceToDevice);
   }
   void set_zero(void* to, int64_t num_bytes) override {
+    select(stream_);
     stream_.fail(to_status(cudaMemsetAsync(to, 0, static_cast<size_t>(num_bytes), handle_),
                            "clearing memory"));
   }
 
   Result<std::unique_ptr<Event>> make_event() override {
+    QUIRE_RETURN_IF_ERROR(chosen());
     cudaEvent_t event = nullptr;
     QUIRE_RETURN_IF_ERROR(
         to_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
@@ -121,11 +139,13 @@ class CudaDevice final : public Device {
   }
 
   Status synchronize() override {
+    select(stream_);
     stream_.fail(to_status(cudaStreamSynchronize(handle_), "waiting for the device"));
     return stream_.take_error();
   }
 
   Status begin_capture() override {
+    QUIRE_RETURN_IF_ERROR(chosen());
     capturing_ = std::unique_lock(cuda::capture_mutex());
     Status begun = to_status(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal),
                              "beginning a graph");
@@ -135,6 +155,7 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Graph>> end_capture() override {
     const std::unique_lock capturing = std::move(capturing_);
     cudaGraph_t graph = nullptr;
+    select(stream_);
     stream_.fail(to_status(cudaStreamEndCapture(handle_, &graph), "ending a graph"));
     Status status = stream_.take_error();
     cudaGraphExec_t executable = nullptr;
@@ -150,8 +171,12 @@ class CudaDevice final : public Device {
   }
 
  private:
+  Status chosen() const {
+    return to_status(use_device(stream_.info().ordinal), "choosing the device");
+  }
   void copy(void* to, const void* from, int64_t num_bytes, cudaMemcpyKind kind) {
     if (num_bytes == 0) return;
+    select(stream_);
     stream_.fail(to_status(cudaMemcpyAsync(to, from, static_cast<size_t>(num_bytes), kind, handle_),
                            "copying"));
   }
@@ -182,14 +207,16 @@ Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& option
     return unavailable(
         fmt::format("expected a GPU number in [0, {}), got {}", count, options.ordinal));
   }
-  QUIRE_RETURN_IF_ERROR(to_status(cudaSetDevice(options.ordinal), "opening the device"));
+  QUIRE_RETURN_IF_ERROR(to_status(use_device(options.ordinal), "opening the device"));
   cudaDeviceProp properties{};
   QUIRE_RETURN_IF_ERROR(to_status(cudaGetDeviceProperties(&properties, options.ordinal),
                                   "asking what the device is"));
   const GpuInfo info{
+      .ordinal = options.ordinal,
       .num_sms = properties.multiProcessorCount,
       .compute_capability = properties.major * 10 + properties.minor,
-      .shared_bytes_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
+      .shared_bytes_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin),
+      .shared_bytes_per_sm = static_cast<int64_t>(properties.sharedMemPerMultiprocessor)};
   if (info.compute_capability < 80) {
     return unavailable(fmt::format("{}: expected compute capability 8.0 or higher, got {}.{}",
                                    properties.name, properties.major, properties.minor));

@@ -19,7 +19,7 @@ using test::PlanDriver;
 constexpr double kBf16Budget = 0.05;  // as gpu_runner_test.cc
 
 RunnerSetup hopper(bool deterministic) {
-  return {.gpu = {.deterministic = deterministic}, .emulated_capability = 90};
+  return {.gpu = {.deterministic = deterministic}, .emulated = {.compute_capability = 90}};
 }
 
 class GpuHopperGolden : public GpuRunnerTest, public ::testing::WithParamInterface<const char*> {};

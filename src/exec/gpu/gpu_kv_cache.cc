@@ -85,8 +85,8 @@ Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copie
   return {};
 }
 
-Status GpuKvCache::copy_blocks(const std::vector<BlockCopy>& copies) {
-  int32_t* list = lists_[num_steps_++ % lists_.size()];
+Status GpuKvCache::copy_blocks(size_t parity, const std::vector<BlockCopy>& copies) {
+  int32_t* list = lists_[parity];
   for (size_t begin = 0; begin < copies.size(); begin += kCopiesAtOnce) {
     const auto count =
         std::min<int64_t>(kCopiesAtOnce, static_cast<int64_t>(copies.size() - begin));

@@ -36,8 +36,8 @@ class GpuKvCache {
 
   // Queues the copies to and from host memory. kInternal: a block that is not there.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  // Queues the copies on the device. Once per step, in order.
-  Status copy_blocks(const std::vector<BlockCopy>& copies);
+  // Queues the copies on the device, of a step whose number has that parity.
+  Status copy_blocks(size_t parity, const std::vector<BlockCopy>& copies);
 
  private:
   const KvLayout& layout_;
@@ -49,7 +49,6 @@ class GpuKvCache {
   int32_t num_blocks_ = 0;
   int32_t num_host_blocks_ = 0;
   std::vector<int32_t*> lists_;  // pinned [2, kCopiesAtOnce], of steps that alternate
-  uint64_t num_steps_ = 0;
   int32_t* list_on_device_;
   float* scales_ = nullptr;  // e4m3: keys' and values', [2, layers, Hkv]
 };

@@ -64,12 +64,12 @@ TEST_F(GpuRunnerTest, MultipliesFp8OnHopper) {
   for (const char* model : {"fp8_llama", "fp8_tensor_gemma2"}) {
     SCOPED_TRACE(model);
     const GpuPackingCounts counts = gpu_test::expect_golden(
-        model, {.emulated_capability = 90, .fp8_activations = true}, kFp8Budget);
+        model, {.emulated = {.compute_capability = 90}, .fp8_activations = true}, kFp8Budget);
     EXPECT_GT(counts.fp8_products, 0);
   }
   // Scales of blocks: by value, as everywhere.
-  const GpuPackingCounts counts =
-      gpu_test::expect_golden("fp8_block_qwen3", {.emulated_capability = 90}, kServedBudget);
+  const GpuPackingCounts counts = gpu_test::expect_golden(
+      "fp8_block_qwen3", {.emulated = {.compute_capability = 90}}, kServedBudget);
   EXPECT_EQ(counts.fp8_products, 0);
 }
 
@@ -81,7 +81,7 @@ TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
   };
   for (const Case& c :
        {Case{"gptq_order_llama", {}}, Case{"gguf_k_mix_llama", {}},
-        Case{"fp8_llama", {.emulated_capability = 90, .fp8_activations = true}},
+        Case{"fp8_llama", {.emulated = {.compute_capability = 90}, .fp8_activations = true}},
         Case{"awq_qwen2", {.kv_cache_dtype = "fp8"}}, Case{"packed_qwen3_moe", {}}}) {
     SCOPED_TRACE(c.model);
     auto runner = load_runner(c.model, c.setup);

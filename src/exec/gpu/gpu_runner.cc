@@ -31,24 +31,41 @@ Status GpuRunner::warm_up() {
 bool GpuRunner::work_while_idle() {
   if (num_under_way() > 0) return false;
   const std::optional<GraphBucket> bucket = graphs_->next_uncaptured();
-  if (!bucket) return false;
+  if (!bucket) return run_next_eager_size();
   InputBatch& batch = *steps_[0].batch;
   if (!batch.build(StepPlan{}, *requests_).ok()) return false;
   const int32_t num_reqs = bucket->kind == GraphKind::kWhole ? bucket->size : 1;
-  ForwardInputs inputs = inputs_->build(StepPlan{}, batch, num_reqs, bucket->size);
+  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, num_reqs, bucket->size);
   inputs.max_query_len = 1;
   graphs_->prepare(*bucket, inputs);
   return true;
 }
 
-void GpuRunner::run_forward(const StepPlan& plan, const InputBatch& batch) {
+// Larger steps than any graph's run products whose algorithms are chosen by measuring, which the
+// first of them would wait for. One step of each number of rows that has algorithms of its own.
+bool GpuRunner::run_next_eager_size() {
+  const int64_t max_tokens = plan_.limits.max_tokens;
+  const bool measures = !gpu_options_.deterministic;
+  if (!measures || num_idle_tokens_ >= max_tokens) return false;
+  const int64_t least = gpu_options_.graphs ? 2 * GraphDispatcher::kMaxPieceTokens : 16;
+  num_idle_tokens_ = std::min(max_tokens, std::max(least, 2 * num_idle_tokens_));
+  InputBatch& batch = *steps_[0].batch;
+  if (!batch.build(StepPlan{}, *requests_).ok()) return false;
+  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, 1, num_idle_tokens_);
+  inputs.max_query_len = 1;
+  decoder_->forward(inputs);
+  return device_->synchronize().ok();
+}
+
+void GpuRunner::run_forward(const StepPlan& plan, const Step& step) {
+  const InputBatch& batch = *step.batch;
   const StepSize size{.num_reqs = batch.num_reqs(),
                       .num_tokens = batch.num_tokens(),
                       .max_query_len = batch.max_query_len()};
   const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
   const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
   graphs_->forward(size, bucket,
-                   inputs_->build(plan, batch, is_whole ? bucket->size : size.num_reqs,
+                   inputs_->build(step.parity, plan, batch, is_whole ? bucket->size : size.num_reqs,
                                   bucket ? bucket->size : size.num_tokens));
 }
 
@@ -83,7 +100,7 @@ Status GpuRunner::sample(const StepPlan& plan, Step& step) {
   const bool has_rows = !step.batch->logits_rows().empty();
   step.on_device = !has_rows || (takes_part && sampling_->takes(*step.batch));
   if (!step.on_device || !has_rows) return {};
-  QUIRE_ASSIGN_OR_RETURN(step.ticket, sampling_->run(plan, *step.batch, *decoder_, *inputs_));
+  QUIRE_RETURN_IF_ERROR(sampling_->run(step.parity, plan, *step.batch, *decoder_, *inputs_));
   for (const LogitsRow& row : step.batch->logits_rows()) {
     if (row.samples) ++step.batch->request(static_cast<size_t>(row.request_index)).num_open_tokens;
   }
@@ -119,20 +136,32 @@ Status GpuRunner::submit(const StepPlan& plan) {
   std::vector<RequestStepResult>& spare =
       spare_results_[static_cast<size_t>(num_submitted_ % kGpuStepsInFlight)];
   step.result.requests = std::exchange(spare, {});
+  step.parity = static_cast<size_t>(num_submitted_ % kGpuStepsInFlight);
+  Status queued = queue(plan, step);
+  if (!queued.ok()) {
+    // The step's number is given to the next one, whose staging buffers are still being read.
+    (void)device_->synchronize();
+    return queued;
+  }
+  ++num_submitted_;
+  return {};
+}
+
+Status GpuRunner::queue(const StepPlan& plan, Step& step) {
+  const SteadyClock clock;
   const Status applied = apply(plan);
   QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
   QUIRE_RETURN_IF_ERROR(applied);
   QUIRE_RETURN_IF_ERROR(check_block_copies(plan, {.num_blocks = kv_->num_blocks()}));
   QUIRE_RETURN_IF_ERROR(step.batch->build(plan, *requests_));
-  QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(plan.block_copies));
+  QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(step.parity, plan.block_copies));
   step.batch->start_results(plan, step.result.requests);
   const int64_t built_us = clock.now_us();
-  run_forward(plan, *step.batch);
+  run_forward(plan, step);
   QUIRE_RETURN_IF_ERROR(sample(plan, step));
   step.event->record();
   step.timings = {};
   step.timings.forward_us = clock.now_us() - built_us;
-  ++num_submitted_;
   return {};
 }
 
@@ -146,7 +175,7 @@ void GpuRunner::finish(Step& step) {
   }
   step.status = step.event->wait();
   if (step.status.ok() && !step.batch->logits_rows().empty()) {
-    sampling_->store(step.ticket, *step.batch, step.result.requests);
+    sampling_->store(step.parity, *step.batch, step.result.requests);
   }
 }
 

@@ -85,7 +85,7 @@ class GpuRunner final : public Executor {
     Status status;
     int64_t start_us = 0;
     bool on_device = false;  // the device samples; else the host, once the logits are there
-    size_t ticket = 0;       // of GpuSampling
+    size_t parity = 0;       // of its number: which of the staging buffers are its own
     bool is_done = false;    // result and status are final
   };
 
@@ -102,7 +102,11 @@ class GpuRunner final : public Executor {
   // What the plan says of requests, to all who keep something of them: also where one refuses it,
   // since `dropped` is said once.
   Status apply(const StepPlan& plan);
-  void run_forward(const StepPlan& plan, const InputBatch& batch);
+  // Queues all work of the step, from the requests' state to the copies of its results.
+  Status queue(const StepPlan& plan, Step& step);
+  void run_forward(const StepPlan& plan, const Step& step);
+  // Returns whether it did something.
+  bool run_next_eager_size();
   Status sample(const StepPlan& plan, Step& step);
   // Waits for the step and fills its result.
   void finish(Step& step);
@@ -137,6 +141,7 @@ class GpuRunner final : public Executor {
   int64_t num_submitted_ = 0;
   int64_t num_collected_ = 0;
   int64_t num_host_sampled_steps_ = 0;
+  int64_t num_idle_tokens_ = 0;  // of the last step that run_next_eager_size() ran
 };
 
 }  // namespace quire

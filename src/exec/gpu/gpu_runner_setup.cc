@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "exec/gpu/gpu_memory_plan.h"
 #include "exec/gpu/gpu_runner.h"
+#include "kernels/cuda/attention/attention_memory.h"
 
 namespace quire {
 namespace {
@@ -76,7 +77,7 @@ Status check_experts(const ExpertsSpec& experts, int64_t hidden_size) {
   return {};
 }
 
-Status check_shape(const ModelPlan& plan, bool untried_kernels) {
+Status check_shape(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kernels) {
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
   if (plan.spec.pooling.any()) {
     return unimplemented(
@@ -97,6 +98,15 @@ Status check_shape(const ModelPlan& plan, bool untried_kernels) {
       return unimplemented(
           "cuda: expected a head dim that is a multiple of 16 for an fp8 KV cache, got {}",
           head_dim);
+    }
+    const int64_t wanted =
+        cuda::least_attention_shared_bytes(head_dim, plan.kv_dtype == DType::kF8E4M3);
+    if (wanted > gpu.shared_bytes_per_block) {
+      return unimplemented(
+          "cuda: expected a GPU with {} bytes of shared memory per block for heads of {} dims and "
+          "a KV "
+          "cache of {}, got {}",
+          wanted, head_dim, to_string(plan.kv_dtype), gpu.shared_bytes_per_block);
     }
   }
   if (!std::has_single_bit(static_cast<uint32_t>(plan.kv.spec.block_size))) {
@@ -147,7 +157,7 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
 
 Status GpuRunner::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
-  QUIRE_RETURN_IF_ERROR(check_shape(plan_, gpu_options_.untried_kernels));
+  QUIRE_RETURN_IF_ERROR(check_shape(plan_, device_->info().gpu, gpu_options_.untried_kernels));
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
   if (gpu_options_.graphs) {

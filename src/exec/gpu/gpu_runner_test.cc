@@ -48,6 +48,19 @@ TEST_F(GpuRunnerTest, RefusesAHeadDimThatKernelsDoNotTake) {
   EXPECT_NE(runner.status().message().find("head dim"), std::string::npos);
 }
 
+TEST_F(GpuRunnerTest, RefusesAHeadDimThatTheGpuHasNoSharedMemoryFor) {
+  if ((*gpu_test::open_test_device())->stream().emulated() == nullptr)
+    GTEST_SKIP() << "SKIPPED: a real GPU has the shared memory that it has";
+  for (const bool fits : {true, false}) {
+    const auto runner =
+        load_runner("llama", {.emulated = {.shared_bytes_per_block = fits ? 99 << 10 : 24 << 10}});
+    ASSERT_EQ(runner.ok(), fits);
+    if (fits) continue;
+    EXPECT_EQ(runner.status().code(), StatusCode::kUnimplemented);
+    EXPECT_NE(runner.status().message().find("of shared memory per block"), std::string::npos);
+  }
+}
+
 // Law L4 on a GPU: alone or in a batch, in one chunk or several, with graphs or without.
 TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
   for (const char* model : {"llama", "qwen2_window", "qwen2_moe", "gpt_oss"}) {
@@ -93,6 +106,21 @@ TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
   EXPECT_EQ(counts->num_eager_steps, 1);  // the warm-up
 }
 
+// Products whose algorithms are measured are run while nobody waits, for every number of tokens that
+// has algorithms of its own: 16, 32 and 64 here.
+TEST_F(GpuRunnerTest, RunsSizesWithoutGraphsWhileIdle) {
+  for (const bool deterministic : {false, true}) {
+    auto runner = load_runner("llama", {.gpu = {.graphs = false, .deterministic = deterministic}});
+    ASSERT_TRUE(runner.ok());
+    int num_steps = 0;
+    while ((*runner)->work_while_idle()) ++num_steps;
+    EXPECT_EQ(num_steps, deterministic ? 0 : 3);
+    PlanDriver driver(**runner, test::kGoldenBlocks);
+    const auto outputs = driver.run({gpu_test::sampled_request(1, 9)}, {});
+    EXPECT_TRUE(outputs.at(1).status.ok());
+  }
+}
+
 // A capture that something outside spoils is made again; only captures that go on failing end the
 // attempts, and steps run without graphs then.
 TEST_F(GpuRunnerTest, CapturesAgainWhatFailed) {
@@ -100,7 +128,7 @@ TEST_F(GpuRunnerTest, CapturesAgainWhatFailed) {
   if ((*device)->stream().emulated() == nullptr)
     GTEST_SKIP() << "SKIPPED: captures of a real GPU cannot be made to fail";
   for (const int32_t num_failing : {2, 3}) {
-    auto runner = load_runner("llama", {.num_failing_captures = num_failing});
+    auto runner = load_runner("llama", {.emulated = {.num_failing_captures = num_failing}});
     ASSERT_TRUE(runner.ok());
     while ((*runner)->work_while_idle()) {
     }

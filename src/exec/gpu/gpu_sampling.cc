@@ -151,17 +151,17 @@ bool GpuSampling::takes(const InputBatch& batch) {
 
 // Into the staging buffer; returns where it will lie on the device.
 template <typename T>
-const T* GpuSampling::send(const std::vector<T>& values, int64_t& offset) {
+const T* GpuSampling::send(const Staging& staging, const std::vector<T>& values, int64_t& offset) {
   offset = (offset + 15) / 16 * 16;
   const auto* on_device = reinterpret_cast<const T*>(sent_ + offset);
   if (values.empty()) return on_device;
-  std::memcpy(staging_[ticket_].sent + offset, values.data(), values.size() * sizeof(T));
+  std::memcpy(staging.sent + offset, values.data(), values.size() * sizeof(T));
   offset += bytes_of(values);
   return on_device;
 }
 
-Status GpuSampling::count_known_tokens(const InputBatch& batch) {
-  counts_.begin_step();
+Status GpuSampling::count_known_tokens(size_t parity, const InputBatch& batch) {
+  counts_.begin_step(parity);
   for (size_t i = 0; i < count_slots_.size(); ++i) {
     if (count_slots_[i] < 0) continue;
     const LogitsRow& row = batch.logits_rows()[i];
@@ -172,9 +172,9 @@ Status GpuSampling::count_known_tokens(const InputBatch& batch) {
   return {};
 }
 
-Result<size_t> GpuSampling::run(const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
-                                GpuStepInputs& inputs) {
-  ticket_ = (ticket_ + 1) % kGpuStepsInFlight;
+Status GpuSampling::run(size_t parity, const StepPlan& plan, const InputBatch& batch,
+                        Decoder& decoder, GpuStepInputs& inputs) {
+  const Staging& staging = staging_[parity];
   const std::span<const LogitsRow> batch_rows = batch.logits_rows();
   slots_.clear();
   for (const LogitsRow& row : batch_rows) {
@@ -184,25 +184,24 @@ Result<size_t> GpuSampling::run(const StepPlan& plan, const InputBatch& batch, D
     slots_.push_back(keeps ? inputs.slot(scheduled.id) : -1);
   }
   int64_t bytes = 0;
-  const SampleRow* rows = send(rows_.rows, bytes);
-  const int32_t* tokens = send(tokens_, bytes);
-  const int32_t* slots = send(slots_, bytes);
-  const int32_t* count_slots = send(count_slots_, bytes);
+  const SampleRow* rows = send(staging, rows_.rows, bytes);
+  const int32_t* tokens = send(staging, tokens_, bytes);
+  const int32_t* slots = send(staging, slots_, bytes);
+  const int32_t* count_slots = send(staging, count_slots_, bytes);
   SampleRowsParams p = params_;
   p.logits = logits_;
-  p.allowed_masks = send(rows_.allowed_masks, bytes);
-  p.token_masks = send(rows_.token_masks, bytes);
-  p.bias_ids = send(rows_.bias_ids, bytes);
-  p.bias_values = send(rows_.bias_values, bytes);
-  p.forbidden_ids = send(rows_.forbidden_ids, bytes);
-  p.bad_word_starts = send(rows_.bad_word_starts, bytes);
-  p.bad_word_ids = send(rows_.bad_word_ids, bytes);
-  p.recent_ids = send(rows_.recent_ids, bytes);
-  const Staging& staging = staging_[ticket_];
+  p.allowed_masks = send(staging, rows_.allowed_masks, bytes);
+  p.token_masks = send(staging, rows_.token_masks, bytes);
+  p.bias_ids = send(staging, rows_.bias_ids, bytes);
+  p.bias_values = send(staging, rows_.bias_values, bytes);
+  p.forbidden_ids = send(staging, rows_.forbidden_ids, bytes);
+  p.bad_word_starts = send(staging, rows_.bad_word_starts, bytes);
+  p.bad_word_ids = send(staging, rows_.bad_word_ids, bytes);
+  p.recent_ids = send(staging, rows_.recent_ids, bytes);
   const auto num_rows = static_cast<int64_t>(batch_rows.size());
-  if (num_rows == 0) return ticket_;
+  if (num_rows == 0) return {};
   device_.copy_to_device(sent_, staging.sent, bytes);
-  if (has_penalties_) QUIRE_RETURN_IF_ERROR(count_known_tokens(batch));
+  if (has_penalties_) QUIRE_RETURN_IF_ERROR(count_known_tokens(parity, batch));
   for (int64_t begin = 0; begin < num_rows; begin += shape_.max_logit_rows) {
     const int64_t count = std::min(shape_.max_logit_rows, num_rows - begin);
     decoder.logits({tokens + begin, static_cast<size_t>(count)}, logits_);
@@ -227,16 +226,16 @@ Result<size_t> GpuSampling::run(const StepPlan& plan, const InputBatch& batch, D
   }
   device_.copy_to_host(staging.tokens, params_.out,
                        num_rows * static_cast<int64_t>(sizeof(SampledToken)));
-  if (!has_logprobs_) return ticket_;
+  if (!has_logprobs_) return {};
   const int64_t alternatives = num_rows * kMaxLogprobs * 4;
   device_.copy_to_host(staging.top_ids, params_.top_ids, alternatives);
   device_.copy_to_host(staging.top_logprobs, params_.top_logprobs, alternatives);
-  return ticket_;
+  return {};
 }
 
-void GpuSampling::store(size_t ticket, const InputBatch& batch,
+void GpuSampling::store(size_t parity, const InputBatch& batch,
                         std::vector<RequestStepResult>& results) {
-  const Staging& staging = staging_[ticket];
+  const Staging& staging = staging_[parity];
   for (size_t i = 0; i < batch.logits_rows().size(); ++i) {
     const LogitsRow& row = batch.logits_rows()[i];
     const auto index = static_cast<size_t>(row.request_index);

@@ -40,11 +40,12 @@ class GpuSampling {
   // memory to count for, or drafts of requests whose logits depend on their tokens.
   bool takes(const InputBatch& batch);
   // Queues logits and sampling of the batch that takes() was asked about last. Results are on the
-  // host when the device has reached this point. Returns the ticket to store() them with.
-  Result<size_t> run(const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
-                     GpuStepInputs& inputs);
+  // host when the device has reached this point. `parity` is that of the step's number, as for
+  // store().
+  Status run(size_t parity, const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
+             GpuStepInputs& inputs);
   // What came of each row, into the requests' state and the results of the step.
-  void store(size_t ticket, const InputBatch& batch, std::vector<RequestStepResult>& results);
+  void store(size_t parity, const InputBatch& batch, std::vector<RequestStepResult>& results);
 
   static constexpr int32_t kMaxLogprobs = 20;
   static constexpr int64_t kListBytes = int64_t{4} << 20;
@@ -58,9 +59,9 @@ class GpuSampling {
     float* top_logprobs = nullptr;   // [max_rows, kMaxLogprobs]
   };
   template <typename T>
-  const T* send(const std::vector<T>& values, int64_t& offset);
+  const T* send(const Staging& staging, const std::vector<T>& values, int64_t& offset);
   bool add_row(const LogitsRow& row, const InputBatch& batch);
-  Status count_known_tokens(const InputBatch& batch);
+  Status count_known_tokens(size_t parity, const InputBatch& batch);
   int64_t list_bytes() const;
   int32_t num_logprobs(const LogitsRow& row, const RequestState& state) const;
 
@@ -77,7 +78,6 @@ class GpuSampling {
   bool has_logprobs_ = false;
   bool has_penalties_ = false;
   GpuTokenCounts counts_;
-  size_t ticket_ = 0;  // of the last step
 };
 
 }  // namespace quire

@@ -130,9 +130,9 @@ int64_t GpuStepInputs::stage(const StepPlan& plan, const InputBatch& batch, std:
   return diff_bytes(num_requests, num_entries, first_token);
 }
 
-ForwardInputs GpuStepInputs::build(const StepPlan& plan, const InputBatch& batch,
+ForwardInputs GpuStepInputs::build(size_t parity, const StepPlan& plan, const InputBatch& batch,
                                    int32_t padded_requests, int64_t padded_tokens) {
-  std::byte* staging = staging_[num_steps_++ % kGpuStepsInFlight];
+  std::byte* staging = staging_[parity];
   const int64_t bytes = stage(plan, batch, staging);
   if (bytes > 0) device_.copy_to_device(diff_, staging, bytes);
   params_.padded_requests = padded_requests;

@@ -39,9 +39,9 @@ class GpuStepInputs {
   // kInternal: more requests than max_reqs.
   Status apply(const StepPlan& plan);
   // Queues the arrays of the plan that `batch` was built from, padded with requests and tokens that
-  // do nothing. The pointers are the same for every step.
-  ForwardInputs build(const StepPlan& plan, const InputBatch& batch, int32_t padded_requests,
-                      int64_t padded_tokens);
+  // do nothing. The pointers are the same for every step. `parity` is that of the step's number.
+  ForwardInputs build(size_t parity, const StepPlan& plan, const InputBatch& batch,
+                      int32_t padded_requests, int64_t padded_tokens);
 
   int32_t slot(RequestId id) const { return slots_.at(id); }
   TokenId* last_tokens() { return last_tokens_; }  // on the device, [max_reqs] by slot
@@ -55,7 +55,6 @@ class GpuStepInputs {
   std::vector<int32_t> free_slots_;
   std::byte* staging_[kGpuStepsInFlight];  // pinned
   std::byte* diff_;                        // the device's copy of one of them
-  uint64_t num_steps_ = 0;
   StepInputsParams params_;
   TokenId* last_tokens_;
   std::vector<KvGroupInputs> groups_;

@@ -56,8 +56,8 @@ int32_t GpuTokenCounts::slot(RequestId id) {
   return index;
 }
 
-void GpuTokenCounts::begin_step() {
-  step_ = (step_ + 1) % kGpuStepsInFlight;
+void GpuTokenCounts::begin_step(size_t parity) {
+  parity_ = parity;
   num_staged_ = 0;
 }
 
@@ -68,7 +68,7 @@ Status GpuTokenCounts::send(const Slot& slot, const TokenId* ids, int64_t count,
       num_staged_ = 0;
     }
     const int64_t part = std::min(count, kStagedTokens - num_staged_);
-    TokenId* staged = staging_[step_] + num_staged_;
+    TokenId* staged = staging_[parity_] + num_staged_;
     std::copy_n(ids, part, staged);
     device_.copy_to_device(ids_on_device_ + num_staged_, staged, part * 4);
     count_tokens(device_.stream(), {.token_counts = counts_,

@@ -36,7 +36,7 @@ class GpuTokenCounts {
   int32_t slot(RequestId id);
   // Before the counts of a step are used; then, for each request of it, queues the counting of what
   // the host knows of its tokens before `position`. An error of the device.
-  void begin_step();
+  void begin_step(size_t parity);
   Status count_known(const RequestState& state, int32_t position);
   // The device counts the request's token at `position` itself (count_tokens() of what it sampled).
   void counted_on_device(RequestId id, int32_t position);
@@ -55,8 +55,8 @@ class GpuTokenCounts {
   uint32_t* counts_;
   TokenId* ids_on_device_;
   TokenId* staging_[kGpuStepsInFlight];  // pinned
-  size_t step_ = 0;
-  int64_t num_staged_ = 0;  // ids of this step
+  size_t parity_ = 0;                    // of this step's number
+  int64_t num_staged_ = 0;               // ids of this step
   std::unordered_map<RequestId, Slot> slots_;
   std::vector<int32_t> free_slots_;
 };

@@ -60,8 +60,7 @@ Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const R
       (*seen)[position].assign(logits.begin(), logits.end());
     };
   }
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                         open_test_device(setup.emulated_capability, setup.num_failing_captures));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_test_device(setup.emulated));
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
                          GpuRunner::create(std::move(options), setup.gpu, std::move(device)));
   QUIRE_RETURN_IF_ERROR(runner->initialize(

@@ -23,8 +23,7 @@ struct RunnerSetup {
   GpuRunnerOptions gpu = {};
   std::string kv_cache_dtype = "auto";
   int64_t max_model_len = 0;
-  int32_t emulated_capability = 80;
-  int32_t num_failing_captures = 0;  // of an emulated device
+  EmulatedGpu emulated = {};
   bool fp8_activations = false;  // the checkpoint asks for them, chosen per row as the step runs
   int32_t num_blocks = test::kGoldenBlocks;
   int32_t num_host_blocks = 0;

@@ -3,14 +3,21 @@
 //   launch<scale_kernel>(stream, {.num_blocks = n, .num_threads = 256}, x, factor);
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "base/check.h"
 #include "device/gpu_stream.h"
 #include "kernels/cuda/device_code.h"
 
 #if defined(__CUDACC__)
+#include <array>
+#include <atomic>
+
+#include "device/cuda/current_device.h"
 #include "device/cuda/error.h"
 #endif
 
@@ -39,20 +46,54 @@ inline int64_t blocks_for(const GpuStream& stream, int64_t work, int64_t per_blo
   return std::clamp<int64_t>(wanted, 1, stream.info().num_sms * blocks_per_sm);
 }
 
+// Returns how many blocks of a kernel an SM holds at once: as many as its shared memory has room for,
+// and at most `most`, which the kernel's QUIRE_BLOCK_BOUNDS leaves registers for. A kernel whose
+// blocks loop over items starts no more than these; others would wait for the first to end.
+inline int64_t resident_blocks(const GpuInfo& info, int64_t shared_bytes, int64_t most) {
+  constexpr int64_t kReservedBytes = 1 << 10;  // the driver's, of each block
+  return std::clamp<int64_t>(info.shared_bytes_per_sm / (shared_bytes + kReservedBytes), 1, most);
+}
+
+namespace internal {
+// Returns the kernel's name with its template arguments.
+template <auto kKernel>
+std::string_view kernel_name() {
+  std::string_view name = __PRETTY_FUNCTION__;
+  constexpr std::string_view kBefore = "kKernel = ";
+  const size_t begin = name.find(kBefore);
+  if (begin != std::string_view::npos) name.remove_prefix(begin + kBefore.size());
+  return name.substr(0, name.find_first_of(";]"));
+}
+
+// Returns whether the GPU has the shared memory that a block asks for; else the stream has failed.
+template <auto kKernel>
+bool fits(GpuStream& stream, const LaunchShape& shape) {
+  const int64_t most = stream.info().shared_bytes_per_block;
+  if (shape.shared_bytes <= most) return true;
+  stream.fail({StatusCode::kUnimplemented,
+               fmt::format("{}: expected a GPU with {} bytes of shared memory per block, got {}",
+                           kernel_name<kKernel>(), shape.shared_bytes, most)});
+  return false;
+}
+}  // namespace internal
+
 #if defined(__CUDACC__)
 
 namespace internal {
 inline void report(GpuStream& stream, cudaError_t error) {
   if (error != cudaSuccess) stream.fail(to_status(error, "starting a kernel"));
 }
-// Above 48 KiB of shared memory a kernel must ask first; once per kernel and process is enough.
+// Above 48 KiB of shared memory a kernel must ask first; once per kernel and device is enough.
 template <auto kKernel>
-cudaError_t allow_shared_memory(int64_t bytes) {
-  static int64_t allowed = 48 << 10;
-  if (bytes <= allowed) return cudaSuccess;
+cudaError_t allow_shared_memory(int32_t ordinal, int64_t bytes) {
+  constexpr int64_t kAllowedByItself = 48 << 10;
+  constexpr size_t kMostDevices = 64;
+  static std::array<std::atomic<int64_t>, kMostDevices> allowed{};
+  std::atomic<int64_t>& here = allowed[static_cast<size_t>(ordinal) % kMostDevices];
+  if (bytes <= std::max(here.load(), kAllowedByItself)) return cudaSuccess;
   const cudaError_t error = cudaFuncSetAttribute(
       kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (error == cudaSuccess) allowed = bytes;
+  if (error == cudaSuccess) here = bytes;
   return error;
 }
 }  // namespace internal
@@ -60,8 +101,10 @@ cudaError_t allow_shared_memory(int64_t bytes) {
 template <auto kKernel, typename... Args>
 void launch(Stream& stream, const LaunchShape& shape, const Args&... args) {
   GpuStream& queue = gpu(stream);
-  if (shape.num_blocks == 0) return;
-  internal::report(queue, internal::allow_shared_memory<kKernel>(shape.shared_bytes));
+  if (shape.num_blocks == 0 || !internal::fits<kKernel>(queue, shape)) return;
+  const int32_t ordinal = queue.info().ordinal;
+  internal::report(queue, use_device(ordinal));
+  internal::report(queue, internal::allow_shared_memory<kKernel>(ordinal, shape.shared_bytes));
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(shape.num_blocks));
   config.blockDim = dim3(static_cast<unsigned>(shape.num_threads));
@@ -86,6 +129,7 @@ template <auto kKernel, typename... Args>
 void launch(Stream& stream, const LaunchShape& shape, const Args&... args) {
   EmulatedWork* work = gpu(stream).emulated();
   QUIRE_CHECK(work != nullptr, "emulated kernels on a real stream");
+  if (shape.num_blocks > 0 && !internal::fits<kKernel>(gpu(stream), shape)) return;
   work->push_back([=] {
     for (int64_t block = 0; block < shape.num_blocks; ++block) {
       emulation::Block::run({.block_index = static_cast<int>(block),

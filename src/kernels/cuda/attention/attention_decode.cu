@@ -2,6 +2,7 @@
 // bounds. The context is cut into splits, and the warps of a block share each tile of 64 positions:
 // some positions of the scores each, some dims of the sums each.
 #include "kernels/cuda/attention/attention_kernels.h"
+#include "kernels/cuda/attention/attention_memory.h"
 #include "kernels/cuda/attention/decode_rows.h"
 #include "kernels/cuda/launch.h"
 
@@ -111,9 +112,16 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
   for (int i = 0; i < kStages - 1; ++i) fetch(first_tile + i);
 #pragma unroll 1
   for (int32_t tile = first_tile; tile < end_tile; ++tile) {
-    ptx::copy_async_wait<2 * kStages - 3>();  // the tile's keys are there
-    ptx::sync_threads();
-    fetch(tile + kStages - 1);
+    if constexpr (kStages == 1) {
+      ptx::sync_threads();  // nobody reads the tile before
+      fetch(tile);
+      ptx::copy_async_wait<1>();
+      ptx::sync_threads();
+    } else {
+      ptx::copy_async_wait<2 * kStages - 3>();  // the tile's keys are there
+      ptx::sync_threads();
+      fetch(tile + kStages - 1);
+    }
     Scores<Shape> scores;
     score_keys<Shape>(keys(tile), query, scores);
     cap_and_mask<Shape>(args, work, tile * kAttentionTile, scores);
@@ -164,11 +172,22 @@ void launch_as(Stream& stream, const AttentionArgs& args, int64_t max_items) {
                                 .shared_bytes = Shape::kSharedBytes},
                                args);
 }
+template <int kHeadDim, bool kFp8, int kRowTiles>
+void launch_kind(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  using Shape = DecodeShape<kHeadDim, kFp8, kRowTiles>;
+  constexpr int64_t kLeast = least_attention_shared_bytes(kHeadDim, kFp8);
+  if constexpr (Shape::kSharedBytes > kLeast) {
+    using LessMemory = DecodeShape<kHeadDim, kFp8, kRowTiles, 1>;
+    static_assert(LessMemory::kSharedBytes <= kLeast);
+    if (Shape::kSharedBytes > gpu(stream).info().shared_bytes_per_block)
+      return launch_as<LessMemory>(stream, args, max_items);
+  }
+  launch_as<Shape>(stream, args, max_items);
+}
 template <int kHeadDim, int kRowTiles>
 void launch_for(Stream& stream, const AttentionArgs& args, int64_t max_items) {
-  if (args.is_fp8)
-    return launch_as<DecodeShape<kHeadDim, true, kRowTiles>>(stream, args, max_items);
-  launch_as<DecodeShape<kHeadDim, false, kRowTiles>>(stream, args, max_items);
+  if (args.is_fp8) return launch_kind<kHeadDim, true, kRowTiles>(stream, args, max_items);
+  launch_kind<kHeadDim, false, kRowTiles>(stream, args, max_items);
 }
 template <int kRowTiles>
 void launch_with(Stream& stream, const AttentionArgs& args, int64_t max_items) {

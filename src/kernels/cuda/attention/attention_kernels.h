@@ -11,8 +11,7 @@ namespace quire::cuda {
 // A prefill kernel wants this of the cut and of the workspace.
 struct PrefillShape {
   int32_t item_rows = 0;     // packed rows of an item
-  int64_t num_blocks = 0;    // of its grid
-  int64_t total_floats = 0;  // scratch of all blocks with fold_splits
+  int64_t total_floats = 0;  // scratch of all blocks that may run at once, with fold_splits
 };
 PrefillShape prefill_shape(const Stream& stream, int head_dim);
 PrefillShape warpgroup_prefill_shape(const Stream& stream, int head_dim);

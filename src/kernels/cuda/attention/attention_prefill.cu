@@ -4,6 +4,7 @@
 // next tile loading while this one is used.
 #include "kernels/cuda/attention/attention_device.h"
 #include "kernels/cuda/attention/attention_kernels.h"
+#include "kernels/cuda/attention/attention_memory.h"
 #include "kernels/cuda/attention/attention_rows.h"
 #include "kernels/cuda/launch.h"
 
@@ -11,7 +12,8 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = kAttentionThreads / 32;
-constexpr int kBlocksPerSm = 2;
+// As many as the registers of an SM allow; at 256 dims one block fills them.
+constexpr int most_blocks_per_sm(int head_dim) { return head_dim <= 128 ? 2 : 1; }
 
 // 32 rows per warp halve what each product reads from shared memory; at 256 dims the sums of 16
 // rows fill the registers.
@@ -22,10 +24,14 @@ constexpr int64_t total_floats(int head_dim) {
   return int64_t{row_tiles(head_dim)} * row_total_floats(head_dim) * kAttentionThreads;
 }
 
-template <int kHeadDim, bool kFp8>
+// With one stage a tile is fetched when the one before it has been used: slower, for GPUs whose
+// shared memory has no room for two.
+template <int kHeadDimOf, bool kFp8Of, int kStagesOf>
 struct PrefillMemory {
+  static constexpr int kHeadDim = kHeadDimOf;
+  static constexpr bool kFp8 = kFp8Of;
   static constexpr int kRows = kWarps * 16 * row_tiles(kHeadDim);
-  static constexpr int kStages = 2;
+  static constexpr int kStages = kStagesOf;
   static constexpr int kQuery = 0;
   using Tiles = TileMemory<kHeadDim, kFp8, kStages, kRows * kHeadDim * 2>;
   static constexpr int kTotal = Tiles::kEnd;
@@ -82,9 +88,10 @@ QUIRE_DEVICE FoldStore fold_store(const AttentionArgs& args, int m) {
           kAttentionThreads};
 }
 
-template <int kHeadDim, bool kFp8>
+template <typename Memory>
 QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& item) {
-  using Memory = PrefillMemory<kHeadDim, kFp8>;
+  constexpr int kHeadDim = Memory::kHeadDim;
+  constexpr bool kFp8 = Memory::kFp8;
   using Tiles = typename Memory::Tiles;
   constexpr int kRowTiles = row_tiles(kHeadDim);
   uint8_t* memory = ptx::shared_memory();
@@ -115,7 +122,7 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
   for (int32_t tile = 0; tile < walk.num_tiles; ++tile) {
     ptx::copy_async_wait<0>();
     ptx::sync_threads();
-    fetch(tile + 1);
+    if constexpr (Memory::kStages > 1) fetch(tile + 1);
     const TileView view = landed_tile<kHeadDim, kFp8, Tiles>(tile % Memory::kStages, memory);
     uint32_t weights[kRowTiles][4][4];
 #pragma unroll
@@ -136,6 +143,10 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
         ptx::multiply_tiles(softmax[m].weight[0], weights[m][k], kBf16Ones, kBf16Ones);
     }
     prefill_sums(rows, weights, view.values);
+    if constexpr (Memory::kStages == 1) {
+      ptx::sync_threads();
+      fetch(tile + 1);
+    }
     const bool is_last = tile + 1 == walk.num_tiles;
     if (!is_last && !(walk.folds && walk.ends_split(tile))) continue;
 #pragma unroll
@@ -154,22 +165,36 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
     store_rows(args, item, item.first_row + warp_row + m * 16, rows[m], totals[m]);
 }
 
-template <int kHeadDim, bool kFp8>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kAttentionThreads, kHeadDim <= 128 ? kBlocksPerSm : 1)
+template <typename Memory>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kAttentionThreads, most_blocks_per_sm(Memory::kHeadDim))
     prefill_kernel(const AttentionArgs args) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  for_each_prefill_item(
-      args, [&](const AttentionItem& item) { prefill_item<kHeadDim, kFp8>(args, item); });
+  for_each_prefill_item(args, [&](const AttentionItem& item) { prefill_item<Memory>(args, item); });
 }
 
+template <typename Memory>
+void launch_with(Stream& stream, const AttentionArgs& args) {
+  const GpuInfo& info = gpu(stream).info();
+  const int64_t blocks_per_sm =
+      resident_blocks(info, Memory::kTotal, most_blocks_per_sm(Memory::kHeadDim));
+  launch<prefill_kernel<Memory>>(stream,
+                                 {.num_blocks = info.num_sms * blocks_per_sm,
+                                  .num_threads = kAttentionThreads,
+                                  .shared_bytes = Memory::kTotal},
+                                 args);
+}
 template <int kHeadDim, bool kFp8>
 void launch_as(Stream& stream, const AttentionArgs& args) {
-  launch<prefill_kernel<kHeadDim, kFp8>>(stream,
-                                         {.num_blocks = prefill_shape(stream, kHeadDim).num_blocks,
-                                          .num_threads = kAttentionThreads,
-                                          .shared_bytes = PrefillMemory<kHeadDim, kFp8>::kTotal},
-                                         args);
+  using Memory = PrefillMemory<kHeadDim, kFp8, 2>;
+  constexpr int64_t kLeast = least_attention_shared_bytes(kHeadDim, kFp8);
+  if constexpr (Memory::kTotal > kLeast) {
+    using LessMemory = PrefillMemory<kHeadDim, kFp8, 1>;
+    static_assert(LessMemory::kTotal == kLeast);
+    if (Memory::kTotal > gpu(stream).info().shared_bytes_per_block)
+      return launch_with<LessMemory>(stream, args);
+  }
+  launch_with<Memory>(stream, args);
 }
 template <int kHeadDim>
 void launch_for(Stream& stream, const AttentionArgs& args) {
@@ -181,9 +206,8 @@ void launch_for(Stream& stream, const AttentionArgs& args) {
 
 PrefillShape prefill_shape(const Stream& stream, int head_dim) {
   const int padded = padded_head_dim(head_dim);
-  const int64_t num_blocks = int64_t{gpu(stream).info().num_sms} * kBlocksPerSm;
+  const int64_t num_blocks = int64_t{gpu(stream).info().num_sms} * most_blocks_per_sm(padded);
   return {.item_rows = kWarps * 16 * row_tiles(padded),
-          .num_blocks = num_blocks,
           .total_floats = num_blocks * total_floats(padded)};
 }
 

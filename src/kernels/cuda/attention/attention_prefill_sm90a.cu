@@ -128,7 +128,6 @@ template <int kHeadDim>
 constexpr PrefillShape shape_for(int64_t num_blocks) {
   using C = PrefillCrew<kHeadDim>;
   return {.item_rows = C::kRows,
-          .num_blocks = num_blocks,
           .total_floats = num_blocks * C::kConsumers * total_floats(kHeadDim)};
 }
 
@@ -280,7 +279,7 @@ void launch_as(Stream& stream, const AttentionArgs& args) {
   }
   launch<warpgroup_prefill_kernel<kHeadDim, kFp8>>(
       stream,
-      {.num_blocks = warpgroup_prefill_shape(stream, kHeadDim).num_blocks,
+      {.num_blocks = gpu(stream).info().num_sms,
        .num_threads = PrefillCrew<kHeadDim>::kThreads,
        .shared_bytes = PrefillMemory<kHeadDim, kFp8>::kTotal},
       args, keys, values);

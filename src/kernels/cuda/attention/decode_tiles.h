@@ -9,14 +9,14 @@ namespace quire::cuda {
 // These are the sizes of a decode kernel, and its shared memory: kStages tiles of keys and of
 // values as they lie in the cache, the softmax weights of a tile as [row][position] in bf16, and
 // the greatest score of each row and warp.
-template <int kHeadDimOf, bool kFp8, int kRowTilesOf>
+template <int kHeadDimOf, bool kFp8, int kRowTilesOf, int kStagesOf = 2>
 struct DecodeShape {
   static constexpr int kHeadDim = kHeadDimOf;
   static constexpr bool kIsFp8 = kFp8;
   static constexpr int kRowTiles = kRowTilesOf;  // of 8 packed query rows
   static constexpr int kWarps = kHeadDim > 64 ? 4 : 2;
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kStages = 2;
+  static constexpr int kStages = kStagesOf;
   static constexpr int kElement = kFp8 ? 1 : 2;  // bytes
   static constexpr int kRowBytes = kHeadDim * kElement;
   static constexpr int kChunks = kRowBytes / 16;  // of a row

@@ -221,12 +221,14 @@ void launch_shape(Stream& stream, const QuantLinearArgs& args) {
   // Blocks on an SM at once, and what each of their warps has on its way.
   constexpr int kBlocks = kOutTiles * kRowTiles * (kHasMins ? 2 : 1) >= 8 ? 1 : 2;
   constexpr int kStages = kOutTiles == 1 ? (is_4_bit(kCode) ? 8 : 5) : (is_4_bit(kCode) ? 4 : 3);
+  constexpr int64_t kBytes = BlockMemory<kCode, kHasMins, kOutTiles, kRowTiles, kStages>::kBytes;
+  const int64_t resident = resident_blocks(gpu(stream).info(), kBytes, kBlocks);
+  const int64_t num_items = QuantItems(args, kOutTiles, kRowTiles * 8).count;
   launch<quant_linear_kernel<kCode, kHasMins, kOutTiles, kRowTiles, kStages, kBlocks>>(
       stream,
-      {.num_blocks =
-           blocks_for(gpu(stream), QuantItems(args, kOutTiles, kRowTiles * 8).count, 1, kBlocks),
+      {.num_blocks = blocks_for(gpu(stream), num_items, 1, resident),
        .num_threads = kThreads,
-       .shared_bytes = BlockMemory<kCode, kHasMins, kOutTiles, kRowTiles, kStages>::kBytes},
+       .shared_bytes = kBytes},
       args);
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "kernels/bench/cases.h"
+#include "kernels/cuda/attention/attention_memory.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/test/test_device.h"
 #include "kernels/testing/test_support.h"
@@ -245,15 +246,17 @@ TEST_F(GpuAttention, MatchesReferenceWithAnFp8Cache) { expect_reference(DType::k
 // Items of many rows over many tiles: whole tiles, which a Hopper GPU fetches by boxes, between cut
 // ones; rings that go round several times; more than one split; items of several requests per
 // block.
-TEST_F(GpuAttention, LongPromptsMatchReference) {
-  const std::vector<AttentionCase> cases = {
+std::vector<AttentionCase> long_prompts() {
+  return {
       {4, 1, 128, 16, {70, 33}, {600, 130}},
       {2, 1, 64, 8, {100}, {1000}, 300},
       {2, 1, 256, 32, {40}, {210}, 0, 30.0f},
       {3, 1, 80, 64, {50, 1, 20}, {70, 200, 0}, 0, 0.0f, true},
       {1, 1, 192, 16, {140}, {3}},
   };
-  for (const AttentionCase& c : cases) {
+}
+TEST_F(GpuAttention, LongPromptsMatchReference) {
+  for (const AttentionCase& c : long_prompts()) {
     for (const DType cache_dtype : {DType::kBF16, DType::kF8E4M3}) {
       const Batch batch = make_batch(c, requests_of(c), 1, cache_dtype);
       const auto want = batch.reference();
@@ -262,6 +265,30 @@ TEST_F(GpuAttention, LongPromptsMatchReference) {
         const auto got = run(batch, {.deterministic = true, .warpgroups = warpgroups});
         ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
       }
+    }
+  }
+}
+
+// Kernels with one stage of keys and values have the bits of those with two.
+TEST_F(GpuAttention, LittleSharedMemoryGivesTheSameBits) {
+  std::vector<AttentionCase> cases = long_prompts();
+  cases.push_back({4, 1, 256, 16, {1, 3}, {700, 90}});
+  for (const AttentionCase& c : cases) {
+    for (const DType cache_dtype : {DType::kBF16, DType::kF8E4M3}) {
+      SCOPED_TRACE(::testing::Message() << "dim " << c.head_dim << " " << to_string(cache_dtype));
+      const int64_t least =
+          cuda::least_attention_shared_bytes(c.head_dim, cache_dtype == DType::kF8E4M3);
+      if (c.head_dim <= 128 || cache_dtype == DType::kBF16) {
+        EXPECT_LE(least, cuda::kLeastSharedBytes);
+      }
+      const Batch batch = make_batch(c, requests_of(c), 1, cache_dtype);
+      arenas_.clear();
+      device_ = *gpu_test::open_test_device({});
+      const auto want = run(batch, {.deterministic = true});
+      arenas_.clear();
+      device_ = *gpu_test::open_test_device({.shared_bytes_per_block = least});
+      const auto got = run(batch, {.deterministic = true});
+      ASSERT_EQ(got, want);
     }
   }
 }

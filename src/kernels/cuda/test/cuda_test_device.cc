@@ -4,8 +4,7 @@
 
 namespace quire::gpu_test {
 
-Result<std::unique_ptr<Device>> open_test_device(int32_t /*emulated_capability*/,
-                                                 int32_t /*num_failing_captures*/) {
+Result<std::unique_ptr<Device>> open_test_device(const EmulatedGpu& /*emulated*/) {
   return open_cuda_device({}, cuda_ops());
 }
 

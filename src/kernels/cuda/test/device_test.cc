@@ -1,4 +1,5 @@
 // What every device promises of its queue.
+#include "kernels/api/kv_cache.h"
 #include "kernels/api/read_bytes.h"
 #include "kernels/cuda/test/test_device.h"
 
@@ -42,6 +43,32 @@ TEST_F(GpuDevice, AFailedCaptureLeavesTheQueueUsable) {
   device_->stream().fail(internal_error("in the middle"));
   EXPECT_EQ(device_->end_capture().status().message(), "in the middle");
   EXPECT_EQ(download<int32_t>(memory, 1), (std::vector<int32_t>{7}));
+}
+
+// The driver would say "invalid argument" of no kernel in particular.
+TEST_F(GpuDevice, AKernelThatDoesNotFitSaysItsName) {
+  device_ = *gpu_test::open_test_device({.shared_bytes_per_block = 1 << 10});
+  if (device_->stream().emulated() == nullptr)
+    GTEST_SKIP() << "SKIPPED: a real GPU has the shared memory that it has";
+  const int64_t slot = 0;
+  std::vector<uint16_t> values(256);
+  qkv_to_cache(stream(), {.qkv = Activations(values.data(), DType::kBF16),
+                          .qkv_stride = 24,
+                          .rope_style = RopeStyle::kNone,
+                          .slot_mapping = &slot,
+                          .kv = {.key = values.data(),
+                                 .value = values.data(),
+                                 .block_stride = 64,
+                                 .block_size = 8,
+                                 .num_kv_heads = 1,
+                                 .head_dim = 8,
+                                 .order = KvOrder::kTokenMajor},
+                          .num_tokens = 1,
+                          .num_heads = 1});
+  const Status status = device_->synchronize();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("qkv_kernel"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("got 1024"), std::string::npos) << status.message();
 }
 
 TEST_F(GpuDevice, ReadsEveryByteOnce) {

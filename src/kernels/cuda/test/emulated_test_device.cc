@@ -4,11 +4,11 @@
 
 namespace quire::gpu_test {
 
-Result<std::unique_ptr<Device>> open_test_device(int32_t emulated_capability,
-                                                 int32_t num_failing_captures) {
-  return make_emulated_device(
-      {.compute_capability = emulated_capability, .num_failing_captures = num_failing_captures},
-      emulated_cuda_ops());
+Result<std::unique_ptr<Device>> open_test_device(const EmulatedGpu& emulated) {
+  return make_emulated_device({.compute_capability = emulated.compute_capability,
+                               .shared_bytes_per_block = emulated.shared_bytes_per_block,
+                               .num_failing_captures = emulated.num_failing_captures},
+                              emulated_cuda_ops());
 }
 
 }  // namespace quire::gpu_test

@@ -112,7 +112,7 @@ TEST_F(GpuOwnLinear, FewRowsMatchReference) {
 class GpuDenseLinear : public GpuOwnLinear {
  protected:
   void SetUp() override {
-    Result<std::unique_ptr<Device>> device = gpu_test::open_test_device(90);
+    Result<std::unique_ptr<Device>> device = gpu_test::open_test_device({.compute_capability = 90});
     if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
     device_ = std::move(*device);
     if (device_->stream().info().compute_capability != 90)

@@ -108,7 +108,7 @@ class GpuQuantLinear : public gpu_test::GpuLinearTest {
 class HopperQuantLinear : public GpuQuantLinear {
  protected:
   void SetUp() override {
-    auto device = gpu_test::open_test_device(90);
+    auto device = gpu_test::open_test_device({.compute_capability = 90});
     if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
     device_ = std::move(*device);
   }

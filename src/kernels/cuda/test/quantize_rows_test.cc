@@ -34,7 +34,7 @@ class GpuQuantizeRows : public gpu_test::GpuLinearTest {
  protected:
   // A GPU that multiplies FP8.
   void SetUp() override {
-    auto device = gpu_test::open_test_device(90);
+    auto device = gpu_test::open_test_device({.compute_capability = 90});
     if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
     device_ = std::move(*device);
   }
@@ -140,7 +140,7 @@ TEST(Fp8Products, DependOnTheGpu) {
                   .k = 128,
                   .dtype = DType::kF8E4M3,
                   .quant = {.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128}};
-  const auto ampere = gpu_test::open_test_device(80);
+  const auto ampere = gpu_test::open_test_device({.compute_capability = 80});
   if (!ampere.ok()) GTEST_SKIP() << "SKIPPED: " << ampere.status().message();
   const int32_t capability = (*ampere)->info().gpu.compute_capability;
   if (capability != 90) {

@@ -15,10 +15,15 @@
 
 namespace quire::gpu_test {
 
-// The emulated device, as a GPU of that compute capability whose first captures fail, or GPU 0 as it
-// is.
-Result<std::unique_ptr<Device>> open_test_device(int32_t emulated_capability = 80,
-                                                 int32_t num_failing_captures = 0);
+// What an emulated device is to be like; a GPU is as it is.
+struct EmulatedGpu {
+  int32_t compute_capability = 80;
+  int32_t num_failing_captures = 0;  // the first ones
+  int64_t shared_bytes_per_block = 227 << 10;
+};
+
+// The emulated device, or GPU 0.
+Result<std::unique_ptr<Device>> open_test_device(const EmulatedGpu& emulated = {});
 
 class GpuTest : public ::testing::Test {
  protected:

@@ -8,12 +8,25 @@
 #include "kernels/cuda/attention/decode_tiles.h"
 #include "kernels/cuda/attention/swizzle.h"
 #include "kernels/cuda/float8.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/dense_tiles.h"
 #include "kernels/cuda/linear/matmul_key.h"
 #include "kernels/cuda/warpgroup_layout.h"
 
 namespace quire::cuda {
 namespace {
+
+TEST(ResidentBlocks, AreWhatSharedMemoryAndRegistersAllow) {
+  const GpuInfo hopper{.shared_bytes_per_block = 227 << 10, .shared_bytes_per_sm = 228 << 10};
+  EXPECT_EQ(resident_blocks(hopper, 0, 4), 4);
+  EXPECT_EQ(resident_blocks(hopper, 56 << 10, 4), 4);
+  EXPECT_EQ(resident_blocks(hopper, (56 << 10) + 1, 4), 3);
+  EXPECT_EQ(resident_blocks(hopper, 75 << 10, 3), 3);
+  EXPECT_EQ(resident_blocks(hopper, 76 << 10, 3), 2);
+  EXPECT_EQ(resident_blocks(hopper, 227 << 10, 2), 1);
+  // A block that does not fit is refused when it is launched.
+  EXPECT_EQ(resident_blocks(hopper, 300 << 10, 2), 1);
+}
 
 TEST(Swizzle, EveryChunkHasItsPlaceAndEightRowsUseAllBanks) {
   for (const int chunks : {8, 16, 32}) {

@@ -1,0 +1,13 @@
+#include "device/cuda/current_device.h"
+
+namespace quire::cuda {
+
+cudaError_t use_device(int32_t ordinal) {
+  thread_local int32_t current = -1;
+  if (current == ordinal) return cudaSuccess;
+  const cudaError_t error = cudaSetDevice(ordinal);
+  if (error == cudaSuccess) current = ordinal;
+  return error;
+}
+
+}  // namespace quire::cuda
