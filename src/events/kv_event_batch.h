@@ -10,7 +10,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "kv/kv_events.h"
+#include "kv/books/kv_events.h"
 
 namespace quire {
 

@@ -1,8 +1,8 @@
 // Whether the books of the KV cache are sound: KV-1 .. KV-7 as far as they are about one moment.
 // Nothing here changes anything.
 
-#include "kv/block_tables.h"
 #include "kv/kv_manager.h"
+#include "kv/tables/block_tables.h"
 
 namespace quire {
 namespace {

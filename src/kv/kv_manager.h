@@ -19,13 +19,13 @@
 #include "core/kv_spec.h"
 #include "core/request.h"
 #include "core/step.h"
-#include "kv/block_counts.h"
-#include "kv/block_stores.h"
-#include "kv/block_tables.h"
-#include "kv/file_tier.h"
-#include "kv/kv_events.h"
-#include "kv/kv_options.h"
-#include "kv/prefix_lookup.h"
+#include "kv/blocks/block_stores.h"
+#include "kv/blocks/prefix_lookup.h"
+#include "kv/books/block_counts.h"
+#include "kv/books/kv_events.h"
+#include "kv/books/kv_options.h"
+#include "kv/files/file_tier.h"
+#include "kv/tables/block_tables.h"
 
 namespace quire {
 

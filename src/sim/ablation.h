@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kv/kv_options.h"
+#include "kv/books/kv_options.h"
 #include "sched/scheduler_config.h"
 #include "sim/fleet/fleet.h"
 #include "sim/report/report.h"

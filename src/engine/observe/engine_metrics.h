@@ -9,7 +9,7 @@
 
 #include "engine/observe/engine_stats.h"
 #include "engine/output/generation.h"
-#include "kv/kv_events.h"
+#include "kv/books/kv_events.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/request.h"
 #include "draft/draft_planner.h"
-#include "kv/block_counts.h"
+#include "kv/books/block_counts.h"
 #include "kv/kv_manager.h"
 #include "sched/flight.h"
 #include "sched/media/media_gate.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "kv/kv_events.h"
+#include "kv/books/kv_events.h"
 #include "kv/prefix/block_hash.h"
 
 namespace quire::sim {

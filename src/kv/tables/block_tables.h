@@ -21,10 +21,10 @@
 #include "base/result.h"
 #include "core/kv_spec.h"
 #include "core/step.h"
-#include "kv/block_counts.h"
-#include "kv/block_stores.h"
-#include "kv/kv_options.h"
-#include "kv/prefix_lookup.h"
+#include "kv/blocks/block_stores.h"
+#include "kv/blocks/prefix_lookup.h"
+#include "kv/books/block_counts.h"
+#include "kv/books/kv_options.h"
 
 namespace quire {
 

@@ -7,7 +7,7 @@
 
 #include "base/ids.h"
 #include "core/request.h"
-#include "kv/block_pool.h"
+#include "kv/blocks/block_pool.h"
 #include "kv/prefix/prefix_cache.h"
 
 namespace quire {

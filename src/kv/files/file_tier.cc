@@ -1,4 +1,4 @@
-#include "kv/file_tier.h"
+#include "kv/files/file_tier.h"
 
 #include <algorithm>
 

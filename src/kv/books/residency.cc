@@ -1,4 +1,4 @@
-#include "kv/residency.h"
+#include "kv/books/residency.h"
 
 #include <algorithm>
 

@@ -23,10 +23,10 @@
 #include "base/ids.h"
 #include "core/kv_files.h"
 #include "core/kv_spec.h"
-#include "kv/block_stores.h"
+#include "kv/blocks/block_stores.h"
+#include "kv/blocks/prefix_lookup.h"
+#include "kv/books/kv_options.h"
 #include "kv/files/file_index.h"
-#include "kv/kv_options.h"
-#include "kv/prefix_lookup.h"
 
 namespace quire {
 

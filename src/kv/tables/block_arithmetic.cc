@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kv/block_tables.h"
 #include "kv/groups/group_policy.h"
+#include "kv/tables/block_tables.h"
 
 namespace quire {
 

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "core/kv_spec.h"
-#include "kv/block_counts.h"
-#include "kv/block_store.h"
-#include "kv/kv_options.h"
+#include "kv/blocks/block_store.h"
+#include "kv/books/block_counts.h"
+#include "kv/books/kv_options.h"
 #include "kv/prefix/cache_keys.h"
 
 namespace quire {

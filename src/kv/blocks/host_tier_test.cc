@@ -1,4 +1,4 @@
-#include "kv/host_tier.h"
+#include "kv/blocks/host_tier.h"
 
 #include <gtest/gtest.h>
 

@@ -13,12 +13,12 @@
 #include "base/ids.h"
 #include "core/kv_spec.h"
 #include "core/step.h"
-#include "kv/block_pool.h"
-#include "kv/host_tier.h"
-#include "kv/kv_events.h"
-#include "kv/kv_options.h"
+#include "kv/blocks/block_pool.h"
+#include "kv/blocks/host_tier.h"
+#include "kv/books/kv_events.h"
+#include "kv/books/kv_options.h"
+#include "kv/books/residency.h"
 #include "kv/prefix/prefix_cache.h"
-#include "kv/residency.h"
 
 namespace quire {
 

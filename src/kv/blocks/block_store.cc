@@ -1,4 +1,4 @@
-#include "kv/block_store.h"
+#include "kv/blocks/block_store.h"
 
 #include <iterator>
 

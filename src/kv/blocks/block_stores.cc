@@ -1,4 +1,4 @@
-#include "kv/block_stores.h"
+#include "kv/blocks/block_stores.h"
 
 #include "base/check.h"
 

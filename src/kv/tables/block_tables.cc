@@ -1,4 +1,4 @@
-#include "kv/block_tables.h"
+#include "kv/tables/block_tables.h"
 
 #include <algorithm>
 #include <limits>

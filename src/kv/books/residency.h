@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "kv/kv_events.h"
+#include "kv/books/kv_events.h"
 
 namespace quire {
 

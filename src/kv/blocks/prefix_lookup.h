@@ -9,7 +9,7 @@
 
 #include "base/ids.h"
 #include "core/kv_spec.h"
-#include "kv/block_stores.h"
+#include "kv/blocks/block_stores.h"
 #include "kv/prefix/block_hash.h"
 #include "kv/prefix/prefix_cache.h"
 

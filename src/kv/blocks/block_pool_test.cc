@@ -1,4 +1,4 @@
-#include "kv/block_pool.h"
+#include "kv/blocks/block_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The file tier through KvManager, on a disk that is a map in memory: answers come late and in any
 // order, some are failures, and every byte that comes back is compared with what the tokens say.
-#include "kv/file_tier.h"
+#include "kv/files/file_tier.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "kv/prefix_lookup.h"
+#include "kv/blocks/prefix_lookup.h"
 
 #include "kv/groups/group_policy.h"
 
