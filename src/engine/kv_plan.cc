@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/kv_division.h"
-#include "kv/kv_manager.h"
+#include "kv/tables/block_sizing.h"
 
 namespace quire {
 namespace {
@@ -57,8 +57,8 @@ Result<KvPlan> count_blocks(const EngineOptions& options, const KvSpec& spec,
 }
 
 // Requests of so many tokens that fit at once.
-double num_fitting(const KvManager& arithmetic, int64_t num_tokens, const KvPlan& plan) {
-  const BlockCounts needed = arithmetic.tables().blocks_for(num_tokens);
+double num_fitting(const BlockSizing& blocks, int64_t num_tokens, const KvPlan& plan) {
+  const BlockCounts needed = blocks.blocks_for(num_tokens);
   double fits = std::numeric_limits<double>::max();
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
     if (needed[pool] == 0) continue;
@@ -69,24 +69,25 @@ double num_fitting(const KvManager& arithmetic, int64_t num_tokens, const KvPlan
 }
 
 // The most tokens one request can have in the blocks of the plan.
-int32_t longest_fit(const KvManager& arithmetic, int32_t limit, const KvPlan& plan) {
+int32_t longest_fit(const BlockSizing& blocks, int32_t limit, const KvPlan& plan) {
   int32_t fits = 0, too_long = limit;
-  if (num_fitting(arithmetic, limit, plan) >= 1) return limit;
+  if (num_fitting(blocks, limit, plan) >= 1) return limit;
   while (too_long - fits > 1) {
     const int32_t middle = fits + (too_long - fits) / 2;
-    (num_fitting(arithmetic, middle, plan) >= 1 ? fits : too_long) = middle;
+    (num_fitting(blocks, middle, plan) >= 1 ? fits : too_long) = middle;
   }
   return fits;
 }
 
-Status too_long(const KvManager& arithmetic, int32_t limit, int32_t fits, const KvPlan& plan) {
-  const BlockCounts needed = arithmetic.tables().blocks_for(limit);
+Status too_long(const BlockSizing& blocks, const KvSpec& spec, int32_t limit, int32_t fits,
+                const KvPlan& plan) {
+  const BlockCounts needed = blocks.blocks_for(limit);
   const bool states = needed[KvPool::kAttention] < plan.num_blocks || plan.num_blocks == 0;
   const KvPool pool = states ? KvPool::kState : KvPool::kAttention;
   return resource_exhausted(
       "KV cache: one request of --max-model-len {} tokens needs {} {}blocks of {} bytes, but only "
       "{} fit, enough for {} tokens; lower --max-model-len or give the KV cache more memory",
-      limit, needed[pool], states ? "state " : "", arithmetic.spec().pool(pool).block_bytes,
+      limit, needed[pool], states ? "state " : "", spec.pool(pool).block_bytes,
       plan.count(pool) - 1, fits);
 }
 
@@ -118,18 +119,16 @@ Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model
   KvSizing sizing;
   QUIRE_ASSIGN_OR_RETURN(sizing.plan, count_blocks(options, spec, available_bytes));
   KvOptions kv = options.kv;
-  kv.num_host_blocks = 0;
-  kv.num_state_blocks = 2;
   kv.max_sequence_tokens = model.max_model_len;
   kv.max_step_tokens = options.scheduler.max_uncommitted_tokens();
-  const KvManager arithmetic(spec, 2, kv);
+  const BlockSizing blocks(spec, kv);
   const int32_t limit = wanted > 0 ? wanted : model.max_model_len;
-  const int32_t fits = longest_fit(arithmetic, limit, sizing.plan);
+  const int32_t fits = longest_fit(blocks, limit, sizing.plan);
   if (fits < 2 || (wanted > 0 && fits < wanted))
-    return too_long(arithmetic, limit, fits, sizing.plan);
+    return too_long(blocks, spec, limit, fits, sizing.plan);
   sizing.max_model_len = fits;
   sizing.kv_bytes = kv_plan_bytes(spec, sizing.plan);
-  sizing.max_concurrency = num_fitting(arithmetic, fits, sizing.plan);
+  sizing.max_concurrency = num_fitting(blocks, fits, sizing.plan);
   return sizing;
 }
 

@@ -2,7 +2,6 @@
 // Nothing here changes anything.
 
 #include "kv/kv_manager.h"
-#include "kv/tables/block_tables.h"
 
 namespace quire {
 namespace {
@@ -59,71 +58,9 @@ Status check_cache(const BlockPool& pool, const PrefixCache& cache) {
 
 }  // namespace
 
-// KV-2: what a table must look like; counts its references.
-Status BlockTables::check_entries(const Sequence& sequence, PoolRefs& refs) const {
-  for (int32_t g = 0; g < num_groups(); ++g) {
-    const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
-    const BlockPool& pool = store(g).pool();
-    if (!sequence.open && !table.blocks.empty())
-      return internal_error("KV-2: a closed sequence holds blocks");
-    if (static_cast<int32_t>(table.blocks.size()) <
-        round_up_to_blocks(g, sequence.capacity_tokens)) {
-      return internal_error("KV-2: a table of {} blocks has no room for {} tokens",
-                            table.blocks.size(), sequence.capacity_tokens);
-    }
-    for (size_t i = 0; i < table.blocks.size(); ++i) {
-      const BlockId block = table.blocks[i];
-      if ((block == kNullBlock) != (i < static_cast<size_t>(table.num_freed))) {
-        return internal_error(
-            "KV-2: request {} entry {} is block {}, {} entries have left the window",
-            sequence.owner.value, i, block.value, table.num_freed);
-      }
-      if (block == kNullBlock) continue;
-      if (!pool.valid(block))
-        return internal_error("KV-2: table entry {} of {}", block.value, pool.num_blocks());
-      ++refs[static_cast<size_t>(group(g).pool())][static_cast<size_t>(block.value)];
-    }
-  }
-  return {};
-}
-
-// KV-6: the block that is written next must be private and unregistered.
-Status BlockTables::check_writable(const Sequence& sequence, const PoolRefs& refs) const {
-  for (int32_t g = 0; g < num_groups(); ++g) {
-    const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
-    const std::vector<int32_t>& pool_refs = refs[static_cast<size_t>(group(g).pool())];
-    for (auto i = static_cast<size_t>(sequence.num_computed_tokens / block_size(g));
-         i < table.blocks.size(); ++i) {
-      const BlockId block = table.blocks[i];
-      const bool cached = store(g).cache().contains(block);
-      if (pool_refs[static_cast<size_t>(block.value)] != 1 || cached) {
-        return internal_error("KV-6: request {} may write block {}, which is {}",
-                              sequence.owner.value, block.value, cached ? "cached" : "shared");
-      }
-    }
-  }
-  return {};
-}
-
-Status BlockTables::check(PoolRefs& refs) const {
-  int64_t unused = 0;
-  for (const Sequence& sequence : sequences_) {
-    QUIRE_RETURN_IF_ERROR(check_entries(sequence, refs));
-    unused += num_unused_slots(sequence);
-  }
-  for (const Sequence& sequence : sequences_) {
-    QUIRE_RETURN_IF_ERROR(check_writable(sequence, refs));
-  }
-  if (unused != num_unused_slots_) {
-    return internal_error("slot accounting: {} unused slots, {} counted", unused,
-                          num_unused_slots_);
-  }
-  return {};
-}
-
 Status KvManager::check_integrity() const {
   PoolRefs refs;
-  const BlockCounts num_usable = num_usable_blocks();
+  const BlockCounts num_usable = stores_.num_usable();
   for (size_t p = 0; p < kNumKvPools; ++p)
     refs[p].resize(static_cast<size_t>(num_usable.counts[p]) + 1, 0);
   QUIRE_RETURN_IF_ERROR(tables_.check(refs));

@@ -15,8 +15,8 @@ KvManager::KvManager(KvSpec spec, int32_t num_blocks, KvOptions options)
               BlockCounts::of(KvPool::kAttention, num_blocks) +
                   BlockCounts::of(KvPool::kState, options_.num_state_blocks),
               options_),
-      tables_(spec_, options_, stores_),
-      prefixes_(spec_, stores_) {
+      prefixes_(spec_, stores_),
+      tables_(spec_, options_, stores_, prefixes_) {
   QUIRE_CHECK(!spec_.groups.empty(), "a KvSpec needs a group");
   for (const KvGroupSpec& group : spec_.groups) {
     QUIRE_CHECK(group.kind != KvKind::kSlidingWindow || group.sliding_window >= 1,
@@ -29,12 +29,13 @@ KvManager::KvManager(KvSpec spec, int32_t num_blocks, KvOptions options)
               spec_.block_size);
   QUIRE_CHECK(options_.reservation == KvReservation::kPaged || options_.max_sequence_tokens > 0,
               "contiguous reservation needs max_sequence_tokens");
+  if (stores_.has_host_tier()) promotion_.emplace(spec_, options_, stores_, prefixes_);
   if (options_.files.files == nullptr) return;
-  QUIRE_CHECK(has_host_tier(), "files without blocks of host memory");
+  QUIRE_CHECK(stores_.has_host_tier(), "files without blocks of host memory");
   files_.emplace(spec_, options_.files, stores_, prefixes_);
 }
 
-int64_t KvManager::book_bytes(int32_t num_blocks, int32_t block_size) {
+int64_t kv_book_bytes(int32_t num_blocks, int32_t block_size) {
   constexpr int64_t kRecord = 132;  // in the pool, in the prefix cache and among the holds
   return num_blocks * (kRecord + int64_t{block_size} * int64_t{sizeof(TokenId)});
 }
@@ -89,8 +90,8 @@ KvProbe KvManager::probe(std::span<const TokenId> tokens, const CacheKeys& keys,
 
 Status KvManager::reset_prefix_cache() {
   tables_.begin_step();
-  const int64_t num_usable = num_usable_blocks().total();
-  const int64_t num_free = num_free_blocks().total();
+  const int64_t num_usable = stores_.num_usable().total();
+  const int64_t num_free = stores_.num_free().total();
   if (num_free != num_usable) {
     return unavailable("prefix cache reset: expected all {} blocks free, got {} in use", num_usable,
                        num_usable - num_free);
@@ -104,55 +105,14 @@ Status KvManager::reset_prefix_cache() {
 
 void KvManager::take_host_copies(uint64_t step_id, std::vector<HostBlockCopy>& out) {
   out.clear();
-  stores_.for_each([&out](BlockStore& store) { store.take_host_copies(out); });
+  if (promotion_) stores_.at(KvPool::kAttention).host()->take(out);
   if (files_ && !out.empty()) files_->on_copies_taken(step_id);
 }
 
-// Blocks from `begin` on that every group has, here or in the host's memory.
-int32_t KvManager::num_promotable(BlockChain& chain, int32_t begin) const {
-  const BlockStore& store = stores_.at(KvPool::kAttention);
-  const auto end =
-      static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec_.block_size));
-  for (int32_t i = begin; i < end; ++i) {
-    for (int32_t group = 0; group < num_groups(); ++group) {
-      const BlockContent content = prefixes_.content(chain, group, i);
-      if (!store.cache().find(content) && !store.host_holds(content)) return i - begin;
-    }
-  }
-  return end - begin;
-}
-
-// Loads blocks [begin, end) of the chain that are not here. Neither what is here nor what has come
-// may be evicted for what comes, so all of it is referenced meanwhile.
-void KvManager::bring_back(BlockChain& chain, int32_t begin, int32_t end) {
-  BlockStore& store = stores_.at(KvPool::kAttention);
-  std::vector<BlockId> kept;
-  for (int32_t i = 0; i < end; ++i) {
-    for (int32_t group = 0; group < num_groups(); ++group) {
-      const BlockContent content = prefixes_.content(chain, group, i);
-      std::optional<BlockId> block = store.cache().find(content);
-      if (block) {
-        store.touch(*block);
-      } else if (i >= begin) {
-        block = store.load(content, i);
-      }
-      if (block) kept.push_back(*block);
-    }
-  }
-  for (size_t i = kept.size(); i-- > 0;) store.unref(kept[i]);  // the tail is evicted first
-}
-
 int32_t KvManager::promote(KvSequenceId sequence, std::span<const TokenId> tokens) {
-  if (!has_host_tier() || !options_.reads_cache() || tokens.size() < 2) return 0;
+  if (!promotion_ || !options_.reads_cache() || tokens.size() < 2) return 0;
   BlockChain chain = tables_.chain(sequence, tokens.first(tokens.size() - 1));
-  const int32_t num_cached_tokens = prefixes_.longest_hit_tokens(chain);
-  const int32_t begin = num_cached_tokens / spec_.block_size;
-  const int32_t count = num_promotable(chain, begin);
-  if (count == 0) return 0;
-  if (options_.load_pays && !options_.load_pays(num_cached_tokens, count * spec_.block_size))
-    return 0;
-  bring_back(chain, begin, begin + count);
-  return prefixes_.longest_hit_tokens(chain) / spec_.block_size - begin;
+  return promotion_->promote(chain);
 }
 
 // --- Files ---
@@ -161,7 +121,7 @@ bool KvManager::load_from_files(KvSequenceId sequence, std::span<const TokenId> 
   if (!files_ || !options_.reads_cache() || tokens.size() < 2) return false;
   BlockChain chain = tables_.chain(sequence, tokens.first(tokens.size() - 1));
   const int32_t num_cached = prefixes_.longest_hit_tokens(chain) / spec_.block_size;
-  return files_->load(sequence, chain, num_cached + num_promotable(chain, num_cached));
+  return files_->load(sequence, chain, num_cached + promotion_->num_promotable(chain, num_cached));
 }
 
 void KvManager::store_in_files(KvSequenceId sequence, std::span<const TokenId> tokens, bool whole) {
@@ -177,33 +137,10 @@ KvStats KvManager::stats(KvPool pool) const {
   if (!stores_.uses(pool)) return stats;
   stores_.at(pool).fill(stats);
   if (pool != KvPool::kAttention) return stats;
-  stats.num_copied_total = tables_.num_copied_total();
+  tables_.fill(stats);
   stats.num_reserved_slots =
       int64_t{stats.num_usable_blocks - stats.num_free_blocks} * spec_.block_size;
-  stats.num_unused_slots = tables_.num_unused_slots();
   return stats;
-}
-
-void KvManager::snapshot(KvPool pool, std::vector<KvBlockView>& out) const {
-  out.clear();
-  if (!stores_.uses(pool)) return;
-  const BlockStore& store = stores_.at(pool);
-  out.resize(static_cast<size_t>(store.pool().num_blocks()));
-  out[0].state = KvBlockState::kNull;
-  for (int32_t i = 1; i < store.pool().num_blocks(); ++i) {
-    KvBlockView& view = out[static_cast<size_t>(i)];
-    view.ref_cnt = store.pool().ref_cnt(BlockId(i));
-    view.registered = store.cache().contains(BlockId(i));
-    if (view.ref_cnt == 0) {
-      view.state = view.registered ? KvBlockState::kCached : KvBlockState::kFree;
-    } else {
-      view.state = view.ref_cnt == 1 ? KvBlockState::kInUse : KvBlockState::kShared;
-    }
-  }
-  tables_.for_each_entry(pool, [&](RequestId owner, BlockId block) {
-    out[static_cast<size_t>(block.value)].owner = owner;
-  });
-  out[0].owner = {};
 }
 
 void KvManager::drain_events(std::vector<KvEvent>& out) {

@@ -25,6 +25,7 @@
 #include "kv/books/kv_events.h"
 #include "kv/books/kv_options.h"
 #include "kv/files/file_tier.h"
+#include "kv/promotion.h"
 #include "kv/tables/block_tables.h"
 
 namespace quire {
@@ -34,31 +35,21 @@ struct KvProbe {
   int32_t num_blocks = 0;  // the same in blocks of KvSpec::block_size
 };
 
-enum class KvBlockState : uint8_t { kNull, kFree, kCached, kInUse, kShared };
-
-struct KvBlockView {
-  KvBlockState state = KvBlockState::kFree;
-  bool registered = false;  // in the prefix cache
-  int32_t ref_cnt = 0;
-  RequestId owner{};  // one of the requests that hold it; meaningful when in use or shared
-};
+// Memory that the books of so many blocks take, nearly.
+int64_t kv_book_bytes(int32_t num_blocks, int32_t block_size);
 
 class KvManager {
  public:
   // `num_blocks`: of KvPool::kAttention, the null block included; at least 2 if a group needs it.
   // Those of states are in the options. `spec` has at least one group, and block sizes >= 1.
   KvManager(KvSpec spec, int32_t num_blocks, KvOptions options);
-  // Memory that the books of so many blocks take, nearly.
-  static int64_t book_bytes(int32_t num_blocks, int32_t block_size);
   KvManager(const KvManager&) = delete;
   KvManager& operator=(const KvManager&) = delete;
 
   const KvOptions& options() const { return options_; }
   const KvSpec& spec() const { return spec_; }
   int32_t block_size() const { return spec_.block_size; }
-  int32_t num_groups() const { return static_cast<int32_t>(spec_.groups.size()); }
-  BlockCounts num_usable_blocks() const { return stores_.num_usable(); }
-  BlockCounts num_free_blocks() const { return stores_.num_free(); }
+  const BlockStores& stores() const { return stores_; }
   BlockTables& tables() { return tables_; }
   const BlockTables& tables() const { return tables_; }
 
@@ -85,7 +76,6 @@ class KvManager {
   Status reset_prefix_cache();
 
   // --- Host tier ---
-  bool has_host_tier() const { return options_.num_host_blocks > 1; }
   // Brings back from the host what continues the cached prefix of `tokens`, when that pays, so that
   // lookup() finds it. May evict what nobody uses; call it when there is room for the sequence.
   // Returns by how many blocks the cached prefix is longer.
@@ -110,8 +100,6 @@ class KvManager {
   // --- Looking ---
   // Of one pool; all zero when it is not used. Copies and slots are those of KvPool::kAttention.
   KvStats stats(KvPool pool = KvPool::kAttention) const;
-  // One entry per block of a pool, by id. O(blocks + table entries).
-  void snapshot(KvPool pool, std::vector<KvBlockView>& out) const;
   // Events and samples since the last drain of all pools; they replace what is in `out`.
   void drain_events(std::vector<KvEvent>& out);
   void drain_residency(std::vector<ResidencySample>& out);
@@ -120,14 +108,12 @@ class KvManager {
   Status check_integrity() const;
 
  private:
-  int32_t num_promotable(BlockChain& chain, int32_t begin) const;
-  void bring_back(BlockChain& chain, int32_t begin, int32_t end);
-
   const KvSpec spec_;
   const KvOptions options_;
   BlockStores stores_;
-  BlockTables tables_;
   const PrefixLookup prefixes_;
+  BlockTables tables_;
+  std::optional<Promotion> promotion_;  // where there is host memory
   std::optional<FileTier> files_;
 };
 

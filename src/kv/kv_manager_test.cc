@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kv/block_views.h"
 #include "kv/testing/kv_content_model.h"
 
 namespace quire {
@@ -425,8 +426,7 @@ TEST(KvManager, SnapshotNamesStatesAndOwners) {
   kv.close(run(kv, 1, iota(4, 50)).id);
   const Stay a = run(kv, 7, iota(6));
   const Stay b = run(kv, 8, iota(6));
-  std::vector<KvBlockView> views;
-  kv.snapshot(KvPool::kAttention, views);
+  const std::vector<KvBlockView> views = view_blocks(kv.stores(), kv.tables(), KvPool::kAttention);
   ASSERT_EQ(views.size(), 8u);
   EXPECT_EQ(views[0].state, KvBlockState::kNull);
   EXPECT_EQ(views[1].state, KvBlockState::kCached);
@@ -448,7 +448,7 @@ TEST(KvManager, UnusedSlotsAreCounted) {
   const Stay a = run(contiguous, 1, iota(9));
   EXPECT_EQ(contiguous.stats().num_reserved_slots, 64);
   EXPECT_EQ(contiguous.stats().num_unused_slots, 55);
-  EXPECT_EQ(contiguous.tables().blocks_for(3)[KvPool::kAttention], 16);
+  EXPECT_EQ(contiguous.tables().sizing().blocks_for(3)[KvPool::kAttention], 16);
   EXPECT_EQ(run(contiguous, 2, iota(9)).hit, 0);
   EXPECT_EQ(run(contiguous, 3, iota(9)).hit, -1) << "40 blocks hold two sequences of 16, not three";
   contiguous.close(a.id);

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "kv/block_views.h"
 #include "kv/kv_manager.h"
 #include "kv/testing/kv_content_model.h"
 
@@ -61,7 +62,7 @@ class RandomKv {
   void finish() {
     while (!live_.empty()) close_one();
     kv_.begin_step(++now_);
-    ASSERT_TRUE(kv_.num_free_blocks() == kv_.num_usable_blocks());
+    ASSERT_TRUE(kv_.stores().num_free() == kv_.stores().num_usable());
     ASSERT_TRUE(kv_.check_integrity().ok());
     ASSERT_TRUE(kv_.reset_prefix_cache().ok());
     ASSERT_EQ(kv_.stats().num_cached_blocks, 0);
@@ -127,7 +128,7 @@ class RandomKv {
 
   std::vector<std::vector<BlockId>> tables(KvSequenceId id) const {
     std::vector<std::vector<BlockId>> all;
-    for (int32_t g = 0; g < kv_.num_groups(); ++g) {
+    for (int32_t g = 0; g < kv_.tables().sizing().num_groups(); ++g) {
       const auto table = kv_.tables().table(id, g);
       all.emplace_back(table.begin(), table.end());
     }
@@ -292,7 +293,7 @@ class RandomKv {
   }
   int32_t naive_whole_blocks(const Tokens& tokens, int32_t tenant, int32_t most) {
     for (const KvPool pool : {KvPool::kAttention, KvPool::kState})
-      kv_.snapshot(pool, views_[static_cast<size_t>(pool)]);
+      views_[static_cast<size_t>(pool)] = view_blocks(kv_.stores(), kv_.tables(), pool);
     for (int32_t n = most; n > 0; --n) {
       if (ends_blocks(n) && all_hold(tokens, tenant, n)) return n;
     }

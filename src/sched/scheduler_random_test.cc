@@ -445,7 +445,7 @@ class RandomRun : private Drafter {
       }
     }
     scheduler_.schedule(now_);
-    EXPECT_TRUE(kv_.num_free_blocks() == kv_.num_usable_blocks()) << "KV-7";
+    EXPECT_TRUE(kv_.stores().num_free() == kv_.stores().num_usable()) << "KV-7";
     EXPECT_TRUE(kv_.check_integrity().ok());
     EXPECT_EQ(kv_.stats().num_unused_slots, 0);
     fingerprint_ =

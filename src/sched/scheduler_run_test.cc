@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "kv/block_views.h"
 #include "sched/scheduler.h"
 
 namespace quire {
@@ -108,8 +109,8 @@ class Side {
         s.reserved_slot_steps, s.unused_slot_steps, s.prefill_tokens_per_s, s.num_queued_tokens,
         k.num_free_blocks, k.num_cached_blocks, k.num_allocated_total, k.num_evicted_total,
         k.num_unused_slots);
-    std::vector<KvBlockView> blocks;
-    kv_.snapshot(KvPool::kAttention, blocks);
+    const std::vector<KvBlockView> blocks =
+        view_blocks(kv_.stores(), kv_.tables(), KvPool::kAttention);
     for (const KvBlockView& b : blocks) {
       text += fmt::format(" {}{}{}:{}", static_cast<int>(b.state), b.registered, b.ref_cnt,
                           b.owner.value);

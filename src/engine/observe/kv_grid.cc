@@ -3,6 +3,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kv/block_views.h"
+
 namespace quire {
 namespace {
 
@@ -26,10 +28,9 @@ KvCellState cell_state(KvBlockState state) {
 
 KvGridSnapshot make_kv_grid(const KvManager& kv,
                             const std::function<const std::string*(RequestId)>& owner_of) {
-  std::vector<KvBlockView> views;
   const bool has_attention = kv.spec().uses(KvPool::kAttention);
   const KvPool pool = has_attention ? KvPool::kAttention : KvPool::kState;
-  kv.snapshot(pool, views);
+  const std::vector<KvBlockView> views = view_blocks(kv.stores(), kv.tables(), pool);
   KvGridSnapshot grid;
   grid.block_size = kv.spec().pool(pool).block_size;
   grid.blocks.reserve(views.size());

@@ -15,7 +15,7 @@ void StepJournal::record(const StepPlan& plan, const StepResult* result, StepRec
   step.step_id = plan.step_id;
   step.num_waiting = parts_.scheduler.stats().num_waiting;
   costs_.fill(plan, result, step);
-  const BlockCounts in_use = parts_.kv.num_usable_blocks() - parts_.kv.num_free_blocks();
+  const BlockCounts in_use = parts_.kv.stores().num_usable() - parts_.kv.stores().num_free();
   step.kv_blocks_in_use = static_cast<int32_t>(in_use[KvPool::kAttention]);
   step.state_blocks_in_use = static_cast<int32_t>(in_use[KvPool::kState]);
   parts_.metrics.on_step(step);

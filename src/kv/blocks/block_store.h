@@ -12,9 +12,9 @@
 
 #include "base/ids.h"
 #include "core/kv_spec.h"
-#include "core/step.h"
 #include "kv/blocks/block_pool.h"
-#include "kv/blocks/host_tier.h"
+#include "kv/blocks/host_copies.h"
+#include "kv/books/event_log.h"
 #include "kv/books/kv_events.h"
 #include "kv/books/kv_options.h"
 #include "kv/books/residency.h"
@@ -64,46 +64,38 @@ class BlockStore {
   void clear();
 
   // --- Host tier ---
-  HostTier& host() { return *host_; }  // of a store that has one
+  // Null: this store has none.
+  HostCopies* host() { return host_ ? &*host_ : nullptr; }
+  const HostCopies* host() const { return host_ ? &*host_ : nullptr; }
   // The host block that has the content of one of ours, or will have it with the copies planned so
-  // far; nullopt: it is not here, or the host has no room.
+  // far; nullopt: it is not here, or the host has no room. Of a store that has a host tier.
   std::optional<BlockId> copy_to_host(const BlockContent& content);
-  bool has_host_copies() const { return !host_copies_.empty(); }
-  bool host_holds(const BlockContent& content) const;
   // Takes a block and plans the copy of `content` from the host into it. nullopt: it has gone from
   // the host meanwhile, or no block is free.
   std::optional<BlockId> load(const BlockContent& content, int32_t index);
-  // Appends the copies between device and host since the last call, in the order in which they must
-  // be made.
-  void take_host_copies(std::vector<HostBlockCopy>& out);
 
   // --- Books ---
   // Sets the counts that are about blocks; those of sequences are left alone.
   void fill(KvStats& stats) const;
   // What has come since the last drain, appended to `out`.
-  void drain_events(std::vector<KvEvent>& out);
+  void drain_events(std::vector<KvEvent>& out) { events_.drain(out); }
   void drain_residency(std::vector<ResidencySample>& out) { residency_.drain(out); }
 
  private:
-  void keep_on_host(BlockId block, const BlockContent& content);
   void evict(BlockId block);
   void prefetch_next_blocks() const;
-  void emit(KvEvent event);
 
   const KvPool name_;
   const int32_t block_size_;
-  const bool enable_events_;
-  const size_t max_events_;
-  CacheKeyTable& keys_;
   BlockPool pool_;
   PrefixCache cache_;
-  std::optional<HostTier> host_;
-  std::vector<HostBlockCopy> host_copies_;  // not yet in a plan
+  std::optional<HostCopies> host_;
   ResidencySampler residency_;
-  std::vector<KvEvent> events_;
+  EventLog events_;
   std::vector<int32_t> num_holds_;  // by block id
   int64_t now_us_ = 0;
-  KvStats totals_;  // only the totals that fill() reports
+  int64_t num_allocated_total_ = 0;
+  int64_t num_evicted_total_ = 0;
 };
 
 // Keeps blocks from eviction while it lives. Move-only; several may live at once, and none may

@@ -21,6 +21,10 @@ class BlockStores {
   CacheKeyTable& keys() { return keys_; }
   const CacheKeyTable& keys() const { return keys_; }
   bool uses(KvPool pool) const { return stores_[static_cast<size_t>(pool)] != nullptr; }
+  // Of KvPool::kAttention.
+  bool has_host_tier() const {
+    return uses(KvPool::kAttention) && at(KvPool::kAttention).host() != nullptr;
+  }
   // Of a pool that is used.
   BlockStore& at(KvPool pool) { return *stores_[static_cast<size_t>(pool)]; }
   const BlockStore& at(KvPool pool) const { return *stores_[static_cast<size_t>(pool)]; }

@@ -207,7 +207,7 @@ class Machine {
       while (!plans_.empty()) execute();  // the step runs
       check(sequence, tokens, salt, computed);
       computed += count;
-      for (int32_t g = 0; g < kv_.num_groups(); ++g) {
+      for (int32_t g = 0; g < kv_.tables().sizing().num_groups(); ++g) {
         const auto table = kv_.tables().table(sequence, g);
         for (int32_t i = 0; i < computed / kBlockSize; ++i) {
           const BlockId block = table[static_cast<size_t>(i)];
@@ -225,7 +225,7 @@ class Machine {
   // What the sequence is about to read is its own.
   void check(KvSequenceId sequence, const Tokens& tokens, const std::string& salt,
              int32_t computed) {
-    for (int32_t g = 0; g < kv_.num_groups(); ++g) {
+    for (int32_t g = 0; g < kv_.tables().sizing().num_groups(); ++g) {
       const auto table = kv_.tables().table(sequence, g);
       for (int32_t i = 0; i < computed / kBlockSize; ++i) {
         const BlockId block = table[static_cast<size_t>(i)];
@@ -329,7 +329,7 @@ TEST(FileTier, RandomRunsWithFaultsReadTheirOwn) {
       const KvFileStats stats = machine.kv().files()->stats();
       num_hits += stats.hit_tokens;
       num_failures += stats.load_failures + stats.store_failures;
-      ASSERT_TRUE(machine.kv().num_free_blocks() == machine.kv().num_usable_blocks());
+      ASSERT_TRUE(machine.kv().stores().num_free() == machine.kv().stores().num_usable());
       ASSERT_TRUE(machine.kv().check_integrity().ok());
     }
   }

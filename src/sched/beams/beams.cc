@@ -31,9 +31,9 @@ Status Beams::check(const Request& request) const {
   const int32_t longest = max_kv_tokens(state_.config, request);
   const auto num_prompt = static_cast<int32_t>(request.token_ids.size());
   const BlockCounts needed =
-      kv.tables().blocks_for(longest) +
+      kv.tables().sizing().blocks_for(longest) +
       budget_.promises.blocks_for_beam(longest, num_prompt) * int64_t{width - 1};
-  const BlockCounts usable = kv.num_usable_blocks();
+  const BlockCounts usable = kv.stores().num_usable();
   if (needed.fits_in(usable)) return {};
   return too_large(
       "{} beams of up to {} tokens take {} KV blocks: the cache has {}; ask for fewer beams or a "

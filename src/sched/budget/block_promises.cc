@@ -27,7 +27,7 @@ BlockCounts BlockPromises::sum(bool hard_only) const {
 BlockCounts BlockPromises::watermark() const {
   BlockCounts counts;
   if (state_.roster.running().empty()) return counts;
-  const BlockCounts usable = state_.kv.num_usable_blocks();
+  const BlockCounts usable = state_.kv.stores().num_usable();
   for (size_t i = 0; i < kNumKvPools; ++i) {
     counts.counts[i] =
         std::llround(std::ceil(state_.config.watermark * static_cast<double>(usable.counts[i])));
@@ -39,10 +39,10 @@ BlockCounts BlockPromises::watermark() const {
 // share the prompt's full blocks.
 BlockCounts BlockPromises::blocks_for_beam(int32_t num_tokens, int32_t num_prompt_tokens) const {
   const BlockTables& tables = state_.kv.tables();
-  const BlockCounts whole = tables.blocks_for(num_tokens);
-  if (tables.blocks_leave() || state_.kv.spec().uses(KvPool::kState)) return whole;
+  const BlockCounts whole = tables.sizing().blocks_for(num_tokens);
+  if (tables.sizing().blocks_leave() || state_.kv.spec().uses(KvPool::kState)) return whole;
   const int32_t num_shared = num_prompt_tokens / state_.kv.block_size() * state_.kv.block_size();
-  return num_shared == 0 ? whole : whole - tables.blocks_for(num_shared);
+  return num_shared == 0 ? whole : whole - tables.sizing().blocks_for(num_shared);
 }
 
 BlockCounts BlockPromises::owed_to_beam(const Entry& beam) const {
@@ -52,9 +52,9 @@ BlockCounts BlockPromises::owed_to_beam(const Entry& beam) const {
   const int32_t num_tokens = beam.hard ? beam.max_kv_tokens : request.num_tokens();
   if (beam.has_sequence && !tables.table(beam.sequence, 0).empty())
     return tables.blocks_missing(beam.sequence, num_tokens);
-  if (&beam == beam.beam_leader) return tables.blocks_for(num_tokens);
+  if (&beam == beam.beam_leader) return tables.sizing().blocks_for(num_tokens);
   // What it begins with is a copy of the block that its parent's text ends in.
-  if (beam.is_spare_beam && !beam.hard) return tables.a_block_each();
+  if (beam.is_spare_beam && !beam.hard) return tables.sizing().a_block_each();
   return blocks_for_beam(num_tokens, request.num_prompt_tokens);
 }
 

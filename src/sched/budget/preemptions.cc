@@ -25,8 +25,8 @@ bool Preemptions::pause_admission() {
   if (!paused_) return false;
   const KvManager& kv = state_.kv;
   const std::vector<Entry*>& running = state_.roster.running();
-  const BlockCounts room = kv.num_free_blocks() - budget_.promises.all;
-  const BlockCounts growth = kv.tables().a_block_each() * std::ssize(running);
+  const BlockCounts room = kv.stores().num_free() - budget_.promises.all;
+  const BlockCounts growth = kv.tables().sizing().a_block_each() * std::ssize(running);
   paused_ = !running.empty() && !(budget_.promises.watermark() + growth).fits_in(room);
   return paused_;
 }

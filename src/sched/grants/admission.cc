@@ -63,7 +63,7 @@ void Admission::admit_common() {
 }
 
 Admission::Outcome Admission::try_unless_hopeless(Entry& entry, Head& head) {
-  const BlockCounts available = state_.kv.num_free_blocks() - budget_.promises.all;
+  const BlockCounts available = state_.kv.stores().num_free() - budget_.promises.all;
   if (!has_common_places(entry.num_places()) || not_worth_a_try(entry, available))
     return Outcome::kNoBlocks;
   // Whoever passes the head must not evict the cached blocks that the head is going to hit.
@@ -191,11 +191,11 @@ bool Admission::allocate(Entry& entry, const PrefixHit& hit, int32_t num_tokens)
 bool Admission::promote_prefix(const Entry& entry) {
   KvManager& kv = state_.kv;
   const Request& request = entry.request;
-  if (!kv.has_host_tier() || !request.reads_prefix_cache()) return false;
+  if (!kv.stores().has_host_tier() || !request.reads_prefix_cache()) return false;
   const BlockCounts room =
-      kv.num_free_blocks() - budget_.promises.all - budget_.promises.watermark();
+      kv.stores().num_free() - budget_.promises.all - budget_.promises.watermark();
   const int32_t longest = entry.hard ? entry.max_kv_tokens : request.num_tokens();
-  if (!kv.tables().blocks_for(longest).fits_in(room)) return false;
+  if (!kv.tables().sizing().blocks_for(longest).fits_in(room)) return false;
   kv.promote(entry.sequence, request.token_ids);
   return request.media.empty() && kv.load_from_files(entry.sequence, request.token_ids);
 }

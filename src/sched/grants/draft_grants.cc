@@ -124,8 +124,9 @@ void DraftGrants::place() {
     if (state_.drafter->cost() == nullptr) note_idle(entry, candidates_[i]);
     if (candidates_[i].num_chosen == 0) continue;
     if (!num_reserved_blocks) {
-      num_reserved_blocks = budget_.promises.sum(/*hard_only=*/false) +
-                            state_.kv.tables().a_block_each() * state_.roster.num_running();
+      num_reserved_blocks =
+          budget_.promises.sum(/*hard_only=*/false) +
+          state_.kv.tables().sizing().a_block_each() * state_.roster.num_running();
     }
     const int32_t n = room_for(entry, candidates_[i].num_chosen, *num_reserved_blocks);
     entry.drafts.assign(query.token_ids.begin(), query.token_ids.begin() + n);

@@ -34,8 +34,8 @@ int32_t DecodeRuns::max_run() const {
     return 0;
   }
   // Each request takes at most one block per group for block_size tokens: nobody is preempted.
-  const int64_t rounds =
-      kv.num_free_blocks()[KvPool::kAttention] / (int64_t{num_running} * kv.num_groups());
+  const int64_t rounds = kv.stores().num_free()[KvPool::kAttention] /
+                         (int64_t{num_running} * kv.tables().sizing().num_groups());
   int64_t num_steps =
       std::min<int64_t>(rounds * kv.block_size(), std::numeric_limits<int32_t>::max());
   for (const Entry* entry : roster.running()) {
@@ -93,7 +93,8 @@ void DecodeRuns::step_blocks(size_t step, std::span<Entry* const> growing,
 void DecodeRuns::add_slot_stats(int64_t num_uncommitted) {
   const KvStats kv = state_.kv.stats();
   state_.stats.reserved_slot_steps += kv.num_reserved_slots;
-  state_.stats.unused_slot_steps += kv.num_unused_slots - num_uncommitted * state_.kv.num_groups();
+  state_.stats.unused_slot_steps +=
+      kv.num_unused_slots - num_uncommitted * state_.kv.tables().sizing().num_groups();
 }
 
 void DecodeRuns::end_run(int32_t num_steps) {
@@ -138,7 +139,9 @@ void DecodeRuns::run(int64_t begin_us, std::span<const int64_t> end_us, DecodeTo
       context += std::ssize(running);
     }
     num_uncommitted += std::ssize(running);
-    if (state_.kv.tables().blocks_leave()) {  // blocks leave windows at any step: one by one
+    if (state_.kv.tables()
+            .sizing()
+            .blocks_leave()) {  // blocks leave windows at any step: one by one
       step_blocks(step, running, running);
       num_uncommitted = 0;
     } else {

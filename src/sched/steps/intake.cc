@@ -61,8 +61,8 @@ Status Intake::check(const Request& request) const {
 
 Status Intake::check_blocks(const Request& request) const {
   const int32_t longest = max_kv_tokens(state_.config, request);
-  const BlockCounts num_blocks = state_.kv.tables().blocks_for(longest);
-  const BlockCounts num_usable = state_.kv.num_usable_blocks();
+  const BlockCounts num_blocks = state_.kv.tables().sizing().blocks_for(longest);
+  const BlockCounts num_usable = state_.kv.stores().num_usable();
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
     if (num_blocks[pool] <= num_usable[pool]) continue;
     return too_large("the request may grow to {} tokens, which take {} {} blocks: the cache has {}",

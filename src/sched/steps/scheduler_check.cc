@@ -26,7 +26,7 @@ struct Counts {
 
 Status check_slots(const Entry& entry, const KvManager& kv) {
   const int64_t end = entry.next_position();
-  for (int32_t g = 0; g < kv.num_groups(); ++g) {
+  for (int32_t g = 0; g < kv.tables().sizing().num_groups(); ++g) {
     const int32_t block_size =
         kv.spec().pool(kv.spec().groups[static_cast<size_t>(g)].pool()).block_size;
     const auto slots =

@@ -34,7 +34,7 @@ Result<KvSizing> plan_blocks(const ReplicaSpec& spec) {
 
 Result<int64_t> Replica::book_bytes(const ReplicaSpec& spec) {
   QUIRE_ASSIGN_OR_RETURN(const KvSizing sizing, plan_blocks(spec));
-  return KvManager::book_bytes(sizing.plan.num_blocks, spec.kv_spec.block_size);
+  return kv_book_bytes(sizing.plan.num_blocks, spec.kv_spec.block_size);
 }
 
 Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpec& spec,
@@ -140,7 +140,7 @@ RouteLoad Replica::exact_load() const {
 }
 
 int64_t Replica::num_kv_tokens() const {
-  return int64_t{counters_.num_kv_blocks} * kv_.block_size() / std::max(1, kv_.num_groups());
+  return int64_t{counters_.num_kv_blocks} * kv_.block_size() / std::max(1, kv_.tables().sizing().num_groups());
 }
 
 ReplicaCounters Replica::counters() const {
@@ -258,8 +258,8 @@ bool Replica::is_sure_to_enter(const Delivery& leg) const {
   if (leg.prompt_tokens >= max_model_len) return false;
   const auto most =
       std::min<int64_t>(int64_t{leg.prompt_tokens} + leg.output_tokens, max_model_len);
-  const BlockCounts blocks = kv_.tables().blocks_for(static_cast<int32_t>(most));
-  const BlockCounts usable = kv_.num_usable_blocks();
+  const BlockCounts blocks = kv_.tables().sizing().blocks_for(static_cast<int32_t>(most));
+  const BlockCounts usable = kv_.stores().num_usable();
   return blocks[KvPool::kAttention] <= usable[KvPool::kAttention] &&
          blocks[KvPool::kState] <= usable[KvPool::kState];
 }
@@ -298,7 +298,7 @@ int32_t Replica::num_kv_blocks_in_use() const {
 // Returns how many times every running request can take a block and leave as much: a step that is
 // planned ahead asks for blocks while the one before it has not given any back.
 int32_t Replica::spare_rounds() const {
-  const int64_t round = static_cast<int64_t>(running_.size()) * kv_.num_groups();
+  const int64_t round = static_cast<int64_t>(running_.size()) * kv_.tables().sizing().num_groups();
   return static_cast<int32_t>(kv_.stats().num_free_blocks / std::max<int64_t>(1, round)) - 1;
 }
 

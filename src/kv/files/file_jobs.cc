@@ -1,0 +1,64 @@
+#include "kv/files/file_jobs.h"
+
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+
+namespace quire {
+namespace {
+BlockHash as_block_hash(const KvHash& hash) { return {hash.low, hash.high}; }
+}  // namespace
+
+KvHash FileJobs::hash(BlockChain& chain, int32_t index) const {
+  const BlockHash hash = prefixes_.content(chain, 0, index).hash;
+  return {hash.low, hash.high};
+}
+
+KvPrefix FileJobs::prefix(const BlockChain& chain, int32_t num_tokens) const {
+  const std::span<const TokenId> tokens = chain.tokens.first(static_cast<size_t>(num_tokens));
+  return {{tokens.begin(), tokens.end()}, stores_.keys().keys(chain.keys.first)};
+}
+
+FileJob FileJobs::make(KvSequenceId sequence, uint64_t generation, BlockChain& chain, int32_t begin,
+                       int32_t end) const {
+  const auto size = static_cast<size_t>(spec_.block_size);
+  const auto first = static_cast<size_t>(begin);
+  const auto count = static_cast<size_t>(end - begin);
+  const std::span<const TokenId> tokens = chain.tokens.subspan(first * size, count * size);
+  FileJob job{.sequence = sequence,
+              .generation = generation,
+              .keys = chain.keys.first,
+              .parent = prefixes_.content(chain, 0, begin).parent,
+              .first_block = begin,
+              .num_blocks = end - begin,
+              .tokens = {tokens.begin(), tokens.end()}};
+  for (int32_t i = begin; i < end; ++i) job.hashes.push_back(hash(chain, i));
+  return job;
+}
+
+BlockContent FileJobs::content(const FileJob& job, int32_t index, int32_t group) const {
+  const auto i = static_cast<size_t>(index);
+  const auto size = static_cast<size_t>(spec_.block_size);
+  return {.group = group,
+          .keys = job.keys,
+          .hash = as_block_hash(job.hashes[i]),
+          .parent = i == 0 ? job.parent : as_block_hash(job.hashes[i - 1]),
+          .tokens = std::span(job.tokens).subspan(i * size, size)};
+}
+
+uint64_t FileJobs::begin(FileJob job) {
+  stores_.keys().acquire(job.keys);
+  jobs_.emplace(++num_jobs_, std::move(job));
+  return num_jobs_;
+}
+
+FileJob FileJobs::take(uint64_t id) {
+  const auto found = jobs_.find(id);
+  QUIRE_CHECK(found != jobs_.end(), "an answer to job {}, which nobody gave", id);
+  FileJob job = std::move(found->second);
+  jobs_.erase(found);
+  return job;
+}
+
+}  // namespace quire
