@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/fleet/replica.h"
+#include "sim/replica/replica.h"
 
 namespace quire::sim {
 

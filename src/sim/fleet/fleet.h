@@ -13,8 +13,8 @@
 
 #include "base/result.h"
 #include "route/router.h"
-#include "sim/fleet/record.h"
-#include "sim/fleet/replica.h"
+#include "sim/replica/record.h"
+#include "sim/replica/replica.h"
 #include "sim/workload/workload.h"
 
 namespace quire::sim {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "route/router.h"
-#include "sim/fleet/replica.h"
+#include "sim/replica/replica.h"
 
 namespace quire::sim {
 

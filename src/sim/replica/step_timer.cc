@@ -1,4 +1,4 @@
-#include "sim/fleet/step_timer.h"
+#include "sim/replica/step_timer.h"
 
 #include <algorithm>
 #include <utility>

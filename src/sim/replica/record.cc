@@ -1,4 +1,4 @@
-#include "sim/fleet/record.h"
+#include "sim/replica/record.h"
 
 #include <algorithm>
 

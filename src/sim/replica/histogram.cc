@@ -1,4 +1,4 @@
-#include "sim/fleet/histogram.h"
+#include "sim/replica/histogram.h"
 
 #include <algorithm>
 #include <bit>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/fleet/histogram.h"
+#include "sim/replica/histogram.h"
 
 namespace quire::sim {
 

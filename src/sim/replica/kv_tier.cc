@@ -1,4 +1,4 @@
-#include "sim/fleet/kv_tier.h"
+#include "sim/replica/kv_tier.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,69 @@
+// The requests that a replica's scheduler has, each in a slot that its id names.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "sim/replica/delivery.h"
+
+namespace quire::sim {
+
+struct Slot {
+  RequestId id{};
+  Delivery leg;
+  int32_t known_tokens = 0;
+  int32_t num_open = 0;  // tokens that steps under way will have sampled
+  bool scheduled = false;
+  bool has_token = false;  // in this leg
+  bool recovering = false;
+  int64_t delivered_ns = 0;
+  int64_t kv_blocked_mark = 0;
+  int64_t scheduled_ns = 0;
+  int64_t mark_ns = 0;    // start of the interval that is being accounted
+  int64_t host_mark = 0;  // the host's time then
+  int64_t preempted_ns = 0;
+  int64_t preempted_host = 0;
+  int64_t kv_ns = 0;  // lost to preemption in this interval
+  int64_t last_token_ns = 0;
+
+  int32_t num_tokens_left() const { return leg.prompt_tokens + leg.output_tokens - known_tokens; }
+};
+
+class SlotTable {
+ public:
+  // Borrows the workload, which says what the requests' tokens are.
+  explicit SlotTable(const Workload& workload) : workload_(workload) {}
+
+  // An id orders requests as they joined. Null: its slot is another's by now.
+  Slot* find(RequestId id);
+  Slot& open(const Delivery& leg, int64_t delivered_ns, int64_t kv_blocked_mark);
+  void close(Slot& slot);
+  // Those without an id are closed.
+  std::span<const Slot> all() const { return slots_; }
+
+  // What the scheduler has admitted, by index into all(), in no order.
+  std::span<const int32_t> running() const { return running_; }
+  Slot& at(int32_t index) { return slots_[static_cast<size_t>(index)]; }
+  const Slot& at(int32_t index) const { return slots_[static_cast<size_t>(index)]; }
+  void begin_running(const Slot& slot) { running_.push_back(index_of(slot)); }
+  void end_running(const Slot& slot);
+
+  const SimRequest& request(const Delivery& leg) const {
+    return workload_.requests[static_cast<size_t>(leg.request)];
+  }
+  TokenId output_token(const Slot& slot, int64_t position) const;
+
+ private:
+  static constexpr uint64_t kSlotBits = 20;
+  int32_t index_of(const Slot& slot) const { return static_cast<int32_t>(&slot - slots_.data()); }
+
+  const Workload& workload_;
+  std::vector<Slot> slots_;
+  std::vector<int32_t> free_slots_;
+  std::vector<int32_t> running_;
+  uint64_t num_joined_ = 0;
+};
+
+}  // namespace quire::sim
