@@ -84,12 +84,12 @@ LexId Lexer::successor(LexId state, uint8_t byte) {
 void Lexer::fill_row(LexId state) {
   std::vector<ExprId> exprs;
   for (const LexEntry& entry : states_[state].entries) exprs.push_back(entry.expr);
-  uint8_t class_of[256], representatives[256];
-  const size_t num_classes = store_.byte_classes(exprs, class_of, representatives);
-  LexId next[256];
-  for (size_t c = 0; c < num_classes; ++c) next[c] = successor(state, representatives[c]);
+  // A copy, since successors ask for classes too.
+  const ExprStore::ByteClasses classes = store_.byte_classes(exprs);
+  std::vector<LexId> next;
+  for (const uint8_t byte : classes.representatives) next.push_back(successor(state, byte));
   Row row;
-  for (size_t b = 0; b < 256; ++b) row[b] = next[class_of[b]];
+  for (size_t b = 0; b < 256; ++b) row[b] = next[classes.class_of[b]];
   states_[state].row = static_cast<uint32_t>(rows_.size());
   rows_.push_back(row);
   if (!store_.status().ok()) status_ = store_.status();

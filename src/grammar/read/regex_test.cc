@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+#include <set>
+
 #include "grammar/read/number_expr.h"
 
 namespace quire::grammar {
@@ -135,6 +138,78 @@ TEST(ExprStore, EmptinessOfIntersections) {
   EXPECT_FALSE(store.is_live(store.all_of({expr("a+b"), expr("a*c")})));
   EXPECT_TRUE(store.is_live(store.all_of({expr("(aa)+"), expr("(aaa)+")})));
   EXPECT_FALSE(store.is_live(store.all_of({expr("[ab]{3}"), store.complement(expr("[a-c]*"))})));
+}
+
+// Whether a text over a, b and any other byte matches, found by looking at all derivatives.
+bool matches_anything(ExprStore& store, ExprId expr) {
+  std::set<ExprId> seen{expr};
+  for (std::vector<ExprId> todo{expr}; !todo.empty();) {
+    const ExprId at = todo.back();
+    todo.pop_back();
+    if (store.nullable(at)) return true;
+    for (const uint8_t byte : {'a', 'b', 'c'}) {
+      const ExprId next = store.derivative(at, byte);
+      if (seen.insert(next).second) todo.push_back(next);
+    }
+  }
+  return false;
+}
+
+TEST(ExprStore, EmptinessOfRandomExpressions) {
+  std::mt19937 rng(1);
+  int num_dead = 0;
+  for (int i = 0; i < 3000; ++i) {
+    ExprStore store;
+    std::vector<ExprId> made{store.byte('a'), store.byte('b'), ExprStore::kEmpty,
+                             store.byte_range(0, 255)};
+    for (int step = 0; step < 14; ++step) {
+      const auto any = [&] { return made[rng() % made.size()]; };
+      const ExprId next[] = {
+          store.concat(any(), any()),
+          store.any_of({any(), any()}),
+          store.all_of({any(), any(), store.complement(any())}),
+          store.all_of({any(), store.complement(any()), store.complement(any())}),
+          store.complement(any()),
+          store.repeat(any(), rng() % 2, 1 + rng() % 4),
+          store.star(any())};
+      made.push_back(next[rng() % std::size(next)]);
+    }
+    const bool is_live = matches_anything(store, made.back());
+    ASSERT_EQ(store.is_live(made.back()), is_live) << "round " << i;
+    ASSERT_TRUE(store.status().ok());
+    num_dead += !is_live;
+  }
+  EXPECT_GT(num_dead, 300);
+}
+
+// Several patterns searched for in a text of which one only may be found: states of all of them at
+// once are too many to look at.
+TEST(ExprStore, EmptinessOfManySearchesIsFoundSoon) {
+  ExprStore store;
+  Encoder encoder(store, TextForm::kPlain);
+  const auto search = [&](std::string_view word) {
+    return *regex_expr(encoder, word, {.match = RegexMatch::kSearch});
+  };
+  std::vector<ExprId> parts{search("approved")};
+  for (const char* word : {"rejected", "executing", "deprecated", "modification", "signing"}) {
+    parts.push_back(store.complement(search(word)));
+  }
+  store.limit_work(20'000);
+  EXPECT_TRUE(store.is_live(store.all_of(parts)));
+  parts.push_back(store.complement(search("prove")));
+  EXPECT_FALSE(store.is_live(store.all_of(parts)));
+  EXPECT_TRUE(store.status().ok()) << store.status().message();
+}
+
+TEST(ExprStore, CountsOfWordsAreCutSooner) {
+  ExprStore store;
+  Encoder encoder(store, TextForm::kPlain);
+  const auto expr = [&](std::string_view pattern) { return *regex_expr(encoder, pattern); };
+  EXPECT_EQ(store.with_counts(expr("a{0,99}"), 32, 32), expr("a{0,32}"));
+  EXPECT_EQ(store.with_counts(expr("(ab){0,99}"), 32, 32), expr("(ab){0,4}"));
+  EXPECT_EQ(store.with_counts(expr("(ab){0,99}"), 32, kUnbounded), expr("(ab)*"));
+  EXPECT_EQ(store.with_counts(expr("(ab){0,3}"), 32, 32), expr("(ab){0,3}"));
+  EXPECT_EQ(store.with_counts(expr("(ab){0,3}"), 8, 8), expr("(ab){0,1}"));
 }
 
 }  // namespace

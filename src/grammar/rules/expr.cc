@@ -1,12 +1,17 @@
 #include "grammar/rules/expr.h"
 
 #include <algorithm>
-#include <deque>
+#include <functional>
+#include <queue>
 
 namespace quire::grammar {
 namespace {
 
 ByteSet all_bytes() { return ByteSet().set(); }
+
+uint32_t capped(uint64_t length) {
+  return static_cast<uint32_t>(std::min<uint64_t>(length, kUnbounded));
+}
 
 }  // namespace
 
@@ -60,9 +65,12 @@ uint64_t ExprStore::intern_key(const Node& node) const {
 void ExprStore::fill_list_properties(Node& node) const {
   node.nullable = node.kind == ExprKind::kAnd;
   node.has_boolean = node.kind == ExprKind::kAnd;
+  node.min_length = node.kind == ExprKind::kAnd ? 0 : kUnbounded;
   std::vector<Hash128> hashes;
   for (const ExprId part : list(node)) {
     const Node& child = nodes_[part];
+    node.min_length = node.kind == ExprKind::kAnd ? std::max(node.min_length, child.min_length)
+                                                  : std::min(node.min_length, child.min_length);
     node.nullable = node.kind == ExprKind::kAnd ? node.nullable && child.nullable
                                                 : node.nullable || child.nullable;
     node.has_boolean |= child.has_boolean;
@@ -80,6 +88,7 @@ void ExprStore::fill_properties(Node& node) const {
     case ExprKind::kEmpty:
       break;
     case ExprKind::kBytes:
+      node.min_length = 1;
       for (uint32_t word = 0; word < 4; ++word) {
         node.hash.mix(((sets_[node.a] >> (word * 64)) & ByteSet(~0ULL)).to_ullong());
       }
@@ -89,6 +98,7 @@ void ExprStore::fill_properties(Node& node) const {
       const Node& b = nodes_[node.b];
       node.nullable = a.nullable && b.nullable;
       node.has_boolean = a.has_boolean || b.has_boolean;
+      node.min_length = capped(uint64_t{a.min_length} + b.min_length);
       // derivative_of_concat() iterates along tails.
       const bool recurses = b.kind != ExprKind::kConcat && a.nullable;
       const int tail = b.kind == ExprKind::kConcat || recurses ? b.depth + recurses : 0;
@@ -109,6 +119,7 @@ void ExprStore::fill_properties(Node& node) const {
     case ExprKind::kRepeat:
       node.nullable = node.min == 0;
       node.has_boolean = nodes_[node.a].has_boolean;
+      node.min_length = capped(uint64_t{node.min} * nodes_[node.a].min_length);
       node.depth = nodes_[node.a].depth + 1;
       node.hash.mix(nodes_[node.a].hash)
           .mix(std::min(node.min, kCountHorizon))
@@ -491,42 +502,105 @@ void ExprStore::collect_first_sets(ExprId expr, std::vector<uint32_t>& sets) con
   }
 }
 
-size_t ExprStore::byte_classes(std::span<const ExprId> exprs, uint8_t (&class_of)[256],
-                               uint8_t (&representatives)[256]) {
-  std::vector<uint32_t> sets;
-  for (const ExprId expr : exprs) collect_first_sets(expr, sets);
-  std::sort(sets.begin(), sets.end());
-  sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
-  // Each set splits the classes that it cuts.
-  std::fill(std::begin(class_of), std::end(class_of), uint8_t{0});
-  size_t num_classes = 1;
-  for (const uint32_t id : sets) {
-    const ByteSet& set = sets_[id];
-    uint16_t size[256] = {}, inside[256] = {}, split[256] = {};
-    for (size_t b = 0; b < 256; ++b) ++size[class_of[b]];
-    for (size_t b = set._Find_first(); b < 256; b = set._Find_next(b)) ++inside[class_of[b]];
-    for (size_t b = set._Find_first(); b < 256; b = set._Find_next(b)) {
-      const uint8_t old = class_of[b];
-      if (inside[old] == size[old]) continue;
-      if (split[old] == 0) split[old] = static_cast<uint16_t>(num_classes++);
-      class_of[b] = static_cast<uint8_t>(split[old]);
-    }
-  }
-  for (size_t b = 256; b-- > 0;) representatives[class_of[b]] = static_cast<uint8_t>(b);
-  return num_classes;
+const ExprStore::ByteClasses& ExprStore::byte_classes(std::span<const ExprId> exprs) {
+  constexpr size_t kMostKept = 4096;
+  first_sets_.clear();
+  for (const ExprId expr : exprs) collect_first_sets(expr, first_sets_);
+  std::sort(first_sets_.begin(), first_sets_.end());
+  first_sets_.erase(std::unique(first_sets_.begin(), first_sets_.end()), first_sets_.end());
+  Hash128 key;
+  for (const uint32_t id : first_sets_) key.mix(id);
+  if (byte_classes_.size() >= kMostKept) byte_classes_.clear();
+  const auto [it, is_new] = byte_classes_.try_emplace(key);
+  if (is_new) it->second = split_bytes(first_sets_);
+  return it->second;
 }
 
-// Breadth-first over derivatives until one is nullable. All expressions on the way to it are live;
-// when none is found, everything reached is dead.
+// Each set splits the classes that it cuts.
+ExprStore::ByteClasses ExprStore::split_bytes(std::span<const uint32_t> sets) const {
+  std::vector<ByteSet> classes{all_bytes()};
+  for (const uint32_t id : sets) {
+    for (size_t c = 0, before = classes.size(); c < before; ++c) {
+      const ByteSet inside = classes[c] & sets_[id];
+      if (inside.none() || inside == classes[c]) continue;
+      classes[c] &= ~sets_[id];
+      classes.push_back(inside);
+    }
+  }
+  ByteClasses out;
+  for (size_t c = 0; c < classes.size(); ++c) {
+    out.representatives.push_back(static_cast<uint8_t>(classes[c]._Find_first()));
+    for (size_t b = classes[c]._Find_first(); b < 256; b = classes[c]._Find_next(b)) {
+      out.class_of[b] = static_cast<uint8_t>(c);
+    }
+  }
+  return out;
+}
+
 bool ExprStore::is_live(ExprId expr) {
   if (!nodes_[expr].has_boolean) return expr != kNone;
   if (const auto known = live_.find(expr); known != live_.end()) return known->second;
+  const bool is_live = find_live(expr);
+  live_[expr] = is_live;
+  return is_live;
+}
+
+// Where the form does not tell, a search does.
+bool ExprStore::find_live(ExprId expr) {
+  if (nodes_[expr].nullable) return true;
+  switch (nodes_[expr].kind) {
+    case ExprKind::kConcat: {
+      ExprId rest = expr;
+      for (; nodes_[rest].kind == ExprKind::kConcat; rest = nodes_[rest].b) {
+        if (!is_live(nodes_[rest].a)) return false;
+      }
+      return is_live(rest);
+    }
+    case ExprKind::kOr: {
+      for (uint32_t i = nodes_[expr].a; i < nodes_[expr].b; ++i) {  // lists_ may move
+        if (is_live(lists_[i])) return true;
+      }
+      return false;
+    }
+    case ExprKind::kRepeat:
+      return is_live(nodes_[expr].a);
+    case ExprKind::kAnd:
+      return !has_dead_pair(expr) && search_live(expr);
+    default:
+      return search_live(expr);
+  }
+}
+
+// Whether the parts of an intersection that are no complements match nothing that one of its
+// complements leaves: that takes a smaller search than all complements together.
+bool ExprStore::has_dead_pair(ExprId expr) {
+  std::vector<ExprId> others, complements;
+  for (const ExprId part : list(nodes_[expr])) {
+    (nodes_[part].kind == ExprKind::kNot ? complements : others).push_back(part);
+  }
+  if (others.empty() || complements.size() < 2) return false;
+  for (const ExprId part : complements) {
+    std::vector<ExprId> pair = others;
+    pair.push_back(part);
+    if (!is_live(all_of(std::move(pair)))) return true;
+  }
+  return false;
+}
+
+// Over derivatives, those first that may be nearest to an end, until one is nullable. All
+// expressions on the way to it are live; when none is found, everything reached is dead.
+bool ExprStore::search_live(ExprId expr) {
   std::unordered_map<ExprId, ExprId> parent{{expr, expr}};
-  std::deque<ExprId> queue{expr};
+  using Entry = std::pair<uint64_t, ExprId>;  // the least length and when it was reached
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+  const auto push = [&](ExprId id) {
+    queue.emplace(uint64_t{nodes_[id].min_length} << 32 | parent.size(), id);
+  };
+  push(expr);
   size_t steps = 0;
   while (!queue.empty()) {
-    const ExprId at = queue.front();
-    queue.pop_front();
+    const ExprId at = queue.top().second;
+    queue.pop();
     const auto known = live_.find(at);
     const bool is_form_live = !nodes_[at].has_boolean && at != kNone;
     if (nullable(at) || is_form_live || (known != live_.end() && known->second)) {
@@ -536,16 +610,14 @@ bool ExprStore::is_live(ExprId expr) {
       }
     }
     if (known != live_.end()) continue;
-    uint8_t class_of[256], representatives[256];
-    const size_t num_classes = byte_classes(std::span(&at, 1), class_of, representatives);
-    for (size_t c = 0; c < num_classes; ++c) {
+    for (const uint8_t byte : byte_classes(std::span(&at, 1)).representatives) {
       spend_work();
       if (++steps > limits_.max_liveness_steps || !status_.ok()) {
         fail("an intersection of patterns is too complex");
         return true;
       }
-      const ExprId next = derivative(at, representatives[c]);
-      if (next != kNone && parent.try_emplace(next, at).second) queue.push_back(next);
+      const ExprId next = derivative(at, byte);
+      if (next != kNone && parent.try_emplace(next, at).second) push(next);
     }
   }
   for (const auto& [e, unused] : parent) live_[e] = false;

@@ -11,6 +11,7 @@
 // constructors return kNone. Not thread-safe.
 #pragma once
 
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <optional>
@@ -81,8 +82,8 @@ class ExprStore {
   ExprId complement(ExprId part);
   ExprId repeat(ExprId part, uint32_t min, uint32_t max);
   // Counts of repetition of `from` or more become `max`, outside of complements and before the
-  // first byte that must come. So for max <= from the result matches a part of what `expr` matches,
-  // for kUnbounded more.
+  // first byte that must come; of what is longer than a character an eighth of both numbers holds.
+  // So for max <= from the result matches a part of what `expr` matches, for kUnbounded more.
   ExprId with_counts(ExprId expr, uint32_t from, uint32_t max);
   // An unbounded repetition with which a text of `expr` can begin and go on to its end, if `expr`
   // has such an alternative and no text without the byte `end`; else kNone. So texts that the
@@ -106,10 +107,13 @@ class ExprStore {
   // Whether any string matches. Exact; a question too hard for the limits fails the store.
   bool is_live(ExprId expr);
 
-  // Splits the 256 bytes into classes within which all of `exprs` have the same derivatives.
-  // class_of[b] is below the result; representatives[c] is a byte of class c.
-  size_t byte_classes(std::span<const ExprId> exprs, uint8_t (&class_of)[256],
-                      uint8_t (&representatives)[256]);
+  // The 256 bytes in classes within which some expressions have the same derivatives.
+  struct ByteClasses {
+    std::array<uint8_t, 256> class_of;
+    std::vector<uint8_t> representatives;  // a byte of each class
+  };
+  // Valid until the next call.
+  const ByteClasses& byte_classes(std::span<const ExprId> exprs);
 
   // Equal for expressions that no string shorter than kCountHorizon can tell apart.
   const Hash128& hash(ExprId expr) const { return nodes_[expr].hash; }
@@ -133,6 +137,7 @@ class ExprStore {
     bool nullable = false;
     bool has_boolean = false;  // emptiness is not seen from the form
     uint16_t depth = 0;
+    uint32_t min_length = 0;    // no string that matches is shorter; complements count as 0
     uint32_t a = 0, b = 0;      // children; of lists: begin and end in lists_
     uint32_t min = 0, max = 0;  // of kRepeat
     Hash128 hash;               // counts clamped
@@ -156,6 +161,10 @@ class ExprStore {
   ExprId trie_of(std::span<const std::string> texts, size_t offset);
   uint32_t intern_set(const ByteSet& set);
   void collect_first_sets(ExprId expr, std::vector<uint32_t>& sets) const;
+  ByteClasses split_bytes(std::span<const uint32_t> sets) const;
+  bool find_live(ExprId expr);
+  bool search_live(ExprId expr);
+  bool has_dead_pair(ExprId expr);
   void fail(std::string what);
   void spend_work() {
     if (work_left_ == 0) return fail("a mask takes more than its share of expressions");
@@ -173,6 +182,9 @@ class ExprStore {
   std::unordered_map<std::string, uint64_t> text_ids_;
   std::vector<ExprId> slots_;  // open addressing over nodes_; 0 is free
   std::unordered_map<ExprId, bool> live_;
+  // By the sets that split the bytes: few combinations are asked for again and again.
+  std::unordered_map<Hash128, ByteClasses, Hash128Hasher> byte_classes_;
+  std::vector<uint32_t> first_sets_;   // of byte_classes()
   std::vector<uint32_t> number_sets_;  // the bytes that numbers tell apart
   size_t work_left_ = ~size_t{0};
   size_t derivatives_left_ = ~size_t{0};

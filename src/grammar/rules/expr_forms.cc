@@ -1,7 +1,15 @@
 // What the lexer asks about the form of an expression, to share masks between states.
+#include <algorithm>
+
 #include "grammar/rules/expr.h"
 
 namespace quire::grammar {
+
+namespace {
+
+constexpr uint32_t kCharactersPerWord = 8;
+
+}  // namespace
 
 ExprId ExprStore::with_counts(ExprId expr, uint32_t from, uint32_t max) {
   std::unordered_map<ExprId, ExprId> done;
@@ -31,8 +39,12 @@ ExprId ExprStore::with_counts(ExprId expr, uint32_t from, uint32_t max,
     out = node.kind == ExprKind::kOr ? any_of(std::move(parts)) : all_of(std::move(parts));
   } else if (node.kind == ExprKind::kRepeat) {
     const ExprId part = with_counts(node.a, from, max, done);
-    const bool is_counted = node.max != kUnbounded && node.max >= from && node.min <= max;
-    out = repeat(part, node.min, is_counted ? max : node.max);
+    // Few tokens have several words, so a count of words is cut sooner than one of characters.
+    const uint32_t divisor = nodes_[node.a].min_length > 1 ? kCharactersPerWord : 1;
+    const uint32_t own_from = std::max(1U, from / divisor);
+    const uint32_t own_max = max == kUnbounded ? max : std::max(1U, max / divisor);
+    const bool is_counted = node.max != kUnbounded && node.max >= own_from && node.min <= own_max;
+    out = repeat(part, node.min, is_counted ? own_max : node.max);
   }
   done.emplace(expr, out);
   return out;
