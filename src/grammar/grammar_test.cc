@@ -56,6 +56,14 @@ std::vector<Case> cases() {
       {"counted_groups",
        {kJsonSchema, R"({"type":"string","pattern":"^(?:a+b+){0,9}a$"})"},
        "ab\"\\"},
+      {"words_and_characters",
+       {kJsonSchema, R"({"type":"string","pattern":"^(?:\\S+\\s+){0,9}\\S+$","maxLength":300})"},
+       "ab \"\\"},
+      {"one_of_searches",
+       {kJsonSchema,
+        R"({"oneOf":[{"type":"string","pattern":"ab"},{"type":"string","pattern":"ba"},)"
+        R"({"type":"string","pattern":"bb"}]})"},
+       "ab\""},
       {"any", {kJsonObject}, "{}[]\":,1e.-tru"},
       {"unique",
        {kJsonSchema, R"({"type":"array","items":{"enum":["a",1,null]},"uniqueItems":true})"},
@@ -187,6 +195,25 @@ TEST(Grammar, LongCountsAndDeepNestingStayCheap) {
   EXPECT_TRUE(accepts(regex("a{0,100000}"), std::string(5000, 'a')));
   const auto nested = ebnf("root ::= \"[\" root \"]\" | \"x\"");
   EXPECT_TRUE(accepts(nested, std::string(2000, '[') + "x" + std::string(2000, ']')));
+}
+
+// A bound of words and one of characters at once have a state for each pair of counts that are left.
+TEST(Grammar, TextsOfManyWordsStayWithinTheBudget) {
+  const auto grammar = compiled(
+      {GrammarKind::kJsonSchema,
+       R"json({"type":"string","pattern":"^$|(^(?:\\S+\\s+){0,99}\\S+$)","maxLength":5000})json"});
+  std::mt19937_64 rng(1);
+  const Vocabulary vocabulary(test::random_vocabulary(rng, "etaoin ", 3000));
+  Matcher matcher(grammar, vocabulary);
+  std::vector<uint32_t> row(vocabulary.mask_words());
+  ASSERT_TRUE(matcher.accept_bytes("\"An"));
+  for (int word = 0; word < 95; ++word) {
+    for (const char* part : {" answ", "er"}) {
+      ASSERT_TRUE(matcher.accept_bytes(part)) << word;
+      ASSERT_TRUE(matcher.fill_mask(row).ok()) << word;
+    }
+  }
+  EXPECT_FALSE(is_crowded(*grammar));
 }
 
 TEST(Grammar, HostileGrammarsAreRefused) {

@@ -81,18 +81,23 @@ LexId Lexer::successor(LexId state, uint8_t byte) {
   return next.empty() ? kDead : intern(std::move(next));
 }
 
-void Lexer::fill_row(LexId state) {
+void Lexer::add_row(LexId state) {
+  states_[state].row = static_cast<uint32_t>(rows_.size());
+  rows_.emplace_back().fill(kUnknown);
+}
+
+LexId Lexer::find_next(LexId state, uint8_t byte) {
   std::vector<ExprId> exprs;
   for (const LexEntry& entry : states_[state].entries) exprs.push_back(entry.expr);
   // A copy, since successors ask for classes too.
-  const ExprStore::ByteClasses classes = store_.byte_classes(exprs);
-  std::vector<LexId> next;
-  for (const uint8_t byte : classes.representatives) next.push_back(successor(state, byte));
-  Row row;
-  for (size_t b = 0; b < 256; ++b) row[b] = next[classes.class_of[b]];
-  states_[state].row = static_cast<uint32_t>(rows_.size());
-  rows_.push_back(row);
+  const std::array<uint8_t, 256> class_of = store_.byte_classes(exprs).class_of;
+  const LexId next = successor(state, byte);
+  Row& row = rows_[states_[state].row];
+  for (size_t b = 0; b < 256; ++b) {
+    if (class_of[b] == class_of[byte]) row[b] = next;
+  }
   if (!store_.status().ok()) status_ = store_.status();
+  return next;
 }
 
 // A state of names that must differ from some others is like one of any names as soon as a token
@@ -190,6 +195,13 @@ std::optional<Lexer::Bounds> Lexer::bounds(LexId state) {
     if (out.lower != kDead && out.upper != kDead) return out;
   }
   return std::nullopt;
+}
+
+LexId Lexer::without_long_counts(LexId state) {
+  if (states_[state].entries.size() != 1) return kDead;
+  const LexEntry entry = states_[state].entries.front();
+  const ExprId alike = store_.with_counts(entry.expr, kCountHorizon, kUnbounded);
+  return alike == entry.expr ? kDead : intern({{alike, entry.target}});
 }
 
 std::shared_ptr<const TokenMask> Lexer::text_mask(LexId state, const Vocabulary& vocabulary) {
@@ -316,6 +328,11 @@ TokenMask Lexer::complete(const TokenMask& common, LexId state, const Vocabulary
 std::shared_ptr<const TokenMask> Lexer::mask(LexId state, const Vocabulary& vocabulary) {
   const Hash128 key = states_[state].mask_key;
   if (auto known = vocabulary.masks().find(key)) return known;
+  if (const LexId alike = without_long_counts(state); alike != kDead) {
+    auto known = mask(alike, vocabulary);
+    if (status_.ok()) vocabulary.masks().insert(key, known);
+    return known;
+  }
   auto common = text_mask(state, vocabulary);
   if (common == nullptr) {
     if (const auto between = bounds(state)) common = common_mask(*between, vocabulary);

@@ -32,8 +32,9 @@ class Lexer {
   // The state of `entries`; those with one target are alternatives of one terminal.
   LexId intern(std::vector<LexEntry> entries);
   LexId step(LexId state, uint8_t byte) {
-    if (states_[state].row == kNoRow) fill_row(state);
-    return rows_[states_[state].row][byte];
+    if (states_[state].row == kNoRow) add_row(state);
+    const LexId next = rows_[states_[state].row][byte];
+    return next != kUnknown ? next : find_next(state, byte);
   }
   // Where the terminals lead that may end in this state.
   std::span<const StateId> ends(LexId state) const { return states_[state].ends; }
@@ -53,6 +54,7 @@ class Lexer {
 
  private:
   static constexpr uint32_t kNoRow = ~uint32_t{0};
+  static constexpr LexId kUnknown = ~LexId{0};
   struct State {
     std::vector<LexEntry> entries;  // in the order of their expressions' hashes
     std::vector<StateId> ends;
@@ -60,13 +62,19 @@ class Lexer {
     uint32_t row = kNoRow;
   };
   using Row = std::array<LexId, 256>;
-  void fill_row(LexId state);
+  void add_row(LexId state);
+  // For all bytes that lead to the same state as `byte`. Most states of a walk see few bytes, so
+  // what others lead to is not looked for.
+  LexId find_next(LexId state, uint8_t byte);
   LexId successor(LexId state, uint8_t byte);
   std::optional<LexId> reference(LexId state);
   // What is common to all states in which any text may come before a quote: searches for a pattern
   // in a string differ in few tokens.
   std::shared_ptr<const TokenMask> text_mask(LexId state, const Vocabulary& vocabulary);
   TokenMask walk_text(LexId text, const Vocabulary& vocabulary);
+  // A state of which tokens know no difference, without the counts that none is long enough to use
+  // up: one for all such counts. kDead: there is none.
+  LexId without_long_counts(LexId state);
   // Two states of one terminal each, whose texts are a part of this state's and more than them.
   struct Bounds {
     LexId lower = kDead, upper = kDead;

@@ -82,7 +82,8 @@ class ExprStore {
   ExprId complement(ExprId part);
   ExprId repeat(ExprId part, uint32_t min, uint32_t max);
   // Counts of repetition of `from` or more become `max`, outside of complements and before the
-  // first byte that must come; of what is longer than a character an eighth of both numbers holds.
+  // first byte that must come. Below kCountHorizon an eighth of both numbers holds for what is longer
+  // than a character.
   // So for max <= from the result matches a part of what `expr` matches, for kUnbounded more.
   ExprId with_counts(ExprId expr, uint32_t from, uint32_t max);
   // An unbounded repetition with which a text of `expr` can begin and go on to its end, if `expr`

@@ -40,7 +40,8 @@ ExprId ExprStore::with_counts(ExprId expr, uint32_t from, uint32_t max,
   } else if (node.kind == ExprKind::kRepeat) {
     const ExprId part = with_counts(node.a, from, max, done);
     // Few tokens have several words, so a count of words is cut sooner than one of characters.
-    const uint32_t divisor = nodes_[node.a].min_length > 1 ? kCharactersPerWord : 1;
+    const bool is_word = nodes_[node.a].min_length > 1 && from < kCountHorizon;
+    const uint32_t divisor = is_word ? kCharactersPerWord : 1;
     const uint32_t own_from = std::max(1U, from / divisor);
     const uint32_t own_max = max == kUnbounded ? max : std::max(1U, max / divisor);
     const bool is_counted = node.max != kUnbounded && node.max >= own_from && node.min <= own_max;
