@@ -56,18 +56,23 @@ Result<Run> run_streams(AsyncEngine& engine, std::vector<GenerationRequest> requ
   return run;
 }
 
-// All streams together, or those of a file one after the other.
+// All streams together, or those of a file one after the other. Each run is a tenant of its own, so
+// that it does not draft from the answers of the runs before; its prompts are computed first.
 Result<Run> run_work(const RunningModel& model, const SpeculationWork& work, bool drafts,
-                     int32_t max_tokens) {
+                     int32_t max_tokens, const std::string& salt) {
   Run sum;
   const auto num_streams = static_cast<size_t>(work.num_streams);
   const int32_t vocab_size = model.engine->model_info().vocab_size;
   for (size_t begin = 0; begin < work.prompts.size(); begin += num_streams) {
-    std::vector<GenerationRequest> requests;
+    std::vector<GenerationRequest> prompts, requests;
     for (size_t i = begin; i < std::min(begin + num_streams, work.prompts.size()); ++i) {
       requests.push_back(
           work_request(work, i, drafts, vocab_size, max_tokens, model.engine->clock()));
+      requests.back().cache_keys.salt = salt;
+      prompts.push_back(requests.back());
+      prompts.back().params.max_tokens = 1;
     }
+    QUIRE_RETURN_IF_ERROR(run_streams(*model.engine, std::move(prompts)).status());
     QUIRE_ASSIGN_OR_RETURN(const Run run, run_streams(*model.engine, std::move(requests)));
     sum.decode_s += run.decode_s;
     sum.num_tokens += run.num_tokens;
@@ -80,9 +85,14 @@ Status measure(const SpeculationFlags& flags, const RunningModel& model,
                const SpeculationWork& work) {
   std::vector<double> ratios, without, with;
   Run last;
-  for (int32_t i = -1; i < flags.num_repeats; ++i) {  // the first fills the prefix cache
-    QUIRE_ASSIGN_OR_RETURN(const Run off, run_work(model, work, false, flags.num_tokens));
-    QUIRE_ASSIGN_OR_RETURN(const Run on, run_work(model, work, true, flags.num_tokens));
+  for (int32_t i = -1; i < flags.num_repeats; ++i) {  // the first is a warm-up
+    Run off, on;
+    // Either goes first in turn, so that a drift favours neither.
+    for (const bool drafts : {i % 2 == 0, i % 2 != 0}) {
+      const std::string salt = fmt::format("{} of {} {}", work.name, i, drafts);
+      Run& run = drafts ? on : off;
+      QUIRE_ASSIGN_OR_RETURN(run, run_work(model, work, drafts, flags.num_tokens, salt));
+    }
     if (on.num_tokens != off.num_tokens) {
       return internal_error("{}: {} tokens with drafts, {} without", work.name, on.num_tokens,
                             off.num_tokens);

@@ -1,8 +1,6 @@
 #include "grammar/rules/expr.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
 
 namespace quire::grammar {
 namespace {
@@ -11,6 +9,27 @@ ByteSet all_bytes() { return ByteSet().set(); }
 
 uint32_t capped(uint64_t length) {
   return static_cast<uint32_t>(std::min<uint64_t>(length, kUnbounded));
+}
+
+// Each set splits the classes that it cuts.
+ExprStore::ByteClasses split_bytes(std::span<const uint32_t> ids, std::span<const ByteSet> sets) {
+  std::vector<ByteSet> classes{all_bytes()};
+  for (const uint32_t id : ids) {
+    for (size_t c = 0, before = classes.size(); c < before; ++c) {
+      const ByteSet inside = classes[c] & sets[id];
+      if (inside.none() || inside == classes[c]) continue;
+      classes[c] &= ~sets[id];
+      classes.push_back(inside);
+    }
+  }
+  ByteClasses out;
+  for (size_t c = 0; c < classes.size(); ++c) {
+    out.representatives.push_back(static_cast<uint8_t>(classes[c]._Find_first()));
+    for (size_t b = classes[c]._Find_first(); b < 256; b = classes[c]._Find_next(b)) {
+      out.class_of[b] = static_cast<uint8_t>(c);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -512,116 +531,8 @@ const ExprStore::ByteClasses& ExprStore::byte_classes(std::span<const ExprId> ex
   for (const uint32_t id : first_sets_) key.mix(id);
   if (byte_classes_.size() >= kMostKept) byte_classes_.clear();
   const auto [it, is_new] = byte_classes_.try_emplace(key);
-  if (is_new) it->second = split_bytes(first_sets_);
+  if (is_new) it->second = split_bytes(first_sets_, sets_);
   return it->second;
-}
-
-// Each set splits the classes that it cuts.
-ExprStore::ByteClasses ExprStore::split_bytes(std::span<const uint32_t> sets) const {
-  std::vector<ByteSet> classes{all_bytes()};
-  for (const uint32_t id : sets) {
-    for (size_t c = 0, before = classes.size(); c < before; ++c) {
-      const ByteSet inside = classes[c] & sets_[id];
-      if (inside.none() || inside == classes[c]) continue;
-      classes[c] &= ~sets_[id];
-      classes.push_back(inside);
-    }
-  }
-  ByteClasses out;
-  for (size_t c = 0; c < classes.size(); ++c) {
-    out.representatives.push_back(static_cast<uint8_t>(classes[c]._Find_first()));
-    for (size_t b = classes[c]._Find_first(); b < 256; b = classes[c]._Find_next(b)) {
-      out.class_of[b] = static_cast<uint8_t>(c);
-    }
-  }
-  return out;
-}
-
-bool ExprStore::is_live(ExprId expr) {
-  if (!nodes_[expr].has_boolean) return expr != kNone;
-  if (const auto known = live_.find(expr); known != live_.end()) return known->second;
-  const bool is_live = find_live(expr);
-  live_[expr] = is_live;
-  return is_live;
-}
-
-// Where the form does not tell, a search does.
-bool ExprStore::find_live(ExprId expr) {
-  if (nodes_[expr].nullable) return true;
-  switch (nodes_[expr].kind) {
-    case ExprKind::kConcat: {
-      ExprId rest = expr;
-      for (; nodes_[rest].kind == ExprKind::kConcat; rest = nodes_[rest].b) {
-        if (!is_live(nodes_[rest].a)) return false;
-      }
-      return is_live(rest);
-    }
-    case ExprKind::kOr: {
-      for (uint32_t i = nodes_[expr].a; i < nodes_[expr].b; ++i) {  // lists_ may move
-        if (is_live(lists_[i])) return true;
-      }
-      return false;
-    }
-    case ExprKind::kRepeat:
-      return is_live(nodes_[expr].a);
-    case ExprKind::kAnd:
-      return !has_dead_pair(expr) && search_live(expr);
-    default:
-      return search_live(expr);
-  }
-}
-
-// Whether the parts of an intersection that are no complements match nothing that one of its
-// complements leaves: that takes a smaller search than all complements together.
-bool ExprStore::has_dead_pair(ExprId expr) {
-  std::vector<ExprId> others, complements;
-  for (const ExprId part : list(nodes_[expr])) {
-    (nodes_[part].kind == ExprKind::kNot ? complements : others).push_back(part);
-  }
-  if (others.empty() || complements.size() < 2) return false;
-  for (const ExprId part : complements) {
-    std::vector<ExprId> pair = others;
-    pair.push_back(part);
-    if (!is_live(all_of(std::move(pair)))) return true;
-  }
-  return false;
-}
-
-// Over derivatives, those first that may be nearest to an end, until one is nullable. All
-// expressions on the way to it are live; when none is found, everything reached is dead.
-bool ExprStore::search_live(ExprId expr) {
-  std::unordered_map<ExprId, ExprId> parent{{expr, expr}};
-  using Entry = std::pair<uint64_t, ExprId>;  // the least length and when it was reached
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  const auto push = [&](ExprId id) {
-    queue.emplace(uint64_t{nodes_[id].min_length} << 32 | parent.size(), id);
-  };
-  push(expr);
-  size_t steps = 0;
-  while (!queue.empty()) {
-    const ExprId at = queue.top().second;
-    queue.pop();
-    const auto known = live_.find(at);
-    const bool is_form_live = !nodes_[at].has_boolean && at != kNone;
-    if (nullable(at) || is_form_live || (known != live_.end() && known->second)) {
-      for (ExprId e = at;; e = parent[e]) {
-        live_[e] = true;
-        if (e == expr) return true;
-      }
-    }
-    if (known != live_.end()) continue;
-    for (const uint8_t byte : byte_classes(std::span(&at, 1)).representatives) {
-      spend_work();
-      if (++steps > limits_.max_liveness_steps || !status_.ok()) {
-        fail("an intersection of patterns is too complex");
-        return true;
-      }
-      const ExprId next = derivative(at, byte);
-      if (next != kNone && parent.try_emplace(next, at).second) push(next);
-    }
-  }
-  for (const auto& [e, unused] : parent) live_[e] = false;
-  return false;
 }
 
 }  // namespace quire::grammar

@@ -133,6 +133,7 @@ class ExprStore {
   Status status() const { return status_; }
 
  private:
+  class Liveness;  // expr_liveness.cc
   struct Node {
     ExprKind kind = ExprKind::kNone;
     bool nullable = false;
@@ -162,10 +163,6 @@ class ExprStore {
   ExprId trie_of(std::span<const std::string> texts, size_t offset);
   uint32_t intern_set(const ByteSet& set);
   void collect_first_sets(ExprId expr, std::vector<uint32_t>& sets) const;
-  ByteClasses split_bytes(std::span<const uint32_t> sets) const;
-  bool find_live(ExprId expr);
-  bool search_live(ExprId expr);
-  bool has_dead_pair(ExprId expr);
   void fail(std::string what);
   void spend_work() {
     if (work_left_ == 0) return fail("a mask takes more than its share of expressions");
