@@ -22,7 +22,7 @@ ExprStore::ByteClasses split_bytes(std::span<const uint32_t> ids, std::span<cons
       classes.push_back(inside);
     }
   }
-  ByteClasses out;
+  ExprStore::ByteClasses out;
   for (size_t c = 0; c < classes.size(); ++c) {
     out.representatives.push_back(static_cast<uint8_t>(classes[c]._Find_first()));
     for (size_t b = classes[c]._Find_first(); b < 256; b = classes[c]._Find_next(b)) {
@@ -207,7 +207,11 @@ ExprId ExprStore::bytes(const ByteSet& set) {
   return intern({.kind = ExprKind::kBytes, .a = intern_set(set)});
 }
 
-ExprId ExprStore::byte(uint8_t value) { return bytes(ByteSet().set(value)); }
+ExprId ExprStore::byte(uint8_t value) {
+  ExprId& known = single_bytes_[value];
+  if (known == kNone) known = bytes(ByteSet().set(value));
+  return known;
+}
 
 ExprId ExprStore::byte_range(uint8_t lo, uint8_t hi) {
   ByteSet set;

@@ -174,6 +174,7 @@ class ExprStore {
   std::vector<Node> nodes_;
   std::vector<ExprId> lists_;
   std::vector<ByteSet> sets_;
+  std::array<ExprId, 256> single_bytes_{};  // kNone: not asked for yet
   std::unordered_map<ByteSet, uint32_t> set_ids_;
   std::vector<NumberState> numbers_;
   std::vector<std::string> texts_;
