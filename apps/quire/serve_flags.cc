@@ -262,6 +262,28 @@ void add_extras_flags(CLI::App& verb, ServerExtras& extras) {
       ->group("Files and batches");
 }
 
+void add_otlp_flags(CLI::App& verb, server::ExporterOptions& otlp) {
+  constexpr const char* kGroup = "Telemetry";
+  verb.add_option("--otlp-traces-endpoint", otlp.traces_endpoint,
+                  "Send a span of each request to this collector by OTLP over HTTP, for example "
+                  "http://127.0.0.1:4318/v1/traces (docs/telemetry.md)")
+      ->type_name("URL")
+      ->group(kGroup);
+  verb.add_option("--otlp-metrics-endpoint", otlp.metrics_endpoint,
+                  "Send what /metrics says likewise, for example http://127.0.0.1:4318/v1/metrics")
+      ->type_name("URL")
+      ->group(kGroup);
+  verb.add_option("--otlp-metrics-interval-ms", otlp.metrics_interval_ms,
+                  "Milliseconds from one sending of metrics to the next")
+      ->check(at_least(100))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--otlp-service-name", otlp.service_name, "service.name of this server")
+      ->check(not_empty())
+      ->capture_default_str()
+      ->group(kGroup);
+}
+
 void add_image_flags(CLI::App& verb, ServeFlags& flags) {
   ImageInputOptions& images = flags.images;
   verb.add_option("--allowed-local-media-path", images.allowed_dir,
@@ -369,6 +391,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->type_name("PATH")
       ->group("LoRA adapters");
   add_extras_flags(verb, flags.extras);
+  add_otlp_flags(verb, flags.extras.otlp);
   add_models_flags(verb, flags);
   add_vllm_names(verb, flags);
   verb.add_option("--served-model-name", flags.served_model_names,

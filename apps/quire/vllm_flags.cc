@@ -78,7 +78,6 @@ constexpr VllmFlag kFlags[] = {
     {"--num-scheduler-steps", K::kNoEffect},
     {"--max-num-partial-prefills", K::kNoEffect},
     {"--max-long-partial-prefills", K::kNoEffect},
-    {"--otlp-traces-endpoint", K::kNoEffect},
     // With these a client would get other answers than it asks for, or none.
     {"--hf-overrides", K::kMissing, "edit the model's config.json"},
     {"--rope-scaling", K::kMissing, "edit the model's config.json"},

@@ -23,7 +23,8 @@ Api::Api(ServerOptions options, std::shared_ptr<ModelHost> models, WorkerPool& w
     : options_(std::move(options)),
       state_{.models = std::move(models),
              .batches = std::move(parts.batches),
-             .keys = std::move(parts.keys)},
+             .keys = std::move(parts.keys),
+             .exporter = std::move(parts.exporter)},
       gate_(options_, state_),
       runner_(options_, state_, workers) {
   state_.openapi = openapi_document(options_, gate_.asks_for_keys(), vocab_size(*state_.models));

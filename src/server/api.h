@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "server/door/server_state.h"
 #include "server/gate.h"
@@ -12,14 +13,16 @@
 #include "server/http/server_options.h"
 #include "server/http/worker_pool.h"
 #include "server/models/model_host.h"
+#include "server/pages/server_pages.h"
 #include "server/route_runner.h"
 
 namespace quire::server {
 
 // What a server has beside its models, where it is told to.
 struct ApiParts {
-  std::shared_ptr<BatchQueue> batches = nullptr;  // null: no routes for files and batches
-  std::shared_ptr<KeyBook> keys = nullptr;        // null: no keys but those of the options
+  std::shared_ptr<BatchQueue> batches = nullptr;     // null: no routes for files and batches
+  std::shared_ptr<KeyBook> keys = nullptr;           // null: no keys but those of the options
+  std::shared_ptr<OtlpExporter> exporter = nullptr;  // null: no spans or metrics are sent
 };
 
 class Api final : public RequestHandler {
@@ -37,6 +40,8 @@ class Api final : public RequestHandler {
   int64_t now_us() const { return state_.models->clock().now_us(); }
   int64_t num_ongoing() const { return state_.num_ongoing->load(); }
   ThreadTimes& thread_times() { return state_.thread_times; }
+  // What /metrics says.
+  std::string metrics_text() const { return server::metrics_text(state_); }
 
  private:
   const ServerOptions options_;

@@ -19,6 +19,7 @@
 #include "server/http/worker_pool.h"
 #include "server/http_listener.h"
 #include "server/keys/key_book.h"
+#include "server/telemetry/exporter.h"
 
 namespace quire {
 namespace {
@@ -81,6 +82,7 @@ Status HttpServerImpl::start() {
   try {
     workers_.start(api_.thread_times());
     if (parts_.batches != nullptr) parts_.batches->start();
+    if (parts_.exporter != nullptr) parts_.exporter->start([this] { return api_.metrics_text(); });
   } catch (const std::system_error& e) {
     return unavailable("the server's threads: {}", e.what());
   }
@@ -125,6 +127,7 @@ void HttpServerImpl::stop() {
   listener_.stop();
   if (parts_.batches != nullptr) parts_.batches->stop();
   models_->stop();
+  if (parts_.exporter != nullptr) parts_.exporter->stop();
 }
 
 // Null: the options name no file.
@@ -155,6 +158,7 @@ Status check_extras(const ServerExtras& extras) {
   if (extras.batch_concurrency < 1)
     return invalid_argument("--batch-concurrency: expected at least 1, got {}",
                             extras.batch_concurrency);
+  QUIRE_RETURN_IF_ERROR(server::OtlpExporter::create(extras.otlp).status());
   return open_keys(extras, true, 0).status();
 }
 
@@ -217,6 +221,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options,
   }
   QUIRE_ASSIGN_OR_RETURN(parts.keys,
                          open_keys(extras, options.priority_scheduling, models->clock().now_us()));
+  if (extras.otlp.is_on()) {
+    QUIRE_ASSIGN_OR_RETURN(parts.exporter, server::OtlpExporter::create(extras.otlp));
+  }
   return std::unique_ptr<HttpServer>(
       std::make_unique<HttpServerImpl>(std::move(options), std::move(models), std::move(parts)));
 }

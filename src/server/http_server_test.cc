@@ -83,6 +83,21 @@ TEST_F(ServerTest, ChunkedBodyAndContinue) {
   EXPECT_EQ(client.receive().status, 200);
 }
 
+TEST_F(ServerTest, ProgramsMayLeaveTheContentTypeOutAndPagesMayNot) {
+  start_saying("ok");
+  const auto status = [this](std::string_view headers) {
+    TestClient client(server->port());
+    client.send(
+        fmt::format("POST /v1/completions HTTP/1.1\r\nHost: x\r\n{}Content-Length: 14\r\n\r\n"
+                    "{{\"prompt\":\"a\"}}",
+                    headers));
+    return client.receive().status;
+  };
+  EXPECT_EQ(status(""), 200);
+  EXPECT_EQ(status("Origin: http://evil.example\r\n"), 400);
+  EXPECT_EQ(status("Content-Type: \r\n"), 400);
+}
+
 TEST_F(ServerTest, ExpectIsAnsweredBeforeTheBody) {
   ServerOptions options;
   options.api_keys = {"k"};

@@ -16,6 +16,7 @@
 #include "server/pages/engine_control.h"
 #include "server/pooling/pooling_call.h"
 #include "server/responses/response_store.h"
+#include "server/telemetry/request_span.h"
 
 namespace quire::server {
 namespace {
@@ -112,7 +113,8 @@ void RouteRunner::run_on(ModelUse hosted, const Route& route, HttpRequest reques
     return answer(std::move(hosted), route, std::move(request), std::move(headers),
                   std::move(reply));
   }
-  Entry entry{std::move(hosted), std::move(headers), arrival_us, nullptr, nullptr};
+  Entry entry{.hosted = std::move(hosted), .headers = std::move(headers), .arrival_us = arrival_us};
+  if (state_.exporter != nullptr && state_.exporter->wants_spans()) entry.trace = trace_of(request);
   if (const ApiCheck error = enter(request, entry))
     return refuse(route.door, *error, entry.headers, *reply);
   const auto call =
@@ -223,21 +225,35 @@ void RouteRunner::generate(const Route& route, HttpRequest request, Entry entry,
       });
 }
 
+// Charges the request's key for tokens, and writes its span; empty: nobody asks for either.
+std::function<void(const OutputDelta&)> RouteRunner::watcher_of(const PreparedCall& prepared,
+                                                                const Entry& entry) const {
+  const Clock& clock = state_.models->clock();
+  std::function<void(const OutputDelta&)> charge, span;
+  if (entry.use != nullptr) {
+    for (const GenerationRequest& r : prepared.requests) {
+      entry.use->charge(KeyUse::kPrompt, std::ssize(r.prompt_token_ids), clock.now_us());
+    }
+    charge = [use = entry.use, &clock](const OutputDelta& delta) {
+      use->charge(KeyUse::kOutput, std::ssize(delta.token_ids), clock.now_us());
+    };
+  }
+  if (entry.trace && entry.trace->is_sampled && !prepared.requests.empty())
+    span = trace_call(state_.exporter, *entry.trace, prepared, clock);
+  if (charge == nullptr || span == nullptr) return charge != nullptr ? charge : span;
+  return [charge, span](const OutputDelta& delta) {
+    charge(delta);
+    span(delta);
+  };
+}
+
 void RouteRunner::call_engine(PreparedCall prepared, Entry entry,
                               std::shared_ptr<ReplyChannel> reply) {
   // The guard holds the model until the answer has ended.
   AsyncEngine& engine = *entry.hosted->model.engine;
   GenerationCall::Options options{std::move(entry.headers), std::move(entry.ongoing),
                                   options_.limits, held_answer_bytes_};
-  if (entry.use != nullptr) {
-    const Clock& clock = state_.models->clock();
-    for (const GenerationRequest& r : prepared.requests) {
-      entry.use->charge(KeyUse::kPrompt, std::ssize(r.prompt_token_ids), clock.now_us());
-    }
-    options.on_delta = [use = entry.use, &clock](const OutputDelta& delta) {
-      use->charge(KeyUse::kOutput, std::ssize(delta.token_ids), clock.now_us());
-    };
-  }
+  options.on_delta = watcher_of(prepared, entry);
   if (!prepared.warning.empty()) {
     options.headers.emplace_back(kWarningHeader, prepared.warning);
     warn_rarely(prepared);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "server/door/route.h"
 #include "server/door/server_state.h"
@@ -13,6 +14,7 @@
 #include "server/http/worker_pool.h"
 #include "server/models/model_host.h"
 #include "server/openai/prepare.h"
+#include "server/telemetry/trace_context.h"
 
 namespace quire::server {
 
@@ -35,8 +37,9 @@ class RouteRunner {
     ModelUse hosted;
     HeaderList headers;
     int64_t arrival_us = 0;
-    std::shared_ptr<KeyUse> use;    // null: its key has no limits
-    std::shared_ptr<void> ongoing;  // held while the request is answered
+    std::shared_ptr<KeyUse> use;             // null: its key has no limits
+    std::shared_ptr<void> ongoing;           // held while the request is answered
+    std::optional<TraceContext> trace = {};  // nullopt: no spans are written
   };
 
   // In a folder of models: finds the one that the request names, which may have to be loaded.
@@ -52,6 +55,8 @@ class RouteRunner {
                 std::shared_ptr<ReplyChannel> reply);
   void pool(const Route& route, HttpRequest request, Entry entry,
             std::shared_ptr<ReplyChannel> reply);
+  std::function<void(const OutputDelta&)> watcher_of(const PreparedCall& prepared,
+                                                     const Entry& entry) const;
   void call_engine(PreparedCall prepared, Entry entry, std::shared_ptr<ReplyChannel> reply);
   // Whether the limits of the request's key let it in, which its headers tell either way; they may
   // give it the key's priority.

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "server/telemetry/exporter_options.h"
+
 namespace quire {
 
 struct ServerExtras {
@@ -13,6 +15,8 @@ struct ServerExtras {
   int32_t batch_concurrency = 16;   // requests of batches under way at once
   // Keys with names and limits, beside ServerOptions::api_keys; empty: none.
   std::string api_key_file;
+  // Spans of requests and metrics for a collector; without endpoints none are sent.
+  server::ExporterOptions otlp = {};
 };
 
 }  // namespace quire

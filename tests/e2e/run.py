@@ -25,6 +25,7 @@ import test_attacks  # noqa: E402
 import test_batch  # noqa: E402
 import test_batches  # noqa: E402
 import test_client  # noqa: E402
+import test_client_libraries  # noqa: E402
 import test_dashboard  # noqa: E402
 import test_embeddings  # noqa: E402
 import test_fleet  # noqa: E402
@@ -48,6 +49,7 @@ import test_responses  # noqa: E402
 import test_route  # noqa: E402
 import test_speculation  # noqa: E402
 import test_structured_output  # noqa: E402
+import test_telemetry  # noqa: E402
 import test_terminal  # noqa: E402
 import test_tls  # noqa: E402
 import test_tools  # noqa: E402
@@ -130,7 +132,7 @@ def run_binary(binary, sanitized, only):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
                    test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
-                   test_responses, test_ollama, test_models_dir, test_llama, test_pages, test_vision, test_adapters, test_operations,
+                   test_responses, test_ollama, test_client_libraries, test_models_dir, test_telemetry, test_llama, test_pages, test_vision, test_adapters, test_operations,
                    test_kv_files, test_route, test_fleet, test_prefill_decode,
                    test_kv_events, test_kubernetes, test_tls):
         yield run_module(module, binary, only)

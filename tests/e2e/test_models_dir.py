@@ -3,8 +3,10 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -96,6 +98,12 @@ def test_models_are_loaded_when_asked_for_and_give_way(binary):
         for path, name in (("/tokenize", "plain"), ("/v1/messages/count_tokens", "turned")):
             context.post(path, {"model": name, "prompt": "Hello"} if path == "/tokenize" else
                          {"model": name, "messages": PROMPT["messages"]})
+        listed = subprocess.run([binary, "ps", "--url", context.url], capture_output=True, text=True, timeout=30)
+        assert re.search(r"(?m)^turned +\d+ MiB +\d+ +\d+ +loaded$", listed.stdout), listed
+        assert re.search(r"(?m)^broken +- +0 +- +unloaded$", listed.stdout), listed
+        assert len(json.loads(subprocess.check_output([binary, "ps", "--url", context.url, "--json"]))) == 4
+        lost = subprocess.run([binary, "ps", "--url", "http://127.0.0.1:9"], capture_output=True, text=True, timeout=30)
+        assert lost.returncode == 1 and "127.0.0.1:9: Connection refused" in lost.stderr, lost
         context.post("/models/unload", {"model": "turned"})
         wait_for(lambda: states(context)["turned"] == "unloaded")
         assert context.post("/models/load", {"model": "turned"})["success"] and states(context)["turned"] == "loaded"
@@ -181,6 +189,24 @@ def test_ollama_clients_see_the_folder(binary):
         assert "completion" in client.show("plain").capabilities and not client.show("turned").capabilities
         client.chat(model="plain", messages=PROMPT["messages"], options={"num_predict": 4}, keep_alive=0)
         wait_for(lambda: states(context)["plain"] == "unloaded")
+
+
+def test_a_batch_asks_several_models(binary):
+    names = ["plain", "turned", "wide", "broken", "plain"]
+    with folder_of_models() as folder, tempfile.TemporaryDirectory() as files, \
+            serving(binary, folder, "--files-dir", files, "--max-loaded-models", "1") as (_, context):
+        lines = [json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions",
+                             "body": {"model": name, **PROMPT}}) for i, name in enumerate(names)]
+        with context.client() as client:
+            uploaded = client.files.create(file=("batch.jsonl", "\n".join(lines).encode()), purpose="batch")
+            batch = client.batches.create(input_file_id=uploaded.id, endpoint="/v1/chat/completions", completion_window="24h")
+            wait_for(lambda: client.batches.retrieve(batch.id).status in ("completed", "failed"))
+            done = client.batches.retrieve(batch.id)
+            assert (done.request_counts.completed, done.request_counts.failed) == (4, 1), done
+            answers = [json.loads(line) for line in client.files.content(done.output_file_id).text.splitlines()]
+        for answer in answers:
+            said = answer["response"]["body"]["choices"][0]["message"]["content"]
+            assert said == says(context, names[int(answer["custom_id"])]), answer
 
 
 def test_a_drain_ends_what_runs(binary):

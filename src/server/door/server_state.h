@@ -14,12 +14,14 @@ namespace quire::server {
 class BatchQueue;
 class KeyBook;
 class ModelHost;
+class OtlpExporter;
 
 struct ServerState {
-  const std::shared_ptr<ModelHost> models;    // shared with the program and with calls
-  const std::shared_ptr<BatchQueue> batches;  // null: no routes for files and batches
-  const std::shared_ptr<KeyBook> keys;        // null: no keys but those of the options
-  std::string openapi = {};                   // set before requests come
+  const std::shared_ptr<ModelHost> models;                 // shared with the program and with calls
+  const std::shared_ptr<BatchQueue> batches;               // null: no routes for files and batches
+  const std::shared_ptr<KeyBook> keys;                     // null: no keys but those of the options
+  const std::shared_ptr<OtlpExporter> exporter = nullptr;  // of spans and metrics; null: none
+  std::string openapi = {};                                // set before requests come
   std::atomic<bool> is_draining = false;
   // Shared with the guards of running calls, which may outlive the server by a moment.
   const std::shared_ptr<std::atomic<int64_t>> num_ongoing =

@@ -73,7 +73,10 @@ ApiResult<json::object> parse_body(const HttpRequest& request, const ServerLimit
     return error;
   };
   const auto type = request.header("Content-Type");
-  if (!type || !is_json_content_type(*type)) {
+  // A page of another origin may send a body of no type without asking first; programs, which send no
+  // Origin, may leave it out.
+  const bool is_json = type ? is_json_content_type(*type) : !request.header("Origin");
+  if (!is_json) {
     return malformed(fmt::format("expected Content-Type: application/json, got {}",
                                  type ? quoted(*type) : std::string("none")));
   }

@@ -6,12 +6,12 @@
 #include "engine/async_engine.h"
 #include "engine/observe/engine_stats.h"
 #include "server/adapters/adapter_routes.h"
-#include "server/door/server_state.h"
 #include "server/http/metrics_text.h"
 #include "server/keys/key_book.h"
 #include "server/models/model_host.h"
 #include "server/pages/docs_page.h"
 #include "server/pages/page.h"
+#include "server/telemetry/exporter.h"
 
 namespace quire::server {
 namespace {
@@ -66,25 +66,7 @@ std::string folder_metrics_text(const std::vector<ModelStatus>& all) {
 }
 
 HttpResponse metrics(const HttpRequest&, const PrepareContext& context) {
-  const ServerState& server = *context.server;
-  MetricsWriter threads;
-  threads.family("quire:http_cpu_seconds_total", "counter",
-                 "CPU time of the threads that read requests and write answers.");
-  threads.sample("quire:http_cpu_seconds_total", {}, server.thread_times.cpu_seconds());
-  const std::vector<ModelStatus> all = server.models->list();
-  std::vector<ModelEngines> engines;
-  for (const ModelStatus& status : all) {
-    if (status.loaded != nullptr)
-      engines.push_back({status.name, status.loaded->model.engine->stats_by_engine()});
-  }
-  const bool is_folder = server.models->only() == nullptr;
-  return {200,
-          "text/plain; version=0.0.4; charset=utf-8",
-          engine_metrics_text(engines, unix_now_s()) +
-              (is_folder ? folder_metrics_text(all) : adapter_metrics_text(context.model)) +
-              server.http_metrics.text() + threads.take() +
-              (server.keys != nullptr ? server.keys->metrics_text() : std::string()),
-          {}};
+  return {200, "text/plain; version=0.0.4; charset=utf-8", metrics_text(*context.server), {}};
 }
 
 HttpResponse openapi(const HttpRequest&, const PrepareContext& context) {
@@ -132,5 +114,26 @@ const Route kRoutes[] = {
 }  // namespace
 
 std::span<const Route> server_routes() { return kRoutes; }
+
+std::string metrics_text(const ServerState& server) {
+  MetricsWriter threads;
+  threads.family("quire:http_cpu_seconds_total", "counter",
+                 "CPU time of the threads that read requests and write answers.");
+  threads.sample("quire:http_cpu_seconds_total", {}, server.thread_times.cpu_seconds());
+  const std::vector<ModelStatus> all = server.models->list();
+  std::vector<ModelEngines> engines;
+  for (const ModelStatus& status : all) {
+    if (status.loaded != nullptr)
+      engines.push_back({status.name, status.loaded->model.engine->stats_by_engine()});
+  }
+  const ModelUse only = server.models->only();
+  std::string text =
+      engine_metrics_text(engines, unix_now_s()) +
+      (only != nullptr ? adapter_metrics_text(only->model) : folder_metrics_text(all)) +
+      server.http_metrics.text() + threads.take();
+  if (server.keys != nullptr) text += server.keys->metrics_text();
+  if (server.exporter != nullptr) text += server.exporter->metrics_text();
+  return text;
+}
 
 }  // namespace quire::server

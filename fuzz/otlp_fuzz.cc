@@ -1,0 +1,28 @@
+// The input is a traceparent header, an endpoint, or a text of metrics, as the byte before it says.
+#include <boost/json/parse.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "server/telemetry/exporter.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace quire::server;
+  if (size == 0) return 0;
+  const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] % 3 == 0) {
+    const auto context = parse_traceparent(text);
+    if (context && (context->trace_id.size() != 32 || context->parent_id.size() != 16))
+      std::abort();
+    if (context && !parse_traceparent(traceparent(*context, context->parent_id))) std::abort();
+  } else if (data[0] % 3 == 1) {
+    const auto endpoint = parse_otlp_endpoint(text, "/v1/traces");
+    if (endpoint.ok() && (endpoint->host.empty() || endpoint->target.front() != '/')) std::abort();
+  } else {
+    boost::system::error_code ec;
+    boost::json::parse(otlp_metrics(text, "s", 0, 1), ec);
+    if (ec) std::abort();  // what is sent is JSON, whatever the text was
+  }
+  return 0;
+}

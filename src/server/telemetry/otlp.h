@@ -1,0 +1,35 @@
+// Spans and metrics as OTLP/HTTP wants them in JSON (opentelemetry-proto, 1.x).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "server/telemetry/trace_context.h"
+
+namespace quire::server {
+
+struct Span {
+  using Value = std::variant<std::string, int64_t, double>;
+  TraceContext trace;
+  std::string span_id;
+  std::string name;
+  int64_t start_ns = 0;  // Unix time
+  int64_t end_ns = 0;
+  bool has_failed = false;
+  std::string error;  // of one that has
+  std::vector<std::pair<std::string, Value>> attributes;
+};
+
+// The body of a request to /v1/traces.
+std::string otlp_traces(std::span<const Span> spans, std::string_view service_name);
+// The body of a request to /v1/metrics, from what /metrics says in Prometheus' text format:
+// counters become monotonic sums since `start_ns`, histograms keep their buckets.
+std::string otlp_metrics(std::string_view prometheus_text, std::string_view service_name,
+                         int64_t start_ns, int64_t now_ns);
+
+}  // namespace quire::server
