@@ -1,5 +1,7 @@
 #include "facade/kv_cache/kv_cache_files.h"
 
+#include <link.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -76,16 +78,22 @@ Result<KvFingerprint> digest_of(const ModelFiles& files, const std::string& dir)
   return digest;
 }
 
-// The program's own bytes stand for all of its kernels.
-Result<KvFingerprint> digest_of_program() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
+// The program's own code and constants stand for all of its kernels. They are read where they are
+// mapped: the file may be started by a loader of its own, and is then not /proc/self/exe.
+KvFingerprint digest_of_program() {
+  const auto add_segments = [](dl_phdr_info* object, size_t, void* out) {
+    auto& digest = *static_cast<Digest*>(out);
+    for (ElfW(Half) i = 0; i < object->dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = object->dlpi_phdr[i];
+      if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) != 0) continue;
+      const auto* const begin =
+          reinterpret_cast<const std::byte*>(object->dlpi_addr + segment.p_vaddr);
+      digest.add(std::span(begin, segment.p_memsz));
+    }
+    return 1;  // the first object is the program; no others
+  };
   Digest digest;
-  std::vector<char> chunk(size_t{1} << 20);
-  while (file) {
-    file.read(chunk.data(), std::ssize(chunk));
-    digest.add(std::as_bytes(std::span(chunk).first(static_cast<size_t>(file.gcount()))));
-  }
-  if (!file.eof()) return internal_error("--kv-cache-dir: the program cannot read itself");
+  dl_iterate_phdr(add_segments, &digest);
   return digest.value();
 }
 
@@ -115,7 +123,7 @@ std::function<double(int32_t, int32_t)> compute_us(std::shared_ptr<const CostMod
 Result<KvFingerprint> kv_fingerprint(const KvCacheFiles& cache, const ModelPlan& plan) {
   Digest digest;
   digest.add(fmt::format("KV {}", kKvVersion));
-  QUIRE_ASSIGN_OR_RETURN(const KvFingerprint program, digest_of_program());
+  const KvFingerprint program = digest_of_program();
   digest.add(std::as_bytes(std::span(&program, 1)));
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(cache.isa));
   digest.add(fmt::format("{}", static_cast<int>(isa)));
