@@ -13,6 +13,7 @@ class Settings;
 // `settings` outlives `app`.
 void add_serve(CLI::App& app, int& exit_code, const Settings& settings);
 void add_chat(CLI::App& app, int& exit_code);
+void add_ps(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_run_batch(CLI::App& app, int& exit_code);
 void add_embed(CLI::App& app, int& exit_code);

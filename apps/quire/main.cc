@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   quire::cli::add_serve(app, exit_code, settings);
   quire::cli::add_route(app, exit_code);
   quire::cli::add_chat(app, exit_code);
+  quire::cli::add_ps(app, exit_code);
   quire::cli::add_generate(app, exit_code);
   quire::cli::add_run_batch(app, exit_code);
   quire::cli::add_embed(app, exit_code);

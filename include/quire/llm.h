@@ -92,6 +92,7 @@ struct LLMInfo {
   bool generates = true;       // otherwise embed() or score() is what it is for
   int32_t embedding_size = 0;  // columns of embed(); 0: the model makes none
   int32_t num_labels = 0;      // of a classifier or reranker
+  std::string reasoning_style;  // how answers mark reasoning (docs/tools.md); empty: they do not
 };
 
 struct LLMStats {
@@ -104,6 +105,9 @@ struct LLMStats {
   uint64_t prefix_cache_hits = 0;     // tokens
   int64_t num_kv_blocks = 0;
   int64_t num_kv_blocks_in_use = 0;
+  // Of all steps: measured, and the least that the hardware allows; 0 where that is not known.
+  uint64_t step_us = 0;
+  uint64_t step_bound_us = 0;
 };
 
 class LLM {

@@ -364,13 +364,16 @@ SamplingParams LLM::default_params() const {
 
 LLMInfo LLM::info() const {
   const ModelBundle& bundle = impl_->model.bundle;
+  const ReasoningStyle* const reasoning =
+      bundle.chat == nullptr ? nullptr : bundle.chat->reply_format().reasoning;
   return {.name = bundle.name,
           .max_model_len = impl_->model.max_model_len,
           .has_tokenizer = bundle.tokenizer != nullptr,
           .has_chat_template = bundle.has_chat_template(),
           .generates = impl_->model.engine->model_info().generates,
           .embedding_size = impl_->pooling().embedding_size,
-          .num_labels = impl_->pooling().num_labels};
+          .num_labels = impl_->pooling().num_labels,
+          .reasoning_style = reasoning == nullptr ? std::string() : reasoning->name};
 }
 
 LLMStats LLM::stats() const {
@@ -383,7 +386,9 @@ LLMStats LLM::stats() const {
           .prefix_cache_queries = stats.prefix_cache_queries,
           .prefix_cache_hits = stats.prefix_cache_hits,
           .num_kv_blocks = stats.num_kv_blocks,
-          .num_kv_blocks_in_use = stats.kv_blocks_in_use};
+          .num_kv_blocks_in_use = stats.kv_blocks_in_use,
+          .step_us = stats.step_us,
+          .step_bound_us = stats.step_bound_us};
 }
 
 // LLMFactory makes an LLM of a running model. It is a friend of LLM, so that load_llm() needs no

@@ -74,6 +74,54 @@ def test_chat_says_why_an_answer_was_cut(binary):
         terminal.expect(r"\[the answer was cut after 5 tokens, the most of one answer \(--max-tokens\)\]")
 
 
+def test_chat_keeps_conversations_and_tells_its_speed(binary):
+    with tempfile.TemporaryDirectory() as folder, chat(binary, "--max-tokens", "8") as terminal:
+        saved = os.path.join(folder, "talk.json")
+        terminal.send("Tell me a story about a fox.\r")
+        terminal.expect(r"\[(\d+) tokens in [\d.]+ s, \d+ a second")
+        used, _ = context_use(terminal)
+        terminal.send(f"/save {saved}\r")
+        terminal.expect(r"\[1 turns are in ")
+        messages = json.loads(read(saved))["messages"]
+        assert [m["role"] for m in messages] == ["user", "assistant"], messages
+        assert messages[0]["content"] == "Tell me a story about a fox." and messages[1]["content"], messages
+        terminal.send("/reset\r")
+        terminal.send(f"/load {saved}\r")
+        terminal.expect(r"\[1 turns of ")
+        terminal.send("And then?\r")
+        assert context_use(terminal)[0] > used
+        terminal.send("/stats\r")
+        terminal.expect(r"\[quire-builtin: 2 answers in [\d.]+ s, 2 turns in the conversation\]")
+        terminal.expect(r"\[\d+ prompt tokens, \d+ % of them from the cache; \d+ tokens generated")
+        terminal.send(f"/load {folder}/none.json\r")
+        terminal.expect(r"none.json: cannot be read")
+        with open(saved, "w") as file:
+            file.write('{"messages": [{"role": "assistant", "content": "a"}]}')
+        terminal.send(f"/load {saved}\r")
+        terminal.expect(r"talk.json: messages.0.role: expected user, got assistant")
+        terminal.send("/save\r")
+        terminal.expect(r"\[/save: expected the name of a file, got none\]")
+        terminal.send("/sav\r")
+        terminal.expect(r"did you mean /save\?")
+        terminal.send("/exit\r")
+        assert terminal.wait() == 0
+
+
+def test_chat_goes_on_with_another_model(binary):
+    with tempfile.TemporaryDirectory() as folder, chat(binary, "--max-tokens", "8", "--max-model-len", "256") as terminal:
+        other = copy_of_model(folder)
+        terminal.send("Tell me a story about a fox.\r")
+        used, _ = context_use(terminal)
+        terminal.send("/model /nowhere\r")
+        terminal.expect(r"quire: .*nowhere")
+        terminal.send(f"/model {other}\r")
+        terminal.expect(r"\[model, a context of 256 tokens\]")
+        terminal.send("And then?\r")
+        assert context_use(terminal)[0] > used, "the conversation is gone"
+        terminal.send("/exit\r")
+        assert terminal.wait() == 0
+
+
 def test_chat_forgets_a_message_that_never_fits(binary):
     with chat(binary, "--max-model-len", "64", "--max-tokens", "8") as terminal:
         terminal.send("word " * 200 + "\r")

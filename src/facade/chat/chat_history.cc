@@ -4,22 +4,30 @@
 
 namespace quire {
 
-std::vector<ChatMessage> ChatHistory::messages_from(size_t first_turn,
-                                                    const std::string& question) const {
+std::vector<ChatMessage> ChatHistory::messages_from(size_t first_turn) const {
   std::vector<ChatMessage> messages;
   if (!system_.empty()) messages.push_back({"system", system_});
   for (size_t i = first_turn; i < turns_.size(); ++i) {
     messages.push_back({"user", turns_[i].question});
     messages.push_back({"assistant", turns_[i].answer});
   }
-  messages.push_back({"user", question});
   return messages;
+}
+
+std::vector<ChatMessage> ChatHistory::messages() const { return messages_from(0); }
+
+void ChatHistory::restore(std::vector<ChatMessage> messages) {
+  const size_t first = !messages.empty() && messages.front().role == "system" ? 1 : 0;
+  set_system(first == 1 ? std::move(messages.front().content) : std::string());
+  for (size_t i = first; i + 1 < messages.size(); i += 2)
+    add(std::move(messages[i].content), std::move(messages[i + 1].content));
 }
 
 Result<ChatPrompt> ChatHistory::ask(const std::string& question, const ContextRoom& room,
                                     const CountTokens& count_tokens) {
   for (size_t dropped = 0;; ++dropped) {
-    std::vector<ChatMessage> messages = messages_from(dropped, question);
+    std::vector<ChatMessage> messages = messages_from(dropped);
+    messages.push_back({"user", question});
     QUIRE_ASSIGN_OR_RETURN(const int64_t num_tokens, count_tokens(messages));
     const bool has_turns = dropped < turns_.size();
     if (num_tokens + (has_turns ? room.answer_tokens : 1) <= room.max_model_len) {

@@ -49,12 +49,17 @@ class ChatHistory {
   void set_system(std::string text);
   size_t num_turns() const { return turns_.size(); }
 
+  // All that was said, the system message first.
+  std::vector<ChatMessage> messages() const;
+  // In place of what was said: messages as parse_conversation() gives them.
+  void restore(std::vector<ChatMessage> messages);
+
  private:
   struct Turn {
     std::string question;
     std::string answer;
   };
-  std::vector<ChatMessage> messages_from(size_t first_turn, const std::string& question) const;
+  std::vector<ChatMessage> messages_from(size_t first_turn) const;
 
   std::string system_;
   std::deque<Turn> turns_;
