@@ -89,9 +89,9 @@ struct LLMInfo {
   int32_t max_model_len = 0;  // tokens of prompt and output of one request
   bool has_tokenizer = false;
   bool has_chat_template = false;
-  bool generates = true;       // otherwise embed() or score() is what it is for
-  int32_t embedding_size = 0;  // columns of embed(); 0: the model makes none
-  int32_t num_labels = 0;      // of a classifier or reranker
+  bool generates = true;        // otherwise embed() or score() is what it is for
+  int32_t embedding_size = 0;   // columns of embed(); 0: the model makes none
+  int32_t num_labels = 0;       // of a classifier or reranker
   std::string reasoning_style;  // how answers mark reasoning (docs/tools.md); empty: they do not
 };
 
