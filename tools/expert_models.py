@@ -243,7 +243,7 @@ def gguf_metadata(config, arch):
                         expert_weights_scale=float(scale), expert_gating_func=2)
     if arch == "afmoe":
         optional.update(leading_dense_block_count=config.num_dense_layers)
-    if arch == "exaone-moe":
+    if config.model_type in ("exaone_moe", "glm4_moe_lite"):
         optional.update(leading_dense_block_count=config.mlp_layer_types.count("dense"))
     if arch == "llama4":
         optional.update(expert_feed_forward_length=config.intermediate_size,

@@ -28,9 +28,13 @@ def variants(common, rope):
         "glm4_moe_lite": (tf.Glm4MoeLiteConfig(**common(**dict(latent, qk_nope_head_dim=12, v_head_dim=16),
                                                         **without(experts, "first_k_dense_replace"), n_group=1,
                                                         topk_group=1, mlp_layer_types=["dense", "sparse"]),
-                                               **rope()), "bfloat16", {}),
+                                               **rope()), "bfloat16", dict(gguf="deepseek2")),
         "minicpm3": (tf.MiniCPM3Config(**common(**latent, scale_emb=3.0, scale_depth=1.1, dim_model_base=16), **rope()),
                      "bfloat16", {}),
+        # GGUF files do not state the multipliers, nor how wide values are.
+        "minicpm3_plain": (tf.MiniCPM3Config(**common(**dict(latent, v_head_dim=8), scale_emb=12.0, scale_depth=1.4,
+                                                      dim_model_base=256, num_hidden_layers=2), **rope()),
+                           "bfloat16", dict(gguf="minicpm3", joined=True)),
     }
 
 
@@ -64,7 +68,9 @@ def gguf_metadata(config, arch, joined):
     if getattr(config, "kv_lora_rank", None) is None:
         return {}
     head = config.qk_nope_head_dim + config.qk_rope_head_dim
-    is_v3 = config.model_type == "deepseek_v3"
+    is_v3 = config.model_type in ("deepseek_v3", "glm4_moe_lite")
+    by_sigmoid = is_v3 or config.model_type == "kimi_linear"
+    num_groups = getattr(config, "n_group", 1)
     meta = {
         "attention.head_count_kv": config.num_attention_heads if joined else 1,
         "attention.key_length": head if joined else config.kv_lora_rank + config.qk_rope_head_dim,
@@ -72,12 +78,17 @@ def gguf_metadata(config, arch, joined):
         "attention.kv_lora_rank": config.kv_lora_rank,
         "attention.q_lora_rank": config.q_lora_rank,
         "rope.dimension_count": config.qk_rope_head_dim,
-        "expert_weights_scale": float(config.routed_scaling_factor),
-        "expert_weights_norm": is_v3,
-        "expert_gating_func": 2 if is_v3 else 1,
-        "expert_group_count": config.n_group if config.n_group > 1 else None,
-        "expert_group_used_count": config.topk_group if config.n_group > 1 else None,
     }
+    if hasattr(config, "routed_scaling_factor"):
+        meta.update({
+            "expert_weights_scale": float(config.routed_scaling_factor),
+            "expert_weights_norm": None if config.model_type == "kimi_linear" else is_v3,
+            "expert_gating_func": 2 if by_sigmoid else 1,
+            "expert_group_count": num_groups if num_groups > 1 else None,
+            "expert_group_used_count": config.topk_group if num_groups > 1 else None,
+        })
+    if arch == "minicpm3":  # values are as wide as heads would be in the hidden state
+        del meta["attention.value_length"]
     if not joined:
         meta.update({"attention.key_length_mla": head, "attention.value_length_mla": config.v_head_dim})
     return {f"{arch}.{key}": value for key, value in meta.items() if value is not None}

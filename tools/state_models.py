@@ -15,6 +15,10 @@ def variants(common, rope):
     multipliers = dict(embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.6, attention_multiplier=0.2)
     mamba = dict(vocab_size=160, hidden_size=32, num_hidden_layers=3, state_size=8, bos_token_id=1, eos_token_id=2,
                  pad_token_id=0)
+    # Scores of attention, and what the block adds.
+    quiet = {"in_proj.weight": 0.5, ".1.weight": 0.2, "q_proj.weight": 0.3, "k_proj.weight": 0.5, ".linear.weight": 0.25}
+    zamba = dict(mamba_d_state=8, mamba_d_conv=4, mamba_expand=2, mamba_ngroups=2, n_mamba_heads=4, chunk_size=16,
+                 intermediate_size=24, adapter_rank=4)
     nemotron = dict(mamba_num_heads=4, mamba_head_dim=12, n_groups=2, ssm_state_size=8, conv_kernel=4, chunk_size=16,
                     head_dim=12)
     return {
@@ -79,7 +83,19 @@ def variants(common, rope):
             n_shared_experts=1, moe_intermediate_size=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4,
             v_head_dim=6, num_key_value_heads=4, n_group=1, topk_group=1, linear_head_dim=8, linear_num_heads=4,
             linear_conv_kernel_dim=4, rms_norm_eps=1e-5)),
-            "bfloat16", {}),
+            "bfloat16", dict(gguf="kimi-linear")),
+        "zamba2": (tf.Zamba2Config(**common(
+            num_hidden_layers=4, layers_block_type=["hybrid", "linear_attention", "hybrid", "hybrid"],
+            num_key_value_heads=4, num_mem_blocks=2, use_shared_attention_adapter=True, use_mem_rope=True,
+            add_bias_linear=True, hidden_act="gelu", tie_word_embeddings=True, time_step_min=0.3, **zamba), **rope()),
+            "bfloat16", dict(quiet=quiet)),
+        # Without tied embeddings blocks are not tied either.
+        "zamba2_untied": (tf.Zamba2Config(**common(
+            num_hidden_layers=3, layers_block_type=["hybrid", "linear_attention", "hybrid"],
+            use_conv_bias=False, **dict(zamba, mamba_ngroups=1, adapter_rank=3))), "bfloat16", dict(quiet=quiet)),
+        "zamba2_one_block": (tf.Zamba2Config(**common(
+            num_hidden_layers=3, layers_block_type=["linear_attention", "hybrid", "hybrid"],
+            tie_word_embeddings=True, **dict(zamba, mamba_ngroups=1, mamba_expand=3, n_mamba_heads=6))), "bfloat16", dict(quiet=quiet)),
         "mamba": (tf.MambaConfig(**mamba, time_step_rank=3), "bfloat16", dict(gguf="mamba")),
         "falcon_mamba": (tf.FalconMambaConfig(**mamba, use_conv_bias=False, use_bias=True), "bfloat16", {}),
         # GGUF files have one eps for all norms.
@@ -243,8 +259,30 @@ GGUF_NAMES = {
 }
 
 
+# Of Kimi Linear, behind "self_attn.".
+GGUF_KIMI_NAMES = {
+    "forget_gate.dt_bias": "ssm_dt.bias", "forget_gate.f_a_proj.weight": "ssm_f_a.weight",
+    "forget_gate.f_b_proj.weight": "ssm_f_b.weight", "b_proj.weight": "ssm_beta.weight",
+    "g_a_proj.weight": "ssm_g_a.weight", "g_b_proj.weight": "ssm_g_b.weight", "o_norm.weight": "ssm_norm.weight",
+}
+
+
+def kimi_tensors(name, value):
+    layer, _, rest = name.removeprefix("model.layers.").partition(".self_attn.")
+    if rest in GGUF_KIMI_NAMES:
+        return {f"blk.{layer}.{GGUF_KIMI_NAMES[rest]}": value}
+    if rest == "forget_gate.A_log":
+        return {f"blk.{layer}.ssm_a": -np.exp(value)}
+    if rest == "conv1d.weight":
+        return {f"blk.{layer}.ssm_conv1d_{part}.weight": rows.reshape(1, len(rows), 1, -1)
+                for part, rows in zip("qkv", np.split(value, 3))}
+    return None
+
+
 def gguf_tensors(name, value, config):
     """The GGUF tensors of one of transformers' tensors of a mixer with a state, or None for any other."""
+    if config.model_type == "kimi_linear":
+        return kimi_tensors(name, value)
     if config.model_type in MIXERS:
         return mixer_tensors(name, value, config)
     if ".linear_attn." in name and config.model_type == "qwen3_next":
@@ -264,6 +302,13 @@ def gguf_tensors(name, value, config):
 def gguf_metadata(config, arch):
     if config.model_type in MIXERS:
         return mixer_metadata(config, arch)
+    if config.model_type == "kimi_linear":
+        return {
+            f"{arch}.ssm.conv_kernel": config.linear_conv_kernel_dim,
+            f"{arch}.kda.head_dim": config.linear_head_dim,
+            f"{arch}.attention.head_count_kv": [int(kind == "full_attention") for kind in config.layer_types],
+            f"{arch}.leading_dense_block_count": config.mlp_layer_types.count("dense"),
+        }
     if not arch.startswith(("qwen35", "qwen3next")):
         return {}
     return {

@@ -244,6 +244,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"bloom", "bfloat16", "avx2"}, Setup{"bloom", "bfloat16", "avx512-core"},
                       Setup{"bloom", "bfloat16", "amx-emulated"},
                       Setup{"mpt", "bfloat16", "auto", "int8"},
+                      Setup{"gemma3n_streams", "float32", "portable"},
                       Setup{"olmo3", "bfloat16", "amx-emulated"}),
     name_of);
 
@@ -268,7 +269,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"mamba2", "float32", "avx2"}, Setup{"mamba", "bfloat16"},
                       Setup{"nemotron_h", "float32", "portable"}, Setup{"jamba", "bfloat16"},
                       Setup{"lfm2_moe", "bfloat16"}, Setup{"qwen3_5_moe", "bfloat16"},
-                      Setup{"bamba", "bfloat16"}, Setup{"falcon_mamba", "bfloat16"}),
+                      Setup{"bamba", "bfloat16"}, Setup{"falcon_mamba", "bfloat16"},
+                      Setup{"zamba2_one_block", "float32", "avx2"}),
     name_of);
 
 // A token's codes depend on that token alone, so quantized caches change nothing about the law.

@@ -155,14 +155,14 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
   return shape;
 }
 
-// Layers with states go by the decoder that serves them; nothing when the text describes no such
-// model.
-std::optional<Result<ModelShape>> parse_model_with_states(const std::string& text) {
+// Layers with states, and models with several residual streams, go by the decoder that serves them;
+// nothing when the text describes no such model.
+std::optional<Result<ModelShape>> parse_served_model(const std::string& text) {
   const Result<ModelConfig> config = parse_model_config(text);
   if (!config.ok()) return {};
   const Result<DecoderSpec> spec =
       make_decoder_spec(*config, config->max_model_len(), DType::kBF16);
-  if (!spec.ok() || !spec->has_states()) return {};
+  if (!spec.ok() || (!spec->has_states() && !spec->streams.any())) return {};
   Result<ModelShape> shape = parse_model_sizes(text);
   if (!shape.ok()) return shape;
   shape->tied_head = spec->tied_head;
@@ -177,8 +177,8 @@ Result<ModelShape> parse_description(const std::string& text, const std::string&
     QUIRE_ASSIGN_OR_RETURN(StepLog log, parse_step_log(text, where));
     return std::move(log.header.model);
   }
-  std::optional<Result<ModelShape>> with_states = parse_model_with_states(text);
-  Result<ModelShape> shape = with_states ? std::move(*with_states) : parse_model_shape(text);
+  std::optional<Result<ModelShape>> served = parse_served_model(text);
+  Result<ModelShape> shape = served ? std::move(*served) : parse_model_shape(text);
   if (!shape.ok()) return shape.status().with_context(where);
   return shape;
 }

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/streams/stream_ops.h"
 
 namespace quire {
 namespace {
@@ -9,6 +10,19 @@ namespace {
 const OpTable& ops_of(const Stream& stream) {
   return stream.ops() != nullptr ? *stream.ops() : cpu_ops();
 }
+
+const StreamOps& stream_ops_of(const Stream& stream) {
+  QUIRE_CHECK(ops_of(stream).streams != nullptr, "the backend has no residual streams");
+  return *ops_of(stream).streams;
+}
+
+constexpr StreamOps kCpuStreamOps{
+    .predict_streams = cpu::predict_streams,
+    .correct_streams = cpu::correct_streams,
+    .match_magnitude = cpu::match_magnitude,
+    .add_scaled = cpu::add_scaled,
+    .cut_below = cpu::cut_below,
+};
 
 }  // namespace
 
@@ -44,6 +58,7 @@ const OpTable& cpu_ops() {
       .step_gates = cpu::step_gates,
       .sigmoid = cpu::sigmoid,
       .gated_norm = cpu::gated_norm,
+      .streams = &kCpuStreamOps,
       .supports_fp8_products = nullptr,
       .sample_rows = nullptr,
       .count_tokens = nullptr,
@@ -165,6 +180,21 @@ void sigmoid(Stream& stream, const SigmoidParams& params) {
 void gated_norm(Stream& stream, const GatedNormParams& params) {
   QUIRE_CHECK(supports_states(stream), "[gated_norm] the backend has no states");
   ops_of(stream).gated_norm(stream, params);
+}
+void predict_streams(Stream& stream, const PredictStreamsParams& params) {
+  stream_ops_of(stream).predict_streams(stream, params);
+}
+void correct_streams(Stream& stream, const CorrectStreamsParams& params) {
+  stream_ops_of(stream).correct_streams(stream, params);
+}
+void match_magnitude(Stream& stream, const MatchMagnitudeParams& params) {
+  stream_ops_of(stream).match_magnitude(stream, params);
+}
+void add_scaled(Stream& stream, const AddScaledParams& params) {
+  stream_ops_of(stream).add_scaled(stream, params);
+}
+void cut_below(Stream& stream, const CutBelowParams& params) {
+  stream_ops_of(stream).cut_below(stream, params);
 }
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
   const auto supports = ops_of(stream).supports_fp8_products;

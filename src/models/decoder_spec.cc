@@ -122,6 +122,7 @@ FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
               .gated = config.gated_mlp,
               .bias = config.mlp_bias,
               .gate_scale = static_cast<float>(config.ffn_gate_scale),
+              .gate_cut = config.gate_cuts.empty() ? std::nullopt : config.gate_cuts[index],
               .inner_scale = static_cast<float>(config.ffn_inner_scale)};
   if (config.experts.has(index)) {
     ffn.experts = config.experts.spec;
@@ -148,6 +149,9 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
     spec.layers.push_back({.attention = attention_spec(config, i),
                            .state = config.layer_parts[i].state ? config.state : StateSpec{},
                            .ffn = ffn_spec(config, i)});
+    if (config.shared_blocks.empty()) continue;
+    spec.layers.back().shared = config.shared_blocks[i];
+    spec.layers.back().attention.reads_pairs = config.shared_blocks[i].any();
   }
   if (config.draft_layer >= 0) spec.layers = {spec.layers[static_cast<size_t>(config.draft_layer)]};
   spec.draft_input = config.draft_input;
@@ -161,6 +165,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   if (!config.first_layer_norm) spec.layers.front().has_input_norm = false;
   spec.block = config.block;
   spec.layer_inputs = config.layer_inputs;
+  spec.streams = config.streams;
   spec.layer_scale = config.layer_scale;
   spec.query_scale = config.query_scale;
   // With x' = x / r a layer's x += r * y is x' += y, and a norm of x is that of x' with eps / r^2:

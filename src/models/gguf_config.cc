@@ -6,6 +6,7 @@
 
 #include "models/config_fields.h"
 #include "models/gguf/gguf_states.h"
+#include "models/gguf/gguf_streams.h"
 
 namespace quire {
 namespace {
@@ -48,6 +49,7 @@ constexpr GgufKey kKeys[] = {
     {"ssm.time_step_rank", "mamba_n_heads"},
     {"ssm.time_step_rank", "mamba_num_heads"},
     {"shortconv.l_cache", "conv_L_cache"},
+    {"kda.head_dim", "linear_head_dim"},
     {"embedding_length_per_layer_input", "hidden_size_per_layer_input"},
     {"attention.kv_lora_rank", "kv_lora_rank"},
     {"attention.q_lora_rank", "q_lora_rank"},
@@ -120,6 +122,7 @@ class Translator {
     if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
     QUIRE_RETURN_IF_ERROR(add_layer_types());
     QUIRE_RETURN_IF_ERROR(add_layer_shapes());
+    QUIRE_RETURN_IF_ERROR(add_gguf_streams(file_, object_));
     add_delta_net();
     // Left out, it is as many as query heads, whatever config.json of the family would mean.
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;

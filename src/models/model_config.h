@@ -52,15 +52,18 @@ struct ModelConfig {
   bool plain_qk_norm = false;  // of layers that rotate alone, without weights
   bool value_norm = false;     // AttentionSpec::value_norm
   LayerInputSpec layer_inputs;
-  bool layer_scale = false;  // DecoderSpec::layer_scale
+  StreamsSpec streams;
+  std::vector<std::optional<float>> gate_cuts = {};  // FfnSpec::gate_cut per layer; empty: none
+  bool layer_scale = false;                          // DecoderSpec::layer_scale
   PositionKind positions = PositionKind::kRope;
   std::vector<int32_t> layer_windows;   // per layer: tokens seen, 0 = all
   bool windows_are_chunks = false;      // AttentionSpec::window_is_chunk
   std::vector<bool> layer_rope;         // per layer: whether it rotates, with PositionKind::kRope
   std::vector<LayerParts> layer_parts;  // per layer
-  StateSpec state;                      // of the layers that have one
-  RopeConfig rope;                      // unused without PositionKind::kRope
-  RopeConfig local_rope;                // of sliding layers, with Family::has_local_rope
+  std::vector<SharedBlockSpec> shared_blocks = {};  // per layer; empty: none
+  StateSpec state;                                  // of the layers that have one
+  RopeConfig rope;                                  // unused without PositionKind::kRope
+  RopeConfig local_rope;  // of sliding layers, with Family::has_local_rope
   std::optional<QueryScale> query_scale;
   bool scales_rotated_queries = true;     // by query_scale; else those of layers without rope alone
   double alibi_scale = 1.0;               // times the slopes of PositionKind::kAlibi

@@ -35,7 +35,7 @@ std::span<const Family* const> all_families() {
       &solar_open_family(),    &exaone_moe_family(),   &hy_v3_family(),
       &afmoe_family(),         &hunyuan_moe_family(),  &qwen3_vl_moe_family(),
       &llama4_family(),        &baichuan_family(),     &modernbert_family(),
-      &mpnet_family(),
+      &mpnet_family(),         &gemma3n_family(),      &zamba2_family(),
   };
   return families;
 }

@@ -76,6 +76,8 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   }
   if (spec.layer_inputs.any())
     layer_inputs_.emplace(spec, weights, limits.max_tokens, stream, arena);
+  if (spec.has_shared_blocks()) shared_.emplace(spec, weights, limits.max_tokens, stream, arena);
+  if (spec.streams.any()) streams_.emplace(spec, weights, limits.max_tokens, stream, arena);
   if (spec.draft_input.any()) {
     draft_input_.emplace(spec.draft_input, weights.draft_input(),
                          draft_input_sizes(spec, limits.max_tokens), stream, arena);
@@ -119,6 +121,8 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
     ffn_block(piece - 1, inputs.num_tokens);
     end_layer(inputs, piece - 1);
   }
+  if (streams_ && piece == spec_.layers.size())
+    streams_->merge(hidden_, inputs.num_tokens, linear_workspace_);
   copy_taps(inputs, piece, hidden_, spec_.hidden_size);
   if (piece < spec_.layers.size()) {
     const GpuRange range(stream_, "layer begin", piece);
@@ -146,6 +150,8 @@ void Decoder::embed(const ForwardInputs& inputs) {
   }
   if (layer_inputs_)
     layer_inputs_->prepare(inputs.input_ids, hidden_, inputs.num_tokens, linear_workspace_);
+  if (streams_) streams_->spread(hidden_, inputs.num_tokens, linear_workspace_);
+  if (shared_) shared_->begin(hidden_, inputs.num_tokens);
 }
 
 void Decoder::embed_tokens(const ForwardInputs& inputs) {
@@ -186,30 +192,37 @@ void Decoder::rope_step(const ForwardInputs& inputs) {
 void Decoder::mixer_input(const ForwardInputs& inputs, size_t index) {
   const LayerSpec& layer = spec_.layers[index];
   if (!layer.has_mixer()) return;
+  if (streams_) streams_->predict(index, hidden_, inputs.num_tokens, linear_workspace_);
   ConstActivations x = hidden_;
-  if (layer.attention.reads_pairs) {
+  if (layer.shared.any()) {
+    x = shared_->pairs(index, hidden_, inputs.num_tokens);
+  } else if (layer.attention.reads_pairs) {
     x = draft_input_->pairs();
   } else if (spec_.block.input_norms && layer.has_input_norm) {
     run_norm(weights_.layer(index).input_norm, hidden_, normed_, inputs.num_tokens);
     x = normed_;
   }
+  if (streams_) streams_->begin_attention(index, x, inputs.num_tokens, linear_workspace_);
   if (layer.attention.latent.any()) {
     latent_block(inputs, index, x);
   } else if (layer.attention.any()) {
     qkv_block(inputs, index, x);
   }
-  if (layer.state.any()) states_->project(index, x, inputs.num_tokens, linear_workspace_);
+  if (layer.state.any() && !layer.shared.any())
+    states_->project(index, x, inputs.num_tokens, linear_workspace_);
 }
 
 void Decoder::qkv_block(const ForwardInputs& inputs, size_t index, ConstActivations x) {
   const AttentionSpec& attention = spec_.layers[index].attention;
-  const LayerWeights& weights = weights_.layer(index);
+  const LayerWeights& weights = weights_.block(index);
   const LayerCache& cache = cache_[index];
   const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
   const bool has_rope = attention.rope_style != RopeStyle::kNone;
   const auto rope = static_cast<size_t>(attention.rope_index);
 
   run_linear(weights.qkv, x, qkv_, inputs.num_tokens, false);
+  if (spec_.layers[index].shared.any())
+    shared_->update_qkv(index, qkv_, inputs.num_tokens, linear_workspace_);
   KvCacheView kv = cache.view;
   if (!attention.has_own_kv()) {
     kv.num_kv_heads = 0;  // there are queries alone
@@ -257,6 +270,7 @@ void Decoder::mix(const ForwardInputs& inputs, size_t index) {
   const LayerSpec& layer = spec_.layers[index];
   if (index == 0) cut_done_.assign(cuts_.size(), false);
   if (layer.attention.any()) attend(inputs, index);
+  if (layer.shared.any()) shared_block(index, inputs.num_tokens);
   if (layer.state.any()) {
     states_->mix(index, inputs.states, state_views_[index], inputs.num_tokens, linear_workspace_);
   }
@@ -318,7 +332,7 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
   const LayerWeights& weights = weights_.layer(index);
   const LayerSpec& layer = spec_.layers[index];
   if (layer.state.any()) states_->add_output(index, hidden_, num_tokens, linear_workspace_);
-  if (!layer.attention.any()) return;
+  if (!layer.attention.any() || layer.shared.any()) return;
   // The MLP is to read what attention has read.
   if (spec_.block.residual == ResidualStyle::kParallel)
     run_norm(weights.pre_mlp_norm, hidden_, normed_, num_tokens);
@@ -333,83 +347,7 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
   }
   if (spec_.block.residual == ResidualStyle::kNormOfSum)
     run_norm(weights.post_attention_norm, hidden_, hidden_, num_tokens);
-}
-
-const float* Decoder::final_hidden(int64_t num_tokens) {
-  if (spec_.block.final_norm) run_norm(weights_.final_norm(), hidden_, hidden_, num_tokens);
-  return hidden_;
-}
-
-void Decoder::head_inputs(int64_t num_tokens, float* out) {
-  if (!spec_.block.final_norm) {
-    std::copy_n(hidden_, num_tokens * spec_.hidden_size, out);
-    return;
-  }
-  run_norm(weights_.final_norm(), hidden_, out, num_tokens);
-  if (spec_.logit_scale == 1.0f) return;
-  // Its weights have the scale of the logits.
-  const int64_t count = num_tokens * spec_.hidden_size;
-  std::transform(out, out + count, out, [&](float x) { return x / spec_.logit_scale; });
-}
-
-void Decoder::pooling_layer(size_t index, const float* x, float* y, int64_t num_rows) {
-  const PoolingLayerSpec& layer = spec_.pooling.layers[index];
-  const PoolingLayerWeights& weights = weights_.pooling_layer(index);
-  QUIRE_CHECK(num_rows <= DecoderLimits::kMaxPooledRows, "{} pooled rows", num_rows);
-  run_linear(weights.dense, x, y, num_rows, false);
-  if (layer.activation) {
-    activation(stream_, {.x = y,
-                         .out = y,
-                         .activation = *layer.activation,
-                         .gated = false,
-                         .num_tokens = num_rows,
-                         .ffn_size = layer.num_outputs});
-  }
-  if (!layer.norm) return;
-  layer_norm(stream_, {.x = y,
-                       .weight = weights.norm.weight,
-                       .out = y,
-                       .eps = spec_.norm_eps,
-                       .num_tokens = num_rows,
-                       .hidden_size = layer.num_outputs});
-}
-
-int64_t Decoder::norm_of(std::span<const int32_t> rows) {
-  const auto count = static_cast<int64_t>(rows.size());
-  QUIRE_CHECK(count <= limits_.max_logit_rows, "{} rows, at most {}", count,
-              limits_.max_logit_rows);
-  if (spec_.block.final_norm) {
-    run_norm(weights_.final_norm(), hidden_, normed_, count, rows.data());
-    return count;
-  }
-  float* const out = normed_;
-  for (int64_t i = 0; i < count; ++i) {
-    std::copy_n(hidden_ + rows[static_cast<size_t>(i)] * spec_.hidden_size, spec_.hidden_size,
-                out + i * spec_.hidden_size);
-  }
-  return count;
-}
-
-void Decoder::logits(std::span<const int32_t> rows, float* out) {
-  const GpuRange range(stream_, "logits");
-  const int64_t count = norm_of(rows);
-  if (ranks_ == nullptr) {
-    run_linear(weights_.lm_head(), normed_, out, count, false);
-  } else {
-    run_linear(weights_.lm_head(), normed_, {ranks_->begin_logits(), spec_.vocab_size}, count,
-               false);
-    ranks_->gather_logits(count);
-    if (ranks_->share().rank > 0) return;  // nobody reads them there
-  }
-  if (spec_.final_soft_cap > 0.0f) {
-    soft_cap(stream_, {.x = out, .cap = spec_.final_soft_cap, .count = count * spec_.num_logits()});
-  }
-}
-
-void Decoder::greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found) {
-  QUIRE_CHECK(finds_greatest());
-  const int64_t count = norm_of(rows);
-  run_linear(weights_.lm_head(), normed_, scratch, count, false, found);
+  if (streams_) streams_->end_attention(hidden_, num_tokens);
 }
 
 void Decoder::run_norm(const NormWeights& norm, ConstActivations x, Activations out,

@@ -26,7 +26,9 @@
 #include "nn/latent_block.h"
 #include "nn/layer_inputs.h"
 #include "nn/rank_exchange.h"
+#include "nn/shared/shared_blocks.h"
 #include "nn/state_block.h"
+#include "nn/streams/residual_streams.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
 
@@ -155,6 +157,8 @@ class Decoder {
   void gate_heads(const AttentionSpec& attention, int64_t num_tokens);
   void output_block(size_t layer, int64_t num_tokens);
   void ffn_block(size_t layer, int64_t num_tokens);
+  // The rest of a block before the layer's mixer with a state, and what that mixer reads.
+  void shared_block(size_t layer, int64_t num_tokens);
   // What a layer adds and multiplies behind its MLP.
   void end_layer(const ForwardInputs& inputs, size_t layer);
   // out [T, E] += (or =) what the layer's experts and its MLP make of x.
@@ -209,6 +213,8 @@ class Decoder {
   std::optional<ExpertsBlock> experts_;  // of models with experts
   std::optional<LatentBlock> latents_;   // of models with latent attention
   std::optional<LayerInputs> layer_inputs_;
+  std::optional<ResidualStreams> streams_;
+  std::optional<SharedBlocks> shared_;     // of models with blocks that layers share
   std::optional<DraftInput> draft_input_;  // of models that draft from hidden states
   std::optional<StateBlock> states_;       // of models with states
   std::vector<StateView> state_views_;     // per layer

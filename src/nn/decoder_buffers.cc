@@ -6,7 +6,9 @@
 #include "nn/experts_block.h"
 #include "nn/latent_block.h"
 #include "nn/layer_inputs.h"
+#include "nn/shared/shared_blocks.h"
 #include "nn/state_block.h"
+#include "nn/streams/residual_streams.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -83,6 +85,8 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
     memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
   memory.activations += StateBlock::memory_bytes(spec, limits.max_tokens);
   memory.activations += LayerInputs::memory_bytes(spec, limits.max_tokens);
+  memory.activations += SharedBlocks::memory_bytes(spec, limits.max_tokens);
+  memory.activations += ResidualStreams::memory_bytes(spec, limits.max_tokens);
   memory.activations +=
       DraftInput::memory_bytes(spec.draft_input, draft_input_sizes(spec, limits.max_tokens));
   memory.activations += LoraBatch::memory_bytes(limits.lora, limits.max_tokens);

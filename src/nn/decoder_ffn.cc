@@ -6,13 +6,14 @@
 #include "kernels/api/activation.h"
 #include "kernels/api/gated_norm.h"
 #include "kernels/api/linear.h"
+#include "kernels/api/streams/residual_streams.h"
 #include "nn/decoder.h"
 
 namespace quire {
 
 void Decoder::ffn_block(size_t index, int64_t num_tokens) {
   const LayerWeights& weights = weights_.layer(index);
-  if (!spec_.layers[index].ffn.any()) return;
+  if (!spec_.layers[index].ffn.any() || spec_.layers[index].shared.any()) return;
   for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
     const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
     if (lora_) lora_->select(begin, count);
@@ -32,10 +33,27 @@ void Decoder::ffn_block(size_t index, int64_t num_tokens) {
   if (lora_) lora_->select(0, num_tokens);
 }
 
+void Decoder::shared_block(size_t index, int64_t num_tokens) {
+  const LayerWeights& weights = weights_.block(index);
+  float* const inside = shared_->inside();
+  run_linear(weights.o, attention_, inside, num_tokens, false);
+  for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
+    const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
+    if (lora_) lora_->select(begin, count);
+    float* const rows = inside + begin * spec_.hidden_size;
+    run_norm(weights.pre_mlp_norm, rows, normed_, count);
+    run_ffn(index, normed_, rows, count, false);
+  }
+  if (lora_) lora_->select(0, num_tokens);
+  const float* const mixed = shared_->end(index, hidden_, num_tokens, linear_workspace_);
+  run_norm(weights_.layer(index).input_norm, mixed, normed_, num_tokens);
+  states_->project(index, normed_, num_tokens, linear_workspace_);
+}
+
 void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t num_tokens,
                       bool accumulate) {
   const FfnSpec& ffn = spec_.layers[index].ffn;
-  const LayerWeights& weights = weights_.layer(index);
+  const LayerWeights& weights = weights_.block(index);
   if (ffn.experts.any() && !ffn.experts.own_norms) {
     const GpuRange range(stream_, "experts", index);
     experts_->run(index, x, out, accumulate, num_tokens, linear_workspace_);
@@ -86,17 +104,18 @@ bool Decoder::fuses_gate(const FfnSpec& ffn, const LayerWeights& weights) const 
   // A GPU's products end with these two alone.
   const bool is_known = gate_up_.dtype() == DType::kF32 || ffn.activation == Activation::kSilu ||
                         ffn.activation == Activation::kGeluTanh;
-  return ffn.gated && is_known && ffn.gate_scale == 1.0f && parts.size() == 1 &&
+  return ffn.gated && is_known && ffn.gate_scale == 1.0f && !ffn.gate_cut && parts.size() == 1 &&
          linear_gates(stream_, parts.front().spec);
 }
 
 void Decoder::run_activated(size_t index, ConstActivations x, const Columns& inside,
                             int64_t num_tokens) {
   const FfnSpec& ffn = spec_.layers[index].ffn;
-  const LayerWeights& weights = weights_.layer(index);
+  const LayerWeights& weights = weights_.block(index);
   const LinearWeights& gate_up = weights.gate_up;
   // An update changes what is activated.
-  const bool has_updates = lora_ && lora_->changes(gate_up.weight);
+  const SharedBlockSpec& shared = spec_.layers[index].shared;
+  const bool has_updates = shared.any() || (lora_ && lora_->changes(gate_up.weight));
   if (!has_updates && fuses_gate(ffn, weights)) {
     const bool has_scratch = gate_up_.dtype() == DType::kF32;  // where outputs are floats
     const LinearGate gate{.activation = ffn.activation,
@@ -113,8 +132,16 @@ void Decoder::run_activated(size_t index, ConstActivations x, const Columns& ins
     return;
   }
   run_linear(gate_up, x, gate_up_, num_tokens, false);
+  if (shared.any()) shared_->update_gate_up(index, x, gate_up_, num_tokens, linear_workspace_);
   if (ffn.gate_scale != 1.0f)
     scale_columns(gate_up_, ffn.gate_up_rows(), ffn.intermediate_size, ffn.gate_scale, num_tokens);
+  if (ffn.gate_cut) {
+    cut_below(stream_, {.x = gate_up_,
+                        .x_stride = ffn.gate_up_rows(),
+                        .deviations = *ffn.gate_cut,
+                        .num_tokens = num_tokens,
+                        .size = ffn.intermediate_size});
+  }
   activation(stream_, {.x = gate_up_,
                        .out = inside.data,
                        .activation = ffn.activation,
@@ -135,7 +162,13 @@ void Decoder::end_layer(const ForwardInputs& inputs, size_t index) {
       for (int64_t i = 0; i < spec_.hidden_size; ++i) to[i] += from[i];
     }
   }
-  if (layer_inputs_) layer_inputs_->add(index, hidden_, num_tokens, linear_workspace_);
+  if (streams_) {
+    streams_->correct(index, hidden_, num_tokens, linear_workspace_);
+    if (layer_inputs_)
+      streams_->add(layer_inputs_->make(index, hidden_, num_tokens, linear_workspace_), num_tokens);
+  } else if (layer_inputs_) {
+    layer_inputs_->add(index, hidden_, num_tokens, linear_workspace_);
+  }
   if (!spec_.layer_scale || !spec_.layers[index].any()) return;
   scale_columns(hidden_, spec_.hidden_size, spec_.hidden_size, *weights_.layer(index).scale,
                 num_tokens);

@@ -15,7 +15,9 @@
 #include "nn/spec/pooling_spec.h"
 #include "nn/spec/relative_bias.h"
 #include "nn/spec/rope.h"
+#include "nn/spec/shared_block_spec.h"
 #include "nn/spec/state_spec.h"
+#include "nn/spec/streams_spec.h"
 
 namespace quire {
 
@@ -90,7 +92,8 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool o_bias = false;
   LatentSpec latent = {};  // any(): with one KV head, of the cache's width
-  // Queries, keys and values are made of twice the hidden size (DraftInputSpec::is_beside).
+  // Queries, keys and values are made of twice the hidden size (DraftInputSpec::is_beside,
+  // SharedBlockSpec).
   bool reads_pairs = false;
 
   bool any() const { return num_heads > 0; }
@@ -134,9 +137,12 @@ struct ExpertsSpec {
 struct FfnSpec {
   int64_t intermediate_size = 0;  // F of the MLP; 0: there is none
   Activation activation = Activation::kSilu;
-  bool gated = true;         // down(act(gate(x)) * up(x)), otherwise down(act(up(x)))
-  bool bias = false;         // of all its projections
-  float gate_scale = 1.0f;   // of gate(x), before the activation
+  bool gated = true;        // down(act(gate(x)) * up(x)), otherwise down(act(up(x)))
+  bool bias = false;        // of all its projections
+  float gate_scale = 1.0f;  // of gate(x), before the activation
+  // Of gate(x) remains what lies so many standard deviations above its mean, and how far it does
+  // (kernels/api/streams/residual_streams.h: cut_below). CPUs alone.
+  std::optional<float> gate_cut = {};
   float inner_scale = 1.0f;  // of what the down projection reads
 
   ExpertsSpec experts;
@@ -151,6 +157,7 @@ struct LayerSpec {
   AttentionSpec attention;
   StateSpec state;
   FfnSpec ffn;
+  SharedBlockSpec shared;      // any(): attention and MLP come before the state
   bool has_input_norm = true;  // of its mixer, in a block with input norms
 
   bool has_mixer() const { return attention.any() || state.any(); }
@@ -195,6 +202,7 @@ struct DecoderSpec {
 
   BlockStyle block;
   LayerInputSpec layer_inputs;
+  StreamsSpec streams;
   bool layer_scale = false;  // the residual stream behind each layer times a number of the layer
   float norm_eps = 1e-6f;
 
@@ -216,6 +224,7 @@ struct DecoderSpec {
   bool has_experts() const;
   bool has_states() const;
   bool has_latents() const;
+  bool has_shared_blocks() const;
   // Whether tokens see those behind them: a prompt is computed in one step.
   bool is_bidirectional() const { return !layers.empty() && !layers.front().attention.causal; }
 };

@@ -8,6 +8,16 @@
 namespace quire {
 namespace {
 
+std::array<const LinearWeights*, 5> stream_matrices(const LayerStreamWeights& streams) {
+  return {&streams.router, &streams.predict, &streams.correct, &streams.laurel_down,
+          &streams.laurel_up};
+}
+
+std::array<const LinearWeights*, 7> shared_matrices(const SharedBlockWeights& shared) {
+  return {&shared.out,      &shared.qkv_down,  &shared.query_up, &shared.key_up,
+          &shared.value_up, &shared.gate_down, &shared.gate_up};
+}
+
 std::array<const LinearWeights*, 5> state_matrices(const StateWeights& state) {
   return {&state.in, &state.x, &state.step, &state.gate, &state.out};
 }
@@ -35,6 +45,25 @@ int64_t num_latent_parameters(const AttentionSpec& attention) {
   return sum;
 }
 
+// The layer without the attention and MLP that another one has the weights of.
+LayerSpec with_own_weights(LayerSpec layer, int32_t index) {
+  if (!layer.shared.any() || layer.shared.weights_layer == index) return layer;
+  layer.attention = {};
+  layer.ffn = {};
+  return layer;
+}
+
+// Of a block that layers share, beside its attention and MLP.
+int64_t num_shared_parameters(const LayerSpec& layer, int32_t index, int64_t hidden_size) {
+  const SharedBlockSpec& shared = layer.shared;
+  if (!shared.any()) return 0;
+  int64_t sum = hidden_size * hidden_size + (shared.weights_layer == index ? 2 * hidden_size : 0);
+  sum += shared.update_rank * (hidden_size + layer.ffn.gate_up_rows());
+  if (shared.updates_attention)
+    sum += shared.update_rank * (6 * hidden_size + layer.attention.qkv_rows());
+  return sum;
+}
+
 // `width`: of the decoder.
 int64_t num_draft_input_parameters(const DraftInputSpec& input, int64_t width) {
   if (!input.any()) return 0;
@@ -58,9 +87,12 @@ int64_t DecoderSpec::num_parameters() const {
   const auto num_layers = static_cast<int64_t>(layers.size());
   if (block.output_scales) sum += 2 * num_layers * hidden_size;
   sum += layer_inputs.num_parameters(hidden_size, num_layers) + (layer_scale ? num_layers : 0);
-  for (const LayerSpec& layer : layers) {
+  sum += streams.num_parameters(hidden_size, num_layers);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerSpec layer = with_own_weights(layers[i], static_cast<int32_t>(i));
     const AttentionSpec& attention = layer.attention;
     const FfnSpec& ffn = layer.ffn;
+    sum += num_shared_parameters(layers[i], static_cast<int32_t>(i), hidden_size);
     sum += layer.num_norms(block) * norm + layer.state.num_parameters(hidden_size);
     sum += hidden_size *
            (attention.qkv_rows() * (attention.reads_pairs ? 2 : 1) + attention.output_size());
@@ -96,8 +128,13 @@ bool DecoderSpec::has_latents() const {
                      [](const LayerSpec& layer) { return layer.attention.latent.any(); });
 }
 
+bool DecoderSpec::has_shared_blocks() const {
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const LayerSpec& layer) { return layer.shared.any(); });
+}
+
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
-    : spec_(spec), options_(options), layers_(spec.layers.size()) {
+    : WeightSlots(options), spec_(spec), layers_(spec.layers.size()) {
   if (options.has_embedding && spec.vocab_size > 0) {
     add_table(TensorRole::kTokenEmbedding, spec.vocab_size, spec.hidden_size, token_embedding_);
   }
@@ -114,6 +151,7 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
     slots_.back().vector_columns = spec.layers.front().attention.num_heads;
   }
   if (spec.layer_inputs.any()) add_layer_inputs();
+  if (spec.streams.any()) add_streams();
   if (spec.draft_input.any()) add_draft_input();
   for (size_t i = 0; i < layers_.size(); ++i) add_layer(static_cast<int32_t>(i));
   if (spec.block.final_norm) add_norm(-1, TensorRole::kFinalNorm, final_norm_, spec.logit_scale);
@@ -153,10 +191,11 @@ void DecoderWeights::add_pooling_layer(const PoolingLayerSpec& layer, PoolingLay
 
 void DecoderWeights::add_layer(int32_t index) {
   LayerWeights& layer = layers_[static_cast<size_t>(index)];
-  const LayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
+  const LayerSpec spec = with_own_weights(spec_.layers[static_cast<size_t>(index)], index);
   const BlockStyle& block = spec_.block;
   if (block.input_norms && spec.has_mixer() && spec.has_input_norm)
     add_norm(index, TensorRole::kInputNorm, layer.input_norm);
+  if (spec.shared.any()) add_shared_block(index);
   if (spec.attention.any()) add_attention(index);
   if (spec.state.any()) add_state(index);
   if (block.norms_behind() && spec.has_mixer())
@@ -174,6 +213,7 @@ void DecoderWeights::add_layer(int32_t index) {
                layer.post_mlp_norm.weight);
   }
   if (spec_.layer_inputs.any()) add_layer_input(index);
+  add_layer_streams(index);
   if (spec_.layer_scale && spec.any())
     add_vector(index, {{TensorRole::kLayerScale, 1}}, std::nullopt, false, layer.scale);
 }
@@ -304,14 +344,14 @@ void DecoderWeights::add_experts(int32_t index) {
   const ExpertsSpec& spec = spec_.layers[static_cast<size_t>(index)].ffn.experts;
   ExpertsWeights& weights = layers_[static_cast<size_t>(index)].experts;
   const int64_t hidden = spec_.hidden_size;
-  add_exact_matrix(index, {TensorRole::kRouter, spec.router.num_experts}, weights.router,
+  add_exact_matrix(index, {TensorRole::kRouter, spec.router.num_experts}, hidden, weights.router,
                    spec.router_bias);
   if (spec.has_correction) {
     add_vector(index, {{TensorRole::kRouterCorrection, spec.router.num_experts}}, std::nullopt,
                false, weights.correction);
   }
   if (spec.has_shared_router)
-    add_exact_matrix(index, {TensorRole::kSharedRouter, 1}, weights.shared_router, false);
+    add_exact_matrix(index, {TensorRole::kSharedRouter, 1}, hidden, weights.shared_router, false);
   if (spec.has_scale) {
     add_vector(index, {{TensorRole::kExpertScale, spec.router.num_experts}}, std::nullopt, false,
                weights.scale);
@@ -342,80 +382,12 @@ void DecoderWeights::add_experts(int32_t index) {
   }
 }
 
-void DecoderWeights::add_exact_matrix(int32_t layer, SlotPart part, LinearWeights& out, bool bias) {
-  add_matrix(layer, {part}, std::nullopt, spec_.hidden_size, out, false);
-  WeightSlot& slot = slots_.back();
-  out.weight.parts.front().spec = {.n = part.rows,
-                                   .k = spec_.hidden_size,
-                                   .dtype = options_.dtype,
-                                   .compute = ComputeType::kF32};
-  slot.keeps_dtype = true;
-  slot.quant_compute = ComputeType::kF32;
-  if (bias) add_vector(layer, {part}, std::nullopt, true, out.bias);
-}
-
-void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,
-                                std::optional<TensorRole> fused, int64_t columns,
-                                LinearWeights& out, bool bias) {
-  WeightSlot slot{.layer = layer,
-                  .bias = false,
-                  .parts = std::move(parts),
-                  .fused_role = fused,
-                  .matrix = &out.weight,
-                  .vector = nullptr,
-                  .table = nullptr,
-                  .table_columns = 0};
-  WeightSpec spec{.dtype = options_.dtype, .compute = options_.compute};
-  if (layer >= 0 && options_.layer_packing) spec = *options_.layer_packing;
-  spec.n = slot.rows();
-  spec.k = columns;
-  out.weight = {.n = spec.n, .k = spec.k, .parts = {{spec, nullptr}}};
-  slot.quant_compute = options_.quant_compute;
-  slots_.push_back(slot);
-  if (bias) add_vector(layer, std::move(slot.parts), fused, true, out.bias);
-}
-
-void DecoderWeights::keep(size_t first_slot, const std::vector<RowRange>& rows) {
-  if (options_.share.is_whole()) return;
-  for (size_t i = first_slot; i < slots_.size(); ++i) {
-    WeightSlot& slot = slots_[i];
-    slot.kept = rows;
-    if (slot.matrix == nullptr) continue;
-    slot.matrix->n = slot.kept_rows();
-    slot.matrix->parts.front().spec.n = slot.kept_rows();
-  }
-}
-
 void DecoderWeights::add_norm(int32_t layer, TensorRole role, NormWeights& out, float scale) {
   const size_t first = slots_.size();
   add_vector(layer, {{role, spec_.hidden_size}}, std::nullopt, false, out.weight);
   if (spec_.block.norm_bias)
     add_vector(layer, {{role, spec_.hidden_size}}, std::nullopt, true, out.bias);
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].scale = scale;
-}
-
-void DecoderWeights::add_vector(int32_t layer, std::vector<SlotPart> parts,
-                                std::optional<TensorRole> fused, bool bias, const float*& out) {
-  slots_.push_back({.layer = layer,
-                    .bias = bias,
-                    .parts = std::move(parts),
-                    .fused_role = fused,
-                    .matrix = nullptr,
-                    .vector = &out,
-                    .table = nullptr,
-                    .table_columns = 0});
-}
-
-void DecoderWeights::add_table(TensorRole role, int64_t rows, int64_t columns, TableWeight& out) {
-  out.dtype = options_.dtype;
-  slots_.push_back({.layer = -1,
-                    .bias = false,
-                    .parts = {{role, rows}},
-                    .fused_role = std::nullopt,
-                    .matrix = nullptr,
-                    .vector = nullptr,
-                    .table = &out,
-                    .table_columns = columns});
 }
 
 int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& rows) const {
@@ -427,6 +399,8 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
   };
   add(rows.head, lm_head_);
   add(rows.attention, layer_projection_);
+  for (const LinearWeights& linear : streams_.in) add(rows.attention, linear);
+  for (const LinearWeights& linear : streams_.out) add(rows.attention, linear);
   add(rows.attention, draft_input_.fc);
   for (const PoolingLayerWeights& layer : pooling_layers_) add(rows.pooled, layer.dense);
   for (const LayerWeights& layer : layers_) {
@@ -435,6 +409,8 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
     add(rows.attention, layer.latent.down);
     add(rows.attention, layer.latent.query_up);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(rows.attention, *linear);
+    for (const LinearWeights* linear : stream_matrices(layer.streams)) add(rows.attention, *linear);
+    for (const LinearWeights* linear : shared_matrices(layer.shared)) add(rows.attention, *linear);
     add(rows.attention, layer.input_gate);
     add(rows.attention, layer.input_up);
     add(rows.mlp, layer.gate_up);
@@ -461,19 +437,25 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
   };
   add(lm_head_);
   add(layer_projection_);
+  for (const LinearWeights& linear : streams_.in) add(linear);
+  for (const LinearWeights& linear : streams_.out) add(linear);
   add(draft_input_.fc);
-  for (const LayerWeights& layer : layers_) {
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const LayerWeights& layer = layers_[i];
+    const LayerWeights& shared = block(i);
     add(layer.input_gate);
     add(layer.input_up);
-    add(layer.qkv);
-    add(layer.o);
+    add(shared.qkv);
+    add(shared.o);
     add(layer.latent.down);
     add(layer.latent.query_up);
     for (const LinearWeights& head : layer.latent.key_up) add(head);
     for (const LinearWeights& head : layer.latent.value_up) add(head);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(*linear);
-    add(layer.gate_up);
-    add(layer.down);
+    for (const LinearWeights* linear : stream_matrices(layer.streams)) add(*linear);
+    for (const LinearWeights* linear : shared_matrices(layer.shared)) add(*linear);
+    add(shared.gate_up);
+    add(shared.down);
     add(layer.experts.router);
     add(layer.experts.shared_router);
     for (const ExpertsWeights::Expert& expert : layer.experts.experts) {

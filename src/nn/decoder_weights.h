@@ -14,7 +14,10 @@
 #include "nn/weights/experts_weights.h"
 #include "nn/weights/latent_weights.h"
 #include "nn/weights/linear_weights.h"
+#include "nn/weights/shared_block_weights.h"
 #include "nn/weights/state_weights.h"
+#include "nn/weights/stream_weights.h"
+#include "nn/weights/weight_slots.h"
 #include "weights/checkpoint.h"
 
 namespace quire {
@@ -42,6 +45,8 @@ struct LayerWeights {
   LinearWeights input_gate;                  // [P, E], with DecoderSpec::layer_inputs
   LinearWeights input_up;                    // [E, P]
   const float* input_norm_behind = nullptr;  // [E]
+  LayerStreamWeights streams;                // with DecoderSpec::streams
+  SharedBlockWeights shared;                 // with LayerSpec::shared
   const float* scale = nullptr;              // [1], with DecoderSpec::layer_scale
   const float* sinks = nullptr;              // [Hq] or null
   const float* xielu = nullptr;              // [2] with Activation::kXielu
@@ -53,29 +58,17 @@ struct PoolingLayerWeights {
   NormWeights norm;        // of the outputs, or null
 };
 
-struct WeightOptions {
-  DType dtype = DType::kBF16;  // of float matrices and tables; norms and biases are float32
-  ComputeType compute = ComputeType::kF32;
-  ComputeType quant_compute = ComputeType::kF32;  // of matrices that the checkpoint quantized
-  // How the matrices of layers are packed when no checkpoint says it: random weights for
-  // measurements. n and k are each matrix's own.
-  std::optional<WeightSpec> layer_packing = {};
-  RankShare share = {};       // of the matrices' outputs, and of what belongs to heads
-  bool has_embedding = true;  // off: hidden states come from elsewhere (exec/stages)
-};
-
 // Points into memory that it does not own: an Arena, and the checkpoint's mapping for borrowed
 // tables. Stays where it was made, because slots point into it. Filled once, then read by any
 // thread.
-class DecoderWeights {
+class DecoderWeights : private WeightSlots {
  public:
   // `spec` is that of the whole model.
   DecoderWeights(const DecoderSpec& spec, const WeightOptions& options);
   DecoderWeights(const DecoderWeights&) = delete;
   DecoderWeights& operator=(const DecoderWeights&) = delete;
 
-  // What must be filled, by load_checkpoint() or fill_random(), before the first forward pass.
-  const std::vector<WeightSlot>& slots() const { return slots_; }
+  using WeightSlots::slots;
 
   const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
   const float* relative_bias() const { return relative_bias_; }            // [buckets, heads]
@@ -90,8 +83,14 @@ class DecoderWeights {
   const TableWeight& layer_table() const { return layer_table_; }
   const LinearWeights& layer_projection() const { return layer_projection_; }
   const float* layer_projection_norm() const { return layer_projection_norm_; }
+  const StreamWeights& streams() const { return streams_; }  // with DecoderSpec::streams
   const DraftInputWeights& draft_input() const { return draft_input_; }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
+  // Of the layer whose attention and MLP layer i uses (SharedBlockSpec): mostly itself.
+  const LayerWeights& block(size_t i) const {
+    const SharedBlockSpec& shared = spec_.layers[i].shared;
+    return layers_[shared.any() ? static_cast<size_t>(shared.weights_layer) : i];
+  }
   const NormWeights& final_norm() const { return final_norm_; }
   const LinearWeights& lm_head() const { return lm_head_; }  // [V, E], empty without a head
   const PoolingLayerWeights& pooling_layer(size_t i) const { return pooling_layers_[i]; }
@@ -112,17 +111,13 @@ class DecoderWeights {
   ComputeType matrix_compute() const;
 
  private:
-  void add_matrix(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
-                  int64_t columns, LinearWeights& out, bool bias);
-  // The slots from `first_slot` on are filled with these rows alone, where ranks share the model.
-  void keep(size_t first_slot, const std::vector<RowRange>& rows);
   void add_norm(int32_t layer, TensorRole role, NormWeights& out, float scale = 1.0f);
-  void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
-                  bool bias, const float*& out);
-  void add_table(TensorRole role, int64_t rows, int64_t columns, TableWeight& out);
   void add_draft_input();
   void add_layer_inputs();
   void add_layer_input(int32_t index);
+  void add_streams();
+  void add_layer_streams(int32_t index);
+  void add_shared_block(int32_t index);
   void add_expert_norms(int32_t index);
   void add_layer(int32_t index);
   void add_attention(int32_t index);
@@ -138,12 +133,8 @@ class DecoderWeights {
                         const float*& out);
   void add_head();
   void add_pooling_layer(const PoolingLayerSpec& layer, PoolingLayerWeights& out);
-  // The router's and the like: few outputs that decide much. They stay as they are stored and are
-  // multiplied in float32.
-  void add_exact_matrix(int32_t layer, SlotPart part, LinearWeights& out, bool bias);
 
   const DecoderSpec& spec_;
-  WeightOptions options_;
   TableWeight token_embedding_;
   const float* relative_bias_ = nullptr;
   TableWeight position_embedding_;
@@ -152,12 +143,12 @@ class DecoderWeights {
   TableWeight layer_table_;
   LinearWeights layer_projection_;
   const float* layer_projection_norm_ = nullptr;
+  StreamWeights streams_;
   DraftInputWeights draft_input_;
   std::vector<LayerWeights> layers_;
   NormWeights final_norm_;
   LinearWeights lm_head_;
   std::vector<PoolingLayerWeights> pooling_layers_;
-  std::vector<WeightSlot> slots_;
 };
 
 }  // namespace quire

@@ -85,6 +85,29 @@ void LayerInputs::prepare(const TokenId* ids, const float* embedded, int64_t num
 }
 
 void LayerInputs::add(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace) {
+  project(layer, hidden, num_tokens, linear_workspace);
+  rms_norm(stream_, {.x = scratch_,
+                     .weight = weights_.layer(layer).input_norm_behind,
+                     .add_to = hidden,
+                     .eps = spec_.norm_eps,
+                     .num_tokens = num_tokens,
+                     .hidden_size = spec_.hidden_size});
+}
+
+const float* LayerInputs::make(size_t layer, const float* hidden, int64_t num_tokens,
+                               void* linear_workspace) {
+  project(layer, hidden, num_tokens, linear_workspace);
+  rms_norm(stream_, {.x = scratch_,
+                     .weight = weights_.layer(layer).input_norm_behind,
+                     .out = scratch_,
+                     .eps = spec_.norm_eps,
+                     .num_tokens = num_tokens,
+                     .hidden_size = spec_.hidden_size});
+  return scratch_;
+}
+
+void LayerInputs::project(size_t layer, const float* hidden, int64_t num_tokens,
+                          void* linear_workspace) {
   const GpuRange range(stream_, "layer input", layer);
   const LayerWeights& weights = weights_.layer(layer);
   const int64_t size = spec_.layer_inputs.size;
@@ -101,12 +124,6 @@ void LayerInputs::add(size_t layer, float* hidden, int64_t num_tokens, void* lin
                        .num_tokens = num_tokens,
                        .ffn_size = size});
   multiply(weights.input_up, inside_, {scratch_, spec_.hidden_size}, num_tokens, linear_workspace);
-  rms_norm(stream_, {.x = scratch_,
-                     .weight = weights.input_norm_behind,
-                     .add_to = hidden,
-                     .eps = spec_.norm_eps,
-                     .num_tokens = num_tokens,
-                     .hidden_size = spec_.hidden_size});
 }
 
 void LayerInputs::multiply(const LinearWeights& weights, const float* x, const Rows& y,

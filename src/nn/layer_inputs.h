@@ -25,6 +25,8 @@ class LayerInputs {
                void* linear_workspace);
   // hidden [T, E] += norm(up(act(gate(hidden)) * input of the layer)). Once per layer and batch.
   void add(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);
+  // What add() would add, [T, E], until the next call.
+  const float* make(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
 
  private:
   struct Sizes;
@@ -33,6 +35,8 @@ class LayerInputs {
     float* data;
     int64_t stride;
   };
+  // scratch_ = up(act(gate(hidden)) * input of the layer).
+  void project(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
   void multiply(const LinearWeights& weights, const float* x, const Rows& y, int64_t num_tokens,
                 void* linear_workspace);
 

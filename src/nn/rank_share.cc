@@ -97,9 +97,19 @@ Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
         "--tensor-parallel-size: expected 1 for a model with biases by distance, got {}",
         num_ranks);
   }
+  if (whole.has_shared_blocks()) {
+    return unimplemented(
+        "--tensor-parallel-size: expected 1 for a model whose layers share a block, got {}",
+        num_ranks);
+  }
   for (size_t i = 0; i < whole.layers.size(); ++i) {
     const LayerSpec& layer = whole.layers[i];
     const AttentionSpec& attention = layer.attention;
+    if (layer.ffn.gate_cut) {
+      return unimplemented(
+          "--tensor-parallel-size: expected 1 for a model with sparse MLPs (layer {}), got {}", i,
+          num_ranks);
+    }
     if (!cuts_heads(attention, {0, num_ranks}) || attention.num_kv_heads >= num_ranks) continue;
     if (num_ranks % attention.num_kv_heads != 0 || attention.num_heads % num_ranks != 0) {
       return invalid_argument(

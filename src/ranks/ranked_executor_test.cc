@@ -70,7 +70,25 @@ class SameBits : public ::testing::TestWithParam<std::string> {
 TEST_P(SameBits, Float32) { expect_equal("float32"); }
 TEST_P(SameBits, Bfloat16) { expect_equal("bfloat16"); }
 
-INSTANTIATE_TEST_SUITE_P(Models, SameBits, ::testing::ValuesIn(test::model_golden_names()),
+// Sparse MLPs, and blocks that layers share.
+const std::vector<std::string> kWhole = {"gemma3n", "zamba2", "zamba2_one_block", "zamba2_untied"};
+
+// All that can be shared.
+std::vector<std::string> shareable(std::vector<std::string> names) {
+  for (const std::string& whole : kWhole) std::erase(names, whole);
+  return names;
+}
+
+TEST(RankedExecutor, RefusesWhatNeedsWholeRows) {
+  for (const std::string& name : kWhole) {
+    const Status refused = RankedExecutor::create(options_for(name, "float32"), 2).status();
+    EXPECT_EQ(refused.code(), StatusCode::kUnimplemented) << refused.message();
+    EXPECT_NE(refused.message().find("--tensor-parallel-size"), std::string::npos);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SameBits,
+                         ::testing::ValuesIn(shareable(test::model_golden_names())),
                          [](const auto& info) { return info.param; });
 
 // Quantized weights are cut as they are stored.

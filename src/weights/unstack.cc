@@ -31,8 +31,8 @@ std::optional<std::string_view> suffix_of(std::string_view name, std::string_vie
                                           std::string_view trunk) {
   pattern.remove_suffix(kExpertEnd.size());
   const size_t hole = pattern.find("{}");
-  if (hole == std::string_view::npos) return std::nullopt;
   if (!take_prefix(name, trunk) || !take_prefix(name, pattern.substr(0, hole))) return std::nullopt;
+  if (hole == std::string_view::npos) return name;  // outside the layers
   const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
   name.remove_prefix(digits);
   if (digits == 0 || !take_prefix(name, pattern.substr(hole + 2))) return std::nullopt;

@@ -1,5 +1,5 @@
-// Tensors that hold all experts of a layer, cut into one tensor per expert, so that everything after
-// reads experts alike however a checkpoint stores them.
+// Tensors that hold all experts of a layer (or all residual streams of a model), cut into one tensor per
+// expert, so that everything after reads experts alike however a checkpoint stores them.
 #pragma once
 
 #include "weights/files/tensor_source.h"

@@ -11,6 +11,7 @@ constexpr NameMapEntry kNames[] = {
     {TensorRole::kTokenEmbedding, "embed"},
     {TensorRole::kExpertUp, "layers.{}.up.{e}"},
     {TensorRole::kExpertDown, "layers.{}.down.{e}"},
+    {TensorRole::kStreamIn, "streams.{e}"},
 };
 constexpr NamePrefix kPrefixes[] = {{"model.", ""}};
 constexpr NameMap kMap{kNames, kPrefixes};
@@ -52,6 +53,17 @@ TEST_F(Unstack, OneTensorPerExpertWhateverTheNamesEndWith) {
         "model.layers.12.up.1.blocks", "model.layers.12.up.1.scales", "model.embed.weight"}) {
     EXPECT_NE(source.find(name), nullptr) << name;
   }
+}
+
+TEST_F(Unstack, StacksOutsideTheLayersAreCutToo) {
+  add("model.embed.weight", {4, 2});
+  add("model.streams.weight", {3, 2, 2});
+  add("model.streams.7.weight", {2, 2});  // apart already
+  const TensorSource source = run();
+  EXPECT_EQ(source.tensors().size(), 1u + 3 + 1);
+  ASSERT_NE(source.find("model.streams.2.weight"), nullptr);
+  EXPECT_EQ(source.find("model.streams.2.weight")->shape, (std::vector<int64_t>{2, 2}));
+  EXPECT_NE(source.find("model.streams.7.weight"), nullptr);
 }
 
 TEST_F(Unstack, WhatIsNoStackOfExpertsStaysWhole) {

@@ -46,9 +46,11 @@ Status check_ops(const DecoderSpec& spec) {
   if (spec.query_scale) return refuse("queries scaled by their position");
   if (!spec.block.input_norms) return refuse("layers that norm their outputs alone");
   if (spec.layer_inputs.any()) return refuse("inputs of each layer");
+  if (spec.streams.any()) return refuse("several residual streams");
   if (spec.layer_scale) return refuse("a scale of each layer");
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
+    if (layer.ffn.gate_cut) return refuse("sparse MLPs");
     if (layer.ffn.activation == Activation::kXielu) return refuse("xIELU");
     if (layer.state.any()) return refuse("layers that carry a state");
     if (!attention.has_own_kv()) return refuse("layers that read the keys and values of others");

@@ -30,6 +30,11 @@ Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
         "own, got {}",
         num_stages);
   }
+  if (whole.has_shared_blocks()) {
+    return unimplemented(
+        "--pipeline-parallel-size: expected 1 for a model whose layers share a block, got {}",
+        num_stages);
+  }
   for (int32_t index = 0; index < num_stages; ++index) {
     const RowRange layers = PipelineStage{index, num_stages}.layers(num_layers);
     for (int64_t i = layers.begin; i < layers.end; ++i) {

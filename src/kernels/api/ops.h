@@ -22,8 +22,18 @@
 #include "kernels/api/ssd_scan.h"
 #include "kernels/api/step_gates.h"
 #include "kernels/api/step_inputs.h"
+#include "kernels/api/streams/residual_streams.h"
 
 namespace quire {
+
+// Of models with several residual streams.
+struct StreamOps {
+  void (*predict_streams)(Stream&, const PredictStreamsParams&);
+  void (*correct_streams)(Stream&, const CorrectStreamsParams&);
+  void (*match_magnitude)(Stream&, const MatchMagnitudeParams&);
+  void (*add_scaled)(Stream&, const AddScaledParams&);
+  void (*cut_below)(Stream&, const CutBelowParams&);
+};
 
 struct OpTable {
   void (*activation)(Stream&, const ActivationParams&);
@@ -62,6 +72,7 @@ struct OpTable {
   void (*step_gates)(Stream&, const StepGatesParams&);
   void (*sigmoid)(Stream&, const SigmoidParams&);
   void (*gated_norm)(Stream&, const GatedNormParams&);
+  const StreamOps* streams;                                   // null: the backend has none of them
   bool (*supports_fp8_products)(Stream&, const WeightSpec&);  // null: never
   // Of GPUs only: the CPU samples in sample/.
   void (*sample_rows)(Stream&, const SampleRowsParams&);

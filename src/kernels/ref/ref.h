@@ -22,6 +22,7 @@
 #include "kernels/api/selective_scan.h"
 #include "kernels/api/ssd_scan.h"
 #include "kernels/api/step_gates.h"
+#include "kernels/api/streams/residual_streams.h"
 
 namespace quire::ref {
 
@@ -73,5 +74,11 @@ void delta_rule(const DeltaRuleParams& params);
 void step_gates(const StepGatesParams& params);
 void sigmoid(const SigmoidParams& params);
 void gated_norm(const GatedNormParams& params);
+
+void predict_streams(const PredictStreamsParams& params);
+void correct_streams(const CorrectStreamsParams& params);
+void match_magnitude(const MatchMagnitudeParams& params);
+void add_scaled(const AddScaledParams& params);
+void cut_below(const CutBelowParams& params);
 
 }  // namespace quire::ref

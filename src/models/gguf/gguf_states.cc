@@ -20,10 +20,13 @@ class LayerTensors {
   bool has(int64_t layer, std::string_view name) const {
     return names_.contains(fmt::format("blk.{}.{}", layer, name));
   }
-  // Mamba's, or a short convolution.
+  // Mamba's, a short convolution, or Kimi's.
   bool has_state(int64_t layer) const {
-    return has(layer, "ssm_in.weight") || has(layer, "shortconv.in_proj.weight");
+    return has(layer, "ssm_in.weight") || has(layer, "shortconv.in_proj.weight") ||
+           has_delta_rule(layer);
   }
+  // A state whose queries, keys and values have convolutions of their own.
+  bool has_delta_rule(int64_t layer) const { return has(layer, "ssm_conv1d_q.weight"); }
 
  private:
   std::set<std::string> names_;
@@ -86,6 +89,8 @@ void add_gguf_states(const GgufFile& file, boost::json::object& object) {
   drop_zeros(object);
   add_layer_kinds(tensors, num_layers, object);
   add_mixer_sizes(tensors.has(first, "ssm_x.weight"), object);
+  if (tensors.has_delta_rule(first))
+    object["linear_num_heads"] = integer_or_zero(object, "num_attention_heads");
   const auto set = [&](std::string_view name, std::initializer_list<const char*> keys) {
     for (const char* key : keys) object[key] = tensors.has(first, name);
   };

@@ -45,12 +45,12 @@ constexpr std::array<std::string_view, 20> kTiedByDefault = {
     "gemma",   "gemma2",      "gemma3",   "gemma3_text", "gpt2",        "bloom",      "opt",
     "cohere",  "gpt_bigcode", "falcon",   "mpt",         "smollm3",     "starcoder2", "ernie4_5",
     "cohere2", "minicpm",     "minicpm3", "gemma4",      "gemma4_text", "vaultgemma"};
-// Whose layers, or some of them, have a state instead of keys and values.
-constexpr std::array<std::string_view, 16> kWithStates = {
-    "lfm2",        "lfm2_moe",         "qwen3_next", "qwen3_5",   "qwen3_5_text",
-    "qwen3_5_moe", "qwen3_5_moe_text", "bamba",      "falcon_h1", "nemotron_h",
-    "mamba",       "falcon_mamba",     "mamba2",     "jamba",     "zamba2",
-    "kimi_linear"};
+// Whose layers, or some of them, have a state instead of keys and values, or more than this reads.
+constexpr std::array<std::string_view, 18> kServedAlone = {
+    "lfm2",        "lfm2_moe",         "qwen3_next",  "qwen3_5",   "qwen3_5_text",
+    "qwen3_5_moe", "qwen3_5_moe_text", "bamba",       "falcon_h1", "nemotron_h",
+    "mamba",       "falcon_mamba",     "mamba2",      "jamba",     "zamba2",
+    "kimi_linear", "gemma3n",          "gemma3n_text"};
 // Of whose layers every fourth sees all tokens and the others slide.
 constexpr std::array<std::string_view, 7> kEveryFourthIsFull = {
     "cohere2", "olmo3", "exaone4", "exaone_moe", "afmoe", "llama4", "llama4_text"};
@@ -388,10 +388,10 @@ Result<ModelShape> parse_model_shape(std::string_view config_json) {
   const JsonFields top(object, "config.json", status);
   const JsonFields config = decoder_fields(top);
   const std::string family = config.string("model_type", top.string("model_type"));
-  if (contains(kWithStates, family)) {
+  if (contains(kServedAlone, family)) {
     return unimplemented(
-        "config.json: model_type: {} has layers with a state, and only families that Quire serves "
-        "have a cost",
+        "config.json: model_type: {} has layers of more than attention and MLP, and only where "
+        "Quire serves it as configured it has a cost",
         family);
   }
 

@@ -64,6 +64,29 @@ enum class TensorRole : uint8_t {
   kLayerInputNorm,
   kLayerScale,  // [1]: what the residual stream behind a layer is multiplied by
   kQueryGate,   // [Hq * D, E]: the gate of the attention's output
+  // Of several residual streams (nn/spec/streams_spec.h); "{e}" stands for a stream, from 0, of those
+  // behind the first:
+  kStreamIn,          // [E, E]: from the embedding to the stream
+  kStreamOut,         // [E, E]: from the stream to its part of the final state
+  kStreamRouterNorm,  // on what the router reads
+  kStreamRouter,      // [S, E]
+  kStreamPredict,     // [S * S, S]: from the router to the coefficients before a layer
+  kStreamCorrect,     // [S, S]: and behind it
+  kStreamScale,       // [E]: of what gates the inputs of a layer
+  kLaurelDown,        // [R, E]
+  kLaurelUp,          // [E, R]
+  kLaurelNorm,
+  // Of a transformer block that layers share (nn/spec/shared_block_spec.h); "{e}" stands for its use:
+  kPairNorm,         // [2 E]: on the residual stream and the embedding beside it
+  kBlockOut,         // [E, E]
+  kUpdateQueryDown,  // [r, 2 E]: what a use adds to the block's matrices
+  kUpdateQueryUp,    // [Hq * D, r]
+  kUpdateKeyDown,
+  kUpdateKeyUp,
+  kUpdateValueDown,
+  kUpdateValueUp,
+  kUpdateGateDown,  // [r, E]: to gate and up together
+  kUpdateGateUp,    // [2 F, r]
   // Of latent attention (nn/decoder_spec.h):
   kQueryDown,  // from the hidden state to the queries' latent
   kQueryDownNorm,

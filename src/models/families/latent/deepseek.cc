@@ -162,6 +162,7 @@ const Family& glm4_moe_lite_family() {
   static constexpr Family family{
       .name = "glm4_moe_lite",
       .model_types = kFlashTypes,
+      .gguf_architecture = "deepseek2",  // read as DeepSeek-V3, which it is but for its defaults
       .defaults = {.vocab_size = 154880,
                    .hidden_size = 2048,
                    .intermediate_size = 10240,
@@ -177,6 +178,8 @@ const Family& glm4_moe_lite_family() {
       .o_bias = BiasRule::kConfig,
       .read_more = read_flash,
       .hf_names = kLatentNames,
+      .gguf_names = kGgufLatentNames,
+      .gguf_rope_style = RopeStyle::kInterleaved,
   };
   return family;
 }

@@ -27,6 +27,7 @@ const Family& minicpm3_family() {
   static constexpr Family family{
       .name = "minicpm3",
       .model_types = kTypes,
+      .gguf_architecture = "minicpm3",
       .defaults = {.vocab_size = 73448,
                    .hidden_size = 2560,
                    .intermediate_size = 6400,
@@ -41,6 +42,7 @@ const Family& minicpm3_family() {
       .mlp_bias = BiasRule::kConfig,
       .read_more = read_minicpm3,
       .hf_names = kLatentNames,
+      .gguf_names = kGgufLatentNames,
   };
   return family;
 }

@@ -49,6 +49,25 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kDown, "layers.{}.block_sparse_moe.down_proj"},
 };
 
+// The layers with a state have keys and queries by the names of attention.
+constexpr NameMapEntry kGgufEntries[] = {
+    {TensorRole::kStateQ, "blk.{}.attn_q"},
+    {TensorRole::kStateK, "blk.{}.attn_k"},
+    {TensorRole::kStateV, "blk.{}.attn_v"},
+    {TensorRole::kStateBeta, "blk.{}.ssm_beta"},
+    {TensorRole::kStateStepDown, "blk.{}.ssm_f_a"},
+    {TensorRole::kStateStepUp, "blk.{}.ssm_f_b"},
+    {TensorRole::kStateGateDown, "blk.{}.ssm_g_a"},
+    {TensorRole::kStateGateUp, "blk.{}.ssm_g_b"},
+    {TensorRole::kStateConvQ, "blk.{}.ssm_conv1d_q"},
+    {TensorRole::kStateConvK, "blk.{}.ssm_conv1d_k"},
+    {TensorRole::kStateConvV, "blk.{}.ssm_conv1d_v"},
+    bare(TensorRole::kStateStepBias, "blk.{}.ssm_dt.bias"),
+    bare(TensorRole::kStateA, "blk.{}.ssm_a"),
+    {TensorRole::kStateNorm, "blk.{}.ssm_norm"},
+    {TensorRole::kStateOut, "blk.{}.attn_output"},
+};
+
 constexpr std::string_view kTypes[] = {"kimi_linear"};
 constexpr KeyAlias kAliases[] = {{"max_position_embeddings", "model_max_length"},
                                  {"norm_topk_prob", "moe_renormalize"},
@@ -68,6 +87,7 @@ constexpr ExpertRules kExperts{
                .group_score = GroupScore::kSumOfTwo},
     .intermediate_size = 1024,
     .normalizes = true,
+    .gguf_normalizes = true,
     .layers = ExpertLayers::kAfterDense,
     .first_layer = 1,
     .shared = SharedExperts::kCount,
@@ -136,6 +156,7 @@ const Family& kimi_linear_family() {
   static constexpr Family family{
       .name = "kimi_linear",
       .model_types = kTypes,
+      .gguf_architecture = "kimi-linear",
       .defaults = {.vocab_size = 163840,
                    .hidden_size = 2304,
                    .intermediate_size = 9216,
@@ -154,6 +175,11 @@ const Family& kimi_linear_family() {
                    .ignored = kIgnoredTensors,
                    .base = &kLatentNames,
                    .ignores_later_layers = true},
+      .gguf_names = {.entries = kGgufEntries,
+                     .prefixes = kGgufPrefixes,
+                     .ignored = kIgnoredTensors,
+                     .base = &kGgufLatentNames,
+                     .ignores_later_layers = true},
   };
   return family;
 }

@@ -1,0 +1,56 @@
+// What a block that layers share needs beside attention and MLP (SharedBlockSpec), for one batch at a
+// time.
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+#include "nn/decoder_spec.h"
+#include "nn/decoder_weights.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Borrows what it is made of. One thread at a time.
+class SharedBlocks {
+ public:
+  static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
+
+  SharedBlocks(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+               Stream& stream, Arena& arena);
+
+  // x0 [T, E], which is kept for the batch.
+  void begin(const float* embedded, int64_t num_tokens);
+  // What the attention of the layer's block reads, [T, 2 E]; hidden [T, E]: the residual stream.
+  const float* pairs(size_t layer, const float* hidden, int64_t num_tokens);
+  // qkv [T, qkv_rows] += the use's update of what was made of the last pairs().
+  void update_qkv(size_t layer, float* qkv, int64_t num_tokens, void* linear_workspace);
+  // gate_up [T, 2 F] += that of what was made of x [T, E].
+  void update_gate_up(size_t layer, const float* x, float* gate_up, int64_t num_tokens,
+                      void* linear_workspace);
+  // [T, E]: for what attention and then the MLP make.
+  float* inside() { return inside_; }
+  // [T, E]: hidden and what out() makes of inside().
+  const float* end(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
+
+ private:
+  struct Sizes;
+  struct Rows {
+    float* data;
+    int64_t stride;
+  };
+  // y [T, N] += x W^T, or = with `replaces`.
+  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Rows& y,
+                bool replaces, int64_t num_tokens, void* linear_workspace);
+
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  Stream& stream_;
+  float* embedded_;  // [T, E]
+  float* pairs_;     // [T, 2 E]
+  float* inside_;    // [T, E]
+  float* mixed_;     // [T, E]
+  float* narrow_;    // [T, 3 r]
+};
+
+}  // namespace quire

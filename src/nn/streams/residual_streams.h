@@ -1,0 +1,67 @@
+// The residual streams of StreamsSpec and what stands beside attention with them, for one batch at a
+// time:
+//
+//   spread(hidden);                       // the embedding
+//   for each layer: predict(hidden);      // what the layer reads
+//     begin_attention(normed); …; end_attention(hidden);
+//     correct(hidden, …);                 // what it has made
+//   merge(hidden);                        // what the head reads
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+#include "nn/decoder_spec.h"
+#include "nn/decoder_weights.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Borrows what it is made of. One thread at a time.
+class ResidualStreams {
+ public:
+  static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
+
+  ResidualStreams(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+                  Stream& stream, Arena& arena);
+
+  // hidden [T, E] in all of these, and at most max_tokens rows.
+  void spread(const float* hidden, int64_t num_tokens, void* linear_workspace);
+  void predict(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);
+  // `normed` [T, E]: what the layer's attention reads.
+  void begin_attention(size_t layer, const float* normed, int64_t num_tokens,
+                       void* linear_workspace);
+  // hidden: the residual stream with the attention's output.
+  void end_attention(float* hidden, int64_t num_tokens);
+  // hidden: what the layer has made of it; then what gates the layer's input.
+  void correct(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);
+  // Adds x [T, E] to all streams but the first.
+  void add(const float* x, int64_t num_tokens);
+  void merge(float* hidden, int64_t num_tokens, void* linear_workspace);
+
+ private:
+  struct Sizes;
+  struct Rows {
+    float* data;
+    int64_t stride;
+  };
+  float* stream_rows(int64_t index) { return streams_ + index * spec_.hidden_size; }
+  int64_t row() const { return spec_.streams.count * spec_.hidden_size; }
+  // coefs_ = map * tanh(router(norm(x))).
+  void route(size_t layer, const LinearWeights& map, const float* x, int64_t num_tokens,
+             void* linear_workspace);
+  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Rows& y,
+                int64_t num_tokens, void* linear_workspace);
+
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  Stream& stream_;
+  float* streams_;  // [T, S, E]
+  float* scratch_;  // [T, E]
+  float* router_;   // [T, S]
+  float* coefs_;    // [T, S * S]
+  float* beside_;   // [T, E]: what is added beside the attention's output
+  float* narrow_;   // [T, R]
+};
+
+}  // namespace quire

@@ -1,0 +1,20 @@
+// The weights of SharedBlockSpec, beside those of its attention and MLP.
+#pragma once
+
+#include "nn/weights/linear_weights.h"
+
+namespace quire {
+
+struct SharedBlockWeights {
+  const float* pair_norm = nullptr;  // [2 E], of the first use
+  LinearWeights out;                 // [E, E]
+  // Updates; down: to the ranks of queries, keys and values, one after the other.
+  LinearWeights qkv_down;   // [3 r, 2 E], or empty
+  LinearWeights query_up;   // [Hq * D, r]
+  LinearWeights key_up;     // [Hkv * D, r]
+  LinearWeights value_up;   // [Hkv * D, r]
+  LinearWeights gate_down;  // [r, E]
+  LinearWeights gate_up;    // [2 F, r]
+};
+
+}  // namespace quire

@@ -1,0 +1,27 @@
+// The weights of StreamsSpec.
+#pragma once
+
+#include <vector>
+
+#include "nn/weights/linear_weights.h"
+
+namespace quire {
+
+// Of the model: per stream behind the first, [E, E] each.
+struct StreamWeights {
+  std::vector<LinearWeights> in;
+  std::vector<LinearWeights> out;
+};
+
+struct LayerStreamWeights {
+  const float* router_norm = nullptr;  // [E]
+  LinearWeights router;                // [S, E]
+  LinearWeights predict;               // [S * S, S]
+  LinearWeights correct;               // [S, S]
+  const float* scale = nullptr;        // [E], with StreamsSpec::scales_output
+  LinearWeights laurel_down;           // [R, E]
+  LinearWeights laurel_up;             // [E, R]
+  const float* laurel_norm = nullptr;  // [E]
+};
+
+}  // namespace quire
