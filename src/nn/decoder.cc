@@ -76,11 +76,11 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   }
   if (spec.layer_inputs.any())
     layer_inputs_.emplace(spec, weights, limits.max_tokens, stream, arena);
-  if (spec.has_shared_blocks()) shared_.emplace(spec, weights, limits.max_tokens, stream, arena);
-  if (spec.streams.any()) streams_.emplace(spec, weights, limits.max_tokens, stream, arena);
+  const BatchSizes batch = batch_sizes(spec, limits.max_tokens);
+  if (spec.has_shared_blocks()) shared_.emplace(weights.shared(), batch, stream, arena);
+  if (spec.streams.any()) streams_.emplace(spec.streams, weights.streams(), batch, stream, arena);
   if (spec.draft_input.any()) {
-    draft_input_.emplace(spec.draft_input, weights.draft_input(),
-                         draft_input_sizes(spec, limits.max_tokens), stream, arena);
+    draft_input_.emplace(spec.draft_input, weights.draft_input(), batch, stream, arena);
   }
   if (spec.has_latents()) latents_.emplace(spec, weights, limits.max_tokens, stream, arena);
 }

@@ -61,7 +61,7 @@ std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec) {
   return kinds;
 }
 
-DraftInput::Sizes draft_input_sizes(const DecoderSpec& spec, int64_t max_tokens) {
+BatchSizes batch_sizes(const DecoderSpec& spec, int64_t max_tokens) {
   return {.max_tokens = max_tokens, .width = spec.hidden_size, .norm_eps = spec.norm_eps};
 }
 
@@ -85,10 +85,10 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
     memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
   memory.activations += StateBlock::memory_bytes(spec, limits.max_tokens);
   memory.activations += LayerInputs::memory_bytes(spec, limits.max_tokens);
-  memory.activations += SharedBlocks::memory_bytes(spec, limits.max_tokens);
-  memory.activations += ResidualStreams::memory_bytes(spec, limits.max_tokens);
-  memory.activations +=
-      DraftInput::memory_bytes(spec.draft_input, draft_input_sizes(spec, limits.max_tokens));
+  const BatchSizes batch = batch_sizes(spec, limits.max_tokens);
+  memory.activations += SharedBlocks::memory_bytes(weights.shared(), batch);
+  memory.activations += ResidualStreams::memory_bytes(spec.streams, batch);
+  memory.activations += DraftInput::memory_bytes(spec.draft_input, batch);
   memory.activations += LoraBatch::memory_bytes(limits.lora, limits.max_tokens);
   if (spec.has_latents())
     memory.activations += LatentBlock::memory_bytes(spec, weights, limits.max_tokens, stream);

@@ -59,7 +59,7 @@ AttentionCutKind cut_kind(const AttentionSpec& attention);
 // Of a model's layers, each once, in ascending order.
 std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec);
 
-DraftInput::Sizes draft_input_sizes(const DecoderSpec& spec, int64_t max_tokens);
+BatchSizes batch_sizes(const DecoderSpec& spec, int64_t max_tokens);
 
 // What paged_attention() needs for any layer.
 int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& limits,

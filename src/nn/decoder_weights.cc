@@ -8,18 +8,27 @@
 namespace quire {
 namespace {
 
-std::array<const LinearWeights*, 5> stream_matrices(const LayerStreamWeights& streams) {
-  return {&streams.router, &streams.predict, &streams.correct, &streams.laurel_down,
-          &streams.laurel_up};
-}
-
-std::array<const LinearWeights*, 7> shared_matrices(const SharedBlockWeights& shared) {
-  return {&shared.out,      &shared.qkv_down,  &shared.query_up, &shared.key_up,
-          &shared.value_up, &shared.gate_down, &shared.gate_up};
-}
-
 std::array<const LinearWeights*, 5> state_matrices(const StateWeights& state) {
   return {&state.in, &state.x, &state.step, &state.gate, &state.out};
+}
+
+// Of residual streams and of blocks that layers share.
+std::vector<const LinearWeights*> matrices_beside(const StreamWeights& streams,
+                                                  const SharedWeights& shared) {
+  std::vector<const LinearWeights*> matrices;
+  for (const LinearWeights& linear : streams.in) matrices.push_back(&linear);
+  for (const LinearWeights& linear : streams.out) matrices.push_back(&linear);
+  for (const LayerStreamWeights& layer : streams.layers) {
+    for (const LinearWeights* linear :
+         {&layer.router, &layer.predict, &layer.correct, &layer.laurel_down, &layer.laurel_up})
+      matrices.push_back(linear);
+  }
+  for (const SharedBlockWeights& layer : shared) {
+    for (const LinearWeights* linear : {&layer.out, &layer.qkv_down, &layer.query_up, &layer.key_up,
+                                        &layer.value_up, &layer.gate_down, &layer.gate_up})
+      matrices.push_back(linear);
+  }
+  return matrices;
 }
 
 // All experts of a layer and what decides about them.
@@ -213,7 +222,7 @@ void DecoderWeights::add_layer(int32_t index) {
                layer.post_mlp_norm.weight);
   }
   if (spec_.layer_inputs.any()) add_layer_input(index);
-  add_layer_streams(index);
+  if (spec_.streams.any()) add_layer_streams(index);
   if (spec_.layer_scale && spec.any())
     add_vector(index, {{TensorRole::kLayerScale, 1}}, std::nullopt, false, layer.scale);
 }
@@ -399,8 +408,8 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
   };
   add(rows.head, lm_head_);
   add(rows.attention, layer_projection_);
-  for (const LinearWeights& linear : streams_.in) add(rows.attention, linear);
-  for (const LinearWeights& linear : streams_.out) add(rows.attention, linear);
+  for (const LinearWeights* linear : matrices_beside(streams_, shared_))
+    add(rows.attention, *linear);
   add(rows.attention, draft_input_.fc);
   for (const PoolingLayerWeights& layer : pooling_layers_) add(rows.pooled, layer.dense);
   for (const LayerWeights& layer : layers_) {
@@ -409,8 +418,6 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
     add(rows.attention, layer.latent.down);
     add(rows.attention, layer.latent.query_up);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(rows.attention, *linear);
-    for (const LinearWeights* linear : stream_matrices(layer.streams)) add(rows.attention, *linear);
-    for (const LinearWeights* linear : shared_matrices(layer.shared)) add(rows.attention, *linear);
     add(rows.attention, layer.input_gate);
     add(rows.attention, layer.input_up);
     add(rows.mlp, layer.gate_up);
@@ -437,8 +444,7 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
   };
   add(lm_head_);
   add(layer_projection_);
-  for (const LinearWeights& linear : streams_.in) add(linear);
-  for (const LinearWeights& linear : streams_.out) add(linear);
+  for (const LinearWeights* linear : matrices_beside(streams_, shared_)) add(*linear);
   add(draft_input_.fc);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const LayerWeights& layer = layers_[i];
@@ -452,8 +458,6 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     for (const LinearWeights& head : layer.latent.key_up) add(head);
     for (const LinearWeights& head : layer.latent.value_up) add(head);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(*linear);
-    for (const LinearWeights* linear : stream_matrices(layer.streams)) add(*linear);
-    for (const LinearWeights* linear : shared_matrices(layer.shared)) add(*linear);
     add(shared.gate_up);
     add(shared.down);
     add(layer.experts.router);

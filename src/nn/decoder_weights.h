@@ -45,8 +45,6 @@ struct LayerWeights {
   LinearWeights input_gate;                  // [P, E], with DecoderSpec::layer_inputs
   LinearWeights input_up;                    // [E, P]
   const float* input_norm_behind = nullptr;  // [E]
-  LayerStreamWeights streams;                // with DecoderSpec::streams
-  SharedBlockWeights shared;                 // with LayerSpec::shared
   const float* scale = nullptr;              // [1], with DecoderSpec::layer_scale
   const float* sinks = nullptr;              // [Hq] or null
   const float* xielu = nullptr;              // [2] with Activation::kXielu
@@ -84,6 +82,7 @@ class DecoderWeights : private WeightSlots {
   const LinearWeights& layer_projection() const { return layer_projection_; }
   const float* layer_projection_norm() const { return layer_projection_norm_; }
   const StreamWeights& streams() const { return streams_; }  // with DecoderSpec::streams
+  const SharedWeights& shared() const { return shared_; }    // with LayerSpec::shared
   const DraftInputWeights& draft_input() const { return draft_input_; }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
   // Of the layer whose attention and MLP layer i uses (SharedBlockSpec): mostly itself.
@@ -144,6 +143,7 @@ class DecoderWeights : private WeightSlots {
   LinearWeights layer_projection_;
   const float* layer_projection_norm_ = nullptr;
   StreamWeights streams_;
+  SharedWeights shared_;
   DraftInputWeights draft_input_;
   std::vector<LayerWeights> layers_;
   NormWeights final_norm_;

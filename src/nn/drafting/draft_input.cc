@@ -8,7 +8,7 @@
 
 namespace quire {
 
-int64_t DraftInput::memory_bytes(const DraftInputSpec& spec, const Sizes& sizes) {
+int64_t DraftInput::memory_bytes(const DraftInputSpec& spec, const BatchSizes& sizes) {
   if (!spec.any()) return 0;
   const int64_t pair = sizes.width + (spec.is_beside ? sizes.width : spec.hidden_size);
   return Arena::padded(sizes.max_tokens * pair * 4) +
@@ -16,7 +16,7 @@ int64_t DraftInput::memory_bytes(const DraftInputSpec& spec, const Sizes& sizes)
 }
 
 DraftInput::DraftInput(const DraftInputSpec& spec, const DraftInputWeights& weights,
-                       const Sizes& sizes, Stream& stream, Arena& arena)
+                       const BatchSizes& sizes, Stream& stream, Arena& arena)
     : spec_(spec),
       weights_(weights),
       sizes_(sizes),

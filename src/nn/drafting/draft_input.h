@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/stream.h"
+#include "nn/spec/batch_sizes.h"
 #include "nn/spec/draft_input_spec.h"
 #include "nn/weights/draft_input_weights.h"
 #include "tensor/arena.h"
@@ -19,14 +20,9 @@ struct DraftRows {
 // Borrows what it is made of. One thread at a time.
 class DraftInput {
  public:
-  struct Sizes {
-    int64_t max_tokens = 0;
-    int64_t width = 0;  // E
-    float norm_eps = 1e-6f;
-  };
-  static int64_t memory_bytes(const DraftInputSpec& spec, const Sizes& sizes);
+  static int64_t memory_bytes(const DraftInputSpec& spec, const BatchSizes& sizes);
 
-  DraftInput(const DraftInputSpec& spec, const DraftInputWeights& weights, const Sizes& sizes,
+  DraftInput(const DraftInputSpec& spec, const DraftInputWeights& weights, const BatchSizes& sizes,
              Stream& stream, Arena& arena);
 
   // stream [T, E]: the embeddings, and then what the first layer adds to.
@@ -44,7 +40,7 @@ class DraftInput {
 
   const DraftInputSpec& spec_;
   const DraftInputWeights& weights_;
-  const Sizes sizes_;
+  const BatchSizes sizes_;
   Stream& stream_;
   float* pairs_;   // [T, pair_width()]
   float* normed_;  // [T, max(E, hidden_size)]

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "device/stream.h"
-#include "nn/decoder_spec.h"
-#include "nn/decoder_weights.h"
+#include "nn/spec/batch_sizes.h"
+#include "nn/weights/shared_block_weights.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -14,10 +14,9 @@ namespace quire {
 // Borrows what it is made of. One thread at a time.
 class SharedBlocks {
  public:
-  static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
+  static int64_t memory_bytes(const SharedWeights& weights, const BatchSizes& sizes);
 
-  SharedBlocks(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-               Stream& stream, Arena& arena);
+  SharedBlocks(const SharedWeights& weights, const BatchSizes& sizes, Stream& stream, Arena& arena);
 
   // x0 [T, E], which is kept for the batch.
   void begin(const float* embedded, int64_t num_tokens);
@@ -34,7 +33,7 @@ class SharedBlocks {
   const float* end(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
 
  private:
-  struct Sizes;
+  struct Buffers;
   struct Rows {
     float* data;
     int64_t stride;
@@ -43,8 +42,8 @@ class SharedBlocks {
   void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Rows& y,
                 bool replaces, int64_t num_tokens, void* linear_workspace);
 
-  const DecoderSpec& spec_;
-  const DecoderWeights& weights_;
+  const SharedWeights& weights_;
+  const BatchSizes sizes_;
   Stream& stream_;
   float* embedded_;  // [T, E]
   float* pairs_;     // [T, 2 E]

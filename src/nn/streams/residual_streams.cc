@@ -11,51 +11,50 @@
 
 namespace quire {
 
-struct ResidualStreams::Sizes {
+struct ResidualStreams::Buffers {
   int64_t streams = 0, scratch = 0, router = 0, coefs = 0, beside = 0, narrow = 0;
 
-  Sizes(const DecoderSpec& spec, int64_t max_tokens) {
-    const int64_t count = spec.streams.count;
-    if (!spec.streams.any()) return;
-    scratch = max_tokens * spec.hidden_size;
-    streams = count * scratch;
-    router = max_tokens * count;
-    coefs = count * router;
-    if (spec.streams.laurel_rank == 0) return;
+  Buffers(const StreamsSpec& spec, const BatchSizes& sizes) {
+    if (!spec.any()) return;
+    scratch = sizes.max_tokens * sizes.width;
+    streams = spec.count * scratch;
+    router = sizes.max_tokens * spec.count;
+    coefs = spec.count * router;
+    if (spec.laurel_rank == 0) return;
     beside = scratch;
-    narrow = max_tokens * spec.streams.laurel_rank;
+    narrow = sizes.max_tokens * spec.laurel_rank;
   }
 };
 
-int64_t ResidualStreams::memory_bytes(const DecoderSpec& spec, int64_t max_tokens) {
-  const Sizes sizes(spec, max_tokens);
+int64_t ResidualStreams::memory_bytes(const StreamsSpec& spec, const BatchSizes& sizes) {
+  const Buffers buffers(spec, sizes);
   int64_t bytes = 0;
-  for (const int64_t count :
-       {sizes.streams, sizes.scratch, sizes.router, sizes.coefs, sizes.beside, sizes.narrow})
+  for (const int64_t count : {buffers.streams, buffers.scratch, buffers.router, buffers.coefs,
+                              buffers.beside, buffers.narrow})
     bytes += Arena::padded(count * int64_t{sizeof(float)});
   return bytes;
 }
 
-ResidualStreams::ResidualStreams(const DecoderSpec& spec, const DecoderWeights& weights,
-                                 int64_t max_tokens, Stream& stream, Arena& arena)
-    : spec_(spec), weights_(weights), stream_(stream) {
-  const Sizes sizes(spec, max_tokens);
-  streams_ = arena.allocate<float>(sizes.streams);
-  scratch_ = arena.allocate<float>(sizes.scratch);
-  router_ = arena.allocate<float>(sizes.router);
-  coefs_ = arena.allocate<float>(sizes.coefs);
-  beside_ = arena.allocate<float>(sizes.beside);
-  narrow_ = arena.allocate<float>(sizes.narrow);
+ResidualStreams::ResidualStreams(const StreamsSpec& spec, const StreamWeights& weights,
+                                 const BatchSizes& sizes, Stream& stream, Arena& arena)
+    : spec_(spec), weights_(weights), sizes_(sizes), stream_(stream) {
+  const Buffers buffers(spec, sizes);
+  streams_ = arena.allocate<float>(buffers.streams);
+  scratch_ = arena.allocate<float>(buffers.scratch);
+  router_ = arena.allocate<float>(buffers.router);
+  coefs_ = arena.allocate<float>(buffers.coefs);
+  beside_ = arena.allocate<float>(buffers.beside);
+  narrow_ = arena.allocate<float>(buffers.narrow);
 }
 
 void ResidualStreams::spread(const float* hidden, int64_t num_tokens, void* linear_workspace) {
   const GpuRange range(stream_, "streams begin");
-  const int64_t width = spec_.hidden_size;
+  const int64_t width = sizes_.width;
   for (int64_t t = 0; t < num_tokens; ++t)
     std::copy_n(hidden + t * width, width, streams_ + t * row());
-  for (int64_t i = 1; i < spec_.streams.count; ++i) {
-    multiply(weights_.streams().in[static_cast<size_t>(i - 1)], hidden, width,
-             {stream_rows(i), row()}, num_tokens, linear_workspace);
+  for (int64_t i = 1; i < spec_.count; ++i) {
+    multiply(weights_.in[static_cast<size_t>(i - 1)], hidden, width, {stream_rows(i), row()},
+             num_tokens, linear_workspace);
     match_magnitude(stream_, {.x = stream_rows(i),
                               .x_stride = row(),
                               .like = hidden,
@@ -67,16 +66,15 @@ void ResidualStreams::spread(const float* hidden, int64_t num_tokens, void* line
 
 void ResidualStreams::route(size_t layer, const LinearWeights& map, const float* x,
                             int64_t num_tokens, void* linear_workspace) {
-  const LayerStreamWeights& weights = weights_.layer(layer).streams;
-  const int64_t count = spec_.streams.count;
+  const LayerStreamWeights& weights = weights_.layers[layer];
+  const int64_t count = spec_.count;
   rms_norm(stream_, {.x = x,
                      .weight = weights.router_norm,
                      .out = scratch_,
-                     .eps = spec_.norm_eps,
+                     .eps = sizes_.norm_eps,
                      .num_tokens = num_tokens,
-                     .hidden_size = spec_.hidden_size});
-  multiply(weights.router, scratch_, spec_.hidden_size, {router_, count}, num_tokens,
-           linear_workspace);
+                     .hidden_size = sizes_.width});
+  multiply(weights.router, scratch_, sizes_.width, {router_, count}, num_tokens, linear_workspace);
   activation(stream_, {.x = router_,
                        .out = router_,
                        .activation = Activation::kTanh,
@@ -89,85 +87,85 @@ void ResidualStreams::route(size_t layer, const LinearWeights& map, const float*
 void ResidualStreams::predict(size_t layer, float* hidden, int64_t num_tokens,
                               void* linear_workspace) {
   const GpuRange range(stream_, "streams predict", layer);
-  const int64_t width = spec_.hidden_size;
-  const float* const active = stream_rows(spec_.streams.active);
+  const int64_t width = sizes_.width;
+  const float* const active = stream_rows(spec_.active);
   for (int64_t t = 0; t < num_tokens; ++t)
     std::copy_n(active + t * row(), width, hidden + t * width);
-  route(layer, weights_.layer(layer).streams.predict, hidden, num_tokens, linear_workspace);
+  route(layer, weights_.layers[layer].predict, hidden, num_tokens, linear_workspace);
   predict_streams(stream_, {.streams = streams_,
                             .coefs = coefs_,
                             .active_out = hidden,
-                            .active = spec_.streams.active,
+                            .active = spec_.active,
                             .num_tokens = num_tokens,
-                            .num_streams = spec_.streams.count,
+                            .num_streams = spec_.count,
                             .hidden_size = width});
 }
 
 void ResidualStreams::begin_attention(size_t layer, const float* normed, int64_t num_tokens,
                                       void* linear_workspace) {
-  if (spec_.streams.laurel_rank == 0) return;
+  if (spec_.laurel_rank == 0) return;
   const GpuRange range(stream_, "laurel", layer);
-  const LayerStreamWeights& weights = weights_.layer(layer).streams;
-  const int64_t width = spec_.hidden_size;
-  const int64_t rank = spec_.streams.laurel_rank;
+  const LayerStreamWeights& weights = weights_.layers[layer];
+  const int64_t width = sizes_.width;
+  const int64_t rank = spec_.laurel_rank;
   multiply(weights.laurel_down, normed, width, {narrow_, rank}, num_tokens, linear_workspace);
   multiply(weights.laurel_up, narrow_, rank, {scratch_, width}, num_tokens, linear_workspace);
   std::copy_n(normed, num_tokens * width, beside_);
   rms_norm(stream_, {.x = scratch_,
                      .weight = weights.laurel_norm,
                      .add_to = beside_,
-                     .eps = spec_.norm_eps,
+                     .eps = sizes_.norm_eps,
                      .num_tokens = num_tokens,
                      .hidden_size = width});
 }
 
 void ResidualStreams::end_attention(float* hidden, int64_t num_tokens) {
-  if (spec_.streams.laurel_rank == 0) return;
+  if (spec_.laurel_rank == 0) return;
   add_scaled(stream_, {.x = hidden,
-                       .x_stride = spec_.hidden_size,
+                       .x_stride = sizes_.width,
                        .y = beside_,
-                       .y_stride = spec_.hidden_size,
+                       .y_stride = sizes_.width,
                        .scale = 1.0f / std::numbers::sqrt2_v<float>,
                        .num_tokens = num_tokens,
-                       .hidden_size = spec_.hidden_size});
+                       .hidden_size = sizes_.width});
 }
 
 void ResidualStreams::correct(size_t layer, float* hidden, int64_t num_tokens,
                               void* linear_workspace) {
   const GpuRange range(stream_, "streams correct", layer);
-  const LayerStreamWeights& weights = weights_.layer(layer).streams;
+  const LayerStreamWeights& weights = weights_.layers[layer];
   route(layer, weights.correct, hidden, num_tokens, linear_workspace);
   correct_streams(stream_, {.streams = streams_,
                             .made = hidden,
                             .coefs = coefs_,
-                            .active = spec_.streams.active,
+                            .active = spec_.active,
                             .active_out = hidden,
                             .scale = weights.scale,
                             .num_tokens = num_tokens,
-                            .num_streams = spec_.streams.count,
-                            .hidden_size = spec_.hidden_size});
+                            .num_streams = spec_.count,
+                            .hidden_size = sizes_.width});
 }
 
 void ResidualStreams::add(const float* x, int64_t num_tokens) {
-  for (int64_t i = 1; i < spec_.streams.count; ++i) {
+  for (int64_t i = 1; i < spec_.count; ++i) {
     add_scaled(stream_, {.x = stream_rows(i),
                          .x_stride = row(),
                          .y = x,
-                         .y_stride = spec_.hidden_size,
+                         .y_stride = sizes_.width,
                          .num_tokens = num_tokens,
-                         .hidden_size = spec_.hidden_size});
+                         .hidden_size = sizes_.width});
   }
 }
 
 void ResidualStreams::merge(float* hidden, int64_t num_tokens, void* linear_workspace) {
   const GpuRange range(stream_, "streams end");
-  const int64_t width = spec_.hidden_size;
-  const int64_t count = spec_.streams.count;
+  const int64_t width = sizes_.width;
+  const int64_t count = spec_.count;
   for (int64_t t = 0; t < num_tokens; ++t)
     std::copy_n(streams_ + t * row(), width, hidden + t * width);
   for (int64_t i = 1; i < count; ++i) {
-    multiply(weights_.streams().out[static_cast<size_t>(i - 1)], stream_rows(i), row(),
-             {scratch_, width}, num_tokens, linear_workspace);
+    multiply(weights_.out[static_cast<size_t>(i - 1)], stream_rows(i), row(), {scratch_, width},
+             num_tokens, linear_workspace);
     match_magnitude(stream_, {.x = scratch_,
                               .x_stride = width,
                               .like = streams_,

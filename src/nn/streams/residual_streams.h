@@ -11,8 +11,9 @@
 #include <cstdint>
 
 #include "device/stream.h"
-#include "nn/decoder_spec.h"
-#include "nn/decoder_weights.h"
+#include "nn/spec/batch_sizes.h"
+#include "nn/spec/streams_spec.h"
+#include "nn/weights/stream_weights.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -20,9 +21,9 @@ namespace quire {
 // Borrows what it is made of. One thread at a time.
 class ResidualStreams {
  public:
-  static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
+  static int64_t memory_bytes(const StreamsSpec& spec, const BatchSizes& sizes);
 
-  ResidualStreams(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+  ResidualStreams(const StreamsSpec& spec, const StreamWeights& weights, const BatchSizes& sizes,
                   Stream& stream, Arena& arena);
 
   // hidden [T, E] in all of these, and at most max_tokens rows.
@@ -40,21 +41,22 @@ class ResidualStreams {
   void merge(float* hidden, int64_t num_tokens, void* linear_workspace);
 
  private:
-  struct Sizes;
+  struct Buffers;
   struct Rows {
     float* data;
     int64_t stride;
   };
-  float* stream_rows(int64_t index) { return streams_ + index * spec_.hidden_size; }
-  int64_t row() const { return spec_.streams.count * spec_.hidden_size; }
+  float* stream_rows(int64_t index) { return streams_ + index * sizes_.width; }
+  int64_t row() const { return spec_.count * sizes_.width; }
   // coefs_ = map * tanh(router(norm(x))).
   void route(size_t layer, const LinearWeights& map, const float* x, int64_t num_tokens,
              void* linear_workspace);
   void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Rows& y,
                 int64_t num_tokens, void* linear_workspace);
 
-  const DecoderSpec& spec_;
-  const DecoderWeights& weights_;
+  const StreamsSpec& spec_;
+  const StreamWeights& weights_;
+  const BatchSizes sizes_;
   Stream& stream_;
   float* streams_;  // [T, S, E]
   float* scratch_;  // [T, E]

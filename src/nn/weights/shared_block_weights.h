@@ -1,12 +1,16 @@
 // The weights of SharedBlockSpec, beside those of its attention and MLP.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "nn/weights/linear_weights.h"
 
 namespace quire {
 
 struct SharedBlockWeights {
-  const float* pair_norm = nullptr;  // [2 E], of the first use
+  int32_t first_use = -1;            // the layer whose block it is; -1: the layer has none
+  const float* pair_norm = nullptr;  // [2 E], at the first use
   LinearWeights out;                 // [E, E]
   // Updates; down: to the ranks of queries, keys and values, one after the other.
   LinearWeights qkv_down;   // [3 r, 2 E], or empty
@@ -16,5 +20,7 @@ struct SharedBlockWeights {
   LinearWeights gate_down;  // [r, E]
   LinearWeights gate_up;    // [2 F, r]
 };
+
+using SharedWeights = std::vector<SharedBlockWeights>;  // per layer; empty without such blocks
 
 }  // namespace quire

@@ -7,12 +7,6 @@
 
 namespace quire {
 
-// Of the model: per stream behind the first, [E, E] each.
-struct StreamWeights {
-  std::vector<LinearWeights> in;
-  std::vector<LinearWeights> out;
-};
-
 struct LayerStreamWeights {
   const float* router_norm = nullptr;  // [E]
   LinearWeights router;                // [S, E]
@@ -22,6 +16,13 @@ struct LayerStreamWeights {
   LinearWeights laurel_down;           // [R, E]
   LinearWeights laurel_up;             // [E, R]
   const float* laurel_norm = nullptr;  // [E]
+};
+
+struct StreamWeights {
+  // Per stream behind the first, [E, E] each.
+  std::vector<LinearWeights> in;
+  std::vector<LinearWeights> out;
+  std::vector<LayerStreamWeights> layers;
 };
 
 }  // namespace quire

@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "kernels/api/linear.h"
-#include "nn/rank_share.h"
+#include "nn/spec/rank_share_spec.h"
 #include "nn/weights/linear_weights.h"
 #include "weights/checkpoint.h"
 

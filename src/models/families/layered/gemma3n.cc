@@ -1,7 +1,6 @@
 // Gemma 3n text (E2B, E4B): several residual streams, a narrow linear map beside attention, inputs of
 // each layer, sparse MLPs in the first layers, last layers that read the keys and values of earlier
 // ones. Norms multiply by their weights.
-#include "kernels/api/streams/residual_streams.h"
 #include "models/config_reader.h"
 #include "models/families/layered/shared_kv.h"
 #include "models/families/layered/sparse_mlps.h"

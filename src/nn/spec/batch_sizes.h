@@ -1,0 +1,14 @@
+// What decides how large the buffers of a part of the decoder are.
+#pragma once
+
+#include <cstdint>
+
+namespace quire {
+
+struct BatchSizes {
+  int64_t max_tokens = 0;
+  int64_t width = 0;  // E
+  float norm_eps = 1e-6f;
+};
+
+}  // namespace quire
