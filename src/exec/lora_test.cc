@@ -168,6 +168,19 @@ TEST(LoraErrors, AdaptersThatDoNotFit) {
   EXPECT_EQ(other->load_adapter("a", "/nowhere").status().code(), StatusCode::kNotFound);
 }
 
+// A layer's update of a block would be all layers'.
+TEST(LoraErrors, SharedBlocksTakeNone) {
+  auto files = ModelFiles::open(test::golden_model(test::golden_dir("zamba2")));
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  ModelRunnerOptions options;
+  options.files = std::make_shared<const ModelFiles>(std::move(*files));
+  options.kv_cache_memory_bytes = int64_t{256} << 20;
+  options.max_adapters = 1;
+  const Status status = ModelRunner::create(options).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("--enable-lora"), std::string::npos) << status.message();
+}
+
 // Engines of one process: the weights and what one runner has loaded serve both, at the same time,
 // and there is room for as many adapters as one runner has.
 TEST(LoraReplicas, GiveTheBitsOfOneRunner) {

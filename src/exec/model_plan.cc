@@ -98,13 +98,15 @@ Status keep_first_layers(int64_t num_layers, ModelPlan& plan) {
   return {};
 }
 
-Status check_adapters(const ModelRunnerOptions& options) {
+Status check_adapters(const ModelRunnerOptions& options, const DecoderSpec& whole) {
   QUIRE_RETURN_IF_ERROR(check_range("--max-cpu-loras", options.max_adapters, 0, 1 << 16));
   QUIRE_RETURN_IF_ERROR(check_range("--max-lora-rank", options.max_lora_rank, 1, 1 << 14));
   if (options.max_adapters > 0 && options.stage.count > 1)
     return unimplemented("--enable-lora: expected one stage, got {}", options.stage.count);
   if (options.max_adapters > 0 && !options.share.is_whole())
     return unimplemented("--enable-lora: expected one rank, got {}", options.share.num_ranks);
+  if (options.max_adapters > 0 && whole.has_shared_blocks())
+    return unimplemented("--enable-lora: expected a model whose layers share no block");
   return {};
 }
 
@@ -187,7 +189,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   static constexpr std::string_view kEverything[] = {""};
   if (options.stage.count > 1) plan.config.names.ignored = kEverything;
   set_limits(options, max_len, plan);
-  QUIRE_RETURN_IF_ERROR(check_adapters(options));
+  QUIRE_RETURN_IF_ERROR(check_adapters(options, plan.whole));
   if (!options.share.is_whole())
     plan.shared_bytes = RankExchange::shared_bytes(plan.whole, options.share, plan.limits);
   QUIRE_RETURN_IF_ERROR(

@@ -14,8 +14,16 @@
 namespace quire {
 namespace {
 
+// Of layers, what stands beside attention, mixer and MLP.
+constexpr TensorRole kBeside[] = {TensorRole::kLayerInputGate, TensorRole::kLayerInputUp,
+                                  TensorRole::kStreamRouter,   TensorRole::kStreamPredict,
+                                  TensorRole::kStreamCorrect,  TensorRole::kLaurelDown,
+                                  TensorRole::kLaurelUp,       TensorRole::kBlockOut};
+
 bool takes_updates(const WeightSlot& slot) {
-  return slot.matrix != nullptr && slot.layer >= 0 && slot.expert < 0 && slot.kept.empty();
+  return slot.matrix != nullptr && slot.layer >= 0 && slot.expert < 0 && slot.kept.empty() &&
+         std::find(std::begin(kBeside), std::end(kBeside), slot.parts.front().role) ==
+             std::end(kBeside);
 }
 
 int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, bool has_bias, DType dtype) {
@@ -63,8 +71,7 @@ class LoraReader {
       if (!used_.contains(module)) {
         return invalid_argument(
             "module '{}': the model has no such linear, or one that takes no updates (experts, "
-            "head, "
-            "embeddings)",
+            "head, embeddings, what stands beside attention and MLP)",
             name);
       }
     }
