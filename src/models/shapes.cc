@@ -81,6 +81,19 @@ constexpr ShapeRow kShapes[] = {
     {"mamba2-1.3b-24l",
      R"({"model_type": "mamba2", "vocab_size": 50288, "hidden_size": 2048, "num_hidden_layers": 24, "num_heads": 64,
          "head_dim": 64, "n_groups": 1, "state_size": 128, "conv_kernel": 4, "tie_word_embeddings": true})"},
+    // Five of the 30 layers of Gemma 3n E2B, its first: four residual streams, sparse MLPs.
+    {"gemma-3n-e2b-5l",
+     R"({"model_type": "gemma3n_text", "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 8192,
+         "num_hidden_layers": 5, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256,
+         "num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.95, 0.95, 0.95, 0.95, 0.95],
+         "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "sliding_window": 512})"},
+    // Twelve of the 38 layers of Zamba2 1.2B, with two uses of its block.
+    {"zamba2-1.2b-12l",
+     R"({"model_type": "zamba2", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 8192,
+         "num_hidden_layers": 12, "layers_block_type": ["mamba", "mamba", "mamba", "mamba", "mamba", "hybrid",
+         "mamba", "mamba", "mamba", "mamba", "mamba", "hybrid"], "num_attention_heads": 32, "n_mamba_heads": 64,
+         "mamba_d_state": 128, "mamba_ngroups": 1, "num_mem_blocks": 1, "adapter_rank": 128,
+         "use_shared_attention_adapter": true, "use_mem_rope": true, "max_position_embeddings": 4096})"},
 };
 
 constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;
