@@ -328,10 +328,10 @@ def make_family(name, family, variant):
 REPEATS_ITSELF = ("opt", "bloom", "mpt")
 
 # Whose random weights make much of rounding: seeds are looked for whose logits hold still.
-STEADY = ("gemma3n_text", "zamba2", "minicpm3", "phimoe", "ernie4_5_moe", "qwen3_5_moe", "bamba", "nemotron_h", "exaone_moe",
-          "hy_v3")
+STEADY = ("gemma3n_text", "zamba2", "minicpm3", "phimoe", "ernie4_5_moe", "qwen3_5_moe", "bamba", "nemotron_h")
 
-# golden of make_model_goldens.py -> family.
+# golden of make_model_goldens.py -> family. Missing on purpose, since rounding flips their routers on one instruction set or
+# another: kimi_linear, exaone_moe, hy_v3 and llama4.
 FAMILIES = {
     "mistral": "mistral", "gemma3": "gemma3_text", "granite": "granite", "smollm3": "smollm3", "seed_oss": "seed_oss",
     "hunyuan": "hunyuan_v1_dense", "arcee": "arcee", "ernie4_5": "ernie4_5", "ministral3": "ministral3", "olmo2": "olmo2",
@@ -349,7 +349,6 @@ FAMILIES = {
     "hunyuan_v1_moe": "hunyuan_v1_moe", "gemma3n": "gemma3n_text", "zamba2": "zamba2",
     "opt": "opt", "bloom": "bloom", "mpt": "mpt", "minicpm3_plain": "minicpm3", "phimoe": "phimoe",
     "ernie4_5_moe": "ernie4_5_moe", "qwen3_5_moe": "qwen3_5_moe", "bamba": "bamba", "nemotron_h": "nemotron_h",
-    "exaone_moe": "exaone_moe", "hy_v3": "hy_v3",
 }
 
 

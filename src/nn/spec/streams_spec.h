@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "kernels/api/streams/residual_streams.h"
-
 namespace quire {
 
 // The first stream begins as the embedding x, the others as its projections, all with the size of x.

@@ -7,6 +7,7 @@
 #include "models/family.h"
 #include "models/model_config.h"
 #include "models/standard_names.h"
+#include "nn/spec/stream_limits.h"
 
 namespace quire {
 namespace {

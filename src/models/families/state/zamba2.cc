@@ -11,7 +11,6 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kTypes[] = {"zamba2"};
-constexpr KeyAlias kAliases[] = {{"head_dim", "attention_head_dim"}};
 constexpr LayerParts kHybridParts{.attention = true, .state = true};
 constexpr LayerParts kMixerParts{.attention = false, .state = true, .ffn = false};
 constexpr LayerWord kWords[] = {
@@ -160,11 +159,11 @@ const Family& zamba2_family() {
                    .intermediate_ratio = 4,
                    .num_hidden_layers = kFirstLayers,
                    .num_attention_heads = 32,
+                   .head_dim = 160,
                    .max_position_embeddings = 4096,
                    .norm_eps = 1e-5,
                    .activation = "gelu",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
       .read_more = read_zamba2,
       .hf_names = {.entries = kEntries,
                    .prefixes = kLlamaPrefixes,
