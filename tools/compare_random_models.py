@@ -164,8 +164,44 @@ def gpt2(r):
                          tie_word_embeddings=r.random() < 0.7, bos_token_id=1, eos_token_id=2)
 
 
+def gemma3n(r):
+    base, dim = sizes(r)
+    layers = r.randint(2, 5)
+    shared = r.randint(0, layers - 1)
+    kinds = windows(r, layers) or ["full_attention"] * layers
+    if not set(kinds[layers - shared:]) <= set(kinds[:layers - shared]):
+        shared = 0
+    streams = r.randint(1, 5)
+    base.update(num_hidden_layers=layers, intermediate_size=[base["intermediate_size"] * r.choice([1, 2])
+                                                            for _ in range(layers)])
+    return tf.Gemma3nTextConfig(
+        **base, head_dim=dim, sliding_window=r.choice([4, 20]), attention_bias=r.random() < 0.3, layer_types=kinds,
+        hidden_activation=r.choice(["gelu_pytorch_tanh", "gelu", "silu"]), final_logit_softcapping=r.choice([6.0, 30.0]),
+        hidden_size_per_layer_input=r.choice([3, 8, 32]), vocab_size_per_layer_input=r.randint(20, base["vocab_size"]),
+        altup_num_inputs=streams, altup_active_idx=r.randrange(streams), altup_correct_scale=r.random() < 0.5,
+        laurel_rank=r.choice([1, 5, 32]), num_kv_shared_layers=shared,
+        activation_sparsity_pattern=r.choice([None, [r.choice([0.0, 0.3, 0.8, 0.95]) for _ in range(layers)]]))
+
+
+def zamba2(r):
+    base, _ = sizes(r)
+    kinds = [r.choice(["hybrid", "linear_attention"]) for _ in range(r.randint(1, 6))]
+    heads = base["num_attention_heads"] = r.choice([1, 2, 4])
+    mamba_heads = r.choice([1, 2, 4])
+    base.update(hidden_size=heads * mamba_heads * r.choice([2, 4, 8, 16]), num_hidden_layers=len(kinds),
+                num_key_value_heads=heads)
+    return tf.Zamba2Config(
+        **base, layers_block_type=kinds, num_mem_blocks=r.randint(1, 3), adapter_rank=r.choice([1, 4, 32]),
+        use_shared_attention_adapter=r.random() < 0.5, use_mem_rope=r.random() < 0.5, add_bias_linear=r.random() < 0.3,
+        use_conv_bias=r.random() < 0.5, hidden_act=r.choice(["gelu", "silu"]), mamba_d_state=r.choice([4, 16, 20]),
+        mamba_d_conv=r.choice([2, 4]), mamba_expand=r.choice([1, 2, 3]), mamba_ngroups=r.choice([1, mamba_heads]),
+        n_mamba_heads=mamba_heads, chunk_size=16, time_step_min=r.choice([0.001, 0.2]),
+        rope_parameters=dict(rope_type="default", rope_theta=r.choice([10000.0, 777.0])))
+
+
 FAMILIES = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, phi3=phi3, gemma2=gemma2, gemma3=gemma3,
-                gpt2=gpt2)
+                gemma3n=gemma3n, zamba2=zamba2, gpt2=gpt2)
+FLOATS = ("gpt2", "gemma3n", "zamba2")  # never quantized here: not all their widths can be whole groups
 
 
 # ---- the server under test ------------------------------------------------------------------------------------------
@@ -274,7 +310,7 @@ def whole_groups():
 
 @torch.no_grad()
 def compare_quantized(r, options, folder):
-    name = r.choice([family for family in options.families if family != "gpt2"])
+    name = r.choice([family for family in options.families if family not in FLOATS])
     with whole_groups():
         model = random_model(r, FAMILIES[name](r), torch.bfloat16)
         while not random_quantized.has_whole_groups(model):
