@@ -79,7 +79,7 @@ void read_gemma3n(const ConfigReader& reader, ModelConfig& config) {
   streams.active =
       static_cast<int32_t>(reader.integer("altup_active_idx", {0, streams.count - 1}, 0));
   streams.scales_output = reader.boolean("altup_correct_scale", true);
-  streams.laurel_rank = reader.integer("laurel_rank", {1, config.hidden_size}, 64);
+  streams.laurel_rank = reader.integer("laurel_rank", {1, 1 << 20}, 64);
   read_sparse_mlps(reader, config);
 }
 
