@@ -71,7 +71,9 @@ TEST_P(SameBits, Float32) { expect_equal("float32"); }
 TEST_P(SameBits, Bfloat16) { expect_equal("bfloat16"); }
 
 // Sparse MLPs, and blocks that layers share.
-const std::vector<std::string> kWhole = {"gemma3n", "zamba2", "zamba2_one_block", "zamba2_untied"};
+const std::vector<std::string> kWhole = {"gemma3n",          "zamba2",
+                                         "zamba2_one_block", "zamba2_untied",
+                                         "int8_rows_zamba2", "int8_rows_gemma3n_text"};
 
 // All that can be shared.
 std::vector<std::string> shareable(std::vector<std::string> names) {
@@ -94,7 +96,8 @@ INSTANTIATE_TEST_SUITE_P(Models, SameBits,
 // Quantized weights are cut as they are stored.
 class QuantizedSameBits : public SameBits {};
 TEST_P(QuantizedSameBits, AsStored) { expect_equal("auto"); }
-INSTANTIATE_TEST_SUITE_P(Models, QuantizedSameBits, ::testing::ValuesIn(test::quant_golden_names()),
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedSameBits,
+                         ::testing::ValuesIn(shareable(test::quant_golden_names())),
                          [](const auto& info) { return info.param; });
 
 // Experts that are spread whole over the ranks give the bits of those that are cut, and of one rank.
