@@ -29,8 +29,9 @@ import torch
 import transformers as tf
 
 import random_quantized
-from make_model_goldens import randomize
+from make_model_goldens import calm, randomize
 from make_quant_goldens import round_inputs
+from state_models import ZAMBA_QUIET
 
 LOGPROB_TOLERANCE = 2e-3
 INT8_TOLERANCE = 0.08  # of the logits' deviation: an activation beside a tie between two codes moves all that follow
@@ -246,6 +247,8 @@ def random_model(r, config, bits):
     config._attn_implementation = "eager"
     model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     randomize(model, r.randint(0, 10**6), bits)
+    if config.model_type == "zamba2":
+        calm(model, dict(quiet=ZAMBA_QUIET), bits)
     return model
 
 

@@ -4,6 +4,10 @@ import numpy as np
 import transformers as tf
 
 
+# Scores of attention and what a shared block adds: else each token's noise is the next one's signal.
+ZAMBA_QUIET = {"in_proj.weight": 0.5, ".1.weight": 0.2, "q_proj.weight": 0.3, "k_proj.weight": 0.5, ".linear.weight": 0.25}
+
+
 def variants(common, rope):
     """name -> (config, stored dtype, options), as variants() of make_model_goldens."""
     experts = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16)
@@ -15,8 +19,6 @@ def variants(common, rope):
     multipliers = dict(embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.6, attention_multiplier=0.2)
     mamba = dict(vocab_size=160, hidden_size=32, num_hidden_layers=3, state_size=8, bos_token_id=1, eos_token_id=2,
                  pad_token_id=0)
-    # Scores of attention, and what the block adds.
-    quiet = {"in_proj.weight": 0.5, ".1.weight": 0.2, "q_proj.weight": 0.3, "k_proj.weight": 0.5, ".linear.weight": 0.25}
     zamba = dict(mamba_d_state=8, mamba_d_conv=4, mamba_expand=2, mamba_ngroups=2, n_mamba_heads=4, chunk_size=16,
                  intermediate_size=24, adapter_rank=4)
     nemotron = dict(mamba_num_heads=4, mamba_head_dim=12, n_groups=2, ssm_state_size=8, conv_kernel=4, chunk_size=16,
@@ -88,14 +90,14 @@ def variants(common, rope):
             num_hidden_layers=4, layers_block_type=["hybrid", "linear_attention", "hybrid", "hybrid"],
             num_key_value_heads=4, num_mem_blocks=2, use_shared_attention_adapter=True, use_mem_rope=True,
             add_bias_linear=True, hidden_act="gelu", tie_word_embeddings=True, time_step_min=0.3, **zamba), **rope()),
-            "bfloat16", dict(quiet=quiet)),
+            "bfloat16", dict(quiet=ZAMBA_QUIET)),
         # Without tied embeddings blocks are not tied either.
         "zamba2_untied": (tf.Zamba2Config(**common(
             num_hidden_layers=3, layers_block_type=["hybrid", "linear_attention", "hybrid"],
-            use_conv_bias=False, **dict(zamba, mamba_ngroups=1, adapter_rank=3))), "bfloat16", dict(quiet=quiet)),
+            use_conv_bias=False, **dict(zamba, mamba_ngroups=1, adapter_rank=3))), "bfloat16", dict(quiet=ZAMBA_QUIET)),
         "zamba2_one_block": (tf.Zamba2Config(**common(
             num_hidden_layers=3, layers_block_type=["linear_attention", "hybrid", "hybrid"],
-            tie_word_embeddings=True, **dict(zamba, mamba_ngroups=1, mamba_expand=3, n_mamba_heads=6))), "bfloat16", dict(quiet=quiet)),
+            tie_word_embeddings=True, **dict(zamba, mamba_ngroups=1, mamba_expand=3, n_mamba_heads=6))), "bfloat16", dict(quiet=ZAMBA_QUIET)),
         "mamba": (tf.MambaConfig(**mamba, time_step_rank=3), "bfloat16", dict(gguf="mamba")),
         "falcon_mamba": (tf.FalconMambaConfig(**mamba, use_conv_bias=False, use_bias=True), "bfloat16", {}),
         # GGUF files have one eps for all norms.
