@@ -69,7 +69,7 @@ def variants(common, rope):
         "solar_open": (tf.SolarOpenConfig(**without(common(n_routed_experts=8, num_experts_per_tok=2,
                                                            n_shared_experts=1, moe_intermediate_size=16, head_dim=12,
                                                            routed_scaling_factor=1.7, num_hidden_layers=2),
-                                                    "intermediate_size"), **rope()), "bfloat16", {}),
+                                                    "intermediate_size"), **rope()), "bfloat16", dict(gguf="glm4moe")),
         "exaone_moe": (tf.ExaoneMoeConfig(**common(num_experts=4, num_experts_per_tok=2, num_shared_experts=1,
                                                    moe_intermediate_size=16, sliding_window=9, num_hidden_layers=4,
                                                    first_k_dense_replace=1), **rope()),
@@ -241,6 +241,8 @@ def gguf_metadata(config, arch):
         scale = config.route_scale if arch == "afmoe" else config.routed_scaling_factor
         optional.update(expert_weights_norm=bool(getattr(config, "norm_topk_prob", True)),
                         expert_weights_scale=float(scale), expert_gating_func=2)
+    if config.model_type == "solar_open":
+        optional.update(leading_dense_block_count=0)
     if arch == "afmoe":
         optional.update(leading_dense_block_count=config.num_dense_layers)
     if config.model_type in ("exaone_moe", "glm4_moe_lite"):

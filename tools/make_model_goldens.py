@@ -205,6 +205,9 @@ def dense_variants():
         "internlm3": (tf.InternLM3Config(**common(head_dim=12, qkv_bias=True, bias=True, max_position_embeddings=32),
                                          **rope(rope_type="dynamic", factor=6.0)), "bfloat16",
                       dict(stepwise=True, max_model_len=128)),
+        # GGUF files are Llama's: without dynamic scaling and, as released, without biases.
+        "internlm3_plain": (tf.InternLM3Config(**common(head_dim=12, num_hidden_layers=2), **rope()), "bfloat16",
+                            dict(gguf="llama")),
         "cwm": (tf.CwmConfig(**common(head_dim=12, num_hidden_layers=5, sliding_window=9), **rope(**LLAMA3)), "bfloat16",
                 {}),
         "jais2": (tf.Jais2Config(**common(head_dim=12), **rope()), "bfloat16", dict(gguf="jais2")),

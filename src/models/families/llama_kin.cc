@@ -259,6 +259,7 @@ const Family& internlm3_family() {
   static constexpr Family family{
       .name = "internlm3",
       .model_types = kInternLm3Types,
+      .gguf_architecture = "llama",  // read as Llama
       .defaults = {.vocab_size = 128512,
                    .hidden_size = 4096,
                    .intermediate_size = 10240,

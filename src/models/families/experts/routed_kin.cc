@@ -138,6 +138,7 @@ const Family& solar_open_family() {
   static constexpr Family family{
       .name = "solar_open",
       .model_types = kSolarTypes,
+      .gguf_architecture = "glm4moe",  // read as GLM-4.5, whose layers are of the same kind
       .defaults = {.vocab_size = 196608,
                    .hidden_size = 4096,
                    .intermediate_size = 10240,
