@@ -1,5 +1,7 @@
 #include <array>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "models/family.h"
 
@@ -74,11 +76,12 @@ std::string known_model_types() {
 
 std::string known_gguf_architectures() {
   std::string list;
+  std::set<std::string_view> listed;
   for (const Family* family : all_families()) {
-    if (family->gguf_architecture.empty() || family->owns_gguf != nullptr) continue;
-    list.append(list.empty() ? "" : ", ").append(family->gguf_architecture);
-    if (!family->gguf_moe_architecture.empty())
-      list.append(", ").append(family->gguf_moe_architecture);
+    for (const std::string_view name : {family->gguf_architecture, family->gguf_moe_architecture}) {
+      if (name.empty() || !listed.insert(name).second) continue;
+      list.append(list.empty() ? "" : ", ").append(name);
+    }
   }
   return list;
 }
