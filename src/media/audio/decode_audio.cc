@@ -1,0 +1,133 @@
+#include "media/audio/decode_audio.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "media/audio/resampler.h"
+#include "media/audio/sound_readers.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kFramesAtOnce = 8192;
+constexpr float kLoudest = 1e6f;  // samples beyond it are no sound
+
+bool starts_with(std::span<const std::byte> file, std::string_view magic, size_t at = 0) {
+  return file.size() >= at + magic.size() &&
+         std::memcmp(file.data() + at, magic.data(), magic.size()) == 0;
+}
+
+// Eleven bits of one begin each frame.
+bool is_mp3(std::span<const std::byte> file) {
+  if (starts_with(file, "ID3")) return true;
+  return file.size() > 2 && file[0] == std::byte{0xff} &&
+         (file[1] & std::byte{0xe0}) == std::byte{0xe0} &&
+         (file[1] & std::byte{0x06}) != std::byte{0};  // a layer, which AAC's frames have not
+}
+
+bool is_sound_file(std::span<const std::byte> file) {
+  const bool is_riff = starts_with(file, "RIFF") || starts_with(file, "RF64");
+  return (is_riff && starts_with(file, "WAVE", 8)) || starts_with(file, "fLaC") ||
+         starts_with(file, "OggS");
+}
+
+std::string_view kind_of(std::span<const std::byte> file) {
+  struct Refused {
+    std::string_view magic;
+    size_t at;
+    std::string_view name;
+  };
+  constexpr std::array<Refused, 6> kRefused = {{{"ftyp", 4, "MP4 or M4A"},
+                                                {"\x1a\x45\xdf\xa3", 0, "WebM"},
+                                                {"FORM", 0, "AIFF"},
+                                                {".snd", 0, "AU"},
+                                                {"caff", 0, "CAF"},
+                                                {"#!AMR", 0, "AMR"}}};
+  for (const Refused& refused : kRefused) {
+    if (starts_with(file, refused.magic, refused.at)) return refused.name;
+  }
+  return file.empty() ? "nothing" : "something else";
+}
+
+Result<std::unique_ptr<SoundReader>> open_sound(std::span<const std::byte> file) {
+  if (is_sound_file(file)) return open_sound_file(file);
+  if (is_mp3(file)) return open_mp3(file);
+  return invalid_argument("audio: expected a file in WAV, FLAC, Ogg or MP3, got {}", kind_of(file));
+}
+
+Status check_header(const SoundReader& reader, const AudioLimits& limits) {
+  if (reader.num_channels() < 1 || reader.num_channels() > limits.max_channels) {
+    return invalid_argument("audio: expected 1 to {} channels, got {}", limits.max_channels,
+                            reader.num_channels());
+  }
+  if (reader.sample_rate() < limits.min_sample_rate ||
+      reader.sample_rate() > limits.max_sample_rate) {
+    return invalid_argument("audio: expected a sample rate of {} to {} Hz, got {}",
+                            limits.min_sample_rate, limits.max_sample_rate, reader.sample_rate());
+  }
+  return {};
+}
+
+// means [frames] = the mean of the channels of each frame.
+Status take_means(std::span<const float> frames, int32_t channels, std::vector<float>& means) {
+  means.clear();
+  for (size_t i = 0; i < frames.size(); i += static_cast<size_t>(channels)) {
+    float sum = 0.0f;
+    for (int32_t channel = 0; channel < channels; ++channel)
+      sum += frames[i + static_cast<size_t>(channel)];
+    means.push_back(sum / static_cast<float>(channels));
+    if (!(std::fabs(means.back()) <= kLoudest))
+      return invalid_argument("audio: expected samples of about [-1, 1], got {}", means.back());
+  }
+  return {};
+}
+
+// How many frames the file has. Nothing is taken on trust: memory grows with what comes.
+Result<int64_t> read_samples(SoundReader& reader, const AudioLimits& limits, Recording& recording) {
+  QUIRE_ASSIGN_OR_RETURN(Resampler resampler,
+                         Resampler::create(reader.sample_rate(), recording.sample_rate));
+  const auto max_frames = static_cast<int64_t>(limits.max_seconds * reader.sample_rate());
+  const int32_t channels = reader.num_channels();
+  std::vector<float> frames(static_cast<size_t>(kFramesAtOnce * channels)), means;
+  int64_t num_frames = 0, count = 0;
+  do {
+    QUIRE_ASSIGN_OR_RETURN(count, reader.read(frames));
+    const std::span<const float> read =
+        std::span(frames).first(static_cast<size_t>(count * channels));
+    QUIRE_RETURN_IF_ERROR(take_means(read, channels, means));
+    QUIRE_RETURN_IF_ERROR(resampler.put(means, count == 0, recording.samples));
+    num_frames += count;
+    if (num_frames > max_frames) {
+      return too_large("audio: expected at most {} seconds (--max-audio-seconds), got more",
+                       limits.max_seconds);
+    }
+  } while (count > 0);
+  return num_frames;
+}
+
+}  // namespace
+
+Result<Recording> decode_audio(std::span<const std::byte> file, const AudioLimits& limits,
+                               int32_t sample_rate) {
+  if (std::ssize(file) > limits.max_bytes) {
+    return too_large("audio: expected a file of at most {} bytes (--max-audio-size), got {}",
+                     limits.max_bytes, file.size());
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<SoundReader> reader, open_sound(file));
+  QUIRE_RETURN_IF_ERROR(check_header(*reader, limits));
+  Recording recording{.sample_rate = sample_rate, .samples = {}};
+  QUIRE_ASSIGN_OR_RETURN(const int64_t num_frames, read_samples(*reader, limits, recording));
+  if (recording.samples.empty()) return invalid_argument("audio: expected some sound, got none");
+  if (reader->num_frames() > num_frames) {
+    return data_loss("audio: the file ends early: expected {} samples, got {}",
+                     reader->num_frames(), num_frames);
+  }
+  return recording;
+}
+
+}  // namespace quire
