@@ -39,6 +39,16 @@ std::shared_ptr<void> ongoing_guard(const ServerState& state, ModelUse hosted,
           }};
 }
 
+// Of those in memory; null: there is none.
+const ModelStatus* latest_used(const std::vector<ModelStatus>& all) {
+  const ModelStatus* latest = nullptr;
+  for (const ModelStatus& status : all) {
+    if (status.loaded == nullptr) continue;
+    if (latest == nullptr || status.last_use_us > latest->last_use_us) latest = &status;
+  }
+  return latest;
+}
+
 }  // namespace
 
 RouteRunner::RouteRunner(const ServerOptions& options, ServerState& state, WorkerPool& workers)
@@ -76,14 +86,20 @@ void RouteRunner::find_model(const Route& route, HttpRequest request, HeaderList
 void RouteRunner::acquire(const Route& route, const std::string& name,
                           std::shared_ptr<HttpRequest> request, HeaderList headers,
                           std::shared_ptr<ReplyChannel> reply) {
-  if (name.empty() && route.kind == RouteKind::kWork) {
+  if (name.empty()) {
     const std::vector<ModelStatus> all = state_.models->list();
-    if (all.size() != 1) {
+    const bool works = route.kind == RouteKind::kWork;
+    if (works && all.size() != 1) {
       return refuse(route.door,
                     field_error("model", fmt::format("expected one of the {} models of this server "
                                                      "(/v1/models), got none",
                                                      all.size())),
                     headers, *reply);
+    }
+    // Who looks at a model does not use it: its time goes on.
+    if (const ModelStatus* const latest = works ? nullptr : latest_used(all)) {
+      return run_on(latest->loaded, route, std::move(*request), std::move(headers),
+                    std::move(reply));
     }
   }
   // Ollama's clients add a tag to names that have none.

@@ -108,6 +108,18 @@ def test_models_are_loaded_when_asked_for_and_give_way(binary):
         wait_for(lambda: states(context)["turned"] == "unloaded")
         assert context.post("/models/load", {"model": "turned"})["success"] and states(context)["turned"] == "loaded"
         assert context.get("/quire/stats?model=turned")["model"] == "turned"
+    with folder_of_models() as folder, serving(binary, folder, "--model-keep-alive", "1") as (_, context):
+        assert context.request("GET", "/quire/stats")[0] == 400  # none is in memory
+        says(context, "plain")
+        seen = []
+
+        def is_gone():  # who looks does not use
+            status, _, text = context.request("GET", "/quire/stats")
+            seen.append(status == 200 and json.loads(text)["model"])
+            return states(context)["plain"] == "unloaded"
+
+        wait_for(is_gone)
+        assert seen[0] == "plain", seen
 
 
 def test_a_broken_model_harms_no_other(binary):

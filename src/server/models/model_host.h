@@ -32,6 +32,7 @@ struct ModelStatus {
   int64_t file_bytes = 0;    // likewise, of its files
   int64_t created_s = 0;     // Unix time
   int64_t num_requests = 0;  // that use it or wait for it
+  int64_t last_use_us = 0;   // of a folder's model in memory; host's clock
   std::optional<int64_t>
       expires_us;   // when it is unloaded if nobody uses it until then; host's clock
   ModelUse loaded;  // null unless kLoaded

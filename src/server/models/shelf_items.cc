@@ -65,6 +65,7 @@ std::vector<ModelStatus> ShelfItems::list(const ShelfBook& book) const {
       status.bytes = row->bytes;
       status.num_requests += row->num_uses;
       status.expires_us = row->expires_us();
+      status.last_use_us = row->last_use_us;
     }
     if (item.state == ModelState::kLoaded) status.loaded = item.hosted;
     all.push_back(std::move(status));
