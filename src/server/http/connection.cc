@@ -42,9 +42,11 @@ std::string refusal_of_plain_http() {
 
 Connection::Connection(Socket socket, TlsContext tls, std::shared_ptr<ConnectionShared> shared)
     : stream_(std::move(socket), std::move(tls)),
-      timer_(stream_.get_executor()),
+      deadline_(stream_.get_executor(), [this] { on_deadline(); }),
       shared_(std::move(shared)),
-      reader_(shared_->limits) {}
+      reader_(shared_->limits),
+      writer_(stream_),
+      body_charge_(shared_->body_bytes) {}
 
 Connection::~Connection() {
   const std::lock_guard lock(shared_->mutex);
@@ -58,7 +60,7 @@ void Connection::start() {
       self->close();
       return;
     }
-    self->set_deadline(self->shared_->limits.idle_timeout_ms);
+    self->deadline_.set(self->shared_->limits.idle_timeout_ms, self);
     if (!self->stream_.is_encrypted()) return self->read();
     self->stream_.async_handshake(refusal_of_plain_http(), [self](const ErrorCode& ec) {
       if (self->phase_ == Phase::kClosed) return;
@@ -97,7 +99,7 @@ void Connection::on_read(const ErrorCode& ec, size_t num_bytes) {
     saw_eof_ = true;
     // A client that has our whole answer coming may close its sending side; one that waits for more
     // has left.
-    if (phase_ == Phase::kHandling && answered_) return;
+    if (phase_ == Phase::kHandling && exchange_.answered) return;
     client_left();
     return;
   }
@@ -116,23 +118,15 @@ void Connection::on_read(const ErrorCode& ec, size_t num_bytes) {
     read();
     return;
   }
-  if (fresh) set_deadline(shared_->limits.read_timeout_ms);
+  if (fresh) deadline_.set(shared_->limits.read_timeout_ms, shared_from_this());
   process();
-}
-
-void Connection::charge_body() {
-  const uint64_t now = reader_.held_bytes();
-  if (now > charged_body_bytes_) {
-    shared_->body_bytes.fetch_add(now - charged_body_bytes_, std::memory_order_relaxed);
-    charged_body_bytes_ = now;
-  }
 }
 
 void Connection::process() {
   while (phase_ == Phase::kReading) {
     const HttpRequestReader::State state = reader_.advance();
-    charge_body();
-    if (charged_body_bytes_ > shared_->limits.inline_body_bytes &&
+    body_charge_.grow_to(reader_.held_bytes());
+    if (body_charge_.num_bytes() > shared_->limits.inline_body_bytes &&
         shared_->body_bytes.load(std::memory_order_relaxed) > shared_->limits.total_body_bytes) {
       ApiError error =
           api_error(429, "the server holds as many request bodies as it may; try again");
@@ -155,7 +149,7 @@ void Connection::process() {
           return;
         }
         if (reader_.expects_continue() && reader_.buffered_bytes() == 0) {
-          out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+          writer_.append("HTTP/1.1 100 Continue\r\n\r\n");
           flush();
         }
         break;
@@ -184,134 +178,116 @@ void Connection::answer_early(HttpResponse response) {
 
 void Connection::begin_exchange(const HttpRequest& head) {
   phase_ = Phase::kHandling;
-  head_ = HttpRequest{};
-  head_.method = head.method;
-  head_.path = head.path;
-  head_.version = head.version;
+  exchange_ = {};
+  exchange_.head.method = head.method;
+  exchange_.head.path = head.path;
+  exchange_.head.version = head.version;
   keep_alive_ = head.keep_alive && !shared_->closing.load(std::memory_order_relaxed);
-  answered_ = streaming_ = chunked_ = was_full_ = false;
-  status_ = 0;
-  exchange_start_ = Clock::now();
-  set_deadline(kNoDeadlineMs);
+  deadline_.set(kNoDeadlineMs, shared_from_this());
 }
 
 // --- writing
 // -------------------------------------------------------------------------------------------------------
 
 void Connection::send(HttpResponse response) {
-  if (phase_ != Phase::kHandling || answered_) return;
-  status_ = response.status;
+  if (phase_ != Phase::kHandling || exchange_.answered) return;
+  exchange_.status = response.status;
   if (shared_->closing.load(std::memory_order_relaxed)) keep_alive_ = false;
-  out_ += response_head(
-      response, {head_.version, keep_alive_, response.body.size(), http_date(std::time(nullptr))});
-  if (head_.method != "HEAD") out_ += response.body;
+  writer_.append(response_head(response, {exchange_.head.version, keep_alive_, response.body.size(),
+                                          http_date(std::time(nullptr))}));
+  if (exchange_.head.method != "HEAD") writer_.append(response.body);
   finish_answer();
 }
 
 void Connection::begin_stream(HttpResponse head) {
-  if (phase_ != Phase::kHandling || answered_) return;
-  status_ = head.status;
-  streaming_ = true;
-  chunked_ = head_.version == 11;
-  if (!chunked_ || shared_->closing.load(std::memory_order_relaxed)) keep_alive_ = false;
-  out_ += response_head(head,
-                        {head_.version, keep_alive_, std::nullopt, http_date(std::time(nullptr))});
+  if (phase_ != Phase::kHandling || exchange_.answered) return;
+  exchange_.status = head.status;
+  exchange_.streaming = true;
+  exchange_.chunked = exchange_.head.version == 11;
+  if (!exchange_.chunked || shared_->closing.load(std::memory_order_relaxed)) keep_alive_ = false;
+  writer_.append(response_head(
+      head, {exchange_.head.version, keep_alive_, std::nullopt, http_date(std::time(nullptr))}));
   flush();
 }
 
 void Connection::write(std::string_view data) {
-  if (phase_ != Phase::kHandling || !streaming_ || answered_ || data.empty()) return;
-  if (chunked_) {
-    fmt::format_to(std::back_inserter(out_), "{:x}\r\n", data.size());
-    out_ += data;
-    out_ += "\r\n";
-  } else {
-    out_ += data;
+  if (phase_ != Phase::kHandling || !exchange_.streaming || exchange_.answered || data.empty())
+    return;
+  if (exchange_.chunked) {
+    fmt::memory_buffer size;
+    fmt::format_to(std::back_inserter(size), "{:x}\r\n", data.size());
+    writer_.append({size.data(), size.size()});
   }
+  writer_.append(data);
+  if (exchange_.chunked) writer_.append("\r\n");
   flush();
 }
 
 void Connection::end_stream() {
-  if (phase_ != Phase::kHandling || !streaming_ || answered_) return;
-  if (chunked_) out_ += "0\r\n\r\n";
+  if (phase_ != Phase::kHandling || !exchange_.streaming || exchange_.answered) return;
+  if (exchange_.chunked) writer_.append("0\r\n\r\n");
   finish_answer();
 }
 
 // On record before it is sent: a client that holds its answer finds it counted in /metrics.
 void Connection::finish_answer() {
-  answered_ = true;
-  record_done(status_);
+  exchange_.answered = true;
+  shared_->handler->on_done(exchange_.head, exchange_.status, exchange_.seconds());
   flush();
 }
 
 bool Connection::wants_more() const {
-  const bool room = out_.size() + in_flight_.size() < shared_->limits.write_buffer_bytes;
-  if (!room) const_cast<Connection*>(this)->was_full_ = true;
+  const bool room = writer_.num_bytes() < shared_->limits.write_buffer_bytes;
+  if (!room) const_cast<Connection*>(this)->exchange_.was_full = true;
   return room && phase_ == Phase::kHandling;
 }
 
 void Connection::flush() {
-  if (writing_ || phase_ == Phase::kClosed) return;
-  if (in_flight_.empty()) {
-    if (out_.empty()) return;
-    in_flight_.swap(out_);
-    in_flight_done_ = 0;
-  }
-  writing_ = true;
-  write_start_ = Clock::now();
-  set_deadline(std::min(shared_->limits.contended_stall_ms, shared_->limits.write_stall_ms));
-  stream_.async_write_some(
-      asio::buffer(in_flight_.data() + in_flight_done_, in_flight_.size() - in_flight_done_),
-      [self = shared_from_this()](const ErrorCode& ec, size_t n) {
-        self->contain([&] { self->on_written(ec, n); });
-      });
+  if (phase_ == Phase::kClosed || !writer_.can_write()) return;
+  deadline_.set(std::min(shared_->limits.contended_stall_ms, shared_->limits.write_stall_ms),
+                shared_from_this());
+  writer_.write([self = shared_from_this()](const ErrorCode& ec) {
+    self->contain([&] { self->on_written(ec); });
+  });
 }
 
-void Connection::on_written(const ErrorCode& ec, size_t num_bytes) {
-  writing_ = false;
+void Connection::on_written(const ErrorCode& ec) {
   if (phase_ == Phase::kClosed) return;
   if (ec) {
     client_left();
     return;
   }
-  in_flight_done_ += num_bytes;
-  if (in_flight_done_ == in_flight_.size()) {
-    in_flight_.clear();
-    // A slow spell must not leave a large buffer behind for the rest of a long stream.
-    if (in_flight_.capacity() > 64 * 1024) in_flight_.shrink_to_fit();
-  }
-  if (!in_flight_.empty() || !out_.empty()) {
+  if (writer_.num_bytes() > 0) {
     flush();
-  } else if (phase_ == Phase::kHandling && answered_) {
+  } else if (phase_ == Phase::kHandling && exchange_.answered) {
     finish_exchange();
     return;
   } else {
-    set_deadline(phase_ == Phase::kHandling ? kNoDeadlineMs : shared_->limits.read_timeout_ms);
+    deadline_.set(phase_ == Phase::kHandling ? kNoDeadlineMs : shared_->limits.read_timeout_ms,
+                  shared_from_this());
   }
-  if (was_full_ && call_ && wants_more()) {
-    was_full_ = false;
+  if (exchange_.was_full && call_ && wants_more()) {
+    exchange_.was_full = false;
     const std::shared_ptr<OngoingCall> call = call_;
     call->on_writable();
   }
 }
 
-void Connection::record_done(int status) {
-  const double seconds = std::chrono::duration<double>(Clock::now() - exchange_start_).count();
-  shared_->handler->on_done(head_, status, seconds);
-}
-
 void Connection::finish_exchange() {
   call_.reset();
-  shared_->body_bytes.fetch_sub(charged_body_bytes_, std::memory_order_relaxed);
-  charged_body_bytes_ = 0;
+  body_charge_.release();
   if (saw_eof_) {
     close();
   } else if (!keep_alive_) {
-    linger();
+    phase_ = Phase::kLingering;
+    stream_.end_writing(shared_from_this());
+    deadline_.set(kLingerMs, shared_from_this());
+    read();
   } else {
     phase_ = Phase::kReading;
-    set_deadline(reader_.started() ? shared_->limits.read_timeout_ms
-                                   : shared_->limits.idle_timeout_ms);
+    deadline_.set(
+        reader_.started() ? shared_->limits.read_timeout_ms : shared_->limits.idle_timeout_ms,
+        shared_from_this());
     if (!reading_ || reader_.started()) process();
   }
 }
@@ -341,9 +317,9 @@ void Connection::fail(const char* why) {
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now().time_since_epoch()).count();
   try {
     if (shared_->last_failure_s.exchange(now_s) != now_s) {
-      log_error("{} {}: {}", head_.method, head_.path, why);
+      log_error("{} {}: {}", exchange_.head.method, exchange_.head.path, why);
     }
-    if (phase_ != Phase::kHandling || answered_ || streaming_) {
+    if (phase_ != Phase::kHandling || exchange_.answered || exchange_.streaming) {
       client_left();
       return;
     }
@@ -359,66 +335,33 @@ void Connection::fail(const char* why) {
 void Connection::client_left() {
   if (phase_ == Phase::kClosed) return;
   const std::shared_ptr<OngoingCall> call = std::move(call_);
-  if (phase_ == Phase::kHandling && !answered_) record_done(499);
+  if (phase_ == Phase::kHandling && !exchange_.answered)
+    shared_->handler->on_done(exchange_.head, 499, exchange_.seconds());
   close();
   if (call) call->on_disconnect();
-}
-
-void Connection::linger() {
-  phase_ = Phase::kLingering;
-  stream_.end_writing(shared_from_this());
-  set_deadline(kLingerMs);
-  read();
 }
 
 void Connection::close() {
   if (phase_ == Phase::kClosed) return;
   phase_ = Phase::kClosed;
-  shared_->body_bytes.fetch_sub(charged_body_bytes_, std::memory_order_relaxed);
-  charged_body_bytes_ = 0;
-  timer_.cancel();
+  body_charge_.release();
+  deadline_.cancel();
   stream_.close();
-  out_ = {};
+  writer_.drop();
 }
 
 // --- time
 // ----------------------------------------------------------------------------------------------------------
 
-void Connection::set_deadline(int64_t ms) {
-  deadline_ = Clock::now() + std::chrono::milliseconds(ms);
-  // A timer that is out and fires earlier looks again; only an earlier deadline needs a new wait.
-  if (timer_out_ && deadline_ >= timer_expiry_) return;
-  wait_timer();
-}
-
-void Connection::wait_timer() {
-  timer_expiry_ = deadline_;
-  timer_out_ = true;
-  timer_.expires_at(timer_expiry_);
-  timer_.async_wait([self = shared_from_this()](const ErrorCode& ec) {
-    if (!ec) self->on_timer();
-  });
-}
-
-// A client that takes nothing has write_stall_ms. A stream that it leaves running has less while
-// others wait for the place that it takes in the engine.
-bool Connection::may_stall_on() const {
-  if (!writing_) return false;
-  const auto stalled = Clock::now() - write_start_;
-  if (stalled >= std::chrono::milliseconds(shared_->limits.write_stall_ms)) return false;
-  const bool runs = streaming_ && !answered_;
-  return !runs || !shared_->handler->work_waits();
-}
-
-void Connection::on_timer() {
-  timer_out_ = false;
+void Connection::on_deadline() {
   if (phase_ == Phase::kClosed) return;
-  if (Clock::now() < deadline_) {
-    wait_timer();
-    return;
-  }
-  if (may_stall_on()) {
-    set_deadline(shared_->limits.contended_stall_ms);  // and looks again
+  // A client that takes nothing has write_stall_ms. A stream that it leaves running has less while
+  // others wait for the place that it takes in the engine.
+  const bool runs = exchange_.streaming && !exchange_.answered;
+  if (writer_.is_writing() &&
+      writer_.writing_for() < std::chrono::milliseconds(shared_->limits.write_stall_ms) &&
+      (!runs || !shared_->handler->work_waits())) {
+    deadline_.set(shared_->limits.contended_stall_ms, shared_from_this());  // and looks again
     return;
   }
   if (phase_ == Phase::kReading && reader_.started()) {

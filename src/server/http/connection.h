@@ -11,7 +11,6 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -23,6 +22,9 @@
 #include "server/http/http_request_reader.h"
 #include "server/http/http_types.h"
 #include "server/http/server_options.h"
+#include "server/http/socket/body_charge.h"
+#include "server/http/socket/deadline.h"
+#include "server/http/socket/socket_writer.h"
 #include "server/tls/client_stream.h"
 
 namespace quire::server {
@@ -67,6 +69,18 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   using Clock = std::chrono::steady_clock;
   enum class Phase { kReading, kHandling, kLingering, kClosed };
 
+  // From a request to the end of its answer.
+  struct Exchange {
+    HttpRequest head;  // without body
+    Clock::time_point start = Clock::now();
+    int status = 0;
+    bool answered = false;  // the whole answer is in the writer
+    bool streaming = false;
+    bool chunked = false;
+    bool was_full = false;  // wants_more() said no; the call waits for on_writable()
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
+  };
+
   // Runs a part of an exchange. What it throws (memory is short) ends this exchange, no other.
   template <typename Work>
   void contain(Work&& work) {
@@ -83,51 +97,31 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   void process();
   void answer_early(HttpResponse response);
   void begin_exchange(const HttpRequest& head);
-  void charge_body();
   void flush();
-  void on_written(const boost::system::error_code& ec, size_t num_bytes);
+  void on_written(const boost::system::error_code& ec);
   void finish_exchange();
   void finish_answer();
-  void record_done(int status);
   void client_left();
-  void linger();
   void close();
-  void set_deadline(int64_t ms);
-  void wait_timer();
-  bool may_stall_on() const;
-  void on_timer();
+  void on_deadline();
 
   ClientStream stream_;
-  boost::asio::steady_timer timer_;
+  Deadline deadline_;
   std::shared_ptr<ConnectionShared> shared_;
   HttpRequestReader reader_;
+  SocketWriter writer_;
+  BodyCharge body_charge_;
   std::array<char, 8192> read_buffer_;
 
   Phase phase_ = Phase::kReading;
-  bool reading_ = false;   // an async read is out
-  bool writing_ = false;   // an async write is out
-  bool answered_ = false;  // the whole answer is in the write buffers
-  bool streaming_ = false;
-  bool chunked_ = false;
+  bool reading_ = false;  // an async read is out
   bool keep_alive_ = true;
-  bool was_full_ = false;  // wants_more() said no; the call waits for on_writable()
   bool saw_eof_ = false;
-  std::string out_;  // waits for in_flight_
-  std::string in_flight_;
-  size_t in_flight_done_ = 0;
-  Clock::time_point write_start_;  // of the async write that is out
-  uint64_t charged_body_bytes_ = 0;
   uint64_t discarded_bytes_ = 0;
+  Exchange exchange_;  // the running one
 
-  HttpRequest head_;  // of the running exchange, without body
-  int status_ = 0;
-  Clock::time_point exchange_start_;
   std::shared_ptr<OngoingCall>
       call_;  // shared with whatever else keeps the call alive while it runs
-
-  Clock::time_point deadline_;
-  Clock::time_point timer_expiry_;
-  bool timer_out_ = false;
 };
 
 }  // namespace quire::server
