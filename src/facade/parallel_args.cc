@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/threads/cpu_topology.h"
+#include "base/threads/thread_share.h"
 
 namespace quire {
 
@@ -38,8 +38,7 @@ Status check_parallel(const EngineArgs& args) {
 
 int32_t threads_per_engine(const EngineArgs& args) {
   if (args.data_parallel_size == 1) return args.num_threads;
-  const int threads = args.num_threads > 0 ? args.num_threads : default_num_threads();
-  return std::max(1, threads / args.data_parallel_size);
+  return share_of_threads(args.num_threads, args.data_parallel_size);
 }
 
 EngineArgs run_by_one(EngineArgs args) {

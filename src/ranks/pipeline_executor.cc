@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/threads/cpu_topology.h"
+#include "base/threads/thread_share.h"
+#include "core/step_timings.h"
 #include "exec/dummy_step.h"
 
 namespace quire {
@@ -35,8 +36,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& 
                               const PipelineStage& stage, int num_ranks) {
   ModelRunnerOptions options = whole;
   options.stage = stage;
-  const int threads = whole.threads > 0 ? whole.threads : default_num_threads();
-  options.threads = std::max(1, threads / stage.count);
+  options.threads = share_of_threads(whole.threads, stage.count);
   options.memory_utilization = whole.memory_utilization / stage.count;
   // What was free before any stage was loaded.
   options.free_memory_bytes = plan.memory.free_memory;
@@ -252,12 +252,8 @@ void PipelineExecutor::run_step(size_t index, Step& step) {
     return;
   }
   StepTimings timings = index == 0 ? StepTimings() : step.result.timings;
-  timings.inputs_us += result->timings.inputs_us;
-  timings.forward_us += result->timings.forward_us;
-  timings.logits_us += result->timings.logits_us;
-  timings.sample_us += result->timings.sample_us;
+  add_times(timings, result->timings);
   timings.num_members += result->timings.num_members;
-  timings.late_members += result->timings.late_members;
   if (is_last) {
     step.result = std::move(*result);
   } else {

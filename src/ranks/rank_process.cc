@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/threads/cpu_topology.h"
+#include "base/threads/thread_share.h"
 #include "exec/dummy_step.h"
 #include "ranks/plan_codec.h"
 
@@ -25,8 +25,7 @@ enum : uint32_t {
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const RankProcess& process) {
   ModelRunnerOptions options = whole;
   options.share = {process.rank, process.size, whole.share.whole_experts};
-  if (whole.threads == 0)
-    options.threads = std::max(1, default_num_threads() / process.num_on_host);
+  if (whole.threads == 0) options.threads = share_of_threads(0, process.num_on_host);
   options.memory_utilization = whole.memory_utilization / process.num_on_host;
   return options;
 }

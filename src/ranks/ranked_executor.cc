@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/threads/cpu_topology.h"
+#include "base/threads/thread_share.h"
 #include "exec/dummy_step.h"
 
 namespace quire {
@@ -13,8 +13,7 @@ namespace {
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num_ranks) {
   ModelRunnerOptions options = whole;
   options.share = {rank, num_ranks, whole.share.whole_experts};
-  const int threads = whole.threads > 0 ? whole.threads : default_num_threads();
-  options.threads = std::max(1, threads / num_ranks);
+  options.threads = share_of_threads(whole.threads, num_ranks);
   options.memory_utilization = whole.memory_utilization / num_ranks;
   if (whole.kv_cache_memory_bytes)
     options.kv_cache_memory_bytes = *whole.kv_cache_memory_bytes / num_ranks;

@@ -24,10 +24,11 @@ constexpr size_t kMaxBadWords = 128;
 constexpr size_t kMaxIds = 4096;
 constexpr size_t kMaxStringBytes = 4096;
 
-ApiCheck read_ids(std::string_view name, const Value& value, std::vector<TokenId>& out) {
+ApiCheck read_ids(std::string_view name, const Value& value, size_t max_count,
+                  std::vector<TokenId>& out) {
   if (!value.is_array()) return wrong_value(name, "a list of token ids", value);
-  if (value.get_array().size() > kMaxIds) {
-    return field_error(name, fmt::format("expected at most {} token ids, got {}", kMaxIds,
+  if (value.get_array().size() > max_count) {
+    return field_error(name, fmt::format("expected at most {} token ids, got {}", max_count,
                                          value.get_array().size()));
   }
   for (const Value& item : value.get_array()) {
@@ -75,24 +76,19 @@ ApiCheck set_bad_words(F& f, Value& value) {
 }
 
 ApiCheck set_stop_token_ids(F& f, Value& value) {
-  return read_ids("stop_token_ids", value, f.stop_token_ids);
+  return read_ids("stop_token_ids", value, kMaxIds, f.stop_token_ids);
 }
 
 ApiCheck set_logprob_token_ids(F& f, Value& value) {
-  return read_ids("logprob_token_ids", value, f.logprob_token_ids);
+  return read_ids("logprob_token_ids", value, kMaxIds, f.logprob_token_ids);
 }
 
 ApiCheck set_allowed_token_ids(F& f, Value& value) {
-  if (!value.is_array()) return wrong_value("allowed_token_ids", "a list of token ids", value);
   // The list may name most of a vocabulary; it is bounded by the body.
-  f.allowed_token_ids.emplace();
-  for (const Value& item : value.get_array()) {
-    if (!item.is_int64() || item.get_int64() < 0 ||
-        item.get_int64() > std::numeric_limits<TokenId>::max()) {
-      return wrong_value("allowed_token_ids", "token ids >= 0", item);
-    }
-    f.allowed_token_ids->push_back(static_cast<TokenId>(item.get_int64()));
-  }
+  constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
+  if (ApiCheck error =
+          read_ids("allowed_token_ids", value, kUnbounded, f.allowed_token_ids.emplace()))
+    return error;
   if (f.allowed_token_ids->empty()) {
     return field_error("allowed_token_ids", "expected at least one token id, got an empty list");
   }

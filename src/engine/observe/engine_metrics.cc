@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/step_timings.h"
+
 namespace quire {
 namespace {
 
@@ -38,12 +40,8 @@ void add_time(StepTimeTotals& total, const StepRecord& step) {
   total.schedule_us += step.schedule_us;
   total.execute_us += step.execute_us;
   total.update_us += step.update_us;
-  total.executor.inputs_us += step.executor.inputs_us;
-  total.executor.forward_us += step.executor.forward_us;
-  total.executor.logits_us += step.executor.logits_us;
-  total.executor.sample_us += step.executor.sample_us;
+  add_times(total.executor, step.executor);
   total.executor.num_members = step.executor.num_members;
-  total.executor.late_members += step.executor.late_members;
 }
 
 uint64_t& success_counter(EngineStats& stats, FinishReason reason) {

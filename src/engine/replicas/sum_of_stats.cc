@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/step_timings.h"
 #include "engine/observe/engine_stats.h"
 #include "engine/replicas/replicated_engine.h"
 
@@ -103,11 +104,7 @@ void add(StepTimeTotals& sum, const StepTimeTotals& other) {
        {&StepTimeTotals::schedule_us, &StepTimeTotals::execute_us, &StepTimeTotals::update_us}) {
     sum.*part += other.*part;
   }
-  for (int64_t StepTimings::*part :
-       {&StepTimings::inputs_us, &StepTimings::encoder_us, &StepTimings::forward_us,
-        &StepTimings::logits_us, &StepTimings::sample_us, &StepTimings::late_members}) {
-    sum.executor.*part += other.executor.*part;
-  }
+  add_times(sum.executor, other.executor);
   sum.executor.num_members += other.executor.num_members;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "events/kv_event_batch.h"
+#include "facade/flags/json_flag.h"
 
 namespace quire {
 namespace {
@@ -72,11 +73,8 @@ Result<std::optional<EventPublisherOptions>> parse_kv_events_config(std::string_
   EventPublisherOptions options;
   bool is_enabled = false;
   if (!text.empty()) {
-    boost::system::error_code ec;
-    const json::value value = json::parse(text, ec);
-    if (ec || !value.is_object())
-      return invalid_argument("{}: expected a JSON object, got {}", kFlag, text);
-    for (const auto& [key, item] : value.get_object())
+    QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_json_flag(kFlag, text));
+    for (const auto& [key, item] : config)
       QUIRE_RETURN_IF_ERROR(read_key(key, item, options, is_enabled));
   }
   if (!is_enabled) return std::optional<EventPublisherOptions>();

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "facade/flags/json_flag.h"
 
 namespace quire {
 namespace {
@@ -208,11 +209,7 @@ Result<SpeculativeMethod> read_method(const json::object& config) {
 }  // namespace
 
 Result<SpeculativeConfig> parse_speculative_config(std::string_view text) {
-  boost::system::error_code ec;
-  const json::value value = json::parse(text, ec);
-  if (ec || !value.is_object())
-    return invalid_argument("{}: expected a JSON object, got {}", kFlag, text);
-  const json::object& config = value.get_object();
+  QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_json_flag(kFlag, text));
   QUIRE_RETURN_IF_ERROR(check_keys(config));
   SpeculativeConfig out;
   QUIRE_ASSIGN_OR_RETURN(const auto count, read_count(config, "num_speculative_tokens"));

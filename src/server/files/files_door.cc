@@ -11,6 +11,7 @@
 #include "server/http/auth.h"
 #include "server/json/json_body.h"
 #include "server/json/json_members.h"
+#include "server/json/json_response.h"
 #include "server/json/query_values.h"
 
 namespace quire::server {
@@ -21,10 +22,6 @@ namespace json = boost::json;
 constexpr std::string_view kFiles = "/v1/files/", kBatches = "/v1/batches/";
 constexpr int64_t kWindowS = 24 * 3600;
 constexpr size_t kMaxMetadata = 16;
-
-HttpResponse json_response(const json::object& body) {
-  return {200, "application/json", json::serialize(body), {}};
-}
 
 HttpResponse not_found_response(std::string_view what, std::string_view id) {
   return error_response(api_error(404, fmt::format("No such {}: {}", what, quoted(id))));

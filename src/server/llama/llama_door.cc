@@ -6,6 +6,7 @@
 #include "engine/observe/engine_stats.h"
 #include "server/json/json_body.h"
 #include "server/json/json_members.h"
+#include "server/json/json_response.h"
 #include "server/llama/fill_in.h"
 #include "server/llama/llama_request.h"
 #include "server/llama/llama_writer.h"
@@ -14,10 +15,6 @@ namespace quire::server {
 namespace {
 
 namespace json = boost::json;
-
-HttpResponse json_response(const json::value& body) {
-  return {200, "application/json", json::serialize(body), {}};
-}
 
 json::object settings_of(const SamplingParams& p, const PrepareContext& context) {
   json::array stop;

@@ -10,6 +10,7 @@
 #include "server/http/auth.h"
 #include "server/json/json_body.h"
 #include "server/json/json_members.h"
+#include "server/json/json_response.h"
 #include "server/models/model_host.h"
 #include "server/ollama/keep_alive.h"
 #include "server/ollama/ollama_request.h"
@@ -19,10 +20,6 @@ namespace quire::server {
 namespace {
 
 namespace json = boost::json;
-
-HttpResponse json_response(const json::object& body) {
-  return {200, "application/json", json::serialize(body), {}};
-}
 
 // How long the model stays is the host's to see to; the field is taken out of the body.
 ApiCheck take_keep_alive(json::object& body, const PrepareContext& context) {

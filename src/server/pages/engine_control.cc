@@ -14,16 +14,13 @@
 #include "engine/observe/engine_stats.h"
 #include "server/http/api_error.h"
 #include "server/json/json_body.h"
+#include "server/json/json_response.h"
 #include "server/openai/request_fields.h"
 
 namespace quire::server {
 namespace {
 
 namespace json = boost::json;
-
-HttpResponse json_response(const json::value& value) {
-  return {200, "application/json", json::serialize(value), {}};
-}
 
 HttpResponse answer(const Status& status, const json::value& body) {
   return status.ok() ? json_response(body) : error_response(from_status(status));

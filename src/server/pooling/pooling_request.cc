@@ -9,6 +9,7 @@
 
 #include "engine/async_engine.h"
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 #include "server/ollama/ollama_request.h"
 #include "server/openai/prompt_input.h"
 
@@ -92,12 +93,7 @@ class Preparation {
   }
 
   ApiCheck read_flag(std::string_view name, bool& out) const {
-    const json::value* const value = find(name);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_bool())
-      return field_error(name, fmt::format("expected true or false, got {}", describe(*value)));
-    out = value->get_bool();
-    return std::nullopt;
+    return server::read_flag(body_, name, out);
   }
 
   ApiCheck read_integer(std::string_view name, int64_t min, int64_t max,

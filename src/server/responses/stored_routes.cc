@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/http/auth.h"
+#include "server/json/json_response.h"
 #include "server/json/query_values.h"
 #include "server/responses/response_store.h"
 #include "server/responses/response_writer.h"
@@ -17,10 +18,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::string_view kPrefix = "/v1/responses/";
-
-HttpResponse json_response(const json::object& body) {
-  return {200, "application/json", json::serialize(body), {}};
-}
 
 // A page of the request's items, newest first unless told otherwise.
 HttpResponse input_items(const StoredResponse& stored, std::string_view query) {
