@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "exec/free_memory.h"
+#include "exec/memory/free_memory.h"
 #include "facade/model_bundle.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"

@@ -32,9 +32,6 @@ struct LogitsRow {
 // from.
 bool is_reached(const LogitsRow& row, const RequestState& state);
 
-// kInternal: a copy from or to a block that does not exist, or to the null block.
-Status check_block_copies(const StepPlan& plan, const KvPlan& kv);
-
 // Empties results that come back for their memory.
 void clear_results(std::vector<RequestStepResult>& results);
 

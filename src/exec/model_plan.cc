@@ -110,6 +110,44 @@ Status check_adapters(const ModelRunnerOptions& options, const DecoderSpec& whol
   return {};
 }
 
+// The element types of weights, KV and products.
+Status choose_types(const ModelRunnerOptions& options, DType checkpoint_dtype, ModelPlan& plan) {
+  QUIRE_ASSIGN_OR_RETURN(plan.dtype, parse_dtype("--dtype", options.dtype, checkpoint_dtype));
+  QUIRE_ASSIGN_OR_RETURN(plan.kv_dtype, parse_kv_dtype(options.kv_cache_dtype, plan.dtype));
+  plan.compute =
+      options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
+  // Who asks for float16 by name wants its precision, which bfloat16 activations do not have.
+  const bool keeps_floats = plan.dtype == DType::kF32 || is_float16(options.dtype);
+  plan.quant_compute =
+      options.compute.value_or(keeps_floats ? ComputeType::kF32 : ComputeType::kBF16);
+  if (options.activation_int8) plan.quant_compute = ComputeType::kInt8;
+
+  if (options.shape_weights != "auto" && options.shape.empty()) {
+    return invalid_argument(
+        "--shape-weights: expected auto for a checkpoint, whose weights are as stored, got {}",
+        options.shape_weights);
+  }
+  QUIRE_ASSIGN_OR_RETURN(plan.layer_packing,
+                         parse_shape_weights(options.shape_weights, plan.quant_compute));
+  return {};
+}
+
+Status check_sizes(const ModelRunnerOptions& options) {
+  QUIRE_RETURN_IF_ERROR(check_range("--block-size", options.block_size, 8, 256));
+  if (options.block_size % 8 != 0) {
+    return invalid_argument("--block-size: expected a multiple of 8, got {}", options.block_size);
+  }
+  QUIRE_RETURN_IF_ERROR(
+      check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, 1 << 20));
+  QUIRE_RETURN_IF_ERROR(check_range("--max-num-seqs", options.max_num_seqs, 1, 1 << 16));
+  QUIRE_RETURN_IF_ERROR(check_range("--max-model-len", options.max_model_len, 0, kMaxModelLen));
+  if (!(options.memory_utilization > 0.0 && options.memory_utilization <= 1.0)) {
+    return invalid_argument("--memory-utilization: expected a value in (0, 1], got {}",
+                            options.memory_utilization);
+  }
+  return check_range("--mamba-block-size", options.state_block_size, 1, kMaxModelLen);
+}
+
 void set_limits(const ModelRunnerOptions& options, int64_t max_len, ModelPlan& plan) {
   plan.limits.max_tokens = options.max_num_batched_tokens;
   if (plan.spec.is_bidirectional()) {
@@ -142,36 +180,8 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
                              DType checkpoint_dtype) {
   ModelPlan plan;
   plan.config = config;
-  QUIRE_ASSIGN_OR_RETURN(plan.dtype, parse_dtype("--dtype", options.dtype, checkpoint_dtype));
-  QUIRE_ASSIGN_OR_RETURN(plan.kv_dtype, parse_kv_dtype(options.kv_cache_dtype, plan.dtype));
-  plan.compute =
-      options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
-  // Who asks for float16 by name wants its precision, which bfloat16 activations do not have.
-  const bool keeps_floats = plan.dtype == DType::kF32 || is_float16(options.dtype);
-  plan.quant_compute =
-      options.compute.value_or(keeps_floats ? ComputeType::kF32 : ComputeType::kBF16);
-  if (options.activation_int8) plan.quant_compute = ComputeType::kInt8;
-
-  if (options.shape_weights != "auto" && options.shape.empty()) {
-    return invalid_argument(
-        "--shape-weights: expected auto for a checkpoint, whose weights are as stored, got {}",
-        options.shape_weights);
-  }
-  QUIRE_ASSIGN_OR_RETURN(plan.layer_packing,
-                         parse_shape_weights(options.shape_weights, plan.quant_compute));
-
-  QUIRE_RETURN_IF_ERROR(check_range("--block-size", options.block_size, 8, 256));
-  if (options.block_size % 8 != 0) {
-    return invalid_argument("--block-size: expected a multiple of 8, got {}", options.block_size);
-  }
-  QUIRE_RETURN_IF_ERROR(
-      check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, 1 << 20));
-  QUIRE_RETURN_IF_ERROR(check_range("--max-num-seqs", options.max_num_seqs, 1, 1 << 16));
-  QUIRE_RETURN_IF_ERROR(check_range("--max-model-len", options.max_model_len, 0, kMaxModelLen));
-  if (!(options.memory_utilization > 0.0 && options.memory_utilization <= 1.0)) {
-    return invalid_argument("--memory-utilization: expected a value in (0, 1], got {}",
-                            options.memory_utilization);
-  }
+  QUIRE_RETURN_IF_ERROR(choose_types(options, checkpoint_dtype, plan));
+  QUIRE_RETURN_IF_ERROR(check_sizes(options));
   const int64_t model_len = std::min(config.max_model_len(), kMaxModelLen);
   if (options.max_model_len > model_len) {
     return invalid_argument(
@@ -192,8 +202,6 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   QUIRE_RETURN_IF_ERROR(check_adapters(options, plan.whole));
   if (!options.share.is_whole())
     plan.shared_bytes = RankExchange::shared_bytes(plan.whole, options.share, plan.limits);
-  QUIRE_RETURN_IF_ERROR(
-      check_range("--mamba-block-size", options.state_block_size, 1, kMaxModelLen));
   const int32_t state_blocks =
       (options.state_block_size + options.block_size - 1) / options.block_size;
   plan.kv = make_kv_layout(

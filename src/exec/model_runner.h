@@ -8,7 +8,6 @@
 //   fmt::print("{}", runner->plan().memory.table());
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 
@@ -16,9 +15,9 @@
 #include "base/threads/thread_team.h"
 #include "core/executor.h"
 #include "device/stream.h"
-#include "exec/hidden/hidden_inlet.h"
-#include "exec/hidden/hidden_outlet.h"
+#include "exec/hidden/hidden_stages.h"
 #include "exec/input_batch.h"
+#include "exec/kv/kv_pools.h"
 #include "exec/loaded_adapter.h"
 #include "exec/logits_stage.h"
 #include "exec/media/media_stage.h"
@@ -55,7 +54,7 @@ class ModelRunner final : public Executor {
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
   bool keeps_blocks_on_host() const override { return options_.host_kv_bytes > 0; }
-  HostBlocks host_blocks() override;
+  HostBlocks host_blocks() override { return kv_.host_blocks(); }
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   // A rank behind the first computes its share and samples nothing: its results bring no tokens.
@@ -65,9 +64,7 @@ class ModelRunner final : public Executor {
   float* hidden() { return decoder_->hidden(); }
   // Takes over the tokens that the first rank has sampled in a step that this one has computed.
   void follow(const StepResult& first);
-  void discard_kv() override {
-    for (Arena& arena : pool_arenas_) arena.discard();
-  }
+  void discard_kv() override { kv_.discard(); }
   void recycle(StepResult&& result) override;
   Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
                                                       const std::string& path) const override;
@@ -76,19 +73,13 @@ class ModelRunner final : public Executor {
   ModelRunner(ModelRunnerOptions options, ThreadTeam team, Isa isa);
   // Configuration, specs, slots, tensors, memory.
   Status prepare(ModelLoading& loading);
-  Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);
-  Status open_vision(const ModelLoading& loading);
-  void make_hidden_stages();
-  void tell_texts(const StepPlan& plan);
   // Everything but the weights.
   Status make_workspace();
   void make_logits_stage();
   std::span<const GivenRows> encode_media(const StepPlan& plan);
-  Result<void*> make_pool(int64_t bytes, Arena& arena);
-  Status make_host_blocks();
-  Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  void copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool);
+  // What the step's requests are called where hidden states are read.
+  void tell_texts(const StepPlan& plan);
 
   ModelRunnerOptions options_;
   ThreadTeam team_;
@@ -97,25 +88,17 @@ class ModelRunner final : public Executor {
   ModelPlan plan_;
   std::shared_ptr<LoadedModel> model_;  // shared with runners beside this one
   Arena workspace_arena_;
-  std::array<Arena, kNumKvPools> pool_arenas_;  // by KvPool
-  std::array<void*, kNumKvPools> pools_ = {};
-  Arena host_arena_;
-  std::byte* host_blocks_ = nullptr;
-  KvPlan kv_plan_;
-  bool is_initialized_ = false;
-  std::vector<int32_t> group_blocks_;  // per group: blocks of its pool
+  KvPools kv_;
   std::optional<RankExchange> ranks_;  // of one rank among several
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<InputBatch> batch_;
   std::unique_ptr<LogitsStage> logits_;
-  std::unique_ptr<PoolingStage> pooling_;        // of models for pooling
-  std::unique_ptr<MediaStage> media_;            // of models that read images
-  std::unique_ptr<HiddenOutlet> hidden_outlet_;  // of models that another drafts for
-  std::unique_ptr<HiddenInlet> hidden_inlet_;    // of models that draft so
-  std::vector<HiddenText> texts_;                // kept for its capacity
+  std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
+  std::unique_ptr<MediaStage> media_;      // of models that read images
+  std::optional<HiddenStages> hidden_;
+  std::vector<HiddenText> texts_;  // kept for its capacity
   std::unique_ptr<RequestTable> requests_;
   AdapterSlot::Count num_adapters_ = std::make_shared<std::atomic<int32_t>>(0);
-  std::vector<int32_t> copy_source_, copy_destination_;
   StepResult spare_;  // of an earlier step, for its memory; nothing in it but the lists
 };
 

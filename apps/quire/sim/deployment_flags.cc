@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "base/text_fields.h"
-#include "exec/free_memory.h"
+#include "exec/memory/free_memory.h"
 #include "facade/model_shape_file.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "exec/dummy_step.h"
+#include "exec/kv/block_copies.h"
 
 namespace quire {
 

@@ -15,7 +15,7 @@
 #include "base/threads/thread_team.h"
 #include "device/isa.h"
 #include "device/stream.h"
-#include "exec/free_memory.h"
+#include "exec/memory/free_memory.h"
 #include "kernels/bench/hardware_peaks.h"
 
 namespace quire {

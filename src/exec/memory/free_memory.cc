@@ -1,4 +1,4 @@
-#include "exec/free_memory.h"
+#include "exec/memory/free_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,0 +1,45 @@
+// The part that a model takes in drafting from hidden states: none, or that of the model whose
+// states they are, or that of the model that drafts.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/result.h"
+#include "core/hidden_rows.h"
+#include "core/step.h"
+#include "exec/hidden/hidden_inlet.h"
+#include "exec/hidden/hidden_outlet.h"
+#include "nn/decoder.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+class HiddenStages {
+ public:
+  static int64_t memory_bytes(const HiddenRows* rows, bool drafts, const DecoderSpec& spec,
+                              const DecoderLimits& limits);
+
+  // `rows` may be null: it takes none. `drafts`: the model reads them. `residual_scale`: that of
+  // HiddenOutlet. Borrows decoder and spec.
+  HiddenStages(std::shared_ptr<HiddenRows> rows, bool drafts, Decoder& decoder,
+               const DecoderSpec& spec, const DecoderLimits& limits, float residual_scale,
+               Arena& arena);
+
+  // Of the model that drafts: where the text begins that a request of it is about. Else 0.
+  int32_t first_position(RequestId id) const { return inlet_ ? rows_->first_position(id) : 0; }
+  // Around each forward pass: what it is to read and to tell, then what came of it.
+  Status before(const StepPlan& plan, ForwardInputs& inputs);
+  void after(const StepPlan& plan);
+  // Of the model whose states they are: end_step() follows each step.
+  bool is_read() const { return outlet_.has_value(); }
+  void end_step(std::span<const HiddenText> texts) { rows_->end_step(texts); }
+
+ private:
+  const std::shared_ptr<HiddenRows> rows_;
+  std::optional<HiddenOutlet> outlet_;
+  std::optional<HiddenInlet> inlet_;
+};
+
+}  // namespace quire

@@ -1,0 +1,91 @@
+#include "exec/kv/kv_pools.h"
+
+#include <cstring>
+
+#include "kernels/api/kv_cache.h"
+
+namespace quire {
+
+Status KvPools::allocate_pool(KvPool pool, int64_t free_memory_bytes) {
+  if (plan_.count(pool) < 2) {
+    return invalid_argument("KV cache: expected at least 2 {} blocks, got {}", to_string(pool),
+                            plan_.count(pool));
+  }
+  const int64_t bytes = plan_.count(pool) * spec_.pool(pool).block_bytes;
+  // Mapping more than there is would succeed, and end the process when the pages are used.
+  if (free_memory_bytes > 0 && bytes > free_memory_bytes) {
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    return resource_exhausted(
+        "KV cache: its blocks take {} MiB, but only {} MiB of memory are free", bytes / kMiB,
+        free_memory_bytes / kMiB);
+  }
+  const auto index = static_cast<size_t>(pool);
+  QUIRE_ASSIGN_OR_RETURN(arenas_[index], Arena::create(bytes));
+  pools_[index] = arenas_[index].allocate_bytes(bytes);
+  return {};
+}
+
+Status KvPools::allocate(const KvSpec& spec, const KvPlan& plan, int64_t free_memory_bytes) {
+  if (is_allocated_) return internal_error("KV cache: initialized twice");
+  spec_ = spec;
+  plan_ = plan;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    if (spec_.uses(pool)) QUIRE_RETURN_IF_ERROR(allocate_pool(pool, free_memory_bytes));
+  }
+  if (plan_.num_host_blocks >= 2) {
+    const int64_t bytes = plan_.num_host_blocks * spec_.block_bytes;
+    QUIRE_ASSIGN_OR_RETURN(host_arena_, Arena::create(bytes));
+    host_blocks_ = static_cast<std::byte*>(host_arena_.allocate_bytes(bytes));
+  }
+  for (const KvGroupSpec& group : spec_.groups) group_blocks_.push_back(plan_.count(group.pool()));
+  is_allocated_ = true;
+  return {};
+}
+
+HostBlocks KvPools::host_blocks() const {
+  return {
+      .data = host_blocks_, .block_bytes = spec_.block_bytes, .num_blocks = plan_.num_host_blocks};
+}
+
+Status KvPools::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
+  const auto bytes = static_cast<size_t>(spec_.block_bytes);
+  auto* const blocks = static_cast<std::byte*>(pool(KvPool::kAttention));
+  for (const HostBlockCopy& copy : copies) {
+    if (copy.block.value <= 0 || copy.block.value >= plan_.num_blocks ||
+        copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host_blocks) {
+      return internal_error("step plan: copy of block {} to or from host block {}: out of range",
+                            copy.block, copy.host_block);
+    }
+    std::byte* const here = blocks + static_cast<size_t>(copy.block.value) * bytes;
+    std::byte* const there = host_blocks_ + static_cast<size_t>(copy.host_block.value) * bytes;
+    std::memcpy(copy.to_host ? there : here, copy.to_host ? here : there, bytes);
+  }
+  return {};
+}
+
+void KvPools::copy_blocks(const std::vector<BlockCopy>& copies) {
+  copy_blocks(copies, KvPool::kAttention);
+  copy_blocks(copies, KvPool::kState);
+}
+
+void KvPools::copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool) {
+  copy_source_.clear();
+  copy_destination_.clear();
+  for (const BlockCopy& copy : copies) {
+    if (copy.pool != pool) continue;
+    copy_source_.push_back(copy.source.value);
+    copy_destination_.push_back(copy.destination.value);
+  }
+  if (copy_source_.empty()) return;
+  kv_block_copy(stream_, {.pool = pools_[static_cast<size_t>(pool)],
+                          .block_bytes = spec_.pool(pool).block_bytes,
+                          .source = copy_source_.data(),
+                          .destination = copy_destination_.data(),
+                          .num_copies = std::ssize(copy_source_)});
+}
+
+void KvPools::discard() {
+  for (Arena& arena : arenas_) arena.discard();
+}
+
+}  // namespace quire
