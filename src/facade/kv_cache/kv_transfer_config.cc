@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/log.h"
-#include "facade/flags/json_flag.h"
 
 namespace quire {
 namespace {
@@ -75,7 +74,11 @@ Status check_keys(const json::object& config) {
 Result<KvHandoverOptions> parse_kv_transfer_config(std::string_view text) {
   KvHandoverOptions options;
   if (text.empty()) return options;
-  QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_json_flag(kFlag, text));
+  boost::system::error_code ec;
+  const json::value value = json::parse(text, ec);
+  if (ec || !value.is_object())
+    return invalid_argument("{}: expected a JSON object, got {}", kFlag, text);
+  const json::object& config = value.get_object();
   QUIRE_RETURN_IF_ERROR(check_keys(config));
   QUIRE_ASSIGN_OR_RETURN(const std::string connector,
                          read_name(config, "kv_connector", kConnector, ""));
