@@ -284,7 +284,24 @@ void add_otlp_flags(CLI::App& verb, server::ExporterOptions& otlp) {
       ->group(kGroup);
 }
 
-void add_image_flags(CLI::App& verb, ServeFlags& flags) {
+void add_audio_flags(CLI::App& verb, AudioInputOptions& audio) {
+  verb.add_option("--max-audio-size", audio.limits.max_bytes,
+                  "Largest audio file, for example 25MiB")
+      ->transform(byte_size())
+      ->group("Speech");
+  verb.add_option("--max-audio-seconds", audio.limits.max_seconds, "Longest recording, in seconds")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->capture_default_str()
+      ->group("Speech");
+  verb.add_option("--max-held-audio-size", audio.max_held_bytes,
+                  "Most memory that the recordings of all requests take, as the model hears them, "
+                  "for example 1GiB; beyond, recordings are answered 429")
+      ->transform(byte_size())
+      ->group("Speech");
+}
+
+void add_media_flags(CLI::App& verb, ServeFlags& flags) {
+  add_audio_flags(verb, flags.audio);
   ImageInputOptions& images = flags.images;
   verb.add_option("--allowed-local-media-path", images.allowed_dir,
                   "Directory below which requests may name images as file:///path; without it "
@@ -378,7 +395,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->group("Server");
   add_api_flags(verb, flags.server);
   add_reply_flags(verb, flags);
-  add_image_flags(verb, flags);
+  add_media_flags(verb, flags);
   add_lora_flags(verb, flags.engine.lora);
   verb.add_option_function<std::string>(
           "--lora-dir",

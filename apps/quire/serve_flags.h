@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "facade/engine_args.h"
+#include "media/audio/audio_input.h"
 #include "media/image_input.h"
 #include "quire/models_folder.h"
 #include "server/http/server_options.h"
@@ -18,6 +19,7 @@ struct ServeFlags {
   ServerExtras extras;
   ImageInputOptions images;
   ModelsFolderFlags models;
+  AudioInputOptions audio;
   std::vector<std::string> served_model_names;
   std::vector<std::string> model_aliases;  // NAME=MODEL
   std::string generation_config = "auto";  // auto takes the model's, none only the API's defaults

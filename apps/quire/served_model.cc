@@ -9,9 +9,11 @@
 
 #include "base/log.h"
 #include "media/image_input.h"
+#include "models/speech/speech_config.h"
 #include "models/vision/vision_config.h"
 #include "server/models/models_dir.h"
 #include "server/openai/tokenizer_codec.h"
+#include "server/speech/speech_model.h"
 
 namespace quire::cli {
 namespace {
@@ -82,6 +84,26 @@ Status add_aliases(const ServeFlags& flags, std::vector<std::string>& names) {
   return {};
 }
 
+// Null: the model hears nothing.
+Result<std::shared_ptr<const SpeechModel>> speech_model(const ServeFlags& flags,
+                                                        const RunningModel& running,
+                                                        const TextCodec& codec) {
+  if (!running.plan.spec.cross.any()) return std::shared_ptr<const SpeechModel>();
+  const ModelFiles& files = *running.bundle.files;
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<SpeechSpec> speech, read_speech(files));
+  if (!speech) return std::shared_ptr<const SpeechModel>();
+  std::string_view generation;
+  if (files.contains("generation_config.json")) {
+    QUIRE_ASSIGN_OR_RETURN(generation, files.text("generation_config.json"));
+  }
+  QUIRE_ASSIGN_OR_RETURN(SpeechTokens tokens,
+                         quire::read_speech_tokens(codec.mark_tokens(), generation));
+  const WindowShape shape{.num_bands = speech->num_bands,
+                          .num_frames = speech->num_frames(),
+                          .num_embeddings = speech->num_rows};
+  return std::make_shared<const SpeechModel>(AudioInput(shape, flags.audio), std::move(tokens));
+}
+
 }  // namespace
 
 ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle) {
@@ -117,6 +139,7 @@ Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& ru
   served.max_model_len = running.max_model_len;
   served.labels = running.plan.config.labels;
   QUIRE_ASSIGN_OR_RETURN(served.images, image_input(flags, running));
+  QUIRE_ASSIGN_OR_RETURN(served.speech, speech_model(flags, running, *served.codec));
   served.chat_content_in_parts =
       served.images != nullptr && running.bundle.chat && running.bundle.chat->wants_parts();
   return served;

@@ -1,10 +1,12 @@
-// What a request brings beside text: images, each made ready for the model's encoder. Schedulers
-// pass items along and count their embeddings; whoever runs the model reads their values.
+// What a request brings beside text: images or a recording, each made ready for the model's encoder.
+// Schedulers pass items along and count their embeddings; whoever runs the model reads their values.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace quire {
@@ -23,7 +25,10 @@ struct MediaItem {
   // embeddings are its own.
   std::vector<int32_t> order = {};
   static constexpr int32_t kLineBreak = -1;  // the embedding that ends a row
-  std::shared_ptr<const void> lease = {};    // lives as long as the item: whoever counts its memory
+  // Of a recording instead: how strong each band is in each frame, [height, width], with a band per
+  // row (media/audio/log_mel.h).
+  std::vector<float> bands = {};
+  std::shared_ptr<const void> lease = {};  // lives as long as the item: whoever counts its memory
 };
 
 // Tokens [begin, end) of a prompt stand for embeddings [first, first + end - begin) of an item. The
@@ -36,6 +41,14 @@ struct MediaSpan {
   int32_t first = 0;
 
   int32_t num_tokens() const { return end - begin; }
+
+  // An item that takes the place of no token: all tokens of a sequence look at what an encoder makes of
+  // it, those of the output too (cross-attention). It is needed for as long as the request runs.
+  static constexpr int32_t kWholeSequence = std::numeric_limits<int32_t>::max();
+  static MediaSpan of_source(std::shared_ptr<const MediaItem> source) {
+    return {.begin = 0, .end = kWholeSequence, .item = std::move(source)};
+  }
+  bool is_source() const { return end == kWholeSequence; }
 };
 
 // What a model takes beside text.
@@ -46,6 +59,8 @@ struct MediaInfo {
   int32_t max_cached_embeddings = 0;
   // Tokens of a span see each other in both directions: they are computed in one step.
   bool is_bidirectional = false;
+  // Every request brings one item, which all of its tokens look at (MediaSpan::of_source()).
+  bool is_source = false;
 
   bool any() const { return max_item_embeddings > 0; }
 };

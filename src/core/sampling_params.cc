@@ -41,6 +41,16 @@ Status check_logprob_token_ids(const SamplingParams& params, int32_t vocab_size)
   return check_ids(kName, ids, vocab_size);
 }
 
+Status check_transcript_rules(const TranscriptRules* rules, int32_t vocab_size) {
+  constexpr std::string_view kName = "transcript_rules";
+  if (rules == nullptr) return {};
+  QUIRE_RETURN_IF_ERROR(check_ids(kName, rules->suppressed, vocab_size));
+  QUIRE_RETURN_IF_ERROR(check_ids(kName, rules->suppressed_first, vocab_size));
+  if (!rules->has_timestamps()) return {};
+  return check_ids(kName, {rules->first_timestamp, rules->no_timestamps, rules->end_of_text},
+                   vocab_size);
+}
+
 }  // namespace
 
 Status SamplingParams::validate(int32_t vocab_size, int32_t max_logprobs) const {
@@ -80,6 +90,7 @@ Status SamplingParams::validate(int32_t vocab_size, int32_t max_logprobs) const 
   QUIRE_RETURN_IF_ERROR(check_logprobs("logprobs", logprobs, vocab_size, max_logprobs));
   QUIRE_RETURN_IF_ERROR(check_logprob_token_ids(*this, vocab_size));
   QUIRE_RETURN_IF_ERROR(check_ids("prediction", prediction_token_ids, vocab_size));
+  QUIRE_RETURN_IF_ERROR(check_transcript_rules(transcript_rules.get(), vocab_size));
   QUIRE_RETURN_IF_ERROR(require(num_speculative_tokens.value_or(0) >= 0, "num_speculative_tokens",
                                 "a number >= 0", num_speculative_tokens.value_or(0)));
   return check_logprobs("prompt_logprobs", prompt_logprobs, vocab_size, max_logprobs);

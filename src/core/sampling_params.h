@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "core/transcript_rules.h"
 
 namespace quire {
 
@@ -54,6 +56,9 @@ struct SamplingParams {
   std::optional<int32_t> num_speculative_tokens;
   // What the client expects the output to repeat in parts: a source of drafts.
   std::vector<TokenId> prediction_token_ids;
+
+  // Of models of speech. What the rules forbid is no part of the distribution. Null: none.
+  std::shared_ptr<const TranscriptRules> transcript_rules = {};
 
   static constexpr int32_t kMaxLogprobTokenIds = 128;
   static constexpr float kGreedyTemperature = 1e-5f;

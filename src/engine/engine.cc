@@ -79,6 +79,9 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
     options.kv.enable_prefix_caching = false;
   }
   options.scheduler.encoder_cache_tokens = executor->info().media.max_cached_embeddings;
+  // Sources are long: who speaks goes on between two of them.
+  if (executor->info().media.is_source)
+    options.scheduler.encoder_step_tokens = executor->info().media.max_item_embeddings;
   options.scheduler.media_is_bidirectional = executor->info().media.is_bidirectional;
   options.kv.max_sequence_tokens = sizing.max_model_len;
   options.kv.max_step_tokens = options.scheduler.max_uncommitted_tokens();

@@ -56,7 +56,24 @@ Status check_pooling(const GenerationRequest& request, const RequestLimits& limi
   return {};
 }
 
+// Of a model whose prompts are about something: what that is.
+Status check_source(const GenerationRequest& request, const RequestLimits& limits) {
+  const bool is_there = request.media.size() == 1 && request.media.front().begin == 0 &&
+                        request.media.front().is_source() && request.media.front().first == 0 &&
+                        request.media.front().item != nullptr;
+  if (!is_there) {
+    return invalid_argument(
+        "expected a recording beside the prompt: the model writes down what is said "
+        "(/v1/audio/transcriptions)");
+  }
+  const int32_t size = request.media.front().item->num_embeddings;
+  if (size > 0 && size <= limits.media.max_item_embeddings) return {};
+  return invalid_argument("media: expected an item of at most {} embeddings, got {}",
+                          limits.media.max_item_embeddings, size);
+}
+
 Status check_media(const GenerationRequest& request, const RequestLimits& limits) {
+  if (limits.media.is_source) return check_source(request, limits);
   if (!request.media.empty() && !limits.media.any())
     return invalid_argument("media: expected none, since the model takes text alone");
   int32_t end = 0;

@@ -89,5 +89,29 @@ TEST(RequestCheck, StopStringsAreText) {
   EXPECT_EQ(code(r, ids_only), StatusCode::kInvalidArgument);
 }
 
+TEST(RequestCheck, AModelOfSpeechWantsOneRecording) {
+  RequestLimits limits = kLimits;
+  limits.media = {.max_item_embeddings = 8, .max_cached_embeddings = 8, .is_source = true};
+  const auto of_size = [](int32_t size) {
+    auto item = std::make_shared<MediaItem>();
+    item->num_embeddings = size;
+    return MediaSpan::of_source(std::move(item));
+  };
+  auto r = good();
+  EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument);
+  r.media = {of_size(8)};
+  EXPECT_EQ(code(r, limits), StatusCode::kOk);
+  EXPECT_EQ(code(r), StatusCode::kInvalidArgument) << "of a model that takes text alone";
+  r.media = {of_size(9)};
+  EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument);
+  r.media = {of_size(8), of_size(8)};
+  EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument);
+  r.media = {of_size(8)};
+  r.media.front().end = 3;
+  EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument) << "in the place of tokens";
+  r.media = {MediaSpan::of_source(nullptr)};
+  EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace quire

@@ -15,6 +15,7 @@ bool wants_greatest(const InputBatch& batch, const LogitsRow& row) {
   const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
   const SamplingParams& params = *state.params;
   return row.samples && row.mask_row < 0 && params.greedy() && !params.logprobs &&
+         params.transcript_rules == nullptr &&
          !needs_processing(params, row.position - state.num_prompt_tokens);
 }
 

@@ -16,7 +16,8 @@ struct MemoryPlan {
   int64_t mapped_tables =
       0;  // embeddings read where they lie in the checkpoint: page cache, not allocated
   int64_t adapters = 0;  // of all that may be loaded
-  int64_t vision = 0;    // the tower's weights and workspace, and the embeddings that are kept
+  // An encoder's weights and workspace, and what is kept of what it has made of images or recordings.
+  int64_t vision = 0;
   int64_t activations = 0;
   int64_t linear_workspace = 0;
   int64_t attention_workspace = 0;

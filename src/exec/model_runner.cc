@@ -7,7 +7,9 @@
 #include "device/isa.h"
 #include "exec/dummy_step.h"
 #include "exec/kv/block_copies.h"
+#include "exec/memory/free_memory.h"
 #include "exec/runner_memory.h"
+#include "models/speech/speech_config.h"
 #include "models/vision/vision_config.h"
 #include "nn/drafting/draft_vocab.h"
 #include "weights/weight_cache.h"
@@ -25,6 +27,54 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
                              {.dir = options.weight_cache_dir,
                               .files = options.files.get(),
                               .packing = std::string(to_string(stream.isa()))});
+}
+
+// For as many sources as requests run at once, in a quarter of the memory that may be used at most.
+int32_t num_source_places(const ModelRunnerOptions& options, const ModelPlan& plan) {
+  const int64_t free =
+      options.free_memory_bytes > 0 ? options.free_memory_bytes : free_memory_bytes();
+  const int64_t place =
+      SourceStage::place_bytes(plan.spec.cross, std::ssize(plan.spec.layers), plan.kv_dtype);
+  const auto quarter =
+      static_cast<int64_t>(static_cast<double>(free) * options.memory_utilization / 4);
+  return static_cast<int32_t>(std::clamp<int64_t>(quarter / place, 1, plan.limits.max_reqs));
+}
+
+// What the decoder looks at; null: nothing.
+Result<std::unique_ptr<SourceStage>> make_source(const ModelRunnerOptions& options,
+                                                 const ModelPlan& plan,
+                                                 const DecoderWeights& weights,
+                                                 const TensorSource& tensors,
+                                                 WeightPacking& packing, HostStream& stream) {
+  if (options.num_replicas > 1) {
+    return unimplemented("--data-parallel-size: expected 1 for a model that hears, got {}",
+                         options.num_replicas);
+  }
+  if (options.max_adapters > 0)
+    return unimplemented("--enable-lora: expected a model that hears nothing");
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<SpeechSpec> speech, read_speech(*options.files));
+  if (!speech) return internal_error("config.json: a decoder that hears without its encoder");
+  QUIRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<SpeechEncoder> encoder,
+      SpeechEncoder::open(*speech, {.dtype = plan.dtype, .compute = plan.compute}, tensors, packing,
+                          stream));
+  return std::make_unique<SourceStage>(
+      std::move(encoder), plan.spec, weights, plan.limits,
+      SourceStage::Shape{plan.kv_dtype, num_source_places(options, plan)}, stream);
+}
+
+// The same, and its memory; null also for a rank of several and for a draft head.
+Result<std::unique_ptr<SourceStage>> open_source(const ModelRunnerOptions& options,
+                                                 const ModelLoading& loading,
+                                                 const DecoderWeights& weights,
+                                                 WeightPacking& packing, HostStream& stream,
+                                                 ModelPlan& plan) {
+  const bool is_alone = options.share.is_whole() && options.draft_head == nullptr;
+  if (!plan.spec.cross.any() || !loading.source || !is_alone) return std::unique_ptr<SourceStage>();
+  auto source = make_source(options, plan, weights, *loading.source, packing, stream);
+  if (!source.ok()) return source.status().with_context(options.files->source());
+  plan.memory.vision = (*source)->memory_bytes();
+  return source;
 }
 
 // What reads images, and plans it; null: the model has none, or is a rank of several.
@@ -107,6 +157,8 @@ Status ModelRunner::prepare(ModelLoading& loading) {
   model_ = std::make_shared<LoadedModel>();
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, model_->plan, model_->weights, loading));
   plan_ = model_->plan;
+  QUIRE_ASSIGN_OR_RETURN(
+      source_, open_source(options_, loading, *model_->weights, packing_, stream_, plan_));
   QUIRE_ASSIGN_OR_RETURN(media_, open_vision(options_, loading, packing_, stream_, plan_));
   return plan_memory(options_, loading, *model_->weights, packing_, stream_, plan_);
 }
@@ -123,6 +175,10 @@ Status ModelRunner::load(const ModelLoading& loading) {
   if (media_ != nullptr) {
     QUIRE_RETURN_IF_ERROR(media_->tower().load(
         {.release_pages = options_.files->source() != "<memory>", .team = &team_}));
+  }
+  if (source_ != nullptr) {
+    QUIRE_RETURN_IF_ERROR(
+        source_->load({.release_pages = options_.files->source() != "<memory>", .team = &team_}));
   }
   return make_workspace();
 }
@@ -202,7 +258,9 @@ ExecutorInfo ModelRunner::info() const {
           .max_model_len = static_cast<int32_t>(plan_.limits.max_seq_len),
           .generates = plan_.spec.has_head,
           .pooling = pooling_ == nullptr ? PoolingInfo{} : pooling_->info(),
-          .media = media_ == nullptr ? MediaInfo{} : media_->info()};
+          .media = source_ != nullptr  ? source_->info()
+                   : media_ != nullptr ? media_->info()
+                                       : MediaInfo{}};
 }
 
 Status ModelRunner::initialize(const KvPlan& plan) {
@@ -217,18 +275,32 @@ Status ModelRunner::warm_up() {
   return execute_dummy(*this, plan_.limits, kv_.plan());
 }
 
-// A request whose image cannot be encoded fails alone.
-std::span<const GivenRows> ModelRunner::encode_media(const StepPlan& plan) {
-  media_->apply(plan);
-  media_->clear_rows();
+// A request whose image or recording cannot be encoded fails alone.
+void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs) {
+  if (media_ != nullptr) {
+    media_->apply(plan);
+    media_->clear_rows();
+  } else if (source_ != nullptr) {
+    source_->apply(plan);
+    source_->clear_segments();
+  } else {
+    return;
+  }
   int64_t first_row = 0;
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const ScheduledRequest& scheduled = plan.scheduled[i];
     RequestState& state = batch_->request(i);
-    Status status = media_->add_rows(plan.scheduled[i], first_row, state.media);
+    Status status = media_ != nullptr ? media_->add_rows(scheduled, first_row, state.media)
+                                      : source_->add_segments(scheduled, state.media);
     if (!status.ok()) state.status = std::move(status);
-    first_row += plan.scheduled[i].num_scheduled_tokens;
+    first_row += scheduled.num_scheduled_tokens;
   }
-  return media_->rows();
+  if (media_ != nullptr) {
+    inputs.given_rows = media_->rows();
+  } else {
+    inputs.cross = source_->block();
+    inputs.cross_segments = source_->segments();
+  }
 }
 
 Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
@@ -244,17 +316,13 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   StepResult result = std::exchange(spare_, {});
   result.step_id = plan.step_id;
   QUIRE_RETURN_IF_ERROR(batch_->build(plan, *requests_));
-  std::span<const GivenRows> given_rows;
-  if (media_ != nullptr) {
-    const int64_t encoder_start_us = clock.now_us();
-    given_rows = encode_media(plan);
-    result.timings.encoder_us = clock.now_us() - encoder_start_us;
-  }
+  const int64_t encoder_start_us = clock.now_us();
+  ForwardInputs inputs = batch_->inputs();
+  encode_media(plan, inputs);
+  result.timings.encoder_us = clock.now_us() - encoder_start_us;
   batch_->start_results(plan, result.requests);
   const int64_t batch_us = clock.now_us();
   const int64_t late_members = team_.stats().late_members;
-  ForwardInputs inputs = batch_->inputs();
-  inputs.given_rows = given_rows;
   for (const NewRequest& request : plan.new_requests)
     requests_->find(request.id)->first_position = hidden_->first_position(request.id);
   QUIRE_RETURN_IF_ERROR(hidden_->before(plan, inputs));

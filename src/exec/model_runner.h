@@ -25,6 +25,7 @@
 #include "exec/model_plan.h"
 #include "exec/pooling_stage.h"
 #include "exec/request_table.h"
+#include "exec/speech/source_stage.h"
 #include "nn/decoder.h"
 #include "nn/decoder_weights.h"
 #include "nn/rank_exchange.h"
@@ -77,7 +78,7 @@ class ModelRunner final : public Executor {
   // Everything but the weights.
   Status make_workspace();
   void make_logits_stage();
-  std::span<const GivenRows> encode_media(const StepPlan& plan);
+  void encode_media(const StepPlan& plan, ForwardInputs& inputs);
   // What the step's requests are called where hidden states are read.
   void tell_texts(const StepPlan& plan);
 
@@ -95,6 +96,7 @@ class ModelRunner final : public Executor {
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
   std::unique_ptr<MediaStage> media_;      // of models that read images
+  std::unique_ptr<SourceStage> source_;    // of models that look at what an encoder makes
   std::optional<HiddenStages> hidden_;
   std::vector<HiddenText> texts_;  // kept for its capacity
   std::unique_ptr<RequestTable> requests_;

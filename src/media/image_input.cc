@@ -7,32 +7,10 @@
 #include <utility>
 
 #include "media/decode/decode_image.h"
+#include "media/held_bytes.h"
 #include "media/image_source.h"
 
 namespace quire {
-namespace {
-
-// A share of the count of bytes, until the last item that has it is gone.
-class HeldBytes {
- public:
-  explicit HeldBytes(std::shared_ptr<std::atomic<int64_t>> count) : count_(std::move(count)) {}
-  HeldBytes(const HeldBytes&) = delete;
-  HeldBytes& operator=(const HeldBytes&) = delete;
-  ~HeldBytes() { count_->fetch_sub(bytes_); }
-
-  // Once. How many are held now.
-  int64_t take(int64_t bytes) {
-    bytes_ = bytes;
-    return count_->fetch_add(bytes) + bytes;
-  }
-
- private:
-  std::shared_ptr<std::atomic<int64_t>> count_;
-  int64_t bytes_ = 0;
-};
-
-}  // namespace
-
 ImageInput::ImageInput(const ImageProcessorSpec& spec, TokenId placeholder,
                        ImageInputOptions options, PictureText text)
     : spec_(spec),

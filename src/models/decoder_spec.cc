@@ -183,6 +183,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.num_token_types = config.num_token_types;
   spec.has_head = !config.is_bidirectional && !config.pooling.any();
   spec.pooling = config.pooling;
+  spec.cross = config.cross;
   spec.tied_head = config.tie_word_embeddings;
   spec.head_bias = config.head_bias && spec.has_head;
   return spec;

@@ -81,6 +81,7 @@ struct ModelConfig {
   double ffn_inner_scale = 1.0;
   bool head_bias = false;
   ExpertsConfig experts;
+  CrossSpec cross;    // any(): layers look at what an encoder has made
   LatentSpec latent;  // any(): of every layer's attention
   bool is_bidirectional = false;
   RelativeBiasSpec relative_bias;

@@ -118,6 +118,8 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   } else {
     const GpuRange range(stream_, "layer end", piece - 1);
     output_block(piece - 1, inputs.num_tokens);
+    if (inputs.cross != nullptr)
+      inputs.cross->run(piece - 1, inputs.cross_segments, hidden_, inputs.num_tokens);
     ffn_block(piece - 1, inputs.num_tokens);
     end_layer(inputs, piece - 1);
   }

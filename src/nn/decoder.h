@@ -18,6 +18,7 @@
 #include "device/stream.h"
 #include "kernels/api/kv_cache.h"
 #include "nn/adapters/lora_batch.h"
+#include "nn/cross_block.h"
 #include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
@@ -81,6 +82,9 @@ struct ForwardInputs {
   int32_t max_query_len = 0;                 // of any request; 0: not known
   std::span<const KvGroupInputs> groups = {};
   StateSegments states = {};  // of models with states: the batch, cut into runs of tokens
+  // With DecoderSpec::cross.
+  CrossBlock* cross = nullptr;
+  CrossSegments cross_segments = {};
   std::span<const LoraRows> adapters = {};  // with DecoderLimits::lora; valid through logits()
   std::span<const GivenRows> given_rows = {};
   std::span<const HiddenTap> taps = {};

@@ -11,6 +11,7 @@
 #include "kernels/api/experts.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/router.h"
+#include "nn/spec/cross_spec.h"
 #include "nn/spec/draft_input_spec.h"
 #include "nn/spec/pooling_spec.h"
 #include "nn/spec/relative_bias.h"
@@ -214,6 +215,7 @@ struct DecoderSpec {
   bool head_bias = false;
 
   PoolingSpec pooling;
+  CrossSpec cross;  // between the attention and the MLP of every layer
 
   // Of a decoder that drafts for another one.
   DraftInputSpec draft_input;

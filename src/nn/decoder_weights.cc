@@ -106,6 +106,7 @@ int64_t DecoderSpec::num_parameters() const {
     sum += hidden_size *
            (attention.qkv_rows() * (attention.reads_pairs ? 2 : 1) + attention.output_size());
     sum += num_latent_parameters(attention);
+    if (cross.any()) sum += cross.num_parameters(hidden_size) + norm;
     sum += attention.qkv_bias ? attention.qkv_rows() : 0;
     sum += attention.o_bias && attention.any() ? hidden_size : 0;
     if (attention.qk_norm && !attention.plain_qk_norm && attention.any()) {
@@ -280,6 +281,15 @@ void DecoderWeights::add_attention(int32_t index) {
   add_matrix(index, {{TensorRole::kO, spec_.hidden_size}}, std::nullopt, attention.output_size(),
              layer.o, attention.o_bias);
   keep(output, {options_.share.outputs(spec_.hidden_size)});
+  const CrossSpec& cross = spec_.cross;
+  if (!cross.any()) return;
+  add_norm(index, TensorRole::kCrossNorm, layer.cross.norm);
+  add_matrix(index, {{TensorRole::kCrossQ, cross.rows()}}, std::nullopt, spec_.hidden_size,
+             layer.cross.q, cross.bias);
+  add_matrix(index, {{TensorRole::kCrossK, cross.rows()}, {TensorRole::kCrossV, cross.rows()}},
+             std::nullopt, cross.source_size, layer.cross.kv, cross.bias);
+  add_matrix(index, {{TensorRole::kCrossO, spec_.hidden_size}}, std::nullopt, cross.rows(),
+             layer.cross.o, cross.bias);
 }
 
 void DecoderWeights::add_heads(int32_t index) {
@@ -453,6 +463,8 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     add(layer.input_up);
     add(shared.qkv);
     add(shared.o);
+    add(layer.cross.q);
+    add(layer.cross.o);
     add(layer.latent.down);
     add(layer.latent.query_up);
     for (const LinearWeights& head : layer.latent.key_up) add(head);

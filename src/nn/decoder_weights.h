@@ -10,10 +10,12 @@
 #include "kernels/api/linear.h"
 #include "nn/decoder_spec.h"
 #include "nn/rank_share.h"
+#include "nn/weights/cross_weights.h"
 #include "nn/weights/draft_input_weights.h"
 #include "nn/weights/experts_weights.h"
 #include "nn/weights/latent_weights.h"
 #include "nn/weights/linear_weights.h"
+#include "nn/weights/norm_weights.h"
 #include "nn/weights/shared_block_weights.h"
 #include "nn/weights/state_weights.h"
 #include "nn/weights/stream_weights.h"
@@ -21,11 +23,6 @@
 #include "weights/checkpoint.h"
 
 namespace quire {
-
-struct NormWeights {
-  const float* weight = nullptr;  // [E]
-  const float* bias = nullptr;    // [E] or null
-};
 
 struct LayerWeights {
   // Norms as BlockStyle has them; the others are null.
@@ -36,6 +33,7 @@ struct LayerWeights {
   LinearWeights o;                // [E, AttentionSpec::output_size()]
   LatentWeights latent;           // with LatentSpec::any()
   StateWeights state;
+  CrossWeights cross;               // with DecoderSpec::cross
   NormWeights post_attention_norm;  // on the attention's output
   NormWeights pre_mlp_norm;
   NormWeights post_mlp_norm;  // on the MLP's output

@@ -102,6 +102,13 @@ Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
         "--tensor-parallel-size: expected 1 for a model whose layers share a block, got {}",
         num_ranks);
   }
+  if (whole.cross.any()) {
+    return unimplemented(
+        "--tensor-parallel-size: expected 1 for a model that looks at what an encoder has made, "
+        "got "
+        "{}",
+        num_ranks);
+  }
   for (size_t i = 0; i < whole.layers.size(); ++i) {
     const LayerSpec& layer = whole.layers[i];
     const AttentionSpec& attention = layer.attention;

@@ -8,6 +8,7 @@
 #include "sample/logits_processors.h"
 #include "sample/logprobs.h"
 #include "sample/token_mask.h"
+#include "sample/transcript_filter.h"
 
 namespace quire {
 namespace {
@@ -45,6 +46,12 @@ Result<SampleOutput> Sampler::sample(const SampleInput& input) {
   if (!input.token_mask.empty()) {
     apply_token_mask(logits, input.token_mask, masked_);
     logits = masked_;
+    row = scanner_.scan(logits);
+  }
+  if (input.params.transcript_rules != nullptr) {
+    apply_transcript_rules(logits, *input.params.transcript_rules, input.state.transcript(),
+                           transcript_);
+    logits = transcript_;
     row = scanner_.scan(logits);
   }
   SampleOutput output;

@@ -1,9 +1,9 @@
 // From one row of logits to one token.
 //
-// Order: the token mask; logprobs when asked for; allowed tokens, bad words, bias, penalties,
-// min_tokens; then greedy argmax, or temperature -> min_p -> top_k -> top_p -> Gumbel-max. A pure
-// function of (logits, params, the request's own tokens, position): what else is in the batch
-// cannot matter (law L4).
+// Order: the token mask and the rules of transcripts; logprobs when asked for; allowed tokens, bad
+// words, bias, penalties, min_tokens; then greedy argmax, or temperature -> min_p -> top_k -> top_p ->
+// Gumbel-max. A pure function of (logits, params, the request's own tokens, position): what else is in
+// the batch cannot matter (law L4).
 #pragma once
 
 #include <cstdint>
@@ -73,8 +73,9 @@ class Sampler {
   float cut_off(const ScannedRow& row, LogitScale scale, const SamplingParams& params);
 
   RowScanner scanner_;
-  std::vector<float> masked_;     // [V]
-  std::vector<float> processed_;  // [V]
+  std::vector<float> masked_;      // [V]
+  std::vector<float> transcript_;  // [V]
+  std::vector<float> processed_;   // [V]
   std::vector<Candidate> candidates_;
   TopP top_p_;
 };

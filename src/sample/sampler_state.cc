@@ -19,7 +19,7 @@ bool uses_penalties(const SamplingParams& params) {
 
 SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId> token_ids,
                            int32_t num_prompt_tokens)
-    : counting_(uses_penalties(params)) {
+    : counting_(uses_penalties(params)), transcript_rules_(params.transcript_rules) {
   for (const auto& word : params.bad_words) look_back_ = std::max(look_back_, word.size() - 1);
   recent_output_.reserve(look_back_);
   const auto num_prompt = static_cast<size_t>(num_prompt_tokens);
@@ -37,6 +37,7 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
 
 void SamplerState::append(TokenId token_id) {
   if (counting_) ++entry(token_id).num_output;
+  if (transcript_rules_ != nullptr) transcript_.append(*transcript_rules_, token_id);
   if (look_back_ == 0) return;
   if (recent_output_.size() == look_back_) recent_output_.erase(recent_output_.begin());
   recent_output_.push_back(token_id);

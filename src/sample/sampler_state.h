@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
 #include "core/sampling_params.h"
+#include "sample/transcript_filter.h"
 
 namespace quire {
 
@@ -37,6 +39,8 @@ class SamplerState {
   std::span<const TokenCount> counts() const { return counts_; }
   // The last output tokens, as many as the longest bad word can look back on; oldest first.
   std::span<const TokenId> recent_output() const { return recent_output_; }
+  // With SamplingParams::transcript_rules.
+  const TranscriptProgress& transcript() const { return transcript_; }
 
  private:
   TokenCount& entry(TokenId token_id);
@@ -48,6 +52,8 @@ class SamplerState {
   std::vector<int32_t>
       slots_;  // open addressing: index into counts_, or -1; size is a power of two
   std::vector<TokenId> recent_output_;
+  std::shared_ptr<const TranscriptRules> transcript_rules_;
+  TranscriptProgress transcript_;
 };
 
 }  // namespace quire

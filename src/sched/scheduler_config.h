@@ -65,9 +65,11 @@ struct SchedulerConfig {
   double sjf_ageing_tokens_per_s = 100.0;  // a second of waiting counts like this many tokens less
   double priority_ageing_s = 0.0;          // waiting this long gains one priority level; 0: never
 
-  // Embeddings of media items that are kept, and those that one step makes, at most; 0: requests
-  // bring text alone.
+  // Embeddings of media items that are kept; 0: requests bring text alone.
   int32_t encoder_cache_tokens = 0;
+  // Those that one step makes, at most, but for a single item; 0: as many as are kept. Where prompts
+  // have several items that they need at once, it is 0.
+  int32_t encoder_step_tokens = 0;
   bool media_is_bidirectional = false;  // MediaInfo::is_bidirectional
 
   // Different adapters among running requests; 0: no limit. Whoever waits for one of them to end is

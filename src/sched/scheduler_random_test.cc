@@ -170,6 +170,8 @@ class RandomRun : private Drafter {
     if (has_media_) {
       config.encoder_cache_tokens = pick(kMostEmbeddings, 3 * kMostEmbeddings);
       config.media_is_bidirectional = pick(0, 2) == 0;
+      has_sources_ = !config.media_is_bidirectional && pick(0, 1) == 0;
+      if (has_sources_) config.encoder_step_tokens = pick(0, 1) * pick(1, kMostEmbeddings);
     }
     return config;
   }
@@ -236,6 +238,8 @@ class RandomRun : private Drafter {
   // Some items, whole or in two parts, where the prompt has room for them: all their tokens are
   // alike.
   void add_media(Request& request) {
+    if (has_sources_)
+      return request.media.push_back(MediaSpan::of_source(items_[static_cast<size_t>(pick(0, 5))]));
     int32_t position = pick(0, 8);
     while (pick(0, 3) > 0) {
       const auto& item = items_[static_cast<size_t>(pick(0, 5))];
@@ -369,7 +373,11 @@ class RandomRun : private Drafter {
     }
     int32_t num_encoded = 0;
     for (const auto& item : plan.media_inputs) num_encoded += item->num_embeddings;
-    EXPECT_LE(num_encoded, config_.encoder_cache_tokens) << "S-11";
+    const int32_t step_tokens = config_.encoder_step_tokens;
+    EXPECT_LE(num_encoded, step_tokens > 0 && plan.media_inputs.size() > 1
+                               ? step_tokens
+                               : config_.encoder_cache_tokens)
+        << "S-11";
     for (const BlockTableUpdate& u : plan.block_updates) {
       fingerprint_ = test::mix(fingerprint_, static_cast<uint64_t>(u.block.value));
     }
@@ -481,6 +489,7 @@ class RandomRun : private Drafter {
   const int32_t draft_accuracy_;  // of ten drafts
   static constexpr int32_t kMostEmbeddings = 12;
   const bool has_media_;
+  bool has_sources_ = false;  // of prompts, instead of media in them
   std::vector<Tokens> drafts_;
   std::set<RequestId> forgotten_;
   KvSpec spec_;

@@ -20,6 +20,13 @@ HttpResponse refuse(const Route* route, const ApiError& error) {
 ApiCheck check_serves(const Route& route, const ServedModel& model) {
   const ExecutorInfo info = model.engine->model_info();
   const std::string& name = model.names.front();
+  if (route.mode == RouteMode::kSpeech && model.speech == nullptr)
+    return api_error(404, fmt::format("the model {} hears nothing: it takes text", quoted(name)));
+  if (route.mode == RouteMode::kGeneration && info.media.is_source) {
+    return api_error(404, fmt::format("the model {} writes down what is said: it serves "
+                                      "/v1/audio/transcriptions and /v1/audio/translations",
+                                      quoted(name)));
+  }
   if (route.mode == RouteMode::kGeneration && !info.generates) {
     return api_error(404, fmt::format("the model {} generates no text: it serves {}", quoted(name),
                                       info.pooling.embedding_size > 0

@@ -16,6 +16,7 @@
 #include "server/pages/engine_control.h"
 #include "server/pooling/pooling_call.h"
 #include "server/responses/response_store.h"
+#include "server/speech/transcription_call.h"
 #include "server/telemetry/request_span.h"
 
 namespace quire::server {
@@ -125,7 +126,9 @@ void RouteRunner::run_on(ModelUse hosted, const Route& route, HttpRequest reques
     return route.door.serve(request, context(*hosted, arrival_us), std::move(headers),
                             std::move(reply));
   }
-  if (route.mode != RouteMode::kGeneration && route.mode != RouteMode::kPooling) {
+  const bool calls_engine = route.mode == RouteMode::kGeneration ||
+                            route.mode == RouteMode::kSpeech || route.mode == RouteMode::kPooling;
+  if (!calls_engine) {
     return answer(std::move(hosted), route, std::move(request), std::move(headers),
                   std::move(reply));
   }
@@ -133,8 +136,7 @@ void RouteRunner::run_on(ModelUse hosted, const Route& route, HttpRequest reques
   if (state_.exporter != nullptr && state_.exporter->wants_spans()) entry.trace = trace_of(request);
   if (const ApiCheck error = enter(request, entry))
     return refuse(route.door, *error, entry.headers, *reply);
-  const auto call =
-      route.mode == RouteMode::kGeneration ? &RouteRunner::generate : &RouteRunner::pool;
+  const auto call = route.mode == RouteMode::kPooling ? &RouteRunner::pool : &RouteRunner::generate;
   (this->*call)(route, std::move(request), std::move(entry), std::move(reply));
 }
 
@@ -158,7 +160,7 @@ ApiCheck RouteRunner::enter(HttpRequest& request, Entry& entry) const {
 // request, whose size says nothing about its work.
 bool RouteRunner::on_io_thread(const Route& route, const HttpRequest& request) const {
   if (route.mode == RouteMode::kInline) return true;
-  if (route.mode == RouteMode::kWorker) return false;
+  if (route.mode == RouteMode::kWorker || route.mode == RouteMode::kSpeech) return false;
   const bool may_bring_template =
       options_.trust_request_chat_template && route.path != "/v1/completions";
   return !may_bring_template && request.body.size() <= options_.limits.inline_body_bytes;
@@ -274,7 +276,10 @@ void RouteRunner::call_engine(PreparedCall prepared, Entry entry,
     options.headers.emplace_back(kWarningHeader, prepared.warning);
     warn_rarely(prepared);
   }
-  if (prepared.detached != nullptr) {
+  if (prepared.speech != nullptr) {
+    TranscriptionCall::run(std::move(reply), std::move(prepared.speech), engine,
+                           std::move(options));
+  } else if (prepared.detached != nullptr) {
     background_->run(std::move(reply), std::move(prepared), engine, std::move(options));
   } else {
     GenerationCall::run(std::move(reply), std::move(prepared), engine, std::move(options));

@@ -283,6 +283,10 @@ class Loader {
     std::vector<float> values;
     for (const ResolvedSlot::Part& part : resolved.parts) {
       const int64_t columns = resolved.slot->vector_columns;
+      if (part.tensor == nullptr) {
+        values.insert(values.end(), static_cast<size_t>(part.rows * columns), 0.0f);
+        continue;
+      }
       for (int64_t i = 0; i < part.rows * columns; ++i) {
         const int64_t row = part.first_row + i / columns * part.row_step;
         const int64_t at = row * columns + i % columns;
@@ -349,6 +353,7 @@ class Loader {
 int64_t ResolvedSlot::Part::bytes() const {
   if (tensor != nullptr) return static_cast<int64_t>(data.size());
   int64_t bytes = 0;
+  if (quant == nullptr) return bytes;
   for (const RawTensor* one : quant->tensors()) bytes += static_cast<int64_t>(one->data.size());
   return bytes;
 }

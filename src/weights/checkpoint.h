@@ -102,7 +102,7 @@ struct WeightSlot {
 struct ResolvedSlot {
   const WeightSlot* slot = nullptr;
   struct Part {
-    const RawTensor* tensor = nullptr;     // null when quantized
+    const RawTensor* tensor = nullptr;     // null when quantized, or zeros that no file has
     std::span<const std::byte> data = {};  // stored_rows rows of the tensor
     std::shared_ptr<const QuantMatrix> quant = {};
     int64_t rows = 0;

@@ -245,6 +245,7 @@ class Resolver {
     if (slot.vector == nullptr && is_quantized_module(source_, module_of(name))) {
       return resolve_quantized(slot, part, entry, module_of(name));
     }
+    if (slot.bias && !entry.has_bias) return ResolvedSlot::Part{.rows = part.rows};
     QUIRE_ASSIGN_OR_RETURN(const RawTensor* tensor, source_.require(name));
     const int64_t stored_rows = part.rows * entry.rows.parts;
     std::vector<int64_t> shape{stored_rows};

@@ -11,19 +11,20 @@
 
 #include "base/base64.h"
 #include "exec/media/vision_tower.h"
-#include "exec/model_runner.h"
-#include "kv/kv_manager.h"
 #include "media/decode/decode_image.h"
 #include "media/image_layout.h"
 #include "models/vision/vision_config.h"
-#include "sched/scheduler.h"
+#include "tests/laws/model_system.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
 namespace {
 
+using test::expect_same;
+using test::Output;
+using test::RunStats;
+
 constexpr double kF32Budget = 1e-4;  // of the norm of a row
-constexpr int32_t kMaxModelLen = 160;
 
 struct Golden {
   std::vector<TokenId> prompt;
@@ -118,85 +119,6 @@ std::vector<MediaSpan> spans_of(const std::vector<TokenId>& prompt, TokenId plac
   }
   return spans;
 }
-
-struct Output {
-  std::vector<TokenId> token_ids;
-  std::vector<float> logprobs;
-  RequestStatus status = RequestStatus::kWaiting;
-};
-
-struct RunStats {
-  int64_t num_preemptions = 0;
-  int64_t prefix_hits = 0;
-  int64_t num_encoded = 0;
-};
-
-class System {
- public:
-  explicit System(const std::string& name, const std::string& dtype = "float32", int threads = 1) {
-    ModelRunnerOptions options;
-    options.files = open_files(name);
-    options.dtype = dtype;
-    options.block_size = 8;
-    options.state_block_size = 16;
-    options.max_model_len = kMaxModelLen;
-    options.kv_cache_memory_bytes = int64_t{8} << 20;
-    options.threads = threads;
-    options.max_num_batched_tokens = 256;
-    options.max_num_seqs = 16;
-    auto runner = ModelRunner::create(options);
-    QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
-    runner_ = std::move(*runner);
-    QUIRE_CHECK(
-        runner_->initialize({.num_blocks = kMaxBlocks, .num_state_blocks = kMaxBlocks}).ok());
-  }
-
-  ModelRunner& runner() { return *runner_; }
-
-  // One request after the other, or all at once.
-  std::map<uint64_t, Output> run(const std::vector<Request>& requests, SchedulerConfig config,
-                                 int32_t num_blocks, bool together, RunStats* stats = nullptr) {
-    config.max_model_len = kMaxModelLen;
-    config.media_is_bidirectional = runner_->info().media.is_bidirectional;
-    if (config.encoder_cache_tokens == 0)
-      config.encoder_cache_tokens = runner_->info().media.max_cached_embeddings;
-    KvManager kv(runner_->kv_spec(), num_blocks,
-                 {.max_sequence_tokens = kMaxModelLen,
-                  .max_step_tokens = config.max_num_batched_tokens,
-                  .num_state_blocks = kMaxBlocks});
-    Scheduler scheduler(config, kv);
-    std::map<uint64_t, Output> outputs;
-    size_t added = 0;
-    int64_t num_encoded = 0;
-    for (int64_t step = 0; added < requests.size() || scheduler.has_unfinished(); ++step) {
-      QUIRE_CHECK(step < 20000, "the run does not end");
-      while (added < requests.size() && (together || !scheduler.has_unfinished())) {
-        const Status status = scheduler.add(requests[added++], step);
-        QUIRE_CHECK(status.ok(), "{}", status.message());
-      }
-      const StepPlan& plan = scheduler.schedule(step);
-      num_encoded += std::ssize(plan.media_inputs);
-      const Result<StepResult> result = runner_->execute(plan);
-      QUIRE_CHECK(result.ok(), "{}", result.status().message());
-      for (const RequestUpdate& update : scheduler.update(*result, step)) {
-        QUIRE_CHECK(update.status.ok(), "{}", update.status.message());
-        Output& output = outputs[update.id.value];
-        for (const TokenId id : update.new_token_ids) output.token_ids.push_back(id);
-        for (const TokenLogprobs& one : update.result->logprobs)
-          output.logprobs.push_back(one.logprob);
-        if (update.finished) output.status = *update.finished;
-      }
-    }
-    QUIRE_CHECK(runner_->execute(scheduler.schedule(1 << 30)).ok());
-    if (stats != nullptr)
-      *stats = {scheduler.stats().num_preemptions, scheduler.stats().prefix_hits, num_encoded};
-    return outputs;
-  }
-
- private:
-  static constexpr int32_t kMaxBlocks = 400;
-  std::unique_ptr<ModelRunner> runner_;
-};
 
 Request make_request(uint64_t id, const Golden& golden,
                      std::vector<std::shared_ptr<const MediaItem>> items, int32_t max_tokens,
@@ -303,7 +225,7 @@ TEST_P(WholePictures, AreTheOracles) {
 
 TEST_P(Vision, GreedyTokensAreTheOracles) {
   const Golden golden = read_golden(GetParam());
-  System system(GetParam());
+  test::ModelSystem system(open_files(GetParam()));
   const auto num_tokens = static_cast<int32_t>(golden.tokens.size());
   for (const int32_t step_tokens : {256, 19, 7}) {
     // Its pictures are computed whole.
@@ -331,18 +253,10 @@ std::vector<Request> make_load(const Golden& golden) {
   return requests;
 }
 
-void expect_same(const std::map<uint64_t, Output>& got, const std::map<uint64_t, Output>& alone) {
-  ASSERT_EQ(got.size(), alone.size());
-  for (const auto& [id, output] : alone) {
-    EXPECT_EQ(got.at(id).token_ids, output.token_ids) << "request " << id;
-    EXPECT_EQ(got.at(id).logprobs, output.logprobs) << "request " << id;  // bit for bit
-  }
-}
-
 void expect_same_bits(const std::string& name, const std::string& dtype) {
   const Golden golden = read_golden(name);
   const std::vector<Request> load = make_load(golden);
-  System system(name, dtype);
+  test::ModelSystem system(open_files(name), dtype);
   std::map<uint64_t, Output> alone;
   for (const Request& request : load) {
     alone.merge(
@@ -371,7 +285,7 @@ void expect_same_bits(const std::string& name, const std::string& dtype) {
   expect_same(pressed, alone);
   EXPECT_GT(stats.num_preemptions, 0);
   EXPECT_GT(stats.num_encoded, 2) << "room for one image: it comes and goes";
-  System threads(name, dtype, 3);
+  test::ModelSystem threads(open_files(name), dtype, 3);
   expect_same(threads.run(load, {.max_num_batched_tokens = 64, .max_num_seqs = 12}, 300, true),
               alone);
 }
@@ -381,7 +295,7 @@ TEST_P(Vision, SameBitsInBfloat16) { expect_same_bits(GetParam(), "bfloat16"); }
 
 TEST_P(Vision, PicturesOfAnotherSizeFailTheirRequestAlone) {
   const Golden golden = read_golden(GetParam());
-  System system(GetParam());
+  test::ModelSystem system(open_files(GetParam()));
   const int32_t size = golden.items[0]->num_embeddings;
   const auto wrong = make_item("wrong", std::string(12, 'x'), 2, 2, size);
   StepPlan plan;

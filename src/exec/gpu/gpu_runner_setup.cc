@@ -85,6 +85,10 @@ Status check_shape(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kerne
     return unimplemented(
         "cuda: this model makes embeddings or scores, which CPUs alone do: use --device cpu");
   }
+  if (plan.spec.cross.any()) {
+    return unimplemented(
+        "cuda: this model looks at what an encoder has made, which CPUs alone do: use --device cpu");
+  }
   if (plan.spec.has_experts() && !untried_kernels) {
     return unimplemented(
         "cuda: the kernels of routed experts have not run on a GPU yet: --device cuda runs them");

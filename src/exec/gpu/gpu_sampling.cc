@@ -51,7 +51,7 @@ bool is_for_the_host(const RequestState& state) {
   const SamplingParams& params = *state.params;
   const int32_t vocabulary = -1;
   return params.logprobs == vocabulary || params.prompt_logprobs == vocabulary ||
-         !params.logprob_token_ids.empty() ||
+         !params.logprob_token_ids.empty() || params.transcript_rules != nullptr ||
          params.logprobs.value_or(0) > GpuSampling::kMaxLogprobs ||
          params.prompt_logprobs.value_or(0) > GpuSampling::kMaxLogprobs;
 }

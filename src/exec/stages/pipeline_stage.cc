@@ -35,6 +35,12 @@ Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
         "--pipeline-parallel-size: expected 1 for a model whose layers share a block, got {}",
         num_stages);
   }
+  if (whole.cross.any()) {
+    return unimplemented(
+        "--pipeline-parallel-size: expected 1 for a model that looks at what an encoder has made, "
+        "got {}",
+        num_stages);
+  }
   for (int32_t index = 0; index < num_stages; ++index) {
     const RowRange layers = PipelineStage{index, num_stages}.layers(num_layers);
     for (int64_t i = layers.begin; i < layers.end; ++i) {

@@ -11,7 +11,8 @@ bool EncoderCache::acquire(const std::shared_ptr<const MediaItem>& item) {
   const int64_t size = item->num_embeddings;
   auto it = items_.find(item->key);
   if (it == items_.end()) {
-    if (size > num_left_in_step_ || !make_room(size)) return false;
+    const bool is_first = num_left_in_step_ == step_capacity_;
+    if ((size > num_left_in_step_ && !is_first) || !make_room(size)) return false;
     it = items_.emplace(item->key, Held{.item = item}).first;
     inputs_.push_back(item);
     num_left_in_step_ -= size;

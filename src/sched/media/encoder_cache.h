@@ -30,11 +30,13 @@ struct EncoderCacheStats {
 // One thread.
 class EncoderCache {
  public:
-  // `capacity`: embeddings that are kept, and those that are made in one step, at most.
-  explicit EncoderCache(int64_t capacity) : capacity_(capacity) {}
+  // `capacity`: embeddings that are kept. `step_capacity`: those that are made in one step, at most,
+  // but for an item that has more by itself; 0: as many as are kept.
+  explicit EncoderCache(int64_t capacity, int64_t step_capacity = 0)
+      : capacity_(capacity), step_capacity_(step_capacity > 0 ? step_capacity : capacity) {}
 
   int64_t capacity() const { return capacity_; }
-  void begin_step() { num_left_in_step_ = capacity_; }
+  void begin_step() { num_left_in_step_ = step_capacity_; }
 
   // One more reference to the item, which is encoded in the next plan unless it is there. False:
   // there is no room beside what is referred to, or too much to encode in this step.
@@ -62,6 +64,7 @@ class EncoderCache {
   void forget(Items::iterator it);
 
   const int64_t capacity_;
+  const int64_t step_capacity_;
   int64_t num_left_in_step_ = 0;
   int64_t num_referenced_ = 0;  // embeddings
   Items items_;

@@ -115,6 +115,18 @@ TEST(EncoderCache, HoldsWhatANaiveModelHolds) {
   }
 }
 
+TEST(EncoderCache, AStepMakesSoMuchOrOneItem) {
+  EncoderCache cache(20, 5);
+  cache.begin_step();
+  EXPECT_TRUE(cache.acquire(make_item("large", 8))) << "by itself";
+  EXPECT_FALSE(cache.acquire(make_item("a", 1)));
+  EXPECT_TRUE(cache.acquire(make_item("large", 8))) << "it is there";
+  cache.begin_step();
+  EXPECT_TRUE(cache.acquire(make_item("a", 3)));
+  EXPECT_FALSE(cache.acquire(make_item("b", 3)));
+  EXPECT_TRUE(cache.acquire(make_item("c", 2)));
+}
+
 TEST(EncoderCache, AnItemThatWasNeverEncodedIsNotFreed) {
   EncoderCache cache(10);
   cache.begin_step();

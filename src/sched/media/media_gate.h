@@ -19,6 +19,7 @@ struct MediaProgress {
 
 struct MediaLimits {
   int32_t encoder_cache_tokens = 0;
+  int32_t encoder_step_tokens = 0;
   int32_t max_num_batched_tokens = 0;
   bool is_bidirectional = false;  // spans must not be cut
   bool is_chunked = true;         // otherwise prompts must not be cut
@@ -28,7 +29,7 @@ struct MediaLimits {
 class MediaGate {
  public:
   explicit MediaGate(const MediaLimits& limits)
-      : limits_(limits), cache_(limits.encoder_cache_tokens) {}
+      : limits_(limits), cache_(limits.encoder_cache_tokens, limits.encoder_step_tokens) {}
 
   EncoderCache& cache() { return cache_; }
   const EncoderCache& cache() const { return cache_; }

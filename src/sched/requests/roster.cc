@@ -18,6 +18,7 @@ Roster::Roster(const SchedulerConfig& config, KvManager& kv, Drafter* drafter)
     : waiting(config),
       limits(config),
       media({.encoder_cache_tokens = config.encoder_cache_tokens,
+             .encoder_step_tokens = config.encoder_step_tokens,
              .max_num_batched_tokens = config.max_num_batched_tokens,
              .is_bidirectional = config.media_is_bidirectional,
              .is_chunked = config.enable_chunked_prefill}),

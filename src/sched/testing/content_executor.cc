@@ -39,7 +39,7 @@ void ContentExecutor::check_media(const ScheduledRequest& scheduled, const Known
     if (span.end <= begin || span.begin >= end) continue;
     if (!encoded_.contains(span.item->key))
       error("S-11: request {} computes {} without its embeddings", scheduled.id, span.item->key);
-    if (keeps_media_whole_ && end < span.end)
+    if (keeps_media_whole_ && !span.is_source() && end < span.end)
       error("S-11: request {} cuts {} at {}", scheduled.id, span.item->key, end);
   }
 }
@@ -109,6 +109,11 @@ std::vector<TokenId> with_media(std::vector<TokenId> tokens, const std::vector<M
   for (const MediaSpan& span : media) {
     uint64_t content = 0;
     for (const char c : span.item->key) content = mix(content, static_cast<unsigned char>(c));
+    if (span.is_source()) {  // all tokens look at it: what the first one is tells them apart
+      tokens[0] =
+          static_cast<TokenId>(mix(content, static_cast<uint64_t>(tokens[0])) % 1'000'000'007);
+      continue;
+    }
     for (int32_t i = span.begin; i < span.end; ++i) {
       const auto index = static_cast<uint64_t>(span.first + i - span.begin);
       tokens[static_cast<size_t>(i)] = static_cast<TokenId>(mix(content, index) % 1'000'000'007);

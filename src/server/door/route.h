@@ -17,9 +17,9 @@ enum class RouteKind : uint8_t {
 };
 
 // How a route is answered: by its door's answer() at once on the strand, on a worker when the body
-// is large, or always on a worker, because it waits for the engine; by a stream of the engine; or by
-// its door's serve().
-enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration, kPooling, kDoor };
+// is large, or always on a worker, because it waits for the engine; by a stream of the engine, which
+// kSpeech prepares on a worker, whatever the body's size; or by its door's serve().
+enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration, kSpeech, kPooling, kDoor };
 
 // What must be switched on for a route to be there.
 enum class RouteSwitch : uint8_t {

@@ -93,7 +93,7 @@ HttpResponse props(const HttpRequest&, const PrepareContext& context) {
                    {"total_slots", context.model.engine->stats().max_num_seqs},
                    {"model_alias", context.model.names.front()},
                    {"model_path", context.model.root},
-                   {"modalities", {{"vision", context.model.images != nullptr}, {"audio", false}}},
+                   {"modalities", {{"vision", context.model.images != nullptr}, {"audio", context.model.speech != nullptr}}},
                    {"build_info", "quire"}});
 }
 

@@ -170,11 +170,12 @@ json::object description_of(const ModelStatus& status) {
     const ServedModel& model = status.loaded->model;
     const ReplyFormat& replies = status.loaded->options.reply_format;
     const ExecutorInfo info = model.engine->model_info();
-    if (info.generates) capabilities.push_back("completion");
+    if (info.generates && !info.media.is_source) capabilities.push_back("completion");
     if (info.pooling.any()) capabilities.push_back("embedding");
     if (replies.dialect != nullptr) capabilities.push_back("tools");
     if (replies.reasoning != nullptr) capabilities.push_back("thinking");
     if (model.images != nullptr) capabilities.push_back("vision");
+    if (model.speech != nullptr) capabilities.push_back("audio");
     model_info["quire.context_length"] = model.max_model_len;
     model_info["quire.vocab_size"] = model.vocab_size;
   }

@@ -24,6 +24,7 @@
 namespace quire::server {
 
 class ResponseStore;
+struct PreparedSpeech;
 struct ServerState;
 
 // Everything a call needs once its request has been understood.
@@ -35,6 +36,8 @@ struct PreparedCall {
   std::unique_ptr<AnswerWriter> writer;
   std::shared_ptr<DetachedAnswer> detached;  // null: the call ends when its client leaves
   std::optional<HttpResponse> at_once = {};  // the answer, where the engine is not asked
+  // A recording to be written down, instead of all of the above but the warning (server/speech).
+  std::shared_ptr<PreparedSpeech> speech;
 };
 
 struct PrepareContext {

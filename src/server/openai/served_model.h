@@ -25,6 +25,7 @@ namespace quire {
 class AdapterRegistry;
 class AsyncEngine;
 class ImageInput;
+struct SpeechModel;
 class Tokenizer;
 
 // What the server needs of a tokenizer. Immutable; any thread. tokenizer_codec.h makes one from a
@@ -73,6 +74,7 @@ struct ServedModel {
   ChatRenderer render_chat;                       // empty: no conversation can be rendered
   bool has_chat_template = true;                  // otherwise a request must bring one
   std::shared_ptr<const ImageInput> images = {};  // null: the model reads no images
+  std::shared_ptr<const SpeechModel> speech = {};  // null: the model hears nothing
   // The template wants the content of every message as a list of parts, not as text.
   bool chat_content_in_parts = false;
   // How chat answers are taken apart: the server's reply_format in this vocabulary, and the same

@@ -20,6 +20,7 @@
 #include "server/responses/responses_request.h"
 #include "server/responses/responses_schemas.h"
 #include "server/routes/route_table.h"
+#include "server/speech/speech_schemas.h"
 
 namespace quire::server {
 namespace {
@@ -207,6 +208,8 @@ constexpr RouteShape kShapes[] = {
     {"/rerank", "RerankRequest", "RerankResponse", ""},
     {"/v1/rerank", "RerankRequest", "RerankResponse", ""},
     {"/v2/rerank", "RerankRequest", "RerankResponse", ""},
+    {"/v1/audio/transcriptions", "TranscriptionForm", "Transcript", "", kTranscriptStream},
+    {"/v1/audio/translations", "TranscriptionForm", "Transcript", "", kTranscriptStream},
     {"/v1/files", "", "Any", ""},
     {"/v1/files/*", "", "Any", ""},
     {"/v1/batches", "", "Any", ""},
@@ -283,7 +286,7 @@ json::object responses_of(const Route& route, const RouteShape* shape, const Des
     json::object body =
         content("application/json",
                 shape->response == "Any" ? json::object{{"type", "object"}} : ref(shape->response));
-    if (route.mode == RouteMode::kGeneration) {
+    if (route.mode == RouteMode::kGeneration || route.mode == RouteMode::kSpeech) {
       body[route.path.starts_with("/api/") ? "application/x-ndjson" : "text/event-stream"] =
           event_stream(*shape);
     }
@@ -324,8 +327,10 @@ json::object operation_of(const Route& route, const Described& server) {
   json::object operation{{"summary", route.summary},
                          {"responses", responses_of(route, shape, server)}};
   if (shape != nullptr && !shape->request.empty()) {
-    operation["requestBody"] = json::object{
-        {"required", true}, {"content", content("application/json", ref(shape->request))}};
+    const bool is_form = shape->request == "TranscriptionForm";
+    const std::string_view type = is_form ? "multipart/form-data" : "application/json";
+    operation["requestBody"] =
+        json::object{{"required", true}, {"content", content(type, ref(shape->request))}};
   }
   if (route.path.back() == '*') {
     operation["parameters"] = json::array{json::object{
@@ -358,8 +363,8 @@ json::object paths(const Described& server) {
 
 std::string openapi_document(const ServerOptions& options, bool asks_for_keys, int32_t vocab_size) {
   json::object schemas = literal(kSchemas).as_object();
-  for (const std::string_view of_room :
-       {kPoolingSchemas, kMessagesSchemas, kResponsesSchemas, kOllamaSchemas, kLlamaSchemas}) {
+  for (const std::string_view of_room : {kPoolingSchemas, kMessagesSchemas, kResponsesSchemas,
+                                         kOllamaSchemas, kLlamaSchemas, kSpeechSchemas}) {
     json::object more = literal(of_room).as_object();
     for (auto& member : more) schemas[member.key()] = std::move(member.value());
   }

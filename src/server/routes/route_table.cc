@@ -17,6 +17,7 @@
 #include "server/pages/web_page.h"
 #include "server/pooling/pooling_door.h"
 #include "server/responses/responses_door.h"
+#include "server/speech/speech_door.h"
 
 namespace quire::server {
 namespace {
@@ -25,9 +26,9 @@ std::vector<Route> all_routes() {
   std::vector<Route> all;
   for (const std::span<const Route> of_room :
        {completions_routes(), messages_routes(), responses_routes(), ollama_routes(),
-        llama_routes(), pooling_routes(), files_routes(), model_routes(), token_routes(),
-        server_routes(), engine_view_routes(), adapter_routes(), engine_control_routes(),
-        web_routes()}) {
+        llama_routes(), pooling_routes(), speech_routes(), files_routes(), model_routes(),
+        token_routes(), server_routes(), engine_view_routes(), adapter_routes(),
+        engine_control_routes(), web_routes()}) {
     for (const Route& route : of_room) all.push_back(route);
   }
   return all;

@@ -36,6 +36,7 @@ class ServerTest : public ::testing::Test {
     model.vocab_size = vocab_size;
     model.has_chat_template = has_chat_template;
     model.adapters = adapters;
+    model.speech = speech;
     auto created = HttpServer::create(std::move(options), std::move(model), extras);
     ASSERT_TRUE(created.ok()) << created.status().message();
     server = std::move(created).value();
@@ -58,6 +59,7 @@ class ServerTest : public ::testing::Test {
   int32_t vocab_size = 0;  // the engine's
   bool has_chat_template = true;
   std::shared_ptr<AdapterRegistry> adapters;  // null: none
+  std::shared_ptr<const SpeechModel> speech;  // null: the model hears nothing
   std::shared_ptr<ScriptedEngine> engine;
   std::unique_ptr<HttpServer>
       server;  // destroyed first: its connections hold streams of the engine

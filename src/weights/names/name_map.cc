@@ -69,6 +69,7 @@ bool is_norm(TensorRole role) {
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
     case TensorRole::kPostAttentionNorm:
+    case TensorRole::kCrossNorm:
     case TensorRole::kPreMlpNorm:
     case TensorRole::kPostMlpNorm:
     case TensorRole::kDraftEmbeddingNorm:

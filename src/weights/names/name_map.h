@@ -95,6 +95,12 @@ enum class TensorRole : uint8_t {
   kLatentNorm,
   kLatentKeyUp,    // [R, N] and [V, R] of one head, whose number stands for "{e}"
   kLatentValueUp,  // (weights/latent_heads.h)
+  // Of attention to what an encoder has made of a source (nn/spec/cross_spec.h):
+  kCrossNorm,
+  kCrossQ,
+  kCrossK,
+  kCrossV,
+  kCrossO,
   // Of a mixer with a state (nn/spec/state_spec.h):
   kStateIn,  // its input projection, all parts together
   kStateQ,
@@ -171,6 +177,7 @@ struct NameMapEntry {
   bool is_log = false;     // of a vector: x is stored for -e^x
   bool unit_rows = false;  // of a float matrix: a row stands for itself divided by its length
   float offset = 0.0f;     // added to a weight vector, whatever NameMap::norm_offset says
+  bool has_bias = true;    // else it is 0 and not stored, where the weight's other parts have one
 };
 
 // Checkpoints of one family differ in what stands before the names (a multimodal wrapper, a bare

@@ -1,0 +1,76 @@
+// SourceStage: keeps, for each source that plans name, the keys and values that the layers of a decoder
+// look at, and tells which tokens of a step look at which.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "core/step.h"
+#include "exec/speech/speech_encoder.h"
+#include "nn/cross_block.h"
+#include "nn/decoder.h"
+
+namespace quire {
+
+// One thread at a time. A place holds one source, in blocks that follow each other:
+//
+//   place p   | block 0: K, V of layer 0 | K, V of layer 1 | … | block 1 … |
+class SourceStage {
+ public:
+  struct Shape {
+    DType kv_dtype = DType::kF32;
+    int32_t num_places = 1;  // for sources that are kept
+  };
+  // Borrows spec, weights and stream, which must outlive it.
+  SourceStage(std::unique_ptr<SpeechEncoder> encoder, const DecoderSpec& spec,
+              const DecoderWeights& weights, const DecoderLimits& limits, const Shape& shape,
+              HostStream& stream);
+
+  // Of the keys and values of one source, in all layers.
+  static int64_t place_bytes(const CrossSpec& cross, int64_t num_layers, DType kv_dtype);
+
+  MediaInfo info() const;
+  int64_t memory_bytes() const;
+  Status load(const LoadOptions& options);
+
+  // Frees, then encodes. What cannot be encoded has no rows.
+  void apply(const StepPlan& plan);
+
+  // What the tokens of the step's batch look at: first nothing, then what those of each scheduled
+  // request do, whose media these are. An error: its source has no rows.
+  void clear_segments();
+  Status add_segments(const ScheduledRequest& scheduled, std::span<const MediaSpan> media);
+  CrossBlock* block() { return &*block_; }
+  CrossSegments segments() const;
+
+ private:
+  struct Kept {
+    int32_t place = 0;
+    Status status;
+  };
+  int64_t blocks_per_place() const;
+  std::vector<KvCacheView> views(void* pool) const;
+  Status encode(const MediaItem& item, int32_t place);
+
+  std::unique_ptr<SpeechEncoder> encoder_;
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  const DecoderLimits limits_;
+  const Shape shape_;
+  HostStream& stream_;
+  Arena pool_, workspace_;
+  std::optional<CrossBlock> block_;
+  std::unordered_map<std::string, Kept> kept_;  // by MediaItem::key
+  std::vector<int32_t> free_places_;
+  std::vector<int64_t> slots_;  // [max_source_len], of the source that is being written
+  std::vector<int32_t> start_loc_, source_lens_, block_table_;
+  int32_t max_len_ = 0;
+};
+
+}  // namespace quire

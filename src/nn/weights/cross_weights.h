@@ -1,0 +1,16 @@
+// The weights of a layer's attention to a source (nn/spec/cross_spec.h).
+#pragma once
+
+#include "nn/weights/linear_weights.h"
+#include "nn/weights/norm_weights.h"
+
+namespace quire {
+
+struct CrossWeights {
+  NormWeights norm;  // of what it reads, or of the sum
+  LinearWeights q;   // [Hq * D, E]
+  LinearWeights kv;  // [2 * Hq * D, size of a source's row]
+  LinearWeights o;   // [E, Hq * D]
+};
+
+}  // namespace quire

@@ -1,0 +1,27 @@
+// Rows of logits without the tokens that TranscriptRules forbid at this place of an answer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/transcript_rules.h"
+
+namespace quire {
+
+// What the rules must know of the tokens so far. A function of them alone.
+struct TranscriptProgress {
+  int32_t num_tokens = 0;  // of the output
+  TokenId last = -1;
+  TokenId before_last = -1;
+  TokenId last_timestamp = -1;
+
+  void append(const TranscriptRules& rules, TokenId token_id);
+};
+
+// Writes `logits` [V] to `row` (resized; capacity reused), -infinity where a token is forbidden. Where
+// all timestamps together are likelier than the likeliest text, text is forbidden too.
+void apply_transcript_rules(std::span<const float> logits, const TranscriptRules& rules,
+                            const TranscriptProgress& progress, std::vector<float>& row);
+
+}  // namespace quire

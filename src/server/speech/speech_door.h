@@ -1,0 +1,12 @@
+// The routes that write recordings down: /v1/audio/transcriptions and /v1/audio/translations.
+#pragma once
+
+#include <span>
+
+#include "server/door/route.h"
+
+namespace quire::server {
+
+std::span<const Route> speech_routes();
+
+}  // namespace quire::server

@@ -1,0 +1,116 @@
+// Transcriber: writes down a recording window by window. It says what to ask the model next and takes
+// what comes of it; who asks is another's concern. Radford et al., 2022, section 4.5.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/media.h"
+#include "core/sampling_params.h"
+#include "core/step.h"
+#include "server/speech/speech_model.h"
+
+namespace quire {
+
+struct TranscriptionOptions {
+  bool translates = false;  // into English
+  std::string language;     // ISO 639; empty: what is heard at the beginning
+  std::string prompt;       // what was said before
+  // 0: greedy, and warmer where that comes to nothing.
+  float temperature = 0.0f;
+  std::optional<uint64_t> seed = {};
+  int32_t max_tokens = 0;  // of a window; 0: half of what the model can hold
+  // Of a window: what is worse is tried again, what is below both is silence.
+  double max_compression_ratio = 2.4;
+  double min_mean_logprob = -1.0;
+  double max_no_speech_prob = 0.6;
+};
+
+// Times in seconds from the beginning of the recording.
+struct TranscriptSegment {
+  double start = 0.0;
+  double end = 0.0;
+  int32_t window_frame = 0;  // where its window begins
+  std::string text;
+  std::vector<TokenId> token_ids;
+  float temperature = 0.0f;
+  double mean_logprob = 0.0;
+  double compression_ratio = 0.0;
+  double no_speech_prob = 0.0;
+};
+
+// One request to the model.
+struct SpeechQuery {
+  std::vector<TokenId> prompt;
+  std::shared_ptr<const MediaItem> window;
+  SamplingParams params;
+};
+
+// All that came of it. `logprobs`: one per token.
+struct SpeechAnswer {
+  std::vector<TokenId> token_ids;
+  std::vector<TokenLogprobs> logprobs;
+};
+
+// One thread at a time.
+class Transcriber {
+ public:
+  // `max_model_len`: tokens of a window, with its prompt. The model and the codec outlive it.
+  Transcriber(const SpeechModel& model, const TextCodec& codec, HeardRecording recording,
+              TranscriptionOptions options, int32_t max_model_len);
+
+  // What to ask next; nullopt: all is written down.
+  Result<std::optional<SpeechQuery>> next();
+  // The answer to the last query.
+  void take(const SpeechAnswer& answer);
+
+  const std::vector<TranscriptSegment>& segments() const { return segments_; }
+  // From so many on they are all that will ever come before the next window's.
+  std::string text() const;
+  const std::string& language() const { return language_; }  // empty: not known (yet)
+  double seconds() const { return recording_.seconds(); }
+  const TranscriptionOptions& options() const { return options_; }
+
+ private:
+  struct Attempt {
+    std::vector<TokenId> token_ids;  // without the end
+    std::string text;
+    double mean_logprob = 0.0;
+    double compression_ratio = 0.0;
+  };
+  SpeechQuery listen_query() const;  // who speaks, and in which language?
+  SpeechQuery write_query() const;
+  std::vector<TokenId> earlier_tokens() const;
+  void take_language(const SpeechAnswer& answer);
+  Attempt read_attempt(const SpeechAnswer& answer) const;
+  bool is_silence(const Attempt& attempt) const;
+  bool is_poor(const Attempt& attempt) const;
+  void take_attempt(const Attempt& attempt);
+  int32_t add_segments(const Attempt& attempt);
+  void add_segment(const Attempt& attempt, std::span<const TokenId> token_ids, double start,
+                   double end);
+  int32_t frames_left() const;
+  double time_of(TokenId timestamp) const;
+  std::string text_of(std::span<const TokenId> token_ids) const;
+  float temperature() const;
+
+  const SpeechModel& model_;
+  const TextCodec& codec_;
+  HeardRecording recording_;
+  const TranscriptionOptions options_;
+  const int32_t max_model_len_;
+  std::shared_ptr<const TranscriptRules> rules_;
+  std::shared_ptr<const MediaItem> window_;  // null: the next one has not been begun
+  int32_t frame_ = 0;                        // where it begins
+  bool has_listened_ = false;
+  int32_t num_attempts_ = 0;  // at the window
+  double no_speech_prob_ = 0.0;
+  std::string language_;
+  std::vector<TranscriptSegment> segments_;
+};
+
+}  // namespace quire

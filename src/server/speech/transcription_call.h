@@ -1,0 +1,61 @@
+// One recording on its way through the model: asks the engine what its Transcriber wants to know, one
+// query after the other, and answers with the transcript, at once or window by window. Lives on its
+// connection's strand; the engine only rings its bell.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/async_engine.h"
+#include "server/generation/generation_call.h"
+#include "server/http/api_error.h"
+#include "server/http/http_types.h"
+#include "server/speech/speech_request.h"
+
+namespace quire::server {
+
+class TranscriptionCall final : public OngoingCall,
+                                public std::enable_shared_from_this<TranscriptionCall> {
+ public:
+  // Answers on `reply`. Strand only; the engine outlives the call.
+  static void run(std::shared_ptr<ReplyChannel> reply, std::shared_ptr<PreparedSpeech> prepared,
+                  AsyncEngine& engine, GenerationCall::Options options);
+
+  TranscriptionCall(std::shared_ptr<ReplyChannel> reply, std::shared_ptr<PreparedSpeech> prepared,
+                    AsyncEngine& engine, GenerationCall::Options options);
+  void on_writable() override { pump(); }
+  void on_disconnect() override { end(); }
+
+ private:
+  struct Bell {
+    std::atomic<bool> rung{false};
+    std::function<void(std::function<void()>)> post;
+    std::weak_ptr<TranscriptionCall> call;
+  };
+
+  ApiCheck ask(SpeechQuery query);
+  void ask_next();
+  void pump();
+  bool pop_one();
+  void begin_stream();
+  void send_new_text();
+  void finish();
+  void fail(ApiError error);
+  void end();
+
+  std::shared_ptr<ReplyChannel> reply_;
+  std::shared_ptr<PreparedSpeech> prepared_;  // null when the call has ended
+  AsyncEngine& engine_;
+  GenerationCall::Options options_;
+  std::unique_ptr<OutputStream> stream_;  // of the query under way
+  SpeechAnswer answer_;                   // so far
+  size_t num_sent_segments_ = 0;
+  bool began_ = false;  // the head of a stream is out
+  bool ended_ = false;
+};
+
+}  // namespace quire::server
