@@ -88,7 +88,7 @@ struct Family {
   bool has_sections_in_turn = false;  // RopeConfig::sections_in_turn, of files that do not say it
   int64_t first_position_row = 0;     // of learned positions
   bool is_bidirectional = false;  // an encoder: tokens see those behind them, and no head follows
-  bool reads_source = false;  // a decoder that looks at what an encoder has made of something
+  bool reads_source = false;      // a decoder that looks at what an encoder has made of something
   ClassifierKind classifier = ClassifierKind::kLinear;
   PoolingKind default_pooling = PoolingKind::kLast;  // where no file says it
 

@@ -87,7 +87,8 @@ Status check_shape(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kerne
   }
   if (plan.spec.cross.any()) {
     return unimplemented(
-        "cuda: this model looks at what an encoder has made, which CPUs alone do: use --device cpu");
+        "cuda: this model looks at what an encoder has made, which CPUs alone do: use --device "
+        "cpu");
   }
   if (plan.spec.has_experts() && !untried_kernels) {
     return unimplemented(

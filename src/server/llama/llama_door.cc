@@ -86,15 +86,16 @@ HttpResponse props(const HttpRequest&, const PrepareContext& context) {
   const ApiResult<SamplingParams> defaults =
       resolve_sampling(RequestFields{}, Endpoint::kCompletions, context);
   if (!defaults.ok()) return error_response(defaults.error());
-  return json_response(
-      json::object{{"default_generation_settings",
-                    {{"n_ctx", context.model.max_model_len},
-                     {"params", settings_of(defaults.value(), context)}}},
-                   {"total_slots", context.model.engine->stats().max_num_seqs},
-                   {"model_alias", context.model.names.front()},
-                   {"model_path", context.model.root},
-                   {"modalities", {{"vision", context.model.images != nullptr}, {"audio", context.model.speech != nullptr}}},
-                   {"build_info", "quire"}});
+  return json_response(json::object{
+      {"default_generation_settings",
+       {{"n_ctx", context.model.max_model_len},
+        {"params", settings_of(defaults.value(), context)}}},
+      {"total_slots", context.model.engine->stats().max_num_seqs},
+      {"model_alias", context.model.names.front()},
+      {"model_path", context.model.root},
+      {"modalities",
+       {{"vision", context.model.images != nullptr}, {"audio", context.model.speech != nullptr}}},
+      {"build_info", "quire"}});
 }
 
 // Requests have no slots of their own here: as many are busy as requests run.

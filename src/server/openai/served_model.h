@@ -70,10 +70,10 @@ struct ServedModel {
   std::shared_ptr<AsyncEngine> engine;
   // Requests name adapters as they do models; shared with the program likewise. Null: none.
   std::shared_ptr<AdapterRegistry> adapters;
-  std::shared_ptr<const TextCodec> codec;         // null: token ids only
-  ChatRenderer render_chat;                       // empty: no conversation can be rendered
-  bool has_chat_template = true;                  // otherwise a request must bring one
-  std::shared_ptr<const ImageInput> images = {};  // null: the model reads no images
+  std::shared_ptr<const TextCodec> codec;          // null: token ids only
+  ChatRenderer render_chat;                        // empty: no conversation can be rendered
+  bool has_chat_template = true;                   // otherwise a request must bring one
+  std::shared_ptr<const ImageInput> images = {};   // null: the model reads no images
   std::shared_ptr<const SpeechModel> speech = {};  // null: the model hears nothing
   // The template wants the content of every message as a list of parts, not as text.
   bool chat_content_in_parts = false;
