@@ -28,7 +28,7 @@ class HeapTrimmer {
   // Since the last trim.
   size_t lowest_free_bytes_ = std::numeric_limits<size_t>::max();
   size_t lowest_resident_bytes_ = std::numeric_limits<size_t>::max();
-  bool trims_again_ = false;
+  bool trims_again_ = false;  // at the next look, whatever it sees
 };
 
 }  // namespace quire::server

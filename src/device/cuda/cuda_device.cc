@@ -12,17 +12,10 @@
 namespace quire {
 namespace {
 
+using cuda::handle_of;
 using cuda::to_status;
 using cuda::use_device;
-
-cudaStream_t handle_of(const GpuStream& stream) {
-  return static_cast<cudaStream_t>(stream.handle());
-}
-
-// Makes the stream's device the calling thread's; an error stays with the stream.
-void select(GpuStream& stream) {
-  stream.fail(to_status(use_device(stream.info().ordinal), "choosing the device"));
-}
+using cuda::use_device_of;
 
 void release_device(void* base, void* /*context*/) {
   const std::lock_guard lock(cuda::capture_mutex());
@@ -38,7 +31,7 @@ class CudaGraph final : public Graph {
   CudaGraph(cudaGraphExec_t graph, GpuStream& stream) : graph_(graph), stream_(stream) {}
   ~CudaGraph() override { (void)cudaGraphExecDestroy(graph_); }
   void launch() override {
-    select(stream_);
+    use_device_of(stream_);
     stream_.fail(to_status(cudaGraphLaunch(graph_, handle_of(stream_)), "starting a graph"));
   }
 
@@ -52,7 +45,7 @@ class CudaEvent final : public Event {
   CudaEvent(cudaEvent_t event, GpuStream& stream) : event_(event), stream_(stream) {}
   ~CudaEvent() override { (void)cudaEventDestroy(event_); }
   void record() override {
-    select(stream_);
+    use_device_of(stream_);
     stream_.fail(to_status(cudaEventRecord(event_, handle_of(stream_)), "recording an event"));
   }
   bool is_reached() override { return cudaEventQuery(event_) != cudaErrorNotReady; }
@@ -125,7 +118,7 @@ class CudaDevice final : public Device {
     copy(to, from, num_bytes, cudaMemcpyDeviceToDevice);
   }
   void set_zero(void* to, int64_t num_bytes) override {
-    select(stream_);
+    use_device_of(stream_);
     stream_.fail(to_status(cudaMemsetAsync(to, 0, static_cast<size_t>(num_bytes), handle_),
                            "clearing memory"));
   }
@@ -139,7 +132,7 @@ class CudaDevice final : public Device {
   }
 
   Status synchronize() override {
-    select(stream_);
+    use_device_of(stream_);
     stream_.fail(to_status(cudaStreamSynchronize(handle_), "waiting for the device"));
     return stream_.take_error();
   }
@@ -155,7 +148,7 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<Graph>> end_capture() override {
     const std::unique_lock capturing = std::move(capturing_);
     cudaGraph_t graph = nullptr;
-    select(stream_);
+    use_device_of(stream_);
     stream_.fail(to_status(cudaStreamEndCapture(handle_, &graph), "ending a graph"));
     Status status = stream_.take_error();
     cudaGraphExec_t executable = nullptr;
@@ -176,7 +169,7 @@ class CudaDevice final : public Device {
   }
   void copy(void* to, const void* from, int64_t num_bytes, cudaMemcpyKind kind) {
     if (num_bytes == 0) return;
-    select(stream_);
+    use_device_of(stream_);
     stream_.fail(to_status(cudaMemcpyAsync(to, from, static_cast<size_t>(num_bytes), kind, handle_),
                            "copying"));
   }

@@ -1,5 +1,7 @@
 #include "device/cuda/current_device.h"
 
+#include "device/cuda/error.h"
+
 namespace quire::cuda {
 
 cudaError_t use_device(int32_t ordinal) {
@@ -8,6 +10,10 @@ cudaError_t use_device(int32_t ordinal) {
   const cudaError_t error = cudaSetDevice(ordinal);
   if (error == cudaSuccess) current = ordinal;
   return error;
+}
+
+void use_device_of(GpuStream& stream) {
+  stream.fail(to_status(use_device(stream.info().ordinal), "choosing the device"));
 }
 
 }  // namespace quire::cuda

@@ -32,30 +32,29 @@ Status GpuRunner::warm_up() {
 bool GpuRunner::work_while_idle() {
   if (num_under_way() > 0) return false;
   const std::optional<GraphBucket> bucket = graphs_->next_uncaptured();
-  if (!bucket) return run_next_eager_size();
+  const int64_t size = bucket ? bucket->size : next_eager_size();
   InputBatch& batch = *steps_[0].batch;
-  if (!batch.build(StepPlan{}, *requests_).ok()) return false;
-  const int32_t num_reqs = bucket->kind == GraphKind::kWhole ? bucket->size : 1;
-  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, num_reqs, bucket->size);
+  if (size == 0 || !batch.build(StepPlan{}, *requests_).ok()) return false;
+  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
+  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, is_whole ? bucket->size : 1, size);
   inputs.max_query_len = 1;
-  graphs_->prepare(*bucket, inputs);
-  return true;
+  if (bucket) {
+    graphs_->prepare(*bucket, inputs);
+    return true;
+  }
+  num_idle_tokens_ = size;
+  decoder_->forward(inputs);
+  return device_->synchronize().ok();
 }
 
 // Larger steps than any graph's run products whose algorithms are chosen by measuring, which the
-// first of them would wait for. One step of each number of rows that has algorithms of its own.
-bool GpuRunner::run_next_eager_size() {
+// first of them would wait for. Each number of rows that has algorithms of its own is one size.
+int64_t GpuRunner::next_eager_size() const {
   const int64_t max_tokens = plan_.limits.max_tokens;
   const bool measures = !gpu_options_.deterministic;
-  if (!measures || num_idle_tokens_ >= max_tokens) return false;
+  if (!measures || num_idle_tokens_ >= max_tokens) return 0;
   const int64_t least = gpu_options_.graphs ? 2 * GraphDispatcher::kMaxPieceTokens : 16;
-  num_idle_tokens_ = std::min(max_tokens, std::max(least, 2 * num_idle_tokens_));
-  InputBatch& batch = *steps_[0].batch;
-  if (!batch.build(StepPlan{}, *requests_).ok()) return false;
-  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, 1, num_idle_tokens_);
-  inputs.max_query_len = 1;
-  decoder_->forward(inputs);
-  return device_->synchronize().ok();
+  return std::min(max_tokens, std::max(least, 2 * num_idle_tokens_));
 }
 
 void GpuRunner::run_forward(const StepPlan& plan, const Step& step) {

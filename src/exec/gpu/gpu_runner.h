@@ -105,8 +105,8 @@ class GpuRunner final : public Executor {
   // Queues all work of the step, from the requests' state to the copies of its results.
   Status queue(const StepPlan& plan, Step& step);
   void run_forward(const StepPlan& plan, const Step& step);
-  // Returns whether it did something.
-  bool run_next_eager_size();
+  // The tokens of the next step without a graph that is to run while idle; 0: none.
+  int64_t next_eager_size() const;
   Status sample(const StepPlan& plan, Step& step);
   // Waits for the step and fills its result.
   void finish(Step& step);
@@ -141,7 +141,7 @@ class GpuRunner final : public Executor {
   int64_t num_submitted_ = 0;
   int64_t num_collected_ = 0;
   int64_t num_host_sampled_steps_ = 0;
-  int64_t num_idle_tokens_ = 0;  // of the last step that run_next_eager_size() ran
+  int64_t num_idle_tokens_ = 0;  // of the last step that ran for next_eager_size()
 };
 
 }  // namespace quire

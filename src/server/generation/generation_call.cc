@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/generation/stream_bell.h"
+
 namespace quire::server {
 
 namespace json = boost::json;
@@ -43,20 +45,10 @@ void GenerationCall::begin() {
 }
 
 ApiCheck GenerationCall::submit(std::vector<GenerationRequest> requests, AsyncEngine& engine) {
-  // The engine's thread rings; only the strand may lock the call, so that a stream is never
-  // destroyed by the engine.
-  auto bell = std::make_shared<Bell>();
-  bell->post = reply_->poster();
-  bell->call = weak_from_this();
+  const auto bell = stream_bell(reply_->poster(), weak_from_this(), &GenerationCall::pump);
   for (GenerationRequest& request : requests) {
     unfinished_.push_back(request.num_choices);
-    Result<std::unique_ptr<OutputStream>> stream = engine.submit(std::move(request), [bell] {
-      if (bell->rung.exchange(true)) return;
-      bell->post([bell] {
-        bell->rung.store(false);
-        if (auto call = bell->call.lock()) call->pump();
-      });
-    });
+    Result<std::unique_ptr<OutputStream>> stream = engine.submit(std::move(request), bell);
     if (!stream.ok()) return from_status(stream.status());
     streams_.push_back(std::move(stream).value());
   }

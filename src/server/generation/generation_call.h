@@ -44,12 +44,6 @@ class GenerationCall final : public OngoingCall,
   void on_disconnect() override;
 
  private:
-  struct Bell {
-    std::atomic<bool> rung{false};
-    std::function<void(std::function<void()>)> post;
-    std::weak_ptr<GenerationCall> call;
-  };
-
   ApiCheck submit(std::vector<GenerationRequest> requests, AsyncEngine& engine);
   void begin();
   void pump();

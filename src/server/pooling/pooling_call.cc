@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/generation/stream_bell.h"
 #include "server/pooling/pooling_answer.h"
 
 namespace quire::server {
@@ -22,18 +23,9 @@ void PoolingCall::run(std::shared_ptr<ReplyChannel> reply, PreparedPooling prepa
 }
 
 ApiCheck PoolingCall::submit(AsyncEngine& engine) {
-  // Only the strand may lock the call, so that a stream is never destroyed by the engine.
-  auto bell = std::make_shared<Bell>();
-  bell->post = reply_->poster();
-  bell->call = weak_from_this();
+  const auto bell = stream_bell(reply_->poster(), weak_from_this(), &PoolingCall::pump);
   for (const GenerationRequest& request : prepared_.requests) {
-    Result<std::unique_ptr<OutputStream>> stream = engine.submit(request, [bell] {
-      if (bell->rung.exchange(true)) return;
-      bell->post([bell] {
-        bell->rung.store(false);
-        if (auto call = bell->call.lock()) call->pump();
-      });
-    });
+    Result<std::unique_ptr<OutputStream>> stream = engine.submit(request, bell);
     if (!stream.ok()) return from_status(stream.status());
     streams_.push_back(std::move(stream).value());
   }

@@ -3,7 +3,6 @@
 // bell.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -33,12 +32,6 @@ class PoolingCall final : public OngoingCall, public std::enable_shared_from_thi
   void on_disconnect() override { end(); }
 
  private:
-  struct Bell {
-    std::atomic<bool> rung{false};
-    std::function<void(std::function<void()>)> post;
-    std::weak_ptr<PoolingCall> call;
-  };
-
   ApiCheck submit(AsyncEngine& engine);
   void pump();
   bool pop_one(size_t index);

@@ -4,6 +4,7 @@
 #include <boost/json/serialize.hpp>
 #include <utility>
 
+#include "server/generation/stream_bell.h"
 #include "server/http/sse.h"
 
 namespace quire::server {
@@ -45,18 +46,9 @@ ApiCheck TranscriptionCall::ask(SpeechQuery query) {
   request.cache_keys = prepared_->cache_keys;
   request.arrival_us = prepared_->arrival_us;
   request.timeout_us = prepared_->timeout_us;
-  // Only the strand may lock the call, so that a stream is never destroyed by the engine.
-  auto bell = std::make_shared<Bell>();
-  bell->post = reply_->poster();
-  bell->call = weak_from_this();
+  const auto bell = stream_bell(reply_->poster(), weak_from_this(), &TranscriptionCall::pump);
   answer_ = {};
-  Result<std::unique_ptr<OutputStream>> stream = engine_.submit(std::move(request), [bell] {
-    if (bell->rung.exchange(true)) return;
-    bell->post([bell] {
-      bell->rung.store(false);
-      if (auto call = bell->call.lock()) call->pump();
-    });
-  });
+  Result<std::unique_ptr<OutputStream>> stream = engine_.submit(std::move(request), bell);
   if (!stream.ok()) return from_status(stream.status());
   stream_ = std::move(stream).value();
   return std::nullopt;

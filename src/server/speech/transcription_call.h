@@ -3,7 +3,6 @@
 // connection's strand; the engine only rings its bell.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -31,12 +30,6 @@ class TranscriptionCall final : public OngoingCall,
   void on_disconnect() override { end(); }
 
  private:
-  struct Bell {
-    std::atomic<bool> rung{false};
-    std::function<void(std::function<void()>)> post;
-    std::weak_ptr<TranscriptionCall> call;
-  };
-
   ApiCheck ask(SpeechQuery query);
   void ask_next();
   void pump();

@@ -17,11 +17,6 @@
 namespace quire::cuda {
 namespace {
 
-// Makes the stream's device the calling thread's; an error stays with the stream.
-void select(GpuStream& stream) {
-  stream.fail(to_status(use_device(stream.info().ordinal), "choosing the device"));
-}
-
 // The library is opened when it is first used.
 Result<LtProducts*> products_of(GpuStream& stream) {
   if (stream.library_state() == nullptr) {
@@ -99,7 +94,7 @@ void linear(Stream& stream, const LinearParams& params) {
               "[linear] a GPU wants bf16 weights, got {}", to_string(spec.dtype));
   if (fits_dense_linear(queue, params)) return dense_linear(stream, params);
   QUIRE_CHECK(params.gate == nullptr, "[linear] no gate for {} outputs", spec.n);
-  select(queue);
+  use_device_of(queue);
   queue.fail(multiply(queue, params));
 }
 
@@ -111,7 +106,7 @@ bool linear_gates(const Stream& stream, const WeightSpec& spec) {
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
   GpuStream& queue = static_cast<GpuStream&>(stream);
   if (queue.info().compute_capability != 90 || !fits_fp8_products(spec)) return false;
-  select(queue);
+  use_device_of(queue);
   const Result<LtProducts*> products = products_of(queue);
   if (!products.ok()) return false;
   for (const DType y_type : {DType::kBF16, DType::kF32}) {
@@ -139,7 +134,7 @@ int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const
 
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   GpuStream& queue = static_cast<GpuStream&>(stream);
-  select(queue);
+  use_device_of(queue);
   for_each_piece(weight, rows, [&](int64_t offset, const void* data, int64_t num_bytes) {
     // The memory is pageable, so the call returns when `data` has been read.
     queue.fail(to_status(cudaMemcpyAsync(static_cast<uint8_t*>(weight.data) + offset, data,

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "device/cuda/capture_mutex.h"
+#include "device/cuda/current_device.h"
 #include "device/cuda/error.h"
 
 namespace quire::cuda {
@@ -26,10 +27,6 @@ Status lt_status(cublasStatus_t status, const char* what) {
   const cudaError_t device = cudaPeekAtLastError();
   if (is_device_lost(device)) return to_status(device, what);
   return internal_error("cuBLASLt: {} failed with status {}", what, static_cast<int>(status));
-}
-
-cudaStream_t handle_of(const GpuStream& stream) {
-  return static_cast<cudaStream_t>(stream.handle());
 }
 
 // A Description is what one call describes to the library, and destroys it with itself. Attributes
