@@ -53,6 +53,21 @@ bool prices_known(const DeploymentPlan& plan) {
   });
 }
 
+// Says who asks the prices, and when, device by device.
+std::string prices_text(const DeploymentPlan& plan, const PlanOptions& options) {
+  if (!prices_known(plan)) {
+    return "prices           not known (--price-per-hour, or price_per_hour in the hardware file)";
+  }
+  std::string text;
+  for (const Hardware& hardware : options.hardware) {
+    if (hardware.price_per_hour <= 0) continue;
+    text += fmt::format("{}{} ${:.2f} an hour ({})", text.empty() ? "" : ", ", hardware.name,
+                        hardware.price_per_hour,
+                        hardware.price_source.empty() ? "hardware file" : hardware.price_source);
+  }
+  return "prices           " + text;
+}
+
 std::string frontier_plot(const DeploymentPlan& plan, PlanObjective objective, bool ttft) {
   Series frontier{.name = "Pareto frontier", .dots = true};
   Series others{.name = "others", .dots = true};
@@ -101,9 +116,7 @@ std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options) {
     line(fmt::format("plan             none with at most {} devices", options.max_devices));
     line(fmt::format("closest          {}", closest_text(plan)));
   }
-  if (!prices_known(plan)) {
-    line("prices           not known (--price-per-hour, or price_per_hour in the hardware file)");
-  }
+  line(prices_text(plan, options));
   line(fmt::format("simulations      {}", plan.num_simulations));
   line("");
   line(fmt::format(

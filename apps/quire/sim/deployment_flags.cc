@@ -10,6 +10,7 @@
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/roofline/table_files.h"
+#include "roofline/hardware/device_links.h"
 
 namespace quire::cli {
 namespace {
@@ -82,6 +83,10 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
         const auto preset = sim::find_engine_preset(name);
         return preset.ok() ? std::string() : preset.status().message();
       })
+      ->group(kGroup);
+  verb.add_option("--device-link", flags.device_link,
+                  "Devices of a node talk over pcie (peer to peer) or host (through the host's "
+                  "memory); default: as the hardware file says")
       ->group(kGroup);
   verb.add_option("--price-per-hour", flags.price_per_hour,
                   "Dollars per device and hour; default: the hardware file's")
@@ -210,7 +215,14 @@ Result<Hardware> hardware_of(const std::string& name, const DeploymentFlags& fla
   if (!flags.rule.empty()) {
     QUIRE_ASSIGN_OR_RETURN(hardware->rule, parse_combination_rule(flags.rule));
   }
-  if (flags.price_per_hour > 0) hardware->price_per_hour = flags.price_per_hour;
+  if (!flags.device_link.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(const DeviceLink link, parse_device_link(flags.device_link));
+    QUIRE_RETURN_IF_ERROR(set_device_link(link, *hardware));
+  }
+  if (flags.price_per_hour > 0) {
+    hardware->price_per_hour = flags.price_per_hour;
+    hardware->price_source = "--price-per-hour";
+  }
   if (!flags.preset.empty()) {
     QUIRE_ASSIGN_OR_RETURN(const sim::EnginePreset preset, sim::find_engine_preset(flags.preset));
     sim::set_host(preset, *hardware);

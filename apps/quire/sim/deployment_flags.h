@@ -20,6 +20,7 @@ struct DeploymentFlags {
   std::string preset;  // of --engine; empty: the hardware file's host times, and our defaults
   sim::SetByUser chosen;
   double price_per_hour = 0;
+  std::string device_link;
   std::string fidelity = "analytic";
   std::vector<std::string> tables;
   int32_t tp = 1, pp = 1, ep = 1, dp = 1;

@@ -130,6 +130,12 @@ struct Link {
   double latency_us = 10;
 };
 
+// A Bridge joins two devices (NVLink bridges of PCIe cards); more of them talk over device_link.
+struct Bridge {
+  Link link;
+  CollectiveModel collective;
+};
+
 // The rule says how the times of the prompt part and the decode part of one step combine.
 enum class CombinationRule : uint8_t {
   kSum,
@@ -165,10 +171,12 @@ struct Hardware {
   double cache_bytes = 0;
   double cache_bytes_per_s = 0;
   Link device_link;  // between the devices of one node
+  std::optional<Bridge> bridge;
   Link node_link;    // between nodes
   Link host_link;    // device memory to host memory
   int32_t devices_per_node = 8;
   double price_per_hour = 0;  // dollars; 0: unknown
+  std::string price_source;   // who asks that price, and when
   double watts = 0;
 
   // These say how close kernels come to the limits.

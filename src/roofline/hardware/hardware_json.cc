@@ -132,6 +132,16 @@ void visit_link(const Fields& fields, Link& link) {
   fields.number("latency_us", link.latency_us, kMicroseconds);
 }
 
+void read_bridge(const JsonFields& fields, Hardware& hardware) {
+  const auto child = fields.child("bridge");
+  if (!child) return;
+  Bridge& bridge = hardware.bridge.emplace();
+  visit_link(Reader(*child), bridge.link);
+  if (const auto collective = child->child("collective")) {
+    visit_collective(Reader(*collective), bridge.collective);
+  }
+}
+
 template <typename Fields>
 void visit_limits(const Fields& fields, Hardware& hardware) {
   fields.number("memory_gb_per_s", hardware.memory_bytes_per_s, kRate, kGiga);
@@ -227,12 +237,14 @@ void read_hardware(const JsonFields& fields, Hardware& hardware) {
   hardware.description = fields.string("description");
   hardware.cpu = fields.boolean("cpu", false);
   hardware.table_path = fields.string("table_path");
+  hardware.price_source = fields.string("price_source");
   hardware.num_units = static_cast<int32_t>(fields.integer({"num_units"}, 0, 0, 1 << 20));
   hardware.devices_per_node =
       static_cast<int32_t>(fields.integer({"devices_per_node"}, 8, 1, 1 << 20));
   read_peaks(fields, hardware);
   visit_limits(Reader(fields), hardware);
   read_child(fields, "device_link", hardware.device_link, visit_link<Reader>);
+  read_bridge(fields, hardware);
   read_child(fields, "node_link", hardware.node_link, visit_link<Reader>);
   read_child(fields, "host_link", hardware.host_link, visit_link<Reader>);
   read_gemm(fields, hardware);
@@ -324,6 +336,11 @@ json::object written_hardware(Hardware& hardware) {
   object["peak_tflops"] = std::move(peaks);
   visit_limits(Writer(object), hardware);
   object["device_link"] = written(hardware.device_link, visit_link<Writer>);
+  if (hardware.bridge) {
+    json::object bridge = written(hardware.bridge->link, visit_link<Writer>);
+    bridge["collective"] = written(hardware.bridge->collective, visit_collective<Writer>);
+    object["bridge"] = std::move(bridge);
+  }
   object["node_link"] = written(hardware.node_link, visit_link<Writer>);
   object["host_link"] = written(hardware.host_link, visit_link<Writer>);
   if (!hardware.gemm.empty()) object["gemm"] = written_gemm(hardware);
@@ -345,6 +362,7 @@ json::object written_hardware(Hardware& hardware) {
   object["host"] = std::move(host);
   object["rule"] = std::string(to_string(hardware.rule));
   if (!hardware.table_path.empty()) object["table_path"] = hardware.table_path;
+  if (!hardware.price_source.empty()) object["price_source"] = hardware.price_source;
   object["provenance"] = written_provenance(hardware.provenance);
   return object;
 }
@@ -387,6 +405,8 @@ json::object every_field() {
   hardware.experts[KernelKind::kBf16] = {};
   hardware.host.graph_sizes = {1};
   hardware.table_path = "t";
+  hardware.price_source = "s";
+  hardware.bridge.emplace();
   hardware.small_all_reduce.emplace();
   return written_hardware(hardware);
 }

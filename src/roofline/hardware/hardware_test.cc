@@ -14,6 +14,7 @@ TEST(Hardware, EveryBuiltInFileIsValid) {
     EXPECT_EQ(hardware->name, name);
     EXPECT_FALSE(hardware->provenance.source.empty()) << name;
     EXPECT_GT(hardware->memory_bytes, 0) << name;
+    EXPECT_EQ(hardware->price_per_hour > 0, !hardware->price_source.empty()) << name;
   }
 }
 

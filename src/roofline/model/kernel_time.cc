@@ -400,10 +400,13 @@ KernelTime library_collective_time(Collective kind, int32_t num_devices, double 
                                    const Hardware& hardware) {
   KernelTime time;
   if (num_devices <= 1) return time;
-  CollectiveModel model = hardware.collective;
-  const double n = num_devices;
   const bool across_nodes = num_devices > hardware.devices_per_node;
-  const Link& link = across_nodes ? hardware.node_link : hardware.device_link;
+  const bool bridged = num_devices == 2 && !across_nodes && hardware.bridge.has_value();
+  CollectiveModel model = bridged ? hardware.bridge->collective : hardware.collective;
+  const double n = num_devices;
+  const Link& link = across_nodes ? hardware.node_link
+                     : bridged    ? hardware.bridge->link
+                                  : hardware.device_link;
   if (across_nodes) model.bytes_per_s = 0;
   const double traffic = (kind == Collective::kAllReduce ? 2 : 1) * (n - 1) / n * bytes;
   time.bound_us = traffic / link.bytes_per_s * kMicro;

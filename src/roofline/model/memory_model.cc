@@ -53,22 +53,66 @@ double device_state_bytes(const ModelShape& model, const Parallelism& parallelis
   return model.state_bytes_per_sequence() / parallelism.tp * share;
 }
 
-// Returns the largest set of activations that is alive at once, for the largest step: residual,
-// attention in and out, the gated FFN, and the logits of the sampled rows.
-double activation_bytes(const ModelShape& model, const Parallelism& parallelism, int32_t tokens) {
+// Returns the widest feed-forward layer of one device: all its products' outputs together.
+double widest_ffn(const ModelShape& model, const Parallelism& parallelism) {
   double widest = 0;
   for (const LayerGroup& group : model.groups) {
     const FfnShape& ffn = group.ffn;
-    const double ffn_width =
+    const double width =
         ffn.num_matrices *
         (ffn.intermediate_size + ffn.shared_intermediate_size +
          static_cast<double>(ffn.experts_per_token) * ffn.expert_intermediate_size);
-    widest = std::max(widest, ffn_width / parallelism.tp);
+    widest = std::max(widest, width / parallelism.tp);
   }
-  const auto hidden = static_cast<double>(model.hidden_size);
-  const double rows = std::min(tokens, 1024);
-  return tokens * (6 * hidden + widest) * model.activations.bytes() +
+  return widest;
+}
+
+// Returns what Quire plans for the largest step: residual, attention in and out, the gated FFN, and
+// the logits of the sampled rows with the sampler's copy.
+double planned_activation_bytes(const ModelShape& model, const Parallelism& parallelism,
+                                const MemoryOptions& options) {
+  const double tokens = options.max_num_batched_tokens;
+  const double rows = std::min(options.max_num_batched_tokens, options.max_num_seqs);
+  return tokens * (6 * static_cast<double>(model.hidden_size) + widest_ffn(model, parallelism)) *
+             model.activations.bytes() +
          2 * rows * static_cast<double>(model.vocab_size) * 4;
+}
+
+// Returns the higher of the peaks that a server sees when it profiles its largest step.
+double profiled_activation_bytes(const ModelShape& model, const Parallelism& parallelism,
+                                 const MemoryOptions& options) {
+  const double tokens = options.max_num_batched_tokens;
+  const double rows = std::min(options.max_num_batched_tokens, options.max_num_seqs);
+  double expert_outputs = 0;  // what each expert of a token returns, before they are added up
+  for (const LayerGroup& group : model.groups) {
+    expert_outputs = std::max(expert_outputs, static_cast<double>(group.ffn.experts_per_token) *
+                                                  static_cast<double>(model.hidden_size));
+  }
+  // The hidden states and the residual live on while the head and the sampler run.
+  const double streams = tokens * 2 * static_cast<double>(model.hidden_size);
+  const double layer =
+      (streams + tokens * (widest_ffn(model, parallelism) + expert_outputs)) *
+      model.activations.bytes();
+  const double sampling = streams * model.activations.bytes() +
+                          rows * static_cast<double>(model.vocab_size) *
+                              options.server->bytes_per_logit;
+  return std::max(layer, sampling);
+}
+
+// Returns what is left for KV of `memory_bytes`, of which `utilisation` may be used.
+double kv_bytes_of(const MemoryEstimate& estimate, const MemoryOptions& options,
+                   double memory_bytes, double utilisation) {
+  const double taken = estimate.weight_bytes + estimate.activation_bytes + estimate.other_bytes;
+  const KvBudget budget = options.server ? options.server->budget : KvBudget::kAll;
+  switch (budget) {
+    case KvBudget::kStatic:
+      return (memory_bytes - estimate.other_bytes) * utilisation - estimate.weight_bytes;
+    case KvBudget::kFree:
+      return (memory_bytes - taken) * utilisation;
+    case KvBudget::kAll:
+      break;
+  }
+  return memory_bytes * utilisation - taken;
 }
 
 }  // namespace
@@ -85,14 +129,19 @@ Result<MemoryEstimate> estimate_memory(const ModelShape& model, const Hardware& 
       options.utilisation > 0 ? options.utilisation : hardware.memory_utilisation;
   MemoryEstimate estimate;
   estimate.weight_bytes = device_weight_bytes(model, parallelism);
-  estimate.activation_bytes = activation_bytes(model, parallelism, options.max_num_batched_tokens);
-  estimate.other_bytes =
-      hardware.reserved_bytes + (parallelism.tp > 1 ? hardware.communication_buffer_bytes : 0);
+  if (options.server) {
+    estimate.activation_bytes = profiled_activation_bytes(model, parallelism, options);
+    estimate.other_bytes = options.server->context_bytes +
+                           (parallelism.tp > 1 ? options.server->parallel_bytes : 0);
+  } else {
+    estimate.activation_bytes = planned_activation_bytes(model, parallelism, options);
+    estimate.other_bytes =
+        hardware.reserved_bytes + (parallelism.tp > 1 ? hardware.communication_buffer_bytes : 0);
+  }
   estimate.kv_bytes_per_token = device_kv_bytes_per_token(model, parallelism);
   estimate.state_bytes_per_sequence = device_state_bytes(model, parallelism);
   const double budget = hardware.memory_bytes * utilisation;
-  estimate.kv_bytes =
-      budget - estimate.weight_bytes - estimate.activation_bytes - estimate.other_bytes;
+  estimate.kv_bytes = kv_bytes_of(estimate, options, hardware.memory_bytes, utilisation);
   const double block_bytes = estimate.kv_bytes_per_token * options.block_size;
   const double least_bytes = block_bytes + estimate.state_bytes_per_sequence;
   if (estimate.kv_bytes < least_bytes) {

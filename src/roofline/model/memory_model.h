@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/result.h"
 #include "roofline/hardware/hardware.h"
@@ -9,10 +10,28 @@
 
 namespace quire {
 
+// A KvBudget is what a server's memory setting is a share of.
+enum class KvBudget : uint8_t {
+  kAll,     // the device: weights, activations and KV share it (vLLM, Quire)
+  kStatic,  // the device, for weights and KV alone; activations take what is beyond (SGLang)
+  kFree,    // what is free beside weights and activations (TensorRT-LLM)
+};
+
+// ServerMemory is what somebody's server takes beside weights and KV. Servers that profile a step
+// reserve the larger of two peaks: in the widest layer, and while they sample.
+struct ServerMemory {
+  KvBudget budget = KvBudget::kAll;
+  double context_bytes = 0;      // libraries and kernels' code, as far as the setting counts them
+  double parallel_bytes = 0;     // more of it with tp > 1
+  double bytes_per_logit = 0;    // of max_num_seqs rows over the vocabulary
+};
+
 struct MemoryOptions {
   int32_t block_size = 16;                // tokens
   double utilisation = 0;                 // of device memory; 0: the hardware's
   int32_t max_num_batched_tokens = 8192;  // sizes the activations
+  int32_t max_num_seqs = 256;             // sizes the logits
+  std::optional<ServerMemory> server;     // none: Quire's own plan
 };
 
 // The estimate is per device.

@@ -117,7 +117,9 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
                          estimate_memory(options.model, options.hardware, options.parallelism,
                                          {.block_size = options.block_size,
                                           .utilisation = options.memory_utilisation,
-                                          .max_num_batched_tokens = max_tokens}));
+                                          .max_num_batched_tokens = max_tokens,
+                                          .max_num_seqs = options.engine.scheduler.max_num_seqs,
+                                          .server = options.memory}));
   QUIRE_ASSIGN_OR_RETURN(CostModel cost,
                          CostModel::create(options.model, options.hardware, options.parallelism,
                                            options.cost, options.tables));

@@ -6,6 +6,22 @@
 namespace quire::sim {
 namespace {
 
+constexpr double kMiB = 1 << 20;
+
+// vLLM's logs say 0.16 to 0.33 GiB beside torch, and peaks in the sampler of 20 bytes for each logit
+// (37 in its first engine). SGLang and TensorRT-LLM count differently.
+constexpr ServerMemory kVllmMemory = {
+    .context_bytes = 200 * kMiB, .parallel_bytes = 120 * kMiB, .bytes_per_logit = 20};
+// From 0.21 on what CUDA graphs will take is part of what is reserved.
+constexpr ServerMemory kVllmMemoryWithGraphs = {
+    .context_bytes = 720 * kMiB, .parallel_bytes = 120 * kMiB, .bytes_per_logit = 20};
+constexpr ServerMemory kSglangMemory = {.budget = KvBudget::kStatic,
+                                        .context_bytes = 500 * kMiB};
+constexpr ServerMemory kTrtLlmMemory = {.budget = KvBudget::kFree,
+                                        .context_bytes = 600 * kMiB,
+                                        .parallel_bytes = 400 * kMiB,
+                                        .bytes_per_logit = 8};
+
 // vLLM plans ahead by default from 0.14 on; before, the host's work of a step is not hidden behind
 // the device. SGLang and TensorRT-LLM plan ahead, with less Python in a step. Quire's own host time
 // is that of its step loop.
@@ -15,12 +31,14 @@ constexpr EnginePreset kPresets[] = {
      .step_us = 2000,
      .request_us = 5,
      .admission_us = 7000,
+     .memory = kVllmMemory,
      .large = {.max_num_seqs = 1024, .max_num_batched_tokens = 8192},
      .small = {.max_num_seqs = 256, .max_num_batched_tokens = 2048}},
     {.name = "vllm-0.15",
      .step_us = 400,
      .request_us = 5,
      .admission_us = 7000,
+     .memory = kVllmMemory,
      .large = {.max_num_seqs = 1024, .max_num_batched_tokens = 8192},
      .small = {.max_num_seqs = 256, .max_num_batched_tokens = 2048}},
     {.name = "vllm-0.19",
@@ -28,6 +46,15 @@ constexpr EnginePreset kPresets[] = {
      .request_us = 5,
      .admission_us = 7000,
      .memory_utilisation = 0.92,
+     .memory = kVllmMemory,
+     .large = {.max_num_seqs = 1024, .max_num_batched_tokens = 8192},
+     .small = {.max_num_seqs = 256, .max_num_batched_tokens = 2048}},
+    {.name = "vllm-0.21",
+     .step_us = 400,
+     .request_us = 5,
+     .admission_us = 7000,
+     .memory_utilisation = 0.92,
+     .memory = kVllmMemoryWithGraphs,
      .large = {.max_num_seqs = 1024, .max_num_batched_tokens = 8192},
      .small = {.max_num_seqs = 256, .max_num_batched_tokens = 2048}},
     {.name = "sglang",
@@ -35,6 +62,7 @@ constexpr EnginePreset kPresets[] = {
      .request_us = 5,
      .admission_us = 7000,
      .memory_utilisation = 0.88,
+     .memory = kSglangMemory,
      .block_size = 1,
      .large = {.max_num_seqs = 1024, .max_num_batched_tokens = 8192},
      .small = {.max_num_seqs = 256, .max_num_batched_tokens = 2048}},
@@ -42,6 +70,7 @@ constexpr EnginePreset kPresets[] = {
      .step_us = 400,
      .request_us = 5,
      .admission_us = 7000,
+     .memory = kTrtLlmMemory,
      .block_size = 32,
      .never_preempts = true,
      .large = {.max_num_seqs = 2048, .max_num_batched_tokens = 8192},
@@ -102,6 +131,7 @@ void set_pool(const EnginePreset& preset, const SetByUser& chosen, PoolOptions& 
   if (!chosen.async_scheduling) scheduler.async_scheduling = preset.async_scheduling;
   if (preset.never_preempts) scheduler.max_preemptions = 0;
   if (!chosen.memory_utilisation) pool.memory_utilisation = preset.memory_utilisation;
+  pool.memory = preset.memory;
   if (!chosen.block_size) pool.block_size = preset.block_size;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,7 @@ struct EnginePreset {
   double request_us = 0;    // c1
   double admission_us = 0;  // API and tokenizer
   double memory_utilisation = 0.9;
+  std::optional<ServerMemory> memory;  // none: as Quire plans it
   int32_t block_size = 16;
   bool never_preempts = false;  // a place for the longest output is kept from the start
   BatchLimits large;            // on devices with at least 70 GiB, A100 aside

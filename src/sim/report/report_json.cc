@@ -70,6 +70,7 @@ json::object fleet_of(const Summary& s) {
   fleet["steps"] = c.num_steps;
   fleet["preemptions"] = c.num_preemptions;
   fleet["recomputed_tokens"] = c.num_recomputed_tokens;
+  fleet["kv_tokens"] = s.kv_tokens;
   fleet["peak_kv_usage"] = s.peak_kv_usage;
   fleet["prefix_hit_rate"] = s.hit_rate;
   fleet["tier_hit_tokens"] = c.tier_hits;

@@ -64,8 +64,10 @@ void replica_rows(Text& text, const Summary& s) {
   text.line(
       "steps            {} of {:.1f} tokens", c.num_steps,
       static_cast<double>(c.num_tokens) / static_cast<double>(std::max<int64_t>(c.num_steps, 1)));
-  text.line("KV cache         {:.1f} % used at most, {} preemptions, {} tokens computed again",
-            100 * s.peak_kv_usage, c.num_preemptions, c.num_recomputed_tokens);
+  text.line(
+      "KV cache         {} tokens fit, {:.1f} % used at most, {} preemptions, {} tokens computed "
+      "again",
+      s.kv_tokens, 100 * s.peak_kv_usage, c.num_preemptions, c.num_recomputed_tokens);
   text.line("prefix cache     {:.1f} % of prompt tokens hit", 100 * s.hit_rate);
   if (c.tier_hits > 0) text.line("offload tier     {} tokens read back", c.tier_hits);
   if (c.num_received > 0) text.line("KV transfers     {} requests", c.num_received);

@@ -119,6 +119,9 @@ void add_replicas(const FleetSpec& spec, const RunResult& result, Summary& s) {
     s.peak_kv_usage =
         std::max(s.peak_kv_usage, static_cast<double>(replica.counters.peak_kv_blocks) /
                                       std::max(1, replica.counters.num_kv_blocks));
+    const int64_t kv_tokens =
+        int64_t{replica.counters.num_kv_blocks} * pool.replica.kv_spec.block_size;
+    s.kv_tokens = s.kv_tokens == 0 ? kv_tokens : std::min(s.kv_tokens, kv_tokens);
     paid_ns += static_cast<double>(replica.paid_ns);
     const double hours =
         static_cast<double>(replica.paid_ns) * 1e-9 / 3600 * pool.devices_per_replica;

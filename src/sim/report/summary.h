@@ -73,6 +73,7 @@ struct Summary {
   double busy_share = 0;                      // share of the paid replica time
   double mean_running = 0, mean_waiting = 0;  // per replica, while busy
   double peak_kv_usage = 0;                   // that of the fullest replica
+  int64_t kv_tokens = 0;                      // that fit into the cache of the smallest replica
   Verdict verdict = Verdict::kStable;
   std::string verdict_reason;
 
