@@ -29,21 +29,32 @@ def planned_tokens(binary, row, model, engine):
         return simulate(binary, folder, flags)["fleet"]["kv_tokens"]
 
 
+def rows_of():
+    table = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    return [(row, table["models"][row["model"]]) for row in table["rows"]]
+
+
+def error_percent(binary, row, model, engine):
+    return 100 * (planned_tokens(binary, row, model, engine) / row["kv_tokens"] - 1)
+
+
+def errors(binary):
+    return [error_percent(binary, row, model, row["engine"]) for row, model in rows_of()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=BINARY)
     args = parser.parse_args()
-    table = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-    print("| server, model, devices | tokens logged | --engine: tokens | error | error without --engine |")
-    print("|---|---|---|---|---|")
-    errors = []
-    for row in table["rows"]:
-        model = table["models"][row["model"]]
-        planned, own = (planned_tokens(args.binary, row, model, engine) for engine in (row["engine"], None))
-        errors.append(100 * (planned / row["kv_tokens"] - 1))
-        print(f"| {row['server']}, {row['model']}, {row['hardware']} x {row['tp']} | {row['kv_tokens']} | {planned} | "
-              f"{errors[-1]:+.1f} % | {100 * (own / row['kv_tokens'] - 1):+.1f} % |")
-    print(f"\nmedian error {median(map(abs, errors)):.1f} %, {len(errors)} rows")
+    print("| server, model, devices | tokens logged | error | error without --engine |")
+    print("|---|---|---|---|")
+    all_errors = []
+    for row, model in rows_of():
+        all_errors.append(error_percent(args.binary, row, model, row["engine"]))
+        own = error_percent(args.binary, row, model, None)
+        print(f"| {row['server']}, {row['model']}, {row['hardware']} x {row['tp']} | {row['kv_tokens']} | "
+              f"{all_errors[-1]:+.1f} % | {own:+.1f} % |")
+    print(f"\nmedian error {median(map(abs, all_errors)):.1f} %, {len(all_errors)} rows")
 
 
 if __name__ == "__main__":

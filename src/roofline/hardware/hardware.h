@@ -172,8 +172,8 @@ struct Hardware {
   double cache_bytes_per_s = 0;
   Link device_link;  // between the devices of one node
   std::optional<Bridge> bridge;
-  Link node_link;    // between nodes
-  Link host_link;    // device memory to host memory
+  Link node_link;  // between nodes
+  Link host_link;  // device memory to host memory
   int32_t devices_per_node = 8;
   double price_per_hour = 0;  // dollars; 0: unknown
   std::string price_source;   // who asks that price, and when

@@ -58,10 +58,9 @@ double widest_ffn(const ModelShape& model, const Parallelism& parallelism) {
   double widest = 0;
   for (const LayerGroup& group : model.groups) {
     const FfnShape& ffn = group.ffn;
-    const double width =
-        ffn.num_matrices *
-        (ffn.intermediate_size + ffn.shared_intermediate_size +
-         static_cast<double>(ffn.experts_per_token) * ffn.expert_intermediate_size);
+    const double width = ffn.num_matrices * (ffn.intermediate_size + ffn.shared_intermediate_size +
+                                             static_cast<double>(ffn.experts_per_token) *
+                                                 ffn.expert_intermediate_size);
     widest = std::max(widest, width / parallelism.tp);
   }
   return widest;
@@ -90,12 +89,11 @@ double profiled_activation_bytes(const ModelShape& model, const Parallelism& par
   }
   // The hidden states and the residual live on while the head and the sampler run.
   const double streams = tokens * 2 * static_cast<double>(model.hidden_size);
-  const double layer =
-      (streams + tokens * (widest_ffn(model, parallelism) + expert_outputs)) *
-      model.activations.bytes();
-  const double sampling = streams * model.activations.bytes() +
-                          rows * static_cast<double>(model.vocab_size) *
-                              options.server->bytes_per_logit;
+  const double layer = (streams + tokens * (widest_ffn(model, parallelism) + expert_outputs)) *
+                       model.activations.bytes();
+  const double sampling =
+      streams * model.activations.bytes() +
+      rows * static_cast<double>(model.vocab_size) * options.server->bytes_per_logit;
   return std::max(layer, sampling);
 }
 
@@ -131,8 +129,8 @@ Result<MemoryEstimate> estimate_memory(const ModelShape& model, const Hardware& 
   estimate.weight_bytes = device_weight_bytes(model, parallelism);
   if (options.server) {
     estimate.activation_bytes = profiled_activation_bytes(model, parallelism, options);
-    estimate.other_bytes = options.server->context_bytes +
-                           (parallelism.tp > 1 ? options.server->parallel_bytes : 0);
+    estimate.other_bytes =
+        options.server->context_bytes + (parallelism.tp > 1 ? options.server->parallel_bytes : 0);
   } else {
     estimate.activation_bytes = planned_activation_bytes(model, parallelism, options);
     estimate.other_bytes =

@@ -21,9 +21,9 @@ enum class KvBudget : uint8_t {
 // reserve the larger of two peaks: in the widest layer, and while they sample.
 struct ServerMemory {
   KvBudget budget = KvBudget::kAll;
-  double context_bytes = 0;      // libraries and kernels' code, as far as the setting counts them
-  double parallel_bytes = 0;     // more of it with tp > 1
-  double bytes_per_logit = 0;    // of max_num_seqs rows over the vocabulary
+  double context_bytes = 0;    // libraries and kernels' code, as far as the setting counts them
+  double parallel_bytes = 0;   // more of it with tp > 1
+  double bytes_per_logit = 0;  // of max_num_seqs rows over the vocabulary
 };
 
 struct MemoryOptions {

@@ -41,13 +41,11 @@ TEST(MemoryModel, TheHigherPeakCounts) {
 
 TEST(MemoryModel, ServersTakeSharesOfDifferentThings) {
   const double all = estimate("h100-sxm", options_of({})).kv_bytes;
-  const MemoryEstimate of_static =
-      estimate("h100-sxm", options_of({.budget = KvBudget::kStatic}));
+  const MemoryEstimate of_static = estimate("h100-sxm", options_of({.budget = KvBudget::kStatic}));
   const MemoryEstimate of_free = estimate("h100-sxm", options_of({.budget = KvBudget::kFree}));
   EXPECT_DOUBLE_EQ(of_static.kv_bytes, all + of_static.activation_bytes)
       << "activations are beyond the share";
-  EXPECT_DOUBLE_EQ(of_free.kv_bytes,
-                   all + 0.1 * (of_free.weight_bytes + of_free.activation_bytes));
+  EXPECT_DOUBLE_EQ(of_free.kv_bytes, all + 0.1 * (of_free.weight_bytes + of_free.activation_bytes));
 }
 
 }  // namespace

@@ -24,11 +24,11 @@ struct PoolOptions {
   CostOptions cost;
   std::shared_ptr<const OperatorTables> tables;  // for Fidelity::kTable
   EngineOptions engine;
-  int32_t block_size = 16;         // tokens
-  int32_t state_block_size = 512;  // tokens from one snapshot of states to the next
-  double memory_utilisation = 0;   // 0: the hardware's
+  int32_t block_size = 16;             // tokens
+  int32_t state_block_size = 512;      // tokens from one snapshot of states to the next
+  double memory_utilisation = 0;       // 0: the hardware's
   std::optional<ServerMemory> memory;  // whose reserve beside weights and KV; none: Quire's
-  double offload_bytes = 0;        // host memory for evicted KV, per replica; 0: none
+  double offload_bytes = 0;            // host memory for evicted KV, per replica; 0: none
   int32_t num_replicas = 1;
   AutoscaleOptions autoscale;
   bool fast_forward = true;

@@ -15,8 +15,8 @@ constexpr ServerMemory kVllmMemory = {
 // From 0.21 on what CUDA graphs will take is part of what is reserved.
 constexpr ServerMemory kVllmMemoryWithGraphs = {
     .context_bytes = 720 * kMiB, .parallel_bytes = 120 * kMiB, .bytes_per_logit = 20};
-constexpr ServerMemory kSglangMemory = {.budget = KvBudget::kStatic,
-                                        .context_bytes = 500 * kMiB};
+constexpr ServerMemory kSglangMemory = {
+    .budget = KvBudget::kStatic, .context_bytes = 500 * kMiB, .parallel_bytes = 1200 * kMiB};
 constexpr ServerMemory kTrtLlmMemory = {.budget = KvBudget::kFree,
                                         .context_bytes = 600 * kMiB,
                                         .parallel_bytes = 400 * kMiB,
