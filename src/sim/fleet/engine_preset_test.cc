@@ -84,7 +84,7 @@ TEST(EnginePreset, TheErrorListsTheNames) {
   const auto unknown = find_engine_preset("vllm");
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.status().message(),
-            "engine: expected vllm-0.12, vllm-0.15, vllm-0.19, sglang, trt-llm or quire, got "
+            "engine: expected vllm-0.12, vllm-0.15, vllm-0.19, vllm-0.21, sglang, trt-llm or quire, got "
             "'vllm'");
 }
 
