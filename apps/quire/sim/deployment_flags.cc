@@ -61,12 +61,11 @@ void add_draft_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->group("Scheduling");
 }
 
-void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
-  flags.engine.scheduler.max_num_batched_tokens = 8192;
-  flags.engine.scheduler.async_scheduling = true;
-  flags.engine.scheduler.max_num_queued_reqs = 1 << 24;
-  flags.engine.scheduler.max_num_queued_tokens = int64_t{1} << 50;
-  constexpr const char* kGroup = "Model and machines";
+namespace {
+
+constexpr const char* kMachines = "Model and machines";
+
+void add_machine_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("MODEL", flags.model,
                   "Folder with a config.json, the file, a .gguf file or a step log")
       ->required();
@@ -74,7 +73,7 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
                   "Names (quire roofline --help lists them) or .json files")
       ->delimiter(',')
       ->capture_default_str()
-      ->group(kGroup);
+      ->group(kMachines);
   verb.add_option(
           "--engine", flags.preset,
           "Whose server: its host times and defaults of settings that are not given here: " +
@@ -83,15 +82,26 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
         const auto preset = sim::find_engine_preset(name);
         return preset.ok() ? std::string() : preset.status().message();
       })
-      ->group(kGroup);
+      ->group(kMachines);
   verb.add_option("--device-link", flags.device_link,
                   "Devices of a node talk over pcie (peer to peer) or host (through the host's "
                   "memory); default: as the hardware file says")
-      ->group(kGroup);
+      ->group(kMachines);
   verb.add_option("--price-per-hour", flags.price_per_hour,
                   "Dollars per device and hour; default: the hardware file's")
       ->check(above_zero())
-      ->group(kGroup);
+      ->group(kMachines);
+}
+
+}  // namespace
+
+void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
+  flags.engine.scheduler.max_num_batched_tokens = 8192;
+  flags.engine.scheduler.async_scheduling = true;
+  flags.engine.scheduler.max_num_queued_reqs = 1 << 24;
+  flags.engine.scheduler.max_num_queued_tokens = int64_t{1} << 50;
+  constexpr const char* kGroup = kMachines;
+  add_machine_flags(verb, flags);
   verb.add_option("--dtype", flags.dtype, "Format of the weights; default: as config.json says")
       ->group(kGroup);
   verb.add_option("--kv-cache-dtype", flags.kv_cache_dtype, "Format of the KV cache")
