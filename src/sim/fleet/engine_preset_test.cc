@@ -83,9 +83,10 @@ TEST(EnginePreset, ProcessorsKeepTheirOwnHostTimes) {
 TEST(EnginePreset, TheErrorListsTheNames) {
   const auto unknown = find_engine_preset("vllm");
   ASSERT_FALSE(unknown.ok());
-  EXPECT_EQ(unknown.status().message(),
-            "engine: expected vllm-0.12, vllm-0.15, vllm-0.19, vllm-0.21, sglang, trt-llm or quire, got "
-            "'vllm'");
+  EXPECT_EQ(
+      unknown.status().message(),
+      "engine: expected vllm-0.12, vllm-0.15, vllm-0.19, vllm-0.21, sglang, trt-llm or quire, got "
+      "'vllm'");
 }
 
 }  // namespace
