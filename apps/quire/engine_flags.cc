@@ -152,8 +152,9 @@ void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
   verb.add_option(
           "--pipeline-parallel-size", args.pipeline_parallel_size,
-          "Stages that have some layers each, with the threads and the memory divided among "
-          "them and a step under way in each. Answers are the same bits")
+          "Stages that have some layers each, with the threads and the memory, or the processes "
+          "of --nnodes, divided among them and a step under way in each. Answers are the same "
+          "bits")
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);
@@ -169,9 +170,11 @@ void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
                 "Answers are the same bits")
       ->group(kGroup);
   constexpr const char* kRanks = "Ranks in processes of their own";
-  verb.add_option("--nnodes", args.ranks.size,
-                  "Processes that share every layer, one rank each; each is started with the same "
-                  "flags but --node-rank. mpirun and LeaderWorkerSet say all this by themselves")
+  verb.add_option(
+          "--nnodes", args.ranks.size,
+          "Processes that share the model, one rank each, in --pipeline-parallel-size stages; "
+          "each is started with the same flags but --node-rank. mpirun and LeaderWorkerSet "
+          "say all this by themselves")
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kRanks);

@@ -114,9 +114,11 @@ Status read_launcher(EngineArgs& args) {
         "--master-addr: expected the host of rank 0, which {} ranks have to find; got nothing",
         ranks.size);
   }
-  if (args.tensor_parallel_size != 1 && args.tensor_parallel_size != ranks.size) {
-    return invalid_argument("--tensor-parallel-size: expected {}, one for each process, got {}",
-                            ranks.size, args.tensor_parallel_size);
+  const int32_t stages = args.pipeline_parallel_size, ranks_each = args.tensor_parallel_size;
+  if (ranks_each != 1 && ranks_each * stages != ranks.size) {
+    return invalid_argument(
+        "--tensor-parallel-size: expected {} processes divided by {} stages, got {}", ranks.size,
+        stages, ranks_each);
   }
   args.tensor_parallel_size = 1;
   return {};

@@ -1,45 +1,27 @@
 #include "comm/tcp_ranks.h"
 
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <random>
-#include <thread>
+
+#include "comm/testing/linked_ranks.h"
 
 namespace quire {
 namespace {
 
-// A port that was free a moment ago.
-uint16_t free_port() {
-  const auto listener = listen_on(0);
-  EXPECT_TRUE(listener.ok());
-  return port_of(*listener);
-}
-
-using Work = std::function<void(Result<std::unique_ptr<TcpRanks>>)>;
-
-void on_all(int size, TcpRanksOptions options, const Work& work,
-            const std::function<void(TcpRanksOptions&)>& change = {}) {
-  options.size = size;
-  options.port = free_port();
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    options.rank = rank;
-    TcpRanksOptions own = options;
-    if (change) change(own);
-    threads.emplace_back([&work, own] { work(TcpRanks::join(own)); });
-  }
-  for (std::thread& thread : threads) thread.join();
+void on_all(int size, const RankLinksOptions& options,
+            const std::function<void(TcpRanks& ranks, RankLinks& links)>& work) {
+  test::on_all_ranks(size, options, [&](Result<std::unique_ptr<RankLinks>> links) {
+    ASSERT_TRUE(links.ok()) << links.status().message();
+    TcpRanks ranks(**links, 0, size);
+    work(ranks, **links);
+  });
 }
 
 // Random matrices of random cuts: what every rank reads is what the owners wrote.
 TEST(TcpRanks, GathersColumns) {
   for (const int size : {1, 2, 3, 5}) {
-    on_all(size, {}, [&](Result<std::unique_ptr<TcpRanks>> joined) {
-      ASSERT_TRUE(joined.ok()) << joined.status().message();
-      TcpRanks& ranks = **joined;
+    on_all(size, {}, [&](TcpRanks& ranks, RankLinks& links) {
       ASSERT_TRUE(ranks.allocate(1 << 20).ok());
       std::mt19937 random(7);  // the same on every rank
       for (int round = 0; round < 60; ++round) {
@@ -73,15 +55,14 @@ TEST(TcpRanks, GathersColumns) {
         for (int64_t i = 0; i < rows * stride; ++i)
           ASSERT_EQ(at[i], value(i / stride, i % stride)) << round;
       }
+      test::part_in_peace(links);
     });
   }
 }
 
 TEST(TcpRanks, ARankThatIsGoneBreaksTheGroup) {
   const std::vector<ByteColumns> columns = {{0, 8}, {8, 16}, {16, 24}};
-  on_all(3, {.deadline_ms = 60'000}, [&](Result<std::unique_ptr<TcpRanks>> joined) {
-    ASSERT_TRUE(joined.ok()) << joined.status().message();
-    TcpRanks& ranks = **joined;
+  on_all(3, {.deadline_ms = 60'000}, [&](TcpRanks& ranks, RankLinks&) {
     ASSERT_TRUE(ranks.allocate(4096).ok());
     const GatheredMatrix matrix{.row_stride_bytes = 24, .num_rows = 3, .columns = columns};
     ASSERT_TRUE(ranks.gather(matrix));
@@ -94,9 +75,7 @@ TEST(TcpRanks, ARankThatIsGoneBreaksTheGroup) {
 
 TEST(TcpRanks, ARankThatIsSilentBreaksTheGroup) {
   const std::vector<ByteColumns> columns = {{0, 8}, {8, 16}};
-  on_all(2, {.deadline_ms = 200}, [&](Result<std::unique_ptr<TcpRanks>> joined) {
-    ASSERT_TRUE(joined.ok()) << joined.status().message();
-    TcpRanks& ranks = **joined;
+  on_all(2, {.deadline_ms = 200}, [&](TcpRanks& ranks, RankLinks&) {
     ASSERT_TRUE(ranks.allocate(4096).ok());
     if (ranks.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(2));
     EXPECT_FALSE(ranks.gather({.row_stride_bytes = 16, .num_rows = 1, .columns = columns}));
@@ -105,62 +84,23 @@ TEST(TcpRanks, ARankThatIsSilentBreaksTheGroup) {
   });
 }
 
-TEST(TcpRanks, RanksMustAgree) {
-  on_all(
-      2, {.agreement = "llama", .join_deadline_ms = 5000},
-      [](const Result<std::unique_ptr<TcpRanks>>& joined) {
-        ASSERT_FALSE(joined.ok());
-        EXPECT_EQ(joined.status().code(), StatusCode::kInvalidArgument);
-        EXPECT_NE(joined.status().message().find("llama"), std::string::npos);
-        EXPECT_NE(joined.status().message().find("qwen"), std::string::npos)
-            << joined.status().message();
-      },
-      [](TcpRanksOptions& options) {
-        if (options.rank == 1) options.agreement = "qwen";
-      });
-}
-
-TEST(TcpRanks, StrangersAreNotAdmitted) {
-  TcpRanksOptions options{.size = 2, .port = free_port(), .join_deadline_ms = 10'000};
-  std::thread first([&] {
-    const auto joined = TcpRanks::join(options);
-    EXPECT_TRUE(joined.ok()) << joined.status().message();
+// Two groups of the same links, as stages have them.
+TEST(TcpRanks, GroupsKnowNothingOfEachOther) {
+  const std::vector<ByteColumns> columns = {{0, 8}, {8, 16}};
+  test::on_all_ranks(4, {}, [&](Result<std::unique_ptr<RankLinks>> links) {
+    ASSERT_TRUE(links.ok()) << links.status().message();
+    const int first = (*links)->rank() / 2 * 2;
+    TcpRanks ranks(**links, first, 2);
+    ASSERT_EQ(ranks.rank(), (*links)->rank() - first);
+    ASSERT_TRUE(ranks.allocate(4096).ok());
+    for (int round = 0; round < (first == 0 ? 3 : 50); ++round) {
+      std::byte* const at = ranks.memory().data();
+      std::memset(at + 8 * ranks.rank(), (*links)->rank() + round, 8);
+      ASSERT_TRUE(ranks.gather({.row_stride_bytes = 16, .num_rows = 1, .columns = columns}));
+      for (int i = 0; i < 16; ++i) ASSERT_EQ(at[i], static_cast<std::byte>(first + i / 8 + round));
+    }
+    test::part_in_peace(**links);
   });
-  auto stranger = connect_to("127.0.0.1", options.port, deadline_in_ms(5000));
-  ASSERT_TRUE(stranger.ok());
-  const std::string http = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-  ASSERT_TRUE(send_all(*stranger, std::as_bytes(std::span(http)), deadline_in_ms(1000)).ok());
-  TcpRanksOptions second = options;
-  second.rank = 1;
-  EXPECT_TRUE(TcpRanks::join(second).ok());
-  first.join();
-}
-
-TEST(TcpRanks, SaysWhatIsMissing) {
-  const auto alone = TcpRanks::join({.size = 3, .port = free_port(), .join_deadline_ms = 50});
-  EXPECT_EQ(alone.status().code(), StatusCode::kDeadlineExceeded);
-  EXPECT_NE(alone.status().message().find("4 of 4"), std::string::npos) << alone.status().message();
-  const auto nobody =
-      TcpRanks::join({.rank = 1, .size = 2, .port = free_port(), .join_deadline_ms = 50});
-  EXPECT_EQ(nobody.status().code(), StatusCode::kUnavailable) << nobody.status().message();
-  EXPECT_EQ(TcpRanks::join({.rank = 2, .size = 2}).status().code(), StatusCode::kInvalidArgument);
-}
-
-TEST(Frames, WhatIsNoFrameIsRefused) {
-  const auto listener = listen_on(0);
-  ASSERT_TRUE(listener.ok());
-  auto a = connect_to("127.0.0.1", port_of(*listener), deadline_in_ms(5000));
-  auto b = accept_one(*listener, deadline_in_ms(5000));
-  ASSERT_TRUE(a.ok() && b.ok());
-  Frame frame;
-  const std::string text = "some text";
-  ASSERT_TRUE(send_frame(*a, 9, std::as_bytes(std::span(text)), deadline_in_ms(1000)).ok());
-  ASSERT_TRUE(receive_frame(*b, frame, deadline_in_ms(1000)).ok());
-  EXPECT_EQ(frame.kind, 9u);
-  EXPECT_EQ(frame.payload.size(), text.size());
-  const std::string noise(64, 'x');
-  ASSERT_TRUE(send_all(*a, std::as_bytes(std::span(noise)), deadline_in_ms(1000)).ok());
-  EXPECT_EQ(receive_frame(*b, frame, deadline_in_ms(1000)).code(), StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "exec/gpu/gpu_runner.h"
 #include "exec/model_runner.h"
 #include "kernels/cuda_ops.h"
+#include "ranks/leading_executor.h"
 #include "ranks/pipeline_executor.h"
 #include "ranks/ranked_executor.h"
 
@@ -36,7 +37,7 @@ Result<ModelExecutor> with_others(std::unique_ptr<T> first, const EngineArgs& ar
 Result<ModelExecutor> on_cpu(const EngineArgs& args, const ModelRunnerOptions& options) {
   if (args.ranks.size > 1) {
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<LeadingExecutor> first,
-                           LeadingExecutor::create(options, rank_process(args.ranks)));
+                           LeadingExecutor::create(options, rank_process(args)));
     ModelPlan plan = first->plan();
     return only(std::move(first), std::move(plan));
   }
@@ -114,12 +115,14 @@ std::string device_of(const EngineArgs& args) {
   return "cpu";
 }
 
-RankProcess rank_process(const RankArgs& args) {
-  return {.rank = args.rank,
-          .size = args.size,
-          .num_on_host = args.num_on_host,
-          .address = args.address,
-          .port = args.port};
+RankProcess rank_process(const EngineArgs& args) {
+  const RankArgs& ranks = args.ranks;
+  return {.rank = ranks.rank,
+          .size = ranks.size,
+          .num_stages = args.pipeline_parallel_size,
+          .num_on_host = ranks.num_on_host,
+          .address = ranks.address,
+          .port = ranks.port};
 }
 
 Result<ModelExecutor> make_model_executor(const EngineArgs& args,

@@ -19,7 +19,7 @@ struct ModelExecutor {
   bool on_gpu = false;
 };
 
-RankProcess rank_process(const RankArgs& args);
+RankProcess rank_process(const EngineArgs& args);
 
 // What args.device comes to here: an "auto" that can only be the CPU, since no GPU is there or
 // something was asked for that CPUs alone do (said in the log), is "cpu".

@@ -9,9 +9,10 @@ namespace quire {
 
 Status check_parallel(const EngineArgs& args) {
   const int32_t engines = args.data_parallel_size, stages = args.pipeline_parallel_size;
-  if (stages > 1 && args.ranks.size > 1) {
+  if (args.ranks.size > 1 && args.ranks.size % stages != 0) {
     return invalid_argument(
-        "--pipeline-parallel-size: expected 1 where ranks are processes, got {}", stages);
+        "--pipeline-parallel-size: expected a number that divides the {} processes, got {}",
+        args.ranks.size, stages);
   }
   if (engines > 1 && args.ranks.size > 1) {
     return invalid_argument(

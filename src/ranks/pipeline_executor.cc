@@ -1,6 +1,5 @@
 #include "ranks/pipeline_executor.h"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -8,28 +7,10 @@
 #include "base/threads/thread_share.h"
 #include "core/step_timings.h"
 #include "exec/dummy_step.h"
+#include "ranks/stage_memory.h"
 
 namespace quire {
 namespace {
-
-// Of the bytes of blocks of `whole`, the share that `part` takes: of the pool where it is greatest.
-double share_of_blocks(const KvSpec& part, const KvSpec& whole) {
-  double share = 0;
-  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
-    if (!whole.uses(pool)) continue;
-    share = std::max(share, static_cast<double>(part.pool(pool).block_bytes) /
-                                static_cast<double>(whole.pool(pool).block_bytes));
-  }
-  return share;
-}
-
-// The cache of the first of `num_ranks`, with the blocks of `kept` layers. Ranks group layers by the
-// bytes that each of them keeps, so the groups may be others than those of the whole.
-KvLayout layout_of(const ModelPlan& plan, int num_ranks, const RowRange& kept) {
-  const KvSpec& kv = plan.kv.spec;
-  return make_kv_layout(share_of(plan.whole, {0, num_ranks}), kv.block_size, plan.kv_dtype,
-                        kv.state.block_size, kept);
-}
 
 // One stage's part of what the whole may take.
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& plan,
@@ -91,12 +72,7 @@ Result<std::unique_ptr<PipelineExecutor>> PipelineExecutor::create(
   }
   // The whole model is checked here: a stage reads over what others have.
   QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan, ModelRunner::plan_only(options));
-  QUIRE_RETURN_IF_ERROR(check_stages(plan.whole, shape.num_stages));
-  if (plan.vision) {
-    return unimplemented(
-        "--pipeline-parallel-size: expected 1 for a model that reads images, got {}",
-        shape.num_stages);
-  }
+  QUIRE_RETURN_IF_ERROR(check_pipeline(plan, shape.num_stages));
   std::vector<std::unique_ptr<RankedExecutor>> executors;
   for (int32_t index = 0; index < shape.num_stages; ++index) {
     QUIRE_ASSIGN_OR_RETURN(
@@ -184,13 +160,10 @@ Status PipelineExecutor::submit(const StepPlan& plan) {
     step = std::move(spare_.back());
     spare_.pop_back();
   }
-  step->number = ++num_submitted_;
+  step->number = relay_.add_step(plan);
   step->plan = plan;
   step->status = {};
-  std::swap(step->before, before_);
-  before_.requests.clear();
-  for (const RequestId id : plan.dropped) sent_in_.erase(id);
-  for (const NewRequest& request : plan.new_requests) sent_in_[request.id] = step->number;
+  step->before = relay_.take();
   ++num_under_way_;
   stages_.front().inbox->push(std::move(step));
   return {};
@@ -200,26 +173,12 @@ Result<StepResult> PipelineExecutor::collect() {
   QUIRE_CHECK(num_under_way_ > 0, "no step is under way");
   std::unique_ptr<Step> step = done_.pop();
   --num_under_way_;
-  remember(*step);
+  if (step->status.ok()) relay_.add_result(step->number, step->result);
   Status status = std::move(step->status);
   StepResult result = std::exchange(step->result, {});
   spare_.push_back(std::move(step));
   if (!status.ok()) return status;
   return result;
-}
-
-// The last stage has sampled; the others hear of it with the next step. A request that was sent anew
-// meanwhile has other tokens by now.
-void PipelineExecutor::remember(const Step& step) {
-  if (!step.status.ok()) return;
-  for (const RequestStepResult& request : step.result.requests) {
-    const auto sent = sent_in_.find(request.id);
-    if (sent == sent_in_.end() || sent->second > step.number) continue;
-    RequestStepResult& kept = before_.requests.emplace_back();
-    kept.id = request.id;
-    kept.status = request.status;
-    kept.sampled_token_ids = request.sampled_token_ids;
-  }
 }
 
 void PipelineExecutor::run_stage(size_t index) {

@@ -12,12 +12,12 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "core/executor.h"
 #include "exec/model_runner.h"
 #include "ranks/ranked_executor.h"
+#include "ranks/token_relay.h"
 
 namespace quire {
 
@@ -89,7 +89,6 @@ class PipelineExecutor final : public Executor {
   Status start(std::vector<std::unique_ptr<RankedExecutor>> executors);
   void run_stage(size_t index);
   void run_step(size_t index, Step& step);
-  void remember(const Step& step);
 
   ModelPlan plan_;
   KvSpec kv_spec_;
@@ -97,10 +96,7 @@ class PipelineExecutor final : public Executor {
   Queue done_;
   KvPlan kv_plan_;
   std::vector<std::unique_ptr<Step>> spare_;
-  StepResult before_;  // what the stages before the last one have not heard of
-  // The step in which a request that the stages know was sent to them.
-  std::unordered_map<RequestId, uint64_t> sent_in_;
-  uint64_t num_submitted_ = 0;
+  TokenRelay relay_;
   int num_under_way_ = 0;
 };
 

@@ -1,68 +1,42 @@
-// Ranks in processes of their own: the first one is an executor to its engine, the others do what it
-// says.
+// Ranks in processes of their own: the first one is an executor to its engine (leading_executor.h),
+// the others do what it says.
 //
-//   // on rank 0:
-//   QUIRE_ASSIGN_OR_RETURN(auto executor, LeadingExecutor::create(options, ranks));
 //   // on the others, until the first rank ends or is gone:
-//   QUIRE_RETURN_IF_ERROR(follow_first_rank(options, ranks));
+//   QUIRE_RETURN_IF_ERROR(follow_first_rank(options, {.rank = 1, .size = 2}));
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <string>
-#include <vector>
 
-#include "comm/tcp_ranks.h"
-#include "core/executor.h"
+#include "base/result.h"
 #include "exec/model_runner.h"
 
 namespace quire {
 
+// Which process of how many. `size` is a multiple of `num_stages`; each stage is so many ranks. The
+// first ones are the last stage: so the engine, which the first rank runs under, is where tokens are
+// sampled, and plans and results do not travel. Behind them come the first stage, the second one, ….
 struct RankProcess {
   int rank = 0;
   int size = 1;
+  int num_stages = 1;
   int num_on_host = 1;  // ranks of this machine, which share its memory and its cores
   std::string address = "127.0.0.1";
   uint16_t port = 29500;
+
+  int ranks_per_stage() const { return size / num_stages; }
+  PipelineStage stage() const {
+    return {(rank / ranks_per_stage() + num_stages - 1) % num_stages, num_stages};
+  }
+  int rank_in_stage() const { return rank % ranks_per_stage(); }
+  // The first rank of this stage, and the same rank of the stages before and behind this one.
+  int first_of_stage() const { return rank - rank_in_stage(); }
+  int previous() const { return (rank + size - ranks_per_stage()) % size; }
+  int next() const { return (rank + ranks_per_stage()) % size; }
 };
 
-// As core/executor.h says.
-class LeadingExecutor final : public Executor {
- public:
-  // Joins the group, loads this rank's share and waits until the others have loaded theirs.
-  static Result<std::unique_ptr<LeadingExecutor>> create(const ModelRunnerOptions& options,
-                                                         const RankProcess& process);
-  // Tells the others that this is the end.
-  ~LeadingExecutor() override;
-
-  // Of the whole model, with this rank's memory.
-  const ModelPlan& plan() const { return plan_; }
-
-  ExecutorInfo info() const override { return runner_->info(); }
-  KvSpec kv_spec() const override { return runner_->kv_spec(); }
-  // What the rank with the least room for blocks has.
-  int64_t available_kv_bytes() const override { return available_kv_bytes_; }
-  Status initialize(const KvPlan& plan) override;
-  Status warm_up() override;
-  // kUnavailable: a rank is gone or silent; nothing more can be executed.
-  Result<StepResult> execute(const StepPlan& plan) override;
-  void discard_kv() override;
-  void recycle(StepResult&& result) override { runner_->recycle(std::move(result)); }
-
- private:
-  LeadingExecutor() = default;
-  Status hear_ready();
-  Status tell_all(uint32_t kind);  // what is in message_
-
-  std::unique_ptr<TcpRanks> ranks_;
-  std::unique_ptr<ModelRunner> runner_;
-  ModelPlan plan_;
-  KvPlan kv_plan_;
-  int64_t available_kv_bytes_ = 0;
-  StepResult last_;  // ids and tokens of the last step, which the others have not heard of
-  std::vector<std::byte> message_;
-};
-
-// Ok: the first rank has ended. kUnavailable: it is gone without a word. Other errors as create().
+// Ok: the first rank has ended. kUnavailable: it is gone without a word. Other errors as those of
+// LeadingExecutor::create().
 Status follow_first_rank(const ModelRunnerOptions& options, const RankProcess& process);
 
 }  // namespace quire

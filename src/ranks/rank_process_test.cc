@@ -1,12 +1,12 @@
-// Ranks over TCP, as threads of this process: the bits are those of one rank alone.
+// Ranks and stages over TCP, as threads of this process: the bits are those of one rank alone.
 #include "ranks/rank_process.h"
-
-#include <gtest/gtest.h>
 
 #include <thread>
 
+#include "comm/testing/linked_ranks.h"
 #include "exec/testing/golden_support.h"
 #include "exec/testing/l4_support.h"
+#include "ranks/leading_executor.h"
 
 namespace quire {
 namespace {
@@ -28,10 +28,19 @@ ModelRunnerOptions options_for(const std::string& model) {
   return options;
 }
 
-uint16_t free_port() {
-  const auto listener = listen_on(0);
-  EXPECT_TRUE(listener.ok());
-  return port_of(*listener);
+// Runs `work` beside the ranks behind the first one, as threads: their ends.
+std::vector<Status> beside_others(const ModelRunnerOptions& options, RankProcess process,
+                                  const std::function<void()>& work) {
+  std::vector<Status> statuses(static_cast<size_t>(process.size));
+  std::vector<std::thread> others;
+  for (process.rank = 1; process.rank < process.size; ++process.rank) {
+    others.emplace_back([&, process] {
+      statuses[static_cast<size_t>(process.rank)] = follow_first_rank(options, process);
+    });
+  }
+  work();
+  for (std::thread& other : others) other.join();
+  return statuses;
 }
 
 class SameBitsOverTcp : public ::testing::TestWithParam<const char*> {};
@@ -44,31 +53,24 @@ TEST_P(SameBitsOverTcp, AloneAndInACrowd) {
   test::PlanDriver driver(**alone, kNumBlocks);
   const test::DriverOutput want =
       driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
-  for (const int size : {2, 4}) {
-    RankProcess process{.size = size, .port = free_port()};
-    std::vector<std::thread> others;
-    std::vector<Status> statuses(static_cast<size_t>(size));
-    for (int rank = 1; rank < size; ++rank) {
-      process.rank = rank;
-      others.emplace_back([&statuses, &options, process] {
-        statuses[static_cast<size_t>(process.rank)] = follow_first_rank(options, process);
-      });
-    }
-    process.rank = 0;
-    {
+  const auto num_layers = static_cast<int>((*alone)->plan().whole.layers.size());
+  for (const auto& [size, stages] : {std::pair(2, 1), {4, 1}, {2, 2}, {4, 2}, {3, 3}}) {
+    if (stages > num_layers) continue;
+    const RankProcess process{.size = size, .num_stages = stages, .port = test::free_port()};
+    const std::string what = fmt::format("{} ranks in {} stages", size, stages);
+    const auto ends = beside_others(options, process, [&] {
       auto first = LeadingExecutor::create(options, process);
       ASSERT_TRUE(first.ok()) << first.status().message();
       ASSERT_TRUE((*first)->initialize(kPlan).ok());
       ASSERT_TRUE((*first)->warm_up().ok());
       test::PlanDriver of_ranks(**first, kNumBlocks);
       test::expect_same_bits(of_ranks.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1],
-                             want, fmt::format("{} ranks, alone", size));
+                             want, what + ", alone");
       auto crowd = of_ranks.run(test::make_crowd(100, 16),
                                 {.chunk = 7, .step_tokens = 300, .preempt_after_output = 5});
-      test::expect_same_bits(crowd[100], want, fmt::format("{} ranks, in a crowd", size));
-    }
-    for (std::thread& other : others) other.join();
-    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.message();
+      test::expect_same_bits(crowd[100], want, what + ", in a crowd");
+    });
+    for (const Status& end : ends) EXPECT_TRUE(end.ok()) << what << ": " << end.message();
   }
 }
 
@@ -79,17 +81,65 @@ INSTANTIATE_TEST_SUITE_P(Models, SameBitsOverTcp,
 
 TEST(RankProcess, AFirstRankThatIsGoneIsAnError) {
   const ModelRunnerOptions options = options_for("llama");
-  const uint16_t port = free_port();
+  const uint16_t port = test::free_port();
   Status status;
   std::thread other(
       [&] { status = follow_first_rank(options, {.rank = 1, .size = 2, .port = port}); });
   {
-    const auto first = TcpRanks::join({.size = 2, .port = port, .agreement = "something else"});
+    const auto first = RankLinks::join({.size = 2, .port = port, .agreement = "something else"});
     EXPECT_EQ(first.status().code(), StatusCode::kInvalidArgument);
   }
   other.join();
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("started otherwise"), std::string::npos) << status.message();
+}
+
+TEST(RankProcess, AStepThatFailsInAStageHarmsNoOther) {
+  const ModelRunnerOptions options = options_for("llama");
+  const RankProcess process{.size = 3, .num_stages = 3, .port = test::free_port()};
+  const auto ends = beside_others(options, process, [&] {
+    auto first = LeadingExecutor::create(options, process);
+    ASSERT_TRUE(first.ok()) << first.status().message();
+    ASSERT_TRUE((*first)->initialize(kPlan).ok());
+    StepPlan bad;
+    bad.step_id = 7;
+    bad.scheduled.push_back({.id = RequestId(9), .num_scheduled_tokens = 1});
+    bad.total_num_scheduled_tokens = 1;
+    test::PlanDriver driver(**first, kNumBlocks);
+    const auto want = driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
+    EXPECT_FALSE((*first)->execute(bad).ok());
+    const auto got = driver.run({test::make_request(2, 5, test::kPromptTokens)}, {})[2];
+    test::expect_same_bits(got, want, "after a failed step");
+  });
+  for (const Status& end : ends) EXPECT_TRUE(end.ok()) << end.message();
+}
+
+TEST(RankProcess, RefusesWhatCannotBeShared) {
+  const ModelRunnerOptions options = options_for("llama");
+  for (const auto& [size, stages] : {std::pair(3, 2), {64, 64}, {2, 0}}) {
+    const auto refused =
+        LeadingExecutor::create(options, {.size = size, .num_stages = stages, .port = 1});
+    EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument) << refused.status().message();
+    EXPECT_NE(refused.status().message().find("--pipeline-parallel-size"), std::string::npos)
+        << refused.status().message();
+  }
+}
+
+TEST(RankProcess, StagesAreARingOfTheRanks) {
+  for (const auto& [size, stages] : {std::pair(1, 1), {4, 1}, {2, 2}, {4, 2}, {6, 3}, {8, 8}}) {
+    std::vector<int> ranks_of(static_cast<size_t>(stages));
+    for (int rank = 0; rank < size; ++rank) {
+      const RankProcess process{.rank = rank, .size = size, .num_stages = stages};
+      const PipelineStage stage = process.stage();
+      ++ranks_of[static_cast<size_t>(stage.index)];
+      EXPECT_TRUE(rank > 0 || stage.is_last());
+      const RankProcess next{.rank = process.next(), .size = size, .num_stages = stages};
+      EXPECT_EQ(next.stage().index, (stage.index + 1) % stages);
+      EXPECT_EQ(next.rank_in_stage(), process.rank_in_stage());
+      EXPECT_EQ(next.previous(), rank);
+    }
+    for (const int ranks : ranks_of) EXPECT_EQ(ranks, size / stages);
+  }
 }
 
 }  // namespace

@@ -43,8 +43,8 @@ def answers(binary, *flags):
 class Ranks:
     """A server whose ranks are processes: `self.server` is the first, `self.others` are the rest."""
 
-    def __init__(self, binary, size):
-        flags = ("--nnodes", str(size), "--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--threads", "1")
+    def __init__(self, binary, size, *more):
+        flags = ("--nnodes", str(size), "--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--threads", "1", *more)
         self.log = tempfile.TemporaryFile("w+")
         self.others = [subprocess.Popen([binary, "serve", *flags, "--node-rank", str(rank)], stdout=self.log,
                                         stderr=self.log) for rank in range(1, size)]
@@ -71,6 +71,22 @@ def test_answers_of_several_ranks_are_those_of_one(binary):
         assert [other.wait(10) for other in ranks.others] == [0]
     with Ranks(binary, 4) as ranks:
         assert ask_all(ranks.server) == one
+
+
+def test_answers_of_stages_in_processes_are_those_of_one(binary):
+    one = answers(binary, "--threads", "1")
+    for size, *flags in ((2, "-pp", "2"), (4, "-pp", "2"), (3, "-pp", "3", "--max-num-batched-tokens", "64")):
+        with Ranks(binary, size, *flags) as ranks:
+            assert ask_all(ranks.server) == one, flags
+            ranks.server.stop()
+            assert [other.wait(10) for other in ranks.others] == [0] * (size - 1)
+    with Ranks(binary, 2, "-pp", "2", "--speculative-config", '{"method": "suffix"}') as ranks:
+        assert ask_all(ranks.server) == one
+        context = harness.Context(ranks.server.url, "none", ranks.server.process.pid)
+        body = {"model": context.model, "prompt": "Once", "max_tokens": 40, "structured_outputs": {"choice": ["yes", "no"]}}
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for answer in pool.map(lambda _: context.post("/v1/completions", body), range(8)):
+                assert answer["choices"][0]["text"] in ("yes", "no"), answer
 
 
 def test_numbers_of_ranks_that_cannot_be(binary):
@@ -109,10 +125,24 @@ def test_a_rank_that_dies_or_stops_is_noticed(binary):
             assert 503 in results, (number, results)
 
 
+def test_a_stage_that_dies_or_stops_is_noticed(binary):
+    before = os.listdir("/dev/shm")
+    for rank, number in ((1, signal.SIGKILL), (2, signal.SIGKILL), (3, signal.SIGKILL), (2, signal.SIGSTOP), (3, signal.SIGSTOP)):
+        with Ranks(binary, 4, "-pp", "2") as ranks:
+            start = time.time()
+            results = end_of_group(ranks, lambda: ranks.others[rank - 1].send_signal(number))  # noqa: B023
+            assert 503 in results, (rank, number, results)
+            assert f"rank {rank} of 4" in ranks.server.output(), ranks.server.output()
+            ends = [other.wait(10) for at, other in enumerate(ranks.others) if at != rank - 1]
+            assert ends == [3, 3] and time.time() - start < 15, (rank, number, ends)
+    assert os.listdir("/dev/shm") == before
+
+
 def test_ranks_end_when_the_first_one_dies(binary):
-    with Ranks(binary, 2) as ranks:
-        ranks.server.process.kill()
-        assert [other.wait(10) for other in ranks.others] == [3]
+    for size, *flags in ((2,), (4, "-pp", "2")):
+        with Ranks(binary, size, *flags) as ranks:
+            ranks.server.process.kill()
+            assert [other.wait(10) for other in ranks.others] == [3] * (size - 1)
 
 
 def test_ranks_that_were_started_otherwise_say_so(binary):

@@ -1,6 +1,7 @@
 #include "exec/testing/test_driver.h"
 
 #include <algorithm>
+#include <deque>
 
 namespace quire::test {
 
@@ -86,11 +87,12 @@ void PlanDriver::add_to_plan(Live& live, int32_t num_tokens, std::span<const Tok
   plan.scheduled.back().mask_row = first_row;
 }
 
-void PlanDriver::step(std::vector<Live>& lives, const DriverOptions& options) {
-  StepPlan plan;
-  plan.dropped = std::exchange(dropped_, {});
-  std::vector<Live*> scheduled;
-  for (Live& live : lives) {
+PlanDriver::Step PlanDriver::make_step(std::vector<Live>& lives, const DriverOptions& options,
+                                       size_t part, size_t num_parts) {
+  Step step;
+  StepPlan& plan = step.plan;
+  for (size_t i = part; i < lives.size(); i += num_parts) {
+    Live& live = lives[i];
     const auto wanted = static_cast<int32_t>(live.token_ids.size()) - live.num_computed;
     const int32_t left = options.step_tokens - plan.total_num_scheduled_tokens;
     const int32_t granted = std::min({wanted, left, options.chunk});
@@ -98,12 +100,18 @@ void PlanDriver::step(std::vector<Live>& lives, const DriverOptions& options) {
     std::vector<TokenId> drafts = granted == wanted ? draft(live, options) : std::vector<TokenId>();
     drafts.resize(std::min(drafts.size(), static_cast<size_t>(left - granted)));
     add_to_plan(live, granted, drafts, plan);
-    scheduled.push_back(&live);
+    step.scheduled.push_back(&live);
   }
-  const Result<StepResult> result = executor_.execute(plan);
+  if (!plan.empty()) plan.dropped = std::exchange(dropped_, {});
+  return step;
+}
+
+void PlanDriver::finish(const Step& step, const Result<StepResult>& result,
+                        const DriverOptions& options) {
+  const StepPlan& plan = step.plan;
   QUIRE_CHECK(result.ok(), "{}", result.status().message());
-  for (size_t i = 0; i < scheduled.size(); ++i) {
-    Live& live = *scheduled[i];
+  for (size_t i = 0; i < step.scheduled.size(); ++i) {
+    Live& live = *step.scheduled[i];
     const RequestStepResult& one = result->requests[i];
     const int32_t num_accepted =
         std::max(0, static_cast<int32_t>(one.sampled_token_ids.size()) - 1);
@@ -131,8 +139,26 @@ void PlanDriver::step(std::vector<Live>& lives, const DriverOptions& options) {
 }
 
 void PlanDriver::run_all(std::vector<Live>& lives, const DriverOptions& options) {
-  while (std::any_of(lives.begin(), lives.end(), [](const Live& live) { return !live.done(); })) {
-    step(lives, options);
+  constexpr int32_t kMostParts = 4;
+  const auto num_parts = static_cast<size_t>(
+      executor_.feeds_its_samples() ? 1 : std::min(executor_.max_steps_in_flight(), kMostParts));
+  const auto is_done = [](const Live& live) { return live.done(); };
+  std::deque<Step> under_way;
+  for (size_t i = 0; !under_way.empty() || !std::all_of(lives.begin(), lives.end(), is_done); ++i) {
+    Step step = make_step(lives, options, i % num_parts, num_parts);
+    if (num_parts == 1) {
+      finish(step, executor_.execute(step.plan), options);
+      continue;
+    }
+    const bool waits = step.plan.empty() || under_way.size() + 1 == num_parts;
+    if (!step.plan.empty()) {
+      const Status submitted = executor_.submit(step.plan);
+      QUIRE_CHECK(submitted.ok(), "{}", submitted.message());
+      under_way.push_back(std::move(step));
+    }
+    if (!waits || under_way.empty()) continue;
+    finish(under_way.front(), executor_.collect(), options);
+    under_way.pop_front();
   }
   for (const Live& live : lives) {
     dropped_.push_back(RequestId{live.request.id});

@@ -1,5 +1,6 @@
 // Drives an Executor by hand-made plans, for tests of what lies below the scheduler: it decides
-// chunks, batch mates, reused blocks and preemptions, which must never change what a request gets.
+// chunks, batch mates, reused blocks and preemptions, which must never change what a request gets. Where
+// an executor wants several steps under way, each of them has its part of the requests.
 #pragma once
 
 #include <array>
@@ -76,7 +77,14 @@ class PlanDriver {
   BlockId take_block(KvPool pool);
   std::vector<TokenId> draft(const Live& live, const DriverOptions& options);
   void add_to_plan(Live& live, int32_t num_tokens, std::span<const TokenId> drafts, StepPlan& plan);
-  void step(std::vector<Live>& lives, const DriverOptions& options);
+  struct Step {
+    StepPlan plan;
+    std::vector<Live*> scheduled;
+  };
+  // Of every num_parts-th request, from number `part` on.
+  Step make_step(std::vector<Live>& lives, const DriverOptions& options, size_t part,
+                 size_t num_parts);
+  void finish(const Step& step, const Result<StepResult>& result, const DriverOptions& options);
   void run_all(std::vector<Live>& lives, const DriverOptions& options);
 
   Executor& executor_;

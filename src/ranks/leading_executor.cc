@@ -1,0 +1,108 @@
+#include "ranks/leading_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "exec/dummy_step.h"
+#include "ranks/plan_codec.h"
+#include "ranks/stage_memory.h"
+
+namespace quire {
+
+Result<std::unique_ptr<LeadingExecutor>> LeadingExecutor::create(const ModelRunnerOptions& options,
+                                                                 const RankProcess& process) {
+  std::unique_ptr<LeadingExecutor> executor(new LeadingExecutor);
+  QUIRE_ASSIGN_OR_RETURN(executor->rank_, LoadedRank::load(options, process));
+  executor->plan_ = executor->rank_->runner().plan();
+  ModelPlan& plan = executor->plan_;
+  plan.spec = plan.staged = plan.whole;
+  plan.kv = layout_of(plan, 1, kAllLayers);
+  QUIRE_RETURN_IF_ERROR(executor->hear_ready());
+  return executor;
+}
+
+Status LeadingExecutor::hear_ready() {
+  available_kv_bytes_ = rank_->available_kv_bytes();
+  const int size = rank_->process().size;
+  for (int other = 1; other < size; ++other) {
+    Frame frame;
+    QUIRE_RETURN_IF_ERROR(rank_->receive(other, RankFrame::kReady, frame)
+                              .with_context(fmt::format("rank {} while it loads", other)));
+    int64_t bytes = 0;
+    if (frame.payload.size() != sizeof(bytes))
+      return data_loss("rank {} says that it is ready in {} bytes", other, frame.payload.size());
+    std::memcpy(&bytes, frame.payload.data(), sizeof(bytes));
+    available_kv_bytes_ = std::min(available_kv_bytes_, bytes);
+  }
+  log_info("{} ranks are ready, in {} stages", size, rank_->process().num_stages);
+  return {};
+}
+
+LeadingExecutor::~LeadingExecutor() {
+  message_.clear();
+  if (rank_ != nullptr && rank_->links().status().ok() && tell_all(RankFrame::kEnd).ok())
+    rank_->links().end();
+}
+
+Status LeadingExecutor::tell_all(RankFrame kind) {
+  for (int other = 1; other < rank_->process().size; ++other)
+    QUIRE_RETURN_IF_ERROR(rank_->send(other, kind, message_));
+  return {};
+}
+
+Status LeadingExecutor::initialize(const KvPlan& plan) {
+  kv_plan_ = plan;
+  encode_kv_plan(plan, message_);
+  QUIRE_RETURN_IF_ERROR(tell_all(RankFrame::kInitialize));
+  QUIRE_RETURN_IF_ERROR(rank_->runner().initialize(plan));
+  for (int other = 1; other < rank_->process().size; ++other) {
+    Frame frame;
+    QUIRE_RETURN_IF_ERROR(rank_->receive(other, RankFrame::kDone, frame)
+                              .with_context(fmt::format("rank {} while it takes memory", other)));
+  }
+  return {};
+}
+
+Status LeadingExecutor::warm_up() { return execute_dummy(*this, plan_.limits, kv_plan_); }
+
+Result<uint64_t> LeadingExecutor::tell_step(const StepPlan& plan) {
+  const uint64_t number = relay_.add_step(plan);
+  encode_step(relay_.take(), plan, message_);
+  QUIRE_RETURN_IF_ERROR(tell_all(RankFrame::kStep));
+  return number;
+}
+
+Result<StepResult> LeadingExecutor::finish(uint64_t number, const StepPlan& plan) {
+  Result<StepResult> result = rank_->run(plan);
+  if (result.ok()) relay_.add_result(number, *result);
+  return result;
+}
+
+Result<StepResult> LeadingExecutor::execute(const StepPlan& plan) {
+  QUIRE_CHECK(under_way_.empty(), "{} steps are under way", under_way_.size());
+  QUIRE_ASSIGN_OR_RETURN(const uint64_t number, tell_step(plan));
+  return finish(number, plan);
+}
+
+Status LeadingExecutor::submit(const StepPlan& plan) {
+  QUIRE_ASSIGN_OR_RETURN(const uint64_t number, tell_step(plan));
+  under_way_.push_back({number, plan});
+  return {};
+}
+
+Result<StepResult> LeadingExecutor::collect() {
+  QUIRE_CHECK(!under_way_.empty(), "no step is under way");
+  const Step step = std::move(under_way_.front());
+  under_way_.pop_front();
+  return finish(step.number, step.plan);
+}
+
+void LeadingExecutor::discard_kv() {
+  rank_->runner().discard_kv();
+  message_.clear();
+  (void)tell_all(RankFrame::kDiscardKv);  // a rank that is gone is noticed at the next step
+}
+
+}  // namespace quire

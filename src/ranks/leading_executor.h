@@ -1,0 +1,71 @@
+// One model on ranks that are processes, as one executor to the engine of the first of them.
+//
+//   QUIRE_ASSIGN_OR_RETURN(auto executor, LeadingExecutor::create(options, {.size = 2}));
+//
+// The ranks are those of one stage (tensor parallel), or of several (pipeline parallel): then as many
+// steps are under way as there are stages. The bits are those of one rank alone (law L4;
+// docs/decisions/062-stages-in-processes.md).
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/executor.h"
+#include "ranks/loaded_rank.h"
+#include "ranks/rank_process.h"
+#include "ranks/token_relay.h"
+
+namespace quire {
+
+// As core/executor.h says.
+class LeadingExecutor final : public Executor {
+ public:
+  // Joins the group, loads this rank's share and waits until the others have loaded theirs.
+  static Result<std::unique_ptr<LeadingExecutor>> create(const ModelRunnerOptions& options,
+                                                         const RankProcess& process);
+  // Tells the others that this is the end.
+  ~LeadingExecutor() override;
+
+  // Of the whole model, with this rank's memory.
+  const ModelPlan& plan() const { return plan_; }
+
+  ExecutorInfo info() const override { return rank_->runner().info(); }
+  KvSpec kv_spec() const override { return rank_->kv_spec(); }
+  // What the rank with the least room for blocks has.
+  int64_t available_kv_bytes() const override { return available_kv_bytes_; }
+  Status initialize(const KvPlan& plan) override;
+  Status warm_up() override;
+  int32_t max_steps_in_flight() const override { return rank_->process().num_stages; }
+  bool feeds_its_samples() const override { return max_steps_in_flight() == 1; }
+  // Of these and collect(), kUnavailable: a rank is gone or silent; nothing more can be executed.
+  Result<StepResult> execute(const StepPlan& plan) override;
+  Status submit(const StepPlan& plan) override;
+  // The last stage of a step is run here.
+  Result<StepResult> collect() override;
+  void discard_kv() override;
+  void recycle(StepResult&& result) override { rank_->runner().recycle(std::move(result)); }
+
+ private:
+  struct Step {
+    uint64_t number = 0;
+    StepPlan plan;
+  };
+
+  LeadingExecutor() = default;
+  Status hear_ready();
+  Status tell_all(RankFrame kind);  // what is in message_
+  // Sends the step to the others: its number.
+  Result<uint64_t> tell_step(const StepPlan& plan);
+  Result<StepResult> finish(uint64_t number, const StepPlan& plan);
+
+  std::unique_ptr<LoadedRank> rank_;
+  ModelPlan plan_;
+  KvPlan kv_plan_;
+  int64_t available_kv_bytes_ = 0;
+  TokenRelay relay_;
+  std::deque<Step> under_way_;  // oldest first
+  std::vector<std::byte> message_;
+};
+
+}  // namespace quire

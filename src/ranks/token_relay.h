@@ -1,0 +1,35 @@
+// What was sampled, for those ranks and stages that did not sample it: they hear of it with the next
+// step.
+//
+//   step.number = relay.add_step(plan);
+//   tell(relay.take(), plan);
+//   …
+//   relay.add_result(step.number, result);
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "core/step.h"
+
+namespace quire {
+
+// One thread.
+class TokenRelay {
+ public:
+  // A step is sent off: returns its number.
+  uint64_t add_step(const StepPlan& plan);
+  // What has become of it. A request that was sent anew meanwhile has other tokens by now: nothing is
+  // kept of it.
+  void add_result(uint64_t step, const StepResult& result);
+  // Ids, errors and tokens of all results that came since the last call.
+  const StepResult& take();
+
+ private:
+  uint64_t num_steps_ = 0;
+  // The step in which a request that the others know was sent to them.
+  std::unordered_map<RequestId, uint64_t> sent_in_;
+  StepResult kept_, taken_;
+};
+
+}  // namespace quire
