@@ -21,10 +21,41 @@ namespace {
 
 constexpr std::string_view kMedium = "GPU";  // costs nothing to use; others routers mark down
 
+// Writes one event, field by field in vLLM's order; arrays have no names.
+class EventWriter {
+ public:
+  EventWriter(std::string& out, KvEventFormat format, std::string_view type, size_t num_fields)
+      : out_(out), is_map_(format == KvEventFormat::kMap) {
+    is_map_ ? msgpack::map(out, num_fields + 1) : msgpack::array(out, num_fields + 1);
+    name("type");
+    msgpack::text(out, type);
+  }
+  void nil(std::string_view field) { msgpack::nil(name(field)); }
+  void number(std::string_view field, uint64_t x) { msgpack::number(name(field), x); }
+  void text(std::string_view field, std::string_view x) { msgpack::text(name(field), x); }
+  void hashes(std::string_view field, const std::vector<BlockHash>& hashes) {
+    msgpack::array(name(field), hashes.size());
+    for (const BlockHash& hash : hashes) msgpack::number(out_, hash.low);
+  }
+  void tokens(std::string_view field, const std::vector<TokenId>& tokens) {
+    msgpack::array(name(field), tokens.size());
+    for (const TokenId token : tokens) msgpack::number(out_, static_cast<uint64_t>(token));
+  }
+
+ private:
+  std::string& name(std::string_view field) {
+    if (is_map_) msgpack::text(out_, field);
+    return out_;
+  }
+
+  std::string& out_;
+  const bool is_map_;
+};
+
 }  // namespace
 
-KvEventBatches::KvEventBatches(int32_t block_size, uint64_t hash_seed)
-    : block_size_(block_size), root_(BlockHasher(hash_seed).root({})) {}
+KvEventBatches::KvEventBatches(int32_t block_size, uint64_t hash_seed, KvEventFormat format)
+    : block_size_(block_size), format_(format), root_(BlockHasher(hash_seed).root({})) {}
 
 bool KvEventBatches::is_told(const KvEvent& event) {
   if (const auto* stored = std::get_if<BlockStored>(&event)) {
@@ -58,6 +89,31 @@ bool KvEventBatches::add(const KvEvent& event, Run& run) const {
   return true;
 }
 
+void KvEventBatches::put(std::string& out, const Run& run) const {
+  if (run.kind == Run::Kind::kCleared) {
+    EventWriter(out, format_, "AllBlocksCleared", 0);
+    return;
+  }
+  if (run.kind == Run::Kind::kRemoved) {
+    EventWriter event(out, format_, "BlockRemoved", 2);
+    event.hashes("block_hashes", run.hashes);
+    event.text("medium", kMedium);
+    return;
+  }
+  EventWriter event(out, format_, "BlockStored", 7);
+  event.hashes("block_hashes", run.hashes);
+  if (run.parent == root_) {
+    event.nil("parent_block_hash");
+  } else {
+    event.number("parent_block_hash", run.parent.low);
+  }
+  event.tokens("token_ids", run.tokens);
+  event.number("block_size", static_cast<uint64_t>(block_size_));
+  event.nil("lora_id");
+  event.text("medium", kMedium);
+  event.nil("lora_name");
+}
+
 std::string KvEventBatches::encode(std::span<const KvEvent> events, double unix_time_s) {
   std::vector<Run> runs;
   for (const KvEvent& event : events) {
@@ -66,35 +122,10 @@ std::string KvEventBatches::encode(std::span<const KvEvent> events, double unix_
   }
   std::string out;
   if (runs.empty()) return out;
-  const auto put_hashes = [&out](const std::vector<BlockHash>& hashes) {
-    msgpack::array(out, hashes.size());
-    for (const BlockHash& hash : hashes) msgpack::number(out, hash.low);
-  };
   msgpack::array(out, 3);
   msgpack::real(out, unix_time_s);
   msgpack::array(out, runs.size());
-  for (const Run& run : runs) {
-    if (run.kind == Run::Kind::kCleared) {
-      msgpack::array(out, 1);
-      msgpack::text(out, "AllBlocksCleared");
-    } else if (run.kind == Run::Kind::kRemoved) {
-      msgpack::array(out, 3);
-      msgpack::text(out, "BlockRemoved");
-      put_hashes(run.hashes);
-      msgpack::text(out, kMedium);
-    } else {
-      msgpack::array(out, 8);
-      msgpack::text(out, "BlockStored");
-      put_hashes(run.hashes);
-      run.parent == root_ ? msgpack::nil(out) : msgpack::number(out, run.parent.low);
-      msgpack::array(out, run.tokens.size());
-      for (const TokenId token : run.tokens) msgpack::number(out, static_cast<uint64_t>(token));
-      msgpack::number(out, static_cast<uint64_t>(block_size_));
-      msgpack::nil(out);
-      msgpack::text(out, kMedium);
-      msgpack::nil(out);
-    }
-  }
+  for (const Run& run : runs) put(out, run);
   msgpack::nil(out);
   return out;
 }

@@ -14,15 +14,22 @@
 
 namespace quire {
 
+// vLLM has written its events in both ways; readers of one cannot read the other.
+enum class KvEventFormat : uint8_t {
+  kMap,    // {"type": "BlockRemoved", "block_hashes": [hash, …], "medium": "GPU"}, since mid-2026
+  kArray,  // ["BlockRemoved", [hash, …], "GPU"], before
+};
+
 class KvEventBatches {
  public:
   // `hash_seed`: KvOptions::hash_seed of the cache that the events are about.
-  KvEventBatches(int32_t block_size, uint64_t hash_seed);
+  KvEventBatches(int32_t block_size, uint64_t hash_seed, KvEventFormat format);
 
   // [ts, [event, …], nil] in MessagePack, of what events() of one step say; empty: nothing to tell.
-  //   ["BlockStored", [hash, …], parent or nil, [token, …], block_size, nil, "GPU", nil]
-  //   ["BlockRemoved", [hash, …], "GPU"]
-  //   ["AllBlocksCleared"]
+  //   BlockStored: block_hashes, parent_block_hash or nil, token_ids, block_size, lora_id nil,
+  //                medium "GPU", lora_name nil
+  //   BlockRemoved: block_hashes, medium "GPU"
+  //   AllBlocksCleared
   // A hash is the lower half of BlockHash.
   std::string encode(std::span<const KvEvent> events, double unix_time_s);
 
@@ -33,8 +40,10 @@ class KvEventBatches {
   struct Run;  // blocks that follow each other, or that have left one after the other
   bool add(const KvEvent& event, Run& run) const;
   bool is_told(const KvEvent& event);
+  void put(std::string& out, const Run& run) const;
 
   const int32_t block_size_;
+  const KvEventFormat format_;
   const BlockHash root_;                      // of sequences whose tokens tell all
   std::unordered_set<BlockHash, Hash> told_;  // that are in the cache
 };

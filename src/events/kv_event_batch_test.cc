@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "events/msgpack.h"
@@ -20,7 +21,7 @@ BlockStored stored(uint64_t x, const BlockHash& parent, int32_t group = 0) {
 class KvEventBatchTest : public testing::Test {
  protected:
   const BlockHash root = BlockHasher(7).root({});
-  KvEventBatches batches{2, 7};
+  KvEventBatches batches{2, 7, KvEventFormat::kArray};
 
   std::string stored_bytes(const std::vector<uint64_t>& hashes, uint64_t parent) {
     std::string out =
@@ -67,6 +68,26 @@ TEST_F(KvEventBatchTest, BlocksThatTokensDoNotNameAreLeftOut) {
   EXPECT_EQ(batches.encode({}, 1.5), "");
   const std::vector<KvEvent> plain = {stored(8, root)};
   EXPECT_EQ(batches.encode(plain, 1.5), batch({stored_bytes({8}, 0)}));
+}
+
+TEST_F(KvEventBatchTest, MapsNameTheirFields) {
+  KvEventBatches maps(2, 7, KvEventFormat::kMap);
+  // Each key or value that is text, behind a byte that says its length.
+  const auto text = [](std::string_view x) {
+    return std::string(1, static_cast<char>(0xa0 + x.size())) + std::string(x);
+  };
+  const std::vector<KvEvent> stores = {stored(5, root), stored(6, hash(5))};
+  EXPECT_EQ(maps.encode(stores, 1.5),
+            batch({"\x88" + text("type") + text("BlockStored") + text("block_hashes") +
+                   "\x92\x05\x06" + text("parent_block_hash") + "\xc0" + text("token_ids") +
+                   "\x94\x05\xcd\x01\x31\x06\xcd\x01\x32" + text("block_size") + "\x02" +
+                   text("lora_id") + "\xc0" + text("medium") + text("GPU") + text("lora_name") +
+                   "\xc0"}));
+  const std::vector<KvEvent> leave = {BlockRemoved{hash(6)}, AllBlocksCleared{}};
+  EXPECT_EQ(maps.encode(leave, 1.5),
+            batch({"\x83" + text("type") + text("BlockRemoved") + text("block_hashes") +
+                       "\x91\x06" + text("medium") + text("GPU"),
+                   "\x81" + text("type") + text("AllBlocksCleared")}));
 }
 
 TEST(Msgpack, NumbersTakeTheLeastBytes) {

@@ -60,4 +60,14 @@ inline void array(std::string& out, size_t num_items) {
   }
 }
 
+// So many pairs of a key and a value follow.
+inline void map(std::string& out, size_t num_pairs) {
+  if (num_pairs < 16) {
+    out += static_cast<char>(0x80 | num_pairs);
+  } else {
+    out += '\xdf';
+    put_big_endian(out, num_pairs, 4);
+  }
+}
+
 }  // namespace quire::msgpack

@@ -17,7 +17,8 @@ BLOCK = 16
 class Listener:
     """Keeps the books of a router: which blocks the cache holds, by hash."""
 
-    def __init__(self, port, replay_port):
+    def __init__(self, port, replay_port, is_map):
+        self.is_map = is_map
         self.context = zmq.Context()
         self.subscriber = self.context.socket(zmq.SUB)
         self.subscriber.setsockopt(zmq.RCVTIMEO, 10_000)
@@ -32,7 +33,9 @@ class Listener:
         self.numbers.append(number)
         stamp, events, rank = msgpack.unpackb(payload)
         assert abs(stamp - time.time()) < 600 and rank is None, (stamp, rank)
-        for kind, *fields in events:
+        for event in events:
+            assert self.is_map == isinstance(event, dict), event
+            kind, *fields = event.values() if self.is_map else event
             if kind == "BlockStored":
                 hashes, parent, tokens, block_size, lora_id, medium, lora_name = fields
                 assert block_size == BLOCK and len(tokens) == BLOCK * len(hashes), fields
@@ -73,12 +76,20 @@ class Listener:
 
 
 def test_a_router_knows_what_the_cache_holds(binary):
+    listen(binary, {}, is_map=True)
+
+
+def test_a_router_of_before_knows_it_too(binary):
+    listen(binary, {"event_format": "array"}, is_map=False)
+
+
+def listen(binary, keys, is_map):
     port, replay_port = free_port(), free_port()
     config = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://127.0.0.1:{port}", "topic": "kv@here",
-              "replay_endpoint": f"tcp://127.0.0.1:{replay_port}"}
+              "replay_endpoint": f"tcp://127.0.0.1:{replay_port}", **keys}
     with Server(binary, *PLAIN, "--kv-events-config", json.dumps(config), "--num-gpu-blocks-override", "64",
                 "--max-model-len", "900", "--enable-dev-endpoints") as server:
-        listener = Listener(port, replay_port)
+        listener = Listener(port, replay_port, is_map)
         context = harness.Context(server.url, "none", server.process.pid)
         _, _, text = context.request("POST", "/tokenize", {"prompt": PROMPT})
         tokens = json.loads(text)["tokens"]

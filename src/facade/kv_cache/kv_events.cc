@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/log.h"
-#include "events/kv_event_batch.h"
 #include "facade/flags/json_flag.h"
 
 namespace quire {
@@ -38,8 +37,17 @@ Status read_count(std::string_view key, const json::value& value, T& out) {
   return {};
 }
 
-Status read_key(std::string_view key, const json::value& value, EventPublisherOptions& options,
+Status read_format(const json::value& value, KvEventFormat& out) {
+  if (value != "map" && value != "array")
+    return invalid_argument("{}: event_format: expected map or array, got {}", kFlag,
+                            json::serialize(value));
+  out = value == "map" ? KvEventFormat::kMap : KvEventFormat::kArray;
+  return {};
+}
+
+Status read_key(std::string_view key, const json::value& value, KvEventsConfig& config,
                 bool& is_enabled) {
+  EventPublisherOptions& options = config.publisher;
   if (key == "enable_kv_cache_events") {
     if (!value.is_bool())
       return invalid_argument("{}: {}: expected true or false, got {}", kFlag, key,
@@ -57,9 +65,10 @@ Status read_key(std::string_view key, const json::value& value, EventPublisherOp
   if (key == "buffer_steps") return read_count(key, value, options.buffer_steps);
   if (key == "hwm") return read_count(key, value, options.high_water_mark);
   if (key == "max_queue_size") return read_count(key, value, options.max_queue_size);
+  if (key == "event_format") return read_format(value, config.format);
   return invalid_argument(
       "{}: expected enable_kv_cache_events, publisher, endpoint, replay_endpoint, topic, "
-      "buffer_steps, hwm and max_queue_size, got {}",
+      "buffer_steps, hwm, max_queue_size and event_format, got {}",
       kFlag, key);
 }
 
@@ -69,35 +78,36 @@ double unix_time_s() {
 
 }  // namespace
 
-Result<std::optional<EventPublisherOptions>> parse_kv_events_config(std::string_view text) {
-  EventPublisherOptions options;
+Result<std::optional<KvEventsConfig>> parse_kv_events_config(std::string_view text) {
+  KvEventsConfig config;
   bool is_enabled = false;
   if (!text.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_json_flag(kFlag, text));
-    for (const auto& [key, item] : config)
-      QUIRE_RETURN_IF_ERROR(read_key(key, item, options, is_enabled));
+    QUIRE_ASSIGN_OR_RETURN(const json::object object, parse_json_flag(kFlag, text));
+    for (const auto& [key, item] : object)
+      QUIRE_RETURN_IF_ERROR(read_key(key, item, config, is_enabled));
   }
-  if (!is_enabled) return std::optional<EventPublisherOptions>();
-  return std::optional(std::move(options));
+  if (!is_enabled) return std::optional<KvEventsConfig>();
+  return std::optional(std::move(config));
 }
 
 Status add_kv_events(std::string_view text, int32_t block_size, EngineOptions& options) {
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<EventPublisherOptions> wanted,
-                         parse_kv_events_config(text));
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<KvEventsConfig> wanted, parse_kv_events_config(text));
   if (!wanted) return {};
-  Result<std::unique_ptr<EventPublisher>> opened = EventPublisher::open(*wanted);
+  Result<std::unique_ptr<EventPublisher>> opened = EventPublisher::open(wanted->publisher);
   if (!opened.ok()) return opened.status().with_context(kFlag);
   const std::shared_ptr<EventPublisher> publisher = std::move(*opened);
   log_info("KV events on {}{}", publisher->endpoint(),
-           wanted->replay_endpoint.empty() ? "" : ", replayed on " + publisher->replay_endpoint());
+           wanted->publisher.replay_endpoint.empty()
+               ? ""
+               : ", replayed on " + publisher->replay_endpoint());
   options.kv.enable_events = true;
   // Copied with the options, so that both are shared; the engine's thread alone calls it.
-  options.on_kv_events =
-      [publisher, batches = std::make_shared<KvEventBatches>(block_size, options.kv.hash_seed)](
-          const std::vector<KvEvent>& events) {
-        std::string batch = batches->encode(events, unix_time_s());
-        if (!batch.empty()) publisher->publish(std::move(batch));
-      };
+  options.on_kv_events = [publisher, batches = std::make_shared<KvEventBatches>(
+                                         block_size, options.kv.hash_seed, wanted->format)](
+                             const std::vector<KvEvent>& events) {
+    std::string batch = batches->encode(events, unix_time_s());
+    if (!batch.empty()) publisher->publish(std::move(batch));
+  };
   return {};
 }
 

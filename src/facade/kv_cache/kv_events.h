@@ -8,12 +8,18 @@
 #include "base/result.h"
 #include "engine/engine_options.h"
 #include "events/event_publisher.h"
+#include "events/kv_event_batch.h"
 
 namespace quire {
 
+struct KvEventsConfig {
+  EventPublisherOptions publisher;
+  KvEventFormat format = KvEventFormat::kMap;
+};
+
 // `text`: a JSON object; empty, or events not enabled: nullopt. kInvalidArgument names the key and
 // what was expected.
-Result<std::optional<EventPublisherOptions>> parse_kv_events_config(std::string_view text);
+Result<std::optional<KvEventsConfig>> parse_kv_events_config(std::string_view text);
 
 // Opens the publisher that `text` asks for, and sets what `options` need to feed it: after all that
 // has to do with the keys of blocks.

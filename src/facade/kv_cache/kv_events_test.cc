@@ -15,12 +15,17 @@ TEST(KvEventsConfig, ReadsVllmsKeys) {
       R"({"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:7","topic":"kv@a",
           "replay_endpoint":"tcp://*:8","buffer_steps":5,"hwm":6,"max_queue_size":7})");
   ASSERT_TRUE(config.ok() && config->has_value()) << config.status().message();
-  EXPECT_EQ((*config)->endpoint, "tcp://*:7");
-  EXPECT_EQ((*config)->replay_endpoint, "tcp://*:8");
-  EXPECT_EQ((*config)->topic, "kv@a");
-  EXPECT_EQ((*config)->buffer_steps, 5);
-  EXPECT_EQ((*config)->high_water_mark, 6);
-  EXPECT_EQ((*config)->max_queue_size, 7);
+  EXPECT_EQ((*config)->publisher.endpoint, "tcp://*:7");
+  EXPECT_EQ((*config)->publisher.replay_endpoint, "tcp://*:8");
+  EXPECT_EQ((*config)->publisher.topic, "kv@a");
+  EXPECT_EQ((*config)->publisher.buffer_steps, 5);
+  EXPECT_EQ((*config)->publisher.high_water_mark, 6);
+  EXPECT_EQ((*config)->publisher.max_queue_size, 7);
+  EXPECT_EQ((*config)->format, KvEventFormat::kMap);
+  const auto old =
+      parse_kv_events_config(R"({"enable_kv_cache_events":true,"event_format":"array"})");
+  ASSERT_TRUE(old.ok() && old->has_value()) << old.status().message();
+  EXPECT_EQ((*old)->format, KvEventFormat::kArray);
 }
 
 TEST(KvEventsConfig, RefusalsNameTheKey) {
@@ -30,6 +35,7 @@ TEST(KvEventsConfig, RefusalsNameTheKey) {
       {R"({"publisher":"kafka"})", "publisher: expected zmq"},
       {R"({"endpoint":1})", "endpoint: expected a text"},
       {R"({"hwm":0})", "hwm: expected a number"},
+      {R"({"event_format":"json"})", "event_format: expected map or array"},
       {R"({"port":1})", "got port"},
   };
   for (const auto& [text, expected] : cases) {
