@@ -72,28 +72,15 @@ Status write_all(int fd, std::vector<iovec> pieces, const std::string& path) {
   return {};
 }
 
-Status read_all(int fd, std::byte* data, int64_t count, int64_t offset, const std::string& path) {
-  while (count > 0) {
-    const ssize_t got = ::pread(fd, data, static_cast<size_t>(count), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return failed(path, "read");
-    if (got == 0) return {StatusCode::kDataLoss, path + ": it ends early"};
-    data += got;
-    count -= got;
-    offset += got;
-  }
-  return {};
-}
-
-Result<KvFileHeader> read_header(int fd, int64_t& header_bytes, const std::string& path) {
+Result<KvFileHeader> read_header(int fd, int64_t& header_bytes) {
   struct stat stat {};
-  if (::fstat(fd, &stat) != 0) return failed(path, "stat");
+  if (::fstat(fd, &stat) != 0) return internal_error("stat: {}", std::strerror(errno));
   std::vector<std::byte> bytes(static_cast<size_t>(kKvHeaderUnit));
-  QUIRE_RETURN_IF_ERROR(read_all(fd, bytes.data(), kKvHeaderUnit, 0, path));
+  QUIRE_RETURN_IF_ERROR(read_piece(fd, {bytes.data(), kKvHeaderUnit, 0}));
   QUIRE_ASSIGN_OR_RETURN(header_bytes, read_kv_header_size(bytes));
   bytes.resize(static_cast<size_t>(header_bytes));
-  QUIRE_RETURN_IF_ERROR(read_all(fd, bytes.data() + kKvHeaderUnit, header_bytes - kKvHeaderUnit,
-                                 kKvHeaderUnit, path));
+  QUIRE_RETURN_IF_ERROR(
+      read_piece(fd, {bytes.data() + kKvHeaderUnit, header_bytes - kKvHeaderUnit, kKvHeaderUnit}));
   return decode_kv_header(bytes, stat.st_size);
 }
 
@@ -104,7 +91,8 @@ Result<uint64_t> read_or_make_key(const std::string& directory) {
     const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     std::byte key[kKeyBytes];
     if (file.is_open()) {
-      QUIRE_RETURN_IF_ERROR(read_all(file.fd(), key, kKeyBytes, 0, path));
+      const Status status = read_piece(file.fd(), {key, kKeyBytes, 0});
+      if (!status.ok()) return status.with_context(path);
       return checksum(key);
     }
     std::random_device random;
@@ -190,28 +178,31 @@ Result<KvRun> KvDirectory::store(const KvStoreJob& job, const KvBlockShape& shap
 }
 
 Result<int64_t> KvDirectory::load(const KvLoadJob& job, const KvBlockShape& shape,
-                                  const HostBlocks& host) const {
+                                  const HostBlocks& host, FileReads& reads) const {
   const std::string path = full(job.file);
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return failed(path, "open");
-  int64_t offset = 0;
   const auto read = [&]() -> Status {
-    QUIRE_ASSIGN_OR_RETURN(const KvFileHeader header, read_header(file.fd(), offset, path));
-    if (!fits(header, job, shape, fingerprint_)) return not_found("{}: another prefix", path);
+    int64_t offset = 0;
+    QUIRE_ASSIGN_OR_RETURN(const KvFileHeader header, read_header(file.fd(), offset));
+    if (!fits(header, job, shape, fingerprint_)) return not_found("another prefix");
     const auto first = static_cast<size_t>(job.first) * static_cast<size_t>(shape.num_groups);
     offset += static_cast<int64_t>(first) * shape.block_bytes;
-    for (size_t i = 0; i < job.host_blocks.size(); ++i) {
-      std::byte* const data = at(host, job.host_blocks[i]);
-      QUIRE_RETURN_IF_ERROR(read_all(file.fd(), data, shape.block_bytes, offset, path));
-      if (checksum({data, static_cast<size_t>(shape.block_bytes)}) != header.checksums[first + i])
-        return {StatusCode::kDataLoss, path + ": a block is damaged"};
+    std::vector<FilePiece> pieces;
+    for (const BlockId block : job.host_blocks) {
+      pieces.push_back({at(host, block), shape.block_bytes, offset});
       offset += shape.block_bytes;
     }
-    return {};
+    return reads.read(file.fd(), pieces, [&](size_t i) -> Status {
+      const std::span<const std::byte> block(pieces[i].data,
+                                             static_cast<size_t>(shape.block_bytes));
+      if (checksum(block) == header.checksums[first + i]) return {};
+      return {StatusCode::kDataLoss, "a block is damaged"};
+    });
   };
   const Status status = read();
   if (status.code() == StatusCode::kDataLoss) remove(job.file);
-  QUIRE_RETURN_IF_ERROR(status);
+  if (!status.ok()) return status.with_context(path);
   ::futimens(file.fd(), nullptr);  // used now; no matter if that cannot be said
   return std::ssize(job.host_blocks) * shape.block_bytes;
 }
@@ -253,9 +244,9 @@ Result<KvRun> KvDirectory::describe(const std::string& name) const {
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return failed(path, "open");
   int64_t header_bytes = 0;
-  Result<KvFileHeader> header = read_header(file.fd(), header_bytes, path);
+  Result<KvFileHeader> header = read_header(file.fd(), header_bytes);
   if (header.status().code() == StatusCode::kDataLoss) remove(name);
-  QUIRE_RETURN_IF_ERROR(header.status());
+  if (!header.ok()) return header.status().with_context(full(name));
   KvRun run{.first_block = header->first_block,
             .file = name,
             .num_bytes = header_bytes + header->payload_bytes()};

@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "core/kv_files.h"
+#include "transfer/file_reads.h"
 #include "transfer/kv_file.h"
 
 namespace quire {
@@ -31,8 +32,8 @@ class KvDirectory {
                       const HostBlocks& host) const;
   // Reads blocks of a run into host memory; returns the bytes read. kNotFound: no such file, or it
   // is of another prefix. kDataLoss: it is damaged, and has been removed.
-  Result<int64_t> load(const KvLoadJob& job, const KvBlockShape& shape,
-                       const HostBlocks& host) const;
+  Result<int64_t> load(const KvLoadJob& job, const KvBlockShape& shape, const HostBlocks& host,
+                       FileReads& reads) const;
   void remove(const std::string& file) const;
 
   struct Entry {

@@ -20,7 +20,9 @@ class KvFileStore final : public KvFiles {
   KvFileStore(KvDirectory directory, const KvBlockShape& shape, const HostBlocks& host,
               const KvFileStoreOptions& options)
       : directory_(std::move(directory)), shape_(shape), host_(host), options_(options) {
-    for (int i = 0; i < options_.num_threads; ++i) threads_.emplace_back([this] { work(); });
+    for (int i = 0; i < options_.num_threads; ++i) reads_.push_back(options_.make_reads());
+    if (!reads_.empty()) log_info("KV files are read by {}", reads_.front()->name());
+    for (const auto& reads : reads_) threads_.emplace_back([this, &reads] { work(*reads); });
     scanner_ = std::thread([this] { scan_now_and_then(); });
   }
   ~KvFileStore() override {
@@ -87,11 +89,11 @@ class KvFileStore final : public KvFiles {
     if (!stores_.empty()) return pop(stores_);
     return {};
   }
-  void work() {
+  void work(FileReads& reads) {
     while (true) {
       Work work = next();
       if (auto* load = std::get_if<KvLoadJob>(&work)) {
-        run(*load);
+        run(*load, reads);
       } else if (auto* file = std::get_if<std::string>(&work)) {
         directory_.remove(*file);
       } else if (auto* store = std::get_if<KvStoreJob>(&work)) {
@@ -102,9 +104,9 @@ class KvFileStore final : public KvFiles {
     }
   }
 
-  void run(const KvLoadJob& job) {
+  void run(const KvLoadJob& job, FileReads& reads) {
     const int64_t begin_us = clock_.now_us();
-    const Result<int64_t> read = directory_.load(job, shape_, host_);
+    const Result<int64_t> read = directory_.load(job, shape_, host_, reads);
     if (read.status().code() == StatusCode::kDataLoss)
       log_warn("KV cache: {}; it is removed", read.status().message());
     report({.kind = KvFileEvent::Kind::kLoaded,
@@ -188,6 +190,7 @@ class KvFileStore final : public KvFiles {
   std::vector<KvFileEvent> events_;
   std::unordered_set<std::string> known_;  // files that were told of
   bool is_ending_ = false;
+  std::vector<std::unique_ptr<FileReads>> reads_;  // of each thread
   std::vector<std::thread> threads_;
   std::thread scanner_;
 };

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -23,12 +24,14 @@ constexpr KvBlockShape kShape{.block_size = 2, .num_groups = 2, .block_bytes = 3
 constexpr int32_t kNumHostBlocks = 32;
 constexpr KvFingerprint kModel{11, 12};
 
-class KvFileStore : public testing::Test {
+// Read by io_uring, and by pread.
+class KvFileStore : public testing::TestWithParam<bool> {
  protected:
   KvFileStore() : memory_(kNumHostBlocks * static_cast<size_t>(kShape.block_bytes)) {
-    dir_ =
-        fs::temp_directory_path() / ("kv_file_store_test-" + std::to_string(::getpid()) + "-" +
-                                     testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::replace(name.begin(), name.end(), '/', '-');
+    dir_ = fs::temp_directory_path() /
+           ("kv_file_store_test-" + std::to_string(::getpid()) + "-" + name);
     fs::remove_all(dir_);
   }
   ~KvFileStore() override { fs::remove_all(dir_); }
@@ -38,8 +41,19 @@ class KvFileStore : public testing::Test {
     EXPECT_TRUE(directory.ok()) << directory.status().message();
     return *directory;
   }
+  void SetUp() override {
+    if (make_reads() == nullptr) GTEST_SKIP() << "no io_uring here";
+  }
+  static std::unique_ptr<FileReads> make_reads() {
+    return GetParam() ? make_uring_reads() : make_pread_reads();
+  }
   std::unique_ptr<KvFiles> start(const KvFingerprint& fingerprint = kModel) {
-    return make_kv_file_store(open(fingerprint), kShape, host(), {.rescan_us = 5000});
+    return make_kv_file_store(open(fingerprint), kShape, host(),
+                              {.rescan_us = 5000, .make_reads = make_reads});
+  }
+  Result<int64_t> load(const KvDirectory& directory, const KvLoadJob& job,
+                       const KvBlockShape& shape = kShape) {
+    return directory.load(job, shape, host(), *make_reads());
   }
   HostBlocks host() { return {memory_.data(), kShape.block_bytes, kNumHostBlocks}; }
 
@@ -94,7 +108,7 @@ class KvFileStore : public testing::Test {
   std::vector<std::byte> memory_;
 };
 
-TEST_F(KvFileStore, WhatOneProcessWroteAnotherReads) {
+TEST_P(KvFileStore, WhatOneProcessWroteAnotherReads) {
   uint64_t seed = 0;
   {
     const auto files = start();
@@ -117,7 +131,7 @@ TEST_F(KvFileStore, WhatOneProcessWroteAnotherReads) {
   EXPECT_TRUE(has(BlockId(12), 54));
 }
 
-TEST_F(KvFileStore, TwoProcessesShareADirectory) {
+TEST_P(KvFileStore, TwoProcessesShareADirectory) {
   const auto a = start(), b = start();
   a->store(store_job(6));
   EXPECT_EQ(wait_for(*a, 1)[0].kind, KvFileEvent::Kind::kStored);
@@ -130,27 +144,26 @@ TEST_F(KvFileStore, TwoProcessesShareADirectory) {
   EXPECT_EQ(wait_for(*b, 1)[0].status.code(), StatusCode::kNotFound);
 }
 
-TEST_F(KvFileStore, FilesOfAnotherModelOrPrefixAreNotRead) {
+TEST_P(KvFileStore, FilesOfAnotherModelOrPrefixAreNotRead) {
   const KvDirectory directory = open();
   ASSERT_TRUE(directory.store(store_job(7), kShape, host()).ok());
   const KvDirectory other = open({11, 13});
   EXPECT_TRUE(other.describe(file_of(7))->hashes.empty());
-  EXPECT_EQ(other.load(load_job(7, file_of(7)), kShape, host()).status().code(),
-            StatusCode::kNotFound);
+  EXPECT_EQ(load(other, load_job(7, file_of(7))).status().code(), StatusCode::kNotFound);
   const KvBlockShape wider{.block_size = 2, .num_groups = 1, .block_bytes = 6000};
   for (int what = 0; what < 4; ++what) {
     KvLoadJob job = load_job(7, file_of(7));
     if (what == 0) job.prefix.tokens[2] = 99;
     if (what == 1) job.prefix.keys.salt = "tenant";
     if (what == 2) job.first = 2;
-    EXPECT_EQ(directory.load(job, what == 3 ? wider : kShape, host()).status().code(),
+    EXPECT_EQ(load(directory, job, what == 3 ? wider : kShape).status().code(),
               StatusCode::kNotFound)
         << what;
   }
-  EXPECT_TRUE(directory.load(load_job(7, file_of(7)), kShape, host()).ok());
+  EXPECT_TRUE(load(directory, load_job(7, file_of(7))).ok());
 }
 
-TEST_F(KvFileStore, DamageIsAMissAndTheFileGoes) {
+TEST_P(KvFileStore, DamageIsAMissAndTheFileGoes) {
   const KvDirectory directory = open();
   std::mt19937 rng(3);
   for (int i = 0; i < 60; ++i) {
@@ -170,13 +183,12 @@ TEST_F(KvFileStore, DamageIsAMissAndTheFileGoes) {
       file.seekp(at);
       file.put(static_cast<char>(value ^ static_cast<int>(1 + rng() % 255)));
     }
-    EXPECT_EQ(directory.load(load_job(8, file_of(8)), kShape, host()).status().code(),
-              StatusCode::kDataLoss);
+    EXPECT_EQ(load(directory, load_job(8, file_of(8))).status().code(), StatusCode::kDataLoss);
     EXPECT_FALSE(fs::exists(path));
   }
 }
 
-TEST_F(KvFileStore, AFullDiskLeavesNothingBehind) {
+TEST_P(KvFileStore, AFullDiskLeavesNothingBehind) {
   const KvDirectory directory = open();
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
@@ -194,7 +206,7 @@ TEST_F(KvFileStore, AFullDiskLeavesNothingBehind) {
   ::signal(SIGXFSZ, old);
 }
 
-TEST_F(KvFileStore, AKilledWriterLosesOnlyWhatItWasWriting) {
+TEST_P(KvFileStore, AKilledWriterLosesOnlyWhatItWasWriting) {
   (void)open();
   std::mt19937 rng(4);
   size_t num_seen = 0;
@@ -212,13 +224,17 @@ TEST_F(KvFileStore, AKilledWriterLosesOnlyWhatItWasWriting) {
       const Result<KvRun> run = directory.describe(entry.file);
       ASSERT_TRUE(run.ok()) << run.status().message();
       const auto which = static_cast<uint32_t>(run->hashes[0].low);
-      ASSERT_TRUE(directory.load(load_job(which, entry.file), kShape, host()).ok());
+      ASSERT_TRUE(load(directory, load_job(which, entry.file)).ok());
       ASSERT_TRUE(has(BlockId(11), which * 10 + 3) && has(BlockId(12), which * 10 + 4));
       ++num_seen;
     }
   }
   EXPECT_GT(num_seen, 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Reads, KvFileStore, testing::Bool(), [](const auto& info) {
+  return std::string(info.param ? "ByUring" : "ByPread");
+});
 
 }  // namespace
 }  // namespace quire
