@@ -1,6 +1,9 @@
 #include "gateway/backend_call.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <boost/asio/connect.hpp>
@@ -15,6 +18,27 @@ namespace http = boost::beast::http;
 using ErrorCode = boost::system::error_code;
 
 constexpr uint32_t kMostHeadBytes = 64 * 1024;
+
+// A backend whose machine or link has gone says nothing, and while an answer is awaited nobody sends.
+// So the system asks for signs of life: after kQuietTime, and then kMostProbes times. A busy backend
+// gives them.
+constexpr int kQuietTimeS = 10;
+constexpr int kProbeIntervalS = 2;
+constexpr int kMostProbes = 3;
+
+void watch_peer(Tcp::socket& socket) {
+  const int fd = socket.native_handle();
+  const auto set = [fd](int level, int name, int value) {
+    ::setsockopt(fd, level, name, &value,
+                 sizeof value);  // without it the answer is waited for longer
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kQuietTimeS);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeIntervalS);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kMostProbes);
+  // The same for a request that nobody takes.
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, (kQuietTimeS + kMostProbes * kProbeIntervalS) * 1000);
+}
 
 // Of one connection, not of the answer (RFC 9110, 7.6.1); the gateway's own server says these anew.
 bool is_of_connection(std::string_view name) {
@@ -65,6 +89,7 @@ void BackendCall::connect() {
                           return self->fail(fmt::format("cannot be reached: {}", ec.message()));
                         ErrorCode ignored;
                         self->socket_.set_option(Tcp::no_delay(true), ignored);
+                        watch_peer(self->socket_);
                         self->send();
                       });
 }

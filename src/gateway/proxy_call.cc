@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <utility>
 
 #include "base/log.h"
@@ -22,12 +21,6 @@ constexpr size_t kMostRefusal = 64 * 1024;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// Ends an answer that cannot be finished: the connection closes without the end that its framing
-// promises, as for every exchange whose work throws.
-void cut(server::ReplyChannel& reply, const std::string& why) {
-  reply.poster()([why] { throw std::runtime_error("the answer was cut off: " + why); });
 }
 
 }  // namespace
@@ -123,7 +116,8 @@ void ProxyCall::on_failure(const std::string& why) {
 void ProxyCall::end_cut_stream(const std::string& why) {
   ++context_.counts.num_cut;
   const auto reply = std::exchange(reply_, nullptr);
-  if (!head_.content_type.starts_with("text/event-stream")) return cut(*reply, why);
+  if (!head_.content_type.starts_with("text/event-stream"))
+    return reply->cut("the answer was cut off: " + why);
   const server::ApiError error =
       server::api_error(502, fmt::format("the answer was cut off: {}", why));
   reply->write(fmt::format("\n\ndata: {}\n\n", server::error_body(error)));

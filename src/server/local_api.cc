@@ -33,8 +33,8 @@ class CollectedReply final : public LoopReply {
   void end_stream() override { send(std::move(head_)); }
 
  private:
-  void on_failure(const std::exception& e) override {
-    send(error_response(api_error(500, fmt::format("internal error: {}", e.what()))));
+  void on_failure(const std::string& why) override {
+    send(error_response(api_error(500, fmt::format("internal error: {}", why))));
   }
 
   LocalApi::OnAnswer on_answer_;

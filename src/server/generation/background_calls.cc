@@ -36,8 +36,8 @@ class DetachedReply final : public LoopReply {
   void accept() { accepted_ = true; }
 
  private:
-  void on_failure(const std::exception& e) override {
-    log_warn("a background call failed: {}", e.what());
+  void on_failure(const std::string& why) override {
+    log_warn("a background call failed: {}", why);
     disconnect();
   }
 

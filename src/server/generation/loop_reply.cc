@@ -1,6 +1,7 @@
 #include "server/generation/loop_reply.h"
 
 #include <boost/asio/post.hpp>
+#include <exception>
 #include <utility>
 
 namespace quire::server {
@@ -13,7 +14,7 @@ std::function<void(std::function<void()>)> LoopReply::poster() {
       try {
         work();
       } catch (const std::exception& e) {
-        if (const auto reply = self.lock()) reply->on_failure(e);
+        if (const auto reply = self.lock()) reply->on_failure(e.what());
       }
     });
   };

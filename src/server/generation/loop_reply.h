@@ -3,9 +3,9 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "server/http/http_types.h"
 
@@ -16,13 +16,14 @@ class LoopReply : public ReplyChannel, public std::enable_shared_from_this<LoopR
   explicit LoopReply(std::shared_ptr<boost::asio::io_context> io) : io_(std::move(io)) {}
 
   bool wants_more() const final { return true; }
+  void cut(const std::string& why) final { on_failure(why); }
   // Call and reply hold each other until release_call().
   void attach(std::shared_ptr<OngoingCall> call) final { call_ = std::move(call); }
   std::function<void(std::function<void()>)> poster() final;
 
  protected:
-  // A part of the call's work has thrown.
-  virtual void on_failure(const std::exception& e) = 0;
+  // A part of the call's work has thrown, or its answer cannot be finished.
+  virtual void on_failure(const std::string& why) = 0;
   // Lets go of the call when it has come back: it may be what asks for this.
   void release_call();
   // Tells the call that nobody waits for its answer any more.

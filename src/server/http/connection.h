@@ -61,6 +61,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   void begin_stream(HttpResponse head) override;
   void write(std::string_view data) override;
   void end_stream() override;
+  void cut(const std::string& why) override { fail(why.c_str()); }
   bool wants_more() const override;
   void attach(std::shared_ptr<OngoingCall> call) override;
   std::function<void(std::function<void()>)> poster() override;

@@ -66,7 +66,7 @@ class OngoingCall {
 };
 
 // The way back to the client. One answer per request: send(), or begin_stream() write()…
-// end_stream(). Strand only, except post().
+// end_stream(), or cut() where an answer that has begun cannot be finished. Strand only, except post().
 class ReplyChannel {
  public:
   virtual ~ReplyChannel() = default;
@@ -74,6 +74,8 @@ class ReplyChannel {
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void write(std::string_view data) = 0;
   virtual void end_stream() = 0;
+  // Ends without the end that the answer's framing promises, so that nobody takes it for the whole.
+  virtual void cut(const std::string& why) = 0;
   virtual bool wants_more() const = 0;  // the write buffer is below its limit
   // Keeps `call` alive until the answer is complete or the client has left.
   virtual void attach(std::shared_ptr<OngoingCall> call) = 0;
