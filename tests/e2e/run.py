@@ -37,6 +37,7 @@ import test_llama  # noqa: E402
 import test_load  # noqa: E402
 import test_memory_limits  # noqa: E402
 import test_models_dir  # noqa: E402
+import test_networks  # noqa: E402
 import test_ollama  # noqa: E402
 import test_operations  # noqa: E402
 import test_pages  # noqa: E402
@@ -135,7 +136,7 @@ def run_binary(binary, sanitized, only):
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
                    test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
                    test_responses, test_ollama, test_client_libraries, test_models_dir, test_telemetry, test_llama, test_pages, test_vision, test_speech, test_adapters, test_operations,
-                   test_kv_files, test_route, test_fleet, test_prefill_decode, test_vllm_router,
+                   test_kv_files, test_route, test_fleet, test_prefill_decode, test_vllm_router, test_networks,
                    test_kv_events, test_kubernetes, test_tls):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)

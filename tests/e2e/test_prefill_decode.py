@@ -185,17 +185,17 @@ def test_the_gateway_sends_prompts_to_prefill_first(binary):
             assert said(complete(split.gateway, prompt)[1]) == said(complete(plain, prompt)[1])
 
 
-def test_either_side_may_be_killed_at_any_time(binary, requests=120):
+def test_either_side_may_be_killed_at_any_time(binary, requests=1000):
     """No answer is lost or wrong: the gateway asks others before the first byte, and clients ask again what was cut."""
     rng = random.Random(1)
-    prompts = [f"{i}: " + PROMPT[:rng.randrange(40, len(PROMPT))] for i in range(12)]
+    prompts = [f"{i}: " + PROMPT[:rng.randrange(40, len(PROMPT))] for i in range(100)]
     with Server(binary, *PLAIN) as plain:
-        want = {prompt: said(complete(plain, prompt, temperature=0)[1]) for prompt in prompts}
+        want = {prompt: said(complete(plain, prompt, 40, temperature=0)[1]) for prompt in prompts}
     with tempfile.TemporaryDirectory() as folder, Split(binary, folder, 2, 2, "recompute") as split:
         def one(prompt):
             for _ in range(50):
                 try:
-                    status, answer = complete(split.gateway, prompt, temperature=0)
+                    status, answer = complete(split.gateway, prompt, 40, temperature=0)
                 except (OSError, ValueError):  # cut
                     continue
                 if status == 200:
@@ -212,9 +212,10 @@ def test_either_side_may_be_killed_at_any_time(binary, requests=120):
                 kills += 1
                 time.sleep(rng.random() * 0.3)
             assert all(answer.result() for answer in answers)
-        assert kills > 0
+        assert kills > 10, kills
         split.wait_healthy()
         for server in split.servers.values():
             ask(server.url, "x", 1)
             assert metric(server.url, "vllm:kv_cache_usage_perc") == 0
         assert glob.glob(os.path.join(folder, "*.kv"))
+        print(f"    {requests} requests, {kills} servers killed", flush=True)
