@@ -312,7 +312,8 @@ std::function<void(std::function<void()>)> Connection::poster() {
   };
 }
 
-void Connection::fail(const char* why) {
+// An answer that has not begun becomes an error.
+void Connection::cut(const std::string& why) {
   const int64_t now_s =
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now().time_since_epoch()).count();
   try {

@@ -61,7 +61,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   void begin_stream(HttpResponse head) override;
   void write(std::string_view data) override;
   void end_stream() override;
-  void cut(const std::string& why) override { fail(why.c_str()); }
+  void cut(const std::string& why) override;
   bool wants_more() const override;
   void attach(std::shared_ptr<OngoingCall> call) override;
   std::function<void(std::function<void()>)> poster() override;
@@ -88,11 +88,9 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
     try {
       work();
     } catch (const std::exception& e) {
-      fail(e.what());
+      cut(e.what());  // short enough for a string to need no memory when there is none
     }
   }
-  void fail(const char* why);
-
   void read();
   void on_read(const boost::system::error_code& ec, size_t num_bytes);
   void process();
