@@ -1,5 +1,8 @@
 #include "transfer/kv_file_store.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -137,14 +140,32 @@ class KvFileStore final : public KvFiles {
     events_.push_back(std::move(event));
   }
 
+  // Memory that is used for the first time is found and cleared by the system page by page, which
+  // takes longer than to read a file. So that is done before, beside whatever uses it already.
+  void touch_memory() {
+#ifdef MADV_POPULATE_WRITE
+    constexpr uintptr_t kPage = 4096;
+    constexpr uintptr_t kPiece = uintptr_t{4} << 20;
+    const auto begin = reinterpret_cast<uintptr_t>(host_.data) / kPage * kPage;
+    const auto end = reinterpret_cast<uintptr_t>(host_.data) +
+                     static_cast<uintptr_t>(host_.num_blocks * host_.block_bytes);
+    for (uintptr_t at = begin; at < end && !is_ending(); at += kPiece) {
+      const size_t size = std::min(kPiece, end - at);
+      if (::madvise(reinterpret_cast<void*>(at), size, MADV_POPULATE_WRITE) != 0) return;
+    }
+#endif
+  }
+
   void scan_now_and_then() {
     int64_t seen_ns = -1;
+    bool has_touched = false;
     std::unique_lock lock(mutex_);
     while (!is_ending_) {
       lock.unlock();
       const int64_t modified_ns = directory_.modified_ns();
       if (modified_ns != seen_ns) scan();
       seen_ns = modified_ns;
+      if (!std::exchange(has_touched, true)) touch_memory();
       lock.lock();
       wake_.wait_for(lock, std::chrono::microseconds(options_.rescan_us),
                      [this] { return is_ending_; });
