@@ -123,6 +123,14 @@ def main():
     parser.add_argument("--requests", type=int, default=5000)
     parser.add_argument("--streams", type=int, default=10_000)
     args = parser.parse_args()
+    wanted = 2 * args.streams + 1000  # this process holds both ends of each
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+        except ValueError:
+            args.streams = (hard - 1000) // 2
+            print(f"only {hard} files may be open: {args.streams} streams")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     asyncio.run(measure(args))

@@ -2,10 +2,13 @@
 import os
 import subprocess
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
+import harness
 from process import Server
+from test_kv_files import metric
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 FOLDER = os.path.join(ROOT, "packaging", "kubernetes")
@@ -62,20 +65,37 @@ def containers(resources):
                 yield document, container
 
 
+def as_known_kinds(document):
+    """A LeaderWorkerSet, whose schema is not Kubernetes' own, as two Deployments of its pods."""
+    if document["kind"] != "LeaderWorkerSet":
+        return [document]
+    assert document["apiVersion"] == "leaderworkerset.x-k8s.io/v1" and set(document) == {"apiVersion", "kind", "metadata", "spec"}
+    spec = document["spec"]
+    assert set(spec) <= {"replicas", "leaderWorkerTemplate", "rolloutStrategy", "startupPolicy", "networkConfig"}
+    group = spec["leaderWorkerTemplate"]
+    assert set(group) <= {"leaderTemplate", "workerTemplate", "size", "restartPolicy", "subGroupPolicy"} and group["size"] > 1
+    assert group["restartPolicy"] in ("Default", "RecreateGroupOnPodRestart", "None")
+    return [{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": document["metadata"],
+             "spec": {"replicas": spec["replicas"], "template": group[name],
+                      "selector": {"matchLabels": group[name]["metadata"]["labels"]}}}
+            for name in ("leaderTemplate", "workerTemplate")]
+
+
 def test_manifests_are_valid(binary):
     import kubernetes_validate
     for name in sorted(os.listdir(FOLDER)):
         resources, files = build(name)
-        assert len(resources) >= 3
+        assert len(resources) >= 2
         for key, document in resources.items():
-            try:
-                kubernetes_validate.validate(document, VERSION, strict=True)
-            except kubernetes_validate.ValidationError as error:
-                raise AssertionError(f"{name} {key}: {error.message} at {list(error.path)}") from None
+            for known in as_known_kinds(document):
+                try:
+                    kubernetes_validate.validate(known, VERSION, strict=True)
+                except kubernetes_validate.ValidationError as error:
+                    raise AssertionError(f"{name} {key}: {error.message} at {list(error.path)}") from None
         for document, container in containers(resources):
             spec = document["spec"]["template"]["spec"]
-            volumes = {volume["name"]: volume for volume in spec["volumes"]}
-            assert {mount["name"] for mount in container["volumeMounts"]} == set(volumes)
+            volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+            assert {mount["name"] for mount in container.get("volumeMounts", [])} == set(volumes)
             for volume in volumes.values():
                 if "configMap" in volume:
                     assert volume["configMap"]["name"] in files, (name, volume)
@@ -85,7 +105,7 @@ def test_manifests_are_valid(binary):
             probes = [container[probe] for probe in container if probe.endswith("Probe")]
             assert len(probes) >= 2 and {probe["httpGet"]["port"] for probe in probes} <= ports
         for (kind, _), document in resources.items():
-            if kind == "Service":
+            if kind == "Service" and name != "ranks":
                 selected = [d for d, _ in containers(resources)
                             if d["spec"]["template"]["metadata"]["labels"] == document["spec"]["selector"]]
                 assert len(selected) == 1, (name, document["metadata"]["name"])
@@ -107,6 +127,34 @@ def test_the_server_takes_its_settings(binary):
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     for name in ("model", "cache-dir"):
         assert any(settings[name] == mount or settings[name].startswith(mount + "/") for mount in mounts), name
+
+
+def test_prefill_and_decode_hand_over_as_the_manifests_say(binary):
+    """The servers take the settings of the manifests, and the router knows them by the names that they have."""
+    resources, files = build("prefill-decode")
+    (settings,) = documents(files["quire"]["quire.yaml"])
+    by_name = {container["name"] + document["metadata"]["name"]: container for document, container in containers(resources)}
+    addresses = [flag for flag in by_name["routerquire-router"]["args"] if flag.startswith("http://")]
+    wanted = [f"http://quire-{role}-{i}.quire-{role}:8000" for role in ("prefill", "decode")
+              for i in range(resources["StatefulSet", f"quire-{role}"]["spec"]["replicas"])]
+    assert addresses == wanted
+    with tempfile.TemporaryDirectory() as folder:
+        def serve(role):
+            container = by_name[f"quirequire-{role}"]
+            assert settings["kv-cache-dir"] in [mount["mountPath"] for mount in container["volumeMounts"]]
+            environment = {entry["name"]: entry["value"] for entry in container["env"] if entry["name"] == "QUIRE_KV_TRANSFER_CONFIG"}
+            return Server(binary, "--hardware", "none", "--kv-cache-dir", folder, environment={**os.environ, **environment})
+
+        with serve("prefill") as prefill, serve("decode") as decode, \
+                Server(binary, "--prefill-backend", prefill.url, "--backend", decode.url, "--health-interval-ms", "50", verb="route") as router:
+            context = harness.Context(router.url, "none", None)
+            context.wait_ready(30)
+            for _ in range(100):
+                if all(b["healthy"] for b in context.get("/quire/backends")["backends"]):
+                    break
+                time.sleep(0.05)
+            context.post("/v1/completions", {"model": context.model, "prompt": "Once upon a time " * 20, "max_tokens": 4})
+            assert metric(decode.url, "quire:kv_takeovers_total") == 1
 
 
 def test_the_router_starts_and_probes_are_answered(binary):
