@@ -22,7 +22,19 @@ enum Storage : int { kStoreF32 = 0, kStoreBf16 = 1, kStoreF16 = 2, kNumStorage =
 //   f32, f16   [k][32]
 // with n padded to 32 and k to kKMultiple of the type, both with zeros. Behind the panels of int8
 // weights come n (padded) float scales and n int32 sums of each output's codes.
+//
+// Where tiles multiply bf16 and int8, each 64 bytes of k are two whole tiles instead, the 16 outputs
+// of either half of the panel: [k / 32][2][16][16][2] and [k / 64][2][16][16][4]. A tile whose rows
+// lie side by side is loaded faster (docs/decisions/071-panels-of-whole-tiles.md).
 inline constexpr int64_t kPanelWidth = 32;
+enum class PanelLayout { kRows, kTiles };
+
+// Where the 4 bytes of a pair or four along k begin: the k_word-th of one of the 32 outputs.
+constexpr int64_t panel_word_at(PanelLayout layout, int64_t k_word, int64_t column) {
+  if (layout == PanelLayout::kRows) return (k_word * kPanelWidth + column) * 4;
+  const int64_t tile = k_word / 16 * 2 + column / 16;
+  return ((tile * 16 + k_word % 16) * 16 + column % 16) * 4;
+}
 inline constexpr int64_t kKMultipleFloat = 8;
 inline constexpr int64_t kKMultipleBf16 = 32;  // one row of a tile
 inline constexpr int64_t kKMultipleInt8 = 64;
@@ -89,8 +101,9 @@ struct LinearPanelsArgs {
 struct LinearKernels {
   int64_t row_block;
   int64_t few_rows_block = 0;  // of up to kFewBlockRows rows, where they have blocks of their own
-  int64_t x_bytes;             // of one packed activation
-  int64_t x_padding;           // bytes behind each packed row of a block
+  PanelLayout layout = PanelLayout::kRows;
+  int64_t x_bytes;    // of one packed activation
+  int64_t x_padding;  // bytes behind each packed row of a block
   // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
   // different threads.
   bool rows_apart;

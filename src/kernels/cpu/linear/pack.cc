@@ -12,6 +12,7 @@ namespace quire {
 namespace {
 
 using cpu::kPanelWidth;
+using cpu::PanelLayout;
 
 template <typename T>
 float as_float(T x) {
@@ -36,9 +37,9 @@ To convert(From x) {
 
 // Index of (k, column) in a panel of element type T.
 template <typename T>
-int64_t panel_index(int64_t k, int64_t column) {
+int64_t panel_index(PanelLayout layout, int64_t k, int64_t column) {
   if constexpr (std::is_same_v<T, bfloat16>) {
-    return (k / 2 * kPanelWidth + column) * 2 + k % 2;
+    return cpu::panel_word_at(layout, k / 2, column) / 2 + k % 2;
   } else {
     return k * kPanelWidth + column;
   }
@@ -49,6 +50,7 @@ struct PanelPart {
   int64_t end_column;
   int64_t first_row;  // row of the source for first_column
   int64_t zero_from;  // columns from here to 32 are past N: zero
+  PanelLayout layout;
 };
 
 template <typename To, typename From>
@@ -62,7 +64,7 @@ void pack_part(To* panel, int64_t k, int64_t padded, const WeightRows& rows,
       const int64_t row = part.first_row + column - part.first_column;
       if (rows.transposed) {
         for (int64_t i = 0; i < n; ++i) {
-          panel[panel_index<To>(k0 + i, column)] =
+          panel[panel_index<To>(part.layout, k0 + i, column)] =
               convert<To>(source[(k0 + i) * rows.num_rows + row]);
         }
         continue;
@@ -73,34 +75,38 @@ void pack_part(To* panel, int64_t k, int64_t padded, const WeightRows& rows,
         // Pairs stay pairs: move 32-bit words.
         uint32_t words[16];
         std::memcpy(words, from, sizeof words);
-        auto* to = reinterpret_cast<uint8_t*>(panel + panel_index<To>(k0, column));
-        for (int i = 0; i < 16; ++i) std::memcpy(to + i * kPanelWidth * 4, &words[i], 4);
+        auto* to = reinterpret_cast<uint8_t*>(panel + panel_index<To>(part.layout, k0, column));
+        const int64_t pitch = part.layout == PanelLayout::kTiles ? 64 : kPanelWidth * 4;
+        for (int i = 0; i < 16; ++i) std::memcpy(to + i * pitch, &words[i], 4);
         continue;
       }
-      for (int64_t i = 0; i < n; ++i) panel[panel_index<To>(k0 + i, column)] = convert<To>(from[i]);
+      for (int64_t i = 0; i < n; ++i) {
+        panel[panel_index<To>(part.layout, k0 + i, column)] = convert<To>(from[i]);
+      }
     }
   }
   for (int64_t kk = k; kk < padded; ++kk) {
     for (int64_t column = part.first_column; column < part.end_column; ++column) {
-      panel[panel_index<To>(kk, column)] = To{};
+      panel[panel_index<To>(part.layout, kk, column)] = To{};
     }
   }
   for (int64_t kk = 0; kk < padded; ++kk) {
     for (int64_t column = part.zero_from; column < kPanelWidth; ++column) {
-      panel[panel_index<To>(kk, column)] = To{};
+      panel[panel_index<To>(part.layout, kk, column)] = To{};
     }
   }
 }
 
 template <typename To, typename From>
-void pack_panels(const PackedWeight& weight, const WeightRows& rows, int64_t begin_panel,
-                 int64_t end_panel) {
+void pack_panels(PanelLayout layout, const PackedWeight& weight, const WeightRows& rows,
+                 WorkRange panels) {
   const WeightSpec& spec = weight.spec;
   const int64_t padded = cpu::padded_k(spec);
   const int64_t panel_elements = padded * kPanelWidth;
   const int64_t end_row = rows.first_row + rows.num_rows;
-  for (int64_t p = begin_panel; p < end_panel; ++p) {
+  for (int64_t p = panels.begin; p < panels.end; ++p) {
     PanelPart part;
+    part.layout = layout;
     part.first_column = std::max<int64_t>(rows.first_row - p * kPanelWidth, 0);
     part.end_column = std::min(end_row - p * kPanelWidth, kPanelWidth);
     part.first_row = p * kPanelWidth + part.first_column - rows.first_row;
@@ -112,14 +118,15 @@ void pack_panels(const PackedWeight& weight, const WeightRows& rows, int64_t beg
 }
 
 template <typename To>
-void pack_from(const PackedWeight& weight, const WeightRows& rows, int64_t begin, int64_t end) {
+void pack_from(PanelLayout layout, const PackedWeight& weight, const WeightRows& rows,
+               WorkRange panels) {
   switch (rows.dtype) {
     case DType::kF32:
-      return pack_panels<To, float>(weight, rows, begin, end);
+      return pack_panels<To, float>(layout, weight, rows, panels);
     case DType::kBF16:
-      return pack_panels<To, bfloat16>(weight, rows, begin, end);
+      return pack_panels<To, bfloat16>(layout, weight, rows, panels);
     case DType::kF16:
-      return pack_panels<To, float16>(weight, rows, begin, end);
+      return pack_panels<To, float16>(layout, weight, rows, panels);
     default:
       QUIRE_CHECK(false, "[pack] rows are {}", to_string(rows.dtype));
   }
@@ -136,18 +143,18 @@ void cpu::pack_weight_rows(Stream& stream, const PackedWeight& weight, const Wei
   if (spec.dtype == DType::kI8) return cpu::pack_int8_rows(stream, weight, rows);
   const int64_t first_panel = rows.first_row / kPanelWidth;
   const int64_t end_panel = (rows.first_row + rows.num_rows + kPanelWidth - 1) / kPanelWidth;
+  const PanelLayout layout = cpu::linear_kernels(cpu::host(stream).isa(), spec).layout;
   cpu::run_parallel(
       cpu::host(stream), rows.num_rows * spec.k, 1 << 14, [&](int thread, int num_threads) {
         const WorkRange mine = split_work(end_panel - first_panel, 1, thread, num_threads);
-        const int64_t begin = first_panel + mine.begin;
-        const int64_t end = first_panel + mine.end;
+        const WorkRange panels{first_panel + mine.begin, first_panel + mine.end};
         switch (cpu::storage_of(spec.dtype)) {
           case cpu::kStoreBf16:
-            return pack_from<bfloat16>(weight, rows, begin, end);
+            return pack_from<bfloat16>(layout, weight, rows, panels);
           case cpu::kStoreF16:
-            return pack_from<float16>(weight, rows, begin, end);
+            return pack_from<float16>(layout, weight, rows, panels);
           default:
-            return pack_from<float>(weight, rows, begin, end);
+            return pack_from<float>(layout, weight, rows, panels);
         }
       });
 }

@@ -29,10 +29,16 @@ Row<From> row_of(const WeightRows& rows, int64_t row, int64_t k) {
   return rows.transposed ? Row<From>{source + row, rows.num_rows} : Row<From>{source + row * k, 1};
 }
 
-// Calls code(k) for all k and stores what it returns as column `column` of a panel. Returns the sum
-// of the codes.
+struct Column {
+  uint8_t* panel;
+  cpu::PanelLayout layout;
+  int64_t column;  // of the panel
+};
+
+// Calls code(k) for all k and stores what it returns as a column of a panel. Returns the sum of the
+// codes.
 template <typename Code>
-int32_t write_column(uint8_t* panel, int64_t column, int64_t k, int64_t padded, Code&& code) {
+int32_t write_column(const Column& to, int64_t k, int64_t padded, Code&& code) {
   int32_t sum = 0;
   for (int64_t k0 = 0; k0 < padded; k0 += 4) {
     int8_t four[4] = {};
@@ -40,7 +46,7 @@ int32_t write_column(uint8_t* panel, int64_t column, int64_t k, int64_t padded, 
       four[i] = code(k0 + i);
       sum += four[i];
     }
-    std::memcpy(panel + (k0 / 4 * kPanelWidth + column) * 4, four, sizeof four);
+    std::memcpy(to.panel + cpu::panel_word_at(to.layout, k0 / 4, to.column), four, sizeof four);
   }
   return sum;
 }
@@ -53,8 +59,7 @@ float int8_scale(const Row<From>& row, int64_t k) {
 }
 
 struct Target {
-  uint8_t* panel;
-  int64_t column;  // of the panel
+  Column column;
   float* scale;
   int32_t* sum;
 };
@@ -65,13 +70,12 @@ void pack_row(const WeightSpec& spec, const WeightRows& rows, int64_t row, const
   const int64_t padded = cpu::padded_k(spec);
   if constexpr (std::is_same_v<From, int8_t>) {
     *to.scale = rows.scales[row];
-    *to.sum =
-        write_column(to.panel, to.column, spec.k, padded, [&](int64_t k) { return source.at(k); });
+    *to.sum = write_column(to.column, spec.k, padded, [&](int64_t k) { return source.at(k); });
   } else {
     const float scale = int8_scale(source, spec.k);
     const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     *to.scale = scale;
-    *to.sum = write_column(to.panel, to.column, spec.k, padded, [&](int64_t k) {
+    *to.sum = write_column(to.column, spec.k, padded, [&](int64_t k) {
       const float code = std::nearbyint(as_float(source.at(k)) * inverse);
       return static_cast<int8_t>(std::clamp(code, -127.0f, 127.0f));
     });
@@ -94,12 +98,13 @@ void pack_row_of(const WeightSpec& spec, const WeightRows& rows, int64_t row, co
 }
 
 // Columns [from, 32) of a panel that no row fills.
-void clear_columns(const PackedWeight& weight, int64_t panel, int64_t from) {
+void clear_columns(cpu::PanelLayout layout, const PackedWeight& weight, int64_t panel,
+                   int64_t from) {
   const int64_t padded = cpu::padded_k(weight.spec);
   auto* bytes = static_cast<uint8_t*>(weight.data) + panel * padded * kPanelWidth;
   const cpu::Int8Tail tail = cpu::int8_tail(weight);
   for (int64_t column = from; column < kPanelWidth; ++column) {
-    write_column(bytes, column, 0, padded, [](int64_t) { return int8_t{0}; });
+    write_column({bytes, layout, column}, 0, padded, [](int64_t) { return int8_t{0}; });
     tail.scales[panel * kPanelWidth + column] = 0.0f;
     tail.sums[panel * kPanelWidth + column] = 0;
   }
@@ -116,6 +121,7 @@ void cpu::pack_int8_rows(Stream& stream, const PackedWeight& weight, const Weigh
   const int64_t end_row = rows.first_row + rows.num_rows;
   const int64_t end_panel = (end_row + kPanelWidth - 1) / kPanelWidth;
   const Int8Tail tail = int8_tail(weight);
+  const PanelLayout layout = linear_kernels(host(stream).isa(), spec).layout;
   run_parallel(host(stream), rows.num_rows * spec.k, 1 << 14, [&](int thread, int num_threads) {
     const WorkRange mine = split_work(end_panel - first_panel, 1, thread, num_threads);
     for (int64_t p = first_panel + mine.begin; p < first_panel + mine.end; ++p) {
@@ -124,10 +130,10 @@ void cpu::pack_int8_rows(Stream& stream, const PackedWeight& weight, const Weigh
       const int64_t end = std::min(end_row, (p + 1) * kPanelWidth);
       for (int64_t row = begin; row < end; ++row) {
         pack_row_of(spec, rows, row - rows.first_row,
-                    {panel, row % kPanelWidth, tail.scales + row, tail.sums + row});
+                    {{panel, layout, row % kPanelWidth}, tail.scales + row, tail.sums + row});
       }
       // Whoever brings the last row of W clears the columns after it.
-      if (end == spec.n) clear_columns(weight, p, end - p * kPanelWidth);
+      if (end == spec.n) clear_columns(layout, weight, p, end - p * kPanelWidth);
     }
   });
 }
