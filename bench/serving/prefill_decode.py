@@ -3,8 +3,9 @@
 
     bench/serving/prefill_decode.py --binary build/release/quire --shape llama-3.2-1b --tokens 2048 --prompts 3 [-- flags of quire serve]
 
-The two servers have the whole machine in turns, since only one of them works at a time. Each prompt goes to the decoding server twice: the
-second time it has all KV in its own cache, so what is left is the step that makes the first token, and the difference is the handover.
+The two servers have the whole machine in turns, since only one of them works at a time. What the handover takes is told by the servers
+themselves: the prefilling one gets as many prompts whose KV nobody wants, and the decoding one each prompt again, when it has all KV in its
+own cache and only the step of the first token is left.
 The KV cache is small, and prompts that nobody measures come first, so that memory has been touched before.
 """
 import argparse
@@ -52,7 +53,8 @@ def main():
     parser.add_argument("flags", nargs="*")
     args = parser.parse_args()
     draw = random.Random(1)
-    warm_up, prompts = ([[draw.randrange(1000, 30000) for _ in range(args.tokens)] for _ in range(n)] for n in (3, args.prompts))
+    warm_up, prompts, others = ([[draw.randrange(1000, 30000) for _ in range(args.tokens)] for _ in range(n)]
+                                for n in (3, args.prompts, args.prompts))
     blocks = 5 * args.tokens // 32  # of 16 tokens: two prompts and a half
     command = [args.binary, "serve", "--shape", args.shape, "--port", "0", "--max-model-len", str(args.tokens + 64),
                "--num-gpu-blocks-override", str(blocks), *args.flags]
@@ -73,8 +75,9 @@ def main():
         for prompt in warm_up:
             params = ask_s(producer_url, prompt, {"do_remote_decode": True})[1]["kv_transfer_params"]
             ask_s(consumer_url, prompt, params)
-        first, second, again = [], [], []
-        for prompt, (_, want) in zip(prompts, alone):
+        first, second, again, unasked = [], [], [], []
+        for prompt, other, (_, want) in zip(prompts, others, alone):
+            unasked.append(ask_s(producer_url, other)[0])
             seconds, answer = ask_s(producer_url, prompt, {"do_remote_decode": True})
             first.append(seconds)
             seconds, answer = ask_s(consumer_url, prompt, answer["kv_transfer_params"])
@@ -83,7 +86,7 @@ def main():
             again.append(ask_s(consumer_url, prompt)[0])
         mib = metric(consumer_url, "quire:kv_file_bytes_loaded_total") / 2**20 / (len(prompts) + len(warm_up))
         read_s = metric(consumer_url, "quire:kv_file_load_microseconds_total") / 1e6 / (len(prompts) + len(warm_up))
-        store_s = metric(producer_url, "quire:kv_file_store_microseconds_total") / 1e6 / (len(prompts) + len(warm_up))
+        store_s = metric(producer_url, "quire:kv_file_store_microseconds_total") / 1e6 / (2 * len(prompts) + len(warm_up))
         for server in (producer, consumer):
             server.terminate()
             server.wait()
@@ -93,7 +96,7 @@ def main():
     print(f"prefill: {', '.join(f'{s:.3f}' for s in first)} s until the KV is handed over; "
           f"decode: {', '.join(f'{s:.3f}' for s in second)} s to the first token")
     print(f"{mib:.0f} MiB a prompt, written in {store_s:.3f} s and read in {read_s:.3f} s of threads beside the steps")
-    handover = [a - c + b - d for a, b, c, d in zip(first, second, alone_s, again)]
+    handover = [a - c + b - d for a, b, c, d in zip(first, second, unasked, again)]
     bound_ms = mib * 2**20 / copied_bytes_per_s() * 1e3 + 2
     print(f"of the decoding server's time {statistics.median(again) * 1e3:.0f} ms are the step of the first token; the handover takes "
           f"{statistics.median(handover) * 1e3:.1f} ms, bytes / memory bandwidth + 2 ms are {bound_ms:.1f} ms")

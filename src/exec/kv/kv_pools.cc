@@ -47,19 +47,28 @@ HostBlocks KvPools::host_blocks() const {
       .data = host_blocks_, .block_bytes = spec_.block_bytes, .num_blocks = plan_.num_host_blocks};
 }
 
+// Each thread makes its part of every copy, in their order: what one copy wrote the next may read.
 Status KvPools::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
-  const auto bytes = static_cast<size_t>(spec_.block_bytes);
-  auto* const blocks = static_cast<std::byte*>(pool(KvPool::kAttention));
   for (const HostBlockCopy& copy : copies) {
     if (copy.block.value <= 0 || copy.block.value >= plan_.num_blocks ||
         copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host_blocks) {
       return internal_error("step plan: copy of block {} to or from host block {}: out of range",
                             copy.block, copy.host_block);
     }
-    std::byte* const here = blocks + static_cast<size_t>(copy.block.value) * bytes;
-    std::byte* const there = host_blocks_ + static_cast<size_t>(copy.host_block.value) * bytes;
-    std::memcpy(copy.to_host ? there : here, copy.to_host ? here : there, bytes);
   }
+  if (copies.empty()) return {};
+  auto* const blocks = static_cast<std::byte*>(pool(KvPool::kAttention));
+  const ThreadTeam& team = stream_.team();
+  stream_.team().run([&](int thread) {
+    const WorkRange part = split_work(spec_.block_bytes, 64, thread, team.size());
+    for (const HostBlockCopy& copy : copies) {
+      std::byte* const here = blocks + copy.block.value * spec_.block_bytes + part.begin;
+      std::byte* const there =
+          host_blocks_ + copy.host_block.value * spec_.block_bytes + part.begin;
+      std::memcpy(copy.to_host ? there : here, copy.to_host ? here : there,
+                  static_cast<size_t>(part.end - part.begin));
+    }
+  });
   return {};
 }
 
