@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tiny random LoRA adapters of golden models, and what peft computes with them in float32.
 
-    build/oracle/bin/python tools/make_lora_goldens.py
+    build/oracle/bin/python tools/make_lora_goldens.py [MODEL.VARIANT …]
 
 Writes tests/goldens/lora/MODEL.VARIANT/: the adapter as peft saves it, and golden.json as tools/make_model_goldens.py does.
 """
@@ -10,6 +10,7 @@ import base64
 import json
 import pathlib
 import shutil
+import sys
 
 import peft
 import torch
@@ -22,10 +23,12 @@ VARIANTS = {
     "rslora": dict(r=3, lora_alpha=5, use_rslora=True, rank_pattern={"k_proj": 1, "down_proj": 6},
                    alpha_pattern={"q_proj": 9}),
     "bias": dict(r=2, lora_alpha=3, lora_bias=True),
+    "dora": dict(r=3, lora_alpha=5, use_dora=True),
 }
 ADAPTERS = [("llama", name) for name in VARIANTS] + [
     ("phi3", "bias"), ("gpt2", "bias"), ("gpt_neox", "bias"), ("falcon_7b", "plain"), ("gemma2", "plain"),
-    ("qwen3", "rslora"), ("olmo2", "plain"), ("phi", "bias"), ("lfm2", "plain"), ("starcoder2", "bias")]
+    ("qwen3", "rslora"), ("olmo2", "plain"), ("phi", "bias"), ("lfm2", "plain"), ("starcoder2", "bias")] + [
+    (base, "dora") for base in ("llama", "phi3", "gpt2", "gpt_neox", "gemma2", "lfm2")]
 
 
 def make(base, variant):
@@ -40,7 +43,8 @@ def make(base, variant):
     with torch.no_grad():
         for name, value in model.named_parameters():
             if "lora_" in name:
-                value.copy_(torch.randn_like(value) * 0.15)
+                value.copy_(torch.randn_like(value) * 0.15 if "magnitude" not in name else
+                            value * (0.7 + 0.6 * torch.rand_like(value)))
         logits = model(torch.tensor([golden["prompt"]])).logits[0]
         with model.disable_adapter():
             moved = (model(torch.tensor([golden["prompt"]])).logits[0] - logits).norm() / logits.norm()
@@ -59,4 +63,5 @@ def make(base, variant):
 
 if __name__ == "__main__":
     for one in ADAPTERS:
-        make(*one)
+        if not sys.argv[1:] or ".".join(one) in sys.argv[1:]:
+            make(*one)

@@ -51,7 +51,8 @@ Status print_adapter(const std::string& path) {
     scales.insert(module.scale);
   }
   fmt::print("adapter          {}\n", path);
-  fmt::print("kind             LoRA{}{}\n", config.is_rank_stabilized() ? ", rank-stabilized" : "",
+  fmt::print("kind             {}{}{}\n", config.has_magnitudes() ? "DoRA" : "LoRA",
+             config.is_rank_stabilized() ? ", rank-stabilized" : "",
              config.has_bias() ? ", with biases" : "");
   if (!config.base_model().empty()) fmt::print("trained on       {}\n", config.base_model());
   fmt::print("rank             {}\n", range_of(ranks));

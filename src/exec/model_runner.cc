@@ -9,6 +9,7 @@
 #include "exec/kv/block_copies.h"
 #include "exec/memory/free_memory.h"
 #include "exec/runner_memory.h"
+#include "kernels/api/packed/unpack.h"
 #include "models/speech/speech_config.h"
 #include "models/vision/vision_config.h"
 #include "nn/drafting/draft_vocab.h"
@@ -357,6 +358,26 @@ void ModelRunner::follow(const StepResult& first) {
   }
 }
 
+namespace {
+
+// DoRA looks at the weights, which it can where they lie in rows.
+Status check_magnitudes(const LoraFiles& files, std::span<const WeightSlot> slots, Isa isa) {
+  if (!files.config().has_magnitudes()) return {};
+  for (const WeightSlot& slot : slots) {
+    if (slot.matrix == nullptr) continue;
+    for (const PackedWeight& part : slot.matrix->parts) {
+      if (!lies_in_rows(isa, part.spec)) {
+        return unimplemented(
+            "{}: DoRA beside weights in tiles: expected --isa avx512 or --dtype float32, got {}",
+            files.source(), to_string(isa));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::string& name,
                                                                  const std::string& path) const {
   if (options_.max_adapters == 0)
@@ -371,6 +392,7 @@ Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::stri
     return invalid_argument("{}: expected ranks of at most {} (--max-lora-rank), got {}", path,
                             options_.max_lora_rank, files.max_rank());
   }
+  QUIRE_RETURN_IF_ERROR(check_magnitudes(files, model_->weights->slots(), stream_.isa()));
   const Family& family = *plan_.config.family;
   const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
   QUIRE_ASSIGN_OR_RETURN(

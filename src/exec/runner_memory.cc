@@ -27,7 +27,7 @@ void plan_weights(const ModelRunnerOptions& options, const ModelLoading& loading
   memory.mapped_tables = loading.checkpoint.borrowed_bytes();
   plan.matrix_compute = weights.matrix_compute();
   if (options.max_adapters == 0) return;
-  plan.limits.lora = {options.max_lora_rank * LoraWeights::most_parts(weights.slots()), plan.dtype};
+  plan.limits.lora = LoraWeights::limits(weights.slots(), options.max_lora_rank, plan.dtype);
   memory.adapters = options.max_adapters *
                     LoraWeights::most_bytes(weights.slots(), options.max_lora_rank, plan.dtype);
 }

@@ -425,7 +425,7 @@ void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, const
                      .greatest = greatest});
     first += part.spec.n;
   }
-  if (lora_) lora_->apply(matrix, x, matrix.k, y.data, y.stride);
+  if (lora_) lora_->apply({matrix, x, matrix.k, y.data, y.stride, linear_workspace_});
 }
 
 }  // namespace quire

@@ -333,7 +333,8 @@ void StateBlock::multiply(const LinearWeights& weights, const float* x, int64_t 
                      .workspace = linear_workspace});
     first += part.spec.n;
   }
-  if (lora_ != nullptr) lora_->apply(weights.weight, x, x_stride, y, weights.weight.n);
+  if (lora_ != nullptr)
+    lora_->apply({weights.weight, x, x_stride, y, weights.weight.n, linear_workspace});
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 import glob
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -501,7 +502,7 @@ def write_adapter(folder, config, shapes):
     """As PEFT saves one, of zeros."""
     header, end = {}, 0
     for name, shape in shapes.items():
-        size = 4 * shape[0] * shape[1]
+        size = 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header).encode()
@@ -530,6 +531,10 @@ def test_adapters_tells_what_a_file_is(binary):
         assert re.search(r"q_proj +2, 32 inputs, 16 outputs", shown), shown
         write_adapter(folder, dict(config, use_dora=True), shapes)
         refused(binary, "use_dora", "adapters", folder)
+        write_adapter(folder, dict(config, use_dora=True),
+                      {**shapes, **{name.replace("lora_B.weight", "lora_magnitude_vector"): shape[:1]
+                                    for name, shape in shapes.items() if "lora_B" in name}})
+        assert "DoRA" in ok(binary, "adapters", folder).stdout
         write_adapter(folder, dict(config, r=4), shapes)
         refused(binary, "expected shape [4, 32], got [8, 32]", "adapters", folder)
         os.rename(os.path.join(folder, "adapter_model.safetensors"), os.path.join(folder, "adapter_model.bin"))

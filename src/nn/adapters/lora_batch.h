@@ -19,12 +19,6 @@ struct LoraRows {
   std::span<const int32_t> rows = {};  // ascending; each row of the batch is in one list at most
 };
 
-// What every batch keeps to.
-struct LoraLimits {
-  int64_t max_ranks = 0;  // of the parts of one matrix together; 0: no adapters
-  DType dtype = DType::kBF16;
-};
-
 // Borrows stream and arena. One thread at a time.
 class LoraBatch {
  public:
@@ -38,15 +32,28 @@ class LoraBatch {
   // Whether any selected row's adapter changes the matrix.
   bool changes(const MatrixWeight& matrix) const;
   // y += the updates of x, for the selected rows. y holds the matrix's outputs already.
-  void apply(const MatrixWeight& matrix, ConstActivations x, int64_t x_stride, Activations y,
-             int64_t y_stride);
+  struct Product {
+    const MatrixWeight& matrix;
+    ConstActivations x;
+    int64_t x_stride = 0;
+    Activations y;
+    int64_t y_stride = 0;
+    void* linear_workspace = nullptr;
+  };
+  void apply(const Product& product);
 
  private:
+  void apply(const Product& product, std::span<const LoraSegment> segments);
+  // Of an adapter whose updates need what the matrix itself gives.
+  void apply_to_scaled(const Product& product, const LoraRows& adapter);
+
   LoraLimits limits_;
   Stream& stream_;
   std::span<const LoraRows> adapters_;
   int32_t* rows_ = nullptr;  // [T], of the selection
   float* workspace_ = nullptr;
+  float* base_x_ = nullptr;  // [kBaseRows, max_inputs]
+  float* base_y_ = nullptr;  // [kBaseRows, max_outputs]
   std::vector<LoraRows> selected_;
   std::vector<LoraSegment> segments_;
 };

@@ -1,6 +1,7 @@
 #include "nn/adapters/lora_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -9,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/api/packed/unpack.h"
 #include "weights/tensors/element.h"
 
 namespace quire {
@@ -26,11 +28,20 @@ bool takes_updates(const WeightSlot& slot) {
              std::end(kBeside);
 }
 
-int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, bool has_bias, DType dtype) {
+// `num_vectors`: of floats, one for each output.
+int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, int64_t num_vectors,
+                   DType dtype) {
   const int64_t size = size_bytes(dtype);
   return Arena::padded(rank * inputs * size) +
          Arena::padded(lora_b_elements(outputs, rank) * size) +
-         (has_bias ? Arena::padded(outputs * 4) : 0);
+         num_vectors * Arena::padded(outputs * 4);
+}
+
+// A bias, or the gains of updates and of what they are added to (DoRA); never all three.
+constexpr int64_t kMostVectors = 2;
+
+int64_t num_vectors(const LoraModule& module) {
+  return module.magnitude != nullptr ? 2 : module.bias != nullptr ? 1 : 0;
 }
 
 // The update of some outputs of a matrix, while it is read.
@@ -41,8 +52,8 @@ struct Update {
   std::optional<TensorRole> fused_role;
   int64_t first_output = 0;
   int64_t num_outputs = 0;
-  const float* b = nullptr;     // [num_outputs, rank], rows in the order of the model
-  const float* bias = nullptr;  // [num_outputs]
+  const float* b = nullptr;       // [num_outputs, rank], rows in the order of the model
+  const float* vector = nullptr;  // [num_outputs]: bias or magnitudes
 };
 
 // Finds the matrices that an adapter's modules change, and brings the rows of B and of biases into
@@ -78,7 +89,7 @@ class LoraReader {
     return {};
   }
 
-  // Fills `b` and `bias` of the updates, which stay until the reader goes.
+  // Fills `b` and `vector` of the updates, which stay until the reader goes.
   Status read() {
     std::vector<WeightSlot> slots;
     for (Update& update : updates_) {
@@ -95,10 +106,10 @@ class LoraReader {
                       .vector_columns = module.rank,
                       .vector = &update.b};
       slots.push_back(slot);
-      if (module.bias == nullptr) continue;
+      if (num_vectors(module) == 0) continue;
       slot.bias = true;
       slot.vector_columns = 1;
-      slot.vector = &update.bias;
+      slot.vector = &update.vector;
       slots.push_back(slot);
     }
     VectorsOnly packing;
@@ -155,8 +166,10 @@ class LoraReader {
       updates_.push_back(std::move(update));
       if (!used_.insert(module).second) return;
       put(*module->b, tensor_name(entry, prefixes_.front(), slot.layer, "weight"));
-      if (module->bias != nullptr)
-        put(*module->bias, tensor_name(entry, prefixes_.front(), slot.layer, "bias"));
+      const RawTensor* const vector =
+          module->magnitude != nullptr ? module->magnitude : module->bias;
+      if (vector != nullptr)
+        put(*vector, tensor_name(entry, prefixes_.front(), slot.layer, "bias"));
       return;
     }
   }
@@ -195,6 +208,50 @@ int64_t stored_row(const Update& update, int64_t row, bool pairs_rows) {
   return row - in_head + in_head % 2 * (head / 2) + in_head / 2;
 }
 
+// Calls use(n, row n of the matrix) for its outputs [begin, end), in order.
+template <typename Use>
+void for_each_row(const MatrixWeight& matrix, int64_t begin, int64_t end, Use&& use) {
+  std::vector<float> row(static_cast<size_t>(matrix.k));
+  int64_t first = 0;
+  for (const PackedWeight& weight : matrix.parts) {
+    const int64_t last = first + weight.spec.n;
+    for (int64_t n = std::max(begin, first); n < std::min(end, last); ++n) {
+      unpack_weight_row(weight, n - first, row.data());
+      use(n, row);
+    }
+    first = last;
+  }
+}
+
+// DoRA: an output's row of W + scale B A is brought to the length that its magnitude says. With
+// gain = magnitude / length, y = gain W x + gain scale B A x; the base has added W x already.
+void add_gains(const Update& update, const LoraOptions& options, Arena& arena, LoraPart& part) {
+  const LoraModule& module = *update.module;
+  const int64_t rank = module.rank, inputs = module.num_inputs();
+  std::vector<float> a(static_cast<size_t>(rank * inputs));
+  for (int64_t i = 0; i < rank * inputs; ++i)
+    a[static_cast<size_t>(i)] = read_element(module.a->data.data(), *module.a->dtype, i);
+  auto* const gain = arena.allocate<float>(part.num_outputs);
+  auto* const base_gain = arena.allocate<float>(part.num_outputs);
+  const int64_t begin = update.first_output, end = begin + part.num_outputs;
+  for_each_row(*update.slot->matrix, begin, end, [&](int64_t n, std::vector<float>& row) {
+    const int64_t stored = stored_row(update, n - begin, options.pairs_rows);
+    for (int64_t r = 0; r < rank; ++r) {
+      const float b = module.scale * update.b[stored * rank + r];
+      const float* const from = a.data() + r * inputs;
+      for (int64_t k = 0; k < inputs; ++k) row[static_cast<size_t>(k)] += b * from[k];
+    }
+    double square = 0.0;
+    for (const float x : row) square += double{x} * x;
+    const double length = std::sqrt(square);
+    const double g = length > 0.0 ? update.vector[stored] / length : 0.0;
+    gain[n - begin] = static_cast<float>(g);
+    base_gain[n - begin] = static_cast<float>(g - 1.0);
+  });
+  part.gain = gain;
+  part.base_gain = base_gain;
+}
+
 LoraPart pack(const Update& update, const LoraOptions& options, Arena& arena) {
   const LoraModule& module = *update.module;
   const int64_t rank = module.rank, outputs = update.num_outputs, size = size_bytes(options.dtype);
@@ -216,12 +273,13 @@ LoraPart pack(const Update& update, const LoraOptions& options, Arena& arena) {
                 .a = a,
                 .b = b,
                 .scale = module.scale};
-  if (update.bias != nullptr) {
+  if (module.bias != nullptr) {
     auto* const bias = arena.allocate<float>(outputs);
     for (int64_t n = 0; n < outputs; ++n)
-      bias[n] = module.scale * update.bias[stored_row(update, n, options.pairs_rows)];
+      bias[n] = module.scale * update.vector[stored_row(update, n, options.pairs_rows)];
     part.bias = bias;
   }
+  if (module.magnitude != nullptr) add_gains(update, options, arena, part);
   return part;
 }
 
@@ -236,12 +294,13 @@ Result<LoraWeights> LoraWeights::load(const LoraFiles& files, std::span<const We
   int64_t bytes = 0;
   for (const Update& update : reader.updates()) {
     bytes += part_bytes(update.module->rank, update.module->num_inputs(), update.num_outputs,
-                        update.bias != nullptr, options.dtype);
+                        num_vectors(*update.module), options.dtype);
   }
   LoraWeights lora;
   QUIRE_ASSIGN_OR_RETURN(lora.arena_, Arena::create(bytes));
   for (const Update& update : reader.updates())
     lora.parts_[update.slot->matrix].push_back(pack(update, options, lora.arena_));
+  lora.scales_base_ = files.config().has_magnitudes();
   return lora;
 }
 
@@ -256,17 +315,20 @@ int64_t LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank,
   for (const WeightSlot& slot : slots) {
     if (!takes_updates(slot)) continue;
     for (const SlotPart& part : slot.parts)
-      bytes += part_bytes(rank, slot.matrix->k, part.rows, true, dtype);
+      bytes += part_bytes(rank, slot.matrix->k, part.rows, kMostVectors, dtype);
   }
   return bytes;
 }
 
-int64_t LoraWeights::most_parts(std::span<const WeightSlot> slots) {
-  size_t most = 0;
+LoraLimits LoraWeights::limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype) {
+  LoraLimits limits{.dtype = dtype};
   for (const WeightSlot& slot : slots) {
-    if (takes_updates(slot)) most = std::max(most, slot.parts.size());
+    if (!takes_updates(slot)) continue;
+    limits.max_ranks = std::max(limits.max_ranks, rank * std::ssize(slot.parts));
+    limits.max_inputs = std::max(limits.max_inputs, slot.matrix->k);
+    limits.max_outputs = std::max(limits.max_outputs, slot.matrix->n);
   }
-  return static_cast<int64_t>(most);
+  return limits;
 }
 
 }  // namespace quire

@@ -22,6 +22,14 @@ struct LoraOptions {
   bool pairs_rows = false;
 };
 
+// What every batch of a model keeps to.
+struct LoraLimits {
+  int64_t max_ranks = 0;  // of the parts of one matrix together; 0: no adapters
+  DType dtype = DType::kBF16;
+  int64_t max_inputs = 0;  // of one matrix
+  int64_t max_outputs = 0;
+};
+
 // Owns its memory. Immutable once loaded; any thread.
 class LoraWeights {
  public:
@@ -32,15 +40,18 @@ class LoraWeights {
 
   // Of a matrix of the slots; empty: none.
   std::span<const LoraPart> parts(const MatrixWeight& matrix) const;
+  // Whether parts have gains for what the matrix itself gives (DoRA).
+  bool scales_base() const { return scales_base_; }
   int64_t num_bytes() const { return arena_.capacity_bytes(); }
 
   // What an adapter of every matrix with this rank takes at most.
   static int64_t most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype);
-  // The most parts that one matrix may have.
-  static int64_t most_parts(std::span<const WeightSlot> slots);
+  // For adapters of at most this rank.
+  static LoraLimits limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype);
 
  private:
   Arena arena_;
+  bool scales_base_ = false;
   std::unordered_map<const MatrixWeight*, std::vector<LoraPart>> parts_;
 };
 

@@ -62,6 +62,8 @@ class AdapterConfig::Parser {
       read({field.key().data(), field.key().size()}, field.value());
       if (!status_.ok()) return one_line(status_);
     }
+    if (config_.has_bias_ && config_.has_magnitudes_)
+      return invalid_argument("expected lora_bias or use_dora, got both");
     return std::move(config_);
   }
 
@@ -85,6 +87,8 @@ class AdapterConfig::Parser {
       config_.is_rank_stabilized_ = boolean(key, value);
     } else if (key == "lora_bias") {
       config_.has_bias_ = boolean(key, value);
+    } else if (key == "use_dora") {
+      config_.has_magnitudes_ = boolean(key, value);
     } else if (key == "rank_pattern") {
       read_overrides(key, value, 1, kMaxRank, true, config_.ranks_);
     } else if (key == "alpha_pattern") {

@@ -26,6 +26,8 @@ class AdapterConfig {
   // The greatest that any module may have.
   int64_t max_rank() const;
   bool has_bias() const { return has_bias_; }
+  // DoRA (Liu et al., 2024): each output of an updated linear has a magnitude of its own.
+  bool has_magnitudes() const { return has_magnitudes_; }
   bool is_rank_stabilized() const { return is_rank_stabilized_; }
   const std::string& base_model() const { return base_model_; }  // as trained on; may be empty
 
@@ -42,6 +44,7 @@ class AdapterConfig {
   std::vector<Override> alphas_;
   bool is_rank_stabilized_ = false;
   bool has_bias_ = false;
+  bool has_magnitudes_ = false;
   std::string base_model_;
 };
 

@@ -24,18 +24,20 @@ struct Ending {
   std::string_view text;
   const RawTensor* LoraModule::*tensor;
 };
-constexpr std::array<Ending, 3> kEndings = {{{".lora_A.weight", &LoraModule::a},
-                                             {".lora_B.weight", &LoraModule::b},
-                                             {".lora_B.bias", &LoraModule::bias}}};
+constexpr std::array<Ending, 5> kEndings = {
+    {{".lora_A.weight", &LoraModule::a},
+     {".lora_B.weight", &LoraModule::b},
+     {".lora_B.bias", &LoraModule::bias},
+     {".lora_magnitude_vector", &LoraModule::magnitude},
+     {".lora_magnitude_vector.weight", &LoraModule::magnitude}}};
 
 // Other updates that PEFT writes, for a message that says more than a name.
 struct Refused {
   std::string_view part;
   std::string_view what;
 };
-constexpr std::array<Refused, 3> kRefused = {{{"lora_magnitude_vector", "DoRA"},
-                                              {"lora_embedding_", "LoRA of embeddings"},
-                                              {"modules_to_save", "whole modules"}}};
+constexpr std::array<Refused, 2> kRefused = {
+    {{"lora_embedding_", "LoRA of embeddings"}, {"modules_to_save", "whole modules"}}};
 
 std::string sha256(std::initializer_list<std::span<const std::byte>> pieces) {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
@@ -150,6 +152,13 @@ Status LoraFiles::check(LoraModule& module) const {
     return invalid_argument("module '{}': lora_bias is {}, but the file has {} bias", module.name,
                             config_.has_bias(), module.bias == nullptr ? "no" : "a");
   }
+  if ((module.magnitude != nullptr) != config_.has_magnitudes()) {
+    return invalid_argument("module '{}': use_dora is {}, but the file has {} magnitudes",
+                            module.name, config_.has_magnitudes(),
+                            module.magnitude == nullptr ? "no" : "its");
+  }
+  if (module.magnitude != nullptr)
+    QUIRE_RETURN_IF_ERROR(check_tensor(*module.magnitude, {outputs}));
   return module.bias == nullptr ? Status() : check_tensor(*module.bias, {outputs});
 }
 

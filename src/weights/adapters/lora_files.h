@@ -22,9 +22,10 @@ struct LoraModule {
   int64_t rank = 0;
   float scale = 1.0f;
   // Tensors of the adapter's file, checked against each other.
-  const RawTensor* a = nullptr;     // [rank, inputs]
-  const RawTensor* b = nullptr;     // [outputs, rank]
-  const RawTensor* bias = nullptr;  // [outputs] or null
+  const RawTensor* a = nullptr;          // [rank, inputs]
+  const RawTensor* b = nullptr;          // [outputs, rank]
+  const RawTensor* bias = nullptr;       // [outputs] or null
+  const RawTensor* magnitude = nullptr;  // [outputs] of DoRA, or null
 
   int64_t num_inputs() const { return a->shape[1]; }
   int64_t num_outputs() const { return b->shape[0]; }

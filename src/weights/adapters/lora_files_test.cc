@@ -112,11 +112,10 @@ TEST(LoraFiles, HarmlessFieldsAreAccepted) {
 
 TEST(LoraFiles, FieldsThatChangeTheResultAreRefusedByName) {
   for (const char* field :
-       {R"("use_dora": true)", R"("modules_to_save": ["lm_head"])", R"("bias": "all")",
-        R"("init_lora_weights": "pissa")", R"("layer_replication": [[0, 1]])",
-        R"("alora_invocation_tokens": [1])", R"("trainable_token_indices": [3])",
-        R"("target_parameters": ["experts.down_proj"])", R"("use_qalora": true)",
-        R"("a_later_field": 3)"}) {
+       {R"("modules_to_save": ["lm_head"])", R"("bias": "all")", R"("init_lora_weights": "pissa")",
+        R"("layer_replication": [[0, 1]])", R"("alora_invocation_tokens": [1])",
+        R"("trainable_token_indices": [3])", R"("target_parameters": ["experts.down_proj"])",
+        R"("use_qalora": true)", R"("a_later_field": 3)"}) {
     const Status status = status_of(config_with(std::string(", ") + field), plain_tensors());
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << field;
     const std::string text = field;
@@ -154,11 +153,32 @@ TEST(LoraFiles, TensorsMustFitEachOther) {
             std::string::npos);
   EXPECT_NE(with(0, {"lora_A.weight", {4, 8}}).find("expected base_model.model."),
             std::string::npos);
-  EXPECT_NE(with(0, {kQ + ".lora_magnitude_vector", {6}}).find("DoRA"), std::string::npos);
+  EXPECT_NE(with(0, {kQ + ".lora_embedding_A", {4, 8}}).find("embeddings"), std::string::npos);
   std::vector<AdapterTensor> half = plain_tensors();
   half.pop_back();
   EXPECT_NE(error_of(config_with(""), half).find("no lora_B.weight"), std::string::npos);
   EXPECT_NE(error_of(config_with(""), {}).find("expected tensors"), std::string::npos);
+}
+
+TEST(LoraFiles, MagnitudesAreThereWithDora) {
+  const std::string config = config_with(R"(, "use_dora": true)");
+  std::vector<AdapterTensor> tensors = plain_tensors();
+  EXPECT_NE(error_of(config, tensors).find("use_dora is true, but the file has no magnitudes"),
+            std::string::npos);
+  tensors.push_back({kQ + ".lora_magnitude_vector", {6}});
+  tensors.push_back({kDown + ".lora_magnitude_vector.weight", {8}});
+  const std::string file = safetensors_of(tensors);
+  const auto adapter = read_adapter(config, file);
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  EXPECT_TRUE(adapter->config().has_magnitudes());
+  EXPECT_EQ(adapter->modules()[0].magnitude->shape, std::vector<int64_t>{6});
+  EXPECT_EQ(adapter->modules()[1].magnitude->shape, std::vector<int64_t>{8});
+  EXPECT_NE(error_of(config_with(""), tensors).find("use_dora is false"), std::string::npos);
+  EXPECT_NE(error_of(config_with(R"(, "use_dora": true, "lora_bias": true)"), tensors)
+                .find("expected lora_bias or use_dora, got both"),
+            std::string::npos);
+  tensors.back().shape = {7};
+  EXPECT_NE(error_of(config, tensors).find("expected shape [8], got [7]"), std::string::npos);
 }
 
 TEST(LoraFiles, FoldersThatAreNoAdapters) {

@@ -1,10 +1,12 @@
-// Weights from rows as checkpoints store them to the panels of kernel_tables.h. Copying dominates:
+// Weights from rows as checkpoints store them to the panels of kernel_tables.h, and back. Copying dominates:
 // a 1B model is 2.5 GB to read and to write, so each source line is used whole while it is in the
 // cache and the lines to come are prefetched (32 row streams are more than the hardware follows).
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/api/packed/unpack.h"
+#include "kernels/api/quant.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/ops.h"
 
@@ -132,7 +134,45 @@ void pack_from(PanelLayout layout, const PackedWeight& weight, const WeightRows&
   }
 }
 
+template <typename T>
+void unpack_row(const PackedWeight& weight, int64_t row, float* out) {
+  const T* const panel = static_cast<const T*>(weight.data) +
+                         row / kPanelWidth * cpu::padded_k(weight.spec) * kPanelWidth;
+  for (int64_t k = 0; k < weight.spec.k; ++k)
+    out[k] = as_float(panel[panel_index<T>(PanelLayout::kRows, k, row % kPanelWidth)]);
+}
+
+void unpack_int8_row(const PackedWeight& weight, int64_t row, float* out) {
+  const auto* const panel = static_cast<const int8_t*>(weight.data) +
+                            row / kPanelWidth * cpu::padded_k(weight.spec) * kPanelWidth;
+  const float scale = cpu::int8_tail(weight).scales[row];
+  for (int64_t k = 0; k < weight.spec.k; ++k) {
+    const int8_t code =
+        panel[cpu::panel_word_at(PanelLayout::kRows, k / 4, row % kPanelWidth) + k % 4];
+    out[k] = scale * static_cast<float>(code);
+  }
+}
+
 }  // namespace
+
+bool lies_in_rows(Isa isa, const WeightSpec& spec) {
+  return spec.quant.is_quantized() || cpu::linear_kernels(isa, spec).layout == PanelLayout::kRows;
+}
+
+void unpack_weight_row(const PackedWeight& weight, int64_t row, float* out) {
+  const WeightSpec& spec = weight.spec;
+  QUIRE_CHECK(row >= 0 && row < spec.n, "[unpack] row {} of {}", row, spec.n);
+  if (spec.quant.is_quantized()) return unpack_quant_row(weight, row, out);
+  if (spec.dtype == DType::kI8) return unpack_int8_row(weight, row, out);
+  switch (cpu::storage_of(spec.dtype)) {
+    case cpu::kStoreBf16:
+      return unpack_row<bfloat16>(weight, row, out);
+    case cpu::kStoreF16:
+      return unpack_row<float16>(weight, row, out);
+    default:
+      return unpack_row<float>(weight, row, out);
+  }
+}
 
 void cpu::pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   const WeightSpec& spec = weight.spec;
