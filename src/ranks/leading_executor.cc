@@ -40,10 +40,12 @@ Status LeadingExecutor::hear_ready() {
   return {};
 }
 
+// Goodbye comes first: the others end as soon as they hear of it, and none of them is lost by that.
 LeadingExecutor::~LeadingExecutor() {
+  if (rank_ == nullptr || !rank_->links().status().ok()) return;
+  rank_->links().end();
   message_.clear();
-  if (rank_ != nullptr && rank_->links().status().ok() && tell_all(RankFrame::kEnd).ok())
-    rank_->links().end();
+  (void)tell_all(RankFrame::kEnd);
 }
 
 Status LeadingExecutor::tell_all(RankFrame kind) {
