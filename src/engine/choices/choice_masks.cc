@@ -8,26 +8,20 @@ namespace quire {
 void ChoiceMasks::add(Choice& choice) {
   if (choice.mask_source == nullptr) return;
   choices_[choice.request_id] = &choice;
-  hold_until_ready(choice);
+  pending_.push_back({&choice});
 }
 
 void ChoiceMasks::remove(const Choice& choice) {
   if (choice.mask_source == nullptr) return;
   choices_.erase(choice.request_id);
-  std::erase(late_, &choice);
+  std::erase_if(pending_, [&](const Pending& pending) { return pending.choice == &choice; });
 }
 
 Status ChoiceMasks::accept(Choice& choice, std::span<const TokenId> token_ids) {
   if (choice.mask_source == nullptr) return {};
   QUIRE_RETURN_IF_ERROR(choice.mask_source->accept(token_ids));
-  hold_until_ready(choice);
+  pending_.push_back({&choice});
   return {};
-}
-
-void ChoiceMasks::hold_until_ready(Choice& choice) {
-  if (choice.mask_source->ready()) return;
-  scheduler_.hold(choice.request_id, true);
-  late_.push_back(&choice);
 }
 
 size_t ChoiceMasks::count_allowed(RequestId id, std::span<const TokenId> drafts) {
@@ -43,12 +37,14 @@ std::span<const TokenId> ChoiceMasks::forced(RequestId id) const {
   return it == choices_.end() ? std::span<const TokenId>() : it->second->mask_source->forced();
 }
 
-void ChoiceMasks::release_ready() {
-  std::erase_if(late_, [this](Choice* choice) {
-    if (!choice->mask_source->ready()) return false;
-    scheduler_.hold(choice->request_id, false);
-    return true;
+// The last first: when its mask is there, those of the others are, and the thread wakes once.
+void ChoiceMasks::hold_late() {
+  std::for_each(pending_.rbegin(), pending_.rend(), [this](Pending& pending) {
+    const bool is_late = !pending.choice->mask_source->ready();
+    if (is_late != pending.is_held) scheduler_.hold(pending.choice->request_id, is_late);
+    pending.is_held = is_late;
   });
+  std::erase_if(pending_, [](const Pending& pending) { return !pending.is_held; });
 }
 
 std::span<ChoiceMasks::Failure> ChoiceMasks::complete(StepPlan& plan) {

@@ -33,8 +33,9 @@ class ChoiceMasks {
   // Tokens that must follow those of a request (TokenMaskSource::forced()).
   std::span<const TokenId> forced(RequestId id) const;
 
-  // Lets those choices go on whose masks are ready. Before every step.
-  void release_ready();
+  // Holds the choices whose masks are late, and lets those go on whose masks are ready. Before every
+  // step.
+  void hold_late();
 
   struct Failure {
     Choice* choice = nullptr;
@@ -45,13 +46,16 @@ class ChoiceMasks {
   std::span<Failure> complete(StepPlan& plan);
 
  private:
-  void hold_until_ready(Choice& choice);
   Status fill(Choice& choice, ScheduledRequest& scheduled, StepPlan& plan);
 
   Scheduler& scheduler_;
   const int32_t vocab_size_;
   std::unordered_map<RequestId, Choice*> choices_;
-  std::vector<Choice*> late_;  // held by the scheduler
+  struct Pending {
+    Choice* choice = nullptr;
+    bool is_held = false;  // by the scheduler
+  };
+  std::vector<Pending> pending_;  // whose next masks were not ready yet, in the order they began
   std::vector<Failure> failures_;
 };
 

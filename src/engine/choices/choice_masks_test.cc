@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "engine/testing/engine_test_support.h"
 #include "engine/testing/rule_masks.h"
 
@@ -88,6 +91,46 @@ TEST_P(ChoiceMasksTest, ALateMaskDelaysItsRequestAlone) {
   EXPECT_GE(rig.fake().num_tokens_run(), 19 + 9 + 11);
   rig.run();
   EXPECT_EQ(rig.answer(*late_id).token_ids, expected(rig, late, masks));
+}
+
+// Notes in which order sources are told of tokens (a) and asked for masks (r).
+class NotedMasks final : public TokenMaskSource {
+ public:
+  NotedMasks(const RuleMasksOptions& masks, std::string& notes) : masks_(masks), notes_(notes) {}
+  Status accept(std::span<const TokenId> token_ids) override {
+    notes_ += 'a';
+    return masks_.accept(token_ids);
+  }
+  bool ready() override {
+    notes_ += 'r';
+    return masks_.ready();
+  }
+  Result<int32_t> count_allowed(std::span<const TokenId> drafts) override {
+    return masks_.count_allowed(drafts);
+  }
+  Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override {
+    return masks_.fill(drafts, masks);
+  }
+
+ private:
+  test::RuleMasks masks_;
+  std::string& notes_;
+};
+
+// Workers have the masks of all rows to make before the engine waits for one.
+TEST_P(ChoiceMasksTest, MasksOfAllRowsAreBegunBeforeOneIsAskedFor) {
+  Rig rig(rig_options());
+  std::string notes;
+  auto r = request(tokens(6), 8);
+  r.make_mask_source = [&notes] { return std::make_unique<NotedMasks>(remainders(), notes); };
+  r.num_choices = 4;
+  const auto id = rig.submit(r);
+  ASSERT_TRUE(id.ok());
+  rig.run();
+  EXPECT_EQ(rig.answer(*id, 3).token_ids.size(), 8u);
+  EXPECT_NE(notes.find("aaaarrrr"), std::string::npos) << notes;
+  EXPECT_EQ(std::count(notes.begin(), notes.end(), 'r'),
+            std::count(notes.begin(), notes.end(), 'a') + 4);
 }
 
 TEST_P(ChoiceMasksTest, PreemptedRequestsGoOnUnderTheirMasks) {

@@ -24,12 +24,12 @@ class TokenMaskSource {
  public:
   virtual ~TokenMaskSource() = default;
 
-  // The next output tokens, in order, each once. They are final. A choice that has ended hears of
-  // no more.
+  // The next output tokens, in order, each once, all final; no more where the choice has ended. It
+  // begins the next masks and does not wait for them: those of other choices are to be begun too.
   virtual Status accept(std::span<const TokenId> token_ids) = 0;
 
-  // Whether fill() can answer without a wait. Asked after make() and accept(), then before every
-  // step until it is true; meanwhile only this choice waits. It must be cheap.
+  // Whether fill() can answer without a wait. Asked before every step from make() and
+  // accept() on until it is true; meanwhile only this choice waits. It may take a moment.
   virtual bool ready() { return true; }
 
   // Tokens that spell what must follow the accepted ones, to be drafted; empty where more than one

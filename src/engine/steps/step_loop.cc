@@ -16,7 +16,7 @@ bool StepLoop::step() {
 }
 
 const StepPlan& StepLoop::make_plan(int64_t now_us) {
-  parts_.masks.release_ready();
+  parts_.masks.hold_late();
   parts_.answers.push_handed_over(now_us);
   StepPlan& plan = parts_.scheduler.schedule(now_us);
   for (ChoiceMasks::Failure& failure : parts_.masks.complete(plan)) {

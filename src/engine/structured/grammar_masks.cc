@@ -88,9 +88,9 @@ Status GrammarMasks::fill_row(State& state, const GrammarMasksOptions& options) 
 Status GrammarMasks::accept(std::span<const TokenId> token_ids) {
   const size_t num_skipped = is_waiting_for_begin_ ? skip_reasoning(token_ids) : 0;
   const auto rest = token_ids.subspan(num_skipped);
-  if (rest.empty()) return {};  // the mask for the text's beginning stays
+  if (rest.empty()) return {};
   state_->new_token_ids.insert(state_->new_token_ids.end(), rest.begin(), rest.end());
-  job_ = nullptr;
+  start();
   return {};
 }
 
@@ -114,8 +114,9 @@ size_t GrammarMasks::count_before_begin(std::string& tail,
 bool GrammarMasks::ready() {
   if (!ticket_->ready()) return false;
   if (!ticket_->grammar().ok()) return true;  // fill() says so
-  if (job_ == nullptr) start();
-  return is_waiting_for_begin_ || workers_.wait(*job_, deadline_);
+  if (is_waiting_for_begin_) return true;
+  if (job_ == nullptr) start();  // the text's first mask
+  return workers_.wait(*job_, deadline_);
 }
 
 std::span<const TokenId> GrammarMasks::forced() const {

@@ -30,7 +30,10 @@ std::shared_ptr<MaskWorkers::Job> MaskWorkers::post(std::function<void()> functi
 bool MaskWorkers::wait(const Job& job, std::chrono::steady_clock::time_point deadline) {
   if (job.done()) return true;
   std::unique_lock lock(mutex_);
-  return done_.wait_until(lock, deadline, [&job] { return job.done(); });
+  awaited_ = &job;
+  const bool is_done = done_.wait_until(lock, deadline, [&job] { return job.done(); });
+  awaited_ = nullptr;
+  return is_done;
 }
 
 void MaskWorkers::run() {
@@ -44,7 +47,7 @@ void MaskWorkers::run() {
     std::exchange(job->function_, nullptr)();
     lock.lock();
     job->done_.store(true, std::memory_order_release);
-    done_.notify_all();
+    if (awaited_ == job.get()) done_.notify_one();
   }
 }
 

@@ -32,7 +32,8 @@ class MaskWorkers {
   ~MaskWorkers();  // jobs that have not begun are dropped
 
   std::shared_ptr<Job> post(std::function<void()> function);
-  // Waits for the job until `deadline`; whether it is done.
+  // Waits for the job until `deadline`; whether it is done. One thread at a time. Each wait is a
+  // wake-up, so who waits for many begins with the one that was posted last.
   bool wait(const Job& job, std::chrono::steady_clock::time_point deadline);
 
  private:
@@ -40,7 +41,8 @@ class MaskWorkers {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::condition_variable done_;
+  std::condition_variable done_;  // that awaited_ is done
+  const Job* awaited_ = nullptr;
   bool closed_ = false;
   std::deque<std::shared_ptr<Job>> jobs_;
   std::vector<std::thread> threads_;
