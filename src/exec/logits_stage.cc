@@ -10,13 +10,10 @@ namespace quire {
 
 namespace {
 
-// Whether a row wants nothing but the token of its greatest logit.
-bool wants_greatest(const InputBatch& batch, const LogitsRow& row) {
+bool wants_greatest_of_all(const InputBatch& batch, const LogitsRow& row) {
   const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
-  const SamplingParams& params = *state.params;
-  return row.samples && row.mask_row < 0 && params.greedy() && !params.logprobs &&
-         params.transcript_rules == nullptr &&
-         !needs_processing(params, row.position - state.num_prompt_tokens);
+  return row.samples && row.mask_row < 0 &&
+         wants_greatest(*state.params, row.position - state.num_prompt_tokens);
 }
 
 }  // namespace
@@ -50,7 +47,7 @@ Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>&
     for (const LogitsRow& row : chunk) tokens_.push_back(row.token);
     const bool greatest = find_greatest_ && !observer &&
                           std::all_of(chunk.begin(), chunk.end(), [&](const LogitsRow& row) {
-                            return wants_greatest(batch, row);
+                            return wants_greatest_of_all(batch, row);
                           });
     if (greatest) {
       find_greatest_(tokens_, greatest_);

@@ -70,6 +70,11 @@ bool needs_processing(const SamplingParams& params, int32_t num_output_tokens) {
          num_output_tokens < params.min_tokens;
 }
 
+bool wants_greatest(const SamplingParams& params, int32_t num_output_tokens) {
+  return params.greedy() && !params.logprobs && params.transcript_rules == nullptr &&
+         !needs_processing(params, num_output_tokens);
+}
+
 void process_logits(std::span<const float> logits, const SamplingParams& params,
                     const SamplerState& state, int32_t num_output_tokens, std::vector<float>& row) {
   copy_allowed(logits, params, row);

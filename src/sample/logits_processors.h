@@ -14,6 +14,9 @@ namespace quire {
 // Whether process_logits would change anything.
 bool needs_processing(const SamplingParams& params, int32_t num_output_tokens);
 
+// Whether a row wants nothing but the token of its greatest logit, of those that a mask leaves.
+bool wants_greatest(const SamplingParams& params, int32_t num_output_tokens);
+
 // Writes the processed copy of `logits` [V] to `row` (resized; capacity reused). Ids outside the
 // row are ignored.
 void process_logits(std::span<const float> logits, const SamplingParams& params,

@@ -43,6 +43,11 @@ Result<SampleOutput> Sampler::sample(const SampleInput& input) {
   if (!scanner_.all_finite()) {
     return not_finite(input.position);
   }
+  if (!input.token_mask.empty() && wants_greatest(input.params, input.num_output_tokens)) {
+    const TokenId id = greatest_allowed(row, input.token_mask);
+    if (id < 0) return all_forbidden();
+    return SampleOutput{.token_id = id, .logprobs = {}};
+  }
   if (!input.token_mask.empty()) {
     apply_token_mask(logits, input.token_mask, masked_);
     logits = masked_;

@@ -481,6 +481,38 @@ TEST(Sampler, KeepsToTheTokenMask) {
   EXPECT_EQ(greedy->token_id, 64);
 }
 
+// The first of equals, whatever the mask leaves: many logits are equal here.
+TEST(Sampler, TheGreatestOfAMaskIsTheFirstOfThoseItLeaves) {
+  std::mt19937 rng(3);
+  Sampler sampler;
+  const SamplerState state;
+  SamplingParams params;
+  params.temperature = 0;
+  for (int32_t round = 0; round < 400; ++round) {
+    std::vector<float> logits(1 + rng() % 300);
+    for (float& logit : logits) logit = static_cast<float>(rng() % 5) - 2.0f;
+    const auto one_in = 1 + rng() % 40;
+    std::vector<TokenId> allowed;
+    TokenId expected = -1;
+    for (TokenId id = 0; id < static_cast<TokenId>(logits.size()); ++id) {
+      const bool is_dense = round % 2 == 0;
+      if ((rng() % one_in == 0) == is_dense) continue;
+      allowed.push_back(id);
+      const auto value = [&](TokenId t) { return logits[static_cast<size_t>(t)]; };
+      if (expected < 0 || value(id) > value(expected)) expected = id;
+    }
+    const std::vector<uint32_t> mask = mask_of(logits.size(), allowed);
+    const auto out = sampler.sample(
+        {.logits = logits, .params = params, .state = state, .position = 0, .token_mask = mask});
+    if (expected < 0) {
+      EXPECT_EQ(out.status().code(), StatusCode::kInvalidArgument);
+      continue;
+    }
+    ASSERT_TRUE(out.ok());
+    EXPECT_EQ(out->token_id, expected);
+  }
+}
+
 TEST(Sampler, AMaskThatLeavesNothingFailsTheRequest) {
   const std::vector<float> logits(40, 1.0f);
   SamplingParams params;
