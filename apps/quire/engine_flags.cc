@@ -323,8 +323,9 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option(
           "--speculative-config", args.speculative_config,
           "Draft tokens and verify several in one step: answers are the same, sooner. JSON: "
-          "{\"method\":\"suffix\"}; ngram; draft_model, medusa, eagle or eagle3 with a model; "
-          "mtp; self with num_hidden_layers; and num_speculative_tokens")
+          "{\"method\":\"suffix\"}, which is what models on a CPU get whose layers keep no states; "
+          "ngram; draft_model, medusa, eagle or eagle3 with a model; mtp; self with "
+          "num_hidden_layers; and num_speculative_tokens. none: no drafts")
       ->group(kGroup);
   add_roofline_flags(verb, args);
   verb.add_option(

@@ -5,6 +5,7 @@
 
 #include "exec/memory/free_memory.h"
 #include "facade/model_bundle.h"
+#include "facade/speculation/speculative_config.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
 
@@ -26,7 +27,7 @@ Status check_flags(const ServeFlags& flags) {
   if (!flags.served_model_names.empty()) return one("--served-model-name");
   if (!engine.lora.modules.empty()) return one("--lora-modules");
   if (!flags.server.lora_dir.empty()) return one("--lora-dir");
-  if (!engine.speculative_config.empty()) return one("--speculative-config");
+  if (asks_for_drafts(engine.speculative_config)) return one("--speculative-config");
   if (!engine.kv_transfer_config.empty()) return one("--kv-transfer-config");
   if (!engine.kv_events_config.empty()) return one("--kv-events-config");
   if (!engine.step_log.empty()) return one("--step-log");

@@ -228,6 +228,10 @@ Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
                                                        std::unique_ptr<Executor> executor,
                                                        std::shared_ptr<const Tokenizer> tokenizer,
                                                        std::shared_ptr<const Clock> clock) {
+  const std::string drafts =
+      options.drafter == nullptr
+          ? std::string()
+          : fmt::format(", up to {} drafts a step", options.scheduler.num_speculative_tokens);
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
                          Engine::create(std::move(options), std::move(executor),
                                         std::move(tokenizer), std::move(clock)));
@@ -236,9 +240,9 @@ Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
                                  ? fmt::format(" and {} states, each for up to {} tokens",
                                                stats.num_state_blocks, stats.state_block_size)
                                  : std::string();
-  log_info("engine: KV cache of {} blocks x {} tokens{} ({:.1f} MiB), context {} tokens",
+  log_info("engine: KV cache of {} blocks x {} tokens{} ({:.1f} MiB), context {} tokens{}",
            stats.num_kv_blocks, stats.block_size, states,
-           static_cast<double>(stats.kv_bytes) / (1 << 20), stats.max_model_len);
+           static_cast<double>(stats.kv_bytes) / (1 << 20), stats.max_model_len, drafts);
   return std::unique_ptr<AsyncEngine>(std::make_unique<ThreadedEngine>(std::move(engine)));
 }
 

@@ -89,8 +89,8 @@ struct EngineArgs {
 
   LoraArgs lora;
 
-  std::string
-      speculative_config;  // JSON (facade/speculation/speculative_config.h); empty: no drafts
+  // JSON, or "none" (facade/speculation/speculative_config.h); empty: suffix where drafts cost nothing.
+  std::string speculative_config;
 
   // What the bounds and predictions of steps are computed against: the name of a known device, or a
   // JSON file; "auto": this machine, as it was measured before (`quire roofline probe`, or a short

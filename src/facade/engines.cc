@@ -12,7 +12,6 @@ Result<std::vector<ModelDrafter>> make_drafters(const EngineArgs& args,
                                                 const SpeculativeConfig& config,
                                                 const ModelRunnerOptions& of_runner) {
   std::vector<ModelDrafter> drafters;
-  if (args.speculative_config.empty()) return drafters;
   const EngineArgs of_drafters = run_by_one(args);
   const LoadExecutor load = [&](ModelRunnerOptions options) -> Result<std::unique_ptr<Executor>> {
     options.num_replicas = 1;

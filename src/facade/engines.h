@@ -17,8 +17,7 @@
 
 namespace quire {
 
-// One for each engine, which alone may call it; none without args.speculative_config, which `config`
-// is. Drafters that are models are loaded here and take their memory before the served model, whose
+// One for each engine, which alone may call it. Drafters that are models are loaded here and take their memory before the served model, whose
 // options are `of_runner`; each runs on one rank, whatever the served one does.
 Result<std::vector<ModelDrafter>> make_drafters(const EngineArgs& args,
                                                 const SpeculativeConfig& config,

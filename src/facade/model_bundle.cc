@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -219,6 +220,27 @@ Status check_hidden_states(const SpeculativeConfig& config, const EngineArgs& ar
       ranks, args.pipeline_parallel_size, args.data_parallel_size);
 }
 
+// What --speculative-config says, as far as that is known before the model is; nothing: no drafts.
+Result<std::optional<SpeculativeConfig>> drafting_of(const EngineArgs& args) {
+  const std::string& text = args.speculative_config;
+  if (text.empty()) return std::optional(default_speculative_config());
+  if (!asks_for_drafts(text)) return std::optional<SpeculativeConfig>();
+  QUIRE_ASSIGN_OR_RETURN(SpeculativeConfig config, parse_speculative_config(text));
+  return std::optional(std::move(config));
+}
+
+// Where a flag that says nothing means default_speculative_config().
+bool drafts_by_default(const RunningModel& model, const Executor& executor) {
+  return model.plan.spec.has_head && !model.plan.kv.spec.uses(KvPool::kState) &&
+         executor.max_steps_in_flight() == 1;
+}
+
+void set_drafting(const SpeculativeConfig& config, int32_t num_tokens, EngineOptions& options) {
+  options.scheduler.num_speculative_tokens = num_tokens;
+  options.scheduler.draft_planner.limits = config.limits;
+  options.weigh_drafts = config.weigh_drafts;
+}
+
 }  // namespace
 
 Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template) {
@@ -274,13 +296,7 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   QUIRE_ASSIGN_OR_RETURN(StepHardware hardware, step_hardware(args));
   EngineOptions options = args.engine;
   if (args.lora.enabled) options.scheduler.max_loras = args.lora.max_loras;
-  SpeculativeConfig config;
-  if (!args.speculative_config.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(config, parse_speculative_config(args.speculative_config));
-    options.scheduler.num_speculative_tokens = config.num_speculative_tokens;
-    options.scheduler.draft_planner.limits = config.limits;
-    options.weigh_drafts = config.weigh_drafts;
-  }
+  QUIRE_ASSIGN_OR_RETURN(std::optional<SpeculativeConfig> drafting, drafting_of(args));
   RunningModel model;
   if (args.shape.empty()) {
     QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model, args.chat_template));
@@ -290,11 +306,10 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   }
   ModelRunnerOptions runner = model_runner_options(args, model.bundle);
   QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
-  QUIRE_RETURN_IF_ERROR(check_hidden_states(config, args));
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<ModelDrafter> drafters,
-                         make_drafters(args, config, runner));
-  if (config.runs_a_model()) {
-    options.scheduler.num_speculative_tokens = drafters.front().num_speculative_tokens;
+  std::vector<ModelDrafter> drafters;
+  if (drafting) {
+    QUIRE_RETURN_IF_ERROR(check_hidden_states(*drafting, args));
+    QUIRE_ASSIGN_OR_RETURN(drafters, make_drafters(args, *drafting, runner));
     runner.hidden_rows = drafters.front().hidden_rows;
   }
   const KvCacheFiles kv_files = kv_cache_files(args, model.bundle);
@@ -306,8 +321,13 @@ Result<RunningModel> start_model(const EngineArgs& given) {
     args.device = "cpu";
     QUIRE_ASSIGN_OR_RETURN(hardware, step_hardware(args));
   }
-  if (config.runs_a_model()) {
+  if (drafting && drafting->runs_a_model()) {
     QUIRE_RETURN_IF_ERROR(check_same_vocabulary(drafters.front(), model.plan.spec.vocab_size));
+  }
+  if (args.speculative_config.empty() && !drafts_by_default(model, *made.executors.front())) {
+    drafters.clear();
+  } else if (drafting) {
+    set_drafting(*drafting, drafters.front().num_speculative_tokens, options);
   }
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   options.scheduler.max_model_len = model.max_model_len;

@@ -7,6 +7,7 @@
 #include "device/cuda_device.h"
 #include "exec/gpu/gpu_runner.h"
 #include "exec/model_runner.h"
+#include "facade/speculation/speculative_config.h"
 #include "kernels/cuda_ops.h"
 #include "ranks/leading_executor.h"
 #include "ranks/pipeline_executor.h"
@@ -99,7 +100,7 @@ const char* cpu_only_reason(const EngineArgs& args) {
   if (args.lora.enabled) return "--enable-lora";
   if (args.activation_int8) return "--activation-int8";
   if (!args.kv_cache_dir.empty()) return "--kv-cache-dir";
-  if (!args.speculative_config.empty()) return "--speculative-config";
+  if (asks_for_drafts(args.speculative_config)) return "--speculative-config";
   if (args.dtype != "auto" && args.dtype != "bfloat16") return "that --dtype";
   return nullptr;
 }

@@ -6,10 +6,11 @@ import tempfile
 
 import draft_heads
 import harness
-from command import MODEL, run
+from command import MODEL, ROOT, run
 from process import Server
 
 PROMPTS = ["Once upon a time", "one two three four one two three four one two", "A dog named Max", "x y " * 60]
+STATES = os.path.join(ROOT, "tests", "goldens", "models", "lfm2")
 DRAFTERS = {
     "suffix": {"method": "suffix"},
     "every suffix": {"method": "suffix", "enable_adaptive_verification": False},
@@ -45,8 +46,9 @@ def answers(binary, *flags):
 
 
 def test_answers_with_drafts_are_those_without(binary):
-    without, num_drafts, _ = answers(binary)
+    without, num_drafts, _ = answers(binary, "--speculative-config", "none")
     assert num_drafts == 0
+    assert answers(binary)[0] == without
     for name, config in DRAFTERS.items():
         got, num_drafts, num_accepted = answers(binary, "--speculative-config", json.dumps(config))
         assert got == without, name
@@ -57,7 +59,7 @@ def test_answers_with_drafts_are_those_without(binary):
 
 
 def test_answers_with_drafts_of_hidden_states_are_those_without(binary):
-    without, _, _ = answers(binary)
+    without, _, _ = answers(binary, "--speculative-config", "none")
     with tempfile.TemporaryDirectory() as folder:
         for method in ("medusa", "eagle", "eagle3"):
             head = getattr(draft_heads, method)(os.path.join(folder, method))
@@ -69,6 +71,20 @@ def test_answers_with_drafts_of_hidden_states_are_those_without(binary):
                 got, num_drafts, _ = answers(binary, "--speculative-config", json.dumps(config), *flags)
                 assert got == without, (method, flags)
                 assert num_drafts > 0, (method, flags)
+
+
+def test_who_drafts_where_nobody_says(binary):
+    """The suffix drafter, but for layers with states, and for stages that run at once."""
+    def log_of(*flags):
+        with Server(binary, *flags) as server:
+            return server.output()
+
+    said = "up to 24 drafts a step"
+    assert said in log_of()
+    assert said in log_of("--speculative-config", '{"method": "suffix"}')
+    assert said not in log_of("--speculative-config", "none")
+    assert said not in log_of("--pipeline-parallel-size", "2")
+    assert said not in log_of(STATES)
 
 
 def test_drafters_that_cannot_be(binary):

@@ -5,6 +5,7 @@
 
 #include "engine/observe/engine_stats.h"
 #include "facade/model_bundle.h"
+#include "facade/speculation/speculative_config.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"
 #include "quire/commands.h"
@@ -65,6 +66,7 @@ Result<Outcome> run_mode(const AblationFlags& flags, const Mode& mode) {
   args.engine.scheduler.max_model_len = flags.input_len + flags.max_output_len;
   args.engine.kv.reservation = mode.reservation;
   args.engine.kv.enable_prefix_caching = false;
+  if (args.speculative_config.empty()) args.speculative_config = kNoDrafts;
   args.engine.num_blocks = flags.num_kv_tokens / args.block_size + 1;
   args.engine.log_interval_us = 0;
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_model(args));

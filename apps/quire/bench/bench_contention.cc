@@ -11,6 +11,7 @@
 
 #include "base/threads/cpu_topology.h"
 #include "facade/model_bundle.h"
+#include "facade/speculation/speculative_config.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"
 #include "quire/bench/neighbours.h"
@@ -77,6 +78,7 @@ Result<RunningModel> start_with(ContentionFlags& flags, int32_t num_threads) {
   args.on_progress = cli::loading_bar();
   args.engine.log_interval_us = 0;
   args.engine.kv.enable_prefix_caching = false;
+  if (args.speculative_config.empty()) args.speculative_config = kNoDrafts;
   if (args.engine.scheduler.max_model_len == 0) {
     args.engine.scheduler.max_model_len = flags.input_len + flags.output_len;
   }

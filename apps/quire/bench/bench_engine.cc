@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "facade/model_bundle.h"
+#include "facade/speculation/speculative_config.h"
 #include "quire/bench/bound.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"
@@ -40,8 +41,9 @@ std::optional<int> prepare(EngineBenchFlags& flags) {
 Result<RunningModel> start_for_bench(EngineBenchFlags& flags) {
   flags.engine.on_progress = cli::loading_bar();
   flags.engine.engine.log_interval_us = 0;
-  // Prompts are random, and nothing of them may come for free.
+  // Prompts are random, and nothing of them or of the answers may come for free.
   flags.engine.engine.kv.enable_prefix_caching = false;
+  if (flags.engine.speculative_config.empty()) flags.engine.speculative_config = kNoDrafts;
   return start_model(flags.engine);
 }
 

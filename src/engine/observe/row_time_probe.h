@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Runs steps that verify made-up drafts, of one to `max_rows` rows, about a second in all, and drops
+// Runs steps that verify made-up drafts, of one to `max_rows` rows, about a second in all or five steps, and drops
 // them. The executor is initialised and idle, and no block of its KV holds anything. Nothing is known
 // when the clock does not move, when the pool is too small or when a step fails.
 RowTimes measure_row_times(Executor& executor, const KvPlan& kv_plan, int32_t max_rows,

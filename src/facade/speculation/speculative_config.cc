@@ -227,6 +227,12 @@ Result<SpeculativeConfig> parse_speculative_config(std::string_view text) {
   return out;
 }
 
+SpeculativeConfig default_speculative_config() {
+  SpeculativeConfig config;
+  config.num_speculative_tokens = kDefaultTreeDepth;
+  return config;
+}
+
 std::shared_ptr<Drafter> make_drafter(const SpeculativeConfig& config) {
   if (config.method == SpeculativeMethod::kNgram) {
     return std::make_shared<NgramDrafter>(config.ngram);

@@ -23,6 +23,19 @@ TEST(SpeculativeConfig, DefaultsAreThoseOfVllm) {
   EXPECT_EQ(ngram->ngram.prompt_lookup_max, 5);
 }
 
+TEST(SpeculativeConfig, NothingSaidIsTheSuffixDrafterAndNoneIsNobody) {
+  const auto suffix = parse_speculative_config(R"({"method":"suffix"})");
+  ASSERT_TRUE(suffix.ok());
+  const SpeculativeConfig unsaid = default_speculative_config();
+  EXPECT_EQ(unsaid.method, suffix->method);
+  EXPECT_EQ(unsaid.num_speculative_tokens, suffix->num_speculative_tokens);
+  EXPECT_EQ(unsaid.weigh_drafts, suffix->weigh_drafts);
+  EXPECT_EQ(unsaid.suffix.max_spec_factor, suffix->suffix.max_spec_factor);
+  EXPECT_FALSE(asks_for_drafts(""));
+  EXPECT_FALSE(asks_for_drafts("none"));
+  EXPECT_TRUE(asks_for_drafts(R"({"method":"suffix"})"));
+}
+
 TEST(SpeculativeConfig, OneBoundOfAnNgramIsTheOthersDefault) {
   const auto max = parse_speculative_config(
       R"({"method":"ngram","num_speculative_tokens":3,"prompt_lookup_max":4})");
