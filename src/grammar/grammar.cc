@@ -66,13 +66,13 @@ Grammar::Grammar(const GrammarLimits& limits)
       rules(store, limits.max_states),
       lexer(store, limits.max_lexer_states) {}
 
-const Closure& Grammar::closure(StateId state, uint32_t count) {
-  const auto [it, is_new] = closures_.try_emplace(uint64_t{state} << 32 | count);
+const Closure& Grammar::closure(StateId state, Count count) {
+  const auto [it, is_new] = closures_.try_emplace(Hash128().mix(state).mix(count));
   if (is_new) it->second = make_closure(state, count);
   return it->second;
 }
 
-Closure Grammar::make_closure(StateId state, uint32_t count) {
+Closure Grammar::make_closure(StateId state, Count count) {
   Closure out;
   std::vector<LexEntry> entries;
   std::vector<StateId> todo{state};
@@ -98,7 +98,7 @@ Closure Grammar::make_closure(StateId state, uint32_t count) {
           if (passes) todo.push_back(edge.target);
           break;
         case EdgeKind::kCount: {
-          const uint32_t cap = rules.count_cap(rules.rule_of(at));
+          const Count cap = rules.count_cap(rules.rule_of(at));
           if (passes) out.counted.push_back({edge.target, std::min(count + 1, cap)});
           break;
         }

@@ -19,7 +19,7 @@ struct Closure {
   };
   struct Counted {  // goes on in the same call with another count
     StateId state = 0;
-    uint32_t count = 0;
+    Count count = 0;
   };
   LexId lexer_state = Lexer::kDead;  // of the terminals that can come next
   bool is_end = false;               // the rule can end here
@@ -31,7 +31,7 @@ struct Grammar {
   explicit Grammar(const GrammarLimits& limits);
 
   // Made on first use.
-  const Closure& closure(StateId state, uint32_t count);
+  const Closure& closure(StateId state, Count count);
 
   GrammarLimits limits;
   uint64_t serial = 0;  // unlike any other grammar's of the process
@@ -43,8 +43,8 @@ struct Grammar {
   Lexer lexer;
 
  private:
-  Closure make_closure(StateId state, uint32_t count);
-  std::unordered_map<uint64_t, Closure> closures_;
+  Closure make_closure(StateId state, Count count);
+  std::unordered_map<Hash128, Closure, Hash128Hasher> closures_;
 };
 
 }  // namespace quire::grammar

@@ -96,8 +96,35 @@ LexId Lexer::find_next(LexId state, uint8_t byte) {
   for (size_t b = 0; b < 256; ++b) {
     if (class_of[b] == class_of[byte]) row[b] = next;
   }
+  note_usual(state, row, next);
   if (!store_.status().ok()) status_ = store_.status();
   return next;
+}
+
+void Lexer::note_usual(LexId state, const Row& row, LexId next) {
+  State& noted = states_[state];
+  AsciiSet characters;
+  size_t count = 0;
+  for (uint8_t c = 1; c < 128; ++c) {
+    if (row[c] != next) continue;
+    characters.add(c);
+    ++count;
+  }
+  if (next == kDead || count <= noted.num_usual) return;
+  noted.usual_next = next;
+  noted.usual = characters;
+  noted.num_usual = count;
+}
+
+bool Lexer::is_usual_below(LexId state, uint32_t trie_node, const Vocabulary& vocabulary) const {
+  const AsciiSet& bytes = vocabulary.bytes_below()[trie_node];
+  for (uint8_t height = vocabulary.trie()[trie_node].height; height > 0; --height) {
+    const State& at = states_[state];
+    if (!at.ends.empty() || !at.usual.has_all(bytes)) return false;
+    if (at.usual_next == state) return true;
+    state = at.usual_next;
+  }
+  return true;
 }
 
 // A state of names that must differ from some others is like one of any names as soon as a token
@@ -148,8 +175,7 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
   std::vector<Step> path(vocabulary.max_depth() + 1);
   path[0] = {state, reference};
   const auto end = static_cast<uint32_t>(trie.size() - 1);
-  for (uint32_t i = 1; i < end && status_.ok();) {
-    if (!spend_step()) break;
+  for (uint32_t i = 1; i < end && spend_step();) {
     const TrieNode& node = trie[i];
     const Step from = path[node.depth - 1];
     const LexId own = step(from.own, node.byte);
@@ -157,6 +183,11 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
     if (own == other || own == kDead) {
       if (own == kDead && other != kDead) set_tokens(i, node.skip, false);
       if (own != kDead) copy_crossings(i, node.skip);
+      i = node.skip;
+      continue;
+    }
+    if (is_usual_below(own, i, vocabulary)) {
+      set_tokens(i, node.skip, true);
       i = node.skip;
       continue;
     }
@@ -172,13 +203,9 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
   return out;
 }
 
-bool Lexer::spend_step() {
-  if (steps_left_ == 0) {
-    status_ = internal_error("grammar budget: a mask takes more than its share of steps");
-    return false;
-  }
-  --steps_left_;
-  return true;
+bool Lexer::out_of_steps() {
+  status_ = internal_error("grammar budget: a mask takes more than its share of steps");
+  return false;
 }
 
 // Within a counted repetition every count is a state of its own. Most tokens are short, so they are
@@ -225,7 +252,7 @@ TokenMask Lexer::walk_text(LexId text, const Vocabulary& vocabulary) {
   const std::vector<TrieNode>& trie = vocabulary.trie();
   std::vector<LexId> path(vocabulary.max_depth() + 1);
   path[0] = text;
-  for (uint32_t i = 1; i + 1 < trie.size() && spend_step() && status_.ok();) {
+  for (uint32_t i = 1; i + 1 < trie.size() && spend_step();) {
     const TrieNode& node = trie[i];
     path[node.depth] = node.byte == '"' ? kDead : step(path[node.depth - 1], node.byte);
     if (path[node.depth] == kDead) {
@@ -233,8 +260,13 @@ TokenMask Lexer::walk_text(LexId text, const Vocabulary& vocabulary) {
       i = node.skip;
       continue;
     }
-    vocabulary.allow_tokens(i, i + 1, bits);
-    ++i;
+    const AsciiSet& below = vocabulary.bytes_below()[i];
+    const State& at = states_[path[node.depth]];
+    const bool is_text =
+        at.usual_next == path[node.depth] && at.usual.has_all(below) && !below.has('"');
+    const uint32_t next = is_text ? node.skip : i + 1;
+    vocabulary.allow_tokens(i, next, bits);
+    i = next;
   }
   out.set_allowed(std::move(bits));
   return out;
@@ -257,12 +289,17 @@ TokenMask Lexer::walk_between(const Bounds& bounds, const Vocabulary& vocabulary
   const std::vector<TrieNode>& trie = vocabulary.trie();
   std::vector<Bounds> path(vocabulary.max_depth() + 1);
   path[0] = bounds;
-  for (uint32_t i = 1; i + 1 < trie.size() && spend_step() && status_.ok();) {
+  for (uint32_t i = 1; i + 1 < trie.size() && spend_step();) {
     const TrieNode& node = trie[i];
     const Bounds& from = path[node.depth - 1];
     const Bounds next{step(from.lower, node.byte), step(from.upper, node.byte)};
     if (next.lower == kDead) {
       if (next.upper != kDead) out.open_nodes.push_back(i);
+      i = node.skip;
+      continue;
+    }
+    if (is_usual_below(next.lower, i, vocabulary) && is_usual_below(next.upper, i, vocabulary)) {
+      vocabulary.allow_tokens(i, node.skip, bits);
       i = node.skip;
       continue;
     }
@@ -307,16 +344,17 @@ TokenMask Lexer::complete(const TokenMask& common, LexId state, const Vocabulary
   }
   known = {};
   for (const uint32_t top : common.open_nodes) {
-    for (uint32_t i = top; i < trie[top].skip && spend_step() && status_.ok();) {
+    for (uint32_t i = top; i < trie[top].skip && spend_step();) {
       const LexId at = i == top ? enter(i) : step(path[trie[i].depth - 1], trie[i].byte);
       if (at == kDead) {
         i = trie[i].skip;
         continue;
       }
       path[trie[i].depth] = at;
-      vocabulary.allow_tokens(i, i + 1, bits);
+      const uint32_t next = is_usual_below(at, i, vocabulary) ? trie[i].skip : i + 1;
+      vocabulary.allow_tokens(i, next, bits);
       if (trie[i].skip > i + 1 && !ends(at).empty()) out.crossings.push_back({i, 0});
-      ++i;
+      i = next;
     }
   }
   std::sort(out.crossings.begin(), out.crossings.end(),

@@ -60,6 +60,10 @@ class Lexer {
     std::vector<StateId> ends;
     Hash128 mask_key;
     uint32_t row = kNoRow;
+    // What most characters lead to, as far as it is known, and which do.
+    LexId usual_next = kDead;
+    AsciiSet usual;
+    size_t num_usual = 0;
   };
   using Row = std::array<LexId, 256>;
   void add_row(LexId state);
@@ -83,7 +87,16 @@ class Lexer {
   std::shared_ptr<const TokenMask> common_mask(const Bounds& bounds, const Vocabulary& vocabulary);
   TokenMask walk_between(const Bounds& bounds, const Vocabulary& vocabulary);
   TokenMask complete(const TokenMask& common, LexId state, const Vocabulary& vocabulary);
-  bool spend_step();
+  bool spend_step() {
+    if (steps_left_ == 0) return out_of_steps();
+    --steps_left_;
+    return status_.ok();
+  }
+  bool out_of_steps();
+  void note_usual(LexId state, const Row& row, LexId next);
+  // Whether `state` is left, at a trie node and below it, by its usual characters alone, and no
+  // terminal may end before the last: all tokens there are allowed, and nothing has to be tried.
+  bool is_usual_below(LexId state, uint32_t trie_node, const Vocabulary& vocabulary) const;
   // Walks the trie with `state`; below nodes at which it is in the same state as `reference` would
   // be, the reference's mask holds.
   TokenMask walk(LexId state, const Vocabulary& vocabulary, LexId reference,

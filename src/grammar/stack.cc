@@ -58,7 +58,7 @@ class Stacks::Closer {
     while (!todo_.empty()) {
       const Item item = todo_.back();
       todo_.pop_back();
-      const uint32_t count = stacks_.nodes_[item.node].count;
+      const Count count = stacks_.nodes_[item.node].count;
       const Closure& closure = grammar_.closure(item.state, count);
       if (closure.lexer_state != Lexer::kDead) add_branch({closure.lexer_state, item.node});
       if (closure.is_end && !item.is_new) end_call(item.node);
@@ -72,7 +72,7 @@ class Stacks::Closer {
     }
   }
 
-  NodeId recounted(NodeId node, uint32_t count) {
+  NodeId recounted(NodeId node, Count count) {
     return stacks_.intern_node(stacks_.nodes_[node].callers, count);
   }
 
@@ -136,7 +136,7 @@ Stacks::Stacks(Grammar& grammar) : grammar_(grammar) {
   start_ = closer.finish();
 }
 
-NodeId Stacks::intern_node(std::vector<Caller> callers, uint32_t count) {
+NodeId Stacks::intern_node(std::vector<Caller> callers, Count count) {
   std::sort(callers.begin(), callers.end());
   Hash128 key;
   key.mix(count);

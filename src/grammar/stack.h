@@ -57,7 +57,7 @@ class Stacks {
  private:
   struct Node {
     std::vector<Caller> callers;
-    uint32_t count = 0;
+    Count count = 0;
     bool is_interned = true;
     Hash128 key;   // of the ids
     Hash128 hash;  // of the content, down to the root
@@ -77,7 +77,7 @@ class Stacks {
   };
   class Closer;
 
-  NodeId intern_node(std::vector<Caller> callers, uint32_t count);
+  NodeId intern_node(std::vector<Caller> callers, Count count);
   NodeId make_cyclic_nodes(std::span<const std::pair<RuleId, Caller>> entries,
                            std::span<const RuleId> members);
   PlaceId intern_place(std::vector<Branch> branches, bool is_complete);

@@ -63,6 +63,7 @@ Vocabulary::Vocabulary(const Tokenizer& tokenizer, std::vector<TokenId> eos_ids,
     : Vocabulary(parts_of(tokenizer, std::move(eos_ids), padded_size)) {}
 
 void Vocabulary::build() {
+  static_assert(kCountHorizon <= 256, "heights are bytes");
   const auto& bytes = parts_.token_bytes;
   for (size_t id = 0; id < bytes.size(); ++id) {
     if (!bytes[id].empty()) tokens_.push_back(static_cast<TokenId>(id));
@@ -74,7 +75,13 @@ void Vocabulary::build() {
   std::vector<uint32_t> path{0};  // the node of every prefix of the current token
   const auto close = [&](size_t depth) {
     for (; path.size() > depth + 1; path.pop_back()) {
-      trie_[path.back()].skip = static_cast<uint32_t>(trie_.size());
+      const uint32_t node = path.back(), parent = path[path.size() - 2];
+      trie_[node].skip = static_cast<uint32_t>(trie_.size());
+      bytes_below_.resize(trie_.size());
+      bytes_below_[parent].add(bytes_below_[node]);
+      bytes_below_[parent].add(trie_[node].byte);
+      const auto height = static_cast<uint8_t>(trie_[node].height + 1);
+      trie_[parent].height = std::max(trie_[parent].height, height);
     }
   };
   std::string_view previous;

@@ -4,6 +4,7 @@
 // threads.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,6 +36,28 @@ struct TrieNode {
   uint32_t first_token = 0;  // in tokens(); this node's end where the next node's begin
   uint16_t depth = 0;
   uint8_t byte = 0;
+  uint8_t height = 0;  // of what is below
+};
+
+// A set of the characters of ASCII. NUL stands in it for all bytes that are none.
+class AsciiSet {
+ public:
+  void add(uint8_t byte) {
+    const uint8_t bit = byte < 128 ? byte : 0;
+    words_[bit / 64] |= uint64_t{1} << (bit % 64);
+  }
+  void add(const AsciiSet& other) {
+    for (size_t i = 0; i < 2; ++i) words_[i] |= other.words_[i];
+  }
+  bool has(uint8_t character) const {
+    return (words_[character / 64] >> (character % 64) & 1) != 0;
+  }
+  bool has_all(const AsciiSet& other) const {
+    return (other.words_[0] & ~words_[0]) == 0 && (other.words_[1] & ~words_[1]) == 0;
+  }
+
+ private:
+  std::array<uint64_t, 2> words_{};
 };
 
 class Vocabulary {
@@ -55,6 +78,8 @@ class Vocabulary {
   // One node more than the trie has: its first_token ends the last node's tokens.
   const std::vector<TrieNode>& trie() const { return trie_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
+  // The bytes of the nodes below each node.
+  const std::vector<AsciiSet>& bytes_below() const { return bytes_below_; }
   size_t max_depth() const { return max_depth_; }
   // Sets the bits of the tokens at the nodes from `begin` up to `end`.
   void allow_tokens(uint32_t begin, uint32_t end, std::span<uint32_t> row) const {
@@ -69,6 +94,7 @@ class Vocabulary {
   void build();
   VocabularyParts parts_;
   std::vector<TrieNode> trie_;
+  std::vector<AsciiSet> bytes_below_;
   std::vector<TokenId> tokens_;  // in the order of their bytes
   size_t max_depth_ = 0;
   std::unique_ptr<MaskCache> masks_;

@@ -92,6 +92,17 @@ Judgement judge(const std::shared_ptr<const Grammar>& grammar, std::span<const T
   return out;
 }
 
+// Whether the text is accepted with its members in any order.
+bool is_right_but_for_order(std::string_view schema, JsonOptions options,
+                            std::span<const TokenId> tokens, const Vocabulary& vocabulary) {
+  if (options.any_order) return false;
+  options.any_order = true;
+  const auto grammar =
+      compile({.kind = GrammarKind::kJsonSchema, .text = std::string(schema), .json = options});
+  std::vector<double> untold;
+  return grammar.ok() && judge(*grammar, tokens, vocabulary, untold).is_accepted;
+}
+
 // Where in a text something happened: what stands before the place and behind it.
 std::string around(std::string_view text, size_t place) {
   constexpr size_t kBefore = 120, kBehind = 40;
@@ -167,8 +178,12 @@ Status run_mask_bench(std::string_view line, const Tokenizer& tokenizer,
       continue;
     }
     is_right = false;
+    const bool is_order = judgement.status.ok() && is_valid &&
+                          is_right_but_for_order(schema, options, tokens, vocabulary);
+    report.num_refused_by_order += is_order;
     report.notes.push_back(fmt::format("{}: {} {}", name,
                                        !judgement.status.ok() ? judgement.status.message()
+                                       : is_order             ? "refused for the order of members"
                                        : is_valid             ? "refused"
                                                               : "accepted",
                                        around(text, judgement.num_bytes)));

@@ -23,6 +23,9 @@ struct MaskBenchReport {
   int64_t num_budget_errors = 0;  // instances without a verdict: a mask failed
   int64_t num_false_accepts = 0;
   int64_t num_false_rejects = 0;
+  // Of those, instances that are accepted where members may come in any order: what is refused is
+  // their order, which follows the schema by default.
+  int64_t num_refused_by_order = 0;
   std::vector<double> compile_us;  // of schemas that compile
   std::vector<double> mask_us;     // one mask made and one token taken; CPU time
   std::vector<std::string> notes;  // one line for each verdict that is wrong and for what is slow

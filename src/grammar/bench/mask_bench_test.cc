@@ -42,17 +42,20 @@ TEST(MaskBench, CountsWhatIsJudgedWrongly) {
            R"({"name":"refused","schema":{"unevaluatedItems":false},"tests":[]})",
            R"({"name":"wrong","schema":{"type":"object"},
               "tests":[{"valid":false,"data":{"a": 1.0}},{"valid":true,"data":[]}]})",
+           R"({"name":"order","schema":{"type":"object","properties":{"a":{},"b":{}}},
+              "tests":[{"valid":true,"data":{"b": 1, "a": 2}}]})",
        }) {
     ASSERT_TRUE(run_mask_bench(line, *tokenizer, vocabulary, {}, report).ok());
   }
-  EXPECT_EQ(report.num_schemas, 4);
-  EXPECT_EQ(report.num_with_tests, 2);
+  EXPECT_EQ(report.num_schemas, 5);
+  EXPECT_EQ(report.num_with_tests, 3);
   EXPECT_EQ(report.num_passing, 2);
   EXPECT_EQ(report.num_passing_with_tests, 1);
   EXPECT_EQ(report.num_not_compiled, 1);
   EXPECT_EQ(report.num_false_accepts, 1);
-  EXPECT_EQ(report.num_false_rejects, 1);
-  EXPECT_EQ(report.notes.size(), 3u);
+  EXPECT_EQ(report.num_false_rejects, 2);
+  EXPECT_EQ(report.num_refused_by_order, 1);
+  EXPECT_EQ(report.notes.size(), 4u);
   EXPECT_FALSE(run_mask_bench("[]", *tokenizer, vocabulary, {}, report).ok());
 }
 
@@ -76,6 +79,7 @@ TEST(MaskBench, ASampleHasNoFalseAccepts) {
   }
   EXPECT_EQ(report.num_false_accepts, 0) << fmt::format("{}", report.notes.size());
   EXPECT_EQ(report.num_budget_errors, 0);
+  EXPECT_EQ(report.num_false_rejects, report.num_refused_by_order);
   for (const std::string& note : report.notes) fmt::print("{}\n", note.substr(0, 400));
   fmt::print(
       "MaskBench sample: {} of {} schemas pass ({} not compiled), {} false accepts, {} false "

@@ -166,6 +166,32 @@ TEST(JsonSchema, MembersInAnyOrder) {
   }
 }
 
+TEST(JsonSchema, SixtyThreeMembersInAnyOrder) {
+  const auto schema = [](int num_members) {
+    std::string properties;
+    for (int i = 0; i < num_members; ++i) {
+      properties += fmt::format(R"({}"m{}":{{"type":"null"}})", i == 0 ? "" : ",", i);
+    }
+    return compile({.kind = GrammarKind::kJsonSchema,
+                    .text = fmt::format(R"({{"type":"object","properties":{{{}}},)"
+                                        R"("required":["m62"],"additionalProperties":false}})",
+                                        properties),
+                    .json = {.any_order = true}});
+  };
+  const auto most = schema(63);
+  ASSERT_TRUE(most.ok()) << most.status().message();
+  std::string backwards;
+  for (int i = 62; i >= 0; --i) {
+    backwards += fmt::format(R"({}"m{}":null)", i == 62 ? "" : ",", i);
+  }
+  EXPECT_TRUE(test::accepts(*most, "{" + backwards + "}"));
+  EXPECT_TRUE(test::accepts(*most, R"({"m40":null,"m62":null})"));
+  EXPECT_FALSE(test::accepts(*most, R"({"m40":null,"m62":null,"m40":null})"));
+  EXPECT_FALSE(test::accepts(*most, R"({"m40":null,"m61":null})"));
+  EXPECT_NE(schema(64).status().message().find("at most 63 in any order, got 64"),
+            std::string::npos);
+}
+
 TEST(JsonSchema, OptionsOfWhitespaceAndOtherMembers) {
   const char* schema = R"({"type":"object","properties":{"a":{"type":"null"}}})";
   const auto of = [&](JsonOptions json) {

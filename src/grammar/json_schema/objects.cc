@@ -253,10 +253,10 @@ Result<Fragment> SchemaCompiler::any_order_members(const ObjectPlan& object) {
   const StateId next = rules_.add_state(), after = rules_.add_state();
   const StateId closing = rules_.add_state(), more = rules_.add_state();
   rules_.add_edge(body.start, {EdgeKind::kTerminal, next, spaced({store_.byte('{'), gap_})});
-  uint32_t required = 0;
+  Count required = 0;
   for (uint32_t i = 0; i < num_members; ++i) {
     const Member& member = object.members[i];
-    if (member.is_required) required |= 1u << i;
+    if (member.is_required) required |= Count{1} << i;
     QUIRE_ASSIGN_OR_RETURN(const Fragment value, use(member.schema));
     const StateId marked = rules_.add_state();
     rules_.add_edge(next, {EdgeKind::kMark, marked, i});
@@ -271,7 +271,7 @@ Result<Fragment> SchemaCompiler::any_order_members(const ObjectPlan& object) {
     rules_.add_edge(value.end, {.target = after});
   }
   const uint32_t last = object.others.empty() ? std::max(num_members, 1u) - 1 : kUnbounded;
-  rules_.add_edge(after, {EdgeKind::kMarked, closing, required});
+  rules_.add_edge(after, {.kind = EdgeKind::kMarked, .target = closing, .marks = required});
   rules_.add_edge(after, {EdgeKind::kMarked, more, 0, 0, last});
   rules_.add_edge(more, {EdgeKind::kTerminal, next, comma()});
   rules_.add_edge(closing, {EdgeKind::kTerminal, body.end, close});

@@ -6,13 +6,13 @@
 
 namespace quire::grammar {
 
-std::optional<uint32_t> marked(const Edge& edge, uint32_t count) {
+std::optional<Count> marked(const Edge& edge, Count count) {
   const auto num_marks = static_cast<uint32_t>(std::popcount(count));
   if (num_marks < edge.min || num_marks > edge.max) return std::nullopt;
   if (edge.kind == EdgeKind::kMarked) {
-    return (count & edge.argument) == edge.argument ? std::optional(count) : std::nullopt;
+    return (count & edge.marks) == edge.marks ? std::optional(count) : std::nullopt;
   }
-  const uint32_t bit = 1u << edge.argument;
+  const Count bit = Count{1} << edge.argument;
   return (count & bit) == 0 ? std::optional(count | bit) : std::nullopt;
 }
 
@@ -121,8 +121,8 @@ void Rules::assign_rules() {
 }
 
 bool Rules::reaches_end_without_bytes(const Rule& rule) const {
-  std::set<std::pair<StateId, uint32_t>> seen;
-  std::vector<std::pair<StateId, uint32_t>> todo{{rule.start, 0}};
+  std::set<std::pair<StateId, Count>> seen;
+  std::vector<std::pair<StateId, Count>> todo{{rule.start, 0}};
   constexpr size_t kMaxSteps = 100'000;  // a repetition of nothing, counted that often, is left out
   while (!todo.empty() && seen.size() < kMaxSteps) {
     const auto [state, count] = todo.back();
@@ -145,7 +145,7 @@ bool Rules::reaches_end_without_bytes(const Rule& rule) const {
           if (passes) todo.emplace_back(edge.target, count);
           break;
         case EdgeKind::kCount:
-          if (passes) todo.emplace_back(edge.target, std::min(count + 1, rule.count_cap));
+          if (passes) todo.emplace_back(edge.target, std::min<Count>(count + 1, rule.count_cap));
           break;
         case EdgeKind::kMark:
         case EdgeKind::kMarked:

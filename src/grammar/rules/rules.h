@@ -22,7 +22,9 @@ namespace quire::grammar {
 using RuleId = uint32_t;
 using StateId = uint32_t;
 
-inline constexpr size_t kMaxMarks = 31;  // bits of a call's count that kMark may set
+// What a call of a rule has counted: a number, or a set of bits.
+using Count = uint64_t;
+inline constexpr size_t kMaxMarks = 63;  // bits of a call's count that kMark may set
 
 enum class EdgeKind : uint8_t {
   kEmpty,
@@ -32,7 +34,7 @@ enum class EdgeKind : uint8_t {
   kCount,     // the same, and then counts one up
   // Where the call's count is a set of bits and [min, max] has their number:
   kMark,    // passes where bit `argument` is not set, and sets it
-  kMarked,  // passes where all bits of `argument` are set
+  kMarked,  // passes where all bits of `marks` are set
 };
 
 struct Edge {
@@ -40,10 +42,11 @@ struct Edge {
   StateId target = 0;
   uint32_t argument = 0;
   uint32_t min = 0, max = kUnbounded;
+  Count marks = 0;
 };
 
 // The count behind a kMark or kMarked edge; nothing where it does not pass.
-std::optional<uint32_t> marked(const Edge& edge, uint32_t count);
+std::optional<Count> marked(const Edge& edge, Count count);
 
 // A part of a rule's automaton, to be joined to others once.
 struct Fragment {
