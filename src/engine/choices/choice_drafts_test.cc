@@ -244,6 +244,56 @@ TEST(Predictions, AnswersThatFollowThemTakeFewerSteps) {
   EXPECT_LT(rig.engine().stats().steps, 16u);
 }
 
+// What the engine has said before makes answers come sooner, those of the same cache salt alone.
+TEST(SharedDrafts, ChangeNoAnswerAndKeepSaltsApart) {
+  auto options = small_rig();
+  options.engine.drafter = std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
+  options.engine.scheduler.num_speculative_tokens = kNumDrafts;
+  Rig rig(options);
+  uint64_t num_steps = 0;
+  const auto steps_of = [&](const std::string& salt, float temperature) {
+    auto r = request(tokens(10), 40);
+    r.params.seed = 3;
+    r.params.temperature = temperature;
+    r.cache_keys.salt = salt;
+    EXPECT_EQ(rig.ask(r).token_ids, rig.fake().expected_output(r.prompt_token_ids, r.params));
+    const uint64_t before = std::exchange(num_steps, rig.engine().stats().steps);
+    return num_steps - before;
+  };
+  for (const float temperature : {0.0f, 1.0f}) {
+    SCOPED_TRACE(temperature);
+    EXPECT_GT(steps_of("a", temperature), 30u);
+    EXPECT_LT(steps_of("a", temperature), 16u);
+    EXPECT_GT(steps_of("b", temperature), 30u);
+  }
+}
+
+// Which prefixes are told to be in the cache, in which order, does not depend on drafts: no block
+// with a token that did not come out is one.
+TEST_P(Drafts, CachedPrefixesAreToldAsWithout) {
+  std::vector<std::pair<BlockHash, std::vector<TokenId>>> stored[2];
+  for (const bool drafts : {false, true}) {
+    auto options = rig_options();
+    if (!drafts) options.engine.drafter = nullptr;
+    options.engine.kv.enable_events = true;
+    options.engine.kv.hash_seed = 5;
+    options.engine.on_kv_events = [&, drafts](const std::vector<KvEvent>& events) {
+      for (const KvEvent& event : events) {
+        if (const auto* block = std::get_if<BlockStored>(&event))
+          stored[drafts].emplace_back(block->hash, block->token_ids);
+      }
+    };
+    Rig rig(options);
+    for (int32_t i = 0; i < 3; ++i) {
+      auto r = request(tokens(10, 1 + i), 50);
+      teach(rig, r);
+      EXPECT_EQ(rig.ask(r).token_ids, rig.fake().expected_output(r.prompt_token_ids, r.params));
+    }
+  }
+  EXPECT_GT(stored[0].size(), 20u);
+  EXPECT_EQ(stored[1], stored[0]);
+}
+
 // Where the times of steps are known they decide: drafts that cannot pay are never verified, and
 // nothing but the number of steps tells.
 TEST(WeighedDrafts, GiveTheSameWithFewerDrafts) {
