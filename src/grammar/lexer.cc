@@ -214,7 +214,7 @@ bool Lexer::out_of_steps() {
 std::optional<Lexer::Bounds> Lexer::bounds(LexId state) {
   if (states_[state].entries.size() != 1) return std::nullopt;
   const LexEntry entry = states_[state].entries.front();
-  for (const uint32_t threshold : {32u, 8u}) {
+  for (const uint32_t threshold : {32u, 16u, 8u}) {
     const ExprId lower = store_.with_counts(entry.expr, threshold, threshold);
     if (lower == entry.expr) continue;
     const ExprId upper = store_.with_counts(entry.expr, threshold, kUnbounded);

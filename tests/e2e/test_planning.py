@@ -281,7 +281,8 @@ def test_roofline_calibrates_on_a_step_log(binary):
         with open(limits, "w") as file:
             json.dump({"name": "generous", "cpu": True, "num_units": 0, "memory_gb": 64, "memory_gb_per_s": 5000,
                        "peak_tflops": {"f32": 500, "bf16": 500, "int8": 500}}, file)
-        with Server(binary, "--hardware", limits, "--step-log", log) as server:
+        # Drafts would make fewer steps of it.
+        with Server(binary, "--hardware", limits, "--step-log", log, "--speculative-config", "none") as server:
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 calls = [pool.submit(complete, server.url, "word " * (3 + 9 * i), 20 + 9 * (i % 7)) for i in range(48)]
                 assert all(call.result()["usage"]["completion_tokens"] >= 20 for call in calls)
