@@ -96,13 +96,12 @@ LexId Lexer::find_next(LexId state, uint8_t byte) {
   for (size_t b = 0; b < 256; ++b) {
     if (class_of[b] == class_of[byte]) row[b] = next;
   }
-  note_usual(state, row, next);
+  states_[state].note(row, next);
   if (!store_.status().ok()) status_ = store_.status();
   return next;
 }
 
-void Lexer::note_usual(LexId state, const Row& row, LexId next) {
-  State& noted = states_[state];
+void Lexer::State::note(const Row& row, LexId next) {
   AsciiSet characters;
   size_t count = 0;
   for (uint8_t c = 1; c < 128; ++c) {
@@ -110,10 +109,10 @@ void Lexer::note_usual(LexId state, const Row& row, LexId next) {
     characters.add(c);
     ++count;
   }
-  if (next == kDead || count <= noted.num_usual) return;
-  noted.usual_next = next;
-  noted.usual = characters;
-  noted.num_usual = count;
+  if (next == kDead || count <= num_usual) return;
+  usual_next = next;
+  usual = characters;
+  num_usual = count;
 }
 
 bool Lexer::is_usual_below(LexId state, uint32_t trie_node, const Vocabulary& vocabulary) const {

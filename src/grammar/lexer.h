@@ -55,6 +55,7 @@ class Lexer {
  private:
   static constexpr uint32_t kNoRow = ~uint32_t{0};
   static constexpr LexId kUnknown = ~LexId{0};
+  using Row = std::array<LexId, 256>;
   struct State {
     std::vector<LexEntry> entries;  // in the order of their expressions' hashes
     std::vector<StateId> ends;
@@ -64,8 +65,8 @@ class Lexer {
     LexId usual_next = kDead;
     AsciiSet usual;
     size_t num_usual = 0;
+    void note(const Row& row, LexId next);
   };
-  using Row = std::array<LexId, 256>;
   void add_row(LexId state);
   // For all bytes that lead to the same state as `byte`. Most states of a walk see few bytes, so
   // what others lead to is not looked for.
@@ -93,7 +94,6 @@ class Lexer {
     return status_.ok();
   }
   bool out_of_steps();
-  void note_usual(LexId state, const Row& row, LexId next);
   // Whether `state` is left, at a trie node and below it, by its usual characters alone, and no
   // terminal may end before the last: all tokens there are allowed, and nothing has to be tried.
   bool is_usual_below(LexId state, uint32_t trie_node, const Vocabulary& vocabulary) const;
