@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/ids.h"
+
 namespace quire {
 
 // Immutable and shared. An item is encoded whole, in one step.
@@ -28,6 +30,7 @@ struct MediaItem {
   // Of a recording instead: how strong each band is in each frame, [height, width], with a band per
   // row (media/audio/log_mel.h).
   std::vector<float> bands = {};
+  std::vector<TokenId> text = {};          // of a text instead: its tokens
   std::shared_ptr<const void> lease = {};  // lives as long as the item: whoever counts its memory
 };
 
@@ -51,6 +54,16 @@ struct MediaSpan {
   bool is_source() const { return end == kWholeSequence; }
 };
 
+// Of a model whose sources (MediaSpan::of_source()) are texts: an encoder reads them.
+struct TextSourceInfo {
+  int32_t max_tokens = 0;           // of a text; 0: sources are none
+  std::vector<TokenId> start = {};  // what is made of a text begins with these tokens
+  // Rows of texts are kept in blocks of so many, and a text counts as many rows as its blocks have.
+  static constexpr int32_t kBlockSize = 16;
+
+  bool any() const { return max_tokens > 0; }
+};
+
 // What a model takes beside text.
 struct MediaInfo {
   int32_t max_item_embeddings = 0;  // of the largest item; 0: the model takes text alone
@@ -61,6 +74,7 @@ struct MediaInfo {
   bool is_bidirectional = false;
   // Every request brings one item, which all of its tokens look at (MediaSpan::of_source()).
   bool is_source = false;
+  TextSourceInfo text_source = {};  // of sources that are texts
 
   bool any() const { return max_item_embeddings > 0; }
 };

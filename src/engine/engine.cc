@@ -5,6 +5,7 @@
 
 #include "engine/observe/kv_grid.h"
 #include "engine/observe/row_time_probe.h"
+#include "engine/requests/text_source.h"
 
 namespace quire {
 namespace {
@@ -79,9 +80,11 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
     options.kv.enable_prefix_caching = false;
   }
   options.scheduler.encoder_cache_tokens = executor->info().media.max_cached_embeddings;
-  // Sources are long: who speaks goes on between two of them.
-  if (executor->info().media.is_source)
-    options.scheduler.encoder_step_tokens = executor->info().media.max_item_embeddings;
+  // Recordings are long: who speaks goes on between two of them.
+  if (const MediaInfo media = executor->info().media; media.is_source) {
+    const int32_t texts = media.text_source.any() ? options.scheduler.max_num_batched_tokens : 0;
+    options.scheduler.encoder_step_tokens = std::max(media.max_item_embeddings, texts);
+  }
   options.scheduler.media_is_bidirectional = executor->info().media.is_bidirectional;
   options.kv.max_sequence_tokens = sizing.max_model_len;
   options.kv.max_step_tokens = options.scheduler.max_uncommitted_tokens();
@@ -125,6 +128,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
       maker_({.max_model_len = options_.scheduler.max_model_len,
               .kv_block_size = kv_.block_size(),
               .pooling = model_.pooling,
+              .has_text_source = model_.media.text_source.any(),
               .default_timeout_us = options_.default_timeout_us},
              std::move(tokenizer)),
       answers_({.groups = groups_,
@@ -161,6 +165,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
 Engine::~Engine() = default;
 
 Status Engine::prepare(GenerationRequest& request) {
+  if (model_.media.text_source.any())
+    QUIRE_RETURN_IF_ERROR(make_source_of_prompt(model_.media.text_source, request));
   QUIRE_RETURN_IF_ERROR(check_request(request, limits_));
   QUIRE_RETURN_IF_ERROR(structured_outputs_.constrain(request));
   return handovers_.check(request);

@@ -58,9 +58,13 @@ Status check_pooling(const GenerationRequest& request, const RequestLimits& limi
 
 // Of a model whose prompts are about something: what that is.
 Status check_source(const GenerationRequest& request, const RequestLimits& limits) {
+  const bool is_text = limits.media.text_source.any();
   const bool is_there = request.media.size() == 1 && request.media.front().begin == 0 &&
                         request.media.front().is_source() && request.media.front().first == 0 &&
-                        request.media.front().item != nullptr;
+                        request.media.front().item != nullptr &&
+                        request.media.front().item->text.empty() != is_text;
+  if (!is_there && is_text)
+    return invalid_argument("media: expected none, since the model's encoder reads the prompt");
   if (!is_there) {
     return invalid_argument(
         "expected a recording beside the prompt: the model writes down what is said "

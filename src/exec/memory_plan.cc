@@ -32,7 +32,7 @@ std::string MemoryPlan::table() const {
   };
   row("weights", weights);
   if (adapters > 0) row("adapters", adapters);
-  if (vision > 0) row("images or speech", vision);
+  if (vision > 0) row("images or sources", vision);
   if (mapped_tables > 0) row("embeddings (mapped)", mapped_tables, "stay in the checkpoint file");
   row("activations", activations);
   row("linear workspace", linear_workspace);

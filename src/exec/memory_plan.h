@@ -16,7 +16,7 @@ struct MemoryPlan {
   int64_t mapped_tables =
       0;  // embeddings read where they lie in the checkpoint: page cache, not allocated
   int64_t adapters = 0;  // of all that may be loaded
-  // An encoder's weights and workspace, and what is kept of what it has made of images or recordings.
+  // An encoder's weights and workspace, and what is kept of what it has made of images, recordings or texts.
   int64_t vision = 0;
   int64_t activations = 0;
   int64_t linear_workspace = 0;

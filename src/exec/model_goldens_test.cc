@@ -151,6 +151,9 @@ TEST(ModelGoldens, CoverEveryFamily) {
   }
   count["whisper"] += std::filesystem::exists(test::source_dir() / "tests" / "goldens" / "speech" /
                                               "whisper" / "golden.json");
+  for (const char* name : {"t5", "bart"})
+    count[name] += std::filesystem::exists(test::source_dir() / "tests" / "goldens" / "seq2seq" /
+                                           name / "golden.json");
   for (const auto& [family, number] : count) EXPECT_GE(number, 1) << family;
 }
 

@@ -9,8 +9,11 @@
 #include "exec/kv/block_copies.h"
 #include "exec/memory/free_memory.h"
 #include "exec/runner_memory.h"
+#include "exec/sources/speech_encoder.h"
+#include "exec/sources/text_encoder.h"
 #include "kernels/api/packed/unpack.h"
 #include "models/speech/speech_config.h"
+#include "models/text_encoder.h"
 #include "models/vision/vision_config.h"
 #include "nn/drafting/draft_vocab.h"
 #include "weights/weight_cache.h"
@@ -41,30 +44,49 @@ int32_t num_source_places(const ModelRunnerOptions& options, const ModelPlan& pl
   return static_cast<int32_t>(std::clamp<int64_t>(quarter / place, 1, plan.limits.max_reqs));
 }
 
-// What the decoder looks at; null: nothing.
+Result<std::unique_ptr<SourceEncoder>> open_encoder(const ModelRunnerOptions& options,
+                                                    const ModelPlan& plan,
+                                                    const TensorSource& tensors,
+                                                    WeightPacking& packing, HostStream& stream) {
+  const WeightOptions weights{
+      .dtype = plan.dtype, .compute = plan.compute, .quant_compute = plan.quant_compute};
+  if (plan.config.family->text_encoder != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const ModelConfig config,
+                           read_text_encoder(*options.files, plan.config));
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
+                           TextEncoder::open(config, plan.spec.cross.max_source_len, weights,
+                                             plan.config.quantization, tensors, packing, stream));
+    return encoder;
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<SpeechSpec> speech, read_speech(*options.files));
+  if (!speech) return internal_error("config.json: a decoder that hears without its encoder");
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
+                         SpeechEncoder::open(*speech, weights, tensors, packing, stream));
+  return encoder;
+}
+
 Result<std::unique_ptr<SourceStage>> make_source(const ModelRunnerOptions& options,
                                                  const ModelPlan& plan,
                                                  const DecoderWeights& weights,
                                                  const TensorSource& tensors,
                                                  WeightPacking& packing, HostStream& stream) {
   if (options.num_replicas > 1) {
-    return unimplemented("--data-parallel-size: expected 1 for a model that hears, got {}",
+    return unimplemented("--data-parallel-size: expected 1 for a model with an encoder, got {}",
                          options.num_replicas);
   }
   if (options.max_adapters > 0)
-    return unimplemented("--enable-lora: expected a model that hears nothing");
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<SpeechSpec> speech, read_speech(*options.files));
-  if (!speech) return internal_error("config.json: a decoder that hears without its encoder");
-  QUIRE_ASSIGN_OR_RETURN(
-      std::unique_ptr<SpeechEncoder> encoder,
-      SpeechEncoder::open(*speech, {.dtype = plan.dtype, .compute = plan.compute}, tensors, packing,
-                          stream));
-  return std::make_unique<SourceStage>(
-      std::move(encoder), plan.spec, weights, plan.limits,
-      SourceStage::Shape{plan.kv_dtype, num_source_places(options, plan)}, stream);
+    return unimplemented("--enable-lora: expected a model without an encoder");
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
+                         open_encoder(options, plan, tensors, packing, stream));
+  SourceStage::Shape shape{.kv_dtype = plan.kv_dtype,
+                           .num_places = num_source_places(options, plan)};
+  if (plan.config.family->text_encoder != nullptr)
+    shape.text = {.max_tokens = plan.spec.cross.max_source_len, .start = plan.config.decoder_start};
+  return std::make_unique<SourceStage>(std::move(encoder), plan.spec, weights, plan.limits, shape,
+                                       stream);
 }
 
-// The same, and its memory; null also for a rank of several and for a draft head.
+// What the decoder looks at, and its memory; null: nothing, or it is a rank of several or a draft head.
 Result<std::unique_ptr<SourceStage>> open_source(const ModelRunnerOptions& options,
                                                  const ModelLoading& loading,
                                                  const DecoderWeights& weights,
@@ -276,7 +298,7 @@ Status ModelRunner::warm_up() {
   return execute_dummy(*this, plan_.limits, kv_.plan());
 }
 
-// A request whose image or recording cannot be encoded fails alone.
+// A request whose image or source cannot be encoded fails alone.
 void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs) {
   if (media_ != nullptr) {
     media_->apply(plan);

@@ -25,7 +25,7 @@
 #include "exec/model_plan.h"
 #include "exec/pooling_stage.h"
 #include "exec/request_table.h"
-#include "exec/speech/source_stage.h"
+#include "exec/sources/source_stage.h"
 #include "nn/decoder.h"
 #include "nn/decoder_weights.h"
 #include "nn/rank_exchange.h"

@@ -98,7 +98,8 @@ struct LLM::Impl {
       std::vector<TokenId> prompt_token_ids, const Wish& wish,
       std::function<void()> on_ready = [] {}) const {
     const auto prompt_len = static_cast<int64_t>(prompt_token_ids.size());
-    if (prompt_len >= model.max_model_len) {
+    const bool is_source = model.engine->model_info().media.text_source.any();
+    if (!is_source && prompt_len >= model.max_model_len) {
       return invalid_argument("prompt: expected fewer than {} tokens (--max-model-len), got {}",
                               model.max_model_len, prompt_len);
     }

@@ -12,6 +12,9 @@ namespace quire {
 
 inline constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
+// The object of a file; `where`, its name, begins messages.
+Result<boost::json::object> parse_config_object(std::string_view text, std::string_view where);
+
 // All fields of a family from an object with Hugging Face's keys. `where` begins messages.
 Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& object,
                                        std::string where);

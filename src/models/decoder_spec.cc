@@ -184,8 +184,12 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.has_head = !config.is_bidirectional && !config.pooling.any();
   spec.pooling = config.pooling;
   spec.cross = config.cross;
+  // Without positions of its own a source may be as long as what is made of it.
+  if (spec.cross.any() && config.positions == PositionKind::kNone)
+    spec.cross.max_source_len = static_cast<int32_t>(max_model_len);
   spec.tied_head = config.tie_word_embeddings;
   spec.head_bias = config.head_bias && spec.has_head;
+  spec.logit_bias = config.logit_bias && spec.has_head;
   return spec;
 }
 

@@ -89,6 +89,9 @@ struct Family {
   int64_t first_position_row = 0;     // of learned positions
   bool is_bidirectional = false;  // an encoder: tokens see those behind them, and no head follows
   bool reads_source = false;      // a decoder that looks at what an encoder has made of something
+  // What reads the source, where that is a text: the same configuration, read as that of another
+  // family, which the registry does not list. Null: it is none.
+  const Family& (*text_encoder)() = nullptr;
   ClassifierKind classifier = ClassifierKind::kLinear;
   PoolingKind default_pooling = PoolingKind::kLast;  // where no file says it
 
@@ -202,6 +205,8 @@ const Family& qwen3_vl_moe_family();
 const Family& llama4_family();
 const Family& baichuan_family();
 const Family& whisper_family();
+const Family& t5_family();
+const Family& bart_family();
 
 // All families, in the order in which errors list them.
 std::span<const Family* const> all_families();

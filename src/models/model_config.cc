@@ -7,6 +7,7 @@
 
 #include "models/config_fields.h"
 #include "models/pooling_config.h"
+#include "models/text_encoder.h"
 
 namespace quire {
 namespace {
@@ -245,21 +246,6 @@ std::string with_finite_numbers(std::string_view text) {
   return out;
 }
 
-Result<boost::json::object> parse_object(std::string_view text) {
-  if (static_cast<int64_t>(text.size()) > kMaxConfigBytes) {
-    return too_large("config.json: expected at most {} bytes, got {}", kMaxConfigBytes,
-                     text.size());
-  }
-  boost::json::parse_options options;
-  options.max_depth = 32;
-  boost::json::error_code error;
-  const std::string plain = with_finite_numbers(text);
-  boost::json::value value = boost::json::parse(plain, error, {}, options);
-  if (error) return invalid_argument("config.json: not valid JSON: {}", error.message());
-  if (!value.is_object()) return invalid_argument("config.json: expected an object");
-  return std::move(value.get_object());
-}
-
 // A multimodal configuration may state it for all its parts or for the text alone.
 Result<QuantConfig> read_quantization(const boost::json::object& top,
                                       const boost::json::object& model) {
@@ -302,7 +288,27 @@ bool has_own_head(const NameMap& names, const TensorSource& source) {
   return false;
 }
 
+// T5EncoderModel and the like, of models that have a decoder too.
+bool is_encoder_alone(const ConfigReader& top) {
+  const std::vector<std::string> classes = top.strings("architectures");
+  return !classes.empty() && classes.front().ends_with("EncoderModel");
+}
+
 }  // namespace
+
+Result<boost::json::object> parse_config_object(std::string_view text, std::string_view where) {
+  if (static_cast<int64_t>(text.size()) > kMaxConfigBytes) {
+    return too_large("{}: expected at most {} bytes, got {}", where, kMaxConfigBytes, text.size());
+  }
+  boost::json::parse_options options;
+  options.max_depth = 32;
+  boost::json::error_code error;
+  const std::string plain = with_finite_numbers(text);
+  boost::json::value value = boost::json::parse(plain, error, {}, options);
+  if (error) return invalid_argument("{}: not valid JSON: {}", where, error.message());
+  if (!value.is_object()) return invalid_argument("{}: expected an object", where);
+  return std::move(value.get_object());
+}
 
 void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config) {
   config.embedding_multiplier = reader.positive("embedding_multiplier", 1.0);
@@ -353,7 +359,7 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
 }
 
 Result<ModelConfig> parse_model_config(std::string_view text) {
-  QUIRE_ASSIGN_OR_RETURN(boost::json::object object, parse_object(text));
+  QUIRE_ASSIGN_OR_RETURN(boost::json::object object, parse_config_object(text, "config.json"));
   Status status;
   const ConfigReader top(object, "config.json", {}, status);
   std::string model_type = top.string("model_type", "");
@@ -369,6 +375,8 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   check_stored_type(ConfigReader(*model, where, {}, status));
   if (!status.ok()) return status;
   const Family* family = find_family(model_type);
+  if (family != nullptr && family->text_encoder != nullptr && is_encoder_alone(top))
+    family = &family->text_encoder();
   if (family == nullptr) {
     return invalid_argument("config.json: model_type: expected one of {}; got '{}'",
                             known_model_types(), model_type);
@@ -381,6 +389,53 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   return config;
 }
 
+Result<ModelConfig> read_text_encoder(const ModelFiles& files, const ModelConfig& config) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_config_object(text, "config.json"));
+  return read_config_object(config.family->text_encoder(), object, "config.json");
+}
+
+namespace {
+
+// Of the first of the files that says it.
+Result<std::optional<TokenId>> read_token(const ModelFiles& files, std::string_view key,
+                                          int64_t vocab_size) {
+  for (const std::string name : {"generation_config.json", "config.json"}) {
+    if (!files.contains(name)) continue;
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(name));
+    QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, parse_config_object(text, name));
+    Status status;
+    const ConfigReader reader(object, name, {}, status);
+    if (!reader.has(key)) continue;
+    const int64_t id = reader.integer(key, {0, vocab_size - 1});
+    if (!status.ok()) return status;
+    return std::optional(static_cast<TokenId>(id));
+  }
+  return std::optional<TokenId>();
+}
+
+// What answers begin with, and whether there is a bias of logits.
+Status read_text_decoder(const ModelFiles& files, const TensorSource& source, ModelConfig& config) {
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<TokenId> start,
+                         read_token(files, "decoder_start_token_id", config.vocab_size));
+  if (!start) {
+    return invalid_argument(
+        "config.json: decoder_start_token_id: expected a token id here or in "
+        "generation_config.json, got nothing");
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<TokenId> forced,
+                         read_token(files, "forced_bos_token_id", config.vocab_size));
+  config.decoder_start = {*start};
+  // What is not the model's to choose is given, not sampled.
+  if (forced) config.decoder_start.push_back(*forced);
+  const NameMapEntry* const bias = find_role(config.names, TensorRole::kLogitBias);
+  config.logit_bias = bias != nullptr && source.find(std::string(bias->pattern)) != nullptr;
+  return {};
+}
+
+}  // namespace
+
 Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source) {
   const auto gguf = files.gguf_name();
   if (!gguf) {
@@ -391,6 +446,8 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
       QUIRE_ASSIGN_OR_RETURN(config.quantization, read_quantization_file(files));
     }
     QUIRE_RETURN_IF_ERROR(read_pooling(files, config));
+    if (config.family->text_encoder != nullptr)
+      QUIRE_RETURN_IF_ERROR(read_text_decoder(files, source, config));
     return config;
   }
   QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(*gguf));

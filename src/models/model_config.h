@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/ids.h"
 #include "base/result.h"
 #include "models/expert_rules.h"
 #include "models/family.h"
@@ -80,9 +81,11 @@ struct ModelConfig {
   double ffn_gate_scale = 1.0;
   double ffn_inner_scale = 1.0;
   bool head_bias = false;
+  bool logit_bias = false;  // DecoderSpec::logit_bias
   ExpertsConfig experts;
-  CrossSpec cross;    // any(): layers look at what an encoder has made
-  LatentSpec latent;  // any(): of every layer's attention
+  CrossSpec cross;                          // any(): layers look at what an encoder has made
+  std::vector<TokenId> decoder_start = {};  // what it begins with, of a source that is a text
+  LatentSpec latent;                        // any(): of every layer's attention
   bool is_bidirectional = false;
   RelativeBiasSpec relative_bias;
   bool first_layer_norm = true;  // of what the first layer's attention reads

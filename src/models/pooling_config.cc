@@ -1,10 +1,9 @@
 #include "models/pooling_config.h"
 
 #include <algorithm>
-#include <boost/json/parse.hpp>
 #include <utility>
 
-#include "models/config_reader.h"
+#include "models/config_fields.h"
 #include "weights/files/safetensors.h"
 #include "weights/gguf/gguf.h"
 
@@ -27,13 +26,7 @@ constexpr IntRange kColumns{1, int64_t{1} << 20};
 
 Result<boost::json::object> read_object(const ModelFiles& files, const std::string& name) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(name));
-  boost::json::parse_options options;
-  options.max_depth = 32;
-  boost::json::error_code error;
-  boost::json::value value = boost::json::parse({text.data(), text.size()}, error, {}, options);
-  if (error) return invalid_argument("{}: not valid JSON: {}", name, error.message());
-  if (!value.is_object()) return invalid_argument("{}: expected an object", name);
-  return std::move(value.get_object());
+  return parse_config_object(text, name);
 }
 
 // The last part of a Python path, as "torch.nn.modules.activation.Tanh".
@@ -199,6 +192,12 @@ Status read_pooling(const ModelFiles& files, ModelConfig& config) {
   const bool has_modules = files.contains("modules.json");
   const bool is_trunk = name.ends_with("Model") && !name.ends_with("LMHeadModel");
   if (!classifies && !has_modules && !config.is_bidirectional && !is_trunk) return status;
+  if (family.reads_source) {
+    return unimplemented(
+        "config.json: architectures: expected a model that generates, with an encoder and a "
+        "decoder, got {}",
+        has_modules ? "modules.json beside it" : name);
+  }
   config.pooling = {.kind = family.default_pooling, .num_columns = config.hidden_size};
   add_names(config, family.hf_names);
   if (classifies) {

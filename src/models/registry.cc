@@ -38,7 +38,7 @@ std::span<const Family* const> all_families() {
       &afmoe_family(),         &hunyuan_moe_family(),  &qwen3_vl_moe_family(),
       &llama4_family(),        &baichuan_family(),     &modernbert_family(),
       &mpnet_family(),         &gemma3n_family(),      &zamba2_family(),
-      &whisper_family(),
+      &whisper_family(),       &t5_family(),           &bart_family(),
   };
   return families;
 }

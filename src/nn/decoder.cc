@@ -91,11 +91,22 @@ void Decoder::bind_cache(std::vector<LayerCache> layers, std::vector<StateView> 
   QUIRE_CHECK(!spec_.has_states() || states.size() == layers.size(), "{} states for {} layers",
               states.size(), layers.size());
   if (spec_.relative_bias.any()) {
-    expand_relative_bias(spec_.relative_bias, weights_.relative_bias(),
-                         spec_.layers.front().attention.num_heads, position_bias_);
+    const size_t num_tables = spec_.relative_bias.per_layer ? spec_.layers.size() : 1;
+    for (size_t layer = 0; layer < num_tables; ++layer) {
+      expand_relative_bias(spec_.relative_bias, weights_.relative_bias(layer),
+                           spec_.layers.front().attention.num_heads, position_bias(layer));
+    }
   }
   cache_ = std::move(layers);
   state_views_ = std::move(states);
+}
+
+float* Decoder::position_bias(size_t layer) const {
+  const RelativeBiasSpec& bias = spec_.relative_bias;
+  if (!bias.any()) return nullptr;
+  const int64_t size =
+      spec_.layers.front().attention.num_heads * position_bias_stride(bias.max_distance);
+  return position_bias_ + (bias.per_layer ? static_cast<int64_t>(layer) * size : 0);
 }
 
 void Decoder::forward(const ForwardInputs& inputs) {
@@ -302,7 +313,7 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
                    .seen_ends = inputs.seen_ends,
                    .soft_cap = attention.soft_cap,
                    .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),
-                   .position_bias = spec_.relative_bias.any() ? position_bias_ : nullptr,
+                   .position_bias = position_bias(index),
                    .position_bias_reach = spec_.relative_bias.max_distance,
                    .sinks = weights_.layer(index).sinks,
                    .out = latent ? Activations(latents_->sums()) : attention_,

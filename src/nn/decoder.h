@@ -152,6 +152,7 @@ class Decoder {
   void embed(const ForwardInputs& inputs);
   void embed_tokens(const ForwardInputs& inputs);
   const void* position_row(int64_t row) const;  // of the learned position table, or null
+  float* position_bias(size_t layer) const;     // with DecoderSpec::relative_bias, else null
   void rope_step(const ForwardInputs& inputs);
   void mixer_input(const ForwardInputs& inputs, size_t layer);
   void qkv_block(const ForwardInputs& inputs, size_t layer, ConstActivations x);
@@ -211,9 +212,9 @@ class Decoder {
   Activations ffn_;                // [mlp_tokens, F] of layers with a gate; others use gate_up_
   std::vector<float*> cos_, sin_;  // per rope [T, rotary_dim / 2]
   double* rope_scratch_;
-  float* query_scale_;             // [T], with DecoderSpec::query_scale
-  float* position_bias_;           // [Hq, position_bias_stride()], with DecoderSpec::relative_bias
-  std::optional<LoraBatch> lora_;  // with adapters
+  float* query_scale_;                   // [T], with DecoderSpec::query_scale
+  float* position_bias_;                 // [tables, Hq, position_bias_stride()], likewise
+  std::optional<LoraBatch> lora_;        // with adapters
   std::optional<ExpertsBlock> experts_;  // of models with experts
   std::optional<LatentBlock> latents_;   // of models with latent attention
   std::optional<LayerInputs> layer_inputs_;

@@ -33,7 +33,8 @@ BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
   query_scale = spec.query_scale ? tokens : 0;
   if (spec.relative_bias.any()) {
     position_bias = spec.layers.front().attention.num_heads *
-                    position_bias_stride(spec.relative_bias.max_distance);
+                    position_bias_stride(spec.relative_bias.max_distance) *
+                    (spec.relative_bias.per_layer ? std::ssize(spec.layers) : 1);
   }
 }
 

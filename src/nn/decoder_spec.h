@@ -198,7 +198,7 @@ struct DecoderSpec {
   int64_t first_position_row = 0;   // of the table: rows before it are for padding (OPT)
   int64_t num_token_types = 0;      // rows of the table of token types; 0: none
   std::vector<float> alibi_slopes;  // [Hq] of every layer, or empty (kernels/api/attention.h)
-  RelativeBiasSpec relative_bias;   // of encoders on CPUs
+  RelativeBiasSpec relative_bias;   // on CPUs alone
   std::optional<QueryScale> query_scale;
 
   BlockStyle block;
@@ -213,6 +213,7 @@ struct DecoderSpec {
   bool has_head = true;         // else no logits come of it
   bool tied_head = false;       // the head reads the token embedding
   bool head_bias = false;
+  bool logit_bias = false;  // the same in a tensor that is named apart from the head (BART)
 
   PoolingSpec pooling;
   CrossSpec cross;  // between the attention and the MLP of every layer

@@ -92,7 +92,11 @@ int64_t DecoderSpec::num_parameters() const {
     sum += layer.num_outputs * (layer.num_inputs + (layer.bias ? 1 : 0) + (layer.norm ? 1 : 0));
     if (layer.input_norm) sum += layer.num_inputs * (layer.input_norm->is_rms ? 1 : 2);
   }
-  sum += (block.embedding_norm ? norm : 0) + (head_bias ? vocab_size : 0);
+  sum += (block.embedding_norm ? norm : 0) + (head_bias || logit_bias ? vocab_size : 0);
+  if (relative_bias.any()) {
+    sum += int64_t{relative_bias.num_buckets} * layers.front().attention.num_heads *
+           (relative_bias.per_layer ? std::ssize(layers) : 1);
+  }
   const auto num_layers = static_cast<int64_t>(layers.size());
   if (block.output_scales) sum += 2 * num_layers * hidden_size;
   sum += layer_inputs.num_parameters(hidden_size, num_layers) + (layer_scale ? num_layers : 0);
@@ -155,11 +159,7 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
   if (spec.num_token_types > 0)
     add_table(TensorRole::kTokenTypeEmbedding, spec.num_token_types, spec.hidden_size,
               token_type_embedding_);
-  if (spec.relative_bias.any()) {
-    add_vector(-1, {{TensorRole::kRelativeBias, spec.relative_bias.num_buckets}}, std::nullopt,
-               false, relative_bias_);
-    slots_.back().vector_columns = spec.layers.front().attention.num_heads;
-  }
+  if (spec.relative_bias.any()) add_relative_biases();
   if (spec.layer_inputs.any()) add_layer_inputs();
   if (spec.streams.any()) add_streams();
   if (spec.draft_input.any()) add_draft_input();
@@ -171,12 +171,26 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
     add_pooling_layer(spec.pooling.layers[i], pooling_layers_[i]);
 }
 
+void DecoderWeights::add_relative_biases() {
+  const RelativeBiasSpec& bias = spec_.relative_bias;
+  relative_biases_.resize(bias.per_layer ? layers_.size() : 1);
+  for (size_t i = 0; i < relative_biases_.size(); ++i) {
+    add_vector(bias.per_layer ? static_cast<int32_t>(i) : -1,
+               {{TensorRole::kRelativeBias, bias.num_buckets}}, std::nullopt, false,
+               relative_biases_[i]);
+    slots_.back().vector_columns = spec_.layers.front().attention.num_heads;
+  }
+}
+
 void DecoderWeights::add_head() {
   const TensorRole head = spec_.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kLmHead;
   const size_t first = slots_.size();
   add_matrix(-1, {{head, spec_.num_logits()}}, std::nullopt, spec_.hidden_size, lm_head_, false);
   if (spec_.head_bias)
     add_vector(-1, {{TensorRole::kLmHead, spec_.vocab_size}}, std::nullopt, true, lm_head_.bias);
+  if (spec_.logit_bias)
+    add_vector(-1, {{TensorRole::kLogitBias, spec_.vocab_size}}, std::nullopt, false,
+               lm_head_.bias);
   keep(first, {options_.share.outputs(spec_.vocab_size)});
 }
 

@@ -67,7 +67,10 @@ class DecoderWeights : private WeightSlots {
   using WeightSlots::slots;
 
   const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
-  const float* relative_bias() const { return relative_bias_; }            // [buckets, heads]
+  // With DecoderSpec::relative_bias, of a layer: [buckets, heads].
+  const float* relative_bias(size_t layer) const {
+    return relative_biases_[spec_.relative_bias.per_layer ? layer : 0];
+  }
   const TableWeight& position_embedding() const {
     return position_embedding_;
   }  // [num_positions, E] or null
@@ -109,6 +112,7 @@ class DecoderWeights : private WeightSlots {
 
  private:
   void add_norm(int32_t layer, TensorRole role, NormWeights& out, float scale = 1.0f);
+  void add_relative_biases();
   void add_draft_input();
   void add_layer_inputs();
   void add_layer_input(int32_t index);
@@ -133,7 +137,7 @@ class DecoderWeights : private WeightSlots {
 
   const DecoderSpec& spec_;
   TableWeight token_embedding_;
-  const float* relative_bias_ = nullptr;
+  std::vector<const float*> relative_biases_;
   TableWeight position_embedding_;
   TableWeight token_type_embedding_;
   NormWeights embedding_norm_;

@@ -48,12 +48,12 @@ class ModelSystem {
   // One request after the other, or all at once.
   std::map<uint64_t, Output> run(const std::vector<Request>& requests, SchedulerConfig config,
                                  int32_t num_blocks, bool together, RunStats* stats = nullptr) {
-    config.max_model_len = kMaxModelLen;
+    config.max_model_len = runner_->info().max_model_len;
     config.media_is_bidirectional = runner_->info().media.is_bidirectional;
     if (config.encoder_cache_tokens == 0)
       config.encoder_cache_tokens = runner_->info().media.max_cached_embeddings;
     KvManager kv(runner_->kv_spec(), num_blocks,
-                 {.max_sequence_tokens = kMaxModelLen,
+                 {.max_sequence_tokens = config.max_model_len,
                   .max_step_tokens = config.max_num_batched_tokens,
                   .num_state_blocks = kMaxBlocks});
     Scheduler scheduler(config, kv);
@@ -85,23 +85,24 @@ class ModelSystem {
     return outputs;
   }
 
- private:
-  static constexpr int32_t kMaxBlocks = 400;
-
   static ModelRunnerOptions options_of(std::shared_ptr<const ModelFiles> files,
-                                       const std::string& dtype, int threads) {
+                                       const std::string& dtype, int threads,
+                                       int64_t max_model_len = kMaxModelLen) {
     ModelRunnerOptions options;
     options.files = std::move(files);
     options.dtype = dtype;
     options.block_size = 8;
     options.state_block_size = 16;
-    options.max_model_len = kMaxModelLen;
+    options.max_model_len = max_model_len;
     options.kv_cache_memory_bytes = int64_t{8} << 20;
     options.threads = threads;
     options.max_num_batched_tokens = 256;
     options.max_num_seqs = 16;
     return options;
   }
+
+ private:
+  static constexpr int32_t kMaxBlocks = 400;
 
   std::unique_ptr<ModelRunner> runner_;
 };

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "base/base64.h"
-#include "exec/speech/speech_encoder.h"
+#include "exec/sources/speech_encoder.h"
 #include "media/audio/audio_input.h"
 #include "models/speech/speech_config.h"
 #include "tests/laws/model_system.h"
@@ -156,7 +156,8 @@ TEST(Speech, EncoderMakesTheOraclesRows) {
   for (const Window& window : read_golden()) {
     const auto rows = (*encoder)->encode(*window.item);
     ASSERT_TRUE(rows.ok()) << rows.status().message();
-    EXPECT_LE(error_of({*rows, static_cast<size_t>(kRows * kWidth)}, window.encoded), kF32Budget);
+    EXPECT_LE(error_of({rows->rows, static_cast<size_t>(kRows * kWidth)}, window.encoded),
+              kF32Budget);
   }
   MediaItem wrong = *read_golden()[0].item;
   wrong.width = 99;

@@ -82,7 +82,10 @@ void GroupMaker::make_choice(const GenerationRequest& request, int32_t index, in
   choice.times.arrival_us = request.arrival_us > 0 ? request.arrival_us : now_us;
   choice.times.queued_us = now_us;
   if (request.make_mask_source) choice.mask_source = request.make_mask_source();
-  if (tokenizer_) choice.text.emplace(*tokenizer_, request.prompt_token_ids, *choice.params);
+  if (!tokenizer_) return;
+  const std::span<const TokenId> before =
+      settings_.has_text_source ? std::span<const TokenId>() : request.prompt_token_ids;
+  choice.text.emplace(*tokenizer_, before, *choice.params);
 }
 
 Request GroupMaker::make_request(const Choice& choice, const GenerationRequest& request,

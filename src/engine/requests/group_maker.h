@@ -20,6 +20,7 @@ class GroupMaker {
     int32_t max_model_len = 0;
     int32_t kv_block_size = 0;
     PoolingInfo pooling;                        // of the model
+    bool has_text_source = false;               // likewise: its answers are texts of their own
     std::optional<int64_t> default_timeout_us;  // of requests that bring none
   };
 

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <boost/json/parse.hpp>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "models/config_reader.h"
+#include "models/config_fields.h"
 
 namespace quire {
 namespace {
@@ -84,15 +83,10 @@ void read_encoder(const ConfigReader& reader, SpeechSpec& speech) {
 }  // namespace
 
 Result<std::optional<SpeechSpec>> parse_speech(std::string_view config) {
-  boost::json::parse_options options;
-  options.max_depth = 32;
-  boost::json::error_code error;
-  const boost::json::value value =
-      boost::json::parse({config.data(), config.size()}, error, {}, options);
-  if (error) return invalid_argument("config.json: not valid JSON: {}", error.message());
-  if (!value.is_object()) return invalid_argument("config.json: expected an object");
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_config_object(config, "config.json"));
   Status status;
-  const ConfigReader reader(value.get_object(), "config.json", {}, status);
+  const ConfigReader reader(object, "config.json", {}, status);
   const bool is_whisper = reader.string("model_type", "") == "whisper";
   SpeechSpec speech{.names = {.entries = kEntries, .prefixes = kPrefixes}};
   if (is_whisper) read_encoder(reader, speech);

@@ -1,4 +1,4 @@
-// What makes rows of a recording for a decoder to look at, as plain data: exec/speech/speech_encoder.h
+// What makes rows of a recording for a decoder to look at, as plain data: exec/sources/speech_encoder.h
 // carries it out.
 #pragma once
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/config_reader.h"
+#include "models/config_fields.h"
 #include "models/vision/tower_reader.h"
 
 namespace quire {
@@ -27,16 +27,6 @@ constexpr TowerFamily kTowers[] = {
     {"gemma3", read_gemma3},        {"idefics3", read_idefics3},     {"smolvlm", read_idefics3},
     {"internvl", read_internvl},
 };
-
-Result<boost::json::object> parse_object(std::string_view text, std::string_view where) {
-  boost::json::parse_options options;
-  options.max_depth = 32;
-  boost::json::error_code error;
-  boost::json::value value = boost::json::parse({text.data(), text.size()}, error, {}, options);
-  if (error) return invalid_argument("{}: not valid JSON: {}", where, error.message());
-  if (!value.is_object()) return invalid_argument("{}: expected an object", where);
-  return std::move(value.get_object());
-}
 
 // Three numbers of preprocessor_config.json.
 std::array<float, 3> read_channels(const ConfigReader& reader, std::string_view key,
@@ -79,7 +69,8 @@ void read_picture_size(const ConfigReader& reader, VisionSpec& vision) {
 
 Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
                                                std::string_view preprocessor, int64_t hidden_size) {
-  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, parse_object(config, "config.json"));
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_config_object(config, "config.json"));
   Status status;
   const ConfigReader top(object, "config.json", {}, status);
   const std::string type = top.string("model_type", "");
@@ -98,7 +89,7 @@ Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
   if (!status.ok()) return status;
   boost::json::object images;
   if (!preprocessor.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(images, parse_object(preprocessor, "preprocessor_config.json"));
+    QUIRE_ASSIGN_OR_RETURN(images, parse_config_object(preprocessor, "preprocessor_config.json"));
   }
   const ConfigReader of_file(images, "preprocessor_config.json", {}, status);
   const ConfigReader reader = of_file.child("image_processor").value_or(of_file);

@@ -9,15 +9,15 @@
 namespace quire {
 
 int32_t RelativeBiasSpec::bucket_of(int32_t distance) const {
-  const int32_t half = num_buckets / 2, exact = half / 2;
-  const int32_t first = distance > 0 ? half : 0;
-  const int32_t away = std::abs(distance);
+  const int32_t side = causal ? num_buckets : num_buckets / 2, exact = side / 2;
+  const int32_t first = distance > 0 && !causal ? side : 0;
+  const int32_t away = causal ? std::max(-distance, 0) : std::abs(distance);
   if (away < exact) return first + away;
   // In float32, as those who trained the tables have it.
   const float ratio = std::log(static_cast<float>(away) / static_cast<float>(exact)) /
                       static_cast<float>(std::log(static_cast<double>(max_distance) / exact));
-  const auto more = static_cast<int32_t>(ratio * static_cast<float>(half - exact));
-  return first + std::min(exact + more, half - 1);
+  const auto more = static_cast<int32_t>(ratio * static_cast<float>(side - exact));
+  return first + std::min(exact + more, side - 1);
 }
 
 void expand_relative_bias(const RelativeBiasSpec& spec, const float* table, int32_t num_heads,

@@ -1,5 +1,5 @@
 // Biases of attention scores by how far a key stands from the query, in buckets that grow with the
-// distance (T5; MPNet): the same in every layer.
+// distance (T5; MPNet).
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,10 @@
 namespace quire {
 
 struct RelativeBiasSpec {
-  int32_t num_buckets = 0;     // half of them for keys behind the query; 0: there are none
+  int32_t num_buckets = 0;     // 0: there are none
   int32_t max_distance = 128;  // from which on all share the last bucket
+  bool causal = false;     // no key stands behind the query; else half of the buckets are for those
+  bool per_layer = false;  // layers have tables of their own (UMT5); else all have one
 
   bool any() const { return num_buckets > 0; }
   // Of a key `distance` positions behind the query, or before it where that is below 0.

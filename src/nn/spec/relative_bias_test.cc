@@ -24,6 +24,19 @@ TEST(RelativeBias, BucketsAreTheOracles) {
   }
 }
 
+// The same of T5's decoder, to which keys behind the query are hidden.
+TEST(RelativeBias, CausalBucketsAreTheOracles) {
+  constexpr int32_t kBegins[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113};
+  const RelativeBiasSpec spec{.num_buckets = 32, .causal = true};
+  int32_t bucket = 0;
+  for (int32_t distance = 0; distance <= 300; ++distance) {
+    if (bucket + 1 < 32 && distance == kBegins[bucket + 1]) ++bucket;
+    EXPECT_EQ(spec.bucket_of(-distance), bucket) << distance;
+    EXPECT_EQ(spec.bucket_of(distance), distance == 0 ? bucket : 0) << distance;
+  }
+}
+
 TEST(RelativeBias, RowsOfHeadsRepeatTheirEnds) {
   const RelativeBiasSpec spec{.num_buckets = 8, .max_distance = 6};
   std::vector<float> table;

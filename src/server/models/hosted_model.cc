@@ -12,6 +12,7 @@ std::shared_ptr<const HostedModel> HostedModel::create(ServedModel model, Server
   if (model.codec == nullptr) model.codec = make_ids_only_codec(info.vocab_size);
   if (model.vocab_size <= 0) model.vocab_size = info.vocab_size;
   if (model.max_model_len <= 0) model.max_model_len = info.max_model_len;
+  model.max_source_len = info.media.text_source.max_tokens;
   const auto bind = [&](const ReplyFormat& in_use) -> std::shared_ptr<const ReplySyntax> {
     if (in_use.plain()) return nullptr;
     return std::make_shared<ReplySyntax>(in_use, model.codec->mark_tokens());

@@ -268,16 +268,18 @@ std::string text_of_cut_prompt(const PromptInfo& prompt, const TextCodec& codec)
   return codec.decode(prompt.token_ids, false);
 }
 
-ApiCheck check_length(const PromptInfo& prompt, int32_t max_model_len) {
+ApiCheck check_length(const PromptInfo& prompt, const ServedModel& model) {
   const auto length = static_cast<int64_t>(prompt.token_ids.size());
   if (length == 0) return field_error("prompt", "expected at least one token, got an empty prompt");
-  const int64_t room = max_model_len - 1;  // the engine always generates one token
+  const bool is_source = model.max_source_len > 0;
+  // The engine always generates one token.
+  const int64_t room = is_source ? model.max_source_len : model.max_model_len - 1;
   if (length <= room) return std::nullopt;
   // Clients that cut their prompts and try again know the error by vLLM's and OpenAI's first words.
   ApiError error = api_error(
       400, fmt::format("This model's maximum context length is {} tokens, so a prompt has at most "
                        "{}; got {}",
-                       max_model_len, room, length));
+                       is_source ? room : model.max_model_len, room, length));
   error.param = "input_tokens";
   return error;
 }
@@ -344,10 +346,10 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
                         const PrepareContext& context, PreparedCall& call) {
   if (rule) drop_min_tokens(f, call.warning);
   for (PromptInfo& prompt : call.shape.prompts) {
-    if (truncate_prompt(f, context.model.max_model_len, prompt.token_ids)) {
+    if (truncate_prompt(f, context.model, prompt.token_ids)) {
       prompt.text = text_of_cut_prompt(prompt, *context.model.codec);
     }
-    if (ApiCheck error = check_length(prompt, context.model.max_model_len)) return error;
+    if (ApiCheck error = check_length(prompt, context.model)) return error;
     ApiResult<SamplingParams> params = resolve_sampling(f, call.shape.endpoint, context);
     if (!params.ok()) return params.error();
     call.shape.num_logprobs = params.value().logprobs;

@@ -100,15 +100,17 @@ ApiResult<std::vector<PromptInfo>> read_prompts(const json::value& prompt, bool 
   return prompts;
 }
 
-bool truncate_prompt(const RequestFields& fields, int32_t max_model_len,
+bool truncate_prompt(const RequestFields& fields, const ServedModel& model,
                      std::vector<TokenId>& ids) {
   if (!fields.truncate_prompt_tokens) return false;
   const int64_t wanted = *fields.truncate_prompt_tokens;
   // "To the context" leaves room for the answer that was asked for, unless that alone would fill
   // it.
   const int64_t asked = fields.max_completion_tokens.value_or(fields.max_tokens.value_or(1));
-  const int64_t answer = asked < 1 || asked >= max_model_len ? 1 : asked;
-  const auto keep = static_cast<size_t>(wanted < 0 ? max_model_len - answer : wanted);
+  const int64_t answer = asked < 1 || asked >= model.max_model_len ? 1 : asked;
+  const int64_t room =
+      model.max_source_len > 0 ? model.max_source_len : model.max_model_len - answer;
+  const auto keep = static_cast<size_t>(wanted < 0 ? room : wanted);
   if (ids.size() <= keep) return false;
   if (fields.truncation_side == "right") {
     ids.resize(keep);

@@ -22,6 +22,7 @@ ApiResult<std::vector<TokenId>> read_token_ids(const boost::json::value& value,
                                                const std::string& where, int32_t vocab_size);
 // Applies truncate_prompt_tokens and truncation_side; -1 keeps what the context leaves beside the
 // answer that was asked for. Whether anything was cut.
-bool truncate_prompt(const RequestFields& fields, int32_t max_model_len, std::vector<TokenId>& ids);
+bool truncate_prompt(const RequestFields& fields, const ServedModel& model,
+                     std::vector<TokenId>& ids);
 
 }  // namespace quire::server

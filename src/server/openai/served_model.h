@@ -89,6 +89,9 @@ struct ServedModel {
   std::string root;           // what /v1/models prints as `root`
   int64_t created_s = 0;      // Unix time
   int32_t max_model_len = 0;  // 0: the engine's
+  // Tokens of a prompt that an encoder reads, at most; 0: prompts are the beginning of what is
+  // generated. The engine's.
+  int32_t max_source_len = 0;
 
   bool is_named(std::string_view name) const {
     return std::find(names.begin(), names.end(), name) != names.end();

@@ -28,9 +28,9 @@ void fill_hole(std::string& name, std::string_view hole, int32_t number) {
 }
 
 bool is_head(TensorRole role) {
-  return role == TensorRole::kLmHead || role == TensorRole::kClassifierDense ||
-         role == TensorRole::kClassifierNorm || role == TensorRole::kClassifier ||
-         role == TensorRole::kSentenceDense;
+  return role == TensorRole::kLmHead || role == TensorRole::kLogitBias ||
+         role == TensorRole::kClassifierDense || role == TensorRole::kClassifierNorm ||
+         role == TensorRole::kClassifier || role == TensorRole::kSentenceDense;
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ enum class TensorRole : uint8_t {
   kEmbeddingNorm,       // on the embedding, before the first layer
   kFinalNorm,
   kLmHead,
+  kLogitBias,  // [V]: added to logits
   kInputNorm,
   kQkv,
   kQ,
@@ -184,7 +185,7 @@ struct NameMapEntry {
 // trunk).
 struct NamePrefix {
   std::string_view trunk;  // before every role but the head: "model."
-  std::string_view head;   // before kLmHead and what a classifier is made of
+  std::string_view head;   // before kLmHead, kLogitBias and what a classifier is made of
 };
 
 struct NameMap {

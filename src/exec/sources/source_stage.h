@@ -12,27 +12,28 @@
 
 #include "base/result.h"
 #include "core/step.h"
-#include "exec/speech/speech_encoder.h"
+#include "exec/sources/source_encoder.h"
 #include "nn/cross_block.h"
 #include "nn/decoder.h"
 
 namespace quire {
 
-// One thread at a time. A place holds one source, in blocks that follow each other:
+// One thread at a time. Sources lie in blocks of 16 rows, as many as each has need of:
 //
-//   place p   | block 0: K, V of layer 0 | K, V of layer 1 | … | block 1 … |
+//   block b   | K, V of layer 0 | K, V of layer 1 | … |
 class SourceStage {
  public:
   struct Shape {
     DType kv_dtype = DType::kF32;
-    int32_t num_places = 1;  // for sources that are kept
+    int32_t num_places = 1;    // for sources of the longest kind that are kept
+    TextSourceInfo text = {};  // with sources that are texts
   };
   // Borrows spec, weights and stream, which must outlive it.
-  SourceStage(std::unique_ptr<SpeechEncoder> encoder, const DecoderSpec& spec,
+  SourceStage(std::unique_ptr<SourceEncoder> encoder, const DecoderSpec& spec,
               const DecoderWeights& weights, const DecoderLimits& limits, const Shape& shape,
               HostStream& stream);
 
-  // Of the keys and values of one source, in all layers.
+  // Of the keys and values of one of the longest sources, in all layers.
   static int64_t place_bytes(const CrossSpec& cross, int64_t num_layers, DType kv_dtype);
 
   MediaInfo info() const;
@@ -51,14 +52,15 @@ class SourceStage {
 
  private:
   struct Kept {
-    int32_t place = 0;
+    std::vector<int32_t> blocks;
+    int32_t num_rows = 0;
     Status status;
   };
-  int64_t blocks_per_place() const;
+  int64_t max_blocks() const;  // of a source
   std::vector<KvCacheView> views(void* pool) const;
-  Status encode(const MediaItem& item, int32_t place);
+  Status encode(const MediaItem& item, Kept& kept);
 
-  std::unique_ptr<SpeechEncoder> encoder_;
+  std::unique_ptr<SourceEncoder> encoder_;
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   const DecoderLimits limits_;
@@ -67,7 +69,8 @@ class SourceStage {
   Arena pool_, workspace_;
   std::optional<CrossBlock> block_;
   std::unordered_map<std::string, Kept> kept_;  // by MediaItem::key
-  std::vector<int32_t> free_places_;
+  std::vector<int32_t> free_blocks_;
+  const Kept nothing_;          // what requests that warm up look at
   std::vector<int64_t> slots_;  // [max_source_len], of the source that is being written
   std::vector<int32_t> start_loc_, source_lens_, block_table_;
   int32_t max_len_ = 0;

@@ -1,0 +1,102 @@
+#include "exec/sources/encoder_stack.h"
+
+#include <numeric>
+#include <utility>
+
+namespace quire {
+namespace {
+
+constexpr int32_t kBlockSize = 16;
+
+}  // namespace
+
+EncoderStack::EncoderStack(const DecoderSpec& spec, const WeightOptions& options, int32_t max_rows,
+                           HostStream& stream)
+    : spec_(spec),
+      stream_(stream),
+      weights_(spec, options),
+      limits_(
+          {.max_tokens = max_rows, .max_reqs = 1, .max_seq_len = max_rows, .max_logit_rows = 1}),
+      source_(std::vector<RawTensor>()) {}
+
+Status EncoderStack::open(TensorSource source, const NameMap& names,
+                          const QuantConfig& quantization, WeightPacking& packing) {
+  source_ = std::move(source);
+  QUIRE_ASSIGN_OR_RETURN(
+      plan_, resolve_checkpoint(weights_.slots(), names, quantization, source_, packing));
+  return {};
+}
+
+int64_t EncoderStack::num_blocks() const {
+  return (limits_.max_tokens + kBlockSize - 1) / kBlockSize;
+}
+
+int64_t EncoderStack::cache_floats() const {
+  return num_blocks() * kBlockSize * spec_.layers.front().attention.kv_rows();
+}
+
+int64_t EncoderStack::workspace_bytes() const {
+  return decoder_memory(spec_, weights_, limits_, stream_).total() +
+         2 * Arena::padded(cache_floats() * int64_t{sizeof(float)});
+}
+
+Status EncoderStack::load(const LoadOptions& options, int64_t more_bytes) {
+  QUIRE_ASSIGN_OR_RETURN(weight_arena_, Arena::create(plan_.arena_bytes()));
+  QUIRE_RETURN_IF_ERROR(load_checkpoint(plan_, weight_arena_, options));
+  QUIRE_ASSIGN_OR_RETURN(workspace_, Arena::create(workspace_bytes() + more_bytes));
+  decoder_ = std::make_unique<Decoder>(spec_, weights_, limits_, stream_, workspace_);
+  decoder_->bind_cache(one_cache());
+  const auto max_rows = static_cast<size_t>(limits_.max_tokens);
+  zeros_.assign(max_rows, 0);
+  axis_positions_.assign(3 * max_rows, 0);
+  sequence_.resize(max_rows);
+  std::iota(sequence_.begin(), sequence_.end(), 0);
+  slots_.resize(max_rows);
+  std::iota(slots_.begin(), slots_.end(), 0);
+  block_table_.resize(static_cast<size_t>(num_blocks()));
+  std::iota(block_table_.begin(), block_table_.end(), 0);
+  return {};
+}
+
+// Keys and values of a layer are read before those of the next one are written: all have one place.
+std::vector<LayerCache> EncoderStack::one_cache() {
+  const AttentionSpec& attention = spec_.layers.front().attention;
+  const KvCacheView view{.key = workspace_.allocate<float>(cache_floats()),
+                         .value = workspace_.allocate<float>(cache_floats()),
+                         .dtype = DType::kF32,
+                         .block_stride = attention.kv_rows() * kBlockSize,
+                         .block_size = kBlockSize,
+                         .num_kv_heads = attention.num_kv_heads,
+                         .head_dim = attention.head_dim};
+  return std::vector<LayerCache>(spec_.layers.size(), LayerCache{.view = view, .group = 0});
+}
+
+const float* EncoderStack::run_rows(const float* rows, int32_t count) {
+  const GivenRows given{.first = 0, .count = count, .rows = rows};
+  return run(zeros_.data(), {&given, 1}, count);
+}
+
+const float* EncoderStack::run_tokens(const TokenId* token_ids, int32_t count) {
+  return run(token_ids, {}, count);
+}
+
+const float* EncoderStack::run(const TokenId* token_ids, std::span<const GivenRows> given,
+                               int32_t count) {
+  const KvGroupInputs group{.slot_mapping = slots_.data(),
+                            .block_table = block_table_.data(),
+                            .max_blocks = std::ssize(block_table_)};
+  const int32_t bounds[2] = {0, count};
+  decoder_->forward({.num_tokens = count,
+                     .num_reqs = 1,
+                     .input_ids = token_ids,
+                     .positions = sequence_.data(),
+                     .axis_positions = axis_positions_.data(),
+                     .query_start_loc = bounds,
+                     .seq_lens = &count,
+                     .max_query_len = count,
+                     .groups = {&group, 1},
+                     .given_rows = given});
+  return decoder_->final_hidden(count);
+}
+
+}  // namespace quire

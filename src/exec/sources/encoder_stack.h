@@ -1,0 +1,64 @@
+// EncoderStack: the layers of an encoder with their memory, on the host. All rows see each other, and
+// one sequence runs at a time, so that its bits are its own (law L4).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "device/stream.h"
+#include "nn/decoder.h"
+#include "nn/decoder_weights.h"
+#include "tensor/arena.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+// One thread at a time.
+class EncoderStack {
+ public:
+  // Of sequences of up to max_rows. Borrows spec and stream.
+  EncoderStack(const DecoderSpec& spec, const WeightOptions& options, int32_t max_rows,
+               HostStream& stream);
+
+  // Finds and checks the tensors; reads none. Borrows packing; what `source` borrows must outlive
+  // load().
+  Status open(TensorSource source, const NameMap& names, const QuantConfig& quantization,
+              WeightPacking& packing);
+
+  int64_t weight_bytes() const { return plan_.arena_bytes(); }
+  int64_t workspace_bytes() const;
+  // `more_bytes`: of the arena, for whoever uses the stack.
+  Status load(const LoadOptions& options, int64_t more_bytes);
+  Arena& arena() { return workspace_; }
+  Decoder& decoder() { return *decoder_; }
+  const DecoderWeights& weights() const { return weights_; }
+
+  // [count, E], valid until the next call: what comes of `rows` [count, E], or of tokens, behind the
+  // last norm.
+  const float* run_rows(const float* rows, int32_t count);
+  const float* run_tokens(const TokenId* token_ids, int32_t count);
+  // 0, 1, 2, …: of max_rows.
+  const int32_t* sequence() const { return sequence_.data(); }
+
+ private:
+  int64_t num_blocks() const;
+  int64_t cache_floats() const;  // of keys, and as many of values
+  std::vector<LayerCache> one_cache();
+  const float* run(const TokenId* token_ids, std::span<const GivenRows> given, int32_t count);
+
+  const DecoderSpec& spec_;
+  HostStream& stream_;
+  DecoderWeights weights_;
+  DecoderLimits limits_;
+  TensorSource source_;
+  LoadPlan plan_;
+  Arena weight_arena_, workspace_;
+  std::unique_ptr<Decoder> decoder_;
+  std::vector<int32_t> zeros_, sequence_, axis_positions_, block_table_;
+  std::vector<int64_t> slots_;
+};
+
+}  // namespace quire

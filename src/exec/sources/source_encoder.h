@@ -1,0 +1,29 @@
+// SourceEncoder: from what requests are about, a recording or a text, to the rows that a decoder looks at.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "core/media.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+struct SourceRows {
+  const float* rows = nullptr;  // [count, size of a row], valid until the next one is encoded
+  int32_t count = 0;
+};
+
+// One thread at a time.
+class SourceEncoder {
+ public:
+  virtual ~SourceEncoder() = default;
+
+  virtual int64_t weight_bytes() const = 0;
+  virtual int64_t workspace_bytes() const = 0;
+  virtual Status load(const LoadOptions& options) = 0;
+  // kInvalidArgument: the item is none that the model was made for, or what comes of it is no number.
+  virtual Result<SourceRows> encode(const MediaItem& item) = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,177 @@
+// T5 and its kin (Flan-T5, mT5, UMT5): an encoder reads a text, a decoder looks at what it has made. No
+// positions but biases of scores by distance, no biases elsewhere, RMSNorms before everything,
+// scores that are not scaled.
+#include <cmath>
+
+#include "models/config_reader.h"
+#include "models/family.h"
+#include "models/model_config.h"
+
+namespace quire {
+namespace {
+
+constexpr NameMapEntry kDecoderEntries[] = {
+    {TensorRole::kTokenEmbedding, "shared"},
+    {TensorRole::kTokenEmbedding, "decoder.embed_tokens"},
+    {TensorRole::kFinalNorm, "decoder.final_layer_norm"},
+    {TensorRole::kLmHead, "lm_head"},
+    // Of every layer in UMT5, otherwise of the first one, which all share.
+    {TensorRole::kRelativeBias, "decoder.block.{}.layer.0.SelfAttention.relative_attention_bias"},
+    {TensorRole::kRelativeBias, "decoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
+    {TensorRole::kInputNorm, "decoder.block.{}.layer.0.layer_norm"},
+    {TensorRole::kQ, "decoder.block.{}.layer.0.SelfAttention.q"},
+    {TensorRole::kK, "decoder.block.{}.layer.0.SelfAttention.k"},
+    {TensorRole::kV, "decoder.block.{}.layer.0.SelfAttention.v"},
+    {TensorRole::kO, "decoder.block.{}.layer.0.SelfAttention.o"},
+    {TensorRole::kCrossNorm, "decoder.block.{}.layer.1.layer_norm"},
+    {TensorRole::kCrossQ, "decoder.block.{}.layer.1.EncDecAttention.q"},
+    {TensorRole::kCrossK, "decoder.block.{}.layer.1.EncDecAttention.k"},
+    {TensorRole::kCrossV, "decoder.block.{}.layer.1.EncDecAttention.v"},
+    {TensorRole::kCrossO, "decoder.block.{}.layer.1.EncDecAttention.o"},
+    {TensorRole::kPreMlpNorm, "decoder.block.{}.layer.2.layer_norm"},
+    {TensorRole::kGate, "decoder.block.{}.layer.2.DenseReluDense.wi_0"},
+    {TensorRole::kUp, "decoder.block.{}.layer.2.DenseReluDense.wi_1"},
+    {TensorRole::kUp, "decoder.block.{}.layer.2.DenseReluDense.wi"},
+    {TensorRole::kDown, "decoder.block.{}.layer.2.DenseReluDense.wo"},
+};
+// The table of the first file of T5 has biases of attention to the source, which are not used.
+constexpr std::string_view kNotOfDecoder[] = {"encoder.", "embed_tokens", "shared",
+                                              "EncDecAttention.relative_attention_bias"};
+
+constexpr NameMapEntry kEncoderEntries[] = {
+    {TensorRole::kTokenEmbedding, "shared"},
+    {TensorRole::kTokenEmbedding, "encoder.embed_tokens"},
+    {TensorRole::kFinalNorm, "encoder.final_layer_norm"},
+    {TensorRole::kRelativeBias, "encoder.block.{}.layer.0.SelfAttention.relative_attention_bias"},
+    {TensorRole::kRelativeBias, "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
+    {TensorRole::kInputNorm, "encoder.block.{}.layer.0.layer_norm"},
+    {TensorRole::kQ, "encoder.block.{}.layer.0.SelfAttention.q"},
+    {TensorRole::kK, "encoder.block.{}.layer.0.SelfAttention.k"},
+    {TensorRole::kV, "encoder.block.{}.layer.0.SelfAttention.v"},
+    {TensorRole::kO, "encoder.block.{}.layer.0.SelfAttention.o"},
+    {TensorRole::kPreMlpNorm, "encoder.block.{}.layer.1.layer_norm"},
+    {TensorRole::kGate, "encoder.block.{}.layer.1.DenseReluDense.wi_0"},
+    {TensorRole::kUp, "encoder.block.{}.layer.1.DenseReluDense.wi_1"},
+    {TensorRole::kUp, "encoder.block.{}.layer.1.DenseReluDense.wi"},
+    {TensorRole::kDown, "encoder.block.{}.layer.1.DenseReluDense.wo"},
+};
+constexpr std::string_view kNotOfEncoder[] = {"decoder.", "embed_tokens", "shared", "lm_head"};
+
+constexpr NamePrefix kPrefixes[] = {{"", ""}, {"transformer.", ""}};
+constexpr std::string_view kTypes[] = {"t5", "mt5", "umt5"};
+
+constexpr KeyAlias kDecoderAliases[] = {{"hidden_size", "d_model"},
+                                        {"intermediate_size", "d_ff"},
+                                        {"num_hidden_layers", "num_decoder_layers"},
+                                        {"num_hidden_layers", "num_layers"},
+                                        {"num_attention_heads", "num_heads"},
+                                        {"head_dim", "d_kv"},
+                                        {"max_position_embeddings", "n_positions"},
+                                        {"rms_norm_eps", "layer_norm_epsilon"}};
+constexpr KeyAlias kEncoderAliases[] = {{"hidden_size", "d_model"},
+                                        {"intermediate_size", "d_ff"},
+                                        {"num_hidden_layers", "num_layers"},
+                                        {"num_attention_heads", "num_heads"},
+                                        {"head_dim", "d_kv"},
+                                        {"max_position_embeddings", "n_positions"},
+                                        {"rms_norm_eps", "layer_norm_epsilon"}};
+
+constexpr FamilyDefaults kDefaults{.vocab_size = 32128,
+                                   .hidden_size = 512,
+                                   .intermediate_size = 2048,
+                                   .num_hidden_layers = 6,
+                                   .num_attention_heads = 8,
+                                   .head_dim = 64,
+                                   .max_position_embeddings = 512,
+                                   .norm_eps = 1e-6,
+                                   .activation = "relu",
+                                   .tie_word_embeddings = true};
+
+// gated-gelu has always been the approximate one.
+void read_feed_forward(const ConfigReader& reader, std::string_view default_name,
+                       ModelConfig& config) {
+  constexpr struct {
+    std::string_view name;
+    Activation activation;
+    bool gated;
+  } kKnown[] = {
+      {"relu", Activation::kRelu, false},          {"gelu", Activation::kGeluErf, false},
+      {"silu", Activation::kSilu, false},          {"gated-relu", Activation::kRelu, true},
+      {"gated-gelu", Activation::kGeluTanh, true}, {"gated-silu", Activation::kSilu, true}};
+  const std::string name = reader.string("feed_forward_proj", default_name);
+  for (const auto& known : kKnown) {
+    if (known.name != name) continue;
+    config.activation = known.activation;
+    config.gated_mlp = known.gated;
+    return;
+  }
+  reader.fail(fmt::format(
+      "feed_forward_proj: expected relu, gelu, silu or gated- and one of them, got {}", name));
+}
+
+void read_stack(const ConfigReader& reader, bool causal, ModelConfig& config) {
+  const std::string type = reader.string("model_type", "t5");
+  read_feed_forward(reader, type == "t5" ? "relu" : "gated-gelu", config);
+  const int64_t buckets = reader.integer("relative_attention_num_buckets", {4, 1 << 10}, 32);
+  const int64_t distance =
+      reader.integer("relative_attention_max_distance", {buckets, 1 << 16}, 128);
+  if (buckets % 4 != 0) {
+    reader.fail(
+        fmt::format("relative_attention_num_buckets: expected a multiple of 4, got {}", buckets));
+  }
+  config.relative_bias = {.num_buckets = static_cast<int32_t>(buckets),
+                          .max_distance = static_cast<int32_t>(distance),
+                          .causal = causal,
+                          .per_layer = type == "umt5"};
+  config.attention_scale = 1.0;
+}
+
+void read_encoder(const ConfigReader& reader, ModelConfig& config) {
+  read_stack(reader, false, config);
+}
+
+// Configurations say whether logits are scaled by saying that the head is the embedding; mT5's never are.
+void read_decoder(const ConfigReader& reader, ModelConfig& config) {
+  read_stack(reader, true, config);
+  config.cross = {.num_heads = static_cast<int32_t>(config.num_attention_heads),
+                  .head_dim = static_cast<int32_t>(config.head_dim),
+                  .source_size = config.hidden_size,
+                  .max_source_len = static_cast<int32_t>(config.max_position_embeddings)};
+  const bool scales = reader.boolean("scale_decoder_outputs", config.tie_word_embeddings);
+  if (scales && reader.string("model_type", "t5") != "mt5")
+    config.logit_multiplier = 1.0 / std::sqrt(static_cast<double>(config.hidden_size));
+}
+
+const Family& t5_encoder() {
+  static constexpr Family family{
+      .name = "t5 encoder",
+      .model_types = kTypes,
+      .defaults = kDefaults,
+      .aliases = kEncoderAliases,
+      .positions = PositionKind::kNone,
+      .is_bidirectional = true,
+      .default_pooling = PoolingKind::kMean,
+      .read_more = read_encoder,
+      .hf_names = {kEncoderEntries, kPrefixes, kNotOfEncoder},
+  };
+  return family;
+}
+
+}  // namespace
+
+const Family& t5_family() {
+  static constexpr Family family{
+      .name = "t5",
+      .model_types = kTypes,
+      .defaults = kDefaults,
+      .aliases = kDecoderAliases,
+      .positions = PositionKind::kNone,
+      .reads_source = true,
+      .text_encoder = t5_encoder,
+      .read_more = read_decoder,
+      .hf_names = {kDecoderEntries, kPrefixes, kNotOfDecoder},
+  };
+  return family;
+}
+
+}  // namespace quire
