@@ -48,6 +48,9 @@ struct RouterOptions {
   // Loads are looked at this often, and in between the router sees the last look. 0: it always sees
   // them as they are.
   int64_t stale_ns = 0;
+  // What engines have cached is told by what they were sent (prefix_index.h), as a router of servers
+  // must tell it, and not by a look into them.
+  bool remembers_prefixes = false;
   // With prefix-aware routing the least loaded engine is taken beyond `imbalance_requests` and
   // `imbalance_ratio` times the least load.
   int32_t imbalance_requests = 16;

@@ -142,6 +142,10 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("--router-stale-ms", flags.stale_ms, "The router looks at loads this often")
       ->check(milliseconds())
       ->group("Fleet");
+  verb.add_flag("--router-remembers", flags.router_remembers,
+                "The router tells what is cached where by what it has sent, as quire route does, "
+                "instead of looking into the caches")
+      ->group("Fleet");
   verb.add_option("--goodput", flags.goodput, "Limits of every request: ttft:MS tpot:MS e2el:MS")
       ->delimiter(',')
       ->group("SLOs");
@@ -261,6 +265,7 @@ Result<RouterOptions> router_of(const DeploymentFlags& flags) {
   RouterOptions router;
   QUIRE_ASSIGN_OR_RETURN(router.routing, parse_routing(flags.routing));
   router.stale_ns = static_cast<int64_t>(flags.stale_ms * 1e6);
+  router.remembers_prefixes = flags.router_remembers;
   router.seed = flags.seed;
   return router;
 }

@@ -32,6 +32,7 @@ struct DeploymentFlags {
   EngineOptions engine;
   std::string routing = "least-requests";
   double stale_ms = 0;
+  bool router_remembers = false;
   std::vector<std::string> goodput, slo;
   std::string rule;  // empty: the hardware file's
   uint64_t seed = 0;

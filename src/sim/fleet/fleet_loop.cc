@@ -8,9 +8,20 @@
 #include "sim/fleet/route_speed.h"
 
 namespace quire::sim {
+namespace {
+
+// As quire route tells prompts apart, and as much as it keeps of an engine.
+constexpr size_t kPieceTokens = 64;
+constexpr size_t kMostRememberedPieces = 65'536;
+
+}  // namespace
 
 FleetLoop::FleetLoop(const Workload& workload, const FleetSpec& spec, const RunObserver& observer)
-    : workload_(workload), spec_(spec), observer_(observer), router_(spec.router) {
+    : workload_(workload),
+      spec_(spec),
+      observer_(observer),
+      router_(spec.router),
+      remembered_(kMostRememberedPieces) {
   result_.records.resize(workload.requests.size());
   result_.stats.timeline = Timeline(spec.slice_ns);
   sinks_ = {.workload = &workload,
@@ -22,7 +33,7 @@ FleetLoop::FleetLoop(const Workload& workload, const FleetSpec& spec, const RunO
   for (const PoolSpec& pool : spec.pools) {
     replica_specs_.push_back(pool.replica);
     // Routers that look into caches must see them as they are at every step.
-    if (reads_caches(spec.router.routing)) replica_specs_.back().fast_forward = false;
+    if (looks_into_caches()) replica_specs_.back().fast_forward = false;
     split_ = split_ || pool.role != Role::kBoth;
   }
   pools_.resize(spec.pools.size());
@@ -200,19 +211,29 @@ void FleetLoop::find_targets(Role role) {
   QUIRE_CHECK(!targets_.empty(), "no replica takes requests");
 }
 
+bool FleetLoop::looks_into_caches() const {
+  const bool remembers =
+      spec_.router.remembers_prefixes && spec_.router.routing != Routing::kOracle;
+  return reads_caches(spec_.router.routing) && !remembers;
+}
+
 // Chooses which replica takes the leg; one whose KV must travel first gets there at now_ns.
 void FleetLoop::send(Delivery leg, Role role, int64_t now_ns) {
   find_targets(role);
   const SimRequest& source = workload_.requests[static_cast<size_t>(leg.request)];
   if (reads_caches(spec_.router.routing)) workload_.fill_prompt(source, prompt_);
+  const bool remembers = reads_caches(spec_.router.routing) && !looks_into_caches();
+  if (remembers) chain_ = prefix_chain(0, std::span<const TokenId>(prompt_), kPieceTokens);
   const RouteRequest request{.session = source.session,
                              .prompt_tokens = leg.prompt_tokens,
                              .output_tokens = leg.output_tokens};
   const RouteChoice choice = router_.choose(targets_, request, [&](int32_t replica) {
     if (leg.kv_tokens > 0) return leg.prompt_tokens - 1;  // its KV comes along
+    if (remembers) return remembered_.match(chain_, replica) * static_cast<int32_t>(kPieceTokens);
     return members_[static_cast<size_t>(replica)].replica->probe(prompt_);
   });
   const int32_t chosen = targets_[choice.target].replica;
+  if (remembers) remembered_.note(chain_, chosen);
   leg.prefill_us = choice.prefill_us;
   if (leg.num_generated > 0) {
     ++members_[static_cast<size_t>(chosen)].num_incoming;

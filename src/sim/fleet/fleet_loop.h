@@ -6,6 +6,7 @@
 #include <queue>
 #include <vector>
 
+#include "route/prefix_index.h"
 #include "sim/fleet/event_heap.h"
 #include "sim/fleet/fleet.h"
 
@@ -65,6 +66,7 @@ class FleetLoop {
   void turn_off_if_idle(int32_t replica, int64_t now_ns);
   void look();
   void find_targets(Role role);
+  bool looks_into_caches() const;
   RunResult finish();
 
   const Workload& workload_;
@@ -81,6 +83,8 @@ class FleetLoop {
   size_t next_arrival_ = 0;         // open arrivals, in order
   std::vector<int32_t> next_turn_;  // by request; -1: none
   Router router_;
+  PrefixIndex remembered_;       // where the router goes by what it has sent
+  std::vector<uint64_t> chain_;  // of the prompt, for it
   std::vector<RouteTarget> targets_;
   std::vector<TokenId> prompt_;
   int64_t num_done_ = 0;

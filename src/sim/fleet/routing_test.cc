@@ -76,6 +76,23 @@ TEST(LeastDelayRouting, SharedBeginningsAreHitMoreOften) {
   EXPECT_LT(ours.ttft_ms.mean, load_alone.ttft_ms.mean);
 }
 
+// What quire route knows is what it has sent. Somebody who could look into all caches at any time
+// would hit hardly more.
+TEST(RememberedPrefixes, AreHitAsOftenAsThoseThatAreLookedUp) {
+  for (const double mean_gap_ns : {12e6, 4e6, 2.2e6}) {
+    SCOPED_TRACE(mean_gap_ns);
+    const Workload workload = grouped(5, mean_gap_ns, true);
+    const auto hit_rate = [&](Routing routing, bool remembers) {
+      FleetSpec spec = fleet(routing);
+      spec.router.remembers_prefixes = remembers;
+      return summarize(spec, run(workload, spec).value(), {}).hit_rate;
+    };
+    const double remembered = hit_rate(Routing::kPrefixAware, true);
+    EXPECT_GE(remembered, hit_rate(Routing::kPrefixAware, false) - 0.02);
+    EXPECT_GT(remembered, hit_rate(Routing::kLeastRequests, false));
+  }
+}
+
 TEST(RouteSpeed, IsThatOfTheTimer) {
   ReplicaSpec spec = test::small_replica();
   auto timer = std::make_shared<AffineTimer>();
