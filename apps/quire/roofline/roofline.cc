@@ -124,12 +124,15 @@ void add_model_flags(CLI::App& verb, Flags& flags) {
 void add_shape_flags(CLI::App& verb, Flags& flags) {
   verb.add_option("--fidelity", flags.fidelity, "bound, analytic or table")->capture_default_str();
   verb.add_option("--batch", flags.report.batch_sizes, "Batch sizes of decode steps")
+      ->delimiter(',')
       ->check(cli::in_range(1, 65536))
       ->capture_default_str();
   verb.add_option("--context", flags.report.contexts, "Contexts of decode steps")
+      ->delimiter(',')
       ->check(cli::in_range(8, 1 << 24))
       ->capture_default_str();
   verb.add_option("--prompt", flags.report.prompts, "Lengths of prompts")
+      ->delimiter(',')
       ->check(cli::in_range(2, 1 << 24))
       ->capture_default_str();
 }
@@ -172,7 +175,8 @@ void add_roofline(CLI::App& app, int& exit_code) {
   roofline::add_model_flags(verb, *flags);
   roofline::add_shape_flags(verb, *flags);
   verb.add_option("--tables", flags->tables,
-                  "CSV files of operator times or folders of them, for --fidelity table");
+                  "CSV files of operator times or folders of them, for --fidelity table")
+      ->delimiter(',');
   verb.add_flag("--explain", flags->report.explain,
                 "Why the listed steps take what they take: the arithmetic, in words");
   verb.add_option("--plot", flags->plot, "Write the picture: FILE.svg or FILE.html")
