@@ -269,9 +269,7 @@ Result<ModelShape> model_of(const DeploymentFlags& flags) {
 }
 
 Result<Fidelity> fidelity_of(const DeploymentFlags& flags, const Hardware& hardware) {
-  if (flags.fidelity != "auto") return parse_fidelity(flags.fidelity);
-  const bool any = !flags.tables.empty() || !hardware.table_path.empty();
-  return any ? Fidelity::kTable : Fidelity::kAnalytic;
+  return roofline::fidelity_of(flags.fidelity, flags.tables, hardware);
 }
 
 Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,

@@ -15,6 +15,36 @@
 
 namespace quire::cli {
 
+namespace {
+
+void add_adapter_flags(CLI::App& verb, WorkloadFlags& flags) {
+  constexpr const char* kAdapters = "Workload: adapters";
+  verb.add_option("--num-loras", flags.num_loras,
+                  "Sessions ask for one of so many adapters (LoRA); 0: for none")
+      ->check(in_range(0, 1 << 20))
+      ->group(kAdapters);
+  verb.add_option("--lora-skew", flags.lora_skew,
+                  "The k-th adapter is asked for 1/k^SKEW times as often as the first")
+      ->check(between(0, 8))
+      ->capture_default_str()
+      ->group(kAdapters);
+}
+
+void add_client_flags(CLI::App& verb, WorkloadFlags& flags) {
+  constexpr const char* kClient = "Workload: the client";
+  verb.add_option("--length-jitter", flags.length_jitter_percent,
+                  "Lengths are within so many percent of what they would be, at random")
+      ->check(between(0, 99))
+      ->group(kClient);
+  verb.add_option("--client-jitter-ms", flags.client_jitter_ms,
+                  "Requests are sent up to so much later, at random; default: 5 in a closed loop, "
+                  "whose requests would stay in lockstep, else 0")
+      ->check(milliseconds())
+      ->group(kClient);
+}
+
+}  // namespace
+
 void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
   constexpr const char* kTrace = "Workload: a trace";
   verb.add_option("--trace", flags.trace, "File (.gz is unpacked), or folder of ServeGen clients")
@@ -76,26 +106,8 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
                   "Closed loop: so many requests at once, the next when one ends")
       ->check(at_least(1))
       ->group(kSynthetic);
-  constexpr const char* kAdapters = "Workload: adapters";
-  verb.add_option("--num-loras", flags.num_loras,
-                  "Sessions ask for one of so many adapters (LoRA); 0: for none")
-      ->check(in_range(0, 1 << 20))
-      ->group(kAdapters);
-  verb.add_option("--lora-skew", flags.lora_skew,
-                  "The k-th adapter is asked for 1/k^SKEW times as often as the first")
-      ->check(between(0, 8))
-      ->capture_default_str()
-      ->group(kAdapters);
-  constexpr const char* kClient = "Workload: the client";
-  verb.add_option("--length-jitter", flags.length_jitter_percent,
-                  "Lengths are within so many percent of what they would be, at random")
-      ->check(between(0, 99))
-      ->group(kClient);
-  verb.add_option("--client-jitter-ms", flags.client_jitter_ms,
-                  "Requests are sent up to so much later, at random; default: 5 in a closed loop, "
-                  "whose requests would stay in lockstep, else 0")
-      ->check(milliseconds())
-      ->group(kClient);
+  add_adapter_flags(verb, flags);
+  add_client_flags(verb, flags);
 }
 
 namespace {

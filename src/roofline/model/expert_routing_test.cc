@@ -25,18 +25,12 @@ TEST(ExpertRouting, EvenRoutingIsTheFormula) {
 
 TEST(ExpertRouting, SkewLeavesExpertsWithoutRowsAndOneDeviceWithMore) {
   for (const double tokens : {32.0, 256.0, 4096.0}) {
-    double last = spread_tokens(routing(0), tokens).distinct + 1e-9;
-    for (const double skew : {0.5, 1.0, 1.2}) {
-      const double distinct = spread_tokens(routing(skew), tokens).distinct;
-      EXPECT_LT(distinct, last) << tokens << " " << skew;
-      last = distinct;
-    }
-    double rows = tokens * 8 / 8;
-    for (const double skew : {0.5, 1.0, 1.2}) {
-      const double busiest = spread_tokens(routing(skew, 8), tokens).rows;
-      EXPECT_GT(busiest, rows) << tokens << " " << skew;
-      EXPECT_LE(busiest, tokens * 8);
-      rows = busiest;
+    const double distinct = spread_tokens(routing(0), tokens).distinct;
+    const double rows = spread_tokens(routing(0, 8), tokens).rows;
+    for (const double skew : {0.5, 1.0, 1.01, 1.2}) {
+      EXPECT_LT(spread_tokens(routing(skew), tokens).distinct, distinct) << tokens << " " << skew;
+      EXPECT_GT(spread_tokens(routing(skew, 8), tokens).rows, 1.05 * rows) << tokens << " " << skew;
+      EXPECT_LE(spread_tokens(routing(skew, 8), tokens).rows, tokens * 8);
     }
   }
 }
