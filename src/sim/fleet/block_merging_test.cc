@@ -41,11 +41,11 @@ TEST(BlockMerging, LongPromptsTakeLargeBlocks) {
 }
 
 TEST(BlockMerging, SharedBeginningsKeepTheirBlocks) {
-  Workload prefixed = workload_of(2'000, 100, 50);
+  Workload prefixed = workload_of(1'000, 100, 50);
   const int32_t alone = mergeable_blocks(prefixed, 16);
-  for (SimRequest& r : prefixed.requests) r.prefix_tokens = 1'000;
-  EXPECT_LT(mergeable_blocks(prefixed, 16), alone) << "1000 is no multiple of 32";
-  for (SimRequest& r : prefixed.requests) r.prefix_tokens = 1'024;
+  for (SimRequest& r : prefixed.requests) r.prefix_tokens = 504;
+  EXPECT_LT(mergeable_blocks(prefixed, 16), alone) << "504 is 24 behind a multiple of 32";
+  for (SimRequest& r : prefixed.requests) r.prefix_tokens = 512;
   EXPECT_EQ(mergeable_blocks(prefixed, 16), alone);
   for (SimRequest& r : prefixed.requests) r.content = 7;
   EXPECT_LT(mergeable_blocks(prefixed, 16), alone) << "prompts that come again are cut anywhere";
