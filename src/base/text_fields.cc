@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <array>
 #include <charconv>
 #include <fstream>
 
@@ -34,6 +35,30 @@ int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
 }
 
 }  // namespace
+
+Result<std::string> gunzip(std::span<const std::byte> packed, size_t max_bytes) {
+  constexpr int kGzip = 16 + MAX_WBITS;
+  z_stream stream{};
+  if (inflateInit2(&stream, kGzip) != Z_OK) return internal_error("gzip: no memory");
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  int state = Z_OK;
+  while (state == Z_OK && text.size() <= max_bytes) {
+    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
+    stream.avail_out = static_cast<uInt>(buffer.size());
+    state = inflate(&stream, Z_NO_FLUSH);
+    text.append(buffer.data(), buffer.size() - stream.avail_out);
+    if (state == Z_OK && stream.avail_in == 0 && stream.avail_out > 0) state = Z_BUF_ERROR;
+  }
+  inflateEnd(&stream);
+  if (text.size() > max_bytes) {
+    return too_large("gzip: expected at most {} bytes when unpacked", max_bytes);
+  }
+  if (state != Z_STREAM_END) return data_loss("gzip: expected whole gzip data");
+  return text;
+}
 
 Result<std::string> read_text(const std::string& file, size_t max_bytes) {
   Result<std::string> text = [&]() -> Result<std::string> {

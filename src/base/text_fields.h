@@ -2,8 +2,10 @@
 // names the place.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,8 @@ namespace quire {
 // Reads the whole file, and unpacks one whose name ends in .gz. kNotFound: it cannot be read.
 // kDataLoss: its .gz data is not whole. kTooLarge: it is longer than max_bytes.
 Result<std::string> read_text(const std::string& file, size_t max_bytes);
+// Unpacks gzip data. kDataLoss: not whole; kTooLarge: more than max_bytes.
+Result<std::string> gunzip(std::span<const std::byte> packed, size_t max_bytes);
 
 // LineReader gives lines without their ends (\n or \r\n).
 class LineReader {

@@ -76,7 +76,9 @@ AttentionShape attention_shape(const AttentionSpec& attention) {
   return {.num_heads = attention.num_heads,
           .num_kv_heads = attention.num_kv_heads,
           .head_dim = attention.head_dim,
-          .sliding_window = attention.sliding_window};
+          .sliding_window = attention.sliding_window,
+          .shares_kv = attention.any() && !attention.has_own_kv(),
+          .num_inputs = attention.reads_pairs ? 2 : 1};
 }
 
 // Operations of one token: its convolution, and for each element of the state how often the
@@ -155,14 +157,23 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
   return shape;
 }
 
-// Layers with states, and models with several residual streams, go by the decoder that serves them;
-// nothing when the text describes no such model.
+// Returns whether the reader of config.json knows nothing of what a decoder is made of: states, several
+// residual streams, inputs of each layer, keys and values of another layer, gates of heads.
+bool goes_by_decoder(const DecoderSpec& spec) {
+  return spec.has_states() || spec.streams.any() || spec.layer_inputs.any() ||
+         std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) {
+           return layer.attention.any() &&
+                  (!layer.attention.has_own_kv() || layer.attention.has_output_gate);
+         });
+}
+
+// Such models go by the decoder that serves them; nothing when the text describes none.
 std::optional<Result<ModelShape>> parse_served_model(const std::string& text) {
   const Result<ModelConfig> config = parse_model_config(text);
   if (!config.ok()) return {};
   const Result<DecoderSpec> spec =
       make_decoder_spec(*config, config->max_model_len(), DType::kBF16);
-  if (!spec.ok() || (!spec->has_states() && !spec->streams.any())) return {};
+  if (!spec.ok() || !goes_by_decoder(*spec)) return {};
   Result<ModelShape> shape = parse_model_sizes(text);
   if (!shape.ok()) return shape;
   shape->tied_head = spec->tied_head;
@@ -214,12 +225,35 @@ Result<ModelShape> read_model_shape(const std::string& path) {
   return shape;
 }
 
+namespace {
+
+// Returns the weights of a layer's linear maps beside its attention, state and feed-forward part.
+// What stands before and behind the layers is spread over them.
+int64_t more_elements(const DecoderSpec& spec, const LayerSpec& layer) {
+  const int64_t hidden = spec.hidden_size;
+  const auto num_layers = static_cast<int64_t>(spec.layers.size());
+  int64_t elements = spec.streams.num_parameters(hidden, num_layers) / num_layers +
+                     3 * spec.layer_inputs.size * hidden;
+  if (layer.attention.has_output_gate) elements += layer.attention.q_rows() * hidden;
+  if (const SharedBlockSpec& shared = layer.shared; shared.any()) {
+    elements += hidden * hidden + shared.update_rank * (hidden + layer.ffn.gate_up_rows());
+    if (shared.updates_attention) {
+      elements += shared.update_rank * (2 * hidden + layer.attention.qkv_rows());
+    }
+  }
+  return elements;
+}
+
+}  // namespace
+
 void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape) {
   for (const LayerSpec& layer : spec.layers) {
     const LayerGroup one{.num_layers = 1,
                          .attention = attention_shape(layer.attention),
                          .ffn = ffn_shape(layer.ffn),
-                         .state = state_shape(layer.state)};
+                         .state = state_shape(layer.state),
+                         .more_elements = more_elements(spec, layer),
+                         .table_elements = spec.layer_inputs.size * spec.layer_inputs.vocab_size};
     const auto same = std::find_if(shape.groups.begin(), shape.groups.end(),
                                    [&](const LayerGroup& group) { return group.is_like(one); });
     if (same != shape.groups.end()) {

@@ -83,8 +83,29 @@ TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
       EXPECT_EQ(read.groups[g].attention, served.groups[g].attention);
       EXPECT_EQ(read.groups[g].ffn, served.groups[g].ffn);
       EXPECT_EQ(read.groups[g].state, served.groups[g].state);
+      EXPECT_EQ(read.groups[g].more_elements, served.groups[g].more_elements);
+      EXPECT_EQ(read.groups[g].table_elements, served.groups[g].table_elements);
     }
   }
+}
+
+// Side branches, streams, inputs of layers, shared keys and values, and blocks of doubled width.
+TEST_F(ModelShapeFile, CountsWhatIsBesideAttentionAndFeedForward) {
+  const auto goldens = test::source_dir() / "tests" / "goldens" / "models";
+  int num_models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(goldens)) {
+    const std::string name = entry.path().filename();
+    const bool has_more = name.starts_with("gemma3n") || name.starts_with("gemma4");
+    if (!has_more || !std::filesystem::exists(entry.path() / "config.json")) continue;
+    SCOPED_TRACE(name);
+    const auto config = parse_model_config(test::read_file(entry.path() / "config.json")).value();
+    const DecoderSpec spec = make_decoder_spec(config, 128, DType::kBF16).value();
+    const ModelShape shape = read_model_shape(entry.path().string()).value();
+    const auto served = static_cast<double>(spec.num_parameters());
+    EXPECT_NEAR(static_cast<double>(shape.num_parameters()), served, 0.02 * served);
+    ++num_models;
+  }
+  EXPECT_GE(num_models, 2);
 }
 
 TEST_F(ModelShapeFile, NothingIsTheBuiltInModel) {

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "sim/fleet/block_merging.h"
+
 namespace quire::sim {
 namespace {
 
@@ -85,6 +87,7 @@ class Search {
                      .router = options_.router,
                      .admission_ns = options_.admission_ns,
                      .memory_bytes = options_.memory_bytes};
+      if (options_.merge_blocks) merge_blocks(workload_, spec);
       search(spec, candidate);
     } else {
       candidate.obstacle = made.status().message();

@@ -35,6 +35,7 @@ struct PlanOptions {
   PlanObjective objective = PlanObjective::kDevices;
   int64_t admission_ns = 0;
   int64_t memory_bytes = kNever;  // as in FleetSpec
+  bool merge_blocks = false;      // block_merging.h
 };
 
 struct PlanCandidate {

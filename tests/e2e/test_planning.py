@@ -3,6 +3,7 @@ import concurrent.futures
 import csv
 import json
 import os
+import re
 import tempfile
 import xml.etree.ElementTree
 
@@ -90,7 +91,8 @@ def test_simulate_by_tables_of_operator_times(binary):
         plain, table, whole = (json.loads(read(path))["mean_tpot_ms"] for path in figures.values())
         weights_ms = 2 * (sum(n * k for n, k in list(fields.values())[:4]) * 32 + 128256 * 4096) / 3350e9 * 1e3
         assert table == whole and 10 * weights_ms < table < 10 * weights_ms + plain, (plain, table, weights_ms)
-        refused(binary, "--tables FILE", *alone, figures["table"], "--fidelity", "table")
+        bare = ("simulate", LLAMA_8B, "--hardware", "l40s", "--num-requests", "3")  # no tables are built in
+        refused(binary, "--tables FILE", *bare, "--fidelity", "table")
         refused(binary, "gemm_dtype", *alone, figures["table"], "--fidelity", "table", "--tables",
                 os.path.join(folder, "notes.csv"))
         refused(binary, "of one device", "plan", LLAMA_8B, "--hardware", "h100-sxm,l40s", "--fidelity", "table", "--tables",
@@ -224,6 +226,12 @@ def test_plan_finds_what_simulate_confirms(binary):
 
 # roofline
 
+GPT_OSS = """{"model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": 2, "num_attention_heads": 64,
+  "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 2880, "num_local_experts": 32,
+  "num_experts_per_tok": 4, "sliding_window": 128, "vocab_size": 201088, "max_position_embeddings": 131072,
+  "layer_types": ["sliding_attention", "full_attention"], "torch_dtype": "bfloat16",
+  "quantization_config": {"quant_method": "mxfp4"}}"""
+
 
 def test_roofline_table_and_plots(binary):
     with tempfile.TemporaryDirectory() as folder:
@@ -237,13 +245,46 @@ def test_roofline_table_and_plots(binary):
         assert [row[0] for row in decode] == ["1", "64"], text
         assert xml.etree.ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
         counts = elements_of(page)
-        assert counts["svg"] == 1 and counts["pre"] == 1
+        assert counts["svg"] == 2 and counts["pre"] == 1
+        drawn = read(svg)
+        assert "3350 GB/s" in drawn and "bf16 16-bit" in drawn
+        labels = re.findall(r"class='label' x='([0-9.]+)' y='([0-9.]+)'", drawn)
+        assert len(labels) == 3 and len(set(labels)) == 3, labels
+        both = os.path.join(folder, "both.svg")
+        ok(binary, "roofline", "compare", LLAMA_8B, "--hardware", "h100-sxm,l40s", "--batch", "1,64", "--plot", both)
+        assert "3350 GB/s" in read(both) and "864 GB/s" in read(both)
+        experts = os.path.join(folder, "experts.json")
+        with open(experts, "w", encoding="utf-8") as file:
+            file.write(GPT_OSS)
+        assert "experts mxfp4" in ok(binary, "roofline", experts, *arguments[2:]).stdout
         fp8 = ok(binary, *arguments, "--weights", "fp8").stdout
         assert "8-bit weights" in fp8 and fp8 != text
     refused(binary, "/no/such", "roofline", "/no/such")
     refused(binary, "no-such-device", "roofline", LLAMA_8B, "--hardware", "no-such-device")
     refused(binary, "int3", "roofline", LLAMA_8B, "--hardware", "h100-sxm", "--weights", "int3")
     refused(binary, "got nope", "roofline", LLAMA_8B, "--batch", "nope")
+
+
+def test_simulate_adapters_links_and_tables(binary):
+    def figures(*flags, device="h100-sxm", prompt="500"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            text = ok(binary, "simulate", LLAMA_8B, "--hardware", device, "--rate", "4", "--num-requests", "100",
+                      "--input-len", prompt, "--output-len", "60", *flags, "--json", path).stdout
+            return json.loads(read(path)), text
+
+    plain, _ = figures()
+    adapters, _ = figures("--num-loras", "8", "--max-loras", "2")
+    assert adapters["mean_tpot_ms"] > plain["mean_tpot_ms"] and adapters["fleet"]["kv_tokens"] < plain["fleet"]["kv_tokens"]
+    nvlink, pcie, host = (figures("--tp", "2", *flags)[0]["mean_tpot_ms"]
+                          for flags in ((), ("--device-link", "pcie"), ("--device-link", "host")))
+    assert nvlink < pcie < host, (nvlink, pcie, host)
+    tables, text = figures("--fidelity", "auto")
+    assert "fidelity         table" in text and tables["mean_tpot_ms"] != plain["mean_tpot_ms"], text
+    assert "fidelity         analytic" in figures("--fidelity", "auto", device="l40s")[1]
+    whole, merged = (figures(flag, prompt="6000")[0]["mean_ttft_ms"] for flag in ("--no-merge-blocks", "--merge-blocks"))
+    assert abs(merged / whole - 1) < 0.01, (whole, merged)
+    refused(binary, "got 'nvlink'", *SIMULATE, "--device-link", "nvlink")
 
 
 def test_roofline_compares_and_explains(binary):

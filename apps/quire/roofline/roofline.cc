@@ -60,6 +60,7 @@ Status run_compare(const Flags& flags, const std::vector<std::string>& models,
     return invalid_argument(
         "--fidelity: expected analytic or bound, got table: tables are of one device");
   }
+  QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.plot));
   std::vector<CostModel> columns;
   for (const std::string& path : models) {
     Flags one = flags;
@@ -74,8 +75,12 @@ Status run_compare(const Flags& flags, const std::vector<std::string>& models,
       columns.push_back(std::move(cost));
     }
   }
-  fmt::print("{}", compare(columns, flags.report));
-  return {};
+  const std::string text = compare(columns, flags.report);
+  fmt::print("{}", text);
+  if (flags.plot.empty()) return {};
+  const bool html = flags.plot.ends_with(".html");
+  return cli::write_file(flags.plot, html ? compare_html(columns, flags.report, text)
+                                          : compare_svg(columns, flags.report));
 }
 
 Status run_roofline(const Flags& flags) {
@@ -83,7 +88,9 @@ Status run_roofline(const Flags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelShape model, load_model(flags));
   QUIRE_ASSIGN_OR_RETURN(const Hardware hardware,
                          resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
-  QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));
+  QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity,
+                         fidelity_of(flags.fidelity, flags.tables, hardware));
+  if (flags.fidelity == "auto") fmt::print("fidelity         {}\n", to_string(fidelity));
   std::shared_ptr<const OperatorTables> tables;
   if (fidelity == Fidelity::kTable) {
     QUIRE_ASSIGN_OR_RETURN(tables, load_tables(flags.tables, hardware));
@@ -122,16 +129,30 @@ void add_model_flags(CLI::App& verb, Flags& flags) {
 }
 
 void add_shape_flags(CLI::App& verb, Flags& flags) {
-  verb.add_option("--fidelity", flags.fidelity, "bound, analytic or table")->capture_default_str();
+  verb.add_option("--fidelity", flags.fidelity,
+                  "bound, analytic, table or auto: table where there are tables of this device")
+      ->capture_default_str();
   verb.add_option("--batch", flags.report.batch_sizes, "Batch sizes of decode steps")
+      ->delimiter(',')
       ->check(cli::in_range(1, 65536))
       ->capture_default_str();
   verb.add_option("--context", flags.report.contexts, "Contexts of decode steps")
+      ->delimiter(',')
       ->check(cli::in_range(8, 1 << 24))
       ->capture_default_str();
   verb.add_option("--prompt", flags.report.prompts, "Lengths of prompts")
+      ->delimiter(',')
       ->check(cli::in_range(2, 1 << 24))
       ->capture_default_str();
+}
+
+void add_plot_flag(CLI::App& verb, Flags& flags) {
+  verb.add_option("--plot", flags.plot, "Write the picture: FILE.svg or FILE.html")
+      ->check([](const std::string& path) {
+        return path.ends_with(".svg") || path.ends_with(".html")
+                   ? std::string()
+                   : "expected FILE.svg or FILE.html, got " + path;
+      });
 }
 
 void add_compare(CLI::App& roofline, int& exit_code) {
@@ -147,6 +168,7 @@ void add_compare(CLI::App& roofline, int& exit_code) {
   verb.add_option("--hardware", sides->devices, kHardwareHelp)->delimiter(',');
   add_model_flags(verb, sides->flags);
   add_shape_flags(verb, sides->flags);
+  add_plot_flag(verb, sides->flags);
   verb.callback([sides, &exit_code] {
     exit_code = cli::report(run_compare(sides->flags, sides->models, sides->devices));
   });
@@ -172,15 +194,11 @@ void add_roofline(CLI::App& app, int& exit_code) {
   roofline::add_model_flags(verb, *flags);
   roofline::add_shape_flags(verb, *flags);
   verb.add_option("--tables", flags->tables,
-                  "CSV files of operator times or folders of them, for --fidelity table");
+                  "CSV files of operator times or folders of them, for --fidelity table")
+      ->delimiter(',');
   verb.add_flag("--explain", flags->report.explain,
                 "Why the listed steps take what they take: the arithmetic, in words");
-  verb.add_option("--plot", flags->plot, "Write the picture: FILE.svg or FILE.html")
-      ->check([](const std::string& path) {
-        return path.ends_with(".svg") || path.ends_with(".html")
-                   ? std::string()
-                   : "expected FILE.svg or FILE.html, got " + path;
-      });
+  roofline::add_plot_flag(verb, *flags);
   roofline::add_compare(verb, exit_code);
   roofline::add_probe(verb, exit_code);
   roofline::add_calibrate(verb, exit_code);

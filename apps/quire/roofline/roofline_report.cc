@@ -32,10 +32,10 @@ void add_head(Table& table, const CostModel& cost, const Result<MemoryEstimate>&
   const ModelShape& model = cost.model();
   const Hardware& hardware = cost.hardware();
   table.line(
-      "model     {}: {} layers, {:.2f}B parameters ({:.2f}B per token), {:g}-bit weights, KV "
+      "model     {}: {} layers, {:.2f}B parameters ({:.2f}B per token), {} weights, KV "
       "{:.1f} KB a token",
       model.name, model.num_layers(), static_cast<double>(model.num_parameters()) / kGiga,
-      static_cast<double>(model.num_active_parameters()) / kGiga, model.weights.bits,
+      static_cast<double>(model.num_active_parameters()) / kGiga, weights_text(model),
       model.kv_bytes_per_token() * 1e-3);
   if (const double bytes = model.state_bytes_per_sequence(); bytes > 0) {
     table.line("states    {:.2f} MB a sequence, and as much for each snapshot", bytes * 1e-6);

@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+
+#include "roofline/hardware/number_format.h"
+#include "roofline/shape/model_shape.h"
 
 namespace quire::roofline {
 
@@ -23,6 +27,20 @@ inline std::string scaled(double value) {
   if (value >= 1e12) return fmt::format("{:.4g} T", value * 1e-12);
   if (value >= 1e9) return fmt::format("{:.4g} G", value * 1e-9);
   return fmt::format("{:.4g} M", value * 1e-6);
+}
+
+// "bf16 16-bit", or "bf16 16-bit, experts mxfp4 4.25-bit" where the bulk of a model is in another format than its layers.
+inline std::string weights_text(const ModelShape& model) {
+  const auto name = [](const NumberFormat& format) {
+    return fmt::format("{} {:g}-bit", to_string(kernel_kind(format)), format.bits);
+  };
+  std::string text = name(model.weights);
+  const bool moe = std::any_of(model.groups.begin(), model.groups.end(),
+                               [](const LayerGroup& group) { return group.ffn.moe(); });
+  if (moe && kernel_kind(model.expert_weights) != kernel_kind(model.weights)) {
+    text += ", experts " + name(model.expert_weights);
+  }
+  return text;
 }
 
 }  // namespace quire::roofline

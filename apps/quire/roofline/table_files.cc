@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/text_fields.h"
+#include "roofline/hardware/builtin_tables.h"
 
 namespace quire::roofline {
 namespace {
@@ -26,22 +27,26 @@ Status append(Result<std::vector<Sample>> read, std::vector<Sample>& samples) {
 }
 
 // `named` means that the user named this very file, so that it must be a table.
-Status read_table(const std::string& path, bool named, Samples& samples) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxTableBytes));
+Status add_table(const std::string& text, const std::string& where, bool named, Samples& samples) {
   const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
   const auto has = [head](std::string_view column) {
     return head.find(column) != std::string_view::npos;
   };
-  if (has("moe_dtype")) return append(read_experts_csv(text, path), samples.experts);
+  if (has("moe_dtype")) return append(read_experts_csv(text, where), samples.experts);
   // Whole modules (mla_dtype) and launches of both kinds (n_decode) are not single operators.
   const bool whole = has("mla_dtype") || has("n_decode");
-  if (has("gemm_dtype") && !whole) return append(read_gemm_csv(text, path), samples.gemm);
+  if (has("gemm_dtype") && !whole) return append(read_gemm_csv(text, where), samples.gemm);
   if (has("num_key_value_heads") && !whole) {
-    return append(read_attention_csv(text, path), samples.attention);
+    return append(read_attention_csv(text, where), samples.attention);
   }
   if (!named) return {};
   return invalid_argument(
-      "{}: expected a table with the column gemm_dtype, num_key_value_heads or moe_dtype", path);
+      "{}: expected a table with the column gemm_dtype, num_key_value_heads or moe_dtype", where);
+}
+
+Status read_table(const std::string& path, bool named, Samples& samples) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxTableBytes));
+  return add_table(text, path, named, samples);
 }
 
 // Returns the tables of a folder in the order of their names.
@@ -59,17 +64,31 @@ Result<std::vector<std::string>> tables_in(const std::string& folder) {
 
 }  // namespace
 
+Result<Fidelity> fidelity_of(std::string_view name, std::span<const std::string> paths,
+                             const Hardware& hardware) {
+  if (name != "auto") return parse_fidelity(name);
+  const bool any =
+      !paths.empty() || !hardware.table_path.empty() || has_builtin_tables(hardware.name);
+  return any ? Fidelity::kTable : Fidelity::kAnalytic;
+}
+
 Result<std::shared_ptr<const OperatorTables>> load_tables(std::span<const std::string> paths,
                                                           const Hardware& hardware) {
   std::vector<std::string> all(paths.begin(), paths.end());
   if (all.empty() && !hardware.table_path.empty()) all.push_back(hardware.table_path);
-  if (all.empty()) {
-    return invalid_argument(
-        "--fidelity table: expected operator times of {} in --tables FILE or FOLDER, or a "
-        "table_path in its description",
-        hardware.name);
-  }
   Samples samples;
+  if (all.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<BuiltinTable> tables, builtin_tables(hardware.name));
+    for (const BuiltinTable& table : tables) {
+      QUIRE_RETURN_IF_ERROR(add_table(table.text, table.name, true, samples));
+    }
+    if (tables.empty()) {
+      return invalid_argument(
+          "--fidelity table: expected operator times of {} in --tables FILE or FOLDER, or a "
+          "table_path in its description",
+          hardware.name);
+    }
+  }
   for (const std::string& path : all) {
     if (!std::filesystem::is_directory(path)) {
       QUIRE_RETURN_IF_ERROR(read_table(path, true, samples));

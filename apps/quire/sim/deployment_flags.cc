@@ -107,13 +107,20 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("--kv-cache-dtype", flags.kv_cache_dtype, "Format of the KV cache")
       ->group(kGroup);
   verb.add_option("--fidelity", flags.fidelity,
-                  "analytic, bound: perfect kernels, no overhead, or table: kernels by --tables")
+                  "analytic, bound: perfect kernels, no overhead, table: kernels by --tables, or "
+                  "auto: table where there are tables, else analytic")
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--tables", flags.tables,
                   "CSV files of operator times or folders of them, for --fidelity table; default: "
                   "the hardware file's table_path")
       ->delimiter(',')
+      ->group(kGroup);
+  verb.add_option("--routing-skew", flags.routing_skew,
+                  "Of models with experts: exponent of the power law by which tokens choose them; "
+                  "0: all alike")
+      ->check(between(0, 4))
+      ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--rule", flags.rule,
                   "How prompt and decode work of one step combine: sum, max, max+lambda*min or "
@@ -122,6 +129,10 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("--block-size", flags.block_size, "Tokens per KV block")
       ->check(in_range(1, 1024))
       ->capture_default_str()
+      ->group(kGroup);
+  verb.add_flag("--merge-blocks,!--no-merge-blocks", flags.merge_blocks,
+                "Keep books of larger blocks where prompts are long; figures change by less than "
+                "1 %, and it is several times faster (on)")
       ->group(kGroup);
   verb.add_option("--mamba-block-size", flags.state_block_size,
                   "Of models whose layers keep states: tokens from one snapshot to the next")
@@ -135,6 +146,15 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("--kv-offload-gib", flags.offload_gib,
                   "Host memory per replica for KV that the cache gives up; 0: none")
       ->check(between(0, 1e6))
+      ->group(kGroup);
+  verb.add_option("--lora-rank", flags.lora_rank,
+                  "Of the adapters that requests ask for; default: 16 with --num-loras")
+      ->check(in_range(1, 1024))
+      ->group(kGroup);
+  verb.add_option("--max-loras", flags.engine.scheduler.max_loras,
+                  "Most different adapters in one step; 0: no limit")
+      ->check(at_least(0))
+      ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--routing", flags.routing, routing_names())
       ->capture_default_str()
@@ -252,11 +272,20 @@ Result<ModelShape> model_of(const DeploymentFlags& flags) {
   return model;
 }
 
+Result<Fidelity> fidelity_of(const DeploymentFlags& flags, const Hardware& hardware) {
+  return roofline::fidelity_of(flags.fidelity, flags.tables, hardware);
+}
+
 Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,
                                                         const Hardware& hardware) {
-  QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));
+  QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, fidelity_of(flags, hardware));
   if (fidelity != Fidelity::kTable) return std::shared_ptr<const OperatorTables>();
   return roofline::load_tables(flags.tables, hardware);
+}
+
+int32_t lora_rank_of(const DeploymentFlags& flags, int32_t num_loras) {
+  constexpr int32_t kLoraRank = 16;
+  return flags.lora_rank == 0 && num_loras > 0 ? kLoraRank : flags.lora_rank;
 }
 
 int64_t simulation_memory_bytes() { return free_memory_bytes() / 4 * 3; }
@@ -273,7 +302,7 @@ Result<RouterOptions> router_of(const DeploymentFlags& flags) {
 Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
   sim::PoolOptions pool;
   QUIRE_ASSIGN_OR_RETURN(pool.model, model_of(flags));
-  QUIRE_ASSIGN_OR_RETURN(pool.cost.fidelity, parse_fidelity(flags.fidelity));
+  pool.cost.routing_skew = flags.routing_skew;
   pool.parallelism = {.tp = flags.tp, .pp = flags.pp, .ep = flags.ep, .dp = flags.dp};
   pool.engine = flags.engine;
   SchedulerConfig& scheduler = pool.engine.scheduler;
@@ -321,6 +350,7 @@ Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOpti
   pool.name =
       hardware + (pool.role == sim::Role::kBoth ? "" : "-" + std::string(to_string(pool.role)));
   QUIRE_ASSIGN_OR_RETURN(pool.hardware, hardware_of(hardware, flags));
+  QUIRE_ASSIGN_OR_RETURN(pool.cost.fidelity, fidelity_of(flags, pool.hardware));
   QUIRE_ASSIGN_OR_RETURN(pool.tables, tables_of(flags, pool.hardware));
   QUIRE_RETURN_IF_ERROR(set_preset(flags, pool));
   return pool;

@@ -29,11 +29,14 @@ struct DeploymentFlags {
   double memory_utilization = 0;
   double offload_gib = 0;
   double draft_acceptance = 0.7;
+  int32_t lora_rank = 0;  // 0: kLoraRank where requests ask for adapters
   EngineOptions engine;
   std::string routing = "least-requests";
   double stale_ms = 0;
   bool router_remembers = false;
   std::vector<std::string> goodput, slo;
+  double routing_skew = 1.01;
+  bool merge_blocks = true;
   std::string rule;  // empty: the hardware file's
   uint64_t seed = 0;
 };
@@ -52,13 +55,17 @@ Result<sim::SloLimits> slo_limits(const DeploymentFlags& flags);
 // rule of mixed steps that the flags say.
 Result<Hardware> hardware_of(const std::string& name, const DeploymentFlags& flags);
 Result<ModelShape> model_of(const DeploymentFlags& flags);
-// Returns the tables of --fidelity table; null with another fidelity.
+// Returns the tables of --fidelity table, or those that --fidelity auto finds; else null.
 Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,
                                                         const Hardware& hardware);
+// Returns what --fidelity says, where auto is table if there are tables of this device.
+Result<Fidelity> fidelity_of(const DeploymentFlags& flags, const Hardware& hardware);
 // Returns how much memory of this machine a simulation may take for its books.
 int64_t simulation_memory_bytes();
 Result<RouterOptions> router_of(const DeploymentFlags& flags);
-// Returns all options of a pool except hardware and counts.
+// Returns the rank of the adapters that num_loras of a workload stand for; 0: there are none.
+int32_t lora_rank_of(const DeploymentFlags& flags, int32_t num_loras);
+// Returns all options of a pool except hardware, fidelity and counts.
 Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags);
 
 // Reads "hardware=h100-sxm,replicas=2,tp=1,pp=1,ep=1,role=both" as a pool of its own. What the text

@@ -99,21 +99,25 @@ Status run_plan(const PlanFlags& flags) {
   sim::PlanOptions options;
   QUIRE_ASSIGN_OR_RETURN(options.limits, slo_limits(flags.deployment));
   QUIRE_ASSIGN_OR_RETURN(options.base, pool_of(flags.deployment));
+  options.base.lora_rank = lora_rank_of(flags.deployment, flags.workload.num_loras);
   QUIRE_ASSIGN_OR_RETURN(options.router, router_of(flags.deployment));
   double admission_us = 0;
   for (const std::string& name : flags.deployment.hardware) {
     QUIRE_ASSIGN_OR_RETURN(Hardware hardware, hardware_of(name, flags.deployment));
     admission_us = std::max(admission_us, hardware.host.admission_us);
+    QUIRE_ASSIGN_OR_RETURN(options.base.cost.fidelity, fidelity_of(flags.deployment, hardware));
     if (flags.deployment.hardware.size() == 1) {
       QUIRE_ASSIGN_OR_RETURN(options.base.tables, tables_of(flags.deployment, hardware));
     }
     options.hardware.push_back(std::move(hardware));
   }
   if (options.base.cost.fidelity == Fidelity::kTable && options.base.tables == nullptr) {
-    return invalid_argument("--fidelity table: expected one --hardware: tables are of one device");
+    return invalid_argument("--fidelity {}: expected one --hardware: tables are of one device",
+                            flags.deployment.fidelity);
   }
   options.admission_ns = static_cast<int64_t>(admission_us * 1e3);
   options.memory_bytes = simulation_memory_bytes();
+  options.merge_blocks = flags.deployment.merge_blocks;
   options.tensor_parallel = flags.tensor_parallel;
   options.max_num_batched_tokens = flags.batched_tokens;
   options.max_num_seqs = flags.seqs;

@@ -12,6 +12,7 @@
 #include "quire/sim/deployment_flags.h"
 #include "quire/sim/workload_flags.h"
 #include "sim/ablation.h"
+#include "sim/fleet/block_merging.h"
 #include "sim/report/chrome_trace.h"
 #include "sim/report/report.h"
 
@@ -126,6 +127,7 @@ void add_output_flags(CLI::App& verb, SimulateFlags& flags) {
 Result<sim::FleetSpec> fleet_of(const SimulateFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(sim::PoolOptions base, pool_of(flags.deployment));
   base.num_replicas = flags.num_replicas;
+  base.lora_rank = lora_rank_of(flags.deployment, flags.workload.num_loras);
   base.autoscale = flags.autoscale;
   base.autoscale.interval_ns = static_cast<int64_t>(flags.scale_interval_s * 1e9);
   base.autoscale.provisioning_ns = static_cast<int64_t>(flags.provisioning_s * 1e9);
@@ -181,6 +183,13 @@ sim::Description describe(const SimulateFlags& flags, const sim::Workload& workl
   description.emplace_back("deployment", pools + ", " + flags.deployment.routing);
   if (!flags.deployment.preset.empty()) {
     description.emplace_back("engine", flags.deployment.preset);
+  }
+  if (flags.deployment.fidelity == "auto") {
+    std::string fidelity;
+    for (const sim::PoolSpec& pool : spec.pools) {
+      fidelity += (fidelity.empty() ? "" : ", ") + pool.fidelity;
+    }
+    description.emplace_back("fidelity", fidelity);
   }
   description.emplace_back("workload",
                            fmt::format("{}, {} requests", workload.name, workload.requests.size()));
@@ -259,6 +268,7 @@ Status run_simulate(const SimulateFlags& flags) {
                          workload_of(flags.workload, flags.deployment.seed,
                                      spec.pools[0].replica.model.max_model_len));
   spec.slice_ns = slice_ns_of(workload);
+  if (flags.deployment.merge_blocks && !flags.ablation) sim::merge_blocks(workload, spec);
   std::optional<sim::ChromeTrace> trace;
   sim::RunObserver observer{.progress = progress_bar()};
   if (!flags.chrome_trace.empty()) {

@@ -7,12 +7,43 @@
 #include "quire/flag_checks.h"
 #include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
+#include "sim/workload/adapters.h"
 #include "sim/workload/client_jitter.h"
 #include "sim/workload/servegen.h"
 #include "sim/workload/synthetic.h"
 #include "sim/workload/trace.h"
 
 namespace quire::cli {
+
+namespace {
+
+void add_adapter_flags(CLI::App& verb, WorkloadFlags& flags) {
+  constexpr const char* kAdapters = "Workload: adapters";
+  verb.add_option("--num-loras", flags.num_loras,
+                  "Sessions ask for one of so many adapters (LoRA); 0: for none")
+      ->check(in_range(0, 1 << 20))
+      ->group(kAdapters);
+  verb.add_option("--lora-skew", flags.lora_skew,
+                  "The k-th adapter is asked for 1/k^SKEW times as often as the first")
+      ->check(between(0, 8))
+      ->capture_default_str()
+      ->group(kAdapters);
+}
+
+void add_client_flags(CLI::App& verb, WorkloadFlags& flags) {
+  constexpr const char* kClient = "Workload: the client";
+  verb.add_option("--length-jitter", flags.length_jitter_percent,
+                  "Lengths are within so many percent of what they would be, at random")
+      ->check(between(0, 99))
+      ->group(kClient);
+  verb.add_option("--client-jitter-ms", flags.client_jitter_ms,
+                  "Requests are sent up to so much later, at random; default: 5 in a closed loop, "
+                  "whose requests would stay in lockstep, else 0")
+      ->check(milliseconds())
+      ->group(kClient);
+}
+
+}  // namespace
 
 void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
   constexpr const char* kTrace = "Workload: a trace";
@@ -75,16 +106,8 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
                   "Closed loop: so many requests at once, the next when one ends")
       ->check(at_least(1))
       ->group(kSynthetic);
-  constexpr const char* kClient = "Workload: the client";
-  verb.add_option("--length-jitter", flags.length_jitter_percent,
-                  "Lengths are within so many percent of what they would be, at random")
-      ->check(between(0, 99))
-      ->group(kClient);
-  verb.add_option("--client-jitter-ms", flags.client_jitter_ms,
-                  "Requests are sent up to so much later, at random; default: 5 in a closed loop, "
-                  "whose requests would stay in lockstep, else 0")
-      ->check(milliseconds())
-      ->group(kClient);
+  add_adapter_flags(verb, flags);
+  add_client_flags(verb, flags);
 }
 
 namespace {
@@ -175,6 +198,8 @@ Result<sim::Workload> workload_of(const WorkloadFlags& flags, uint64_t seed,
     return sim::make_synthetic(options);
   }();
   if (!workload.ok()) return workload;
+  sim::assign_adapters({.num_adapters = flags.num_loras, .skew = flags.lora_skew, .seed = seed},
+                       *workload);
   if (workload->requests.empty()) return invalid_argument("workload: holds no requests");
   const double default_ms = workload->closed_loop ? kClosedLoopJitterMs : 0;
   sim::add_client_jitter(

@@ -24,6 +24,8 @@ struct WorkloadFlags {
   double think_s = 0;
   int32_t num_prompts = 0;
   int32_t concurrency = 0;
+  int32_t num_loras = 0;
+  double lora_skew = 1;
   double length_jitter_percent = 0;
   std::optional<double> client_jitter_ms;
   std::string save_trace;

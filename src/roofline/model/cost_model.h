@@ -89,6 +89,9 @@ struct CostOptions {
   // Steps of up to this many tokens find the time of their linear layers in a table that is made at
   // the start.
   int32_t max_memoised_tokens = 8192;
+  // Of models with experts: how unevenly tokens choose them (Routing::skew). Fidelity::kBound takes
+  // them as even.
+  double routing_skew = 0;
 };
 
 class CostModel {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "roofline/model/cost_model.h"
+#include "roofline/model/expert_routing.h"
 #include "roofline/model/layer_plan.h"
 #include "roofline/model/operator_tables.h"
 #include "roofline/model/part_cost.h"
@@ -59,14 +60,19 @@ struct CostModel::Impl {
   void visit_experts(const GroupPlan& group, double tokens, Visit& visit) const {
     const int32_t ep = parallelism.ep;
     const double all_tokens = tokens * (ep > 1 ? parallelism.dp : 1);
-    const double distinct = std::max(
-        1.0, distinct_experts(group.num_experts, group.experts_per_token, all_tokens) / ep);
+    const bool even = options.fidelity == Fidelity::kBound;
+    const ExpertLoad load = spread_tokens({.num_experts = group.num_experts,
+                                           .experts_per_token = group.experts_per_token,
+                                           .num_ranks = static_cast<double>(ep),
+                                           .skew = even ? 0 : options.routing_skew},
+                                          all_tokens);
     // Without an all-to-all (replicas of attention have one) every device is handed all rows.
     const double all_rows = all_tokens * group.experts_per_token;
     visit(Kernel::kExperts,
-          experts({.rows = all_rows / ep,
-                   .distinct = distinct,
-                   .foreign_rows = parallelism.dp > 1 ? 0 : all_rows - all_rows / ep,
+          experts({.rows = load.rows,
+                   .distinct = load.distinct,
+                   .foreign_rows = parallelism.dp > 1 ? 0 : all_rows - load.rows,
+                   .padding = load.padding,
                    .hidden_size = plan.hidden_size,
                    .gate_up_rows = group.gate_up_rows,
                    .down_depth = group.down_depth,

@@ -117,6 +117,10 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
   return time;
 }
 
+double expert_tile_rows(double rows_per_expert) {
+  return power_of_two_from(kMinExpertTile, rows_per_expert, kMaxExpertTile);
+}
+
 KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
   GemmWork product{.m = work.rows / work.distinct,
                    .n = work.gate_up_rows,
@@ -140,8 +144,8 @@ KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
 
   const ExpertsModel model = hardware.experts_model(work.weights);
   const double rows = work.rows / work.distinct;
-  const double height = power_of_two_from(kMinExpertTile, rows, kMaxExpertTile);
-  const double padding = std::ceil(rows / height) * height / rows;
+  const double height = expert_tile_rows(rows);
+  const double padding = work.padding > 0 ? work.padding : std::ceil(rows / height) * height / rows;
   const double peak = hardware.peak(work.weights.math);
   const double bandwidth = hardware.memory_bytes_per_s;
   const double compute_us = time.flops * padding / (peak * model.compute_share) * kMicro;

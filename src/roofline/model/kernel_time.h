@@ -41,6 +41,7 @@ struct ExpertsWork {
   double rows = 0;          // tokens x experts per token, those of this device
   double distinct = 0;      // experts with rows
   double foreign_rows = 0;  // of other devices' experts, where no all-to-all has sorted them out
+  double padding = 0;       // rows of whole tiles for each row; 0: every expert has as many rows
   double hidden_size = 0;
   double gate_up_rows = 0;
   double down_depth = 0;
@@ -48,6 +49,8 @@ struct ExpertsWork {
   double activation_bytes = 2;
 };
 KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware);
+// Returns the rows of a tile of an expert's products, by how many rows experts have on average.
+double expert_tile_rows(double rows_per_expert);
 
 // AttentionWork is one attention layer on one device, as its kernels see it.
 struct AttentionWork {

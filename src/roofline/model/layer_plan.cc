@@ -14,8 +14,9 @@ void plan_dense_attention(const AttentionShape& shape, const ModelShape& model, 
   const double kv_heads = per_rank(shape.num_kv_heads, tp);
   const auto hidden = static_cast<double>(model.hidden_size);
   const double dim = shape.head_dim;
-  plan.linears.push_back(
-      {Kernel::kQkvProjection, (heads + 2 * kv_heads) * dim, hidden, model.weights});
+  const double own_heads = shape.shares_kv ? 0 : 2 * kv_heads;
+  plan.linears.push_back({Kernel::kQkvProjection, (heads + own_heads) * dim,
+                          shape.num_inputs * hidden, model.weights});
   plan.linears.push_back({Kernel::kOutputProjection, hidden, heads * dim, model.weights});
   plan.prefill = {.num_heads = heads,
                   .num_kv_heads = kv_heads,
@@ -114,7 +115,8 @@ void plan_elementwise(const LayerGroup& group, const ModelShape& model, int32_t 
   const StateShape& state = group.state;
   const double state_width = std::ceil(static_cast<double>(state.in_rows + state.inner_size) / tp);
   const double bytes = model.activations.bytes();
-  const double kv_written = group.attention.latent
+  const double kv_written = group.attention.shares_kv ? 0
+                            : group.attention.latent
                                 ? group.attention.kv_elements_per_token() * model.kv.bytes()
                                 : plan.prefill.kv_bytes_per_token;
   plan.elementwise_bytes_per_token =
@@ -149,6 +151,11 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
     if (group.state.any()) plan_state(group.state, model, parallelism.tp, layer);
     layer.num_reductions =
         (group.attention.any() || group.state.any() ? 1 : 0) + (group.ffn.any() ? 1 : 0);
+    if (group.more_elements > 0) {
+      layer.linears.push_back({Kernel::kMlp,
+                               static_cast<double>(group.more_elements) / plan.hidden_size,
+                               plan.hidden_size, model.weights});
+    }
     plan_ffn(group.ffn, model, parallelism, layer);
     plan_elementwise(group, model, parallelism.tp, layer);
     plan.groups.push_back(std::move(layer));

@@ -24,9 +24,10 @@ double device_weight_bytes(const ModelShape& model, const Parallelism& paralleli
         group.num_mixer_parameters(hidden) + static_cast<double>(hidden) * ffn.num_matrices * width;
     const double experts = ffn.num_experts * ffn.num_expert_parameters(hidden);
     const double router = static_cast<double>(hidden) * ffn.num_experts;
-    layers += group.num_layers * (dense / tp * model.weights.bytes() +
-                                  experts / expert_ranks * model.expert_weights.bytes() +
-                                  router * model.head_weights.bytes());
+    layers += group.num_layers *
+              (dense / tp * model.weights.bytes() +
+               experts / expert_ranks * model.expert_weights.bytes() +
+               (router + static_cast<double>(group.table_elements)) * model.head_weights.bytes());
   }
   const double table = static_cast<double>(hidden) * static_cast<double>(model.vocab_size) *
                        model.head_weights.bytes() / tp;
@@ -39,8 +40,9 @@ double device_weight_bytes(const ModelShape& model, const Parallelism& paralleli
 double device_kv_bytes_per_token(const ModelShape& model, const Parallelism& parallelism) {
   const DevicePlan plan = plan_device(model, parallelism);
   double bytes = 0;
-  for (const GroupPlan& group : plan.groups) {
-    bytes += group.num_layers * group.prefill.kv_bytes_per_token;
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    if (model.groups[i].attention.shares_kv) continue;
+    bytes += plan.groups[i].num_layers * plan.groups[i].prefill.kv_bytes_per_token;
   }
   const double share =
       std::ceil(static_cast<double>(model.num_layers()) / parallelism.pp) / model.num_layers();

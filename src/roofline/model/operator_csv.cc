@@ -3,8 +3,9 @@
 #include <cmath>
 #include <optional>
 
+#include "base/text_fields.h"
 #include "roofline/model/csv.h"
-#include "roofline/model/layer_plan.h"
+#include "roofline/model/expert_routing.h"
 #include "roofline/model/operator_tables.h"
 
 namespace quire {
@@ -16,6 +17,13 @@ std::optional<NumberFormat> expert_format(std::string_view dtype) {
   if (dtype == "int4_wo") return parse_number_format("int4");
   if (dtype == "w4a16_mxfp4") return parse_number_format("mxfp4");
   return parse_number_format(dtype);
+}
+
+// Returns the exponent of "power_law_1.01"; 0 of any other distribution.
+Result<double> skew_of(std::string_view distribution) {
+  constexpr std::string_view kPowerLaw = "power_law_";
+  if (!distribution.starts_with(kPowerLaw)) return 0.0;
+  return parse_number(distribution.substr(kPowerLaw.size()), 0, 8, "distribution");
 }
 
 Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, NumberFormat weights) {
@@ -34,13 +42,16 @@ Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, Number
   ExpertsSample sample;
   QUIRE_ASSIGN_OR_RETURN(const std::string_view spread, table.field(row, "distribution"));
   sample.balanced = spread == "balanced";
-  const double rows = std::max(1.0, tokens * topk / ep);
+  QUIRE_ASSIGN_OR_RETURN(const double skew, skew_of(spread));
+  ExpertLoad load = spread_tokens(
+      {.num_experts = experts, .experts_per_token = topk, .num_ranks = ep, .skew = skew}, tokens);
+  load.rows = std::max(1.0, load.rows);
   // With even shares rows meet in an expert only when every expert has one.
-  const double distinct =
-      sample.balanced ? std::min(rows, experts / ep) : distinct_experts(experts, topk, tokens) / ep;
-  sample.work = {.rows = rows,
-                 .distinct = std::max(1.0, distinct),
-                 .foreign_rows = std::max(0.0, tokens * topk - rows),
+  if (sample.balanced) load.distinct = std::max(1.0, std::min(load.rows, experts / ep));
+  sample.work = {.rows = load.rows,
+                 .distinct = load.distinct,
+                 .foreign_rows = std::max(0.0, tokens * topk - load.rows),
+                 .padding = load.padding,
                  .hidden_size = hidden,
                  .gate_up_rows = 2 * width,
                  .down_depth = width,

@@ -22,6 +22,8 @@ json::object written(const AttentionShape& attention) {
                          {"num_kv_heads", attention.num_kv_heads},
                          {"head_dim", attention.head_dim},
                          {"sliding_window", attention.sliding_window}};
+  if (attention.shares_kv) object["shares_kv"] = true;
+  if (attention.num_inputs > 1) object["num_inputs"] = attention.num_inputs;
   if (!attention.latent) return object;
   const LatentAttention& mla = attention.mla;
   object["mla"] = json::object{{"q_lora_rank", mla.q_lora_rank},
@@ -71,6 +73,8 @@ AttentionShape read_attention(const JsonFields& fields) {
   attention.num_kv_heads = size_of(fields, "num_kv_heads");
   attention.head_dim = size_of(fields, "head_dim");
   attention.sliding_window = size_of(fields, "sliding_window");
+  attention.shares_kv = fields.boolean("shares_kv", false);
+  attention.num_inputs = static_cast<int32_t>(fields.integer({"num_inputs"}, 1, 1, 16));
   if (const auto mla = fields.child("mla")) {
     attention.latent = true;
     attention.mla = {.q_lora_rank = size_of(*mla, "q_lora_rank"),
@@ -117,6 +121,8 @@ void read_groups(const JsonFields& fields, Status& status, ModelShape& model) {
     }
     if (const auto ffn = group.child("ffn")) layers.ffn = read_ffn(*ffn);
     if (const auto state = group.child("state")) layers.state = read_state(*state);
+    layers.more_elements = group.integer({"more_elements"}, 0, 0, int64_t{1} << 40);
+    layers.table_elements = group.integer({"table_elements"}, 0, 0, int64_t{1} << 40);
     model.groups.push_back(layers);
   }
 }
@@ -140,6 +146,8 @@ std::string to_json(const ModelShape& model) {
                         {"attention", written(group.attention)},
                         {"ffn", written(group.ffn)}};
     if (group.state.any()) layers["state"] = written(group.state);
+    if (group.more_elements > 0) layers["more_elements"] = group.more_elements;
+    if (group.table_elements > 0) layers["table_elements"] = group.table_elements;
     groups.push_back(std::move(layers));
   }
   object["groups"] = std::move(groups);

@@ -90,7 +90,10 @@ Status check_layers(const std::vector<LayerGroup>& groups) {
 double AttentionShape::num_parameters(int64_t hidden_size) const {
   const auto hidden = static_cast<double>(hidden_size);
   const double heads = num_heads;
-  if (!latent) return hidden * (2 * heads + 2.0 * num_kv_heads) * head_dim;
+  if (!latent) {
+    const double heads_in = heads + (shares_kv ? 0 : 2.0 * num_kv_heads);
+    return hidden * (num_inputs * heads_in + heads) * head_dim;
+  }
   const double query_dim = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
   const double query =
       mla.q_lora_rank > 0 ? mla.q_lora_rank * (hidden + query_dim) : hidden * query_dim;
@@ -100,6 +103,7 @@ double AttentionShape::num_parameters(int64_t hidden_size) const {
 }
 
 double AttentionShape::kv_elements_per_token() const {
+  if (shares_kv) return 0;
   if (latent) return mla.kv_lora_rank + mla.qk_rope_head_dim;
   return 2.0 * num_kv_heads * head_dim;
 }
@@ -110,11 +114,13 @@ double StateShape::num_parameters(int64_t hidden_size) const {
 }
 
 double LayerGroup::num_mixer_parameters(int64_t hidden_size) const {
-  return attention.num_parameters(hidden_size) + state.num_parameters(hidden_size);
+  return attention.num_parameters(hidden_size) + state.num_parameters(hidden_size) +
+         static_cast<double>(more_elements);
 }
 
 bool LayerGroup::is_like(const LayerGroup& other) const {
-  return attention == other.attention && ffn == other.ffn && state == other.state;
+  return attention == other.attention && ffn == other.ffn && state == other.state &&
+         more_elements == other.more_elements && table_elements == other.table_elements;
 }
 
 double FfnShape::num_expert_parameters(int64_t hidden_size) const {
@@ -146,7 +152,9 @@ double count_parameters(const ModelShape& model, Experts which) {
     const double routed = ffn.moe() ? experts * ffn.num_expert_parameters(model.hidden_size) +
                                           hidden * ffn.num_experts
                                     : 0;
-    total += group.num_layers * (group.num_mixer_parameters(model.hidden_size) + dense + routed);
+    const double table = which == Experts::kAll ? static_cast<double>(group.table_elements) : 0;
+    total +=
+        group.num_layers * (group.num_mixer_parameters(model.hidden_size) + dense + routed + table);
   }
   return total;
 }

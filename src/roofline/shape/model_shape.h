@@ -31,6 +31,8 @@ struct AttentionShape {
   int32_t num_kv_heads = 0;    // Hkv
   int32_t head_dim = 0;        // D
   int32_t sliding_window = 0;  // tokens seen, the query included; 0: all
+  bool shares_kv = false;      // keys and values are those of a layer before
+  int32_t num_inputs = 1;      // rows of hidden_size that queries, keys and values are made of
   bool latent = false;         // `mla` says how; num_kv_heads and head_dim are unused
   LatentAttention mla;
   bool any() const { return num_heads > 0; }  // else the layer has no attention
@@ -72,6 +74,9 @@ struct LayerGroup {
   AttentionShape attention;
   FfnShape ffn;
   StateShape state;
+  // Weights of further linear maps of one layer: side branches, streams, inputs of its own.
+  int64_t more_elements = 0;
+  int64_t table_elements = 0;  // of a table that a token takes one row of
   double num_mixer_parameters(int64_t hidden_size) const;  // of attention and state
   bool is_like(const LayerGroup& other) const;             // but for the number of layers
 };

@@ -229,6 +229,29 @@ TEST(ModelShape, RefusesWhatMakesNoSense) {
       std::string::npos);
 }
 
+// Half of the layers read the keys and values of others, from rows of twice the hidden size.
+TEST(ModelShape, SharedKeysTakeNoMemoryAndNoProjection) {
+  ModelShape model = model_of(test::kLlama31_8B);
+  const double parameters = static_cast<double>(model.num_parameters());
+  LayerGroup sharing = model.groups[0];
+  model.groups[0].num_layers = sharing.num_layers = 16;
+  sharing.attention.shares_kv = true;
+  sharing.attention.num_inputs = 2;
+  sharing.more_elements = 1'000'000;
+  sharing.table_elements = 5'000'000;
+  model.groups.push_back(sharing);
+  EXPECT_EQ(model.kv_bytes_per_token(), 65536);
+  // Without 2 * 8 heads of keys and values, with 32 heads of queries more.
+  const double more = 16 * (4096.0 * 128 * (32 - 16) + 1e6);
+  EXPECT_DOUBLE_EQ(static_cast<double>(model.num_parameters()), parameters + more + 16 * 5e6);
+  EXPECT_DOUBLE_EQ(static_cast<double>(model.num_active_parameters()),
+                   parameters + more - 128256.0 * 4096);
+  const auto memory = estimate_memory(model, find_hardware("h100-sxm").value(), {});
+  EXPECT_EQ(memory->kv_bytes_per_token, 65536);
+  EXPECT_NEAR(memory->weight_bytes, 2 * static_cast<double>(model.num_parameters()), 1e6);
+  EXPECT_EQ(to_json(parse_model_description(to_json(model), "again").value()), to_json(model));
+}
+
 TEST(MemoryModel, Llama8BOnH100) {
   const ModelShape model = model_of(test::kLlama31_8B);
   const Hardware hardware = find_hardware("H100 SXM").value();

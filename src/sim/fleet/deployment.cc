@@ -108,10 +108,33 @@ Status check_drafts(const PoolOptions& options) {
 
 }  // namespace
 
+namespace {
+
+// Adapters of a step lie in the devices' memory, and KV gets what is left.
+void add_adapters(const PoolOptions& options, ReplicaSpec& replica) {
+  replica.adapters =
+      adapter_times(options.model, options.hardware, options.parallelism, options.lora_rank);
+  const int32_t most = std::max(1, options.engine.scheduler.max_loras);
+  replica.kv_bytes -= std::llround(replica.adapters.bytes * most);
+}
+
+Status check_adapters(const PoolOptions& options) {
+  if (options.lora_rank == 0) return {};
+  if (options.offload_bytes > 0 || options.role != Role::kBoth) {
+    return invalid_argument(
+        "adapters: expected neither host memory for KV nor replicas for prompts alone, whose KV is "
+        "known by its tokens");
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<PoolSpec> make_pool(const PoolOptions& options) {
   QUIRE_RETURN_IF_ERROR(options.parallelism.validate(options.model));
   QUIRE_RETURN_IF_ERROR(check_states(options));
   QUIRE_RETURN_IF_ERROR(check_drafts(options));
+  QUIRE_RETURN_IF_ERROR(check_adapters(options));
   const int32_t max_tokens = options.engine.scheduler.max_num_batched_tokens;
   QUIRE_ASSIGN_OR_RETURN(const MemoryEstimate memory,
                          estimate_memory(options.model, options.hardware, options.parallelism,
@@ -130,6 +153,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
                 .role = options.role,
                 .num_replicas = options.num_replicas * num_ranks,
                 .devices_per_replica = num_devices,
+                .fidelity = std::string(to_string(options.cost.fidelity)),
                 .price_per_device_hour = options.hardware.price_per_hour,
                 .watts_per_device = options.hardware.watts,
                 .autoscale = options.autoscale};
@@ -143,6 +167,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
   replica.kv_bytes = static_cast<int64_t>(memory.kv_bytes);
   replica.kv_bytes_per_token = options.model.kv_bytes_per_token();
   replica.pipeline_depth = options.parallelism.pp;
+  replica.engine.scheduler.pipeline_depth = options.parallelism.pp;
   replica.engine.scheduler.async_scheduling &= !options.hardware.cpu && options.parallelism.pp == 1;
   replica.fast_forward = options.fast_forward;
   if (options.offload_bytes > 0 && replica.kv_bytes_per_token > 0) {
@@ -153,6 +178,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
         .latency_ns = std::llround(link.latency_us * 1e3)};
   }
   replica.engine.scheduler.step_time.predicted = step_time_table(cost);
+  if (options.lora_rank > 0) add_adapters(options, replica);
   replica.draft_acceptance = options.draft_acceptance;
   if (replica.engine.scheduler.num_speculative_tokens > 0) {
     // As in the engine, a request with drafts has one step under way.

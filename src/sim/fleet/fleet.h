@@ -37,6 +37,7 @@ struct PoolSpec {
   ReplicaSpec replica;
   int32_t num_replicas = 1;
   int32_t devices_per_replica = 1;
+  std::string fidelity;  // of the times of its steps, as reports show it
   double price_per_device_hour = 0;
   double watts_per_device = 0;
   AutoscaleOptions autoscale;

@@ -1,6 +1,7 @@
 #include "sim/replica/arrivals.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "sim/workload/token_content.h"
@@ -22,7 +23,8 @@ Arrivals::Arrivals(const ReplicaSpec& spec, const Workload& workload, KvManager&
 bool Arrivals::may_hold_back(int64_t num_requests) const {
   const SchedulerConfig& config = scheduler_.config();
   return config.policy == SchedulingPolicy::kFcfs && config.express_tokens == 0 &&
-         spec_.tier.capacity_tokens == 0 && config.max_num_queued_reqs >= num_requests &&
+         spec_.tier.capacity_tokens == 0 && config.max_loras == 0 &&
+         config.max_num_queued_reqs >= num_requests &&
          config.max_num_queued_tokens / std::max<int64_t>(1, num_requests) >= config.max_model_len;
 }
 
@@ -85,6 +87,17 @@ std::shared_ptr<const SamplingParams> Arrivals::params(int32_t max_tokens) {
   return entry;
 }
 
+std::shared_ptr<const Adapter> Arrivals::adapter(int32_t number) {
+  if (number == 0) return nullptr;
+  auto& entry = adapters_[number];
+  if (entry == nullptr) {
+    auto made = std::make_shared<Adapter>();
+    made->name = made->content_key = std::to_string(number);
+    entry = std::move(made);
+  }
+  return entry;
+}
+
 // Returns false when the KV that comes along has no room at the moment.
 bool Arrivals::join(const Arrival& arrival, int64_t now_ns) {
   const Delivery& leg = arrival.leg;
@@ -111,6 +124,8 @@ bool Arrivals::join(const Arrival& arrival, int64_t now_ns) {
   request.id = slot.id;
   request.params = params(leg.output_tokens);
   request.priority = source.priority;
+  request.adapter = adapter(source.adapter);
+  if (request.adapter != nullptr) request.cache_keys.adapter = request.adapter->content_key;
   request.arrival_us = arrival.delivered_ns / 1000;
   const Status added = scheduler_.add(std::move(request), now_ns / 1000);
   if (!added.ok()) {

@@ -48,6 +48,7 @@ class Arrivals {
   bool join(const Arrival& arrival, int64_t now_ns);
   bool put_kv(std::span<const TokenId> tokens, int32_t num_tokens);
   std::shared_ptr<const SamplingParams> params(int32_t max_tokens);
+  std::shared_ptr<const Adapter> adapter(int32_t number);
 
   const ReplicaSpec& spec_;
   const Workload& workload_;
@@ -61,6 +62,7 @@ class Arrivals {
   // ahead of them are admitted.
   std::deque<Arrival> held_back_;
   std::unordered_map<int32_t, std::shared_ptr<const SamplingParams>> params_;
+  std::unordered_map<int32_t, std::shared_ptr<const Adapter>> adapters_;
 };
 
 }  // namespace quire::sim

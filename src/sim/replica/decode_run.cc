@@ -36,10 +36,12 @@ bool DecodeRun::plan(int64_t now_ns, int64_t stop_ns, bool overlapped) {
   if (overlapped) num_steps = std::min(num_steps, spare_rounds() * kv_.block_size());
   if (num_steps < kMinSteps) return false;
   shape_.clear();
+  AdapterCount adapters;
   std::array<int32_t, kMaxWindows> num_inside{};  // requests whose context is within the window
   const std::span<const int32_t> windows = spec_.timer->windows();
   for (const int32_t index : slots_.running()) {
     const int32_t context = slots_.at(index).known_tokens;
+    adapters.add(slots_.request(slots_.at(index).leg).adapter);
     shape_.add(context - 1, 1, true, windows);
     for (size_t w = 0; w < windows.size(); ++w) {
       if (context >= windows[w]) continue;
@@ -51,9 +53,10 @@ bool DecodeRun::plan(int64_t now_ns, int64_t stop_ns, bool overlapped) {
   begin_ns_ = now_ns;
   host_ns_ = spec_.timer->host_ns(shape_);
   kv_tokens_ = shape_.decode.context;
+  const int64_t adapters_ns = spec_.adapters.step_ns(adapters.count(), batch);
   int64_t end_ns = now_ns;
   for (int32_t i = 0; i < num_steps && end_ns < stop_ns; ++i) {
-    end_ns += spec_.timer->time(shape_).total_ns;
+    end_ns += spec_.timer->time(shape_).total_ns + adapters_ns;
     ends_ns_.push_back(end_ns);
     shape_.decode.context += batch;
     ++shape_.decode.max_context;

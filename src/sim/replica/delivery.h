@@ -10,6 +10,7 @@
 #include "core/executor.h"
 #include "engine/engine_options.h"
 #include "sched/scheduler.h"
+#include "sim/replica/adapter_times.h"
 #include "sim/replica/kv_tier.h"
 #include "sim/replica/record.h"
 #include "sim/replica/step_timer.h"
@@ -33,6 +34,7 @@ struct ReplicaSpec {
   // Of drafts behind right ones, the share that come out; there are drafts where
   // engine.scheduler.num_speculative_tokens is above 0.
   double draft_acceptance = 0;
+  AdapterTimes adapters;  // of requests that ask for one
 };
 
 // A Delivery is one leg of a request: all of it, or with P/D its prefill or its decode part.

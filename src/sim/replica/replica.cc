@@ -231,7 +231,10 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
     spare_results_.pop_back();
   }
   answer(plan, step.result);
-  const StepTime time = spec_.timer->time(shape_);
+  StepTime time = spec_.timer->time(shape_);
+  const int64_t adapters_ns = spec_.adapters.step_ns(step_adapters_.count(), shape_.num_tokens);
+  time.total_ns += adapters_ns;
+  time.stage_ns += adapters_ns / spec_.pipeline_depth;
   step.begin_ns = now_ns;
   step.end_ns = std::max(now_ns + time.total_ns, earliest);
   stage_free_ns_ = overlapped_ ? 0 : now_ns + time.stage_ns;
@@ -268,6 +271,7 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
 // computed.
 void Replica::answer(const StepPlan& plan, StepResult& result) {
   shape_.clear();
+  step_adapters_.clear();
   const std::span<const int32_t> windows = spec_.timer->windows();
   result.step_id = plan.step_id;
   result.requests.resize(plan.scheduled.size());
@@ -279,6 +283,7 @@ void Replica::answer(const StepPlan& plan, StepResult& result) {
     int32_t position = end - scheduled.num_drafts;
     const bool sampled = position == slot->known_tokens + slot->num_open;
     slot->num_open += sampled;
+    step_adapters_.add(slots_.request(slot->leg).adapter);
     shape_.add(scheduled.num_computed_tokens, scheduled.num_scheduled_tokens, sampled, windows);
     shape_.num_sampled += scheduled.num_drafts;
     RequestStepResult& answer = result.requests[i];

@@ -114,6 +114,7 @@ class Replica {
   int64_t horizon_ns_ = kNever;
   bool last_step_decoded_ = false;
   StepShape shape_;
+  AdapterCount step_adapters_;
   int64_t last_head_waits_ = 0;
   std::vector<KvEvent> events_;
 };

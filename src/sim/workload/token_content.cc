@@ -1,5 +1,8 @@
 #include "sim/workload/token_content.h"
 
+#include <algorithm>
+#include <array>
+
 namespace quire::sim {
 namespace {
 
@@ -50,6 +53,17 @@ void fill_content(uint64_t stream, int64_t position, std::span<TokenId> out) {
     out[i + 1] = static_cast<TokenId>(odd & kMask);
   }
   if (i < out.size()) out[i] = static_cast<TokenId>(even & kMask);
+}
+
+// Goes through a buffer that stays in the first cache, so that a long prompt is written once.
+void append_content(uint64_t stream, int64_t position, int64_t count, std::vector<TokenId>& out) {
+  std::array<TokenId, 1024> buffer;
+  for (int64_t done = 0; done < count;) {
+    const int64_t n = std::min<int64_t>(std::ssize(buffer), count - done);
+    fill_content(stream, position + done, std::span(buffer).first(static_cast<size_t>(n)));
+    out.insert(out.end(), buffer.begin(), buffer.begin() + n);
+    done += n;
+  }
 }
 
 }  // namespace quire::sim

@@ -20,6 +20,8 @@ uint64_t stream_id(uint64_t kind, uint64_t value);
 
 TokenId content_token(uint64_t stream, int64_t position);
 // Writes out[i] = content_token(stream, position + i).
+// Appends `count` tokens from `position` on.
+void append_content(uint64_t stream, int64_t position, int64_t count, std::vector<TokenId>& out);
 void fill_content(uint64_t stream, int64_t position, std::span<TokenId> out);
 
 }  // namespace quire::sim

@@ -111,6 +111,7 @@ Status read_request(std::string_view line, const std::string& where, Workload& w
   QUIRE_RETURN_IF_ERROR(optional_field("after", 0, num_before - 1, request.previous));
   QUIRE_RETURN_IF_ERROR(optional_field("session", 0, kMostIndex, request.session));
   QUIRE_RETURN_IF_ERROR(optional_field("priority", -kMostIndex, kMostIndex, request.priority));
+  QUIRE_RETURN_IF_ERROR(optional_field("adapter", 0, kMostIndex, request.adapter));
   if (const json::value* prefix = object.if_contains("prefix")) {
     QUIRE_RETURN_IF_ERROR(read_prefix(*prefix, where, request));
   }
@@ -167,6 +168,7 @@ std::string write_trace(const Workload& workload) {
     if (r.previous >= 0) fmt::format_to(std::back_inserter(out), R"(,"after":{})", r.previous);
     if (r.session >= 0) fmt::format_to(std::back_inserter(out), R"(,"session":{})", r.session);
     if (r.priority != 0) fmt::format_to(std::back_inserter(out), R"(,"priority":{})", r.priority);
+    if (r.adapter != 0) fmt::format_to(std::back_inserter(out), R"(,"adapter":{})", r.adapter);
     for (int32_t i = 0; i < r.num_hash_blocks; ++i) {
       fmt::format_to(std::back_inserter(out), R"({}"{:x}")", i == 0 ? R"(,"hash":[)" : ",",
                      workload.hash_blocks[static_cast<size_t>(r.first_hash_block + i)]);

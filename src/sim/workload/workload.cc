@@ -14,17 +14,16 @@ bool Workload::open_loop() const {
 }
 
 void Workload::fill_prompt(const SimRequest& request, std::vector<TokenId>& out) const {
-  out.resize(static_cast<size_t>(request.input_tokens));
-  std::span<TokenId> all(out);
+  out.clear();
+  out.reserve(static_cast<size_t>(request.input_tokens));
   int32_t at = std::min(request.prefix_tokens, request.input_tokens);
-  fill_content(request.prefix, 0, all.first(static_cast<size_t>(at)));
+  append_content(request.prefix, 0, at, out);
   for (int32_t i = 0; i < request.num_hash_blocks && at < request.input_tokens; ++i) {
     const int32_t n = std::min(hash_block_tokens, request.input_tokens - at);
-    fill_content(hash_blocks[static_cast<size_t>(request.first_hash_block + i)], 0,
-                 all.subspan(static_cast<size_t>(at), static_cast<size_t>(n)));
+    append_content(hash_blocks[static_cast<size_t>(request.first_hash_block + i)], 0, n, out);
     at += n;
   }
-  fill_content(request.content, at, all.subspan(static_cast<size_t>(at)));
+  append_content(request.content, at, request.input_tokens - at, out);
 }
 
 namespace {

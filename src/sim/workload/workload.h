@@ -35,6 +35,7 @@ struct SimRequest {
   int32_t previous = -1;         // index of the turn before; -1: the first
   int32_t session = -1;          // -1: none
   int32_t priority = 0;
+  int32_t adapter = 0;  // from 1; 0: the model alone
   friend bool operator==(const SimRequest&, const SimRequest&) = default;
 };
 

@@ -1,0 +1,85 @@
+#include "roofline/model/expert_routing.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "roofline/model/layer_plan.h"
+
+namespace quire {
+namespace {
+
+// Experts are taken as so many classes of equal size, which differ in how often they are picked.
+constexpr int kNumClasses = 32;
+
+// Fills how often each class is picked, relative to the mean. The law is cut off where an expert
+// would have most of the tokens. Returns the standard deviation.
+double draw_classes(double tokens, double skew, std::array<double, kNumClasses>& picked) {
+  const double most = std::max(2.0, 0.8 * tokens);
+  const double power = std::abs(1 - skew) < 1e-6 ? 1e-6 : 1 - skew;
+  const double span = std::pow(most, power) - 1;
+  double sum = 0;
+  for (int i = 0; i < kNumClasses; ++i) {
+    const double quantile = (i + 0.5) / kNumClasses;
+    picked[static_cast<size_t>(i)] = std::pow(span * quantile + 1, 1 / power);
+    sum += picked[static_cast<size_t>(i)];
+  }
+  double variance = 0;
+  for (double& share : picked) {
+    share *= kNumClasses / sum;
+    variance += (share - 1) * (share - 1) / kNumClasses;
+  }
+  return std::sqrt(variance);
+}
+
+// Returns by how many standard deviations the largest of n normal values is expected to be above
+// the mean (Blom), with the logistic approximation of the normal quantile.
+double largest_of(double n) {
+  if (n <= 1) return 0;
+  const double quantile = (n - 0.375) / (n + 0.25);
+  return std::log(quantile / (1 - quantile)) / 1.702;
+}
+
+// Returns how much more than its even share the busiest device has.
+double busiest_share(const Routing& routing, double deviation) {
+  const double here = routing.num_experts / routing.num_ranks;
+  if (routing.num_ranks <= 1 || routing.num_experts <= 1) return 1;
+  const double of_sum =
+      deviation * std::sqrt((routing.num_experts - here) / ((routing.num_experts - 1) * here));
+  return std::min(1 + largest_of(routing.num_ranks) * of_sum, routing.num_ranks);
+}
+
+}  // namespace
+
+ExpertLoad spread_tokens(const Routing& routing, double tokens) {
+  const double here = routing.num_experts / routing.num_ranks;
+  const double rows = tokens * routing.experts_per_token;
+  if (routing.skew <= 0 || rows <= routing.num_experts) {
+    const double distinct =
+        distinct_experts(routing.num_experts, routing.experts_per_token, tokens);
+    return {.rows = rows / routing.num_ranks,
+            .distinct = std::max(1.0, distinct / routing.num_ranks)};
+  }
+  std::array<double, kNumClasses> picked{};
+  const double busiest = busiest_share(routing, draw_classes(tokens, routing.skew, picked));
+  ExpertLoad load;
+  for (const double share : picked) {
+    const double expected = std::min(tokens, share * rows / routing.num_experts);
+    load.rows += expected * busiest * here / kNumClasses;
+    load.distinct += (1 - std::exp(-expected)) * here / kNumClasses;
+  }
+  load.distinct = std::max(1.0, load.distinct);
+  load.rows = std::max(load.rows, load.distinct);
+  // Rows of an expert fill whole tiles: half a tile is empty on average, and a few rows take one.
+  const double height = expert_tile_rows(load.rows / load.distinct);
+  double padded = 0;
+  for (const double share : picked) {
+    const double expected = std::min(tokens, share * rows / routing.num_experts) * busiest;
+    const double any = 1 - std::exp(-expected);
+    padded += std::max(height * any, expected + (height - 1) / 2 * any) * here / kNumClasses;
+  }
+  load.padding = std::max(1.0, padded / load.rows);
+  return load;
+}
+
+}  // namespace quire
