@@ -9,12 +9,14 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
+  (void)quire::decode_adapter_order(bytes).ok();
+  (void)quire::decode_adapter_reply(bytes).ok();
   quire::DecodedStep step;
   if (!quire::decode_step(bytes, step).ok()) return 0;
   for (const quire::ScheduledRequest& request : step.plan.scheduled) step.plan.drafts(request);
   // What was read says the same again.
   std::vector<std::byte> again;
-  quire::encode_step(step.before, step.plan, again);
+  quire::encode_step(step.before, step.plan, step.adapters, again);
   quire::DecodedStep second;
   if (!quire::decode_step(again, second).ok()) std::abort();
   return 0;

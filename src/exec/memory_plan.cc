@@ -16,9 +16,10 @@ std::string size_text(int64_t bytes) {
 
 void MemoryPlan::add(const MemoryPlan& part) {
   for (int64_t MemoryPlan::*const bytes :
-       {&MemoryPlan::weights, &MemoryPlan::matrices, &MemoryPlan::activations,
-        &MemoryPlan::linear_workspace, &MemoryPlan::attention_workspace, &MemoryPlan::logits,
-        &MemoryPlan::batch, &MemoryPlan::kv_cache, &MemoryPlan::block_bytes, &MemoryPlan::budget}) {
+       {&MemoryPlan::weights, &MemoryPlan::matrices, &MemoryPlan::adapters,
+        &MemoryPlan::activations, &MemoryPlan::linear_workspace, &MemoryPlan::attention_workspace,
+        &MemoryPlan::logits, &MemoryPlan::batch, &MemoryPlan::kv_cache, &MemoryPlan::block_bytes,
+        &MemoryPlan::budget}) {
     this->*bytes += part.*bytes;
   }
   kv_bytes_per_token += part.kv_bytes_per_token;

@@ -103,8 +103,6 @@ Status check_adapters(const ModelRunnerOptions& options, const DecoderSpec& whol
   QUIRE_RETURN_IF_ERROR(check_range("--max-lora-rank", options.max_lora_rank, 1, 1 << 14));
   if (options.max_adapters > 0 && options.stage.count > 1)
     return unimplemented("--enable-lora: expected one stage, got {}", options.stage.count);
-  if (options.max_adapters > 0 && !options.share.is_whole())
-    return unimplemented("--enable-lora: expected one rank, got {}", options.share.num_ranks);
   if (options.max_adapters > 0 && whole.has_shared_blocks())
     return unimplemented("--enable-lora: expected a model whose layers share no block");
   return {};

@@ -286,7 +286,9 @@ Status serve_rank(const EngineArgs& given) {
   if (args.shape.empty()) {
     QUIRE_ASSIGN_OR_RETURN(bundle, open_model(args.model, args.chat_template));
   }
-  return follow_first_rank(model_runner_options(args, bundle), rank_process(args));
+  ModelRunnerOptions runner = model_runner_options(args, bundle);
+  QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
+  return follow_first_rank(runner, rank_process(args));
 }
 
 Result<RunningModel> start_model(const EngineArgs& given) {

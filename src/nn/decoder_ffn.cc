@@ -62,8 +62,9 @@ void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t
   if (ffn.intermediate_size == 0) return;
   Columns inside{ffn.gated ? ffn_ : gate_up_, ffn.intermediate_size};
   // What is computed with gaps between its rows need not be copied there.
-  const bool in_place =
-      ranks_ != nullptr && !ffn.experts.has_shared_router && fuses_gate(ffn, weights);
+  const bool has_updates = lora_ && lora_->changes(weights.gate_up.weight);
+  const bool in_place = ranks_ != nullptr && !ffn.experts.has_shared_router && !has_updates &&
+                        fuses_gate(ffn, weights);
   if (in_place) inside = {ranks_->own_inside(index), ranks_->inside_stride(index)};
   run_activated(index, x, inside, num_tokens);
   if (ffn.experts.has_shared_router)

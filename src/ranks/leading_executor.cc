@@ -15,6 +15,7 @@ Result<std::unique_ptr<LeadingExecutor>> LeadingExecutor::create(const ModelRunn
                                                                  const RankProcess& process) {
   std::unique_ptr<LeadingExecutor> executor(new LeadingExecutor);
   QUIRE_ASSIGN_OR_RETURN(executor->rank_, LoadedRank::load(options, process));
+  executor->adapters_ = std::make_unique<LeadingAdapters>(*executor->rank_);
   executor->plan_ = executor->rank_->runner().plan();
   ModelPlan& plan = executor->plan_;
   plan.spec = plan.staged = plan.whole;
@@ -71,7 +72,7 @@ Status LeadingExecutor::warm_up() { return execute_dummy(*this, plan_.limits, kv
 
 Result<uint64_t> LeadingExecutor::tell_step(const StepPlan& plan) {
   const uint64_t number = relay_.add_step(plan);
-  encode_step(relay_.take(), plan, message_);
+  encode_step(relay_.take(), plan, adapters_->numbers_of(plan), message_);
   QUIRE_RETURN_IF_ERROR(tell_all(RankFrame::kStep));
   return number;
 }

@@ -9,10 +9,12 @@
 
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/executor.h"
 #include "ranks/loaded_rank.h"
+#include "ranks/rank_adapters.h"
 #include "ranks/rank_process.h"
 #include "ranks/token_relay.h"
 
@@ -44,6 +46,10 @@ class LeadingExecutor final : public Executor {
   // The last stage of a step is run here.
   Result<StepResult> collect() override;
   void discard_kv() override;
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override {
+    return adapters_->load(name, path);
+  }
   void recycle(StepResult&& result) override { rank_->runner().recycle(std::move(result)); }
 
  private:
@@ -63,6 +69,7 @@ class LeadingExecutor final : public Executor {
   ModelPlan plan_;
   KvPlan kv_plan_;
   int64_t available_kv_bytes_ = 0;
+  std::unique_ptr<LeadingAdapters> adapters_;
   TokenRelay relay_;
   std::deque<Step> under_way_;  // oldest first
   std::vector<std::byte> message_;

@@ -24,10 +24,11 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const RankProcess
 std::string agreement_of(const ModelRunnerOptions& options, const ModelPlan& plan) {
   return fmt::format(
       "{} parameters, weights {}, KV cache {}, isa {}, model length {}, {} tokens and {} requests "
-      "a step, blocks of {}, experts {}, stages {}",
+      "a step, blocks of {}, experts {}, stages {}, {} adapters of rank {}",
       plan.whole.num_parameters(), to_string(plan.dtype), to_string(plan.kv_dtype), options.isa,
       plan.limits.max_seq_len, plan.limits.max_tokens, plan.limits.max_reqs, options.block_size,
-      options.share.whole_experts ? "whole" : "cut", options.stage.count);
+      options.share.whole_experts ? "whole" : "cut", options.stage.count, options.max_adapters,
+      options.max_lora_rank);
 }
 
 // A stage reads over what others have, so the whole model is looked at first, as if there were room.
@@ -157,6 +158,7 @@ Status LoadedRank::lost(int other, const Status& status) {
 }
 
 Status LoadedRank::send(int other, RankFrame kind, std::span<const std::byte> payload) {
+  const std::lock_guard lock(sending_);
   return lost(other, send_frame(links_->control(other), static_cast<uint32_t>(kind), payload, 0));
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include "comm/tcp_ranks.h"
 #include "exec/model_runner.h"
@@ -20,6 +21,8 @@ enum class RankFrame : uint32_t {
   kDone = 21,
   kHidden = 22,
   kFailed = 23,
+  kLoadAdapter = 24,
+  kAdapter = 25,
 };
 
 // One thread at a time.
@@ -46,7 +49,7 @@ class LoadedRank {
   Result<StepResult> run(const StepPlan& plan);
 
   // To or from the first rank, as links().control() has it. Waits as long as both live. A frame of a
-  // kind other than `kind` is an error.
+  // kind other than `kind` is an error. Any thread may send, one at a time receives.
   Status send(int other, RankFrame kind, std::span<const std::byte> payload);
   Status receive(int other, Frame& frame);
   Status receive(int other, RankFrame kind, Frame& frame);
@@ -72,6 +75,7 @@ class LoadedRank {
   std::unique_ptr<ModelRunner> runner_;
   Frame frame_;
   std::vector<std::byte> message_;
+  std::mutex sending_;
 };
 
 }  // namespace quire

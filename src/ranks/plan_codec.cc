@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 
 namespace quire {
@@ -14,8 +15,7 @@ class Writer {
   template <typename T>
   void value(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
-    const auto bytes = std::as_bytes(std::span(&value, 1));
-    out_.insert(out_.end(), bytes.begin(), bytes.end());
+    append(&value, sizeof(T));
   }
   // A count, then each element by `write`.
   template <typename List, typename Write>
@@ -23,13 +23,21 @@ class Writer {
     value(static_cast<uint32_t>(list.size()));
     for (const auto& element : list) write(element);
   }
-  void tokens(const std::vector<TokenId>& ids) {
-    value(static_cast<uint32_t>(ids.size()));
-    const auto bytes = std::as_bytes(std::span(ids));
-    out_.insert(out_.end(), bytes.begin(), bytes.end());
-  }
+  void tokens(const std::vector<TokenId>& ids) { elements(ids); }
+  void text(std::string_view text) { elements(text); }
 
  private:
+  template <typename List>
+  void elements(const List& list) {
+    value(static_cast<uint32_t>(list.size()));
+    append(list.data(), list.size() * sizeof(list[0]));
+  }
+  void append(const void* bytes, size_t num_bytes) {
+    const size_t end = out_.size();
+    out_.resize(end + num_bytes);
+    if (num_bytes > 0) std::memcpy(out_.data() + end, bytes, num_bytes);
+  }
+
   std::vector<std::byte>& out_;
 };
 
@@ -61,12 +69,8 @@ class Reader {
     out.clear();
     for (uint32_t i = 0; i < count && ok_; ++i) read(out.emplace_back());
   }
-  void tokens(std::vector<TokenId>& out) {
-    const uint32_t count = this->count(sizeof(TokenId));
-    out.resize(count);
-    if (count > 0 && take(count * sizeof(TokenId)))
-      std::memcpy(out.data(), taken_.data(), taken_.size());
-  }
+  void tokens(std::vector<TokenId>& out) { elements(out); }
+  void text(std::string& out) { elements(out); }
   void fail() { ok_ = false; }
   Status end() const {
     if (ok_ && left_.empty()) return {};
@@ -75,6 +79,13 @@ class Reader {
   }
 
  private:
+  template <typename List>
+  void elements(List& out) {
+    const uint32_t count = this->count(sizeof(typename List::value_type));
+    out.resize(count);
+    if (count > 0 && take(count * sizeof(typename List::value_type)))
+      std::memcpy(out.data(), taken_.data(), taken_.size());
+  }
   uint32_t count(size_t element_bytes) {
     uint32_t count = 0;
     value(count);
@@ -97,8 +108,9 @@ class Reader {
   bool ok_ = true;
 };
 
-void write(Writer& to, const NewRequest& request) {
+void write(Writer& to, const NewRequest& request, uint64_t adapter) {
   to.value(request.id);
+  to.value(adapter);
   to.tokens(request.token_ids);
   to.value(request.num_prompt_tokens);
   to.value(static_cast<uint8_t>(request.kind));
@@ -113,10 +125,11 @@ void write(Writer& to, const NewRequest& request) {
   to.value(static_cast<uint8_t>(request.pooling->reads_all_tokens));
 }
 
-void read(Reader& from, NewRequest& request) {
+void read(Reader& from, NewRequest& request, uint64_t& adapter) {
   auto params = std::make_shared<SamplingParams>();
   bool prompt_logprobs = false, pools = false;
   from.value(request.id);
+  from.value(adapter);
   from.tokens(request.token_ids);
   from.value(request.num_prompt_tokens);
   from.kind(request.kind, kNumRequestKinds);
@@ -189,7 +202,8 @@ void check_drafts(Reader& from, const StepPlan& plan) {
 
 }  // namespace
 
-void encode_step(const StepResult& before, const StepPlan& plan, std::vector<std::byte>& out) {
+void encode_step(const StepResult& before, const StepPlan& plan, std::span<const uint64_t> adapters,
+                 std::vector<std::byte>& out) {
   QUIRE_CHECK(plan.host_copies.empty(), "ranks keep no blocks of host memory");
   Writer to(out);
   to.list(before.requests, [&](const RequestStepResult& result) {
@@ -199,7 +213,11 @@ void encode_step(const StepResult& before, const StepPlan& plan, std::vector<std
   });
   to.value(plan.step_id);
   to.list(plan.dropped, [&](RequestId id) { to.value(id); });
-  to.list(plan.new_requests, [&](const NewRequest& request) { write(to, request); });
+  size_t index = 0;
+  to.list(plan.new_requests, [&](const NewRequest& request) {
+    write(to, request, adapters.empty() ? 0 : adapters[index]);
+    ++index;
+  });
   to.list(plan.scheduled, [&](const ScheduledRequest& request) { write(to, request); });
   to.list(plan.block_updates, [&](const BlockTableUpdate& update) { write(to, update); });
   to.list(plan.block_copies, [&](const BlockCopy& copy) { write(to, copy); });
@@ -220,7 +238,9 @@ Status decode_step(std::span<const std::byte> bytes, DecodedStep& out) {
   });
   from.value(plan.step_id);
   from.list(plan.dropped, [&](RequestId& id) { from.value(id); });
-  from.list(plan.new_requests, [&](NewRequest& request) { read(from, request); });
+  out.adapters.clear();
+  from.list(plan.new_requests,
+            [&](NewRequest& request) { read(from, request, out.adapters.emplace_back()); });
   from.list(plan.scheduled, [&](ScheduledRequest& request) { read(from, request); });
   from.list(plan.block_updates, [&](BlockTableUpdate& update) { read(from, update); });
   from.list(plan.block_copies, [&](BlockCopy& copy) { read(from, copy); });
@@ -228,6 +248,38 @@ Status decode_step(std::span<const std::byte> bytes, DecodedStep& out) {
   from.tokens(plan.draft_token_ids);
   check_drafts(from, plan);
   return from.end();
+}
+
+void encode_adapter_order(const AdapterOrder& order, std::vector<std::byte>& out) {
+  Writer to(out);
+  to.value(order.number);
+  to.list(order.kept, [&](uint64_t number) { to.value(number); });
+  to.text(order.path);
+}
+
+Result<AdapterOrder> decode_adapter_order(std::span<const std::byte> bytes) {
+  Reader from(bytes);
+  AdapterOrder order;
+  from.value(order.number);
+  from.list(order.kept, [&](uint64_t& number) { from.value(number); });
+  from.text(order.path);
+  QUIRE_RETURN_IF_ERROR(from.end());
+  return order;
+}
+
+void encode_adapter_reply(const AdapterReply& reply, std::vector<std::byte>& out) {
+  Writer to(out);
+  to.value(static_cast<uint8_t>(reply.code));
+  to.text(reply.text);
+}
+
+Result<AdapterReply> decode_adapter_reply(std::span<const std::byte> bytes) {
+  Reader from(bytes);
+  AdapterReply reply;
+  from.kind(reply.code, static_cast<uint8_t>(StatusCode::kInternal) + 1);
+  from.text(reply.text);
+  QUIRE_RETURN_IF_ERROR(from.end());
+  return reply;
 }
 
 void encode_kv_plan(const KvPlan& plan, std::vector<std::byte>& out) {

@@ -17,6 +17,7 @@ std::vector<TokenId> random_tokens(T& random, uint32_t most) {
 struct Step {
   StepResult before;
   StepPlan plan;
+  std::vector<uint64_t> adapters;
 };
 
 Step random_step(uint32_t seed) {
@@ -34,6 +35,7 @@ Step random_step(uint32_t seed) {
   for (int i = number(3); i > 0; --i) plan.dropped.emplace_back(random());
   for (int i = number(3); i > 0; --i) {
     NewRequest& request = plan.new_requests.emplace_back();
+    step.adapters.push_back(random() % 3);
     request.id = RequestId(random());
     request.token_ids = random_tokens(random, 40);
     request.num_prompt_tokens = number(40);
@@ -74,10 +76,11 @@ TEST(PlanCodec, WhatIsReadIsWhatWasWritten) {
   DecodedStep decoded;
   for (uint32_t seed = 0; seed < 500; ++seed) {
     const Step step = random_step(seed);
-    encode_step(step.before, step.plan, bytes);
+    encode_step(step.before, step.plan, step.adapters, bytes);
     const Status status = decode_step(bytes, decoded);
     ASSERT_TRUE(status.ok()) << seed << ": " << status.message();
     ASSERT_EQ(decoded.plan.scheduled.size(), step.plan.scheduled.size());
+    EXPECT_EQ(decoded.adapters, step.adapters);
     for (size_t i = 0; i < step.plan.new_requests.size(); ++i) {
       const NewRequest& want = step.plan.new_requests[i];
       const NewRequest& got = decoded.plan.new_requests[i];
@@ -92,7 +95,7 @@ TEST(PlanCodec, WhatIsReadIsWhatWasWritten) {
       EXPECT_EQ(decoded.before.requests[i].status.ok(), step.before.requests[i].status.ok());
     }
     // Everything else is in the bytes, which say the same of what was read.
-    encode_step(decoded.before, decoded.plan, again);
+    encode_step(decoded.before, decoded.plan, decoded.adapters, again);
     ASSERT_EQ(again, bytes) << seed;
   }
 }
@@ -103,7 +106,7 @@ TEST(PlanCodec, BytesThatAreCutOrChangedAreNoPlanOrAnother) {
   std::mt19937 random(3);
   for (uint32_t seed = 0; seed < 60; ++seed) {
     const Step step = random_step(seed);
-    encode_step(step.before, step.plan, bytes);
+    encode_step(step.before, step.plan, step.adapters, bytes);
     for (size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_EQ(decode_step(std::span(bytes).first(size), decoded).code(), StatusCode::kDataLoss);
     }
@@ -116,6 +119,25 @@ TEST(PlanCodec, BytesThatAreCutOrChangedAreNoPlanOrAnother) {
     bytes.push_back({});
     EXPECT_EQ(decode_step(bytes, decoded).code(), StatusCode::kDataLoss);
   }
+}
+
+TEST(PlanCodec, Adapters) {
+  std::vector<std::byte> bytes;
+  encode_adapter_order({.number = 7, .kept = {3, 5}, .path = "/adapters/sql"}, bytes);
+  const auto order = decode_adapter_order(bytes);
+  ASSERT_TRUE(order.ok()) << order.status().message();
+  EXPECT_EQ(order->number, 7u);
+  EXPECT_EQ(order->kept, (std::vector<uint64_t>{3, 5}));
+  EXPECT_EQ(order->path, "/adapters/sql");
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(decode_adapter_order(std::span(bytes).first(size)).ok()) << size;
+  encode_adapter_reply({StatusCode::kNotFound, "no such folder"}, bytes);
+  const auto reply = decode_adapter_reply(bytes);
+  ASSERT_TRUE(reply.ok()) << reply.status().message();
+  EXPECT_EQ(reply->code, StatusCode::kNotFound);
+  EXPECT_EQ(reply->text, "no such folder");
+  bytes.front() = std::byte{200};  // no such code
+  EXPECT_FALSE(decode_adapter_reply(bytes).ok());
 }
 
 TEST(PlanCodec, KvPlans) {

@@ -4,6 +4,7 @@
 
 #include "ranks/loaded_rank.h"
 #include "ranks/plan_codec.h"
+#include "ranks/rank_adapters.h"
 
 namespace quire {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 // What a rank behind the first does. One object, one call of run().
 class Follower {
  public:
-  explicit Follower(std::unique_ptr<LoadedRank> rank) : rank_(std::move(rank)) {}
+  explicit Follower(std::unique_ptr<LoadedRank> rank) : rank_(std::move(rank)), adapters_(*rank_) {}
 
   Status run() {
     const int64_t bytes = rank_->available_kv_bytes();
@@ -37,18 +38,22 @@ class Follower {
         return {};
       case RankFrame::kStep: {
         QUIRE_RETURN_IF_ERROR(decode_step(frame.payload, step_));
+        QUIRE_RETURN_IF_ERROR(adapters_.give_adapters(step_));
         rank_->runner().follow(step_.before);
         Result<StepResult> result = rank_->run(step_.plan);
         // A step that fails does so on every rank, and the first one answers for it.
         if (result.ok()) rank_->runner().recycle(std::move(*result));
         return {};
       }
+      case RankFrame::kLoadAdapter:
+        return adapters_.load(frame.payload);
       default:
         return data_loss("the first rank sent a frame of kind {}", frame.kind);
     }
   }
 
   std::unique_ptr<LoadedRank> rank_;
+  FollowingAdapters adapters_;
   DecodedStep step_;
 };
 

@@ -7,6 +7,7 @@
 #include "exec/testing/golden_support.h"
 #include "exec/testing/l4_support.h"
 #include "ranks/leading_executor.h"
+#include "tests/support/test_data.h"
 
 namespace quire {
 namespace {
@@ -92,6 +93,50 @@ TEST(RankProcess, AFirstRankThatIsGoneIsAnError) {
   other.join();
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("started otherwise"), std::string::npos) << status.message();
+}
+
+// Adapters are read by every rank from the same path, used by number, and let go.
+TEST(RankProcess, AdaptersAreReadByEveryRank) {
+  const auto folder = test::source_dir() / "tests" / "goldens" / "lora";
+  ModelRunnerOptions options = options_for("llama");
+  options.max_adapters = 2;
+  const auto run = [&](Executor& executor, std::vector<test::DriverOutput>& outputs) {
+    uint64_t id = 0;
+    test::PlanDriver driver(executor, kNumBlocks);
+    // More than fit at once.
+    for (const char* name : {"llama.plain", "llama.rslora", "llama.bias", "llama.plain"}) {
+      const auto adapter = executor.load_adapter(name, (folder / name).string());
+      ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+      std::vector<test::DriverRequest> batch;
+      for (int i = 0; i < 4; ++i) {
+        batch.push_back(test::make_request(++id, 5, test::kPromptTokens));
+        if (i % 2 == 1) batch.back().adapter = *adapter;
+      }
+      for (const auto& output : driver.run(batch, {.chunk = 23})) outputs.push_back(output.second);
+      // What the executor still holds is dropped with the next step.
+      outputs.push_back(driver.run({test::make_request(++id, 6, 3)}, {}).begin()->second);
+    }
+  };
+  std::vector<test::DriverOutput> want;
+  auto alone = ModelRunner::create(options);
+  ASSERT_TRUE(alone.ok()) << alone.status().message();
+  ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+  run(**alone, want);
+  for (const int size : {2, 4}) {
+    const RankProcess process{.size = size, .port = test::free_port()};
+    const auto ends = beside_others(options, process, [&] {
+      auto first = LeadingExecutor::create(options, process);
+      ASSERT_TRUE(first.ok()) << first.status().message();
+      ASSERT_TRUE((*first)->initialize(kPlan).ok());
+      std::vector<test::DriverOutput> got;
+      run(**first, got);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i)
+        test::expect_same_bits(got[i], want[i], fmt::format("{} ranks, request {}", size, i));
+      EXPECT_EQ((*first)->load_adapter("x", "/nowhere").status().code(), StatusCode::kNotFound);
+    });
+    for (const Status& end : ends) EXPECT_TRUE(end.ok()) << end.message();
+  }
 }
 
 TEST(RankProcess, AStepThatFailsInAStageHarmsNoOther) {

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/shared_ranks.h"
@@ -49,6 +50,8 @@ class RankedExecutor final : public Executor {
   // ModelRunner::follow() of every rank.
   void follow(const StepResult& first);
   void discard_kv() override;
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override;
   void recycle(StepResult&& result) override { runners_.front()->recycle(std::move(result)); }
 
  private:

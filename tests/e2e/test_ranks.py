@@ -11,6 +11,7 @@ import time
 import harness
 from command import run
 from process import Server
+from test_adapters import make_adapters
 
 PROMPTS = ["Once upon a time", "The sun", "A dog named Max went to the park because", "x" * 300]
 
@@ -87,6 +88,25 @@ def test_answers_of_stages_in_processes_are_those_of_one(binary):
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             for answer in pool.map(lambda _: context.post("/v1/completions", body), range(8)):
                 assert answer["choices"][0]["text"] in ("yes", "no"), answer
+
+
+def test_adapters_in_processes(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        make_adapters(folder, a=1)
+        lora = ("--lora-modules", "a=" + os.path.join(folder, "a"))
+
+        def ask(server):
+            context = harness.Context(server.url, "none", server.process.pid)
+            context.wait_ready(60)
+            body = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "logprobs": 2}
+            return [context.post("/v1/completions", {**body, "model": model})["choices"][0]["logprobs"]
+                    for model in (context.model, "a", context.model, "a")]
+
+        with Server(binary, "--threads", "1", *lora) as server:
+            want = ask(server)
+        assert want[0] == want[2] != want[1] == want[3]
+        with Ranks(binary, 2, *lora) as ranks:
+            assert ask(ranks.server) == want
 
 
 def test_numbers_of_ranks_that_cannot_be(binary):

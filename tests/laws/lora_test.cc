@@ -30,6 +30,7 @@ struct Setup {
   int32_t max_loras = 3;
   const char* speculative_config = "";
   int32_t tensor_parallel_size = 1;
+  int32_t pipeline_parallel_size = 1;
   const char* device = "cpu";
 };
 
@@ -42,6 +43,7 @@ Result<RunningModel> start(const Setup& setup) {
   args.hardware = "none";
   args.speculative_config = setup.speculative_config;
   args.tensor_parallel_size = setup.tensor_parallel_size;
+  args.pipeline_parallel_size = setup.pipeline_parallel_size;
   args.device = setup.device;
   args.engine.log_interval_us = 0;
   args.engine.kv_cache_bytes = int64_t{32} << 20;
@@ -176,6 +178,13 @@ TEST_P(LoraLaw, PreemptedIsAsAlone) {
   EXPECT_GT(stats.num_preemptions, 0u);
 }
 
+TEST_P(LoraLaw, RanksChangeNothing) {
+  for (const int32_t ranks : {2, 4}) {
+    expect_crowd_as_alone(
+        {.dtype = GetParam(), .chunk = 7, .num_blocks = 60, .tensor_parallel_size = ranks});
+  }
+}
+
 // One after the other: each prompt again, of which everybody finds their own part and no other's.
 TEST_P(LoraLaw, PrefixHitIsAsAlone) {
   const RunningModel model = must_start({.dtype = GetParam(), .threads = 2});
@@ -228,10 +237,10 @@ TEST_P(LoraLaw, ReplacedAndUnloadedWhileTheyRun) {
 INSTANTIATE_TEST_SUITE_P(All, LoraLaw, ::testing::Values("float32", "bfloat16"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(LoraLimits, RanksAndGpusAreRefusedClearly) {
-  const Status ranks = start({.tensor_parallel_size = 2}).status();
-  EXPECT_EQ(ranks.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(ranks.message().find("--enable-lora"), std::string::npos) << ranks.message();
+TEST(LoraLimits, StagesAndGpusAreRefusedClearly) {
+  const Status stages = start({.pipeline_parallel_size = 2}).status();
+  EXPECT_EQ(stages.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(stages.message().find("--enable-lora"), std::string::npos) << stages.message();
   const Status gpu = start({.device = "cuda"}).status();
   EXPECT_EQ(gpu.code(), StatusCode::kUnimplemented);
   EXPECT_NE(gpu.message().find("--enable-lora"), std::string::npos) << gpu.message();

@@ -23,7 +23,7 @@ constexpr TensorRole kBeside[] = {TensorRole::kLayerInputGate, TensorRole::kLaye
                                   TensorRole::kLaurelUp,       TensorRole::kBlockOut};
 
 bool takes_updates(const WeightSlot& slot) {
-  return slot.matrix != nullptr && slot.layer >= 0 && slot.expert < 0 && slot.kept.empty() &&
+  return slot.matrix != nullptr && slot.layer >= 0 && slot.expert < 0 &&
          std::find(std::begin(kBeside), std::end(kBeside), slot.parts.front().role) ==
              std::end(kBeside);
 }
@@ -44,12 +44,14 @@ int64_t num_vectors(const LoraModule& module) {
   return module.magnitude != nullptr ? 2 : module.bias != nullptr ? 1 : 0;
 }
 
-// The update of some outputs of a matrix, while it is read.
+// The update of some outputs of a matrix, while it is read. Of a rank's share of a matrix, which has
+// some of the outputs and all inputs, A is whole and of B those rows are read.
 struct Update {
   const WeightSlot* slot = nullptr;
   const LoraModule* module = nullptr;
   std::vector<SlotPart> parts;
   std::optional<TensorRole> fused_role;
+  std::vector<RowRange> kept = {};  // of the rows of `parts`; empty: all
   int64_t first_output = 0;
   int64_t num_outputs = 0;
   const float* b = nullptr;       // [num_outputs, rank], rows in the order of the model
@@ -104,6 +106,7 @@ class LoraReader {
                       .head_rows = update.slot->head_rows,
                       .row_groups = update.slot->row_groups,
                       .vector_columns = module.rank,
+                      .kept = update.kept,
                       .vector = &update.b};
       slots.push_back(slot);
       if (num_vectors(module) == 0) continue;
@@ -161,9 +164,8 @@ class LoraReader {
       if (module == nullptr) continue;
       Update update{.slot = &slot, .module = module, .parts = std::move(parts)};
       if (slot.fused_role == role) update.fused_role = role;
-      update.first_output = first;
-      for (const SlotPart& part : update.parts) update.num_outputs += part.rows;
-      updates_.push_back(std::move(update));
+      keep_outputs(slot, first, update);
+      if (update.num_outputs > 0) updates_.push_back(std::move(update));
       if (!used_.insert(module).second) return;
       put(*module->b, tensor_name(entry, prefixes_.front(), slot.layer, "weight"));
       const RawTensor* const vector =
@@ -171,6 +173,27 @@ class LoraReader {
       if (vector != nullptr)
         put(*vector, tensor_name(entry, prefixes_.front(), slot.layer, "bias"));
       return;
+    }
+  }
+
+  // The update is one of the stacked rows from `first` on, of which the slot may have only some.
+  static void keep_outputs(const WeightSlot& slot, int64_t first, Update& update) {
+    int64_t rows = 0;
+    for (const SlotPart& part : update.parts) rows += part.rows;
+    if (slot.kept.empty()) {
+      update.first_output = first;
+      update.num_outputs = rows;
+      return;
+    }
+    int64_t num_before = 0;
+    for (const RowRange& range : slot.kept) {
+      const int64_t begin = std::max(range.begin, first), end = std::min(range.end, first + rows);
+      if (begin < end) {
+        if (update.kept.empty()) update.first_output = num_before + begin - range.begin;
+        update.kept.push_back({begin - first, end - first});
+        update.num_outputs += end - begin;
+      }
+      num_before += range.size();
     }
   }
 
@@ -315,7 +338,8 @@ int64_t LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank,
   for (const WeightSlot& slot : slots) {
     if (!takes_updates(slot)) continue;
     for (const SlotPart& part : slot.parts)
-      bytes += part_bytes(rank, slot.matrix->k, part.rows, kMostVectors, dtype);
+      bytes += part_bytes(rank, slot.matrix->k, std::min(part.rows, slot.kept_rows()), kMostVectors,
+                          dtype);
   }
   return bytes;
 }

@@ -1,0 +1,119 @@
+// Law L4 for adapters on ranks: with and without one, in one batch, ids and logprobs are the same bits
+// for every number of ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "exec/testing/golden_support.h"
+#include "exec/testing/l4_support.h"
+#include "ranks/ranked_executor.h"
+#include "tests/support/test_data.h"
+
+namespace quire {
+namespace {
+
+constexpr int32_t kNumBlocks = 2048;
+const KvPlan kPlan{.num_blocks = kNumBlocks, .num_state_blocks = kNumBlocks};
+
+std::filesystem::path adapters_dir() { return test::source_dir() / "tests" / "goldens" / "lora"; }
+
+std::vector<std::string> adapter_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(adapters_dir()))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+ModelRunnerOptions options_for(const std::string& model_file, const std::string& dtype) {
+  auto files = ModelFiles::open(model_file);
+  QUIRE_CHECK(files.ok(), "{}", files.status().message());
+  ModelRunnerOptions options;
+  options.files = std::make_shared<const ModelFiles>(std::move(*files));
+  options.dtype = dtype;
+  options.kv_cache_memory_bytes = int64_t{64} << 20;
+  options.threads = 1;
+  options.max_num_batched_tokens = 512;
+  options.max_num_seqs = 64;
+  options.max_adapters = 2;
+  return options;
+}
+
+test::DriverRequest request_with(uint64_t id, std::shared_ptr<const Adapter> adapter) {
+  test::DriverRequest request = test::make_request(id, 5, test::kPromptTokens);
+  request.adapter = std::move(adapter);
+  return request;
+}
+
+// Each of a batch of which every second request has the adapter.
+std::vector<test::DriverOutput> run_batch(Executor& executor, const std::string& name) {
+  auto adapter = executor.load_adapter(name, (adapters_dir() / name).string());
+  QUIRE_CHECK(adapter.ok(), "{}", adapter.status().message());
+  test::PlanDriver driver(executor, kNumBlocks);
+  std::vector<test::DriverRequest> batch;
+  for (uint64_t i = 0; i < 4; ++i) batch.push_back(request_with(i, i % 2 ? *adapter : nullptr));
+  const auto outputs = driver.run(batch, {.chunk = 23, .step_tokens = 60});
+  std::vector<test::DriverOutput> in_order;
+  for (const auto& [id, output] : outputs) in_order.push_back(output);
+  return in_order;
+}
+
+class AdaptersOnRanks : public ::testing::TestWithParam<std::string> {
+ protected:
+  static void expect_equal(const std::string& model_file, const std::string& dtype) {
+    const ModelRunnerOptions options = options_for(model_file, dtype);
+    auto alone = ModelRunner::create(options);
+    ASSERT_TRUE(alone.ok()) << alone.status().message();
+    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+    const auto want = run_batch(**alone, GetParam());
+    EXPECT_NE(want[0].logprobs[0].logprob, want[1].logprobs[0].logprob);
+    int num_shared = 0;
+    for (const int num_ranks : {2, 4}) {
+      auto ranks = RankedExecutor::create(options, num_ranks);
+      if (!ranks.ok()) continue;  // so many cannot share its heads
+      ++num_shared;
+      ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
+      const auto got = run_batch(**ranks, GetParam());
+      for (size_t i = 0; i < want.size(); ++i) {
+        test::expect_same_bits(got[i], want[i],
+                               fmt::format("{}, {} ranks, request {}", dtype, num_ranks, i));
+      }
+    }
+    EXPECT_GE(num_shared, 1) << "no number of ranks can share the model";
+  }
+};
+
+TEST_P(AdaptersOnRanks, SameBits) {
+  const auto dir = test::golden_dir(GetParam().substr(0, GetParam().find('.')));
+  for (const char* dtype : {"float32", "bfloat16"}) expect_equal(test::golden_model(dir), dtype);
+  const auto gguf = dir / "model.gguf";
+  if (std::filesystem::exists(gguf)) expect_equal(gguf.string(), "auto");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AdaptersOnRanks, ::testing::ValuesIn(adapter_names()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
+
+TEST(AdaptersOnRanks, SlotsAreThoseOfOneModelAndEnginesShareThem) {
+  const ModelRunnerOptions options =
+      options_for(test::golden_model(test::golden_dir("llama")), "float32");
+  auto ranks = RankedExecutor::create(options, 2);
+  ASSERT_TRUE(ranks.ok()) << ranks.status().message();
+  const std::string path = (adapters_dir() / "llama.plain").string();
+  const auto first = (*ranks)->load_adapter("a", path);
+  const auto second = (*ranks)->load_adapter("b", path);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ((*ranks)->load_adapter("c", path).status().code(), StatusCode::kResourceExhausted);
+  const auto alone = ModelRunner::plan_only(options);
+  ASSERT_TRUE(alone.ok());
+  // A is there twice, B is shared out.
+  EXPECT_GT((*ranks)->plan().memory.adapters, alone->memory.adapters);
+  EXPECT_LT((*ranks)->plan().memory.adapters, 2 * alone->memory.adapters);
+}
+
+}  // namespace
+}  // namespace quire
