@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""Quire beside llama.cpp or vLLM on this machine: the same random-weight model, the same case, in turns.
+"""Quire beside another engine on this machine: the same model, the same case, in turns.
 
     bench/peers/run [--shape llama-3.2-1b] [--types bf16,q8_0,q4_0,int8] [--cases decode,…] [--rounds 3]
     bench/peers/run --peer vllm --types bf16
+    bench/peers/run --peer openvino --model FILE.gguf --cases decode,prefill-512
+    bench/peers/run --peer onnxruntime --model FILE.gguf --onnx FOLDER --cases decode,prefill-512
 
 llama.cpp runs the GGUF file that Quire runs; vLLM (bf16 only) makes random weights from a config.json of that shape.
+OpenVINO GenAI runs a real GGUF file, as it wants a real tokenizer in it, and ONNX Runtime GenAI a folder that was made of
+the same model by `python -m onnxruntime_genai.models.builder -i MODEL -o FOLDER -p int4 -e cpu` (blocks of 32, as in q4_0
+and q4_1). Both run batches of one here.
 
 Type int8 is Quire with int8 weights and activations (--shape-weights int8) beside llama.cpp with the q8_0 file, which it
 also multiplies by activations of 8 bits: the same bits per weight, each in the format it is best at.
@@ -29,8 +34,9 @@ import random_gguf
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODELS = os.path.join(ROOT, "build/peers/models")
 RESULTS = os.path.join(ROOT, "build/peers/results")
-PEERS = ("llama.cpp", "vllm")
+PEERS = ("llama.cpp", "vllm", "openvino", "onnxruntime")
 TYPES = (*random_gguf.TYPES, "int8")
+FILE_TYPE = "file"  # what a given model file has
 CASES = {
     "decode": {"kind": "decode", "context": 128, "batch": 1, "tokens": 48},
     "decode-4096": {"kind": "decode", "context": 4096, "batch": 1, "tokens": 16},
@@ -41,7 +47,9 @@ CASES = {
 
 
 def file_of(args, kind):
-    """Returns the GGUF file that llama.cpp runs."""
+    """Returns the GGUF file that both engines run."""
+    if args.model:
+        return args.model
     return os.path.join(MODELS, f"{args.shape}-{'q8_0' if kind == 'int8' else kind}.gguf")
 
 
@@ -75,6 +83,9 @@ def run_worker(name, python, model, case, threads, environment=None):
 def run_peer(args, kind, case):
     if args.peer == "llama.cpp":
         return run_worker("llama_cpp", sys.executable, file_of(args, kind), case, args.threads)
+    if args.peer in ("openvino", "onnxruntime"):
+        model = args.onnx if args.peer == "onnxruntime" else args.model
+        return run_worker(args.peer, os.path.join(ROOT, "build/peers-genai/bin/python"), model, case, args.threads)
     venv = os.path.join(ROOT, "build/peers-vllm")
     preload = [path for path in (os.path.join(venv, "lib/libiomp5.so"),
                                  "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4") if os.path.exists(path)]
@@ -98,6 +109,10 @@ def config_of(args):
     return folder
 
 
+def model_name(args):
+    return os.path.splitext(os.path.basename(args.model))[0] if args.model else args.shape
+
+
 class Results:
     """Keeps runs that have ended, one JSON object a line. Only those of this binary, shape and thread count are seen."""
 
@@ -105,7 +120,7 @@ class Results:
         with open(args.binary, "rb") as file:
             digest = hashlib.sha256(file.read()).hexdigest()[:16]
         os.makedirs(RESULTS, exist_ok=True)
-        self.path = os.path.join(RESULTS, f"{args.shape}-{args.threads}-{digest}.jsonl")
+        self.path = os.path.join(RESULTS, f"{model_name(args)}-{args.threads}-{digest}.jsonl")
         self.runs = {}
         if args.fresh and os.path.exists(self.path):
             os.remove(self.path)
@@ -175,6 +190,8 @@ def parse_args():
     parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/quire"), help="default: built first")
     parser.add_argument("--shape", default="llama-3.2-1b", choices=sorted(random_gguf.SHAPES))
     parser.add_argument("--peer", default="llama.cpp", choices=PEERS)
+    parser.add_argument("--model", help="a GGUF file instead of a shape")
+    parser.add_argument("--onnx", help="the same model as a folder of ONNX Runtime GenAI")
     parser.add_argument("--types", default="bf16,q8_0,q4_0,int8", help=",".join(TYPES))
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--rounds", type=int, default=3)
@@ -184,12 +201,18 @@ def parse_args():
     parser.add_argument("--summary", action="store_true", help="run nothing: the table of what was run before")
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs of this binary")
     args = parser.parse_args()
-    for given, known in ((args.types, TYPES), (args.cases, CASES)):
+    if args.model:
+        args.types = FILE_TYPE
+    for given, known in ((args.types, (*TYPES, FILE_TYPE)), (args.cases, CASES)):
         for name in given.split(","):
             if name not in known:
                 parser.error(f"expected some of {', '.join(known)}, got '{name}'")
     if args.peer == "vllm" and args.types != "bf16":
         parser.error("expected --types bf16 beside --peer vllm")
+    if args.peer in ("openvino", "onnxruntime") and not args.model:
+        parser.error(f"expected --model FILE.gguf beside --peer {args.peer}")
+    if args.peer == "onnxruntime" and not args.onnx:
+        parser.error("expected --onnx FOLDER beside --peer onnxruntime")
     return args
 
 
@@ -197,7 +220,7 @@ def main():
     args = parse_args()
     if not args.summary:
         os.makedirs(MODELS, exist_ok=True)
-        for kind in args.types.split(","):
+        for kind in args.types.split(",") if not args.model else ():
             random_gguf.write(file_of(args, kind), random_gguf.SHAPES[args.shape], "q8_0" if kind == "int8" else kind)
         if args.prepare:
             return
