@@ -93,6 +93,52 @@ void add_machine_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->group(kMachines);
 }
 
+void add_memory_flags(CLI::App& verb, DeploymentFlags& flags) {
+  constexpr const char* kGroup = kMachines;
+  verb.add_option("--block-size", flags.block_size, "Tokens per KV block")
+      ->check(in_range(1, 1024))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_flag("--merge-blocks,!--no-merge-blocks", flags.merge_blocks,
+                "Keep books of larger blocks where prompts are long; figures change by less than "
+                "1 %, and it is several times faster (on)")
+      ->group(kGroup);
+  verb.add_option("--mamba-block-size", flags.state_block_size,
+                  "Of models whose layers keep states: tokens from one snapshot to the next")
+      ->check(in_range(16, 1 << 20))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--memory-utilization,--gpu-memory-utilization", flags.memory_utilization,
+                  "Share of device memory to use; default: the hardware file's")
+      ->check(between(0.01, 1.0))
+      ->group(kGroup);
+  verb.add_option("--kv-offload-gib", flags.offload_gib,
+                  "Host memory per replica for KV that the cache gives up; 0: none")
+      ->check(between(0, 1e6))
+      ->group(kGroup);
+}
+
+void add_fleet_flags(CLI::App& verb, DeploymentFlags& flags) {
+  verb.add_option("--routing", flags.routing, routing_names())
+      ->capture_default_str()
+      ->group("Fleet");
+  verb.add_option("--router-stale-ms", flags.stale_ms, "The router looks at loads this often")
+      ->check(milliseconds())
+      ->group("Fleet");
+  verb.add_flag("--router-remembers", flags.router_remembers,
+                "The router tells what is cached where by what it has sent, as quire route does, "
+                "instead of looking into the caches")
+      ->group("Fleet");
+  verb.add_option("--goodput", flags.goodput, "Limits of every request: ttft:MS tpot:MS e2el:MS")
+      ->delimiter(',')
+      ->group("SLOs");
+  verb.add_option("--slo", flags.slo,
+                  "Limits of the run's figures, METRIC:STATISTIC:MS such as ttft:p90:800 "
+                  "tpot:p50:30; ttft, tpot, itl or e2el; mean, p50, p90, p95 or p99")
+      ->delimiter(',')
+      ->group("SLOs");
+}
+
 }  // namespace
 
 void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
@@ -126,27 +172,7 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
                   "How prompt and decode work of one step combine: sum, max, max+lambda*min or "
                   "marginal; default: the hardware file's")
       ->group(kGroup);
-  verb.add_option("--block-size", flags.block_size, "Tokens per KV block")
-      ->check(in_range(1, 1024))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_flag("--merge-blocks,!--no-merge-blocks", flags.merge_blocks,
-                "Keep books of larger blocks where prompts are long; figures change by less than "
-                "1 %, and it is several times faster (on)")
-      ->group(kGroup);
-  verb.add_option("--mamba-block-size", flags.state_block_size,
-                  "Of models whose layers keep states: tokens from one snapshot to the next")
-      ->check(in_range(16, 1 << 20))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--memory-utilization,--gpu-memory-utilization", flags.memory_utilization,
-                  "Share of device memory to use; default: the hardware file's")
-      ->check(between(0.01, 1.0))
-      ->group(kGroup);
-  verb.add_option("--kv-offload-gib", flags.offload_gib,
-                  "Host memory per replica for KV that the cache gives up; 0: none")
-      ->check(between(0, 1e6))
-      ->group(kGroup);
+  add_memory_flags(verb, flags);
   verb.add_option("--lora-rank", flags.lora_rank,
                   "Of the adapters that requests ask for; default: 16 with --num-loras")
       ->check(in_range(1, 1024))
@@ -156,24 +182,7 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->check(at_least(0))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--routing", flags.routing, routing_names())
-      ->capture_default_str()
-      ->group("Fleet");
-  verb.add_option("--router-stale-ms", flags.stale_ms, "The router looks at loads this often")
-      ->check(milliseconds())
-      ->group("Fleet");
-  verb.add_flag("--router-remembers", flags.router_remembers,
-                "The router tells what is cached where by what it has sent, as quire route does, "
-                "instead of looking into the caches")
-      ->group("Fleet");
-  verb.add_option("--goodput", flags.goodput, "Limits of every request: ttft:MS tpot:MS e2el:MS")
-      ->delimiter(',')
-      ->group("SLOs");
-  verb.add_option("--slo", flags.slo,
-                  "Limits of the run's figures, METRIC:STATISTIC:MS such as ttft:p90:800 "
-                  "tpot:p50:30; ttft, tpot, itl or e2el; mean, p50, p90, p95 or p99")
-      ->delimiter(',')
-      ->group("SLOs");
+  add_fleet_flags(verb, flags);
   verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
   add_cache_flags(verb, flags.engine);
   add_scheduler_flags(verb, flags.engine.scheduler, nullptr);
