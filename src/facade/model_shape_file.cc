@@ -9,6 +9,8 @@
 
 #include "facade/builtin_model.h"
 #include "models/model_config.h"
+#include "models/speech/speech_config.h"
+#include "models/text_encoder.h"
 #include "roofline/calibrate/step_log.h"
 #include "weights/files/model_files.h"
 #include "weights/files/tensor_source.h"
@@ -155,19 +157,36 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
   return shape;
 }
 
-// Layers with states, and models with several residual streams, go by the decoder that serves them;
-// nothing when the text describes no such model.
+// What reads the sources of the decoder `config`.
+Result<DecoderSpec> parse_encoder(const std::string& text, const ModelConfig& config,
+                                  int32_t max_source_len) {
+  if (config.family->text_encoder != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const ModelConfig encoder, parse_text_encoder(text, config));
+    return make_decoder_spec(encoder, max_source_len, DType::kBF16);
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<SpeechSpec> speech, parse_speech(text));
+  if (!speech) return invalid_argument("config.json: model_type: expected one with an encoder");
+  return speech->encoder;
+}
+
+// Layers with states, models with several residual streams and those with an encoder go by the decoder
+// that serves them; nothing when the text describes no such model.
 std::optional<Result<ModelShape>> parse_served_model(const std::string& text) {
   const Result<ModelConfig> config = parse_model_config(text);
   if (!config.ok()) return {};
   const Result<DecoderSpec> spec =
       make_decoder_spec(*config, config->max_model_len(), DType::kBF16);
-  if (!spec.ok() || (!spec->has_states() && !spec->streams.any())) return {};
+  if (!spec.ok() || (!spec->has_states() && !spec->streams.any() && !spec->cross.any())) return {};
   Result<ModelShape> shape = parse_model_sizes(text);
   if (!shape.ok()) return shape;
   shape->tied_head = spec->tied_head;
   shape->max_model_len = config->max_model_len();
   add_layer_shapes(*spec, *shape);
+  if (spec->cross.any()) {
+    const Result<DecoderSpec> encoder = parse_encoder(text, *config, spec->cross.max_source_len);
+    if (!encoder.ok()) return encoder.status();
+    shape->source = source_shape(*spec, *encoder);
+  }
   if (const Status valid = shape->validate(); !valid.ok()) return valid.with_context("config.json");
   return shape;
 }
@@ -212,6 +231,20 @@ Result<ModelShape> read_model_shape(const std::string& path) {
   else if (file.has_parent_path())
     shape.name = file.parent_path().filename().string();
   return shape;
+}
+
+SourceShape source_shape(const DecoderSpec& decoder, const DecoderSpec& encoder) {
+  ModelShape layers;
+  add_layer_shapes(encoder, layers);
+  SourceShape source{.num_heads = decoder.cross.num_heads,
+                     .head_dim = decoder.cross.head_dim,
+                     .row_size = decoder.cross.source_size,
+                     .max_rows = decoder.cross.max_source_len,
+                     .is_prompt = encoder.vocab_size > 0,
+                     .encoder = std::move(layers.groups)};
+  for (const PoolingLayerSpec& layer : encoder.pooling.layers)
+    source.front_elements += layer.num_inputs * layer.num_outputs;
+  return source;
 }
 
 void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape) {
