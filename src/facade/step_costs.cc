@@ -40,7 +40,8 @@ MathType math_of(ComputeType compute) {
 // takes, on average.
 double bits_per_weight(const ModelPlan& plan, const ModelShape& shape) {
   const double table = static_cast<double>(shape.vocab_size * shape.hidden_size);
-  const double packed = static_cast<double>(shape.num_decoder_parameters()) - (shape.tied_head ? 0 : table);
+  const double packed =
+      static_cast<double>(shape.num_decoder_parameters()) - (shape.tied_head ? 0 : table);
   return 8 * static_cast<double>(plan.memory.matrices) / packed;
 }
 

@@ -80,8 +80,7 @@ void StepCosts::follow_sources(const StepPlan& plan) {
     source_rows_[request.id] = rows_of(*request.media.front().item);
   }
   if (source_rows_.empty()) return;
-  for (const auto& item : plan.media_inputs)
-    step_.shape.encoded_rows.push_back(rows_of(*item));
+  for (const auto& item : plan.media_inputs) step_.shape.encoded_rows.push_back(rows_of(*item));
 }
 
 }  // namespace quire

@@ -39,7 +39,7 @@ class StepCosts {
   void follow_sources(const StepPlan& plan);
 
   std::unordered_map<RequestId, int32_t> source_rows_;  // of requests under way that have a source
-  std::shared_ptr<const CostModel> model_;  // shared with whoever shows its hardware
+  std::shared_ptr<const CostModel> model_;              // shared with whoever shows its hardware
   const std::vector<StepObserver> observers_;
   MeasuredStep step_;  // kept for its capacity
 };

@@ -10,24 +10,13 @@
 namespace quire {
 namespace {
 
-constexpr std::array<std::string_view, kNumKernels> kKernelNames = {"embedding",
-                                                                    "qkv_projection",
-                                                                    "prefill_attention",
-                                                                    "decode_attention",
-                                                                    "state_scan",
-                                                                    "cross_attention",
-                                                                    "encoder",
-                                                                    "output_projection",
-                                                                    "mlp",
-                                                                    "router",
-                                                                    "experts",
-                                                                    "elementwise",
-                                                                    "lm_head",
-                                                                    "sampling",
-                                                                    "all_reduce",
-                                                                    "all_to_all",
-                                                                    "pipeline_hop",
-                                                                    "host"};
+constexpr std::array<std::string_view, kNumKernels> kKernelNames = {
+    "embedding",        "qkv_projection",    "prefill_attention",
+    "decode_attention", "state_scan",        "cross_attention",
+    "encoder",          "output_projection", "mlp",
+    "router",           "experts",           "elementwise",
+    "lm_head",          "sampling",          "all_reduce",
+    "all_to_all",       "pipeline_hop",      "host"};
 constexpr std::array<std::string_view, kNumTerms> kTermNames = {
     "weights", "kv", "activations", "compute", "network", "launch", "host"};
 
@@ -101,9 +90,8 @@ double CostModel::predict_us(const StepShape& step) const {
 
 double CostModel::bound_us(const StepShape& step) const {
   if (step.num_requests == 0) return 0;
-  double us =
-      impl_->linear_part(step.num_tokens).bound_us + impl_->source_part(step).bound_us +
-      impl_->head_part(step.num_sampled).bound_us;
+  double us = impl_->linear_part(step.num_tokens).bound_us + impl_->source_part(step).bound_us +
+              impl_->head_part(step.num_sampled).bound_us;
   for (const GroupPlan& group : impl_->plan.groups) {
     us += group.num_layers * (impl_->prefill_attention(group, step).bound_us +
                               impl_->decode_attention(group, step.decode, step.chunks).bound_us +

@@ -35,7 +35,7 @@ enum class Kernel : uint8_t {
   kQkvProjection,
   kPrefillAttention,
   kDecodeAttention,
-  kStateScan,  // convolutions and recurrences of layers with states
+  kStateScan,       // convolutions and recurrences of layers with states
   kCrossAttention,  // to the rows of sources
   kEncoder,         // of sources, with the keys and values that layers keep of them
   kOutputProjection,

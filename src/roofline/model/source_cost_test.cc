@@ -71,9 +71,9 @@ TEST(SourceCost, DecodesReadTheirSourcesKeysAndValues) {
   EXPECT_EQ(at(kernels, Kernel::kEncoder).flops, 0);
   // Queries and outputs of the attention to sources are products of all tokens.
   const auto without = cost_of(model_of(false)).explain(step);
-  EXPECT_DOUBLE_EQ(at(kernels, Kernel::kQkvProjection).flops -
-                       at(without, Kernel::kQkvProjection).flops,
-                   2.0 * 6 * 512 * 512 * 6);
+  EXPECT_DOUBLE_EQ(
+      at(kernels, Kernel::kQkvProjection).flops - at(without, Kernel::kQkvProjection).flops,
+      2.0 * 6 * 512 * 512 * 6);
 }
 
 TEST(SourceCost, EachSourceIsEncodedByItself) {

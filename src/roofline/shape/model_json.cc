@@ -115,12 +115,9 @@ json::array written(const std::vector<LayerGroup>& groups) {
 }
 
 json::object written(const SourceShape& source) {
-  return {{"num_heads", source.num_heads},
-          {"head_dim", source.head_dim},
-          {"row_size", source.row_size},
-          {"max_rows", source.max_rows},
-          {"is_prompt", source.is_prompt},
-          {"front_elements", source.front_elements},
+  return {{"num_heads", source.num_heads},     {"head_dim", source.head_dim},
+          {"row_size", source.row_size},       {"max_rows", source.max_rows},
+          {"is_prompt", source.is_prompt},     {"front_elements", source.front_elements},
           {"encoder", written(source.encoder)}};
 }
 
@@ -132,7 +129,8 @@ void read_groups(const JsonFields& fields, std::string_view key, Status& status,
   }
   for (const json::value& element : groups->get_array()) {
     if (!element.is_object()) return fields.fail(fmt::format("{}: expected objects", key));
-    const JsonFields group(element.get_object(), fmt::format("{}: {}", fields.where(), key), status);
+    const JsonFields group(element.get_object(), fmt::format("{}: {}", fields.where(), key),
+                           status);
     LayerGroup layers;
     layers.num_layers = static_cast<int32_t>(group.integer({"num_layers"}, {}, 1, 1 << 20));
     if (const auto attention = group.child("attention")) {

@@ -170,7 +170,8 @@ double count_layers(const std::vector<LayerGroup>& groups, int64_t hidden_size, 
 }
 
 double count_parameters(const ModelShape& model, Experts which) {
-  const double table = static_cast<double>(model.vocab_size) * static_cast<double>(model.hidden_size);
+  const double table =
+      static_cast<double>(model.vocab_size) * static_cast<double>(model.hidden_size);
   return (model.tied_head || which == Experts::kActive ? 1 : 2) * table +
          count_layers(model.groups, model.hidden_size, which) +
          model.num_layers() * model.source.num_parameters(model.hidden_size);

@@ -81,10 +81,10 @@ struct LayerGroup {
 struct SourceShape {
   int32_t num_heads = 0;  // of each layer's attention to them; 0: there is no source
   int32_t head_dim = 0;
-  int64_t row_size = 0;               // E of the encoder
-  int32_t max_rows = 0;               // of the longest source
-  bool is_prompt = false;             // sources are prompts, which no decoder reads; else all are of max_rows
-  std::vector<LayerGroup> encoder;    // all of whose rows see each other
+  int64_t row_size = 0;    // E of the encoder
+  int32_t max_rows = 0;    // of the longest source
+  bool is_prompt = false;  // sources are prompts, which no decoder reads; else all are of max_rows
+  std::vector<LayerGroup> encoder;  // all of whose rows see each other
   int64_t front_elements = 0;       // weights of what comes before its layers (convolutions)
   bool any() const { return num_heads > 0; }
   double rows() const { return static_cast<double>(num_heads) * head_dim; }

@@ -45,8 +45,8 @@ struct StepShape {
   std::vector<PromptChunk> chunks;  // capacity is kept by clear()
   // With ModelShape::source: the rows that requests of one token look at, the tokens of the others,
   // and the rows of each source that is encoded.
-  int64_t decode_source_rows = 0;           // Σ
-  std::vector<SourceChunk> source_chunks;   // likewise
+  int64_t decode_source_rows = 0;          // Σ
+  std::vector<SourceChunk> source_chunks;  // likewise
   std::vector<int32_t> encoded_rows;
 
   // Adds one request of the step: positions [computed, computed + scheduled). `windows` are those
