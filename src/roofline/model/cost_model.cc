@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "roofline/model/cost_model_impl.h"
+#include "roofline/model/source_kernels.h"
 
 namespace quire {
 namespace {
@@ -84,13 +85,13 @@ Result<CostModel> CostModel::create(ModelShape model, Hardware hardware, Paralle
 
 double CostModel::predict_us(const StepShape& step) const {
   if (step.num_requests == 0) return 0;
-  return impl_->layers_us(step) + impl_->source_part(step).us + impl_->head_us(step.num_sampled) +
+  return impl_->layers_us(step) + source_part(*impl_, step).us + impl_->head_us(step.num_sampled) +
          impl_->host_us(step);
 }
 
 double CostModel::bound_us(const StepShape& step) const {
   if (step.num_requests == 0) return 0;
-  double us = impl_->linear_part(step.num_tokens).bound_us + impl_->source_part(step).bound_us +
+  double us = impl_->linear_part(step.num_tokens).bound_us + source_part(*impl_, step).bound_us +
               impl_->head_part(step.num_sampled).bound_us;
   for (const GroupPlan& group : impl_->plan.groups) {
     us += group.num_layers * (impl_->prefill_attention(group, step).bound_us +
@@ -111,7 +112,7 @@ StepCost CostModel::predict(const StepShape& step) const {
   impl_->visit_attention(step, sum);
   const double layers_us = impl_->layers_us(step);
   for (double& term : parts.terms) term *= layers_us / parts.us;
-  const PartCost sources = impl_->source_part(step);
+  const PartCost sources = source_part(*impl_, step);
   add(parts, sources);
   const PartCost head = impl_->head_part(step.num_sampled);
   add(parts, head);
@@ -136,7 +137,7 @@ std::array<KernelCost, kNumKernels> CostModel::explain(const StepShape& step) co
   if (step.num_requests == 0) return breakdown.costs;
   impl_->visit_linear(impl_->padded(step.num_tokens), breakdown);
   impl_->visit_attention(step, breakdown);
-  impl_->visit_sources(step, breakdown);
+  visit_sources(*impl_, step, breakdown);
   impl_->visit_head(step.num_sampled, breakdown);
   KernelCost& host = breakdown.costs[static_cast<size_t>(Kernel::kHost)];
   host.predicted_us = impl_->host_us(step);

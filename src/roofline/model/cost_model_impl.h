@@ -195,58 +195,6 @@ struct CostModel::Impl {
     }
   }
 
-  // Each source is encoded by itself: it reads the encoder's weights once more.
-  template <typename Visit>
-  void visit_encoder(double rows, Visit& visit) const {
-    const auto product = [&](const LinearOp& op, double m, double layers) {
-      visit(Kernel::kEncoder,
-            gemm({.m = m,
-                  .n = op.n,
-                  .k = op.k,
-                  .weights = op.weights,
-                  .activation_bytes = plan.activation_bytes}),
-            layers);
-    };
-    for (const LinearOp& op : plan.encoder_front) product(op, rows, 1);
-    for (const GroupPlan& group : plan.encoder) {
-      for (const LinearOp& op : group.linears) product(op, rows, group.num_layers);
-      visit(Kernel::kEncoder,
-            seen(elementwise_time(rows * group.elementwise_bytes_per_token,
-                                  rows * group.elementwise_written_per_token,
-                                  hardware.elementwise.kernels_per_layer, hardware)),
-            group.num_layers);
-      const auto count = static_cast<int32_t>(rows);
-      const SourceChunk all{count, count};
-      visit(Kernel::kEncoder, seen(source_attention_time(group.prefill, {&all, 1}, hardware)),
-            group.num_layers);
-    }
-    product(plan.source_kv, rows, model.num_layers());
-  }
-
-  template <typename Visit>
-  void visit_sources(const StepShape& step, Visit& visit) const {
-    if (plan.cross.num_heads <= 0) return;
-    for (const int32_t rows : step.encoded_rows) visit_encoder(rows, visit);
-    const double layers = model.num_layers();
-    if (step.decode_source_rows > 0) {
-      visit(Kernel::kCrossAttention,
-            seen(decode_attention_time(plan.cross, step.decode.num_requests,
-                                       static_cast<double>(step.decode_source_rows), hardware)),
-            layers);
-    }
-    if (!step.source_chunks.empty()) {
-      visit(Kernel::kCrossAttention,
-            seen(source_attention_time(plan.cross, step.source_chunks, hardware)), layers);
-    }
-  }
-
-  PartCost source_part(const StepShape& step) const {
-    PartCost cost;
-    KernelSum sum(cost);
-    visit_sources(step, sum);
-    return cost;
-  }
-
   PartCost make_linear(int32_t tokens) const {
     PartCost cost;
     if (tokens <= 0) return cost;
