@@ -70,6 +70,20 @@ void print_tensors(const TensorSource& source, int64_t num_parameters) {
   }
 }
 
+// What the layers look at beside their tokens.
+void print_source(const ModelPlan& plan) {
+  if (!plan.encoder) return;
+  const CrossSpec& cross = plan.spec.cross;
+  const int64_t row_bytes =
+      2 * cross.rows() * std::ssize(plan.spec.layers) * size_bytes(plan.kv_dtype);
+  fmt::print(
+      "sources          up to {} rows, {} of keys and values each, {} at most\n"
+      "encoder          {} layers, {} parameters\n",
+      cross.max_source_len, human(static_cast<double>(row_bytes)),
+      human(static_cast<double>(row_bytes * cross.max_source_len)), plan.encoder->layers.size(),
+      plan.encoder->num_parameters());
+}
+
 // Prints how many requests of which length the KV blocks hold at once.
 void print_what_fits(const MemoryPlan& plan, int64_t max_model_len) {
   if (plan.kv_cache <= 0) {
@@ -101,6 +115,7 @@ Status run_inspect(const EngineArgs& args) {
   fmt::print("chat template    {}\n", bundle.has_chat_template() ? "yes" : "none");
   QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan,
                          ModelRunner::plan_only(model_runner_options(args, bundle)));
+  print_source(plan);
   fmt::print("\nmemory plan ({} weights, {} KV cache)\n{}", to_string(plan.dtype),
              to_string(plan.kv_dtype), plan.memory.table());
   print_what_fits(plan.memory, plan.limits.max_seq_len);

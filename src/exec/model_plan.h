@@ -104,7 +104,8 @@ struct ModelPlan {
   ComputeType matrix_compute = ComputeType::kF32;  // that the layers' matrices have come to
   std::optional<WeightSpec> layer_packing;         // of a shape's random weights, unless as dtype
   DecoderLimits limits;
-  std::optional<VisionSpec> vision;  // of models that read images
+  std::optional<VisionSpec> vision;    // of models that read images
+  std::optional<DecoderSpec> encoder;  // of models that look at what it has made of a source
   KvLayout kv;
   MemoryPlan memory;
 };

@@ -51,8 +51,8 @@ Result<std::unique_ptr<SourceEncoder>> open_encoder(const ModelRunnerOptions& op
   const WeightOptions weights{
       .dtype = plan.dtype, .compute = plan.compute, .quant_compute = plan.quant_compute};
   if (plan.config.family->text_encoder != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(const ModelConfig config,
-                           read_text_encoder(*options.files, plan.config));
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, options.files->text("config.json"));
+    QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, parse_text_encoder(text, plan.config));
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
                            TextEncoder::open(config, plan.spec.cross.max_source_len, weights,
                                              plan.config.quantization, tensors, packing, stream));
@@ -66,10 +66,10 @@ Result<std::unique_ptr<SourceEncoder>> open_encoder(const ModelRunnerOptions& op
 }
 
 Result<std::unique_ptr<SourceStage>> make_source(const ModelRunnerOptions& options,
-                                                 const ModelPlan& plan,
                                                  const DecoderWeights& weights,
                                                  const TensorSource& tensors,
-                                                 WeightPacking& packing, HostStream& stream) {
+                                                 WeightPacking& packing, HostStream& stream,
+                                                 ModelPlan& plan) {
   if (options.num_replicas > 1) {
     return unimplemented("--data-parallel-size: expected 1 for a model with an encoder, got {}",
                          options.num_replicas);
@@ -78,6 +78,7 @@ Result<std::unique_ptr<SourceStage>> make_source(const ModelRunnerOptions& optio
     return unimplemented("--enable-lora: expected a model without an encoder");
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
                          open_encoder(options, plan, tensors, packing, stream));
+  plan.encoder = encoder->layers();
   SourceStage::Shape shape{.kv_dtype = plan.kv_dtype,
                            .num_places = num_source_places(options, plan)};
   if (plan.config.family->text_encoder != nullptr)
@@ -94,7 +95,7 @@ Result<std::unique_ptr<SourceStage>> open_source(const ModelRunnerOptions& optio
                                                  ModelPlan& plan) {
   const bool is_alone = options.share.is_whole() && options.draft_head == nullptr;
   if (!plan.spec.cross.any() || !loading.source || !is_alone) return std::unique_ptr<SourceStage>();
-  auto source = make_source(options, plan, weights, *loading.source, packing, stream);
+  auto source = make_source(options, weights, *loading.source, packing, stream, plan);
   if (!source.ok()) return source.status().with_context(options.files->source());
   plan.memory.vision = (*source)->memory_bytes();
   return source;

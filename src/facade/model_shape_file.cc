@@ -9,6 +9,8 @@
 
 #include "facade/builtin_model.h"
 #include "models/model_config.h"
+#include "models/speech/speech_config.h"
+#include "models/text_encoder.h"
 #include "roofline/calibrate/step_log.h"
 #include "weights/files/model_files.h"
 #include "weights/files/tensor_source.h"
@@ -158,13 +160,25 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
 }
 
 // Returns whether the reader of config.json knows nothing of what a decoder is made of: states, several
-// residual streams, inputs of each layer, keys and values of another layer, gates of heads.
+// residual streams, an encoder, inputs of each layer, keys and values of another layer, gates of heads.
 bool goes_by_decoder(const DecoderSpec& spec) {
-  return spec.has_states() || spec.streams.any() || spec.layer_inputs.any() ||
+  return spec.has_states() || spec.streams.any() || spec.layer_inputs.any() || spec.cross.any() ||
          std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) {
            return layer.attention.any() &&
                   (!layer.attention.has_own_kv() || layer.attention.has_output_gate);
          });
+}
+
+// What reads the sources of the decoder `config`.
+Result<DecoderSpec> parse_encoder(const std::string& text, const ModelConfig& config,
+                                  int32_t max_source_len) {
+  if (config.family->text_encoder != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const ModelConfig encoder, parse_text_encoder(text, config));
+    return make_decoder_spec(encoder, max_source_len, DType::kBF16);
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<SpeechSpec> speech, parse_speech(text));
+  if (!speech) return invalid_argument("config.json: model_type: expected one with an encoder");
+  return speech->encoder;
 }
 
 // Such models go by the decoder that serves them; nothing when the text describes none.
@@ -179,6 +193,11 @@ std::optional<Result<ModelShape>> parse_served_model(const std::string& text) {
   shape->tied_head = spec->tied_head;
   shape->max_model_len = config->max_model_len();
   add_layer_shapes(*spec, *shape);
+  if (spec->cross.any()) {
+    const Result<DecoderSpec> encoder = parse_encoder(text, *config, spec->cross.max_source_len);
+    if (!encoder.ok()) return encoder.status();
+    shape->source = source_shape(*spec, *encoder);
+  }
   if (const Status valid = shape->validate(); !valid.ok()) return valid.with_context("config.json");
   return shape;
 }
@@ -245,6 +264,20 @@ int64_t more_elements(const DecoderSpec& spec, const LayerSpec& layer) {
 }
 
 }  // namespace
+
+SourceShape source_shape(const DecoderSpec& decoder, const DecoderSpec& encoder) {
+  ModelShape layers;
+  add_layer_shapes(encoder, layers);
+  SourceShape source{.num_heads = decoder.cross.num_heads,
+                     .head_dim = decoder.cross.head_dim,
+                     .row_size = decoder.cross.source_size,
+                     .max_rows = decoder.cross.max_source_len,
+                     .is_prompt = encoder.vocab_size > 0,
+                     .encoder = std::move(layers.groups)};
+  for (const PoolingLayerSpec& layer : encoder.pooling.layers)
+    source.front_elements += layer.num_inputs * layer.num_outputs;
+  return source;
+}
 
 void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape) {
   for (const LayerSpec& layer : spec.layers) {

@@ -19,4 +19,7 @@ Result<ModelShape> read_model_shape(const std::string& path);
 // Adds the layers of `spec` to the groups of `shape`, equal layers together.
 void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape);
 
+// What the layers of `decoder` look at, and the layers of the encoder that makes it.
+SourceShape source_shape(const DecoderSpec& decoder, const DecoderSpec& encoder);
+
 }  // namespace quire

@@ -58,7 +58,7 @@ TEST_F(ModelShapeFile, AStepLogKeepsTheFormatsThatWereServed) {
 TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
   const auto goldens = test::source_dir() / "tests" / "goldens";
   std::vector<std::filesystem::directory_entry> entries;
-  for (const char* kind : {"models", "vision"}) {
+  for (const char* kind : {"models", "vision", "seq2seq", "speech"}) {
     for (const auto& entry : std::filesystem::directory_iterator(goldens / kind)) {
       if (std::filesystem::exists(entry.path() / "config.json")) entries.push_back(entry);
     }
@@ -70,7 +70,8 @@ TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
     const auto config = parse_model_config(text);
     ASSERT_TRUE(config.ok()) << config.status().message();
     ModelPlan plan;
-    plan.spec = make_decoder_spec(*config, 128, DType::kBF16).value();
+    const int64_t max_len = std::min<int64_t>(128, config->max_model_len());
+    plan.spec = make_decoder_spec(*config, max_len, DType::kBF16).value();
     plan.kv = make_kv_layout(plan.spec, 16, DType::kBF16);
     const ModelShape served = cost_shape("served", plan);
     const ModelShape read = read_model_shape(entry.path().string()).value();

@@ -40,7 +40,8 @@ MathType math_of(ComputeType compute) {
 // takes, on average.
 double bits_per_weight(const ModelPlan& plan, const ModelShape& shape) {
   const double table = static_cast<double>(shape.vocab_size * shape.hidden_size);
-  const double packed = static_cast<double>(shape.num_parameters()) - (shape.tied_head ? 0 : table);
+  const double packed =
+      static_cast<double>(shape.num_decoder_parameters()) - (shape.tied_head ? 0 : table);
   return 8 * static_cast<double>(plan.memory.matrices) / packed;
 }
 
@@ -84,6 +85,7 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   shape.max_model_len = plan.limits.max_seq_len;
   shape.tied_head = spec.tied_head;
   add_layer_shapes(spec, shape);
+  if (plan.encoder) shape.source = source_shape(spec, *plan.encoder);
   shape.weights = stored(plan.dtype);
   shape.weights.math = math_of(plan.matrix_compute);
   shape.head_weights = shape.weights;

@@ -389,8 +389,7 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   return config;
 }
 
-Result<ModelConfig> read_text_encoder(const ModelFiles& files, const ModelConfig& config) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
+Result<ModelConfig> parse_text_encoder(std::string_view text, const ModelConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
                          parse_config_object(text, "config.json"));
   return read_config_object(config.family->text_encoder(), object, "config.json");

@@ -478,6 +478,7 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     add(shared.qkv);
     add(shared.o);
     add(layer.cross.q);
+    add(layer.cross.kv);
     add(layer.cross.o);
     add(layer.latent.down);
     add(layer.latent.query_up);

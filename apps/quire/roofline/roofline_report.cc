@@ -40,6 +40,12 @@ void add_head(Table& table, const CostModel& cost, const Result<MemoryEstimate>&
   if (const double bytes = model.state_bytes_per_sequence(); bytes > 0) {
     table.line("states    {:.2f} MB a sequence, and as much for each snapshot", bytes * 1e-6);
   }
+  if (model.source.any()) {
+    table.line(
+        "sources   up to {} rows of {:.1f} KB each; the encoder has {:.3f}B of the parameters",
+        model.source.max_rows, model.source_bytes_per_row() * 1e-3,
+        model.source.num_encoder_parameters() / kGiga);
+  }
   const MathType math = hardware.effective_math(model.weights.math);
   const double peak = hardware.peak(math);
   table.line(

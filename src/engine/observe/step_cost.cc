@@ -14,6 +14,11 @@ double predict_us(const CostModel& model, int32_t num_decodes, int32_t context, 
   return model.predict_us(shape);
 }
 
+// Of a source: num_embeddings counts what the blocks of a text leave empty too.
+int32_t rows_of(const MediaItem& item) {
+  return item.text.empty() ? item.num_embeddings : static_cast<int32_t>(item.text.size());
+}
+
 }  // namespace
 
 StepTimeTable step_time_table(const CostModel& model) {
@@ -40,12 +45,15 @@ StepTimeTable step_time_table(const CostModel& model) {
 void StepCosts::fill(const StepPlan& plan, const StepResult* result, StepRecord& record) {
   StepShape& shape = step_.shape;
   shape.clear();
+  follow_sources(plan);
   const std::span<const int32_t> windows =
       model_ ? std::span<const int32_t>(model_->windows()) : std::span<const int32_t>();
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     const ScheduledRequest& scheduled = plan.scheduled[i];
     const bool sampled = result != nullptr && !result->requests[i].sampled_token_ids.empty();
-    shape.add(scheduled.num_computed_tokens, scheduled.num_scheduled_tokens, sampled, windows);
+    const auto source = source_rows_.empty() ? source_rows_.end() : source_rows_.find(scheduled.id);
+    shape.add(scheduled.num_computed_tokens, scheduled.num_scheduled_tokens, sampled, windows,
+              source == source_rows_.end() ? 0 : source->second);
   }
   record.num_requests = shape.num_requests;
   record.num_tokens = shape.num_tokens;
@@ -63,6 +71,16 @@ void StepCosts::fill(const StepPlan& plan, const StepResult* result, StepRecord&
   step_.num_waiting = record.num_waiting;
   step_.failed = record.failed;
   for (const StepObserver& observer : observers_) observer(step_, record.cost);
+}
+
+void StepCosts::follow_sources(const StepPlan& plan) {
+  for (const RequestId id : plan.dropped) source_rows_.erase(id);
+  for (const NewRequest& request : plan.new_requests) {
+    if (request.media.empty() || !request.media.front().is_source()) continue;
+    source_rows_[request.id] = rows_of(*request.media.front().item);
+  }
+  if (source_rows_.empty()) return;
+  for (const auto& item : plan.media_inputs) step_.shape.encoded_rows.push_back(rows_of(*item));
 }
 
 }  // namespace quire

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "core/step.h"
@@ -34,7 +35,11 @@ class StepCosts {
   void fill(const StepPlan& plan, const StepResult* result, StepRecord& record);
 
  private:
-  std::shared_ptr<const CostModel> model_;  // shared with whoever shows its hardware
+  // What requests look at: told of when they begin.
+  void follow_sources(const StepPlan& plan);
+
+  std::unordered_map<RequestId, int32_t> source_rows_;  // of requests under way that have a source
+  std::shared_ptr<const CostModel> model_;              // shared with whoever shows its hardware
   const std::vector<StepObserver> observers_;
   MeasuredStep step_;  // kept for its capacity
 };

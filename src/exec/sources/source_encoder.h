@@ -5,6 +5,7 @@
 
 #include "base/result.h"
 #include "core/media.h"
+#include "nn/decoder_spec.h"
 #include "weights/checkpoint.h"
 
 namespace quire {
@@ -19,6 +20,7 @@ class SourceEncoder {
  public:
   virtual ~SourceEncoder() = default;
 
+  virtual const DecoderSpec& layers() const = 0;
   virtual int64_t weight_bytes() const = 0;
   virtual int64_t workspace_bytes() const = 0;
   virtual Status load(const LoadOptions& options) = 0;

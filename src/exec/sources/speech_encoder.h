@@ -20,6 +20,7 @@ class SpeechEncoder final : public SourceEncoder {
                                                      WeightPacking& packing, HostStream& stream);
 
   const SpeechSpec& spec() const { return spec_; }
+  const DecoderSpec& layers() const override { return spec_.encoder; }
   int64_t weight_bytes() const override { return stack_.weight_bytes(); }
   int64_t workspace_bytes() const override { return stack_.workspace_bytes() + buffer_bytes(); }
   Status load(const LoadOptions& options) override;

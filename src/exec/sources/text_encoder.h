@@ -19,6 +19,7 @@ class TextEncoder final : public SourceEncoder {
                                                    const TensorSource& source,
                                                    WeightPacking& packing, HostStream& stream);
 
+  const DecoderSpec& layers() const override { return spec_; }
   int64_t weight_bytes() const override { return stack_.weight_bytes(); }
   int64_t workspace_bytes() const override { return stack_.workspace_bytes(); }
   Status load(const LoadOptions& options) override { return stack_.load(options, 0); }

@@ -6,26 +6,18 @@
 #include <utility>
 
 #include "roofline/model/cost_model_impl.h"
+#include "roofline/model/source_kernels.h"
 
 namespace quire {
 namespace {
 
-constexpr std::array<std::string_view, kNumKernels> kKernelNames = {"embedding",
-                                                                    "qkv_projection",
-                                                                    "prefill_attention",
-                                                                    "decode_attention",
-                                                                    "state_scan",
-                                                                    "output_projection",
-                                                                    "mlp",
-                                                                    "router",
-                                                                    "experts",
-                                                                    "elementwise",
-                                                                    "lm_head",
-                                                                    "sampling",
-                                                                    "all_reduce",
-                                                                    "all_to_all",
-                                                                    "pipeline_hop",
-                                                                    "host"};
+constexpr std::array<std::string_view, kNumKernels> kKernelNames = {
+    "embedding",        "qkv_projection",    "prefill_attention",
+    "decode_attention", "state_scan",        "cross_attention",
+    "encoder",          "output_projection", "mlp",
+    "router",           "experts",           "elementwise",
+    "lm_head",          "sampling",          "all_reduce",
+    "all_to_all",       "pipeline_hop",      "host"};
 constexpr std::array<std::string_view, kNumTerms> kTermNames = {
     "weights", "kv", "activations", "compute", "network", "launch", "host"};
 
@@ -93,13 +85,14 @@ Result<CostModel> CostModel::create(ModelShape model, Hardware hardware, Paralle
 
 double CostModel::predict_us(const StepShape& step) const {
   if (step.num_requests == 0) return 0;
-  return impl_->layers_us(step) + impl_->head_us(step.num_sampled) + impl_->host_us(step);
+  return impl_->layers_us(step) + source_part(*impl_, step).us + impl_->head_us(step.num_sampled) +
+         impl_->host_us(step);
 }
 
 double CostModel::bound_us(const StepShape& step) const {
   if (step.num_requests == 0) return 0;
-  double us =
-      impl_->linear_part(step.num_tokens).bound_us + impl_->head_part(step.num_sampled).bound_us;
+  double us = impl_->linear_part(step.num_tokens).bound_us + source_part(*impl_, step).bound_us +
+              impl_->head_part(step.num_sampled).bound_us;
   for (const GroupPlan& group : impl_->plan.groups) {
     us += group.num_layers * (impl_->prefill_attention(group, step).bound_us +
                               impl_->decode_attention(group, step.decode, step.chunks).bound_us +
@@ -119,10 +112,12 @@ StepCost CostModel::predict(const StepShape& step) const {
   impl_->visit_attention(step, sum);
   const double layers_us = impl_->layers_us(step);
   for (double& term : parts.terms) term *= layers_us / parts.us;
+  const PartCost sources = source_part(*impl_, step);
+  add(parts, sources);
   const PartCost head = impl_->head_part(step.num_sampled);
   add(parts, head);
   cost.host_us = impl_->host_us(step);
-  cost.total_us = layers_us + head.us + cost.host_us;
+  cost.total_us = layers_us + sources.us + head.us + cost.host_us;
   const double num_layers = impl_->model.num_layers();
   const double widest_stage = std::ceil(num_layers / impl_->parallelism.pp) / num_layers;
   cost.stage_us = cost.total_us - layers_us * (1 - widest_stage);
@@ -142,6 +137,7 @@ std::array<KernelCost, kNumKernels> CostModel::explain(const StepShape& step) co
   if (step.num_requests == 0) return breakdown.costs;
   impl_->visit_linear(impl_->padded(step.num_tokens), breakdown);
   impl_->visit_attention(step, breakdown);
+  visit_sources(*impl_, step, breakdown);
   impl_->visit_head(step.num_sampled, breakdown);
   KernelCost& host = breakdown.costs[static_cast<size_t>(Kernel::kHost)];
   host.predicted_us = impl_->host_us(step);

@@ -35,7 +35,9 @@ enum class Kernel : uint8_t {
   kQkvProjection,
   kPrefillAttention,
   kDecodeAttention,
-  kStateScan,  // convolutions and recurrences of layers with states
+  kStateScan,       // convolutions and recurrences of layers with states
+  kCrossAttention,  // to the rows of sources
+  kEncoder,         // of sources, with the keys and values that layers keep of them
   kOutputProjection,
   kMlp,
   kRouter,
@@ -48,7 +50,7 @@ enum class Kernel : uint8_t {
   kPipelineHop,
   kHost,
 };
-inline constexpr int kNumKernels = 16;
+inline constexpr int kNumKernels = 18;
 std::string_view to_string(Kernel kernel);
 
 // A Term is a place where time goes.

@@ -283,6 +283,30 @@ KernelTime prefill_attention_time(const AttentionWork& work, std::span<const Pro
   return time;
 }
 
+KernelTime source_attention_time(const AttentionWork& work, std::span<const SourceChunk> chunks,
+                                 const Hardware& hardware) {
+  if (chunks.empty()) return {};
+  const PrefillAttentionModel& model = hardware.prefill_model(work.kv);
+  ChunkSums sums;
+  for (const SourceChunk& chunk : chunks) {
+    const double height = tile_rows(model, chunk.num_tokens);
+    const double keys = std::max(static_cast<double>(chunk.num_rows), height);
+    const double tiles = std::ceil(chunk.num_tokens / height);
+    sums.pairs += static_cast<double>(chunk.num_tokens) * chunk.num_rows;
+    sums.queries += chunk.num_tokens;
+    sums.keys += chunk.num_rows;
+    sums.tiles += tiles;
+    sums.tile_pairs += tiles * height * keys;
+    sums.longest = std::max(sums.longest, height * keys);
+  }
+  double memory_us = 0;
+  KernelTime time = bound_of_chunks(work, sums, hardware, memory_us);
+  const double us =
+      prompt_launch_us(work, sums, memory_us / model.memory_share, hardware, &time.compute_bound);
+  finish(time, us, model.launch_us);
+  return time;
+}
+
 bool shares_attention_launch(const Hardware& hardware, const AttentionWork& work) {
   return hardware.num_units > 0 && !hardware.prefill_model(work.kv).packs_heads;
 }

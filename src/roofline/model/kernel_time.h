@@ -68,6 +68,9 @@ KernelTime prefill_attention_time(const AttentionWork& work, std::span<const Pro
 // `context_sum` is the keys seen, summed over requests, with the window applied.
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
                                  const Hardware& hardware);
+// Tokens that see all rows of a source, in one launch.
+KernelTime source_attention_time(const AttentionWork& work, std::span<const SourceChunk> chunks,
+                                 const Hardware& hardware);
 // A StateWork is the convolution and the recurrence of one layer on one device. A launch reads and
 // writes the state of each sequence once, however many tokens go through it.
 struct StateWork {

@@ -129,6 +129,40 @@ int window_index(const std::vector<int32_t>& windows, int32_t window) {
   return it == windows.end() ? -1 : static_cast<int>(it - windows.begin());
 }
 
+// The products of queries and outputs run over all tokens, as the layer's others.
+void plan_cross_products(const ModelShape& model, int32_t tp, GroupPlan& plan) {
+  const SourceShape& source = model.source;
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double rows = per_rank(source.num_heads, tp) * source.head_dim;
+  plan.linears.push_back({Kernel::kQkvProjection, rows, hidden, model.weights});
+  plan.linears.push_back({Kernel::kOutputProjection, hidden, rows, model.weights});
+}
+
+void plan_source(const ModelShape& model, const Parallelism& parallelism, DevicePlan& plan) {
+  const SourceShape& source = model.source;
+  const double heads = per_rank(source.num_heads, parallelism.tp);
+  const double dim = source.head_dim;
+  plan.cross = {.num_heads = heads,
+                .num_kv_heads = heads,
+                .qk_dim = dim,
+                .v_dim = dim,
+                .kv_bytes_per_token = 2 * heads * dim * model.kv.bytes(),
+                .activation_bytes = model.activations.bytes(),
+                .kv = model.kv};
+  const auto size = static_cast<double>(source.row_size);
+  plan.source_kv = {Kernel::kEncoder, 2 * heads * dim, size, model.weights};
+  if (source.front_elements > 0) {
+    // A product of as many weights, which does as much as they do.
+    const double elements = static_cast<double>(source.front_elements);
+    plan.encoder_front.push_back({Kernel::kEncoder, size, elements / size, model.weights});
+  }
+  ModelShape encoder = model;
+  encoder.hidden_size = source.row_size;
+  encoder.groups = source.encoder;
+  encoder.source = {};
+  plan.encoder = plan_device(encoder, parallelism).groups;
+}
+
 }  // namespace
 
 DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) {
@@ -149,6 +183,7 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
       plan_dense_attention(group.attention, model, parallelism.tp, layer);
     }
     if (group.state.any()) plan_state(group.state, model, parallelism.tp, layer);
+    if (model.source.any()) plan_cross_products(model, parallelism.tp, layer);
     layer.num_reductions =
         (group.attention.any() || group.state.any() ? 1 : 0) + (group.ffn.any() ? 1 : 0);
     if (group.more_elements > 0) {
@@ -160,6 +195,7 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
     plan_elementwise(group, model, parallelism.tp, layer);
     plan.groups.push_back(std::move(layer));
   }
+  if (model.source.any()) plan_source(model, parallelism, plan);
   return plan;
 }
 

@@ -37,6 +37,12 @@ struct GroupPlan {
 
 struct DevicePlan {
   std::vector<GroupPlan> groups;
+  // With ModelShape::source: of each layer, from its queries to its output; of each layer, from rows to
+  // keys and values; and what makes the rows.
+  AttentionWork cross;
+  LinearOp source_kv;
+  std::vector<LinearOp> encoder_front;
+  std::vector<GroupPlan> encoder;
   double hidden_size = 0;
   double vocab_rows = 0;  // of the head on this device
   double vocab_size = 0;

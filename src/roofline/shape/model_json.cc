@@ -106,14 +106,37 @@ StateShape read_state(const JsonFields& fields) {
           .token_flops = size("token_flops")};
 }
 
-void read_groups(const JsonFields& fields, Status& status, ModelShape& model) {
-  const json::value* groups = fields.object().if_contains("groups");
+json::array written(const std::vector<LayerGroup>& groups) {
+  json::array array;
+  for (const LayerGroup& group : groups) {
+    json::object layers{{"num_layers", group.num_layers},
+                        {"attention", written(group.attention)},
+                        {"ffn", written(group.ffn)}};
+    if (group.state.any()) layers["state"] = written(group.state);
+    if (group.more_elements > 0) layers["more_elements"] = group.more_elements;
+    if (group.table_elements > 0) layers["table_elements"] = group.table_elements;
+    array.push_back(std::move(layers));
+  }
+  return array;
+}
+
+json::object written(const SourceShape& source) {
+  return {{"num_heads", source.num_heads},     {"head_dim", source.head_dim},
+          {"row_size", source.row_size},       {"max_rows", source.max_rows},
+          {"is_prompt", source.is_prompt},     {"front_elements", source.front_elements},
+          {"encoder", written(source.encoder)}};
+}
+
+void read_groups(const JsonFields& fields, std::string_view key, Status& status,
+                 std::vector<LayerGroup>& into) {
+  const json::value* groups = fields.object().if_contains(key);
   if (groups == nullptr || !groups->is_array() || groups->get_array().size() > kMaxGroups) {
-    return fields.fail(fmt::format("groups: expected an array of at most {} objects", kMaxGroups));
+    return fields.fail(fmt::format("{}: expected an array of at most {} objects", key, kMaxGroups));
   }
   for (const json::value& element : groups->get_array()) {
-    if (!element.is_object()) return fields.fail("groups: expected objects");
-    const JsonFields group(element.get_object(), fields.where() + ": groups", status);
+    if (!element.is_object()) return fields.fail(fmt::format("{}: expected objects", key));
+    const JsonFields group(element.get_object(), fmt::format("{}: {}", fields.where(), key),
+                           status);
     LayerGroup layers;
     layers.num_layers = static_cast<int32_t>(group.integer({"num_layers"}, {}, 1, 1 << 20));
     if (const auto attention = group.child("attention")) {
@@ -123,8 +146,19 @@ void read_groups(const JsonFields& fields, Status& status, ModelShape& model) {
     if (const auto state = group.child("state")) layers.state = read_state(*state);
     layers.more_elements = group.integer({"more_elements"}, 0, 0, int64_t{1} << 40);
     layers.table_elements = group.integer({"table_elements"}, 0, 0, int64_t{1} << 40);
-    model.groups.push_back(layers);
+    into.push_back(layers);
   }
+}
+
+SourceShape read_source(const JsonFields& fields, Status& status) {
+  SourceShape source{.num_heads = size_of(fields, "num_heads"),
+                     .head_dim = size_of(fields, "head_dim"),
+                     .row_size = size_of(fields, "row_size"),
+                     .max_rows = size_of(fields, "max_rows"),
+                     .is_prompt = fields.boolean("is_prompt", false),
+                     .front_elements = fields.integer({"front_elements"}, 0, 0, int64_t{1} << 40)};
+  read_groups(fields, "encoder", status, source.encoder);
+  return source;
 }
 
 }  // namespace
@@ -140,17 +174,8 @@ std::string to_json(const ModelShape& model) {
                          {"head_weights", written(model.head_weights)},
                          {"activations", written(model.activations)},
                          {"kv", written(model.kv)}};
-  json::array groups;
-  for (const LayerGroup& group : model.groups) {
-    json::object layers{{"num_layers", group.num_layers},
-                        {"attention", written(group.attention)},
-                        {"ffn", written(group.ffn)}};
-    if (group.state.any()) layers["state"] = written(group.state);
-    if (group.more_elements > 0) layers["more_elements"] = group.more_elements;
-    if (group.table_elements > 0) layers["table_elements"] = group.table_elements;
-    groups.push_back(std::move(layers));
-  }
-  object["groups"] = std::move(groups);
+  object["groups"] = written(model.groups);
+  if (model.source.any()) object["source"] = written(model.source);
   return json::serialize(object);
 }
 
@@ -169,7 +194,8 @@ Result<ModelShape> parse_model_description(std::string_view text, std::string_vi
   model.head_weights = read_format(fields, "head_weights");
   model.activations = read_format(fields, "activations");
   model.kv = read_format(fields, "kv");
-  read_groups(fields, status, model);
+  read_groups(fields, "groups", status, model.groups);
+  if (const auto source = fields.child("source")) model.source = read_source(*source, status);
   QUIRE_RETURN_IF_ERROR(status);
   if (const Status valid = model.validate(); !valid.ok()) return valid.with_context(where);
   return model;

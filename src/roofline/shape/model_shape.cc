@@ -68,6 +68,22 @@ Status check_layer(const LayerGroup& group) {
   return check_ffn(group.ffn);
 }
 
+Status check_source(const SourceShape& source) {
+  if (!source.any()) return {};
+  if (source.head_dim < 1 || source.row_size < 1 || source.max_rows < 1 || source.encoder.empty()) {
+    return invalid_argument(
+        "source: expected head_dim, row_size and max_rows of at least 1 and layers of an encoder, "
+        "got {}, {}, {} and {}",
+        source.head_dim, source.row_size, source.max_rows, source.encoder.size());
+  }
+  for (const LayerGroup& group : source.encoder) {
+    if (!group.attention.any() || group.attention.latent || group.state.any() || group.ffn.moe())
+      return invalid_argument("source: encoder: expected layers of attention and one MLP");
+    QUIRE_RETURN_IF_ERROR(check_layer(group));
+  }
+  return {};
+}
+
 // Models whose layers all have attention and a feed-forward part forget neither.
 Status check_layers(const std::vector<LayerGroup>& groups) {
   const auto has_state = [](const LayerGroup& group) { return group.state.any(); };
@@ -123,6 +139,10 @@ bool LayerGroup::is_like(const LayerGroup& other) const {
          more_elements == other.more_elements && table_elements == other.table_elements;
 }
 
+double SourceShape::num_parameters(int64_t hidden_size) const {
+  return rows() * 2 * (static_cast<double>(hidden_size) + static_cast<double>(row_size));
+}
+
 double FfnShape::num_expert_parameters(int64_t hidden_size) const {
   return static_cast<double>(num_matrices) * static_cast<double>(hidden_size) *
          expert_intermediate_size;
@@ -138,35 +158,53 @@ namespace {
 
 enum class Experts : uint8_t { kAll, kActive };
 
-// The sum is in floating point, so that no file can make it overflow; it is exact below 2^53.
-double count_parameters(const ModelShape& model, Experts which) {
-  const auto hidden = static_cast<double>(model.hidden_size);
-  double total = (model.tied_head || which == Experts::kActive ? 1 : 2) *
-                 static_cast<double>(model.vocab_size) * hidden;
-  for (const LayerGroup& group : model.groups) {
+// The sums are in floating point, so that no file can make them overflow; they are exact below 2^53.
+double count_layers(const std::vector<LayerGroup>& groups, int64_t hidden_size, Experts which) {
+  const auto hidden = static_cast<double>(hidden_size);
+  double total = 0;
+  for (const LayerGroup& group : groups) {
     const FfnShape& ffn = group.ffn;
     const double dense =
         ffn.num_matrices * hidden *
         (static_cast<double>(ffn.intermediate_size) + ffn.shared_intermediate_size);
     const double experts = which == Experts::kAll ? ffn.num_experts : ffn.experts_per_token;
-    const double routed = ffn.moe() ? experts * ffn.num_expert_parameters(model.hidden_size) +
-                                          hidden * ffn.num_experts
-                                    : 0;
     const double table = which == Experts::kAll ? static_cast<double>(group.table_elements) : 0;
-    total +=
-        group.num_layers * (group.num_mixer_parameters(model.hidden_size) + dense + routed + table);
+    const double routed =
+        ffn.moe() ? experts * ffn.num_expert_parameters(hidden_size) + hidden * ffn.num_experts : 0;
+    total += group.num_layers * (group.num_mixer_parameters(hidden_size) + dense + routed + table);
   }
   return total;
 }
 
+double count_parameters(const ModelShape& model, Experts which) {
+  const double table =
+      static_cast<double>(model.vocab_size) * static_cast<double>(model.hidden_size);
+  return (model.tied_head || which == Experts::kActive ? 1 : 2) * table +
+         count_layers(model.groups, model.hidden_size, which) +
+         model.num_layers() * model.source.num_parameters(model.hidden_size);
+}
+
 }  // namespace
 
+double SourceShape::num_encoder_parameters() const {
+  return static_cast<double>(front_elements) + count_layers(encoder, row_size, Experts::kAll);
+}
+
 int64_t ModelShape::num_parameters() const {
-  return static_cast<int64_t>(count_parameters(*this, Experts::kAll));
+  return num_decoder_parameters() + static_cast<int64_t>(source.num_encoder_parameters());
 }
 
 int64_t ModelShape::num_active_parameters() const {
-  return static_cast<int64_t>(count_parameters(*this, Experts::kActive));
+  return static_cast<int64_t>(count_parameters(*this, Experts::kActive) +
+                              source.num_encoder_parameters());
+}
+
+int64_t ModelShape::num_decoder_parameters() const {
+  return static_cast<int64_t>(count_parameters(*this, Experts::kAll));
+}
+
+double ModelShape::source_bytes_per_row() const {
+  return 2 * source.rows() * num_layers() * kv.bytes();
 }
 
 double ModelShape::kv_bytes_per_token() const {
@@ -205,8 +243,10 @@ Status ModelShape::validate() const {
   }
   if (groups.empty()) return invalid_argument("groups: expected at least one group of layers");
   QUIRE_RETURN_IF_ERROR(check_layers(groups));
+  QUIRE_RETURN_IF_ERROR(check_source(source));
   constexpr double kMaxParameters = 1e15;
-  if (const double parameters = count_parameters(*this, Experts::kAll);
+  if (const double parameters =
+          count_parameters(*this, Experts::kAll) + source.num_encoder_parameters();
       parameters > kMaxParameters) {
     return invalid_argument("expected at most {:g} parameters, got {:g}", kMaxParameters,
                             parameters);

@@ -81,6 +81,22 @@ struct LayerGroup {
   bool is_like(const LayerGroup& other) const;             // but for the number of layers
 };
 
+// What every layer of a decoder looks at beside its tokens: rows that an encoder has made of a source, a
+// text or a recording, of which each layer keeps keys and values.
+struct SourceShape {
+  int32_t num_heads = 0;  // of each layer's attention to them; 0: there is no source
+  int32_t head_dim = 0;
+  int64_t row_size = 0;    // E of the encoder
+  int32_t max_rows = 0;    // of the longest source
+  bool is_prompt = false;  // sources are prompts, which no decoder reads; else all are of max_rows
+  std::vector<LayerGroup> encoder;  // all of whose rows see each other
+  int64_t front_elements = 0;       // weights of what comes before its layers (convolutions)
+  bool any() const { return num_heads > 0; }
+  double rows() const { return static_cast<double>(num_heads) * head_dim; }
+  double num_encoder_parameters() const;
+  double num_parameters(int64_t hidden_size) const;  // of one layer's attention to a source
+};
+
 struct ModelShape {
   std::string name;
   int64_t hidden_size = 0;  // E
@@ -88,6 +104,7 @@ struct ModelShape {
   int64_t max_model_len = 0;
   bool tied_head = false;  // head and token embedding are one matrix (in memory, not in traffic)
   std::vector<LayerGroup> groups;
+  SourceShape source;
 
   NumberFormat weights;                           // of the layers' linear maps
   NumberFormat expert_weights;                    // of routed experts
@@ -97,11 +114,14 @@ struct ModelShape {
 
   int32_t num_layers() const;
   int64_t num_parameters() const;         // embeddings, norms left out
-  int64_t num_active_parameters() const;  // used by one token
+  int64_t num_active_parameters() const;  // used by one token, of a source or of what is made of it
+  int64_t num_decoder_parameters() const;  // num_parameters() without the encoder's
   // Returns the memory of one token in the caches of all layers, before any sharding.
   double kv_bytes_per_token() const;
   // Returns the memory of one sequence's states in all layers, before any sharding.
   double state_bytes_per_sequence() const;
+  // Returns the memory of one row of a source, its keys and values in all layers.
+  double source_bytes_per_row() const;
   // Returns the distinct sliding windows, ascending, without 0; StepShape sums contexts under each.
   std::vector<int32_t> windows() const;
   // Returns an error that names the first field that makes no sense.

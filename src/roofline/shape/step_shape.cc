@@ -13,14 +13,16 @@ void add_windowed(DecodeSums& sums, int32_t context, std::span<const int32_t> wi
 }  // namespace
 
 void StepShape::add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, bool sampled,
-                    std::span<const int32_t> windows) {
+                    std::span<const int32_t> windows, int32_t source_rows) {
   num_tokens += num_scheduled_tokens;
   num_requests += 1;
   num_sampled += sampled ? 1 : 0;
   if (num_scheduled_tokens > 1) {
     chunks.push_back({num_scheduled_tokens, num_computed_tokens});
+    if (source_rows > 0) source_chunks.push_back({num_scheduled_tokens, source_rows});
     return;
   }
+  decode_source_rows += source_rows;
   const int32_t context = num_computed_tokens + 1;
   decode.num_requests += 1;
   decode.context += context;
@@ -32,6 +34,9 @@ void StepShape::clear() {
   num_tokens = num_requests = num_sampled = 0;
   decode = {};
   chunks.clear();
+  decode_source_rows = 0;
+  source_chunks.clear();
+  encoded_rows.clear();
 }
 
 void assign(StepShape& shape, const StepPlan& plan, std::span<const int32_t> windows,

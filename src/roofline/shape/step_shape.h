@@ -31,17 +31,28 @@ struct DecodeSums {
   int32_t max_context = 0;                      // an upper bound; 0: unknown
 };
 
+// Tokens of one request that look at so many rows of a source each.
+struct SourceChunk {
+  int32_t num_tokens = 0;
+  int32_t num_rows = 0;
+};
+
 struct StepShape {
   int32_t num_tokens = 0;    // T, scheduled
   int32_t num_requests = 0;  // R
   int32_t num_sampled = 0;   // rows of logits
   DecodeSums decode;
   std::vector<PromptChunk> chunks;  // capacity is kept by clear()
+  // With ModelShape::source: the rows that requests of one token look at, the tokens of the others,
+  // and the rows of each source that is encoded.
+  int64_t decode_source_rows = 0;          // Σ
+  std::vector<SourceChunk> source_chunks;  // likewise
+  std::vector<int32_t> encoded_rows;
 
   // Adds one request of the step: positions [computed, computed + scheduled). `windows` are those
-  // of the model, ascending.
+  // of the model, ascending; `source_rows` of what its tokens look at.
   void add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, bool sampled,
-           std::span<const int32_t> windows);
+           std::span<const int32_t> windows, int32_t source_rows = 0);
   void clear();
 };
 
