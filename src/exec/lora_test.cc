@@ -118,15 +118,8 @@ TEST_P(LoraBits, CrowdIsAsAlone) {
   const auto plain = load("llama", {.max_adapters = 0, .dtype = GetParam()});
   const auto runner = load("llama", {.threads = 2, .dtype = GetParam()});
   std::vector<std::shared_ptr<const Adapter>> adapters = {nullptr};
-  for (const char* name : {"llama.plain", "llama.rslora", "llama.bias"})
+  for (const char* name : {"llama.plain", "llama.rslora", "llama.bias", "llama.dora"})
     adapters.push_back(load_adapter(*runner, name));
-  const auto dora = runner->load_adapter("dora", (adapters_dir() / "llama.dora").string());
-  if (dora.ok()) {
-    adapters.push_back(*dora);
-  } else {  // weights in tiles
-    EXPECT_EQ(dora.status().code(), StatusCode::kUnimplemented);
-    EXPECT_STREQ(GetParam(), "bfloat16");
-  }
   std::vector<DriverOutput> want;
   for (const auto& adapter : adapters) {
     PlanDriver driver(*runner, kNumBlocks);

@@ -11,7 +11,6 @@
 #include "exec/runner_memory.h"
 #include "exec/sources/speech_encoder.h"
 #include "exec/sources/text_encoder.h"
-#include "kernels/api/packed/unpack.h"
 #include "models/speech/speech_config.h"
 #include "models/text_encoder.h"
 #include "models/vision/vision_config.h"
@@ -381,26 +380,6 @@ void ModelRunner::follow(const StepResult& first) {
   }
 }
 
-namespace {
-
-// DoRA looks at the weights, which it can where they lie in rows.
-Status check_magnitudes(const LoraFiles& files, std::span<const WeightSlot> slots, Isa isa) {
-  if (!files.config().has_magnitudes()) return {};
-  for (const WeightSlot& slot : slots) {
-    if (slot.matrix == nullptr) continue;
-    for (const PackedWeight& part : slot.matrix->parts) {
-      if (!lies_in_rows(isa, part.spec)) {
-        return unimplemented(
-            "{}: DoRA beside weights in tiles: expected --isa avx512 or --dtype float32, got {}",
-            files.source(), to_string(isa));
-      }
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::string& name,
                                                                  const std::string& path) const {
   if (options_.max_adapters == 0)
@@ -415,13 +394,14 @@ Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::stri
     return invalid_argument("{}: expected ranks of at most {} (--max-lora-rank), got {}", path,
                             options_.max_lora_rank, files.max_rank());
   }
-  QUIRE_RETURN_IF_ERROR(check_magnitudes(files, model_->weights->slots(), stream_.isa()));
   const Family& family = *plan_.config.family;
   const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
   QUIRE_ASSIGN_OR_RETURN(
       LoraWeights weights,
       LoraWeights::load(files, model_->weights->slots(), family.hf_names,
-                        {plan_.dtype, is_gguf && family.gguf_rope_style != family.rope_style}));
+                        {.dtype = plan_.dtype,
+                         .pairs_rows = is_gguf && family.gguf_rope_style != family.rope_style,
+                         .isa = stream_.isa()}));
   auto adapter = std::make_shared<LoadedAdapter>(std::move(slot), std::move(weights));
   adapter->name = name;
   adapter->content_key = files.digest();

@@ -86,10 +86,7 @@ class AdaptersOnRanks : public ::testing::TestWithParam<std::string> {
 
 TEST_P(AdaptersOnRanks, SameBits) {
   const auto dir = test::golden_dir(GetParam().substr(0, GetParam().find('.')));
-  // Beside weights in tiles DoRA is refused, whatever the number of ranks.
-  const bool is_dora = GetParam().ends_with(".dora");
   expect_equal(test::golden_model(dir), "float32");
-  if (is_dora) return;
   expect_equal(test::golden_model(dir), "bfloat16");
   const auto gguf = dir / "model.gguf";
   if (std::filesystem::exists(gguf)) expect_equal(gguf.string(), "auto");

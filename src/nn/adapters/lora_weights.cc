@@ -233,13 +233,13 @@ int64_t stored_row(const Update& update, int64_t row, bool pairs_rows) {
 
 // Calls use(n, row n of the matrix) for its outputs [begin, end), in order.
 template <typename Use>
-void for_each_row(const MatrixWeight& matrix, int64_t begin, int64_t end, Use&& use) {
+void for_each_row(Isa isa, const MatrixWeight& matrix, int64_t begin, int64_t end, Use&& use) {
   std::vector<float> row(static_cast<size_t>(matrix.k));
   int64_t first = 0;
   for (const PackedWeight& weight : matrix.parts) {
     const int64_t last = first + weight.spec.n;
     for (int64_t n = std::max(begin, first); n < std::min(end, last); ++n) {
-      unpack_weight_row(weight, n - first, row.data());
+      unpack_weight_row(isa, weight, n - first, row.data());
       use(n, row);
     }
     first = last;
@@ -257,20 +257,21 @@ void add_gains(const Update& update, const LoraOptions& options, Arena& arena, L
   auto* const gain = arena.allocate<float>(part.num_outputs);
   auto* const base_gain = arena.allocate<float>(part.num_outputs);
   const int64_t begin = update.first_output, end = begin + part.num_outputs;
-  for_each_row(*update.slot->matrix, begin, end, [&](int64_t n, std::vector<float>& row) {
-    const int64_t stored = stored_row(update, n - begin, options.pairs_rows);
-    for (int64_t r = 0; r < rank; ++r) {
-      const float b = module.scale * update.b[stored * rank + r];
-      const float* const from = a.data() + r * inputs;
-      for (int64_t k = 0; k < inputs; ++k) row[static_cast<size_t>(k)] += b * from[k];
-    }
-    double square = 0.0;
-    for (const float x : row) square += double{x} * x;
-    const double length = std::sqrt(square);
-    const double g = length > 0.0 ? update.vector[stored] / length : 0.0;
-    gain[n - begin] = static_cast<float>(g);
-    base_gain[n - begin] = static_cast<float>(g - 1.0);
-  });
+  for_each_row(options.isa, *update.slot->matrix, begin, end,
+               [&](int64_t n, std::vector<float>& row) {
+                 const int64_t stored = stored_row(update, n - begin, options.pairs_rows);
+                 for (int64_t r = 0; r < rank; ++r) {
+                   const float b = module.scale * update.b[stored * rank + r];
+                   const float* const from = a.data() + r * inputs;
+                   for (int64_t k = 0; k < inputs; ++k) row[static_cast<size_t>(k)] += b * from[k];
+                 }
+                 double square = 0.0;
+                 for (const float x : row) square += double{x} * x;
+                 const double length = std::sqrt(square);
+                 const double g = length > 0.0 ? update.vector[stored] / length : 0.0;
+                 gain[n - begin] = static_cast<float>(g);
+                 base_gain[n - begin] = static_cast<float>(g - 1.0);
+               });
   part.gain = gain;
   part.base_gain = base_gain;
 }

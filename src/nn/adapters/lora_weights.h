@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
+#include "device/isa.h"
 #include "kernels/api/lora.h"
 #include "tensor/arena.h"
 #include "weights/adapters/lora_files.h"
@@ -20,6 +21,7 @@ struct LoraOptions {
   DType dtype = DType::kBF16;  // that the updates are kept in
   // Rows of q and k lie in pairs, where the adapter's lie in halves (GGUF files of Llama's kin).
   bool pairs_rows = false;
+  Isa isa = Isa::kPortable;  // that the model's weights are packed for
 };
 
 // What every batch of a model keeps to.

@@ -135,42 +135,38 @@ void pack_from(PanelLayout layout, const PackedWeight& weight, const WeightRows&
 }
 
 template <typename T>
-void unpack_row(const PackedWeight& weight, int64_t row, float* out) {
+void unpack_row(PanelLayout layout, const PackedWeight& weight, int64_t row, float* out) {
   const T* const panel = static_cast<const T*>(weight.data) +
                          row / kPanelWidth * cpu::padded_k(weight.spec) * kPanelWidth;
   for (int64_t k = 0; k < weight.spec.k; ++k)
-    out[k] = as_float(panel[panel_index<T>(PanelLayout::kRows, k, row % kPanelWidth)]);
+    out[k] = as_float(panel[panel_index<T>(layout, k, row % kPanelWidth)]);
 }
 
-void unpack_int8_row(const PackedWeight& weight, int64_t row, float* out) {
+void unpack_int8_row(PanelLayout layout, const PackedWeight& weight, int64_t row, float* out) {
   const auto* const panel = static_cast<const int8_t*>(weight.data) +
                             row / kPanelWidth * cpu::padded_k(weight.spec) * kPanelWidth;
   const float scale = cpu::int8_tail(weight).scales[row];
   for (int64_t k = 0; k < weight.spec.k; ++k) {
-    const int8_t code =
-        panel[cpu::panel_word_at(PanelLayout::kRows, k / 4, row % kPanelWidth) + k % 4];
+    const int8_t code = panel[cpu::panel_word_at(layout, k / 4, row % kPanelWidth) + k % 4];
     out[k] = scale * static_cast<float>(code);
   }
 }
 
 }  // namespace
 
-bool lies_in_rows(Isa isa, const WeightSpec& spec) {
-  return spec.quant.is_quantized() || cpu::linear_kernels(isa, spec).layout == PanelLayout::kRows;
-}
-
-void unpack_weight_row(const PackedWeight& weight, int64_t row, float* out) {
+void unpack_weight_row(Isa isa, const PackedWeight& weight, int64_t row, float* out) {
   const WeightSpec& spec = weight.spec;
   QUIRE_CHECK(row >= 0 && row < spec.n, "[unpack] row {} of {}", row, spec.n);
   if (spec.quant.is_quantized()) return unpack_quant_row(weight, row, out);
-  if (spec.dtype == DType::kI8) return unpack_int8_row(weight, row, out);
+  const PanelLayout layout = cpu::linear_kernels(isa, spec).layout;
+  if (spec.dtype == DType::kI8) return unpack_int8_row(layout, weight, row, out);
   switch (cpu::storage_of(spec.dtype)) {
     case cpu::kStoreBf16:
-      return unpack_row<bfloat16>(weight, row, out);
+      return unpack_row<bfloat16>(layout, weight, row, out);
     case cpu::kStoreF16:
-      return unpack_row<float16>(weight, row, out);
+      return unpack_row<float16>(layout, weight, row, out);
     default:
-      return unpack_row<float>(weight, row, out);
+      return unpack_row<float>(layout, weight, row, out);
   }
 }
 
