@@ -114,7 +114,7 @@ TEST_F(ModelShapeFile, CountsWhatIsBesideAttentionAndFeedForward) {
     const DecoderSpec spec = make_decoder_spec(config, 128, DType::kBF16).value();
     const ModelShape shape = read_model_shape(entry.path().string()).value();
     const auto served = static_cast<double>(spec.num_parameters() - num_norm_parameters(spec));
-    EXPECT_NEAR(static_cast<double>(shape.num_parameters()), served, 0.01 * served);
+    EXPECT_NEAR(static_cast<double>(shape.num_parameters()), served, 0.02 * served);
     ++num_models;
   }
   EXPECT_GE(num_models, 2);
