@@ -102,7 +102,7 @@ def test_sizes_of_fleets_that_cannot_be(binary):
                          ("--pin-threads", "--data-parallel-size", "2", "--pin-threads"),
                          ("--data-parallel-size", "--data-parallel-size", "2", "--nnodes", "2", "--master-addr", "x"),
                          ("--pipeline-parallel-size", "--pipeline-parallel-size", "3", "--nnodes", "2", "--master-addr", "x"),
-                         ("--tensor-parallel-size", "-pp", "2", "-tp", "2", "--nnodes", "2", "--master-addr", "x"),
+                         ("--tensor-parallel-size", "--pipeline-parallel-size", "2", "--tensor-parallel-size", "2", "--nnodes", "2", "--master-addr", "x"),
                          ("layers", "--pipeline-parallel-size", "60")):
         done = run(binary, "generate", "-p", "x", *flags)
         assert done.returncode == 1 and said in done.stderr, (flags, done)

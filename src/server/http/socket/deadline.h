@@ -21,10 +21,15 @@ class Deadline {
 
   // In so many milliseconds from now, instead of before. `keep_alive` is held while a timer is out.
   void set(int64_t ms, std::shared_ptr<void> keep_alive) {
+    if (is_cancelled_) return;
     deadline_ = Clock::now() + std::chrono::milliseconds(ms);
     if (!is_out_ || deadline_ < expiry_) wait(std::move(keep_alive));
   }
-  void cancel() { timer_.cancel(); }
+  // For good. A timer that has fired, and whose turn has not come yet, does nothing any more.
+  void cancel() {
+    is_cancelled_ = true;
+    timer_.cancel();
+  }
 
  private:
   void wait(std::shared_ptr<void> keep_alive) {
@@ -33,7 +38,7 @@ class Deadline {
     timer_.expires_at(expiry_);
     timer_.async_wait(
         [this, keep_alive = std::move(keep_alive)](const boost::system::error_code& ec) {
-          if (!ec) on_timer(keep_alive);
+          if (!ec && !is_cancelled_) on_timer(keep_alive);
         });
   }
   void on_timer(const std::shared_ptr<void>& keep_alive) {
@@ -50,6 +55,7 @@ class Deadline {
   Clock::time_point deadline_;
   Clock::time_point expiry_;  // of the timer
   bool is_out_ = false;
+  bool is_cancelled_ = false;
 };
 
 }  // namespace quire::server
