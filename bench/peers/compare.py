@@ -2,17 +2,18 @@
 """Quire beside another engine on this machine: the same model, the same case, in turns.
 
     bench/peers/run [--shape llama-3.2-1b] [--types bf16,q8_0,q4_0,int8] [--cases decode,…] [--rounds 3]
-    bench/peers/run --peer vllm --types bf16
+    bench/peers/run --peer vllm --types bf16,int8
     bench/peers/run --peer openvino --model FILE.gguf --cases decode,prefill-512
     bench/peers/run --peer onnxruntime --model FILE.gguf --onnx FOLDER --cases decode,prefill-512
 
-llama.cpp runs the GGUF file that Quire runs; vLLM (bf16 only) makes random weights from a config.json of that shape.
+llama.cpp runs the GGUF file that Quire runs; vLLM (bf16 and int8) makes random weights from a config.json of that shape.
 OpenVINO GenAI runs a real GGUF file, as it wants a real tokenizer in it, and ONNX Runtime GenAI a folder that was made of
 the same model by `python -m onnxruntime_genai.models.builder -i MODEL -o FOLDER -p int4 -e cpu` (blocks of 32, as in q4_0
 and q4_1). Both run batches of one here.
 
 Type int8 is Quire with int8 weights and activations (--shape-weights int8) beside llama.cpp with the q8_0 file, which it
-also multiplies by activations of 8 bits: the same bits per weight, each in the format it is best at.
+also multiplies by activations of 8 bits: the same bits per weight, each in the format it is best at. Beside vLLM both have
+int8 weights with a scale per output and int8 activations with a scale per row (W8A8), vLLM's head stays bf16.
 
 Prints per case the median tokens/s of both and the median of the ratios of neighbouring runs: on a shared machine the
 ratio is what counts. Each single run is kept in build/peers/results as soon as it has ended, with the binary it ran, so
@@ -55,7 +56,9 @@ def file_of(args, kind):
 
 def model_flags(args, kind):
     """Returns the flags that name the model for Quire."""
-    return ["--shape", args.shape, "--shape-weights", "int8"] if kind == "int8" else [file_of(args, kind)]
+    if kind == "int8":
+        return ["--shape", args.shape, "--shape-weights", "int8"]
+    return ["--shape", args.shape] if args.peer == "vllm" else [file_of(args, kind)]
 
 
 def run_quire(binary, model, case, threads):
@@ -89,23 +92,37 @@ def run_peer(args, kind, case):
     venv = os.path.join(ROOT, "build/peers-vllm")
     preload = [path for path in (os.path.join(venv, "lib/libiomp5.so"),
                                  "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4") if os.path.exists(path)]
-    return run_worker("vllm", os.path.join(venv, "bin/python"), config_of(args), case, args.threads,
+    return run_worker("vllm", os.path.join(venv, "bin/python"), config_of(args, kind), case, args.threads,
                       {"LD_PRELOAD": ":".join(preload)})
 
 
-def config_of(args):
+def int8_quantization():
+    """Returns what a checkpoint of compressed-tensors says of W8A8: a scale per output, one per row of activations."""
+    eight_bits = {"num_bits": 8, "type": "int", "symmetric": True}
+    return {"quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
+            "ignore": ["lm_head"],
+            "config_groups": {"group_0": {
+                "targets": ["Linear"],
+                "weights": {**eight_bits, "strategy": "channel", "dynamic": False},
+                "input_activations": {**eight_bits, "strategy": "token", "dynamic": True}}}}
+
+
+def config_of(args, kind):
     """Returns a folder with the config.json of the shape."""
     shape = random_gguf.SHAPES[args.shape]
-    folder = os.path.join(MODELS, args.shape)
+    folder = os.path.join(MODELS, f"{args.shape}-{kind}")
     os.makedirs(folder, exist_ok=True)
     name = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}[shape.architecture]
+    config = {"architectures": [name], "model_type": shape.architecture, "hidden_size": shape.hidden,
+              "intermediate_size": shape.ffn, "num_hidden_layers": shape.layers, "hidden_act": "silu",
+              "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads,
+              "head_dim": shape.head_dim, "vocab_size": shape.vocab, "max_position_embeddings": 8192,
+              "rms_norm_eps": 1e-5, "rope_theta": shape.rope_base, "tie_word_embeddings": True,
+              "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2}
+    if kind == "int8":
+        config["quantization_config"] = int8_quantization()
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
-        json.dump({"architectures": [name], "model_type": shape.architecture, "hidden_size": shape.hidden,
-                   "intermediate_size": shape.ffn, "num_hidden_layers": shape.layers, "hidden_act": "silu",
-                   "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads,
-                   "head_dim": shape.head_dim, "vocab_size": shape.vocab, "max_position_embeddings": 8192,
-                   "rms_norm_eps": 1e-5, "rope_theta": shape.rope_base, "tie_word_embeddings": True,
-                   "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2}, file)
+        json.dump(config, file)
     return folder
 
 
@@ -207,8 +224,8 @@ def parse_args():
         for name in given.split(","):
             if name not in known:
                 parser.error(f"expected some of {', '.join(known)}, got '{name}'")
-    if args.peer == "vllm" and args.types != "bf16":
-        parser.error("expected --types bf16 beside --peer vllm")
+    if args.peer == "vllm" and not set(args.types.split(",")) <= {"bf16", "int8"}:
+        parser.error("expected --types bf16,int8 beside --peer vllm")
     if args.peer in ("openvino", "onnxruntime") and not args.model:
         parser.error(f"expected --model FILE.gguf beside --peer {args.peer}")
     if args.peer == "onnxruntime" and not args.onnx:
@@ -220,7 +237,7 @@ def main():
     args = parse_args()
     if not args.summary:
         os.makedirs(MODELS, exist_ok=True)
-        for kind in args.types.split(",") if not args.model else ():
+        for kind in args.types.split(",") if not args.model and args.peer == "llama.cpp" else ():
             random_gguf.write(file_of(args, kind), random_gguf.SHAPES[args.shape], "q8_0" if kind == "int8" else kind)
         if args.prepare:
             return
