@@ -2,28 +2,26 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "tests/support/temp_folder.h"
 
 namespace quire {
 namespace {
 
 TEST(ReadText, WholeFilesUpToALimit) {
-  const auto dir = std::filesystem::temp_directory_path() / "quire_read_text_test";
-  std::filesystem::create_directories(dir);
+  const test::TempFolder dir;
   const std::string path = dir / "text";
   const std::string text(200'000, 'x');
   std::ofstream(path) << text;
   EXPECT_EQ(read_text(path, text.size()).value(), text);
   EXPECT_EQ(read_text(path, text.size() - 1).status().code(), StatusCode::kTooLarge);
-  EXPECT_EQ(read_text(dir, 100).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(read_text(dir.path(), 100).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(read_text(dir / "none", 100).status().code(), StatusCode::kNotFound);
-  std::filesystem::remove_all(dir);
 }
 
 TEST(ReadText, GzipMustBeWhole) {
-  const auto dir = std::filesystem::temp_directory_path() / "quire_read_gzip_test";
-  std::filesystem::create_directories(dir);
+  const test::TempFolder dir;
   const std::string path = dir / "text.gz";
   constexpr char kPacked[] =
       "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\xcf\x4b\x55"
@@ -36,7 +34,6 @@ TEST(ReadText, GzipMustBeWhole) {
     std::ofstream(path, std::ios::binary) << packed.substr(0, size);
     EXPECT_EQ(read_text(path, 100).status().code(), StatusCode::kDataLoss) << size;
   }
-  std::filesystem::remove_all(dir);
 }
 
 TEST(ParseDateTime, ZonesCountAndWithoutOneItIsUtc) {

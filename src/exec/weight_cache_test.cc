@@ -1,12 +1,12 @@
 // Packed weights kept on disk: the same logits from the cache, and nothing wrong out of a cache
 // that is stale, damaged or cut short.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "exec/testing/golden_support.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire {
 namespace {
@@ -16,14 +16,11 @@ namespace fs = std::filesystem;
 class WeightCache : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::temp_directory_path() / fmt::format("quire_weight_cache_{}", ::getpid());
-    fs::remove_all(root_);
     fs::create_directories(root_ / "model");
     for (const auto& entry : fs::directory_iterator(test::golden_dir("packed_mixed_llama"))) {
       fs::copy(entry.path(), root_ / "model");
     }
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   // Logits of a prompt with weights from the cache, or straight from the checkpoint.
   test::LogitsByPosition logits(bool cached, const char* dtype = "float32") {
@@ -55,7 +52,7 @@ class WeightCache : public ::testing::Test {
     return paths;
   }
 
-  fs::path root_;
+  const test::TempFolder root_;
 };
 
 TEST_F(WeightCache, SecondStartUsesIt) {

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <future>
 
 #include "engine/testing/engine_test_support.h"
 #include "roofline/model/cost_model.h"
 #include "roofline/testing/test_models.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire {
 namespace {
@@ -98,9 +98,8 @@ TEST(IdleProbe, NothingIsMeasuredWhileRequestsRun) {
 }
 
 TEST(MachineHardware, IsKeptForTheSameMachineAndReadBack) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("quire-probe-{}", getpid());
-  setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+  const test::TempFolder folder;
+  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
   const MachineProbeOptions machine{.isa = "avx2", .num_threads = 3};
   EXPECT_FALSE(kept_hardware(machine));
   QuickProbe probe{cpu(7e9), true};
@@ -119,7 +118,6 @@ TEST(MachineHardware, IsKeptForTheSameMachineAndReadBack) {
   EXPECT_FALSE(kept_hardware(machine));
   std::ofstream(machine_hardware_path(machine)) << "no JSON";
   EXPECT_FALSE(kept_hardware(machine));
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

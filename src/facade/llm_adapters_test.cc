@@ -6,6 +6,7 @@
 #include <random>
 
 #include "quire/llm.h"
+#include "tests/support/temp_folder.h"
 #include "weights/testing/lora_test_support.h"
 
 namespace quire {
@@ -16,16 +17,12 @@ namespace fs = std::filesystem;
 class LlmAdapters : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(::testing::TempDir()) / (std::string("quire-llm-adapters-") + test->name());
-    fs::remove_all(folder_);
     write("one", 1);
     write("two", 2);
     params_.max_tokens = 12;
     params_.temperature = 0;
     params_.ignore_eos = true;
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
@@ -55,7 +52,7 @@ class LlmAdapters : public ::testing::Test {
     return (*outputs)[0].choices[0].text;
   }
 
-  fs::path folder_;
+  const test::TempFolder folder_;
   SamplingParams params_;
 };
 

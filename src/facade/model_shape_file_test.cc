@@ -8,6 +8,7 @@
 #include "facade/step_costs.h"
 #include "models/model_config.h"
 #include "roofline/calibrate/step_log.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
@@ -20,16 +21,14 @@ constexpr std::string_view kConfig = R"({
 
 class ModelShapeFile : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / "model_shape_file" / "tiny-llama";
-    std::filesystem::create_directories(folder_);
-  }
+  void SetUp() override { std::filesystem::create_directories(folder_); }
   std::string write(const std::string& name, std::string_view text) {
     const std::string path = folder_ / name;
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
-  std::filesystem::path folder_;
+  const test::TempFolder temp_;
+  const std::filesystem::path folder_ = temp_ / "tiny-llama";
 };
 
 TEST_F(ModelShapeFile, FolderAndFileAreNamedAfterThemselves) {

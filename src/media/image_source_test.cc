@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/base64.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire {
 namespace {
@@ -17,8 +18,6 @@ constexpr int64_t kMaxBytes = 1000;
 class ImageSource : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(testing::TempDir()) / "quire_image_source";
-    fs::remove_all(root_);
     fs::create_directories(root_ / "open" / "deep");
     fs::create_directories(root_ / "open-too");
     write(root_ / "open" / "a b.png", "inside");
@@ -26,16 +25,15 @@ class ImageSource : public testing::Test {
     write(root_ / "secret", "outside");
     write(root_ / "open-too" / "d.png", "beside");
     fs::create_symlink(root_ / "secret", root_ / "open" / "link.png");
-    fs::create_symlink(root_, root_ / "open" / "up");
+    fs::create_symlink(root_.path(), root_ / "open" / "up");
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   static void write(const fs::path& path, std::string_view text) { std::ofstream(path) << text; }
   Result<std::string> read(const std::string& path) {
     return read_image_source("file://" + path, (root_ / "open").string(), kMaxBytes);
   }
 
-  fs::path root_;
+  const test::TempFolder root_;
 };
 
 TEST_F(ImageSource, ReadsDataUrls) {

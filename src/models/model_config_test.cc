@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "models/shapes.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire {
 namespace {
@@ -253,10 +254,10 @@ TEST(ModelShape, KnownOnesParse) {
 }
 
 TEST(ModelShape, OfAFile) {
-  const std::string folder = ::testing::TempDir();
+  const test::TempFolder folder;
   const auto shape_of = [&](const std::string& text) {
-    std::ofstream(folder + "shape.json") << text;
-    return model_shape(folder + "shape.json");
+    std::ofstream(folder / "shape.json") << text;
+    return model_shape((folder / "shape.json").string());
   };
   const std::string fields = R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64,
       "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -268,7 +269,8 @@ TEST(ModelShape, OfAFile) {
   ASSERT_TRUE(quantized.ok()) << quantized.status().message();
   EXPECT_EQ(quantized->quantization.method(), QuantMethod::kNone);
   EXPECT_EQ(shape_of("{").status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(model_shape(folder + "no-such-shape.json").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(model_shape((folder / "no-such-shape.json").string()).status().code(),
+            StatusCode::kNotFound);
   EXPECT_NE(model_shape("llama").status().message().find("path of a config.json"),
             std::string::npos);
 }

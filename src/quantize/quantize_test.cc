@@ -1,7 +1,6 @@
 // Rounding is compared with plain arithmetic, written checkpoints are read back, and runs are
 // interrupted.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include "quantize/evaluate.h"
 #include "quantize/quantize_checkpoint.h"
 #include "quantize/rounding.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
@@ -72,19 +72,6 @@ TEST(Rounding, WordsHoldCodesEndToEnd) {
   }
 }
 
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / fmt::format("quire_quantize_{}", ::getpid())) {
-    fs::remove_all(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string str() const { return path_.string(); }
-  fs::path path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 struct Source {
   ModelFiles files;
   TensorSource tensors;
@@ -101,10 +88,10 @@ struct Source {
   }
 };
 
-Result<QuantizeSummary> quantize(const Source& source, const Folder& folder,
+Result<QuantizeSummary> quantize(const Source& source, const test::TempFolder& folder,
                                  std::string_view scheme, int64_t shard_bytes = int64_t{1} << 30) {
   ThreadTeam team = ThreadTeam::create({.num_threads = 2, .pin = false}).value();
-  QuantizeOptions options{.output = folder.str(), .scheme = *parse_write_scheme(scheme)};
+  QuantizeOptions options{.output = folder.string(), .scheme = *parse_write_scheme(scheme)};
   options.shard_bytes = shard_bytes;
   return quantize_checkpoint(source.files, source.tensors, source.config, team, options);
 }
@@ -141,12 +128,12 @@ TEST_P(Quantize, WhatIsWrittenIsReadAndClose) {
   for (const char* model : {"llama", "phi3", "gemma2", "llama_bf16_sharded"}) {
     SCOPED_TRACE(model);
     const Source source = Source::open(model);
-    const Folder folder;
+    const test::TempFolder folder;
     const auto summary = quantize(source, folder, GetParam().scheme);
     ASSERT_TRUE(summary.ok()) << summary.status().message();
     EXPECT_GT(summary->num_modules + static_cast<int64_t>(summary->kept_modules.size()), 0);
     const auto before = logits_of(source.files.source());
-    const auto after = logits_of(folder.str());
+    const auto after = logits_of(folder.string());
     ASSERT_TRUE(before.ok()) << before.status().message();
     ASSERT_TRUE(after.ok()) << after.status().message();
     const LogitComparison comparison = compare_logits(*before, *after);
@@ -182,13 +169,13 @@ TEST(ActivationAware, ChangesNothingButRounding) {
     ASSERT_TRUE(before.ok());
     double errors[2] = {};
     for (const bool scaled : {false, true}) {
-      const Folder folder;
-      QuantizeOptions options{.output = folder.str(), .scheme = scheme};
+      const test::TempFolder folder;
+      QuantizeOptions options{.output = folder.string(), .scheme = scheme};
       if (scaled) options.rescales = *rescales;
       const auto summary =
           quantize_checkpoint(source.files, source.tensors, source.config, team, options);
       ASSERT_TRUE(summary.ok()) << summary.status().message();
-      const auto after = logits_of(folder.str());
+      const auto after = logits_of(folder.string());
       ASSERT_TRUE(after.ok()) << after.status().message();
       errors[scaled ? 1 : 0] = compare_logits(*before, *after).relative_error;
     }
@@ -215,7 +202,7 @@ TEST(ActivationsOfInt8, ChangeLogitsALittle) {
 
 TEST(QuantizeFolder, InterruptedRunsAreTakenUpAndNothingIsWrittenOver) {
   const Source source = Source::open("llama");
-  const Folder folder;
+  const test::TempFolder folder;
   constexpr int64_t kShard = 8 << 10;
   auto whole = quantize(source, folder, "int8", kShard);
   ASSERT_TRUE(whole.ok()) << whole.status().message();
@@ -226,7 +213,7 @@ TEST(QuantizeFolder, InterruptedRunsAreTakenUpAndNothingIsWrittenOver) {
   EXPECT_NE(again.status().message().find("nothing is written over"), std::string::npos);
 
   // A run that was killed in its second shard leaves the folder like this.
-  const auto before = logits_of(folder.str());
+  const auto before = logits_of(folder.string());
   ASSERT_TRUE(before.ok());
   fs::remove(folder.path() / "config.json");
   const auto second = fmt::format("model-00002-of-{:05}.safetensors", whole->num_shards);
@@ -238,7 +225,7 @@ TEST(QuantizeFolder, InterruptedRunsAreTakenUpAndNothingIsWrittenOver) {
   const auto resumed = quantize(source, folder, "int8", kShard);
   ASSERT_TRUE(resumed.ok()) << resumed.status().message();
   EXPECT_EQ(resumed->num_shards_kept, resumed->num_shards - 1);
-  const auto after = logits_of(folder.str());
+  const auto after = logits_of(folder.string());
   ASSERT_TRUE(after.ok()) << after.status().message();
   EXPECT_EQ(before->logits, after->logits);
   EXPECT_FALSE(fs::exists(folder.path() / "quantize.unfinished.json"));
@@ -252,7 +239,7 @@ TEST(QuantizeFolder, RefusesWhatItCannotQuantize) {
   auto config = read_model_config(*files, *tensors);
   ASSERT_TRUE(config.ok());
   const Source source{std::move(*files), std::move(*tensors), std::move(*config)};
-  const Folder folder;
+  const test::TempFolder folder;
   const auto result = quantize(source, folder, "int8");
   ASSERT_FALSE(result.ok());
   EXPECT_NE(result.status().message().find("expected float weights, got compressed-tensors"),

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "server/testing/server_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire::server {
 namespace {
@@ -493,18 +494,20 @@ TEST(HttpServerCreateTest, RefusesWhatCannotBe) {
 
 TEST(HttpServerCreateTest, CheckRefusesSocketPathsBeforeAModelIsLoaded) {
   ServerOptions options;
-  options.uds = ::testing::TempDir() + "no_such_folder/quire.sock";
+  const test::TempFolder folder;
+  options.uds = (folder / "no_such_folder" / "quire.sock").string();
   EXPECT_EQ(HttpServer::check(options).code(), StatusCode::kUnavailable);
   options.uds = "/proc/self/status";
   EXPECT_EQ(HttpServer::check(options).code(), StatusCode::kUnavailable) << "a file";
-  options.uds = ::testing::TempDir() + "quire_check.sock";
+  options.uds = (folder / "quire.sock").string();
   EXPECT_TRUE(HttpServer::check(options).ok());
 }
 
 TEST(HttpServerCreateTest, UnixSocket) {
   auto engine = std::make_shared<ScriptedEngine>(ScriptedEngine::Options{.script = say("x")});
   ServerOptions options;
-  options.uds = ::testing::TempDir() + "quire_test_" + std::to_string(getpid()) + ".sock";
+  const test::TempFolder folder;
+  options.uds = (folder / "quire.sock").string();
   auto server = HttpServer::create(options, scripted_model(engine));
   ASSERT_TRUE(server.ok());
   ASSERT_TRUE((*server)->start().ok());

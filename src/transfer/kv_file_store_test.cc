@@ -15,6 +15,8 @@
 #include <random>
 #include <thread>
 
+#include "tests/support/temp_folder.h"
+
 namespace quire {
 namespace {
 
@@ -27,14 +29,7 @@ constexpr KvFingerprint kModel{11, 12};
 // Read by io_uring, and by pread.
 class KvFileStore : public testing::TestWithParam<bool> {
  protected:
-  KvFileStore() : memory_(kNumHostBlocks * static_cast<size_t>(kShape.block_bytes)) {
-    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::replace(name.begin(), name.end(), '/', '-');
-    dir_ = fs::temp_directory_path() /
-           ("kv_file_store_test-" + std::to_string(::getpid()) + "-" + name);
-    fs::remove_all(dir_);
-  }
-  ~KvFileStore() override { fs::remove_all(dir_); }
+  KvFileStore() : memory_(kNumHostBlocks * static_cast<size_t>(kShape.block_bytes)) {}
 
   KvDirectory open(const KvFingerprint& fingerprint = kModel) {
     Result<KvDirectory> directory = KvDirectory::open(dir_.string(), fingerprint);
@@ -104,7 +99,7 @@ class KvFileStore : public testing::TestWithParam<bool> {
     return events;
   }
 
-  fs::path dir_;
+  const test::TempFolder dir_;
   std::vector<std::byte> memory_;
 };
 
@@ -201,7 +196,8 @@ TEST_P(KvFileStore, AFullDiskLeavesNothingBehind) {
         << limit;
     ::setrlimit(RLIMIT_FSIZE, &before);
     EXPECT_TRUE(directory.list().empty());
-    EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 1);  // the key
+    EXPECT_EQ(std::distance(fs::directory_iterator(dir_.path()), fs::directory_iterator()),
+              1);  // the key
   }
   ::signal(SIGXFSZ, old);
 }

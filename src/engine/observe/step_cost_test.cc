@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <tuple>
@@ -10,6 +9,7 @@
 #include "engine/observe/step_files.h"
 #include "engine/testing/engine_test_support.h"
 #include "roofline/testing/test_models.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire {
 namespace {
@@ -81,8 +81,7 @@ TEST(StepCosts, WithoutAModelShapesAreStillRecorded) {
 }
 
 TEST(StepFiles, LogReadsBackAndTraceIsTraceEvents) {
-  const auto dir = std::filesystem::temp_directory_path() / "quire_step_files_test";
-  std::filesystem::create_directories(dir);
+  const test::TempFolder dir;
   const auto model = gemma_cost();
   {
     const StepObserver log =
@@ -111,7 +110,6 @@ TEST(StepFiles, LogReadsBackAndTraceIsTraceEvents) {
             std::string::npos);
   EXPECT_TRUE(trace.ends_with("}\n]\n"));
   EXPECT_EQ(trace.find("},\n]"), std::string::npos);
-  std::filesystem::remove_all(dir);
 }
 
 TEST(StepFiles, AFileThatCannotBeWritten) {

@@ -5,20 +5,20 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temp_folder.h"
+
 namespace quire {
 namespace {
 
 class ControlGroupTest : public ::testing::Test {
  protected:
-  void SetUp() override { std::filesystem::remove_all(root_); }
-  void TearDown() override { std::filesystem::remove_all(root_); }
   void write(const std::string& path, const std::string& text) {
     std::filesystem::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text << "\n";
   }
-  int64_t room(const std::string& groups) const { return control_group_room(groups, root_); }
+  int64_t room(const std::string& groups) const { return control_group_room(groups, root_.path()); }
 
-  const std::filesystem::path root_ = std::filesystem::path(::testing::TempDir()) / "quire_cgroups";
+  const test::TempFolder root_;
 };
 
 TEST_F(ControlGroupTest, TheTightestOfTheGroupAndThoseAboveIt) {

@@ -1,7 +1,5 @@
 #include "exec/testing/gpu_runner_test_support.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,16 +8,15 @@
 #include <iterator>
 #include <utility>
 
+#include "tests/support/temp_folder.h"
+
 namespace quire::gpu_test {
 namespace {
 
-// A copy of a checkpoint whose activations are to be fp8 too.
-std::string with_fp8_activations(const std::string& model_dir) {
+// Makes a copy of the checkpoint whose activations are to be fp8 too, in `folder`.
+std::string with_fp8_activations(const std::string& model_dir, const test::TempFolder& folder) {
   namespace fs = std::filesystem;
-  const fs::path copy =
-      fs::path(testing::TempDir()) /
-      fmt::format("{}_{}", fs::path(model_dir).parent_path().filename().string(), ::getpid());
-  fs::remove_all(copy);
+  const fs::path copy = folder / "model";
   fs::copy(model_dir, copy, fs::copy_options::recursive);
   std::ifstream file(copy / "config.json");
   std::string config(std::istreambuf_iterator<char>(file), {});
@@ -43,7 +40,8 @@ void GpuRunnerTest::SetUp() {
 
 Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const RunnerSetup& setup) {
   std::string path = test::golden_model(test::golden_dir(model));
-  if (setup.fp8_activations) path = with_fp8_activations(path);
+  const test::TempFolder folder;
+  if (setup.fp8_activations) path = with_fp8_activations(path, folder);
   QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open(path));
   ModelRunnerOptions options;
   options.files = std::make_shared<const ModelFiles>(std::move(files));

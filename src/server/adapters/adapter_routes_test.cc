@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "server/testing/server_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire::server {
 namespace {
@@ -15,15 +16,11 @@ namespace fs = std::filesystem;
 class AdapterRoutes : public ServerTest {
  protected:
   void SetUp() override {
-    const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-    base_ = fs::path(::testing::TempDir()) / (std::string("quire-lora-") + test->name());
-    fs::remove_all(base_);
     fs::create_directories(base_ / "adapters");
     make("adapters/sql", "one");
     make("adapters/team/chat", "two");
     make("private", "secret");
   }
-  void TearDown() override { fs::remove_all(base_); }
 
   void make(const fs::path& folder, const std::string& content) {
     fs::create_directories(base_ / folder);
@@ -74,7 +71,7 @@ class AdapterRoutes : public ServerTest {
     return std::string(body.at("choices").at(0).at("text").as_string());
   }
 
-  fs::path base_;
+  const test::TempFolder base_;
 };
 
 TEST_F(AdapterRoutes, LoadReplaceAndUnloadAsVllmAnswers) {

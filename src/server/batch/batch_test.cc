@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
-#include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "server/batch/batch_line.h"
 #include "server/batch_runner.h"
 #include "server/testing/server_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire::server {
 namespace {
@@ -45,14 +45,9 @@ TEST(BatchLine, SaysWhatIsWrong) {
 class BatchTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    dir_ = std::filesystem::temp_directory_path() /
-           fmt::format("quire_batch_{}_{}", ::getpid(),
-                       ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::create_directories(dir_);
     options.input = (dir_ / "in.jsonl").string();
     options.output = (dir_ / "out.jsonl").string();
   }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
 
   void write_input(const std::string& text) { std::ofstream(options.input) << text; }
   Result<BatchCounts> run(std::string text = "hello") {
@@ -73,7 +68,7 @@ class BatchTest : public ::testing::Test {
     return found;
   }
 
-  std::filesystem::path dir_;
+  const test::TempFolder dir_;
   BatchOptions options;
 };
 

@@ -1,26 +1,21 @@
 // /v1/files and /v1/batches over a scripted engine and a real socket.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <boost/json/serialize.hpp>
-#include <filesystem>
 #include <set>
 
 #include "server/testing/server_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire::server {
 namespace {
 
-namespace fs = std::filesystem;
 namespace json = boost::json;
 
 class BatchesTest : public ServerTest {
  protected:
-  void TearDown() override {
-    server.reset();
-    fs::remove_all(dir_);
-  }
+  void TearDown() override { server.reset(); }
   void start_keeping_files(ScriptedEngine::Options engine_options, int32_t concurrency = 16,
                            ServerOptions options = {}) {
     extras.batch_concurrency = concurrency;
@@ -66,10 +61,7 @@ class BatchesTest : public ServerTest {
         i, more);
   }
 
-  const fs::path dir_ =
-      fs::temp_directory_path() /
-      fmt::format("quire_batches_{}_{}", ::getpid(),
-                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const test::TempFolder dir_;
 };
 
 TEST_F(BatchesTest, FilesComeAndGo) {

@@ -2,12 +2,13 @@
 #include "server/files/file_store.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
+
+#include "tests/support/temp_folder.h"
 
 namespace quire::server {
 namespace {
@@ -16,16 +17,13 @@ namespace fs = std::filesystem;
 
 class FileStoreTest : public ::testing::Test {
  protected:
-  void TearDown() override { fs::remove_all(dir_); }
   std::unique_ptr<FileStore> open(FileStore::Limits limits = {}) {
     auto store = FileStore::open(dir_.string(), limits);
     EXPECT_TRUE(store.ok()) << store.status().message();
     return std::move(store).value();
   }
-  const fs::path dir_ =
-      fs::temp_directory_path() /
-      fmt::format("quire_files_{}_{}", ::getpid(),
-                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const test::TempFolder temp_;
+  const fs::path dir_ = temp_ / "store";
 };
 
 TEST_F(FileStoreTest, KeepsWhatANaiveModelKeeps) {

@@ -2,7 +2,6 @@
 #include "server/keys/key_book.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -12,6 +11,7 @@
 
 #include "server/http/auth.h"
 #include "server/testing/server_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire::server {
 namespace {
@@ -84,11 +84,8 @@ class KeysTest : public ServerTest {
     return at == text.npos ? -1 : std::stod(text.substr(at + line.size() + 1));
   }
 
-  const std::string path_ =
-      (std::filesystem::temp_directory_path() /
-       fmt::format("quire_keys_{}_{}.json", ::getpid(),
-                   ::testing::UnitTest::GetInstance()->current_test_info()->name()))
-          .string();
+  const test::TempFolder folder_;
+  const std::string path_ = (folder_ / "keys.json").string();
 };
 
 TEST_F(KeysTest, RequestsPerMinute) {

@@ -11,6 +11,7 @@
 
 #include "server/testing/scripted_engine.h"
 #include "server/testing/server_fixture.h"
+#include "tests/support/temp_folder.h"
 
 namespace quire::server {
 namespace {
@@ -20,16 +21,8 @@ namespace fs = std::filesystem;
 // A folder of models whose files are empty but for their size, and a way to load them that counts.
 class ShelfTest : public ::testing::Test {
  protected:
-  ShelfTest() {
-    dir_ = fs::temp_directory_path() /
-           fmt::format("quire-shelf-{}-{}", ::testing::UnitTest::GetInstance()->random_seed(),
-                       ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
   ~ShelfTest() override {
     if (shelf) shelf->stop();
-    fs::remove_all(dir_);
   }
 
   void add_model(const std::string& name, size_t bytes = 100) {
@@ -75,7 +68,7 @@ class ShelfTest : public ::testing::Test {
     return ModelState::kFailed;
   }
 
-  fs::path dir_;
+  const test::TempFolder dir_;
   std::atomic<int32_t> num_loads = 0, num_alive = 0, most_alive = 0, load_ms = 0;
   std::atomic<bool> is_held = false;
   std::shared_ptr<ModelShelf> shelf;

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temp_folder.h"
+
 namespace quire::server {
 namespace {
 
@@ -12,16 +14,11 @@ namespace fs = std::filesystem;
 
 class ModelsDirTest : public ::testing::Test {
  protected:
-  ModelsDirTest() {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  ~ModelsDirTest() override { fs::remove_all(dir_); }
   void file(const std::string& path, size_t bytes = 1) {
     fs::create_directories((dir_ / path).parent_path());
     std::ofstream(dir_ / path) << std::string(bytes, 'x');
   }
-  const fs::path dir_ = fs::temp_directory_path() / "quire-models-dir-test";
+  const test::TempFolder dir_;
 };
 
 TEST_F(ModelsDirTest, FoldersAndFilesAreModelsByName) {

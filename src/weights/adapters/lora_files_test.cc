@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
 #include "weights/testing/lora_test_support.h"
 
@@ -183,8 +184,8 @@ TEST(LoraFiles, MagnitudesAreThereWithDora) {
 
 TEST(LoraFiles, FoldersThatAreNoAdapters) {
   namespace fs = std::filesystem;
-  const fs::path dir = fs::path(testing::TempDir()) / "lora_files";
-  fs::remove_all(dir);
+  const test::TempFolder temp;
+  const fs::path dir = temp / "adapter";
   EXPECT_EQ(LoraFiles::open(dir.string()).status().code(), StatusCode::kNotFound);
   fs::create_directories(dir);
   EXPECT_EQ(LoraFiles::open(dir.string()).status().code(), StatusCode::kNotFound);

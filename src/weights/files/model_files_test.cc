@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temp_folder.h"
+
 namespace quire {
 namespace {
 
@@ -13,13 +15,6 @@ namespace fs = std::filesystem;
 
 class ModelFilesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "quire_model_files_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-
   void write(const std::string& name, const std::string& text) {
     std::ofstream(dir_ / name, std::ios::binary) << text;
   }
@@ -27,7 +22,7 @@ class ModelFilesTest : public testing::Test {
     return ModelFiles::open(path.string()).status().message();
   }
 
-  fs::path dir_;
+  const test::TempFolder dir_;
 };
 
 TEST_F(ModelFilesTest, OpensADirectory) {
@@ -67,12 +62,12 @@ TEST_F(ModelFilesTest, ViewsSurviveAMove) {
 
 TEST_F(ModelFilesTest, SaysWhatIsWrong) {
   EXPECT_NE(error_of(dir_ / "absent").find("no such file"), std::string::npos);
-  EXPECT_NE(error_of(dir_).find("no config.json"), std::string::npos);
+  EXPECT_NE(error_of(dir_.path()).find("no config.json"), std::string::npos);
   write("a.gguf", "GGUF");
   write("b.gguf", "GGUF");
-  EXPECT_NE(error_of(dir_).find("name one of a.gguf, b.gguf"), std::string::npos);
+  EXPECT_NE(error_of(dir_.path()).find("name one of a.gguf, b.gguf"), std::string::npos);
   write("a-00001-of-00002.gguf", "GGUF");
-  EXPECT_NE(error_of(dir_).find("join them"), std::string::npos);
+  EXPECT_NE(error_of(dir_.path()).find("join them"), std::string::npos);
   write("model.txt", "x");
   EXPECT_NE(error_of(dir_ / "model.txt").find("expected a Hugging Face"), std::string::npos);
   EXPECT_NE(error_of("/dev/null").find("expected a Hugging Face"), std::string::npos);

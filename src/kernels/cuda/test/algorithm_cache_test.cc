@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "tests/support/temp_folder.h"
+
 namespace quire::cuda {
 namespace {
 
@@ -78,8 +80,8 @@ TEST(AlgorithmCache, NoticesDamage) {
 }
 
 TEST(AlgorithmCache, IsAFilePerDeviceAndLibrary) {
-  const auto dir = std::filesystem::path(testing::TempDir()) / "quire_algorithms" / "sub";
-  std::filesystem::remove_all(dir);
+  const test::TempFolder folder;
+  const std::filesystem::path dir = folder / "sub";
   std::mt19937 rng(5);
   AlgorithmCache cache(kIdentity), other("another GPU");
   EXPECT_EQ(cache.read(dir.string()).code(), StatusCode::kNotFound);
@@ -91,7 +93,6 @@ TEST(AlgorithmCache, IsAFilePerDeviceAndLibrary) {
   ASSERT_TRUE(again.read(dir.string()).ok());
   EXPECT_EQ(*again.find(key), *cache.find(key));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir), {}), 2);  // no partial files
-  std::filesystem::remove_all(dir.parent_path());
 }
 
 TEST(AlgorithmCache, TakesTheFastestUnlessTheFirstIsAsGood) {

@@ -1,0 +1,24 @@
+#include "tests/support/temp_folder.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <system_error>
+
+namespace quire::test {
+
+TempFolder::TempFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "quire_test_XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) {
+    std::perror(pattern.c_str());
+    std::abort();
+  }
+  path_ = pattern;
+}
+
+TempFolder::~TempFolder() {
+  // A failure to remove the folder fails no test: what was to be shown has been shown by then.
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace quire::test
