@@ -14,10 +14,13 @@ import io
 import json
 import pathlib
 import random
+import tempfile
 
 import sentencepiece
 import tiktoken
 import tiktoken_ext.openai_public as openai_public
+from mistral_common.tokens.tokenizers.base import SpecialTokenPolicy
+from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
                         processors, trainers)
 
@@ -344,7 +347,7 @@ def spm_cases(model):
     return dict(model_b64=base64.b64encode(model).decode(), size=sp.get_piece_size(), cases=cases, decodes=[])
 
 
-def tiktoken_cases():
+def corpus_ranks():
     """Ranks: the bytes, then joins of pieces that the corpus likes best."""
     ranks = {bytes([b]): b for b in range(256)}
     words = [w.encode() for line in CORPUS for w in line.replace(" ", "\x00 ").split("\x00")]
@@ -364,7 +367,16 @@ def tiktoken_cases():
                 else:
                     out.append(piece)
             parts[i] = out
-    lines = "".join(f"{base64.b64encode(p).decode()} {r}\n" for p, r in ranks.items())
+    return ranks
+
+
+def rank_lines(ranks):
+    return "".join(f"{base64.b64encode(p).decode()} {r}\n" for p, r in ranks.items())
+
+
+def tiktoken_cases():
+    ranks = corpus_ranks()
+    lines = rank_lines(ranks)
     for name, make in (("r50k_base", openai_public.r50k_base), ("cl100k_base", openai_public.cl100k_base),
                        ("o200k_base", openai_public.o200k_base)):
         spec = tiktoken_spec(make, ranks)
@@ -376,6 +388,82 @@ def tiktoken_cases():
         yield f"tiktoken_{name}", dict(tiktoken=lines, encoding=name, size=enc.n_vocab, cases=cases, decodes=decodes)
 
 
+def kimi_cases():
+    """A tiktoken.model as Moonshot's models have it. The pattern is that of their tokenizer."""
+    words = [r"[\p{Han}]+",
+             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+             r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"]
+    ranks = corpus_ranks()
+    base = len(ranks)
+    named = {base: ("[BOS]", True), base + 1: ("[EOS]", True), base + 2: ("<|im_end|>", True), base + 5: ("<|tool_call_begin|>", False)}
+    specials = {named[i][0] if i in named else f"<|reserved_token_{i}|>": i for i in range(base, base + 256)}
+    enc = tiktoken.Encoding(name="golden", pat_str="|".join(words), mergeable_ranks=ranks, special_tokens=specials)
+    texts = TEXTS + [f"a<|im_end|>b<|tool_call_begin|>c<|reserved_token_{base + 9}|>", "漢字and漢字's ǅ漢x"]
+    added = {name for name, special in named.values() if not special}  # they are found wherever they stand
+    cases = [dict(text=t, ids=enc.encode(t, allowed_special="all"), ids_unparsed=enc.encode(t, allowed_special=added, disallowed_special=()))
+             for t in texts]
+    decodes = []
+    for ids in random_id_lists(base + 8, 60, 6):
+        left = [i for i in ids if not named.get(i, ("", i >= base))[1]]
+        decodes.append(dict(ids=ids, text=enc.decode(ids), text_skip=enc.decode(left)))
+    config = dict(tokenizer_class="TikTokenTokenizer", bos_token="[BOS]", eos_token="[EOS]", added_tokens_decoder={
+        str(i): dict(content=name, special=special) for i, (name, special) in named.items()})
+    return dict(kimi=rank_lines(ranks), config=config, size=enc.n_vocab, cases=cases, decodes=decodes)
+
+
+def tekken_cases():
+    """Two files: one that lists its special tokens, and an older one that does not."""
+    ranks = corpus_ranks()
+    vocab = [dict(rank=r, token_bytes=base64.b64encode(p).decode(), token_str=None) for p, r in ranks.items()]
+    pattern = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?"
+               r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    listed = [dict(rank=i, token_str=t, is_control=True) for i, t in enumerate(["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[ARGS]"])]
+    for name, version, special_tokens in (("tekken_v3", "v3", None), ("tekken_v11", "v11", listed)):
+        config = dict(pattern=pattern, num_vocab_tokens=len(vocab), default_vocab_size=430, default_num_special_tokens=24, version=version)
+        file = dict(config=config, vocab=vocab, **({} if special_tokens is None else dict(special_tokens=special_tokens)))
+        with tempfile.NamedTemporaryFile("w", suffix="tekken.json") as out:
+            json.dump(file, out)
+            out.flush()
+            tok = Tekkenizer.from_file(out.name)
+        cases = [dict(text=t, ids_unparsed=tok.encode(t, bos=False, eos=False)) for t in TEXTS]
+        for case in cases:
+            if not any(f"<{word}" in case["text"] for word in ("unk", "s", "/s")):
+                case.update(ids=[tok.bos_id] + case["ids_unparsed"], ids_plain=case["ids_unparsed"])
+        decodes = []
+        for ids in random_id_lists(tok.n_words, 60, 6):
+            # Special tokens are taken out first, so that the parts of a character on their two sides come together.
+            left = [i for i in ids if not tok.is_special(i)]
+            decodes.append(dict(ids=ids, text=tok.decode(ids, SpecialTokenPolicy.KEEP), text_skip=tok.decode(left)))
+        yield name, dict(tekken=file, size=tok.n_words, cases=cases, decodes=decodes)
+
+
+def gguf_cases():
+    """The same BPE as Hugging Face's library and as a GGUF file have it, for each way to cut text into words."""
+    contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    o200k = tiktoken_spec(openai_public.o200k_base, {})["pat_str"]
+    patterns = {
+        "exaone-moe": [contractions + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"],
+        "minimax-m2": [o200k],
+        "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", o200k],
+        "minicpm5": [r"\p{N}{1,3}", LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}+")],
+        "youtu": ["[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+", o200k.replace(r"\p{N}{1,3}", r"\p{N}")],
+    }
+    for pre, texts in patterns.items():
+        yield f"gguf_{pre.replace('-', '_')}", gguf_case("gpt2", pre, byte_level([split(p) for p in texts] + [raw_bytes()], ignore_merges=pre in ("minicpm5", "youtu")))
+    metaspace = with_byte_tokens(train_bpe(None, normalizers.Replace(" ", "▁"), vocab=330))
+    metaspace.decoder = spm_decoder(strip=False)
+    yield "gguf_gemma4", gguf_case("gemma4", "", metaspace)
+
+
+def gguf_case(model, pre, tok):
+    spec = json.loads(tok.to_str())["model"]
+    tokens = [tok.id_to_token(i) for i in range(tok.get_vocab_size())]
+    types = [3 if t in SPECIALS else 1 for t in tokens]
+    merges = [m if isinstance(m, str) else " ".join(m) for m in spec["merges"]]
+    return dict(gguf=dict(model=model, pre=pre, tokens=tokens, token_types=types, merges=merges), **hf_cases(tok))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path,
@@ -385,6 +473,9 @@ def main():
     goldens = {name: dict(tokenizer=json.loads(tok.to_str()), **hf_cases(tok)) for name, tok in hf_configs()}
     goldens.update({name: spm_cases(model) for name, model in spm_configs()})
     goldens.update(dict(tiktoken_cases()))
+    goldens.update(dict(tekken_cases()))
+    goldens.update(dict(gguf_cases()))
+    goldens["kimi"] = kimi_cases()
     for name, golden in goldens.items():
         (out / f"{name}.json").write_text(json.dumps(golden, ensure_ascii=False, separators=(",", ":")) + "\n")
         print(f"{name}: {(out / f'{name}.json').stat().st_size} bytes")

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "facade/tokenizer/gguf_tokenizer.h"
+#include "tokenizer/files/tekken.h"
 #include "tokenizer/files/tiktoken.h"
 #include "tokenizer/files/vocab_files.h"
 #include "tokenizer/json/tokenizer_json.h"
@@ -50,7 +51,16 @@ Loaded load_from_directory(const ModelFiles& files) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("tokenizer.json"));
     return tokenizer_from_json(text, config);
   }
+  if (files.contains("tekken.json")) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("tekken.json"));
+    QUIRE_ASSIGN_OR_RETURN(TekkenTokenizer tekken, tokenizer_from_tekken(text));
+    return std::move(tekken.tokenizer);
+  }
   if (files.contains("tokenizer.model")) return load_sentencepiece(files, config);
+  if (files.contains("tiktoken.model")) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("tiktoken.model"));
+    return tokenizer_from_kimi_tiktoken(text, config);
+  }
   if (const auto name = tiktoken_name(files)) return load_tiktoken(files, *name);
   if (files.contains("vocab.json") && files.contains("merges.txt")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view vocab, files.text("vocab.json"));

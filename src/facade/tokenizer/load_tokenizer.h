@@ -9,9 +9,9 @@
 
 namespace quire {
 
-// Reads tokenizer.json, else tokenizer.model, else a *.tiktoken file, else vocab.json with
-// merges.txt, else vocab.txt; for a GGUF file the vocabulary inside. Returns nullptr when the model
-// has none of them.
+// Reads tokenizer.json, else Mistral's tekken.json, else tokenizer.model, else Moonshot's
+// tiktoken.model, else a *.tiktoken file, else vocab.json with merges.txt, else vocab.txt; for a
+// GGUF file the vocabulary inside. Returns nullptr when the model has none of them.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFiles& files);
 
 }  // namespace quire

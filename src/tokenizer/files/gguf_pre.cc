@@ -46,6 +46,16 @@ constexpr std::string_view kBailingWords =
     R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr std::string_view kSeedWords =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Digits are cut in threes from the right.
+constexpr std::string_view kThousands = R"(\d{1,3}(?=(?:\d{3})*\b))";
+constexpr std::string_view kExaoneMoeWords =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
+constexpr std::string_view kYoutuScripts =
+    R"([가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+)";
+constexpr std::string_view kYoutuWords =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kMiniCpm5Words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -55,27 +65,56 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 
 std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name) {
   if (is_one_of(name, {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral",
-                       "midm-2.0", "lfm2"})) {
+                       "midm-2.0", "lfm2", "jina-v5-nano"})) {
     return GgufPreTokenizer{{kLlama3Pattern}, true, true};
   }
   if (is_one_of(name, {"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"})) {
     return GgufPreTokenizer{{kLlama3Pattern}};
   }
   if (is_one_of(name, {"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "megrez",
-                       "grok-2"})) {
+                       "grok-2", "kormo", "f2llmv2"})) {
     return GgufPreTokenizer{{kQwen2Pattern}};
   }
   if (is_one_of(name, {"qwen35"})) return GgufPreTokenizer{{kQwen35Words}};
-  if (is_one_of(name, {"", "default", "gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "jina-es",
-                       "jina-de", "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code",
-                       "gigachat", "roberta-bpe", "trillion", "granite-docling", "modern-bert"})) {
+  if (is_one_of(name, {"",
+                       "default",
+                       "gpt-2",
+                       "gpt2",
+                       "phi-2",
+                       "mpt",
+                       "olmo",
+                       "jais",
+                       "jina-es",
+                       "jina-de",
+                       "jina-v1-en",
+                       "jina-v2-es",
+                       "jina-v2-de",
+                       "jina-v2-code",
+                       "gigachat",
+                       "roberta-bpe",
+                       "trillion",
+                       "granite-docling",
+                       "modern-bert",
+                       "a.x-4.0",
+                       "mellum",
+                       "exaone4"})) {
     return GgufPreTokenizer{{kGpt2Pattern}};
   }
   if (is_one_of(name, {"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone",
-                       "minerva-7b"})) {
+                       "minerva-7b", "mellum2"})) {
     return GgufPreTokenizer{{kDigit, kGpt2Pattern}};
   }
-  if (is_one_of(name, {"gpt-4o", "llama4", "o200k"})) return GgufPreTokenizer{{kO200kPattern}};
+  if (is_one_of(name, {"gpt-4o", "llama4", "o200k", "minimax-m2", "kanana2", "talkie"})) {
+    return GgufPreTokenizer{{kO200kPattern}};
+  }
+  if (is_one_of(name, {"granite-embed-multi-97m"})) return GgufPreTokenizer{{kO200kPattern}, true};
+  if (is_one_of(name, {"tiny_aya", "cohere2moe"}))
+    return GgufPreTokenizer{{kThousands, kO200kPattern}};
+  if (is_one_of(name, {"kimi-k2"})) return GgufPreTokenizer{{kKimiPattern}};
+  if (is_one_of(name, {"exaone-moe"})) return GgufPreTokenizer{{kExaoneMoeWords}};
+  if (is_one_of(name, {"youtu"})) return GgufPreTokenizer{{kYoutuScripts, kYoutuWords}, true};
+  if (is_one_of(name, {"minicpm5"})) return GgufPreTokenizer{{kThreeDigits, kMiniCpm5Words}, true};
+  if (is_one_of(name, {"laguna"})) return GgufPreTokenizer{{kGgufLines, kQwen2Pattern}};
   if (is_one_of(name, {"tekken"})) return GgufPreTokenizer{{kTekkenWords}, true, true};
   if (is_one_of(name, {"deepseek-llm"})) {
     return GgufPreTokenizer{
@@ -84,7 +123,7 @@ std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name) {
   if (is_one_of(name, {"deepseek-coder"})) {
     return GgufPreTokenizer{{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekCjk, kDigit}};
   }
-  if (is_one_of(name, {"deepseek-v3", "hunyuan-dense"})) {
+  if (is_one_of(name, {"deepseek-v3", "hunyuan-dense", "joyai-llm"})) {
     return GgufPreTokenizer{{kThreeDigits, kDeepSeek3Cjk, kDeepSeek3Words}};
   }
   if (is_one_of(name, {"falcon"})) {

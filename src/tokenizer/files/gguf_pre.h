@@ -8,6 +8,9 @@
 
 namespace quire {
 
+// Runs of line ends are words of their own.
+inline constexpr std::string_view kGgufLines = R"([^\n]+|[\n]+)";
+
 struct GgufPreTokenizer {
   std::vector<std::string_view> patterns;  // applied one after the other, matches isolated
   bool ignore_merges = false;

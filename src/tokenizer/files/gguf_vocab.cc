@@ -88,11 +88,7 @@ Result<TokenizerParts> make_spm(GgufVocab& v, bool is_bpe) {
   return make_spm_parts(std::move(spm));
 }
 
-Result<TokenizerParts> make_byte_level(const GgufVocab& v, bool& add_bos) {
-  const auto pre = gguf_pre_tokenizer(v.pre);
-  if (!pre) return unimplemented("tokenizer.ggml.pre: unknown pre-tokenizer '{}'", v.pre);
-  add_bos = pre->add_bos;
-  QUIRE_ASSIGN_OR_RETURN(Vocab vocab, make_vocab(v));
+Result<std::vector<BpeModel::Merge>> read_merges(const GgufVocab& v, const Vocab& vocab) {
   std::vector<BpeModel::Merge> merges;
   merges.reserve(v.merges.size());
   for (const std::string& line : v.merges) {
@@ -100,19 +96,60 @@ Result<TokenizerParts> make_byte_level(const GgufVocab& v, bool& add_bos) {
                            parse_merge_line(line, static_cast<uint32_t>(merges.size()), vocab));
     merges.push_back(merge);
   }
-  TokenizerParts parts;
+  return merges;
+}
+
+Result<std::unique_ptr<PreTokenizer>> make_pre_tokenizer(
+    const std::vector<std::string_view>& patterns) {
   std::vector<std::unique_ptr<PreTokenizer>> steps;
-  for (const std::string_view text : pre->patterns) {
+  for (const std::string_view text : patterns) {
     TextPattern pattern;
     QUIRE_ASSIGN_OR_RETURN(pattern.regex, Regex::compile(text));
     steps.push_back(make_split_pre_tokenizer(std::move(pattern), SplitBehavior::kIsolated, false));
   }
-  parts.pre_tokenizer = make_sequence_pre_tokenizer(std::move(steps));
+  return make_sequence_pre_tokenizer(std::move(steps));
+}
+
+// Makes the parts for tokenizer.ggml.model = "gpt2".
+Result<TokenizerParts> make_byte_level(const GgufVocab& v, bool& add_bos) {
+  const auto pre = gguf_pre_tokenizer(v.pre);
+  if (!pre) return unimplemented("tokenizer.ggml.pre: unknown pre-tokenizer '{}'", v.pre);
+  add_bos = pre->add_bos;
+  QUIRE_ASSIGN_OR_RETURN(Vocab vocab, make_vocab(v));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<BpeModel::Merge> merges, read_merges(v, vocab));
+  TokenizerParts parts;
+  QUIRE_ASSIGN_OR_RETURN(parts.pre_tokenizer, make_pre_tokenizer(pre->patterns));
   QUIRE_ASSIGN_OR_RETURN(parts.model,
                          BpeModel::make(std::move(vocab), merges,
                                         {.ignore_merges = pre->ignore_merges, .raw_bytes = true}));
   QUIRE_RETURN_IF_ERROR(add_special_tokens(v, parts));
   parts.decoder_steps.push_back({.kind = DecoderStep::Kind::kByteLevel});
+  return parts;
+}
+
+// Files of these models have BPE of characters that writes a space as U+2581.
+bool is_metaspace_bpe(const GgufVocab& v) {
+  return v.model == "gemma4" ||
+         (v.model == "gpt2" &&
+          (v.pre == "gemma4" || v.pre == "granite-embed-multi-311m" || v.pre == "sarvam-moe"));
+}
+
+Result<TokenizerParts> make_metaspace_bpe(const GgufVocab& v) {
+  QUIRE_ASSIGN_OR_RETURN(Vocab vocab, make_vocab(v));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<BpeModel::Merge> merges, read_merges(v, vocab));
+  TokenizerParts parts;
+  parts.normalizer = make_replace_normalizer({.literal = " ", .regex = {}}, "\xE2\x96\x81");
+  QUIRE_ASSIGN_OR_RETURN(parts.pre_tokenizer, make_pre_tokenizer({kGgufLines}));
+  QUIRE_ASSIGN_OR_RETURN(parts.model, BpeModel::make(std::move(vocab), merges,
+                                                     {.unk_id = checked_id(v.unknown_token_id, v),
+                                                      .fuse_unk = true,
+                                                      .byte_fallback = true}));
+  QUIRE_RETURN_IF_ERROR(add_special_tokens(v, parts));
+  using Kind = DecoderStep::Kind;
+  parts.decoder_steps.push_back(
+      {.kind = Kind::kReplace, .text = " ", .pattern = {.literal = "\xE2\x96\x81", .regex = {}}});
+  parts.decoder_steps.push_back({.kind = Kind::kByteFallback});
+  parts.decoder_steps.push_back({.kind = Kind::kFuse});
   return parts;
 }
 
@@ -149,6 +186,8 @@ Result<TokenizerParts> make_parts(GgufVocab v) {
     QUIRE_ASSIGN_OR_RETURN(parts, make_spm(v, is_bpe));
     add_bos = is_bpe;
     add_eos = !is_bpe;
+  } else if (is_metaspace_bpe(v)) {
+    QUIRE_ASSIGN_OR_RETURN(parts, make_metaspace_bpe(v));
   } else if (v.model == "gpt2") {
     QUIRE_ASSIGN_OR_RETURN(parts, make_byte_level(v, add_bos));
   } else if (v.model == "bert") {

@@ -1,24 +1,20 @@
 #include "tokenizer/files/tiktoken.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/base64.h"
-#include "tokenizer/model/bpe.h"
-#include "tokenizer/model/byte_level.h"
+#include "tokenizer/files/ranked_pieces.h"
+#include "tokenizer/json/hf_config.h"
 #include "tokenizer/stages/word_scanner.h"
 
 namespace quire {
 namespace {
 
-// The limit is far longer than any trained piece, and keeps the search for cuts linear in the file.
-constexpr size_t kMaxPieceBytes = 4096;
+// Kimi's files leave room for this many special tokens behind the pieces.
+constexpr TokenId kNumKimiSpecialTokens = 256;
 
-struct Ranks {
-  Vocab bytes;   // pieces as bytes
-  Vocab pieces;  // the same, written in the byte alphabet
-};
-
-Status add_line(std::string_view line, int64_t line_number, Ranks& ranks) {
+Status add_line(std::string_view line, RankedPieces& pieces) {
   const size_t space = line.find(' ');
   int64_t rank = -1;
   if (space != line.npos) {
@@ -27,56 +23,28 @@ Status add_line(std::string_view line, int64_t line_number, Ranks& ranks) {
     if (parsed.ec != std::errc() || parsed.ptr != end) rank = -1;
   }
   const auto bytes = rank < 0 ? std::nullopt : base64_decode(line.substr(0, space));
-  if (!bytes || bytes->empty() || bytes->size() > kMaxPieceBytes) {
-    return invalid_argument("line {}: expected \"base64 rank\"", line_number);
-  }
-  if (ranks.bytes.find(*bytes))
-    return invalid_argument("line {}: a piece comes twice", line_number);
-  QUIRE_RETURN_IF_ERROR(ranks.bytes.add(*bytes, rank));
-  return ranks.pieces.add(byte_level_encode(*bytes), rank);
+  if (!bytes) return invalid_argument("expected \"base64 rank\"");
+  return pieces.add(*bytes, rank);
 }
 
-Result<Ranks> parse_ranks(std::string_view text) {
-  Ranks ranks;
-  ranks.bytes.reserve(text.size() / 12, text.size() / 2);
-  ranks.pieces.reserve(text.size() / 12, text.size());
+Result<RankedPieces> parse_ranks(std::string_view text) {
+  RankedPieces pieces;
+  pieces.reserve(text.size() / 12, text.size() / 2);
   for (int64_t line_number = 1; !text.empty(); ++line_number) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty()) QUIRE_RETURN_IF_ERROR(add_line(line, line_number, ranks));
+    const Status added = line.empty() ? Status() : add_line(line, pieces);
+    if (!added.ok()) return added.with_context(fmt::format("line {}", line_number));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  if (ranks.bytes.size() == 0) return invalid_argument("expected \"base64 rank\" lines, got none");
-  return ranks;
+  if (pieces.size() == 0) return invalid_argument("expected \"base64 rank\" lines, got none");
+  return pieces;
 }
 
-// Any two pieces that join into a piece may merge, at the rank of the result.
-std::vector<BpeModel::Merge> merges_from_ranks(const Vocab& bytes) {
-  std::vector<BpeModel::Merge> merges;
-  for (TokenId id = 0; id < bytes.size(); ++id) {
-    const std::string_view piece = bytes.piece(id);
-    for (size_t cut = 1; cut < piece.size(); ++cut) {
-      const auto left = bytes.find(piece.substr(0, cut));
-      if (!left) continue;
-      const auto right = bytes.find(piece.substr(cut));
-      if (right) merges.push_back({*left, *right, id, static_cast<uint32_t>(id)});
-    }
-  }
-  return merges;
-}
-
-Result<TokenizerParts> make_parts(std::string_view rank_text, const TiktokenEncoding& encoding) {
-  QUIRE_ASSIGN_OR_RETURN(Ranks ranks, parse_ranks(rank_text));
-  TokenizerParts parts;
-  TextPattern pattern;
-  QUIRE_ASSIGN_OR_RETURN(pattern.regex, Regex::compile(encoding.pattern));
-  std::vector<std::unique_ptr<PreTokenizer>> steps;
-  steps.push_back(make_split_pre_tokenizer(std::move(pattern), SplitBehavior::kIsolated, false));
-  parts.pre_tokenizer = make_sequence_pre_tokenizer(std::move(steps));
-  const auto merges = merges_from_ranks(ranks.bytes);
-  BpeOptions options{.ignore_merges = true, .raw_bytes = true};
-  QUIRE_ASSIGN_OR_RETURN(parts.model, BpeModel::make(std::move(ranks.pieces), merges, options));
+Result<TokenizerParts> make_parts(RankedPieces pieces, const TiktokenEncoding& encoding) {
+  QUIRE_ASSIGN_OR_RETURN(TokenizerParts parts,
+                         std::move(pieces).make_parts(encoding.pattern, /*first_id=*/0));
   for (const auto& [content, id] : encoding.special_tokens) {
     if (parts.model->vocab().contains(id)) {
       return invalid_argument("special token '{}': id {} is taken by a piece", content, id);
@@ -84,7 +52,21 @@ Result<TokenizerParts> make_parts(std::string_view rank_text, const TiktokenEnco
     QUIRE_RETURN_IF_ERROR(parts.added_tokens.add({.id = id, .content = content, .special = true}));
     if (content == encoding.eos_token) parts.eos_id = id;
   }
-  parts.decoder_steps.push_back({.kind = DecoderStep::Kind::kByteLevel});
+  return parts;
+}
+
+Result<TokenizerParts> make_kimi_parts(std::string_view rank_text, std::string_view config_json) {
+  QUIRE_ASSIGN_OR_RETURN(const HfTokenizerConfig config, parse_hf_tokenizer_config(config_json));
+  QUIRE_ASSIGN_OR_RETURN(RankedPieces pieces, parse_ranks(rank_text));
+  TiktokenEncoding encoding{.pattern = std::string(kKimiPattern)};
+  for (TokenId i = 0; i < kNumKimiSpecialTokens; ++i) {
+    const TokenId id = pieces.size() + i;
+    const auto has_id = [id](const AddedToken& token) { return token.id == id; };
+    if (std::any_of(config.added_tokens.begin(), config.added_tokens.end(), has_id)) continue;
+    encoding.special_tokens.emplace_back(fmt::format("<|reserved_token_{}|>", id), id);
+  }
+  QUIRE_ASSIGN_OR_RETURN(TokenizerParts parts, make_parts(std::move(pieces), encoding));
+  QUIRE_RETURN_IF_ERROR(apply_hf_config(config, parts));
   return parts;
 }
 
@@ -137,8 +119,17 @@ std::optional<TiktokenEncoding> tiktoken_encoding(std::string_view name) {
 
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_tiktoken(std::string_view rank_text,
                                                            const TiktokenEncoding& encoding) {
-  auto parts = make_parts(rank_text, encoding);
+  auto pieces = parse_ranks(rank_text);
+  if (!pieces.ok()) return pieces.status().with_context("tiktoken file");
+  auto parts = make_parts(std::move(*pieces), encoding);
   if (!parts.ok()) return parts.status().with_context("tiktoken file");
+  return std::make_unique<Tokenizer>(std::move(*parts));
+}
+
+Result<std::unique_ptr<Tokenizer>> tokenizer_from_kimi_tiktoken(std::string_view rank_text,
+                                                                std::string_view config_json) {
+  auto parts = make_kimi_parts(rank_text, config_json);
+  if (!parts.ok()) return parts.status().with_context("tiktoken.model");
   return std::make_unique<Tokenizer>(std::move(*parts));
 }
 

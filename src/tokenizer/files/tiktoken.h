@@ -27,4 +27,9 @@ std::optional<TiktokenEncoding> tiktoken_encoding(std::string_view name);
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_tiktoken(std::string_view rank_text,
                                                            const TiktokenEncoding& encoding);
 
+// Reads the tiktoken.model of Moonshot's Kimi models, whose special tokens are behind the pieces and
+// have their names from tokenizer_config.json (`config_json`, may be empty).
+Result<std::unique_ptr<Tokenizer>> tokenizer_from_kimi_tiktoken(std::string_view rank_text,
+                                                                std::string_view config_json);
+
 }  // namespace quire

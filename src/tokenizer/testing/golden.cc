@@ -4,6 +4,8 @@
 
 #include "base/base64.h"
 #include "tokenizer/detokenizer.h"
+#include "tokenizer/files/gguf_vocab.h"
+#include "tokenizer/files/tekken.h"
 #include "tokenizer/files/tiktoken.h"
 #include "tokenizer/json/tokenizer_json.h"
 #include "tokenizer/sentencepiece/sentencepiece_model.h"
@@ -29,6 +31,18 @@ void compare(std::string_view what, const std::string& input, const T& expected,
       fmt::format("{} of {}: expected {}, got {}", what, input, show(expected), show(got)));
 }
 
+std::vector<std::string> string_list(const json::value& value) {
+  return json::value_to<std::vector<std::string>>(value);
+}
+
+GgufVocab gguf_vocab(const json::object& golden) {
+  return {.model = std::string(golden.at("model").as_string()),
+          .pre = std::string(golden.at("pre").as_string()),
+          .tokens = string_list(golden.at("tokens")),
+          .token_types = json::value_to<std::vector<int32_t>>(golden.at("token_types")),
+          .merges = string_list(golden.at("merges"))};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> load_golden_tokenizer(const json::object& golden) {
@@ -39,6 +53,17 @@ Result<std::unique_ptr<Tokenizer>> load_golden_tokenizer(const json::object& gol
     return tokenizer_from_tiktoken(
         std::string(ranks->as_string()),
         *tiktoken_encoding(std::string(golden.at("encoding").as_string())));
+  }
+  if (const auto* file = golden.if_contains("tekken")) {
+    QUIRE_ASSIGN_OR_RETURN(TekkenTokenizer read, tokenizer_from_tekken(json::serialize(*file)));
+    return std::move(read.tokenizer);
+  }
+  if (const auto* ranks = golden.if_contains("kimi")) {
+    return tokenizer_from_kimi_tiktoken(std::string(ranks->as_string()),
+                                        json::serialize(golden.at("config")));
+  }
+  if (const auto* vocab = golden.if_contains("gguf")) {
+    return tokenizer_from_gguf(gguf_vocab(vocab->as_object()));
   }
   return tokenizer_from_json(json::serialize(golden.at("tokenizer")));
 }

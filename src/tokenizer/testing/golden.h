@@ -17,7 +17,8 @@ namespace quire {
 using Differences = std::vector<std::string>;
 
 // Loads the tokenizer of the golden: "tokenizer" (a tokenizer.json), "model_b64" (a SentencePiece
-// model) or "tiktoken".
+// model), "tiktoken", "kimi" (a tiktoken.model) with "config", "tekken" (a tekken.json) or "gguf"
+// (the vocabulary of a GGUF file).
 Result<std::unique_ptr<Tokenizer>> load_golden_tokenizer(const boost::json::object& golden);
 
 // Compares "cases": {"text", "ids" with the post-processor's tokens, "ids_plain" without,

@@ -1,0 +1,29 @@
+// RankedPieces holds the pieces of a byte-level BPE whose merges follow from their ranks, as
+// tiktoken and Tekken files have it. This header is private to the tokenizer folder.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "tokenizer/tokenizer.h"
+
+namespace quire {
+
+class RankedPieces {
+ public:
+  void reserve(size_t count, size_t bytes);
+  // Fails when the piece is empty, longer than any trained one, or already there, and when the rank
+  // is out of range or taken.
+  Status add(std::string_view bytes, int64_t rank);
+  // Returns the largest rank + 1.
+  int32_t size() const { return by_rank_.size(); }
+
+  // Moves the pieces into the parts of a tokenizer that cuts text into words by `pattern`. The id
+  // of a piece is `first_id` + its rank. The parts have no special tokens yet.
+  Result<TokenizerParts> make_parts(std::string_view pattern, TokenId first_id) &&;
+
+ private:
+  Vocab by_rank_;
+};
+
+}  // namespace quire
