@@ -449,6 +449,9 @@ def gguf_cases():
         "minicpm5": [r"\p{N}{1,3}", LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}+")],
         "youtu": ["[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+", o200k.replace(r"\p{N}{1,3}", r"\p{N}")],
     }
+    deepseek = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+    patterns["afmoe"] = [r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))",
+                         "[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+", deepseek]
     for pre, texts in patterns.items():
         yield f"gguf_{pre.replace('-', '_')}", gguf_case("gpt2", pre, byte_level([split(p) for p in texts] + [raw_bytes()], ignore_merges=pre in ("minicpm5", "youtu")))
     metaspace = with_byte_tokens(train_bpe(None, normalizers.Replace(" ", "▁"), vocab=330))

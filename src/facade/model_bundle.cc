@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "chat/mistral_template.h"
 #include "facade/builtin_model.h"
 #include "facade/engines.h"
 #include "facade/kv_cache/kv_cache_files.h"
@@ -77,13 +78,15 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files,
   ModelBundle bundle;
   bundle.name = std::move(name);
   bundle.files = std::make_shared<const ModelFiles>(std::move(model_files));
-  QUIRE_ASSIGN_OR_RETURN(bundle.tokenizer, load_tokenizer(*bundle.files));
-  std::string template_source;
+  QUIRE_ASSIGN_OR_RETURN(LoadedTokenizer loaded, load_tokenizer(*bundle.files));
+  bundle.tokenizer = std::move(loaded.tokenizer);
+  ModelChat::Sources templates;
   if (!chat_template.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(template_source, read_chat_template(chat_template));
+    QUIRE_ASSIGN_OR_RETURN(templates.instead, read_chat_template(chat_template));
   }
+  templates.otherwise = mistral_chat_template(loaded.tekken_version).value_or("");
   QUIRE_ASSIGN_OR_RETURN(bundle.chat,
-                         ModelChat::load(*bundle.files, bundle.tokenizer.get(), template_source));
+                         ModelChat::load(*bundle.files, bundle.tokenizer.get(), templates));
   QUIRE_ASSIGN_OR_RETURN(bundle.generation,
                          read_generation_config(*bundle.files, bundle.tokenizer.get()));
   return bundle;

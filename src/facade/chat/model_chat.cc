@@ -61,14 +61,16 @@ ModelChat::ModelChat(std::optional<ChatTemplate> default_template,
 
 Result<std::shared_ptr<const ModelChat>> ModelChat::load(const ModelFiles& files,
                                                          const Tokenizer* tokenizer,
-                                                         std::string_view template_source) {
+                                                         const Sources& given) {
   std::optional<std::string> gguf_text;
   QUIRE_ASSIGN_OR_RETURN(const ChatTemplateFiles sources, template_files(files, gguf_text));
   ChatTemplateSources templates;
-  if (template_source.empty()) {
+  if (given.instead.empty()) {
     QUIRE_ASSIGN_OR_RETURN(templates, find_chat_templates(sources));
+    if (templates.by_name.empty() && !given.otherwise.empty())
+      templates.by_name.emplace("default", given.otherwise);
   } else {
-    templates.by_name.emplace("default", std::string(template_source));
+    templates.by_name.emplace("default", given.instead);
   }
   QUIRE_ASSIGN_OR_RETURN(boost::json::object tokens, special_tokens(sources, tokenizer));
   if (templates.by_name.empty()) {

@@ -20,13 +20,18 @@ namespace quire {
 // It is immutable; any thread may use it.
 class ModelChat {
  public:
+  // Templates beside those of the files; empty ones are not used.
+  struct Sources {
+    std::string instead;    // is used whatever the files hold
+    std::string otherwise;  // is used where the files hold none
+  };
+
   // Reads chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata. A
   // model without a template renders by those of requests alone. `tokenizer` (may be null) names
-  // the special tokens that the files leave out. `template_source`, unless empty, is used instead
-  // of all that the files hold.
+  // the special tokens that the files leave out.
   static Result<std::shared_ptr<const ModelChat>> load(const ModelFiles& files,
                                                        const Tokenizer* tokenizer,
-                                                       std::string_view template_source = {});
+                                                       const Sources& given);
 
   // Returns the prompt of a conversation, by the model's tool template when there are tools and it
   // has one. It fills in special_tokens. `override_source` is a template to use instead.

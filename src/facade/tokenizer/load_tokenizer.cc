@@ -44,7 +44,7 @@ Loaded load_sentencepiece(const ModelFiles& files, std::string_view config) {
   return tokenizer_from_sentencepiece(model, {.config_json = config, .added_tokens_json = added});
 }
 
-Loaded load_from_directory(const ModelFiles& files) {
+Loaded load_from_directory(const ModelFiles& files, std::string& tekken_version) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view config,
                          text_or_empty(files, "tokenizer_config.json"));
   if (files.contains("tokenizer.json")) {
@@ -54,6 +54,7 @@ Loaded load_from_directory(const ModelFiles& files) {
   if (files.contains("tekken.json")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("tekken.json"));
     QUIRE_ASSIGN_OR_RETURN(TekkenTokenizer tekken, tokenizer_from_tekken(text));
+    tekken_version = std::move(tekken.version);
     return std::move(tekken.tokenizer);
   }
   if (files.contains("tokenizer.model")) return load_sentencepiece(files, config);
@@ -84,11 +85,14 @@ Loaded load_from_gguf(const ModelFiles& files, const std::string& name) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFiles& files) {
+Result<LoadedTokenizer> load_tokenizer(const ModelFiles& files) {
   const auto gguf = files.gguf_name();
-  Loaded loaded = gguf ? load_from_gguf(files, *gguf) : load_from_directory(files);
+  LoadedTokenizer out;
+  Loaded loaded =
+      gguf ? load_from_gguf(files, *gguf) : load_from_directory(files, out.tekken_version);
   if (!loaded.ok()) return loaded.status().with_context("tokenizer");
-  return std::shared_ptr<const Tokenizer>(std::move(loaded).value());
+  out.tokenizer = std::move(loaded).value();
+  return out;
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/result.h"
 #include "tokenizer/tokenizer.h"
@@ -9,9 +10,14 @@
 
 namespace quire {
 
+struct LoadedTokenizer {
+  std::shared_ptr<const Tokenizer> tokenizer;  // null when the model has none
+  std::string tekken_version;                  // of a tekken.json; else empty
+};
+
 // Reads tokenizer.json, else Mistral's tekken.json, else tokenizer.model, else Moonshot's
 // tiktoken.model, else a *.tiktoken file, else vocab.json with merges.txt, else vocab.txt; for a
-// GGUF file the vocabulary inside. Returns nullptr when the model has none of them.
-Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFiles& files);
+// GGUF file the vocabulary inside.
+Result<LoadedTokenizer> load_tokenizer(const ModelFiles& files);
 
 }  // namespace quire

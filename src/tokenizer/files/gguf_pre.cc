@@ -57,6 +57,11 @@ constexpr std::string_view kYoutuWords =
 constexpr std::string_view kMiniCpm5Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// The same of every kind of number.
+constexpr std::string_view kNumberThousands = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
+constexpr std::string_view kAfmoeScripts =
+    R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)";
+
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -125,6 +130,9 @@ std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name) {
   }
   if (is_one_of(name, {"deepseek-v3", "hunyuan-dense", "joyai-llm"})) {
     return GgufPreTokenizer{{kThreeDigits, kDeepSeek3Cjk, kDeepSeek3Words}};
+  }
+  if (is_one_of(name, {"afmoe"})) {
+    return GgufPreTokenizer{{kNumberThousands, kAfmoeScripts, kDeepSeek3Words}};
   }
   if (is_one_of(name, {"falcon"})) {
     return GgufPreTokenizer{{R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Pattern, "[0-9][0-9][0-9]"}};
