@@ -62,87 +62,78 @@ constexpr std::string_view kNumberThousands = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p
 constexpr std::string_view kAfmoeScripts =
     R"([一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+)";
 
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+// One way to cut text, and the names that files give it.
+struct Entry {
+  std::initializer_list<std::string_view> names;
+  std::initializer_list<std::string_view> patterns;
+  bool ignore_merges = false;
+  bool add_bos = false;
+};
+
+const Entry kEntries[] = {
+    {{"",
+      "default",
+      "gpt-2",
+      "gpt2",
+      "phi-2",
+      "mpt",
+      "olmo",
+      "jais",
+      "jina-es",
+      "jina-de",
+      "jina-v1-en",
+      "jina-v2-es",
+      "jina-v2-de",
+      "jina-v2-code",
+      "gigachat",
+      "roberta-bpe",
+      "trillion",
+      "granite-docling",
+      "modern-bert",
+      "a.x-4.0",
+      "mellum",
+      "exaone4"},
+     {kGpt2Pattern}},
+    {{"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"},
+     {kDigit, kGpt2Pattern}},
+    {{"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
+      "jina-v5-nano"},
+     {kLlama3Pattern},
+     true,
+     true},
+    {{"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"}, {kLlama3Pattern}},
+    {{"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "megrez", "grok-2",
+      "kormo", "f2llmv2"},
+     {kQwen2Pattern}},
+    {{"qwen35"}, {kQwen35Words}},
+    {{"laguna"}, {kGgufLines, kQwen2Pattern}},
+    {{"minicpm5"}, {kThreeDigits, kMiniCpm5Words}, true},
+    {{"gpt-4o", "llama4", "o200k", "minimax-m2", "kanana2", "talkie"}, {kO200kPattern}},
+    {{"granite-embed-multi-97m"}, {kO200kPattern}, true},
+    {{"tiny_aya", "cohere2moe"}, {kThousands, kO200kPattern}},
+    {{"youtu"}, {kYoutuScripts, kYoutuWords}, true},
+    {{"tekken"}, {kTekkenWords}, true, true},
+    {{"kimi-k2"}, {kKimiPattern}},
+    {{"exaone-moe"}, {kExaoneMoeWords}},
+    {{"deepseek-llm"},
+     {"[\r\n]", kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kDeepSeekCjk, R"(\p{N}+)"}},
+    {{"deepseek-coder"}, {"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekCjk, kDigit}},
+    {{"deepseek-v3", "hunyuan-dense", "joyai-llm"}, {kThreeDigits, kDeepSeek3Cjk, kDeepSeek3Words}},
+    {{"afmoe"}, {kNumberThousands, kAfmoeScripts, kDeepSeek3Words}},
+    {{"falcon"}, {R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Pattern, "[0-9][0-9][0-9]"}},
+    {{"poro-chat", "bloom", "gpt3-finnish"}, {kBloomWords}},
+    {{"viking"}, {kBloomWords, kDigit}},
+    {{"bailingmoe", "bailingmoe2", "llada-moe"}, {kBailingWords}},
+    {{"seed-coder"}, {kSeedWords}},
+};
 
 }  // namespace
 
 std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name) {
-  if (is_one_of(name, {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral",
-                       "midm-2.0", "lfm2", "jina-v5-nano"})) {
-    return GgufPreTokenizer{{kLlama3Pattern}, true, true};
+  for (const Entry& entry : kEntries) {
+    if (std::find(entry.names.begin(), entry.names.end(), name) == entry.names.end()) continue;
+    return GgufPreTokenizer{entry.patterns, entry.ignore_merges, entry.add_bos};
   }
-  if (is_one_of(name, {"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"})) {
-    return GgufPreTokenizer{{kLlama3Pattern}};
-  }
-  if (is_one_of(name, {"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "megrez",
-                       "grok-2", "kormo", "f2llmv2"})) {
-    return GgufPreTokenizer{{kQwen2Pattern}};
-  }
-  if (is_one_of(name, {"qwen35"})) return GgufPreTokenizer{{kQwen35Words}};
-  if (is_one_of(name, {"",
-                       "default",
-                       "gpt-2",
-                       "gpt2",
-                       "phi-2",
-                       "mpt",
-                       "olmo",
-                       "jais",
-                       "jina-es",
-                       "jina-de",
-                       "jina-v1-en",
-                       "jina-v2-es",
-                       "jina-v2-de",
-                       "jina-v2-code",
-                       "gigachat",
-                       "roberta-bpe",
-                       "trillion",
-                       "granite-docling",
-                       "modern-bert",
-                       "a.x-4.0",
-                       "mellum",
-                       "exaone4"})) {
-    return GgufPreTokenizer{{kGpt2Pattern}};
-  }
-  if (is_one_of(name, {"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone",
-                       "minerva-7b", "mellum2"})) {
-    return GgufPreTokenizer{{kDigit, kGpt2Pattern}};
-  }
-  if (is_one_of(name, {"gpt-4o", "llama4", "o200k", "minimax-m2", "kanana2", "talkie"})) {
-    return GgufPreTokenizer{{kO200kPattern}};
-  }
-  if (is_one_of(name, {"granite-embed-multi-97m"})) return GgufPreTokenizer{{kO200kPattern}, true};
-  if (is_one_of(name, {"tiny_aya", "cohere2moe"}))
-    return GgufPreTokenizer{{kThousands, kO200kPattern}};
-  if (is_one_of(name, {"kimi-k2"})) return GgufPreTokenizer{{kKimiPattern}};
-  if (is_one_of(name, {"exaone-moe"})) return GgufPreTokenizer{{kExaoneMoeWords}};
-  if (is_one_of(name, {"youtu"})) return GgufPreTokenizer{{kYoutuScripts, kYoutuWords}, true};
-  if (is_one_of(name, {"minicpm5"})) return GgufPreTokenizer{{kThreeDigits, kMiniCpm5Words}, true};
-  if (is_one_of(name, {"laguna"})) return GgufPreTokenizer{{kGgufLines, kQwen2Pattern}};
-  if (is_one_of(name, {"tekken"})) return GgufPreTokenizer{{kTekkenWords}, true, true};
-  if (is_one_of(name, {"deepseek-llm"})) {
-    return GgufPreTokenizer{
-        {"[\r\n]", kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kDeepSeekCjk, R"(\p{N}+)"}};
-  }
-  if (is_one_of(name, {"deepseek-coder"})) {
-    return GgufPreTokenizer{{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekCjk, kDigit}};
-  }
-  if (is_one_of(name, {"deepseek-v3", "hunyuan-dense", "joyai-llm"})) {
-    return GgufPreTokenizer{{kThreeDigits, kDeepSeek3Cjk, kDeepSeek3Words}};
-  }
-  if (is_one_of(name, {"afmoe"})) {
-    return GgufPreTokenizer{{kNumberThousands, kAfmoeScripts, kDeepSeek3Words}};
-  }
-  if (is_one_of(name, {"falcon"})) {
-    return GgufPreTokenizer{{R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Pattern, "[0-9][0-9][0-9]"}};
-  }
-  if (is_one_of(name, {"poro-chat", "bloom", "gpt3-finnish"}))
-    return GgufPreTokenizer{{kBloomWords}};
-  if (is_one_of(name, {"viking"})) return GgufPreTokenizer{{kBloomWords, kDigit}};
-  if (is_one_of(name, {"bailingmoe", "bailingmoe2", "llada-moe"}))
-    return GgufPreTokenizer{{kBailingWords}};
-  if (is_one_of(name, {"seed-coder"})) return GgufPreTokenizer{{kSeedWords}};
   return std::nullopt;
 }
 
