@@ -43,6 +43,7 @@ CASES = {
     "decode-4096": {"kind": "decode", "context": 4096, "batch": 1, "tokens": 16},
     "prefill-512": {"kind": "prefill", "context": 512, "batch": 1, "tokens": 1},
     "prefill-2048": {"kind": "prefill", "context": 2048, "batch": 1, "tokens": 1},
+    "parallel-16": {"kind": "decode", "context": 128, "batch": 16, "tokens": 24},
     "parallel-32": {"kind": "decode", "context": 128, "batch": 32, "tokens": 12},
 }
 

@@ -168,4 +168,15 @@ inline const std::vector<NamedAttention>& model_attentions() {
   return shapes;
 }
 
+struct NamedExperts {
+  const char* name;
+  int32_t num_experts, per_token;
+  int64_t hidden, inside;
+};
+inline const std::vector<NamedExperts>& model_experts() {
+  static const std::vector<NamedExperts> shapes = {{"qwen3-30b-a3b", 128, 8, 2048, 768},
+                                                   {"gpt-oss-20b", 32, 4, 2880, 2880}};
+  return shapes;
+}
+
 }  // namespace quire::kernel_cases
