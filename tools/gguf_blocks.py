@@ -19,6 +19,12 @@ TYPES = {
     "IQ4_XS": (23, 256, 136), "BF16": (30, 1, 2),
 }
 
+# Types that are written as they are, and neither encoded nor decoded here.
+GRID_TYPES = {
+    "IQ1_S": (19, 256, 50), "IQ1_M": (29, 256, 56), "IQ2_XXS": (16, 256, 66), "IQ2_XS": (17, 256, 74), "IQ2_S": (22, 256, 82),
+    "IQ3_XXS": (18, 256, 98), "IQ3_S": (21, 256, 110), "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66),
+}
+
 
 def f16(x):
     return np.array(x, "<f2")
@@ -263,7 +269,7 @@ def write_gguf(path, meta, tensors):
             head += struct.pack("<II", 4, value)
     data = b""
     for name, (kind, value) in tensors.items():
-        number, elements, size = TYPES[kind]
+        number, elements, size = (TYPES | GRID_TYPES)[kind]
         raw = np.ascontiguousarray(value).tobytes()
         rows = list(reversed(value.shape[:-1]))
         shape = [len(value)] if value.ndim == 1 else [value.shape[-1] // size * elements, *rows]

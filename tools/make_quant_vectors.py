@@ -3,15 +3,16 @@
 
     build/oracle/bin/python tools/make_quant_vectors.py
 
-Writes tests/goldens/quant/: one safetensors file and config.json per scheme, one GGUF file for all block types.
+Writes tests/goldens/quant/: one safetensors file and config.json per scheme, two GGUF files for all block types.
 Beside the tensors of module "m" each file holds "expected", float32 [N, K], computed from the codes (tools/
-quant_layouts.py) or by a plain decoder of the blocks (tools/gguf_blocks.py), never by Quire.
+quant_layouts.py) by a plain decoder of the blocks (tools/gguf_blocks.py) or by the `gguf` package, never by Quire.
 """
 
 import json
 import pathlib
 import shutil
 
+import gguf
 import numpy as np
 import safetensors.torch
 import torch
@@ -114,6 +115,28 @@ def gguf_file(path, rng):
     gguf_blocks.write_gguf(path, {"general.architecture": "vectors"}, tensors)
 
 
+def grids_file(path, rng):
+    """Blocks of the IQ and TQ types whose bits are random, as the `gguf` package reads them."""
+    tensors = {}
+    for kind in ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0"):
+        qtype = gguf.GGMLQuantizationType[kind]
+        size = gguf.GGML_QUANT_SIZES[qtype][1]
+        blocks = rng.integers(0, 256, (2, 2, size), dtype=np.uint8)
+        scale = rng.uniform(1e-4, 1, (2, 2, 1)).astype(np.float16)
+        scale[0, 0] = 5e-7  # subnormal
+        if kind == "IQ1_M":  # its scale is in the high bits of four words
+            words = blocks[..., 48:].view(np.uint16)
+            digits = scale.view(np.uint16) >> np.array([0, 4, 8, 12], np.uint16)
+            blocks[..., 48:] = (words & 0x0FFF | digits << 12).view(np.uint8)
+        else:
+            at = size - 2 if kind.startswith("TQ") else 0
+            blocks[..., at:at + 2] = scale.view(np.uint8)
+        expected = gguf.quants.dequantize(blocks.reshape(2, -1), qtype).astype(np.float32)
+        tensors[f"{kind.lower()}.weight"] = (kind, blocks.reshape(2, -1))
+        tensors[f"{kind.lower()}.expected"] = ("F32", expected.view(np.uint8).reshape(2, -1))
+    gguf_blocks.write_gguf(path, {"general.architecture": "vectors"}, tensors)
+
+
 def main():
     shutil.rmtree(ROOT, ignore_errors=True)
     rng = np.random.default_rng(11)
@@ -126,6 +149,7 @@ def main():
         safetensors.torch.save_file(stored, folder / "model.safetensors")
         print(f"{name:28} {', '.join(f'{k} {tuple(v.shape)}' for k, v in tensors.items())}")
     gguf_file(ROOT / "blocks.gguf", rng)
+    grids_file(ROOT / "grids.gguf", np.random.default_rng(13))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ namespace {
 constexpr int32_t kTableOffset = 128;  // of table values that become integers of 8 bits
 
 int32_t simpler_bits(const QuantSpec& quant) {
-  if (quant.codebook == Codebook::kIq4Nl) return 8;
+  if (is_integer_table(quant.codebook)) return 8;
   return quant.bits <= 4 ? 4 : 8;
 }
 
@@ -43,7 +43,7 @@ void flatten_row(const QuantSpec& quant, int64_t columns, int64_t row, ScaleType
 QuantSpec simpler_quant(const QuantSpec& stored) {
   QuantSpec simpler = stored;
   simpler.bits = simpler_bits(stored);
-  if (stored.codebook == Codebook::kIq4Nl) {
+  if (is_integer_table(stored.codebook)) {
     simpler.codebook = Codebook::kLinear;
     simpler.offset = kTableOffset;
   }
@@ -67,7 +67,7 @@ QuantRows SimplerRows::of(const QuantRows& rows) {
   if (stored_.zero_kind == ZeroKind::kMin)
     simpler.mins = flatten(min_type(stored_), rows.mins, rows.super_mins, mins_);
   simpler.super_scales = simpler.super_mins = nullptr;
-  if (stored_.codebook == Codebook::kIq4Nl) {
+  if (is_integer_table(stored_.codebook)) {
     const cpu::CodeValues values = cpu::code_values(stored_);
     codes_.resize(static_cast<size_t>(rows.num_rows * columns_));
     for (size_t i = 0; i < codes_.size(); ++i) {

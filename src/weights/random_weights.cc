@@ -63,6 +63,29 @@ void write_scales(ScaleType type, float value, int64_t count, std::byte* out) {
   }
 }
 
+// Returns the largest magnitude that a code stands for.
+float largest_code(const QuantSpec& quant) {
+  switch (quant.codebook) {
+    case Codebook::kLinear:
+      return std::ldexp(1.0f, quant.bits - 1);
+    case Codebook::kIq4Nl:
+      return 127.0f;
+    case Codebook::kIq1:
+      return 9.0f;
+    case Codebook::kIq2:
+      return 43.0f;
+    case Codebook::kIq3Xxs:
+      return 62.0f;
+    case Codebook::kIq3S:
+      return 15.0f;
+    case Codebook::kE2M1:
+      return 6.0f;
+    case Codebook::kE4M3:
+      return kLargestE4m3;
+  }
+  return 1.0f;
+}
+
 // The same rows come over and over: random codes around a zero in the middle of their range. Codes
 // of e4m3 are those of random numbers, because what a code of it costs may depend on its exponent.
 void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
@@ -72,7 +95,6 @@ void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
       std::max<int64_t>(kRandomElements / spec.k / kRowsTogether, 1) * kRowsTogether;
   QuantRowBuffer rows(quant, spec.k, rows_at_once);
   const QuantRowTarget out = rows.at(0);
-  const bool is_linear = quant.codebook == Codebook::kLinear;
   const bool is_e4m3 = quant.codebook == Codebook::kE4M3;
   const uint32_t mask = (1u << quant.bits) - 1u;
   for (int64_t i = 0; i < rows_at_once * spec.k; i += 4) {
@@ -83,10 +105,7 @@ void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
                                  : static_cast<uint8_t>(word >> 16 & mask);
     }
   }
-  const float reach = is_linear                            ? std::ldexp(1.0f, quant.bits - 1)
-                      : quant.codebook == Codebook::kIq4Nl ? 127.0f
-                      : quant.codebook == Codebook::kE2M1  ? 6.0f
-                                                           : kLargestE4m3;
+  const float reach = largest_code(quant);
   const int64_t groups = quant.num_groups(spec.k);
   const int64_t count = rows_at_once * groups;
   const float scale = kLargest / reach;

@@ -17,9 +17,19 @@ namespace quire {
 enum class Codebook : uint8_t {
   kLinear,  // c = q - offset
   kIq4Nl,   // 4 bits: the 16 values of GGUF's IQ4_NL
+  // 4 bits: levels of GGUF's IQ types. Bit 3 is the sign of those of IQ2 and IQ3.
+  kIq1,     // -9 -1 7 and -7 1 9: eighths of -1, 0 and 1 less or plus an eighth
+  kIq2,     // 8 25 43
+  kIq3Xxs,  // 4 12 20 28 36 44 52 62
+  kIq3S,    // 1 3 5 7 9 11 13 15
   kE2M1,    // 4 bits: FP4, sign in bit 3: 0 0.5 1 1.5 2 3 4 6
   kE4M3,    // 8 bits: FP8 e4m3fn. The codes of NaN (0x7f, 0xff) are the reader's to refuse.
 };
+
+// Whether the values of the codebook are integers that a table lists.
+constexpr bool is_integer_table(Codebook codebook) {
+  return codebook >= Codebook::kIq4Nl && codebook <= Codebook::kIq3S;
+}
 
 enum class ScaleType : uint8_t {
   kNone,

@@ -18,6 +18,10 @@ float e4m3(uint8_t code) {
 float code_value(const QuantSpec& spec, uint8_t code) {
   static constexpr int kIq4Nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                      1,    13,   25,  38,  53,  69,  89,  113};
+  static constexpr int kIq1[16] = {-9, -1, 7, -7, 1, 9};
+  static constexpr int kIq2[8] = {8, 25, 43};
+  static constexpr int kIq3Xxs[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+  const int sign = code >= 8 ? -1 : 1;
   static constexpr float kE2M1[16] = {0.0f,  0.5f,  1,  1.5f,  2,  3,  4,  6,
                                       -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
   switch (spec.codebook) {
@@ -25,6 +29,14 @@ float code_value(const QuantSpec& spec, uint8_t code) {
       return static_cast<float>(code) - static_cast<float>(spec.offset);
     case Codebook::kIq4Nl:
       return static_cast<float>(kIq4Nl[code]);
+    case Codebook::kIq1:
+      return static_cast<float>(kIq1[code]);
+    case Codebook::kIq2:
+      return static_cast<float>(sign * kIq2[code % 8]);
+    case Codebook::kIq3Xxs:
+      return static_cast<float>(sign * kIq3Xxs[code % 8]);
+    case Codebook::kIq3S:
+      return static_cast<float>(sign * (2 * (code % 8) + 1));
     case Codebook::kE2M1:
       return kE2M1[code];
     case Codebook::kE4M3:

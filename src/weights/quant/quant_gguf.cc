@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "weights/quant/gguf_blocks.h"
 #include "weights/quant/quant_readers.h"
 
 namespace quire {
@@ -10,19 +11,6 @@ namespace {
 
 constexpr int64_t kSmall = 32;   // elements of a simple block
 constexpr int64_t kSuper = 256;  // elements of a super-block
-
-// A BlockTarget says where the parts of one block go.
-struct BlockTarget {
-  uint8_t* codes;
-  std::byte* scales;
-  std::byte* mins;
-  std::byte* super_scale;
-  std::byte* super_min;
-};
-
-uint8_t byte_at(const std::byte* block, int64_t i) { return std::to_integer<uint8_t>(block[i]); }
-
-void copy_half(std::byte* to, const std::byte* from) { std::memcpy(to, from, 2); }
 
 // Files add the minimum and the kernels subtract it, so the sign bit of the f16 is flipped.
 void copy_half_negated(std::byte* to, const std::byte* from) {
@@ -188,6 +176,30 @@ void read_iq4_xs(const std::byte* block, const BlockTarget& out) {
   }
 }
 
+// Five ternary digits share a byte: byte b of `count` holds elements b + count * i, the first one
+// as the highest digit. b * 3^i mod 256 has digit i in front, as 3 * (b * 3^i) / 256 tells.
+void split_ternary(const std::byte* from, int64_t count, int64_t num_digits, uint8_t* codes) {
+  for (int64_t b = 0; b < count; ++b) {
+    unsigned rest = byte_at(from, b);
+    for (int64_t i = 0; i < num_digits; ++i) {
+      codes[b + count * i] = static_cast<uint8_t>(rest * 3 >> 8);
+      rest = rest * 3 & 255u;
+    }
+  }
+}
+
+void read_tq1_0(const std::byte* block, const BlockTarget& out) {
+  split_ternary(block, 32, 5, out.codes);
+  split_ternary(block + 32, 16, 5, out.codes + 160);
+  split_ternary(block + 48, 4, 4, out.codes + 240);
+  copy_half(out.scales, block + 52);
+}
+
+void read_tq2_0(const std::byte* block, const BlockTarget& out) {
+  split_pairs(block, out.codes);
+  copy_half(out.scales, block + 64);
+}
+
 struct GgufReader {
   std::string_view type_name;
   int64_t block_elements;
@@ -217,10 +229,22 @@ constexpr QuantSpec super(int bits, int offset, int64_t group, ScaleType scales,
           .super_scale_type = ScaleType::kF16,
           .super_group_size = kSuper};
 }
+// An IQ type of less than 4 bits is held in 4-bit codes of its levels and signs. Its super-scales
+// are float32, since an eighth of a float16 may be none.
+constexpr QuantSpec grid(int64_t group, Codebook codebook) {
+  return {.bits = 4,
+          .codebook = codebook,
+          .group_size = group,
+          .scale_type = ScaleType::kU8,
+          .super_scale_type = ScaleType::kF32,
+          .super_group_size = kSuper};
+}
 constexpr QuantSpec kMxfp4{
     .bits = 4, .codebook = Codebook::kE2M1, .group_size = kSmall, .scale_type = ScaleType::kE8M0};
+constexpr QuantSpec kTernary{
+    .bits = 2, .offset = 1, .group_size = kSuper, .scale_type = ScaleType::kF16};
 
-constexpr std::array<GgufReader, 13> kReaders{{
+constexpr std::array<GgufReader, 22> kReaders{{
     {"Q4_0", 32, 18, simple(4, 8, ZeroKind::kNone), read_q4_0},
     {"Q4_1", 32, 20, simple(4, 0, ZeroKind::kMin), read_q4_1},
     {"Q5_0", 32, 22, simple(5, 16, ZeroKind::kNone), read_q5_0},
@@ -234,6 +258,15 @@ constexpr std::array<GgufReader, 13> kReaders{{
     {"Q5_K", 256, 176, super(5, 0, 32, ScaleType::kU8), read_q5_k},
     {"Q6_K", 256, 210, super(6, 32, 16, ScaleType::kI8), read_q6_k},
     {"IQ4_XS", 256, 136, super(4, 0, 32, ScaleType::kI8, Codebook::kIq4Nl), read_iq4_xs},
+    {"IQ1_S", 256, 50, grid(32, Codebook::kIq1), read_iq1_s},
+    {"IQ1_M", 256, 56, grid(16, Codebook::kIq1), read_iq1_m},
+    {"IQ2_XXS", 256, 66, grid(32, Codebook::kIq2), read_iq2_xxs},
+    {"IQ2_XS", 256, 74, grid(16, Codebook::kIq2), read_iq2_xs},
+    {"IQ2_S", 256, 82, grid(16, Codebook::kIq2), read_iq2_s},
+    {"IQ3_XXS", 256, 98, grid(32, Codebook::kIq3Xxs), read_iq3_xxs},
+    {"IQ3_S", 256, 110, grid(32, Codebook::kIq3S), read_iq3_s},
+    {"TQ1_0", 256, 54, kTernary, read_tq1_0},
+    {"TQ2_0", 256, 66, kTernary, read_tq2_0},
 }};
 
 const GgufReader* find_reader(std::string_view type_name) {
@@ -264,8 +297,8 @@ class GgufMatrix final : public QuantMatrix {
       to.codes += reader_.block_elements;
       to.scales += group_bytes;
       if (to.mins != nullptr) to.mins += group_bytes;
-      if (to.super_scale != nullptr) to.super_scale += 2;
-      if (to.super_min != nullptr) to.super_min += 2;
+      if (to.super_scale != nullptr) to.super_scale += scale_bytes(spec_.super_scale_type);
+      if (to.super_min != nullptr) to.super_min += scale_bytes(spec_.super_scale_type);
     }
     return check_scales(num_blocks, out);
   }

@@ -53,6 +53,14 @@ float codebook_value(const QuantSpec& spec, uint8_t code) {
   constexpr float kIq4Nl[] = {-127, -104, -83, -65, -49, -35, -22, -10,
                               1,    13,   25,  38,  53,  69,  89,  113};
   if (spec.codebook == Codebook::kIq4Nl) return kIq4Nl[code];
+  constexpr float kIq1[] = {-9, -1, 7, -7, 1, 9};
+  if (spec.codebook == Codebook::kIq1) return kIq1[code];
+  const float sign = code & 8 ? -1.0f : 1.0f;
+  constexpr float kIq2[] = {8, 25, 43};
+  if (spec.codebook == Codebook::kIq2) return sign * kIq2[code & 7];
+  constexpr float kIq3Xxs[] = {4, 12, 20, 28, 36, 44, 52, 62};
+  if (spec.codebook == Codebook::kIq3Xxs) return sign * kIq3Xxs[code & 7];
+  if (spec.codebook == Codebook::kIq3S) return sign * static_cast<float>(2 * (code & 7) + 1);
   if (spec.codebook == Codebook::kLinear) return static_cast<float>(code - spec.offset);
   if (spec.codebook == Codebook::kE2M1) {
     constexpr float kSizes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
@@ -140,8 +148,9 @@ std::vector<std::string> vector_names() {
 INSTANTIATE_TEST_SUITE_P(All, QuantVectors, ::testing::ValuesIn(vector_names()),
                          [](const auto& info) { return info.param; });
 
-TEST(QuantBlocks, DecodeExactly) {
-  const auto files = ModelFiles::open((vectors_dir() / "blocks.gguf").string());
+// Reads every quantized matrix of a GGUF file, beside which stands what it holds.
+void expect_exact_file(const std::string& name, int num_expected) {
+  const auto files = ModelFiles::open((vectors_dir() / name).string());
   ASSERT_TRUE(files.ok()) << files.status().message();
   const auto source = TensorSource::open(*files);
   ASSERT_TRUE(source.ok()) << source.status().message();
@@ -154,11 +163,17 @@ TEST(QuantBlocks, DecodeExactly) {
     const auto matrix =
         open_quant_matrix(*source, QuantConfig(), module, {tensor.shape[0], tensor.shape[1]});
     ASSERT_TRUE(matrix.ok()) << matrix.status().message();
+    const Status taken = check_quant(
+        {.n = (*matrix)->rows(), .k = (*matrix)->columns(), .quant = (*matrix)->spec()});
+    EXPECT_TRUE(taken.ok()) << taken.message();
     expect_exact(**matrix, *source->find(module + ".expected"));
     ++num_types;
   }
-  EXPECT_EQ(num_types, 12);
+  EXPECT_EQ(num_types, num_expected);
 }
+
+TEST(QuantBlocks, DecodeExactly) { expect_exact_file("blocks.gguf", 12); }
+TEST(QuantBlocks, GridsDecodeExactly) { expect_exact_file("grids.gguf", 9); }
 
 // A Lie is a golden with one thing changed, and what opening or reading it says.
 class Lie {

@@ -31,6 +31,12 @@ float e4m3_value(uint8_t code) {
 
 constexpr std::array<float, 16> kIq4NlValues = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                 1,    13,   25,  38,  53,  69,  89,  113};
+constexpr std::array<float, 16> kIq1Values = {-9, -1, 7, -7, 1, 9};
+constexpr std::array<float, 16> kIq2Values = {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43};
+constexpr std::array<float, 16> kIq3XxsValues = {4,  12,  20,  28,  36,  44,  52,  62,
+                                                 -4, -12, -20, -28, -36, -44, -52, -62};
+constexpr std::array<float, 16> kIq3SValues = {1,  3,  5,  7,  9,  11,  13,  15,
+                                               -1, -3, -5, -7, -9, -11, -13, -15};
 constexpr std::array<float, 8> kE2M1Values = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 float code_value(const QuantSpec& spec, int code) {
@@ -39,6 +45,14 @@ float code_value(const QuantSpec& spec, int code) {
       return static_cast<float>(code - spec.offset);
     case Codebook::kIq4Nl:
       return kIq4NlValues[code];
+    case Codebook::kIq1:
+      return kIq1Values[code];
+    case Codebook::kIq2:
+      return kIq2Values[code];
+    case Codebook::kIq3Xxs:
+      return kIq3XxsValues[code];
+    case Codebook::kIq3S:
+      return kIq3SValues[code];
     case Codebook::kE2M1:
       return code < 8 ? kE2M1Values[code] : -kE2M1Values[code - 8];
     case Codebook::kE4M3:

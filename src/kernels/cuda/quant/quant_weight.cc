@@ -23,7 +23,7 @@ Status check_quant_weight(const WeightSpec& spec) {
   const QuantSpec& quant = spec.quant;
   QUIRE_RETURN_IF_ERROR(check_quant(spec));
   const bool is_linear = quant.codebook == Codebook::kLinear;
-  if ((quant.bits != 4 && quant.bits != 8) || quant.codebook == Codebook::kIq4Nl)
+  if ((quant.bits != 4 && quant.bits != 8) || is_integer_table(quant.codebook))
     return refused("integers of 4 or 8 bits, FP8 e4m3 or FP4 e2m1");
   if (quant.group_size < spec.k && quant.group_size % kQuantUnitInputs != 0)
     return refused("groups of a multiple of 32 inputs or whole rows");
