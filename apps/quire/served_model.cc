@@ -8,9 +8,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "media/image_input.h"
+#include "facade/model_images.h"
 #include "models/speech/speech_config.h"
-#include "models/vision/vision_config.h"
 #include "server/models/models_dir.h"
 #include "server/openai/tokenizer_codec.h"
 #include "server/speech/speech_model.h"
@@ -39,35 +38,6 @@ boost::json::object tokenizer_config_of(const ModelBundle& bundle) {
   boost::system::error_code ec;
   boost::json::value config = boost::json::parse(boost::json::string_view(*text), ec);
   return !ec && config.is_object() ? std::move(config.get_object()) : boost::json::object();
-}
-
-// Null: the model reads no images, or not on this device.
-Result<std::shared_ptr<const ImageInput>> image_input(const ServeFlags& flags,
-                                                      const RunningModel& running) {
-  if (running.bundle.files == nullptr) return std::shared_ptr<const ImageInput>();
-  const ModelFiles& files = *running.bundle.files;
-  const std::optional<VisionSpec>& vision = running.plan.vision;
-  if (!vision) {
-    const Result<TensorSource> source = TensorSource::open(files);
-    if (!source.ok() || !has_tower(*source)) return std::shared_ptr<const ImageInput>();
-    QUIRE_ASSIGN_OR_RETURN(const std::optional<VisionSpec> of_files,
-                           read_vision(files, running.plan.spec.hidden_size));
-    if (of_files) {
-      log_warn(
-          "{} reads images, but only on the CPU (--device cpu) and in one rank: requests with "
-          "images are refused",
-          running.bundle.name);
-    }
-    return std::shared_ptr<const ImageInput>();
-  }
-  std::string_view preprocessor;
-  for (const char* name : {"preprocessor_config.json", "processor_config.json"}) {
-    if (!preprocessor.empty() || !files.contains(name)) continue;
-    QUIRE_ASSIGN_OR_RETURN(preprocessor, files.text(name));
-  }
-  QUIRE_ASSIGN_OR_RETURN(const ImageProcessorSpec spec,
-                         parse_image_processor(preprocessor, vision->shape()));
-  return std::make_shared<const ImageInput>(spec, vision->placeholder, flags.images, vision->text);
 }
 
 // The names of one model that stand for others of its names.
@@ -138,7 +108,7 @@ Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& ru
   }
   served.max_model_len = running.max_model_len;
   served.labels = running.plan.config.labels;
-  QUIRE_ASSIGN_OR_RETURN(served.images, image_input(flags, running));
+  QUIRE_ASSIGN_OR_RETURN(served.images, image_input_of(running, flags.images));
   QUIRE_ASSIGN_OR_RETURN(served.speech, speech_model(flags, running, *served.codec));
   served.chat_content_in_parts =
       served.images != nullptr && running.bundle.chat && running.bundle.chat->wants_parts();

@@ -57,6 +57,9 @@ struct LLMOptions {
 struct ChatMessage {
   std::string role;  // system, user, assistant, tool
   std::string content;
+  // JPEG, PNG or WebP files, as their bytes, which stand before the text. Only a model with
+  // LLMInfo::reads_images takes them.
+  std::vector<std::string> images{};
 };
 
 struct ChoiceOutput {
@@ -89,6 +92,7 @@ struct LLMInfo {
   int32_t max_model_len = 0;  // tokens of prompt and output of one request
   bool has_tokenizer = false;
   bool has_chat_template = false;
+  bool reads_images = false;
   bool generates = true;        // otherwise embed() or score() is what it is for
   int32_t embedding_size = 0;   // columns of embed(); 0: the model makes none
   int32_t num_labels = 0;       // of a classifier or reranker

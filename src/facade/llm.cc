@@ -9,6 +9,7 @@
 #include "engine/observe/engine_stats.h"
 #include "engine/output/similarity.h"
 #include "facade/model_bundle.h"
+#include "facade/model_images.h"
 #include "facade/running_llm.h"
 
 namespace quire {
@@ -58,6 +59,22 @@ void append(OutputDelta delta, RequestOutput& output) {
   }
 }
 
+// What one request asks: tokens, and where the embeddings of images take their places.
+struct Prompt {
+  std::vector<TokenId> token_ids;
+  std::vector<MediaSpan> media{};
+};
+
+// Returns a message as chat templates take it: images are parts that stand before the text.
+// `in_parts`: the template prints a text as a part alone (ModelChat::wants_parts).
+boost::json::object template_message(const ChatMessage& message, bool in_parts) {
+  if (message.images.empty() && !in_parts)
+    return {{"role", message.role}, {"content", message.content}};
+  boost::json::array parts(message.images.size(), boost::json::object{{"type", "image"}});
+  parts.push_back(boost::json::object{{"type", "text"}, {"text", message.content}});
+  return {{"role", message.role}, {"content", std::move(parts)}};
+}
+
 // How one call's requests are to be answered.
 struct Wish {
   const SamplingParams& params;
@@ -71,6 +88,8 @@ struct Wish {
 
 struct LLM::Impl {
   RunningModel model;
+  std::shared_ptr<const ImageInput> images = {};  // null: the model reads none
+  bool wants_parts = false;                       // of the chat template
 
   // Null for an empty name.
   Result<std::shared_ptr<const Adapter>> find_adapter(const std::string& name) const {
@@ -89,15 +108,14 @@ struct LLM::Impl {
     }
     boost::json::array list;
     for (const ChatMessage& message : messages) {
-      list.push_back(boost::json::object{{"role", message.role}, {"content", message.content}});
+      list.push_back(template_message(message, wants_parts));
     }
     return model.bundle.chat->render({.messages = std::move(list)});
   }
 
   Result<std::unique_ptr<OutputStream>> submit(
-      std::vector<TokenId> prompt_token_ids, const Wish& wish,
-      std::function<void()> on_ready = [] {}) const {
-    const auto prompt_len = static_cast<int64_t>(prompt_token_ids.size());
+      Prompt prompt, const Wish& wish, std::function<void()> on_ready = [] {}) const {
+    const auto prompt_len = static_cast<int64_t>(prompt.token_ids.size());
     const bool is_source = model.engine->model_info().media.text_source.any();
     if (!is_source && prompt_len >= model.max_model_len) {
       return invalid_argument("prompt: expected fewer than {} tokens (--max-model-len), got {}",
@@ -105,7 +123,8 @@ struct LLM::Impl {
     }
     GenerationRequest request;
     request.external_id = "llm";
-    request.prompt_token_ids = std::move(prompt_token_ids);
+    request.prompt_token_ids = std::move(prompt.token_ids);
+    request.media = std::move(prompt.media);
     request.params = wish.params;
     if (request.params.eos_token_ids.empty())
       request.params.eos_token_ids = model.bundle.generation.eos_token_ids;
@@ -140,7 +159,7 @@ struct LLM::Impl {
     std::vector<std::unique_ptr<OutputStream>> streams;
     for (size_t i = 0; i < prompts.size(); ++i) {
       QUIRE_ASSIGN_OR_RETURN(ids[i], encode(prompts[i], /*add_special_tokens=*/true));
-      QUIRE_ASSIGN_OR_RETURN(auto stream, submit(ids[i], wish));
+      QUIRE_ASSIGN_OR_RETURN(auto stream, submit({ids[i]}, wish));
       streams.push_back(std::move(stream));
     }
     std::vector<RequestOutput> outputs;
@@ -154,13 +173,12 @@ struct LLM::Impl {
 
   // Runs one request. The caller hears of every piece of text, and often enough in between to stop
   // a long prompt.
-  Result<RequestOutput> run_one(std::vector<TokenId> ids, const Wish& wish,
-                                const OnText& on_text) const {
+  Result<RequestOutput> run_one(Prompt prompt, const Wish& wish, const OnText& on_text) const {
     constexpr std::chrono::milliseconds kPatience{50};
     // The engine's thread shares it, since it may call once more when the stream is gone.
     const auto news = std::make_shared<std::counting_semaphore<>>(0);
-    QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(ids, wish, [news] { news->release(); }));
-    RequestOutput output = empty_output(std::move(ids), 1);
+    QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(prompt, wish, [news] { news->release(); }));
+    RequestOutput output = empty_output(std::move(prompt.token_ids), 1);
     if (!on_text) return collect(std::move(output), *stream);
     while (!stream->done()) {
       auto delta = stream->try_pop();
@@ -219,9 +237,29 @@ struct LLM::Impl {
     return rows;
   }
 
-  Result<std::vector<TokenId>> encode_chat(const std::vector<ChatMessage>& messages) const {
-    QUIRE_ASSIGN_OR_RETURN(const std::string prompt, render_chat(messages));
-    return encode(prompt, /*add_special_tokens=*/false);
+  Result<std::vector<InputImage>> load_images(const std::vector<ChatMessage>& messages) const {
+    std::vector<InputImage> loaded;
+    for (const ChatMessage& message : messages) {
+      for (const std::string& file : message.images) {
+        if (images == nullptr)
+          return invalid_argument("{}: the model reads no images", model.bundle.name);
+        QUIRE_ASSIGN_OR_RETURN(InputImage image, images->load_bytes(file));
+        loaded.push_back(std::move(image));
+      }
+    }
+    return loaded;
+  }
+
+  Result<Prompt> encode_chat(const std::vector<ChatMessage>& messages) const {
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<InputImage> loaded, load_images(messages));
+    QUIRE_ASSIGN_OR_RETURN(std::string text, render_chat(messages));
+    if (images != nullptr) QUIRE_RETURN_IF_ERROR(images->write_out(loaded, text));
+    Prompt prompt;
+    QUIRE_ASSIGN_OR_RETURN(prompt.token_ids, encode(text, /*add_special_tokens=*/false));
+    if (images != nullptr) {
+      QUIRE_ASSIGN_OR_RETURN(prompt.media, images->place(loaded, prompt.token_ids));
+    }
+    return prompt;
   }
 
   Result<std::vector<TokenId>> encode(const std::string& text, bool add_special_tokens) const {
@@ -284,15 +322,15 @@ Result<RequestOutput> LLM::stream(const std::string& prompt, const SamplingParam
   QUIRE_ASSIGN_OR_RETURN(auto found, impl_->find_adapter(adapter));
   QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
                          impl_->encode(prompt, /*add_special_tokens=*/true));
-  return impl_->run_one(std::move(ids), {params, rule, std::move(found)}, on_text);
+  return impl_->run_one({std::move(ids)}, {params, rule, std::move(found)}, on_text);
 }
 
 Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages,
                                        const SamplingParams& params, const OnText& on_text,
                                        const TextRule& rule, const std::string& adapter) {
   QUIRE_ASSIGN_OR_RETURN(auto found, impl_->find_adapter(adapter));
-  QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, impl_->encode_chat(messages));
-  return impl_->run_one(std::move(ids), {params, rule, std::move(found)}, on_text);
+  QUIRE_ASSIGN_OR_RETURN(Prompt prompt, impl_->encode_chat(messages));
+  return impl_->run_one(std::move(prompt), {params, rule, std::move(found)}, on_text);
 }
 
 Result<std::vector<std::vector<float>>> LLM::embed(const std::vector<std::string>& texts,
@@ -346,7 +384,8 @@ std::vector<TokenId> LLM::encode(const std::string& text) const {
 }
 
 Result<std::vector<TokenId>> LLM::encode_chat(const std::vector<ChatMessage>& messages) const {
-  return impl_->encode_chat(messages);
+  QUIRE_ASSIGN_OR_RETURN(Prompt prompt, impl_->encode_chat(messages));
+  return std::move(prompt.token_ids);
 }
 
 std::string LLM::decode(const std::vector<TokenId>& token_ids) const {
@@ -371,6 +410,7 @@ LLMInfo LLM::info() const {
           .max_model_len = impl_->model.max_model_len,
           .has_tokenizer = bundle.tokenizer != nullptr,
           .has_chat_template = bundle.has_chat_template(),
+          .reads_images = impl_->images != nullptr,
           .generates = impl_->model.engine->model_info().generates,
           .embedding_size = impl_->pooling().embedding_size,
           .num_labels = impl_->pooling().num_labels,
@@ -395,14 +435,17 @@ LLMStats LLM::stats() const {
 // LLMFactory makes an LLM of a running model. It is a friend of LLM, so that load_llm() needs no
 // public constructor.
 struct LLMFactory {
-  static std::unique_ptr<LLM> make(RunningModel model) {
-    return std::unique_ptr<LLM>(new LLM(std::make_unique<LLM::Impl>(LLM::Impl{std::move(model)})));
+  static std::unique_ptr<LLM> make(LLM::Impl impl) {
+    return std::unique_ptr<LLM>(new LLM(std::make_unique<LLM::Impl>(std::move(impl))));
   }
 };
 
 Result<std::unique_ptr<LLM>> load_llm(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(RunningModel model, start_model(args));
-  return LLMFactory::make(std::move(model));
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const ImageInput> images, image_input_of(model, {}));
+  const bool wants_parts =
+      images != nullptr && model.bundle.chat != nullptr && model.bundle.chat->wants_parts();
+  return LLMFactory::make({std::move(model), std::move(images), wants_parts});
 }
 
 }  // namespace quire

@@ -22,6 +22,10 @@ ImageInput::ImageInput(const ImageProcessorSpec& spec, TokenId placeholder,
 Result<InputImage> ImageInput::load(std::string_view url) const {
   QUIRE_ASSIGN_OR_RETURN(const std::string file,
                          read_image_source(url, options_.allowed_dir, options_.limits.max_bytes));
+  return load_bytes(file);
+}
+
+Result<InputImage> ImageInput::load_bytes(std::string_view file) const {
   QUIRE_ASSIGN_OR_RETURN(const Image image,
                          decode_image(std::as_bytes(std::span(file)), options_.limits));
   const auto lease = std::make_shared<HeldBytes>(held_bytes_);

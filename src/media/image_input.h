@@ -39,6 +39,8 @@ class ImageInput {
   // Reads, decodes and prepares one image: milliseconds. Errors are those of read_image_source()
   // and decode_image(). kResourceExhausted: other requests hold too much at this moment.
   Result<InputImage> load(std::string_view url) const;
+  // Does the same with the bytes of a file.
+  Result<InputImage> load_bytes(std::string_view file) const;
 
   // Writes images out in a prompt's text, before it becomes tokens. kInvalidArgument: it has not as
   // many markers as there are images.

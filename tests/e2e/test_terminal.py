@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 
-from command import GREEDY, MODEL, PROMPT, ok, read, refused, run
+from command import GREEDY, MODEL, PROMPT, ROOT, ok, read, refused, run
 from terminal import Terminal
 
 CHAT = ("--temperature", "0", "--hardware", "none")
@@ -105,6 +105,33 @@ def test_chat_keeps_conversations_and_tells_its_speed(binary):
         terminal.expect(r"did you mean /save\?")
         terminal.send("/exit\r")
         assert terminal.wait() == 0
+
+
+def test_chat_shows_a_picture_with_the_next_question(binary):
+    vision = os.path.join(ROOT, "tests", "goldens", "vision")
+    with tempfile.TemporaryDirectory() as folder, chat(binary, os.path.join(vision, "llava"), "--max-tokens", "4") as terminal:
+        terminal.send("what is it\r")
+        alone, _ = context_use(terminal)
+        terminal.send("/reset\r")
+        terminal.send(f"/image {vision}/images/wide.png\r")
+        terminal.expect(r"wide.png goes with the next question\]")
+        terminal.send("what is it\r")
+        assert context_use(terminal)[0] == alone + 25
+        saved = os.path.join(folder, "talk.json")
+        terminal.send(f"/save {saved}\r")
+        terminal.expect(r"\[1 turns are in ")
+        parts = json.loads(read(saved))["messages"][0]["content"]
+        assert [part["type"] for part in parts] == ["image_url", "text"], parts
+        assert parts[0]["image_url"]["url"].startswith("data:image/png;base64,"), parts[0]
+        terminal.send(f"/image {saved}\r")
+        terminal.expect(r"talk.json: ")
+        terminal.send("/image\r")
+        terminal.expect(r"\[/image: expected the name of a file, got none\]")
+        terminal.send("/exit\r")
+        assert terminal.wait() == 0
+    with chat(binary) as terminal:
+        terminal.send(f"/image {vision}/images/wide.png\r")
+        terminal.expect(r"reads no images")
 
 
 def test_chat_goes_on_with_another_model(binary):

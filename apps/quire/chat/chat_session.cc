@@ -7,9 +7,11 @@
 #include <sstream>
 
 #include "base/nearest_name.h"
+#include "base/text_fields.h"
 #include "chat/reply/reasoning_splitter.h"
 #include "facade/chat/conversation_file.h"
 #include "facade/running_llm.h"
+#include "media/decode/image.h"
 #include "quire/commands.h"
 #include "quire/lora_flags.h"
 #include "quire/terminal.h"
@@ -35,6 +37,7 @@ std::string share_of_limit(uint64_t bound_us, uint64_t step_us) {
 const char* ChatSession::help() {
   return "/reset forgets the conversation, /system TEXT sets the system message\n"
          "/save FILE and /load FILE keep a conversation, /model MODEL goes on with another model\n"
+         "/image FILE shows a picture with the next question, where the model reads them\n"
          "/stats says how much was said and how fast, /exit leaves; Ctrl-C stops an answer, Ctrl-D "
          "leaves\n";
 }
@@ -166,6 +169,17 @@ Status ChatSession::load_conversation(const std::string& path) {
   return {};
 }
 
+// What it is shows at once, not only with the next question.
+Status ChatSession::attach_image(const std::string& path) {
+  QUIRE_ASSIGN_OR_RETURN(std::string bytes, read_text(path, ImageLimits().max_bytes));
+  const ChatMessage alone{"user", {}, {bytes}};
+  const Result<std::vector<TokenId>> tokens = llm_->encode_chat({alone});
+  if (!tokens.ok()) return tokens.status().with_context(path);
+  history_.attach_image(std::move(bytes));
+  note("{} goes with the next question", path);
+  return {};
+}
+
 // Both at once may be more than fits, so the old one goes first, and comes back where the new one
 // cannot be loaded.
 Status ChatSession::change_model(const std::string& path) {
@@ -188,14 +202,15 @@ void ChatSession::run_command(const std::string& name, const std::string& argume
   if (argument.empty())
     return note("{}: expected {}, got none", name,
                 name == "/model" ? "a model" : "the name of a file");
-  report(name == "/save"   ? save(argument)
-         : name == "/load" ? load_conversation(argument)
-                           : change_model(argument));
+  report(name == "/save"    ? save(argument)
+         : name == "/load"  ? load_conversation(argument)
+         : name == "/image" ? attach_image(argument)
+                            : change_model(argument));
 }
 
 void ChatSession::handle_command(const std::string& command) {
-  const std::vector<std::string> commands{"/reset", "/system", "/save", "/load", "/model",
-                                          "/stats", "/exit",   "/quit", "/help"};
+  const std::vector<std::string> commands{"/reset", "/system", "/save", "/load", "/image",
+                                          "/model", "/stats",  "/exit", "/quit", "/help"};
   const size_t space = std::min(command.find(' '), command.size());
   const std::string name = command.substr(0, space);
   const size_t begin = std::min(command.find_first_not_of(' ', space), command.size());

@@ -54,6 +54,7 @@ class ChatSession {
   void say_stats() const;
   Status save(const std::string& path) const;
   Status load_conversation(const std::string& path);
+  Status attach_image(const std::string& path);
   Status change_model(const std::string& path);
 
   EngineArgs args_;

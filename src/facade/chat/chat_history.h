@@ -41,10 +41,13 @@ class ChatHistory {
   // context without any turn. Then, and when counting fails, the history stays as it was.
   Result<ChatPrompt> ask(const std::string& question, const ContextRoom& room,
                          const CountTokens& count_tokens);
-  // A question is part of the history once it is answered.
+  // The next question brings this image, and those that were attached before it.
+  void attach_image(std::string bytes) { attached_.push_back(std::move(bytes)); }
+  // A question is part of the history once it is answered, with its images.
   void add(std::string question, std::string answer);
 
-  void forget_turns() { turns_.clear(); }
+  // What is attached is forgotten too.
+  void forget_turns();
   // A new system message begins a new conversation.
   void set_system(std::string text);
   size_t num_turns() const { return turns_.size(); }
@@ -57,12 +60,14 @@ class ChatHistory {
  private:
   struct Turn {
     std::string question;
+    std::vector<std::string> images;
     std::string answer;
   };
   std::vector<ChatMessage> messages_from(size_t first_turn) const;
 
   std::string system_;
   std::deque<Turn> turns_;
+  std::vector<std::string> attached_;
 };
 
 }  // namespace quire

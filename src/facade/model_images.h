@@ -1,0 +1,17 @@
+// How a running model reads images.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "facade/model_bundle.h"
+#include "media/image_input.h"
+
+namespace quire {
+
+// Returns null where the model reads no images, or not on its device. Errors are those of its
+// preprocessor's configuration.
+Result<std::shared_ptr<const ImageInput>> image_input_of(const RunningModel& running,
+                                                         const ImageInputOptions& options);
+
+}  // namespace quire
