@@ -19,11 +19,31 @@ TYPES = {
     "IQ4_XS": (23, 256, 136), "BF16": (30, 1, 2),
 }
 
-# Types that are written as they are, and neither encoded nor decoded here.
+# Types whose blocks are made of random bits, and which the `gguf` package decodes.
 GRID_TYPES = {
     "IQ1_S": (19, 256, 50), "IQ1_M": (29, 256, 56), "IQ2_XXS": (16, 256, 66), "IQ2_XS": (17, 256, 74), "IQ2_S": (22, 256, 82),
     "IQ3_XXS": (18, 256, 98), "IQ3_S": (21, 256, 110), "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66),
 }
+
+
+def random_blocks(kind, scales, rng):
+    """Blocks of a type of GRID_TYPES: scales float [rows, blocks] -> uint8 [rows, bytes]."""
+    size = GRID_TYPES[kind][2]
+    blocks = rng.integers(0, 256, (*scales.shape, size), dtype=np.uint8)
+    halves = scales.astype(np.float16)[..., None]
+    if kind == "IQ1_M":  # its scale is in the high bits of four words
+        words = blocks[..., 48:].view(np.uint16)
+        digits = halves.view(np.uint16) >> np.array([0, 4, 8, 12], np.uint16)
+        blocks[..., 48:] = (words & 0x0FFF | digits << 12).view(np.uint8)
+    else:
+        at = size - 2 if kind.startswith("TQ") else 0
+        blocks[..., at:at + 2] = halves.view(np.uint8)
+    return blocks.reshape(len(scales), -1)
+
+
+def decode_random(kind, raw):
+    import gguf  # the oracle environment has it
+    return gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[kind]).astype(np.float32)
 
 
 def f16(x):

@@ -124,6 +124,9 @@ GGUF_MIXES = {
                   token_embd="Q4_K", output="Q6_K", attn_output="Q4_1"),
     "simple_mix": dict(base="Q8_0", attn_q="Q4_0", attn_k="Q4_1", attn_v="Q5_0", attn_output="Q5_1",
                        ffn_gate="IQ4_NL", ffn_up="Q4_0", token_embd="Q8_0", output="F16"),
+    # As dynamic quantizations have it.
+    "grid_mix": dict(base="IQ2_S", attn_q="IQ3_XXS", attn_k="IQ2_XS", attn_v="IQ4_XS", ffn_gate="IQ2_XXS", ffn_up="IQ1_M",
+                     ffn_down="IQ3_S", token_embd="IQ3_S", output="Q6_K", attn_output="Q4_1"),
 }
 
 
@@ -236,6 +239,14 @@ def make_gpt_oss(name):
     save(name, model, config, search(model, prepare, False))
 
 
+def random_matrix(kind, like, rng):
+    """A matrix of random blocks whose numbers spread as those of `like`: stored, and what it holds."""
+    ones = np.ones((like.shape[0], like.shape[1] // 256))
+    scale = like.std() / gguf_blocks.decode_random(kind, gguf_blocks.random_blocks(kind, ones, rng)).std()
+    raw = gguf_blocks.random_blocks(kind, ones * scale, rng)
+    return (kind, raw), gguf_blocks.decode_random(kind, raw)
+
+
 def make_gguf(name, family, mix):
     model = new_model(gguf_family(family, 64 if mix["base"] == "Q8_0" else 256))
     arch = model.config.model_type
@@ -244,13 +255,16 @@ def make_gguf(name, family, mix):
     def prepare():
         rng = np.random.default_rng(3)
         stored, exact = {}, {}
-        for key, value in plain.gguf_tensors(model, arch).items():
+        for key, value in plain.gguf_tensors(model, arch, joined=False).items():
             if value.ndim == 1:
                 stored[key] = ("F32", value.copy())
                 continue
             kind = kind_of(key.removesuffix(".weight").split(".")[-1])
-            if value.shape[1] % gguf_blocks.TYPES[kind][1]:
+            if value.shape[1] % (gguf_blocks.TYPES | gguf_blocks.GRID_TYPES)[kind][1]:
                 raise SystemExit(f"{key}: rows of {value.shape[1]} for {kind}")
+            if kind in gguf_blocks.GRID_TYPES:
+                stored[key], exact[key] = random_matrix(kind, value, rng)
+                continue
             stored[key] = (kind, gguf_blocks.encode(kind, value, rng))
             exact[key] = gguf_blocks.decode(kind, stored[key][1])
         # Back into the model through the same names, rows of q and k in their own order.
@@ -268,7 +282,7 @@ def make_gguf(name, family, mix):
 
     prompt, seed, rows, tokens, gap, stored = search(model, prepare, False)
     folder = fresh_folder(name)
-    gguf_blocks.write_gguf(folder / "model.gguf", plain.gguf_metadata(model.config, arch), stored)
+    gguf_blocks.write_gguf(folder / "model.gguf", plain.gguf_metadata(model.config, arch, joined=False), stored)
     write_golden(folder, prompt, rows, tokens, gap)
     report(name, folder, seed, gap, tokens)
 

@@ -12,7 +12,6 @@ import json
 import pathlib
 import shutil
 
-import gguf
 import numpy as np
 import safetensors.torch
 import torch
@@ -118,22 +117,12 @@ def gguf_file(path, rng):
 def grids_file(path, rng):
     """Blocks of the IQ and TQ types whose bits are random, as the `gguf` package reads them."""
     tensors = {}
-    for kind in ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0"):
-        qtype = gguf.GGMLQuantizationType[kind]
-        size = gguf.GGML_QUANT_SIZES[qtype][1]
-        blocks = rng.integers(0, 256, (2, 2, size), dtype=np.uint8)
-        scale = rng.uniform(1e-4, 1, (2, 2, 1)).astype(np.float16)
-        scale[0, 0] = 5e-7  # subnormal
-        if kind == "IQ1_M":  # its scale is in the high bits of four words
-            words = blocks[..., 48:].view(np.uint16)
-            digits = scale.view(np.uint16) >> np.array([0, 4, 8, 12], np.uint16)
-            blocks[..., 48:] = (words & 0x0FFF | digits << 12).view(np.uint8)
-        else:
-            at = size - 2 if kind.startswith("TQ") else 0
-            blocks[..., at:at + 2] = scale.view(np.uint8)
-        expected = gguf.quants.dequantize(blocks.reshape(2, -1), qtype).astype(np.float32)
-        tensors[f"{kind.lower()}.weight"] = (kind, blocks.reshape(2, -1))
-        tensors[f"{kind.lower()}.expected"] = ("F32", expected.view(np.uint8).reshape(2, -1))
+    for kind in gguf_blocks.GRID_TYPES:
+        scales = rng.uniform(1e-4, 1, (2, 2))
+        scales[0, 0] = 5e-7  # subnormal
+        raw = gguf_blocks.random_blocks(kind, scales, rng)
+        tensors[f"{kind.lower()}.weight"] = (kind, raw)
+        tensors[f"{kind.lower()}.expected"] = ("F32", gguf_blocks.decode_random(kind, raw).view(np.uint8).reshape(2, -1))
     gguf_blocks.write_gguf(path, {"general.architecture": "vectors"}, tensors)
 
 
