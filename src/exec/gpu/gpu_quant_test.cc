@@ -48,9 +48,9 @@ TEST_P(GpuQuantGolden, LogitsAsServed) {
   EXPECT_EQ(counts.fp8_products, 0);
   EXPECT_EQ(counts.expanded_of_experts > 0,
             GetParam().ends_with("_moe") || GetParam() == "mxfp4_gpt_oss");
-  const bool has_groups_of_16 = GetParam().starts_with("gguf_k") ||
-                                GetParam().starts_with("gguf_q4_k_m") ||
-                                GetParam().starts_with("nvfp4");
+  const bool has_groups_of_16 =
+      GetParam().starts_with("gguf_k") || GetParam().starts_with("gguf_grid") ||
+      GetParam().starts_with("gguf_q4_k_m") || GetParam().starts_with("nvfp4");
   if (!has_groups_of_16) {
     EXPECT_EQ(counts.expanded, 0);
   }
