@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "kernels/api/attention.h"
-#include "nn/experts_block.h"
-#include "nn/latent_block.h"
-#include "nn/layer_inputs.h"
+#include "nn/blocks/experts_block.h"
+#include "nn/blocks/latent_block.h"
+#include "nn/blocks/layer_inputs.h"
+#include "nn/blocks/state_block.h"
 #include "nn/shared/shared_blocks.h"
-#include "nn/state_block.h"
 #include "nn/streams/residual_streams.h"
 #include "tensor/arena.h"
 

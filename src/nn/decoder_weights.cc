@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "nn/blocks/linear_product.h"
+
 namespace quire {
 namespace {
 
@@ -426,9 +428,7 @@ void DecoderWeights::add_norm(int32_t layer, TensorRole role, NormWeights& out, 
 int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& rows) const {
   int64_t bytes = 0;
   const auto add = [&](int64_t max_rows, const LinearWeights& linear) {
-    for (const PackedWeight& part : linear.weight.parts) {
-      bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, part.spec));
-    }
+    bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, linear));
   };
   add(rows.head, lm_head_);
   add(rows.attention, layer_projection_);

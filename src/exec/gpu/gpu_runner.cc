@@ -81,7 +81,7 @@ Status GpuRunner::compute_logits(std::span<const int32_t> tokens) {
   const auto count = static_cast<int64_t>(tokens.size());
   std::copy(tokens.begin(), tokens.end(), rows_);
   device_->copy_to_device(rows_on_device_, rows_, count * 4);
-  decoder_->logits({rows_on_device_, tokens.size()}, logits_on_device_);
+  decoder_->head().logits({rows_on_device_, tokens.size()}, logits_on_device_);
   device_->copy_to_host(logits_on_host_, logits_on_device_, count * plan_.spec.vocab_size * 4);
   return device_->synchronize();
 }

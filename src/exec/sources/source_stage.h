@@ -13,7 +13,7 @@
 #include "base/result.h"
 #include "core/step.h"
 #include "exec/sources/source_encoder.h"
-#include "nn/cross_block.h"
+#include "nn/blocks/cross_block.h"
 #include "nn/decoder.h"
 
 namespace quire {

@@ -31,14 +31,10 @@ class LayerInputs {
  private:
   struct Sizes;
   int64_t width() const;  // of the inputs of all layers
-  struct Rows {
-    float* data;
-    int64_t stride;
-  };
   // scratch_ = up(act(gate(hidden)) * input of the layer).
   void project(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
-  void multiply(const LinearWeights& weights, const float* x, const Rows& y, int64_t num_tokens,
-                void* linear_workspace);
+  // The norm of scratch_, into `out` or added to `add_to`; the other is null.
+  void norm(size_t layer, float* out, float* add_to, int64_t num_tokens);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;

@@ -47,8 +47,6 @@ class LatentBlock {
   // The queries of the layer's heads, [T, Hq, N + P], and how far tokens are apart.
   const float* make_queries(size_t layer, int64_t num_tokens, void* linear_workspace,
                             int64_t* stride);
-  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, float* y,
-                int64_t num_tokens, void* linear_workspace);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;

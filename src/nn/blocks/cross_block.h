@@ -44,10 +44,6 @@ class CrossBlock {
   void run(size_t index, const CrossSegments& segments, float* hidden, int64_t num_tokens);
 
  private:
-  void norm(const NormWeights& norm, const float* x, float* out, int64_t num_tokens);
-  void multiply(const LinearWeights& weights, const float* x, float* y, int64_t num_tokens,
-                bool accumulate);
-
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;

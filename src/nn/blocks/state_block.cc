@@ -1,11 +1,11 @@
-#include "nn/state_block.h"
+#include "nn/blocks/state_block.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "device/gpu_range.h"
-#include "kernels/api/linear.h"
 #include "kernels/api/step_gates.h"
+#include "nn/blocks/linear_product.h"
 
 namespace quire {
 namespace {
@@ -320,21 +320,15 @@ void StateBlock::finish_output(const Step& step, const float* gate, int64_t gate
 
 void StateBlock::multiply(const LinearWeights& weights, const float* x, int64_t x_stride, float* y,
                           int64_t num_tokens, bool accumulate, void* linear_workspace) {
-  int64_t first = 0;  // of the part, among the outputs
-  for (const PackedWeight& part : weights.weight.parts) {
-    linear(stream_, {.x = x,
-                     .x_stride = x_stride,
-                     .weight = &part,
-                     .bias = weights.bias == nullptr ? nullptr : weights.bias + first,
-                     .y = y + first,
-                     .y_stride = weights.weight.n,
-                     .accumulate = accumulate,
-                     .num_rows = num_tokens,
-                     .workspace = linear_workspace});
-    first += part.spec.n;
-  }
-  if (lora_ != nullptr)
-    lora_->apply({weights.weight, x, x_stride, y, weights.weight.n, linear_workspace});
+  run_linear(stream_,
+             {.weights = weights,
+              .x = x,
+              .x_stride = x_stride,
+              .y = y,
+              .num_tokens = num_tokens,
+              .accumulate = accumulate,
+              .workspace = linear_workspace},
+             lora_);
 }
 
 }  // namespace quire

@@ -1,11 +1,11 @@
-#include "nn/cross_block.h"
+#include "nn/blocks/cross_block.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "kernels/api/attention.h"
-#include "kernels/api/linear.h"
-#include "kernels/api/norm.h"
+#include "nn/blocks/block_norm.h"
+#include "nn/blocks/linear_product.h"
 
 namespace quire {
 namespace {
@@ -23,10 +23,8 @@ struct CrossSizes {
         heads(limits.max_tokens * spec.cross.rows()),
         key_value(kRowsAtOnce * 2 * spec.cross.rows()) {
     const auto add = [&](int64_t max_rows, const LinearWeights& linear) {
-      for (const PackedWeight& part : linear.weight.parts) {
-        linear_workspace_bytes = std::max(
-            linear_workspace_bytes, quire::linear_workspace_bytes(stream, max_rows, part.spec));
-      }
+      linear_workspace_bytes =
+          std::max(linear_workspace_bytes, quire::linear_workspace_bytes(stream, max_rows, linear));
     };
     for (size_t i = 0; i < spec.layers.size(); ++i) {
       const CrossWeights& layer = weights.layer(i).cross;
@@ -76,8 +74,11 @@ void CrossBlock::write(const float* rows, const int64_t* slots, int64_t count) {
   for (int64_t first = 0; first < count; first += kRowsAtOnce) {
     const int64_t some = std::min(kRowsAtOnce, count - first);
     for (size_t layer = 0; layer < layers_.size(); ++layer) {
-      multiply(weights_.layer(layer).cross.kv, rows + first * spec_.cross.source_size, key_value_,
-               some, false);
+      run_linear(stream_, {.weights = weights_.layer(layer).cross.kv,
+                           .x = rows + first * spec_.cross.source_size,
+                           .y = key_value_,
+                           .num_tokens = some,
+                           .workspace = linear_workspace_});
       qkv_to_cache(stream_, {.qkv = key_value_,
                              .qkv_stride = 2 * spec_.cross.rows(),
                              .rope_style = RopeStyle::kNone,
@@ -93,8 +94,16 @@ void CrossBlock::run(size_t index, const CrossSegments& segments, float* hidden,
                      int64_t num_tokens) {
   const CrossWeights& weights = weights_.layer(index).cross;
   const bool norms_sum = spec_.block.residual == ResidualStyle::kNormOfSum;
-  if (!norms_sum) norm(weights.norm, hidden, normed_, num_tokens);
-  multiply(weights.q, norms_sum ? hidden : normed_, queries_, num_tokens, false);
+  const auto norm = [&](float* out) {
+    run_block_norm(stream_, spec_,
+                   {.weights = weights.norm, .x = hidden, .out = out, .num_tokens = num_tokens});
+  };
+  if (!norms_sum) norm(normed_);
+  run_linear(stream_, {.weights = weights.q,
+                       .x = norms_sum ? hidden : normed_,
+                       .y = queries_,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace_});
   paged_attention(stream_, {.query = queries_,
                             .query_stride = spec_.cross.rows(),
                             .kv = layers_[index],
@@ -111,44 +120,13 @@ void CrossBlock::run(size_t index, const CrossSegments& segments, float* hidden,
                             .workspace_bytes = attention_workspace_bytes_,
                             .batch_cut = cut_,
                             .max_query_len = segments.max_len});
-  multiply(weights.o, heads_, hidden, num_tokens, true);
-  if (norms_sum) norm(weights.norm, hidden, hidden, num_tokens);
-}
-
-void CrossBlock::norm(const NormWeights& norm, const float* x, float* out, int64_t num_tokens) {
-  if (spec_.block.norm == NormKind::kLayer) {
-    layer_norm(stream_, {.x = x,
-                         .weight = norm.weight,
-                         .bias = norm.bias,
-                         .out = out,
-                         .eps = spec_.norm_eps,
-                         .num_tokens = num_tokens,
-                         .hidden_size = spec_.hidden_size});
-    return;
-  }
-  rms_norm(stream_, {.x = x,
-                     .weight = norm.weight,
-                     .out = out,
-                     .eps = spec_.norm_eps,
-                     .num_tokens = num_tokens,
-                     .hidden_size = spec_.hidden_size});
-}
-
-void CrossBlock::multiply(const LinearWeights& weights, const float* x, float* y,
-                          int64_t num_tokens, bool accumulate) {
-  int64_t first = 0;  // of the part, among the outputs
-  for (const PackedWeight& part : weights.weight.parts) {
-    linear(stream_, {.x = x,
-                     .x_stride = weights.weight.k,
-                     .weight = &part,
-                     .bias = weights.bias == nullptr ? nullptr : weights.bias + first,
-                     .y = y + first,
-                     .y_stride = weights.weight.n,
-                     .accumulate = accumulate,
-                     .num_rows = num_tokens,
-                     .workspace = linear_workspace_});
-    first += part.spec.n;
-  }
+  run_linear(stream_, {.weights = weights.o,
+                       .x = heads_,
+                       .y = hidden,
+                       .num_tokens = num_tokens,
+                       .accumulate = true,
+                       .workspace = linear_workspace_});
+  if (norms_sum) norm(hidden);
 }
 
 }  // namespace quire

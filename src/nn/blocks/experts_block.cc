@@ -1,11 +1,11 @@
-#include "nn/experts_block.h"
+#include "nn/blocks/experts_block.h"
 
 #include <algorithm>
 
 #include "kernels/api/activation.h"
-#include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/router.h"
+#include "nn/blocks/linear_product.h"
 
 namespace quire {
 namespace {
@@ -167,15 +167,11 @@ void ExpertsBlock::scale_shared(size_t layer, ConstActivations x, Activations h,
 
 void ExpertsBlock::run_router(const LinearWeights& router, ConstActivations x, float* logits,
                               int64_t num_tokens, void* linear_workspace) {
-  const PackedWeight& weight = router.weight.parts.front();
-  linear(stream_, {.x = x,
-                   .x_stride = weight.spec.k,
-                   .weight = &weight,
-                   .bias = router.bias,
-                   .y = logits,
-                   .y_stride = weight.spec.n,
-                   .num_rows = num_tokens,
-                   .workspace = linear_workspace});
+  run_linear(stream_, {.weights = router,
+                       .x = x,
+                       .y = logits,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace});
 }
 
 }  // namespace quire

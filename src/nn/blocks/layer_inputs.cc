@@ -1,4 +1,4 @@
-#include "nn/layer_inputs.h"
+#include "nn/blocks/layer_inputs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include "device/gpu_range.h"
 #include "kernels/api/activation.h"
 #include "kernels/api/embedding.h"
-#include "kernels/api/gated_norm.h"
-#include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
+#include "nn/blocks/block_norm.h"
+#include "nn/blocks/linear_product.h"
 
 namespace quire {
 
@@ -66,8 +66,11 @@ void LayerInputs::prepare(const TokenId* ids, const float* embedded, int64_t num
                       .out = inputs_,
                       .num_tokens = num_tokens,
                       .hidden_size = width()});
-  multiply(weights_.layer_projection(), embedded, {scratch_, width()}, num_tokens,
-           linear_workspace);
+  run_linear(stream_, {.weights = weights_.layer_projection(),
+                       .x = embedded,
+                       .y = scratch_,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace});
   // The projection counts by E^-1/2: its norm is that of the whole with a larger epsilon.
   rms_norm(stream_, {.x = scratch_,
                      .weight = weights_.layer_projection_norm(),
@@ -75,35 +78,30 @@ void LayerInputs::prepare(const TokenId* ids, const float* embedded, int64_t num
                      .eps = spec_.norm_eps * static_cast<float>(spec_.hidden_size),
                      .num_tokens = num_tokens * width() / size,
                      .hidden_size = size});
-  gated_norm(stream_, {.x = inputs_,
-                       .x_stride = width(),
-                       .normalizes = false,
-                       .scale = 1.0f / std::numbers::sqrt2_v<float>,
-                       .num_tokens = num_tokens,
-                       .size = width(),
-                       .group_size = width()});
+  scale_columns(stream_, {inputs_, width()}, width(), 1.0f / std::numbers::sqrt2_v<float>,
+                num_tokens);
 }
 
 void LayerInputs::add(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace) {
   project(layer, hidden, num_tokens, linear_workspace);
-  rms_norm(stream_, {.x = scratch_,
-                     .weight = weights_.layer(layer).input_norm_behind,
-                     .add_to = hidden,
-                     .eps = spec_.norm_eps,
-                     .num_tokens = num_tokens,
-                     .hidden_size = spec_.hidden_size});
+  norm(layer, nullptr, hidden, num_tokens);
 }
 
 const float* LayerInputs::make(size_t layer, const float* hidden, int64_t num_tokens,
                                void* linear_workspace) {
   project(layer, hidden, num_tokens, linear_workspace);
+  norm(layer, scratch_, nullptr, num_tokens);
+  return scratch_;
+}
+
+void LayerInputs::norm(size_t layer, float* out, float* add_to, int64_t num_tokens) {
   rms_norm(stream_, {.x = scratch_,
                      .weight = weights_.layer(layer).input_norm_behind,
-                     .out = scratch_,
+                     .out = out,
+                     .add_to = add_to,
                      .eps = spec_.norm_eps,
                      .num_tokens = num_tokens,
                      .hidden_size = spec_.hidden_size});
-  return scratch_;
 }
 
 void LayerInputs::project(size_t layer, const float* hidden, int64_t num_tokens,
@@ -113,7 +111,12 @@ void LayerInputs::project(size_t layer, const float* hidden, int64_t num_tokens,
   const int64_t size = spec_.layer_inputs.size;
   const float* input = inputs_ + static_cast<int64_t>(layer) * size;
   // A row: the gate, and beside it what it gates.
-  multiply(weights.input_gate, hidden, {gated_, 2 * size}, num_tokens, linear_workspace);
+  run_linear(stream_, {.weights = weights.input_gate,
+                       .x = hidden,
+                       .y = gated_,
+                       .y_stride = 2 * size,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace});
   for (int64_t t = 0; t < num_tokens; ++t) {
     std::memcpy(gated_ + (2 * t + 1) * size, input + t * width(),
                 static_cast<size_t>(size) * sizeof(float));
@@ -123,18 +126,11 @@ void LayerInputs::project(size_t layer, const float* hidden, int64_t num_tokens,
                        .activation = spec_.layer_inputs.activation,
                        .num_tokens = num_tokens,
                        .ffn_size = size});
-  multiply(weights.input_up, inside_, {scratch_, spec_.hidden_size}, num_tokens, linear_workspace);
-}
-
-void LayerInputs::multiply(const LinearWeights& weights, const float* x, const Rows& y,
-                           int64_t num_tokens, void* linear_workspace) {
-  linear(stream_, {.x = x,
-                   .x_stride = weights.weight.k,
-                   .weight = &weights.weight.parts.front(),
-                   .y = y.data,
-                   .y_stride = y.stride,
-                   .num_rows = num_tokens,
-                   .workspace = linear_workspace});
+  run_linear(stream_, {.weights = weights.input_up,
+                       .x = inside_,
+                       .y = scratch_,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace});
 }
 
 }  // namespace quire

@@ -1,9 +1,9 @@
-#include "nn/latent_block.h"
+#include "nn/blocks/latent_block.h"
 
 #include <algorithm>
 
 #include "kernels/api/gated_norm.h"
-#include "kernels/api/linear.h"
+#include "nn/blocks/linear_product.h"
 
 namespace quire {
 namespace {
@@ -72,7 +72,11 @@ void LatentBlock::project(size_t layer, const float* x, const LatentStep& step,
   const LatentSpec& latent = attention.latent;
   const LatentWeights& weights = weights_.layer(layer).latent;
   const int64_t down_rows = latent.down_rows(attention.num_heads);
-  multiply(weights.down, x, spec_.hidden_size, down_, step.num_tokens, linear_workspace);
+  run_linear(stream_, {.weights = weights.down,
+                       .x = x,
+                       .y = down_,
+                       .num_tokens = step.num_tokens,
+                       .workspace = linear_workspace});
   int64_t query_stride = 0;
   const float* query = make_queries(layer, step.num_tokens, linear_workspace, &query_stride);
   head_linear(stream_, {.x = query,
@@ -116,7 +120,12 @@ const float* LatentBlock::make_queries(size_t layer, int64_t num_tokens, void* l
                        .num_tokens = num_tokens,
                        .size = latent.query_rank,
                        .group_size = latent.query_rank});
-  multiply(weights.query_up, down_, down_rows, query_, num_tokens, linear_workspace);
+  run_linear(stream_, {.weights = weights.query_up,
+                       .x = down_,
+                       .x_stride = down_rows,
+                       .y = query_,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace});
   *stride = latent.query_rows(attention.num_heads);
   return query_;
 }
@@ -133,22 +142,6 @@ void LatentBlock::expand_values(size_t layer, float* out, int64_t num_tokens) {
                         .y_head_stride = latent.value_dim,
                         .num_tokens = num_tokens,
                         .workspace = head_workspace_});
-}
-
-void LatentBlock::multiply(const LinearWeights& weights, const float* x, int64_t x_stride, float* y,
-                           int64_t num_tokens, void* linear_workspace) {
-  int64_t first = 0;  // of the part, among the outputs
-  for (const PackedWeight& part : weights.weight.parts) {
-    linear(stream_, {.x = x,
-                     .x_stride = x_stride,
-                     .weight = &part,
-                     .bias = weights.bias == nullptr ? nullptr : weights.bias + first,
-                     .y = y + first,
-                     .y_stride = weights.weight.n,
-                     .num_rows = num_tokens,
-                     .workspace = linear_workspace});
-    first += part.spec.n;
-  }
 }
 
 }  // namespace quire
