@@ -184,7 +184,7 @@ TEST(Greatest, RowsThatAreNotFiniteAreSaidToBe) {
 void expect_gated(HostStream& stream, const PackedWeight& weight, const std::vector<float>& x,
                   int64_t m, const float* bias, Activation kind) {
   const int64_t n = weight.spec.n;
-  ASSERT_TRUE(linear_gates(stream, weight.spec, kind));
+  ASSERT_TRUE(linear_gates(stream, weight.spec));
   const auto outputs = kernel_test::run_linear(stream, weight, x.data(), m, bias, nullptr);
   auto expected = kernel_test::poisoned(m * n / 2);
   activation(stream, {.x = outputs.data(),
@@ -268,13 +268,10 @@ TEST(Gate, OfQuantizedWeights) {
 
 TEST(Gate, NeedsHalvesOfWholePanels) {
   Host host(Isa::kPortable, 1);
-  const auto gates = [&](const WeightSpec& spec) {
-    return linear_gates(host.stream, spec, Activation::kSilu);
-  };
-  EXPECT_TRUE(gates({.n = 192, .k = 32}));
-  EXPECT_FALSE(gates({.n = 160, .k = 32}));
-  EXPECT_FALSE(gates({.n = 192, .k = 32, .quant = {.bits = 4}}));
-  EXPECT_TRUE(gates({.n = 256, .k = 32, .quant = {.bits = 4}}));
+  EXPECT_TRUE(linear_gates(host.stream, {.n = 192, .k = 32}));
+  EXPECT_FALSE(linear_gates(host.stream, {.n = 160, .k = 32}));
+  EXPECT_FALSE(linear_gates(host.stream, {.n = 192, .k = 32, .quant = {.bits = 4}}));
+  EXPECT_TRUE(linear_gates(host.stream, {.n = 256, .k = 32, .quant = {.bits = 4}}));
 }
 
 }  // namespace

@@ -105,9 +105,9 @@ int64_t paged_attention_cut_bytes(const Stream& stream, int64_t max_reqs) {
   return ops_of(stream).paged_attention_cut_bytes(stream, max_reqs);
 }
 void linear(Stream& stream, const LinearParams& params) { ops_of(stream).linear(stream, params); }
-bool linear_gates(const Stream& stream, const WeightSpec& spec, Activation activation) {
+bool linear_gates(const Stream& stream, const WeightSpec& spec) {
   const auto gates = ops_of(stream).linear_gates;
-  return gates != nullptr && gates(stream, spec, activation);
+  return gates != nullptr && gates(stream, spec);
 }
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec) {
   return ops_of(stream).linear_workspace_bytes(stream, max_rows, spec);

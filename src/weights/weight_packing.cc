@@ -62,9 +62,7 @@ bool HostPacking::may_stack(const WeightSpec& spec, int64_t /*rows*/) const {
 }
 
 void HostPacking::place(const PackedWeight& weight, int num_blocks) {
-  // On CPUs it does not depend on the activation.
-  const bool gates = linear_gates(stream_, weight.spec, Activation::kSilu);
-  touch_weight(stream_, weight, gates ? num_blocks : 1);
+  touch_weight(stream_, weight, linear_gates(stream_, weight.spec) ? num_blocks : 1);
 }
 
 void HostPacking::pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) {

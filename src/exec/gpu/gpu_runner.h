@@ -27,7 +27,7 @@
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
 #include "exec/request_table.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 
 namespace quire {
 

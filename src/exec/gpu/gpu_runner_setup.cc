@@ -8,6 +8,7 @@
 #include "exec/gpu/gpu_memory_plan.h"
 #include "exec/gpu/gpu_runner.h"
 #include "kernels/cuda/attention/attention_memory.h"
+#include "nn/decoder/decoder_memory.h"
 
 namespace quire {
 namespace {

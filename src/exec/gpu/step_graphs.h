@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "exec/gpu/graph_dispatcher.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 
 namespace quire {
 

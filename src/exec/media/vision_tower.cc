@@ -7,6 +7,7 @@
 
 #include "kernels/api/norm.h"
 #include "models/vision/vision_config.h"
+#include "nn/decoder/decoder_memory.h"
 
 namespace quire {
 namespace {

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "nn/decoder/decoder_memory.h"
+
 namespace quire {
 namespace {
 

@@ -69,8 +69,8 @@ struct LinearGate {
   Activation activation = Activation::kSilu;
   float* scratch = nullptr;  // [M, N], most of it not touched
 };
-// Whether linear() gates products by this weight, with this activation.
-bool linear_gates(const Stream& stream, const WeightSpec& spec, Activation activation);
+// Whether linear() gates products by this weight.
+bool linear_gates(const Stream& stream, const WeightSpec& spec);
 
 // y[m, n] = (accumulate ? y[m, n] : 0) + bias[n] + sum_k x[m, k] W[n, k]. Each output is reduced
 // over k in one order fixed by the weight alone (law L4).

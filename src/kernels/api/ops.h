@@ -51,7 +51,7 @@ struct OpTable {
   int64_t (*paged_attention_cut_bytes)(const Stream&, int64_t max_reqs);
   void (*linear)(Stream&, const LinearParams&);
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
-  bool (*linear_gates)(const Stream&, const WeightSpec&, Activation);  // null: never
+  bool (*linear_gates)(const Stream&, const WeightSpec&);  // null: never
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
   void (*apply_lora)(Stream&, const LoraParams&);  // null: the backend has no adapters
   // Null: the backend has no experts.

@@ -24,7 +24,7 @@ inline int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t /*max
   return 0;
 }
 void linear(Stream& stream, const LinearParams& params);
-bool linear_gates(const Stream& stream, const WeightSpec& spec, Activation activation);
+bool linear_gates(const Stream& stream, const WeightSpec& spec);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
 void apply_lora(Stream& stream, const LoraParams& params);

@@ -34,4 +34,9 @@ QUIRE_DEVICE float activate(Activation kind, float x) {
   return x;
 }
 
+// Whether products end with it: the two that gated layers of most models have.
+constexpr bool is_fused_activation(Activation kind) {
+  return kind == Activation::kSilu || kind == Activation::kGeluTanh;
+}
+
 }  // namespace quire::cuda

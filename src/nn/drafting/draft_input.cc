@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/api/norm.h"
-#include "nn/blocks/linear_product.h"
+#include "nn/products/linear_product.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/api/activation.h"
-#include "nn/blocks/linear_product.h"
+#include "nn/products/linear_product.h"
 
 namespace quire {
 

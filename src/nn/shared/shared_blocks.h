@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "device/stream.h"
-#include "nn/blocks/linear_product.h"
+#include "nn/products/linear_product.h"
 #include "nn/spec/batch_sizes.h"
 #include "nn/weights/shared_block_weights.h"
 #include "tensor/arena.h"

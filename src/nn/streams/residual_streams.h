@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "device/stream.h"
-#include "nn/blocks/linear_product.h"
+#include "nn/products/linear_product.h"
 #include "nn/spec/batch_sizes.h"
 #include "nn/spec/streams_spec.h"
 #include "nn/weights/stream_weights.h"

@@ -106,9 +106,8 @@ int64_t packed_weight_bytes(const WeightSpec& spec) {
   return n * cpu::padded_k(spec) * size_bytes(spec.dtype) + tail;
 }
 
-// Gate and up must each begin with a panel; every activation will do.
-bool cpu::linear_gates(const Stream& /*stream*/, const WeightSpec& spec,
-                       Activation /*activation*/) {
+// Gate and up begin with a panel.
+bool cpu::linear_gates(const Stream& /*stream*/, const WeightSpec& spec) {
   const int64_t panel = spec.quant.is_quantized() ? cpu::kQuantPanel : kPanelWidth;
   return spec.n % (2 * panel) == 0;
 }
@@ -141,7 +140,7 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
                "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k,
                params.y_stride, cpu::dealt_columns(params));
   QUIRE_CHECK(params.gate == nullptr || (params.greatest == nullptr && !params.accumulate &&
-                                         cpu::linear_gates(stream, spec, params.gate->activation)),
+                                         cpu::linear_gates(stream, spec)),
               "linear: a gate over {} columns that are kept or added", spec.n);
   const int num_threads = cpu_stream.team().size();
   if (params.greatest != nullptr) {

@@ -73,8 +73,8 @@ void linear(Stream& stream, const LinearParams& params) {
   gpu(stream).emulated()->push_back([=] { multiply(params, spec, weight); });
 }
 
-bool linear_gates(const Stream& stream, const WeightSpec& spec, Activation activation) {
-  return is_fused_activation(activation) && gates_dense_linear(gpu(stream), spec);
+bool linear_gates(const Stream& stream, const WeightSpec& spec) {
+  return gates_dense_linear(gpu(stream), spec);
 }
 
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {

@@ -8,11 +8,6 @@
 
 namespace quire::cuda {
 
-// Whether products end with it: the two that gated layers of most models have.
-constexpr bool is_fused_activation(Activation kind) {
-  return kind == Activation::kSilu || kind == Activation::kGeluTanh;
-}
-
 // Returns whether dense_linear() computes the product on this GPU: compute capability 9.0, bf16
 // inputs, a dense bf16 weight, K and the rows of x multiples of eight elements, x and the weight at
 // multiples of 16 bytes.

@@ -98,9 +98,8 @@ void linear(Stream& stream, const LinearParams& params) {
   queue.fail(multiply(queue, params));
 }
 
-bool linear_gates(const Stream& stream, const WeightSpec& spec, Activation activation) {
-  return is_fused_activation(activation) &&
-         gates_dense_linear(static_cast<const GpuStream&>(stream), spec);
+bool linear_gates(const Stream& stream, const WeightSpec& spec) {
+  return gates_dense_linear(static_cast<const GpuStream&>(stream), spec);
 }
 
 // Every kind of product that is made of a weight: results of both types, few rows and many.

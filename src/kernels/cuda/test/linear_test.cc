@@ -168,7 +168,7 @@ TEST_F(GpuDenseLinear, GatesAsTheActivationDoes) {
       p.y = {poisoned(m * ffn * 2), DType::kBF16};
       p.y_stride = ffn;
       p.gate = &gate;
-      ASSERT_TRUE(linear_gates(stream(), weight.spec, activation));
+      ASSERT_TRUE(linear_gates(stream(), weight.spec));
       linear(stream(), p);
       EXPECT_EQ(download<uint16_t>(p.y.data(), m * ffn), download<uint16_t>(apart.data(), m * ffn));
     }
