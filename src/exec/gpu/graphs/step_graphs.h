@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
-#include "exec/gpu/graph_dispatcher.h"
+#include "exec/gpu/graphs/graph_dispatcher.h"
 #include "nn/decoder/decoder.h"
 
 namespace quire {

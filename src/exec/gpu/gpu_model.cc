@@ -1,12 +1,14 @@
-// From options to a GpuRunner whose weights and workspace are on the device.
+#include "exec/gpu/gpu_model.h"
+
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <utility>
 
 #include "base/log.h"
+#include "exec/gpu/gpu_kv_cache.h"
 #include "exec/gpu/gpu_memory_plan.h"
-#include "exec/gpu/gpu_runner.h"
+#include "exec/gpu/graphs/step_graphs.h"
 #include "kernels/cuda/attention/attention_memory.h"
 #include "nn/decoder/decoder_memory.h"
 
@@ -21,20 +23,6 @@ Status check_dtypes(const ModelRunnerOptions& options) {
   }
   return invalid_argument("--kv-cache-dtype: expected auto, bfloat16 or fp8 on a GPU, got {}",
                           options.kv_cache_dtype);
-}
-
-GpuStepInputs::Shape inputs_shape(const ModelPlan& plan) {
-  return {.limits = plan.limits,
-          .block_size = plan.kv.spec.block_size,
-          .num_groups = static_cast<int32_t>(plan.kv.spec.groups.size())};
-}
-
-GpuSampling::Shape sampling_shape(const ModelPlan& plan) {
-  constexpr int64_t kRowsPerRequest = 8;  // where all requests have drafts
-  return {.max_requests = plan.limits.max_reqs,
-          .max_rows = std::min(plan.limits.max_tokens, kRowsPerRequest * plan.limits.max_reqs),
-          .max_logit_rows = plan.limits.max_logit_rows,
-          .vocab_size = plan.spec.vocab_size};
 }
 
 // What the decoder asks of ops that GPUs do not have.
@@ -80,7 +68,8 @@ Status check_experts(const ExpertsSpec& experts, int64_t hidden_size) {
   return {};
 }
 
-Status check_shape(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kernels) {
+Status check_shape(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kernels,
+                   int64_t num_table_entries) {
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
   if (plan.spec.pooling.any()) {
     return unimplemented(
@@ -121,21 +110,20 @@ Status check_shape(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kerne
     return invalid_argument("--block-size: expected a power of two on a GPU, got {}",
                             plan.kv.spec.block_size);
   }
-  const int64_t num_entries = inputs_shape(plan).num_table_entries();
-  if (num_entries > std::numeric_limits<int32_t>::max()) {
+  if (num_table_entries > std::numeric_limits<int32_t>::max()) {
     return invalid_argument(
         "--max-num-seqs x --max-model-len: {} entries of block tables are more than a GPU's "
         "kernels "
         "index",
-        num_entries);
+        num_table_entries);
   }
   return {};
 }
 
 }  // namespace
 
-GpuRunner::GpuRunner(ModelRunnerOptions options, const GpuRunnerOptions& gpu_options,
-                     std::unique_ptr<Device> device, ThreadTeam team)
+GpuModel::GpuModel(ModelRunnerOptions options, const GpuRunnerOptions& gpu_options,
+                   std::unique_ptr<Device> device, ThreadTeam team)
     : options_(std::move(options)),
       gpu_options_(gpu_options),
       device_(std::move(device)),
@@ -148,24 +136,39 @@ GpuRunner::GpuRunner(ModelRunnerOptions options, const GpuRunnerOptions& gpu_opt
   device_->stream().set_algorithm_cache_dir(options_.weight_cache_dir);
 }
 
-Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
-                                                     const GpuRunnerOptions& gpu_options,
-                                                     std::unique_ptr<Device> device) {
+Result<std::unique_ptr<GpuModel>> GpuModel::load(ModelRunnerOptions options,
+                                                 const GpuRunnerOptions& gpu_options,
+                                                 std::unique_ptr<Device> device) {
   QUIRE_RETURN_IF_ERROR(check_dtypes(options));
   options.dtype = "bfloat16";
   if (options.kv_cache_dtype == "auto") options.kv_cache_dtype = "bfloat16";
   QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
-  std::unique_ptr<GpuRunner> runner(
-      new GpuRunner(std::move(options), gpu_options, std::move(device), std::move(team)));
+  std::unique_ptr<GpuModel> model(
+      new GpuModel(std::move(options), gpu_options, std::move(device), std::move(team)));
   ModelLoading loading;
-  QUIRE_RETURN_IF_ERROR(runner->prepare(loading));
-  QUIRE_RETURN_IF_ERROR(runner->load(loading));
-  return runner;
+  QUIRE_RETURN_IF_ERROR(model->prepare(loading));
+  QUIRE_RETURN_IF_ERROR(model->load_weights(loading));
+  return model;
 }
 
-Status GpuRunner::prepare(ModelLoading& loading) {
+GpuStepInputs::Shape GpuModel::inputs_shape() const {
+  return {.limits = plan_.limits,
+          .block_size = plan_.kv.spec.block_size,
+          .num_groups = static_cast<int32_t>(plan_.kv.spec.groups.size())};
+}
+
+GpuSampling::Shape GpuModel::sampling_shape() const {
+  constexpr int64_t kRowsPerRequest = 8;  // where all requests have drafts
+  return {.max_requests = plan_.limits.max_reqs,
+          .max_rows = std::min(plan_.limits.max_tokens, kRowsPerRequest * plan_.limits.max_reqs),
+          .max_logit_rows = plan_.limits.max_logit_rows,
+          .vocab_size = plan_.spec.vocab_size};
+}
+
+Status GpuModel::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
-  QUIRE_RETURN_IF_ERROR(check_shape(plan_, device_->info().gpu, gpu_options_.untried_kernels));
+  QUIRE_RETURN_IF_ERROR(check_shape(plan_, device_->info().gpu, gpu_options_.untried_kernels,
+                                    inputs_shape().num_table_entries()));
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
   if (gpu_options_.graphs) {
@@ -175,7 +178,7 @@ Status GpuRunner::prepare(ModelLoading& loading) {
   return plan_memory(loading);
 }
 
-Status GpuRunner::plan_memory(const ModelLoading& loading) {
+Status GpuModel::plan_memory(const ModelLoading& loading) {
   MemoryPlan& memory = plan_.memory;
   const GpuStream& stream = device_->stream();
   const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream);
@@ -188,10 +191,9 @@ Status GpuRunner::plan_memory(const ModelLoading& loading) {
   memory.attention_workspace = decoder.attention_workspace;
   memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
   memory.graphs = StepGraphs::device_bytes(dispatcher_, plan_.spec.layers.size() + 1);
-  memory.batch = GpuStepInputs::device_bytes(inputs_shape(plan_)) +
-                 GpuSampling::device_bytes(sampling_shape(plan_)) +
-                 Arena::padded(plan_.limits.max_logit_rows * 4) +
-                 GpuKvCache::device_bytes(plan_.kv);
+  memory.batch =
+      GpuStepInputs::device_bytes(inputs_shape()) + GpuSampling::device_bytes(sampling_shape()) +
+      Arena::padded(plan_.limits.max_logit_rows * 4) + GpuKvCache::device_bytes(plan_.kv);
   memory.block_bytes = kv.block_bytes;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   const DeviceInfo info = device_->info();
@@ -208,7 +210,7 @@ Status GpuRunner::plan_memory(const ModelLoading& loading) {
                          memory);
 }
 
-Status GpuRunner::load(const ModelLoading& loading) {
+Status GpuModel::load_weights(const ModelLoading& loading) {
   if (packing_.counts().expanded > 0) {
     log_warn(
         "cuda: {} quantized matrices are in groups of 16, which no kernel takes: kept as bfloat16",
@@ -219,49 +221,7 @@ Status GpuRunner::load(const ModelLoading& loading) {
              packing_.counts().expanded_of_experts);
   }
   QUIRE_ASSIGN_OR_RETURN(weight_memory_, device_->allocate(plan_.memory.weights));
-  QUIRE_RETURN_IF_ERROR(
-      load_weights(packing_, &team_, options_, loading, *weights_, weight_memory_));
-  return allocate_workspace();
-}
-
-Status GpuRunner::allocate_workspace() {
-  const MemoryPlan& memory = plan_.memory;
-  QUIRE_ASSIGN_OR_RETURN(workspace_,
-                         device_->allocate(memory.activations + memory.linear_workspace +
-                                           memory.attention_workspace + memory.logits));
-  decoder_ =
-      std::make_unique<Decoder>(plan_.spec, *weights_, plan_.limits, device_->stream(), workspace_);
-  graphs_ = std::make_unique<StepGraphs>(dispatcher_, *device_, *decoder_);
-  const int64_t num_logits = plan_.limits.max_logit_rows * plan_.spec.vocab_size;
-  logits_on_device_ = workspace_.allocate<float>(num_logits);
-
-  QUIRE_ASSIGN_OR_RETURN(batch_memory_, device_->allocate(memory.batch));
-  QUIRE_ASSIGN_OR_RETURN(pinned_,
-                         device_->allocate_pinned(GpuStepInputs::pinned_bytes(inputs_shape(plan_)) +
-                                                  GpuSampling::pinned_bytes(sampling_shape(plan_)) +
-                                                  Arena::padded(plan_.limits.max_logit_rows * 4) +
-                                                  GpuKvCache::pinned_bytes()));
-  kv_ = std::make_unique<GpuKvCache>(plan_.kv, *device_, batch_memory_, pinned_);
-  inputs_ = std::make_unique<GpuStepInputs>(inputs_shape(plan_), *device_, batch_memory_, pinned_);
-  sampling_ = std::make_unique<GpuSampling>(sampling_shape(plan_), logits_on_device_, *device_,
-                                            batch_memory_, pinned_);
-  rows_on_device_ = batch_memory_.allocate<int32_t>(plan_.limits.max_logit_rows);
-  rows_ = pinned_.allocate<int32_t>(plan_.limits.max_logit_rows);
-  const auto num_groups = static_cast<int32_t>(plan_.kv.spec.groups.size());
-  for (Step& step : steps_) {
-    step.batch = std::make_unique<InputBatch>(plan_.limits, plan_.kv.spec);
-    QUIRE_ASSIGN_OR_RETURN(step.event, device_->make_event());
-  }
-
-  QUIRE_ASSIGN_OR_RETURN(pinned_logits_, device_->allocate_pinned(num_logits * 4));
-  logits_on_host_ = pinned_logits_.allocate<float>(num_logits);
-  logits_ = std::make_unique<LogitsStage>(
-      [this](std::span<const int32_t> tokens) { return compute_logits(tokens); }, nullptr, team_,
-      std::span<float>(logits_on_host_, static_cast<size_t>(num_logits)), plan_.spec.vocab_size,
-      plan_.limits.max_logit_rows);
-  requests_ =
-      std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len, num_groups);
-  return device_->synchronize();
+  return quire::load_weights(packing_, &team_, options_, loading, *weights_, weight_memory_);
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-#include "exec/gpu/graph_dispatcher.h"
+#include "exec/gpu/graphs/graph_dispatcher.h"
 
 #include <algorithm>
 #include <numeric>

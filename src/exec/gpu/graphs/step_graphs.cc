@@ -1,4 +1,4 @@
-#include "exec/gpu/step_graphs.h"
+#include "exec/gpu/graphs/step_graphs.h"
 
 #include <utility>
 
