@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/executor.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 
 namespace quire {
 

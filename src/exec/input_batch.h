@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "core/step.h"
 #include "exec/request_table.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {

@@ -14,7 +14,7 @@
 
 #include "base/dtype.h"
 #include "core/kv_spec.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "nn/decoder_spec.h"
 #include "weights/checkpoint.h"
 

@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "base/threads/thread_team.h"
 #include "exec/model_plan.h"
-#include "nn/decoder_weights.h"
+#include "nn/weights/decoder_weights.h"
 #include "tensor/arena.h"
 #include "weights/checkpoint.h"
 

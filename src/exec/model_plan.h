@@ -17,7 +17,7 @@
 #include "models/drafting/draft_head.h"
 #include "models/model_config.h"
 #include "models/vision/vision_spec.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "nn/rank_exchange.h"
 #include "weights/files/model_files.h"
 

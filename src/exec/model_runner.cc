@@ -251,7 +251,7 @@ void ModelRunner::make_logits_stage() {
   float* const buffer = ranks_ ? ranks_->logits() : workspace_arena_.allocate<float>(num_logits);
   const std::span<float> logits(buffer, static_cast<size_t>(num_logits));
   LogitsStage::ComputeLogits compute = [this, out = logits.data()](std::span<const int32_t> rows) {
-    decoder_->logits(rows, out);
+    decoder_->head().logits(rows, out);
     return Status();
   };
   const bool knows_all = plan_.spec.head_size == 0;
@@ -259,17 +259,17 @@ void ModelRunner::make_logits_stage() {
     float* const few =
         workspace_arena_.allocate<float>(plan_.limits.max_logit_rows * plan_.spec.head_size);
     compute = [this, few, out = logits](std::span<const int32_t> rows) {
-      decoder_->logits(rows, few);
+      decoder_->head().logits(rows, few);
       const auto size = static_cast<size_t>(plan_.spec.vocab_size);
       expand_logits(options_.draft_head->token_map, few, out.first(rows.size() * size), size);
       return Status();
     };
   }
   LogitsStage::FindGreatest find_greatest;
-  if (decoder_->finds_greatest() && knows_all) {
+  if (decoder_->head().finds_greatest() && knows_all) {
     find_greatest = [this, scratch = logits.data()](std::span<const int32_t> rows,
                                                     std::span<RowGreatest> found) {
-      decoder_->greatest_logits(rows, scratch, found.data());
+      decoder_->head().greatest_logits(rows, scratch, found.data());
     };
   }
   logits_ = std::make_unique<LogitsStage>(compute, find_greatest, team_, logits,

@@ -26,9 +26,9 @@
 #include "exec/pooling_stage.h"
 #include "exec/request_table.h"
 #include "exec/sources/source_stage.h"
-#include "nn/decoder.h"
-#include "nn/decoder_weights.h"
+#include "nn/decoder/decoder.h"
 #include "nn/rank_exchange.h"
+#include "nn/weights/decoder_weights.h"
 #include "tensor/arena.h"
 
 namespace quire {

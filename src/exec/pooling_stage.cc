@@ -55,7 +55,7 @@ void PoolingStage::run(const InputBatch& batch, std::vector<RequestStepResult>& 
   size_t num_pooled = 0;
   for (size_t i = 0; i < num_reqs; ++i) num_pooled += is_pooled(i) ? 1 : 0;
   if (num_pooled == 0) return;
-  const float* hidden = decoder_.final_hidden(batch.num_tokens());
+  const float* hidden = decoder_.head().final_hidden(batch.num_tokens());
   const ForwardInputs inputs = batch.inputs();
   team_.deal(static_cast<int64_t>(num_reqs), 1, team_.size());
   team_.run([&](int thread) {
@@ -151,7 +151,7 @@ void PoolingStage::apply_layers(std::vector<float>& rows, int64_t num_rows) {
     size_t next = 0;
     for (size_t i = 0; i < pooling.layers.size(); ++i, next = 1 - next) {
       float* y = buffers_[next].data();
-      decoder_.pooling_layer(i, x, y, count);
+      decoder_.head().pooling_layer(i, x, y, count);
       x = y;
     }
     std::copy_n(x, count * pooling.num_columns, out.data() + begin * pooling.num_columns);

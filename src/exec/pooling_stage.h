@@ -11,7 +11,7 @@
 #include "base/threads/thread_team.h"
 #include "core/step.h"
 #include "exec/input_batch.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 
 namespace quire {
 

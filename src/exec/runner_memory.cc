@@ -7,6 +7,7 @@
 #include "exec/input_batch.h"
 #include "exec/memory/free_memory.h"
 #include "nn/adapters/lora_weights.h"
+#include "nn/decoder/decoder_memory.h"
 #include "tensor/arena.h"
 
 namespace quire {

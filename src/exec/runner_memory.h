@@ -5,7 +5,7 @@
 #include "device/stream.h"
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
-#include "nn/decoder_weights.h"
+#include "nn/weights/decoder_weights.h"
 #include "weights/weight_packing.h"
 
 namespace quire {

@@ -86,7 +86,7 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                                             .deterministic = args.deterministic,
                                             .untried_kernels = args.device == "cuda"},
                                            std::move(device)));
-  ModelPlan plan = runner->plan();
+  ModelPlan plan = runner->model().plan();
   ModelExecutor made = only(std::move(runner), std::move(plan));
   made.on_gpu = true;
   return made;

@@ -1,5 +1,5 @@
-// What a decoder takes from its arena: a plan by arithmetic, and the same numbers for its
-// execution.
+// The bounds of a decoder's batches and the sizes of its buffers within them, which plan its memory
+// and then allocate it.
 #pragma once
 
 #include <compare>
@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "device/stream.h"
-#include "nn/adapters/lora_batch.h"
+#include "nn/adapters/lora_weights.h"
 #include "nn/decoder_spec.h"
-#include "nn/decoder_weights.h"
-#include "nn/drafting/draft_input.h"
+#include "nn/spec/batch_sizes.h"
 
 namespace quire {
 
@@ -28,16 +27,6 @@ struct DecoderLimits {
   int64_t mlp_tokens = 512;
   LoraLimits lora = {};
 };
-
-// Bytes of the buffers that a Decoder takes from its arena.
-struct DecoderMemory {
-  int64_t activations = 0;  // and what experts need
-  int64_t linear_workspace = 0;
-  int64_t attention_workspace = 0;  // and the cuts of the batch
-  int64_t total() const { return activations + linear_workspace + attention_workspace; }
-};
-DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
-                             const DecoderLimits& limits, const Stream& stream);
 
 // Elements of every activation buffer, with room for the widest layer.
 struct BufferSizes {

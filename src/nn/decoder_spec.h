@@ -1,5 +1,5 @@
 // What a transformer of one stack is made of, a decoder or an encoder, as plain data: the one
-// forward pass (nn/decoder.h) reads it, models/ fills it from a configuration. Layers may differ in everything that LayerSpec
+// forward pass (nn/decoder/decoder.h) reads it, models/ fills it from a configuration. Layers may differ in everything that LayerSpec
 // holds. Shape letters: E hidden, F ffn, V vocabulary, Hq and Hkv heads, D head dim.
 #pragma once
 

@@ -28,6 +28,7 @@ class RankExchange {
                RankGroup& group, ThreadTeam& team);
 
   const RankShare& share() const { return share_; }
+  int64_t hidden_size() const { return whole_.hidden_size; }  // E
   bool cuts_heads(size_t layer) const {
     return quire::cuts_heads(whole_.layers[layer].attention, share_);
   }

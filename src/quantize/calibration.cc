@@ -6,7 +6,8 @@
 #include "exec/kv_layout.h"
 #include "exec/model_plan.h"
 #include "kernels/api/ops.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
+#include "nn/decoder/decoder_memory.h"
 #include "weights/checkpoint.h"
 
 namespace quire {

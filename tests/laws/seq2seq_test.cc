@@ -4,24 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 
-#include "base/base64.h"
 #include "engine/requests/text_source.h"
 #include "exec/sources/text_encoder.h"
 #include "models/text_encoder.h"
+#include "tests/laws/media_goldens.h"
 #include "tests/laws/model_system.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
 namespace {
 
-using test::expect_same;
-using test::Output;
-using test::RunStats;
+using test::floats_of;
+using test::ids_of;
+using test::relative_error;
 
 constexpr double kF32Budget = 2e-4;   // of the norm of a row
 constexpr double kBf16Budget = 6e-2;  // likewise
@@ -40,20 +38,7 @@ std::vector<std::string> golden_names() {
 }
 
 std::shared_ptr<const ModelFiles> open_files(const std::string& name) {
-  auto files = ModelFiles::open(golden_dir(name).string());
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
-  return std::make_shared<const ModelFiles>(std::move(*files));
-}
-
-std::vector<float> floats_of(const boost::json::value& base64) {
-  const std::string bytes = *base64_decode(std::string(base64.as_string()));
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
-std::vector<TokenId> ids_of(const boost::json::value& list) {
-  return boost::json::value_to<std::vector<TokenId>>(list);
+  return test::open_model_files(golden_dir(name));
 }
 
 // A text, and what comes of it.
@@ -88,12 +73,7 @@ Request make_request(uint64_t id, const std::vector<TokenId>& text, const TextSo
   asked.prompt_token_ids = text;
   const Status status = make_source_of_prompt(model, asked);
   QUIRE_CHECK(status.ok(), "{}", status.message());
-  auto params = std::make_shared<SamplingParams>();
-  params->max_tokens = max_tokens;
-  params->temperature = temperature;
-  params->seed = id;
-  params->logprobs = 1;
-  params->ignore_eos = true;
+  auto params = test::law_params(id, max_tokens, temperature);
   Request request;
   request.id = RequestId(id);
   request.token_ids = asked.prompt_token_ids;
@@ -102,15 +82,6 @@ Request make_request(uint64_t id, const std::vector<TokenId>& text, const TextSo
   request.media = asked.media;
   request.arrival_us = static_cast<int64_t>(id);
   return request;
-}
-
-double error_of(std::span<const float> got, std::span<const float> expected) {
-  double error = 0.0, norm = 0.0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    error += std::pow(double{got[i]} - expected[i], 2.0);
-    norm += std::pow(expected[i], 2.0);
-  }
-  return std::sqrt(error / norm);
 }
 
 class Seq2Seq : public ::testing::TestWithParam<std::string> {};
@@ -133,7 +104,7 @@ TEST_P(Seq2Seq, EncoderMakesTheOraclesRows) {
     const auto rows = (*encoder)->encode(item);
     ASSERT_TRUE(rows.ok()) << rows.status().message();
     ASSERT_EQ(rows->count, std::ssize(one.text));
-    EXPECT_LE(error_of({rows->rows, one.encoded.size()}, one.encoded), kF32Budget);
+    EXPECT_LE(relative_error({rows->rows, one.encoded.size()}, one.encoded), kF32Budget);
   }
   for (const std::vector<TokenId>& wrong :
        {std::vector<TokenId>(), std::vector<TokenId>(65, 5), std::vector<TokenId>{5, 160},
@@ -178,7 +149,7 @@ TEST_P(Seq2Seq, LogitsAreTheOracles) {
             seen.at(static_cast<int32_t>(golden.start.size()) + golden.steps[i]);
         const std::span<const float> expected =
             std::span(source.logits).subspan(i * got.size(), got.size());
-        worst = std::max(worst, error_of(got, expected));
+        worst = std::max(worst, relative_error(got, expected));
       }
     }
     EXPECT_LE(worst, exact ? kF32Budget : kBf16Budget) << dtype;
@@ -205,37 +176,16 @@ std::vector<Request> make_load(const std::string& name, const TextSourceInfo& mo
 void expect_same_bits(const std::string& name, const std::string& dtype) {
   test::ModelSystem system(test::ModelSystem::options_of(open_files(name), dtype, 1, 88));
   const MediaInfo media = system.runner().info().media;
-  const std::vector<Request> load = make_load(name, media.text_source);
-  std::map<uint64_t, Output> alone;
-  for (const Request& request : load) {
-    alone.merge(
-        system.run({request}, {.max_num_batched_tokens = 256, .max_num_seqs = 1}, 100, true));
-  }
+  const test::LawLoad load{.requests = make_load(name, media.text_source),
+                           .few_encoder_tokens = 48};
+  const auto alone = test::run_alone(system, load.requests);
   EXPECT_NE(alone.at(1).token_ids, alone.at(2).token_ids) << "the texts make no difference";
-  RunStats stats;
-  const auto crowd =
-      system.run(load, {.max_num_batched_tokens = 256, .max_num_seqs = 14}, 300, true, &stats);
-  expect_same(crowd, alone);
-  EXPECT_EQ(stats.num_encoded, 6) << "three texts and three longer ones, each once";
-  const auto chunks =
-      system.run(load, {.max_num_batched_tokens = 17, .max_num_seqs = 4}, 300, false, &stats);
-  expect_same(chunks, alone);
-  const auto pressed = system.run(load,
-                                  {.max_num_batched_tokens = 48,
-                                   .max_num_seqs = 14,
-                                   .reserve_full_isl = false,
-                                   .encoder_cache_tokens = 48},
-                                  24, true, &stats);
-  expect_same(pressed, alone);
-  EXPECT_GT(stats.num_preemptions, 0);
-  const auto in_turn = system.run(
-      load, {.max_num_batched_tokens = 48, .max_num_seqs = 1, .encoder_cache_tokens = 48}, 100,
-      false, &stats);
-  expect_same(in_turn, alone);
-  EXPECT_GT(stats.num_encoded, 6) << "room for a text or two: they come and go";
+  const test::LawStats stats = test::expect_same_bits(system, load, alone);
+  EXPECT_EQ(stats.crowd.num_encoded, 6) << "three texts and three longer ones, each once";
+  EXPECT_GT(test::expect_same_in_turn(system, load, alone), 6)
+      << "room for a text or two: they come and go";
   test::ModelSystem threads(test::ModelSystem::options_of(open_files(name), dtype, 3, 88));
-  expect_same(threads.run(load, {.max_num_batched_tokens = 64, .max_num_seqs = 14}, 300, true),
-              alone);
+  test::expect_same_of_threads(threads, load, alone);
 }
 
 TEST_P(Seq2Seq, SameBitsWhateverElseRuns) { expect_same_bits(GetParam(), "float32"); }

@@ -5,22 +5,21 @@
 
 #include <boost/json.hpp>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 
-#include "base/base64.h"
 #include "exec/sources/speech_encoder.h"
 #include "media/audio/audio_input.h"
 #include "models/speech/speech_config.h"
+#include "tests/laws/media_goldens.h"
 #include "tests/laws/model_system.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
 namespace {
 
-using test::expect_same;
-using test::Output;
-using test::RunStats;
+using test::floats_of;
+using test::ids_of;
+using test::relative_error;
 
 constexpr double kF32Budget = 1e-4;  // of the norm of a row
 constexpr int32_t kBands = 8, kFrames = 100, kRows = 50, kWidth = 32;
@@ -29,18 +28,7 @@ std::filesystem::path golden_dir() {
   return test::source_dir() / "tests" / "goldens" / "speech" / "whisper";
 }
 
-std::shared_ptr<const ModelFiles> open_files() {
-  auto files = ModelFiles::open(golden_dir().string());
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
-  return std::make_shared<const ModelFiles>(std::move(*files));
-}
-
-std::vector<float> floats_of(const boost::json::value& base64) {
-  const std::string bytes = *base64_decode(std::string(base64.as_string()));
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
+std::shared_ptr<const ModelFiles> open_files() { return test::open_model_files(golden_dir()); }
 
 // A second of the recording, and what comes of it.
 struct Window {
@@ -51,10 +39,6 @@ struct Window {
   std::string language;
   double no_speech_prob = 0.0;
 };
-
-std::vector<TokenId> ids_of(const boost::json::value& list) {
-  return boost::json::value_to<std::vector<TokenId>>(list);
-}
 
 std::vector<Window> read_golden() {
   const boost::json::value json = boost::json::parse(test::read_file(golden_dir() / "golden.json"));
@@ -95,12 +79,7 @@ std::shared_ptr<const TranscriptRules> rules(bool with_times) {
 
 Request make_request(uint64_t id, const Window& window, bool with_times, int32_t max_tokens,
                      float temperature = 0.0f) {
-  auto params = std::make_shared<SamplingParams>();
-  params->max_tokens = max_tokens;
-  params->temperature = temperature;
-  params->seed = id;
-  params->logprobs = 1;
-  params->ignore_eos = true;
+  auto params = test::law_params(id, max_tokens, temperature);
   params->transcript_rules = rules(with_times);
   Request request;
   request.id = RequestId(id);
@@ -110,15 +89,6 @@ Request make_request(uint64_t id, const Window& window, bool with_times, int32_t
   request.media = {MediaSpan::of_source(window.item)};
   request.arrival_us = static_cast<int64_t>(id);
   return request;
-}
-
-double error_of(std::span<const float> got, std::span<const float> expected) {
-  double error = 0.0, norm = 0.0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    error += std::pow(double{got[i]} - expected[i], 2.0);
-    norm += std::pow(expected[i], 2.0);
-  }
-  return std::sqrt(error / norm);
 }
 
 TEST(Speech, WindowsOfTheRecordingAreTheOracles) {
@@ -156,7 +126,7 @@ TEST(Speech, EncoderMakesTheOraclesRows) {
   for (const Window& window : read_golden()) {
     const auto rows = (*encoder)->encode(*window.item);
     ASSERT_TRUE(rows.ok()) << rows.status().message();
-    EXPECT_LE(error_of({rows->rows, static_cast<size_t>(kRows * kWidth)}, window.encoded),
+    EXPECT_LE(relative_error({rows->rows, static_cast<size_t>(kRows * kWidth)}, window.encoded),
               kF32Budget);
   }
   MediaItem wrong = *read_golden()[0].item;
@@ -188,7 +158,7 @@ TEST(Speech, LogitsAreTheOracles) {
           seen.at(static_cast<int32_t>(window.prompt.size()) + window.steps[i]);
       const std::span<const float> expected =
           std::span(window.logits).subspan(i * got.size(), got.size());
-      EXPECT_LE(error_of(got, expected), kF32Budget) << "step " << window.steps[i];
+      EXPECT_LE(relative_error(got, expected), kF32Budget) << "step " << window.steps[i];
     }
   }
 }
@@ -219,39 +189,17 @@ std::vector<Request> make_load(const std::vector<Window>& windows) {
 }
 
 void expect_same_bits(const std::string& dtype) {
-  const std::vector<Request> load = make_load(read_golden());
+  const test::LawLoad load{.requests = make_load(read_golden()), .few_encoder_tokens = kRows};
   test::ModelSystem system(open_files(), dtype);
-  std::map<uint64_t, Output> alone;
-  for (const Request& request : load) {
-    alone.merge(
-        system.run({request}, {.max_num_batched_tokens = 256, .max_num_seqs = 1}, 100, true));
-  }
+  const auto alone = test::run_alone(system, load.requests);
   EXPECT_NE(alone.at(1).token_ids, alone.at(2).token_ids) << "the recordings make no difference";
-  RunStats stats;
-  const auto crowd =
-      system.run(load, {.max_num_batched_tokens = 256, .max_num_seqs = 12}, 300, true, &stats);
-  expect_same(crowd, alone);
-  EXPECT_EQ(stats.num_encoded, 2) << "each recording is encoded once";
-  const auto chunks =
-      system.run(load, {.max_num_batched_tokens = 17, .max_num_seqs = 4}, 300, false, &stats);
-  expect_same(chunks, alone);
-  EXPECT_EQ(stats.num_encoded, 2);
-  const auto pressed = system.run(load,
-                                  {.max_num_batched_tokens = 48,
-                                   .max_num_seqs = 12,
-                                   .reserve_full_isl = false,
-                                   .encoder_cache_tokens = kRows},
-                                  24, true, &stats);
-  expect_same(pressed, alone);
-  EXPECT_GT(stats.num_preemptions, 0);
-  const auto in_turn = system.run(
-      load, {.max_num_batched_tokens = 48, .max_num_seqs = 1, .encoder_cache_tokens = kRows}, 100,
-      false, &stats);
-  expect_same(in_turn, alone);
-  EXPECT_EQ(stats.num_encoded, std::ssize(load)) << "room for one recording: it comes and goes";
+  const test::LawStats stats = test::expect_same_bits(system, load, alone);
+  EXPECT_EQ(stats.crowd.num_encoded, 2) << "each recording is encoded once";
+  EXPECT_EQ(stats.chunks.num_encoded, 2);
+  EXPECT_EQ(test::expect_same_in_turn(system, load, alone), std::ssize(load.requests))
+      << "room for one recording: it comes and goes";
   test::ModelSystem threads(open_files(), dtype, 3);
-  expect_same(threads.run(load, {.max_num_batched_tokens = 64, .max_num_seqs = 12}, 300, true),
-              alone);
+  test::expect_same_of_threads(threads, load, alone);
 }
 
 TEST(Speech, SameBitsWhateverElseRuns) { expect_same_bits("float32"); }

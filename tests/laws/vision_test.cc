@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -14,15 +12,14 @@
 #include "media/decode/decode_image.h"
 #include "media/image_layout.h"
 #include "models/vision/vision_config.h"
+#include "tests/laws/media_goldens.h"
 #include "tests/laws/model_system.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
 namespace {
 
-using test::expect_same;
-using test::Output;
-using test::RunStats;
+using test::floats_of;
 
 constexpr double kF32Budget = 1e-4;  // of the norm of a row
 
@@ -40,9 +37,7 @@ std::filesystem::path golden_dir(const std::string& name) {
 }
 
 std::shared_ptr<const ModelFiles> open_files(const std::string& name) {
-  auto files = ModelFiles::open(golden_dir(name).string());
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
-  return std::make_shared<const ModelFiles>(std::move(*files));
+  return test::open_model_files(golden_dir(name));
 }
 
 VisionSpec vision_of(const ModelFiles& files) {
@@ -60,13 +55,6 @@ std::shared_ptr<MediaItem> make_item(std::string key, std::string_view rgb, int3
   item->height = height;
   item->rgb.assign(rgb.begin(), rgb.end());
   return item;
-}
-
-std::vector<float> floats_of(const boost::json::value& base64) {
-  const std::string bytes = *base64_decode(std::string(base64.as_string()));
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
 }
 
 Golden read_golden(const std::string& name) {
@@ -123,12 +111,7 @@ std::vector<MediaSpan> spans_of(const std::vector<TokenId>& prompt, TokenId plac
 Request make_request(uint64_t id, const Golden& golden,
                      std::vector<std::shared_ptr<const MediaItem>> items, int32_t max_tokens,
                      double temperature = 0.0) {
-  auto params = std::make_shared<SamplingParams>();
-  params->max_tokens = max_tokens;
-  params->temperature = static_cast<float>(temperature);
-  params->seed = id;
-  params->logprobs = 1;
-  params->ignore_eos = true;
+  auto params = test::law_params(id, max_tokens, static_cast<float>(temperature));
   Request request;
   request.id = RequestId(id);
   request.token_ids = golden.prompt;
@@ -179,12 +162,7 @@ class Tower {
 
 void expect_near(const std::vector<float>& got, const std::vector<float>& expected) {
   ASSERT_EQ(got.size(), expected.size());
-  double error = 0.0, norm = 0.0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    error += std::pow(got[i] - expected[i], 2.0);
-    norm += std::pow(expected[i], 2.0);
-  }
-  EXPECT_LE(std::sqrt(error / norm), kF32Budget);
+  EXPECT_LE(test::relative_error(got, expected), kF32Budget);
 }
 
 TEST_P(Vision, TowerMakesTheOraclesEmbeddings) {
@@ -255,39 +233,21 @@ std::vector<Request> make_load(const Golden& golden) {
 
 void expect_same_bits(const std::string& name, const std::string& dtype) {
   const Golden golden = read_golden(name);
-  const std::vector<Request> load = make_load(golden);
+  const std::vector<Request> requests = make_load(golden);
+  const int32_t one = requests[0].media[0].item->num_embeddings;
+  const test::LawLoad load{.requests = requests, .chunk_tokens = 23, .few_encoder_tokens = one};
   test::ModelSystem system(open_files(name), dtype);
-  std::map<uint64_t, Output> alone;
-  for (const Request& request : load) {
-    alone.merge(
-        system.run({request}, {.max_num_batched_tokens = 256, .max_num_seqs = 1}, 100, true));
-  }
+  const auto alone = test::run_alone(system, load.requests);
   EXPECT_NE(alone.at(4).token_ids, alone.at(5).token_ids) << "the images make no difference";
-  RunStats stats;
-  const auto crowd =
-      system.run(load, {.max_num_batched_tokens = 256, .max_num_seqs = 12}, 300, true, &stats);
-  expect_same(crowd, alone);
-  const auto again =
-      system.run(load, {.max_num_batched_tokens = 23, .max_num_seqs = 4}, 300, false, &stats);
-  expect_same(again, alone);
+  const test::LawStats stats = test::expect_same_bits(system, load, alone);
   // States are kept where their blocks end, which are longer.
   const bool has_states = system.runner().kv_spec().uses(KvPool::kState);
-  EXPECT_GT(stats.prefix_hits, (has_states ? 5 : 7) * std::ssize(golden.prompt))
+  EXPECT_GT(stats.chunks.prefix_hits, (has_states ? 5 : 7) * std::ssize(golden.prompt))
       << "the same prompts with the same images";
-  EXPECT_EQ(stats.num_encoded, 2) << "each image is encoded once";
-  const int32_t one = load[0].media[0].item->num_embeddings;
-  const auto pressed = system.run(load,
-                                  {.max_num_batched_tokens = 48,
-                                   .max_num_seqs = 12,
-                                   .reserve_full_isl = false,
-                                   .encoder_cache_tokens = one},
-                                  24, true, &stats);
-  expect_same(pressed, alone);
-  EXPECT_GT(stats.num_preemptions, 0);
-  EXPECT_GT(stats.num_encoded, 2) << "room for one image: it comes and goes";
+  EXPECT_EQ(stats.chunks.num_encoded, 2) << "each image is encoded once";
+  EXPECT_GT(stats.pressed.num_encoded, 2) << "room for one image: it comes and goes";
   test::ModelSystem threads(open_files(name), dtype, 3);
-  expect_same(threads.run(load, {.max_num_batched_tokens = 64, .max_num_seqs = 12}, 300, true),
-              alone);
+  test::expect_same_of_threads(threads, load, alone);
 }
 
 TEST_P(Vision, SameBitsWhateverElseRuns) { expect_same_bits(GetParam(), "float32"); }

@@ -10,7 +10,7 @@
 #include "core/step.h"
 #include "device/device.h"
 #include "exec/kv_layout.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {

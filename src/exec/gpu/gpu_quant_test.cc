@@ -108,7 +108,8 @@ TEST_F(GpuRunnerTest, KeepsTheCacheInFp8) {
   auto plain = load_runner("awq_llama", {});
   auto fp8 = load_runner("awq_llama", {.kv_cache_dtype = "fp8_e4m3"});
   ASSERT_TRUE(plain.ok() && fp8.ok());
-  EXPECT_EQ((*fp8)->plan().memory.block_bytes * 2, (*plain)->plan().memory.block_bytes);
+  EXPECT_EQ((*fp8)->model().plan().memory.block_bytes * 2,
+            (*plain)->model().plan().memory.block_bytes);
   EXPECT_EQ((*fp8)->kv_spec().block_bytes * 2, (*plain)->kv_spec().block_bytes);
 }
 

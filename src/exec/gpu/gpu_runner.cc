@@ -9,8 +9,97 @@
 
 namespace quire {
 
+namespace {
+
+GpuLogits::Shape logits_shape(const ModelPlan& plan) {
+  return {.max_rows = plan.limits.max_logit_rows, .vocab_size = plan.spec.vocab_size};
+}
+
+Result<GpuRunnerMemory> allocate_memory(GpuModel& model) {
+  const ModelPlan& plan = model.plan();
+  const MemoryPlan& sizes = plan.memory;
+  const GpuLogits::Shape logits = logits_shape(plan);
+  Device& device = model.device();
+  GpuRunnerMemory memory;
+  QUIRE_ASSIGN_OR_RETURN(memory.workspace,
+                         device.allocate(sizes.activations + sizes.linear_workspace +
+                                         sizes.attention_workspace + sizes.logits));
+  QUIRE_ASSIGN_OR_RETURN(memory.batch, device.allocate(sizes.batch));
+  QUIRE_ASSIGN_OR_RETURN(memory.pinned,
+                         device.allocate_pinned(GpuStepInputs::pinned_bytes(model.inputs_shape()) +
+                                                GpuSampling::pinned_bytes(model.sampling_shape()) +
+                                                logits.rows_bytes() + GpuKvCache::pinned_bytes()));
+  QUIRE_ASSIGN_OR_RETURN(memory.pinned_logits, device.allocate_pinned(logits.values_bytes()));
+  return memory;
+}
+
+// Whether something about the step can only be told from tokens that a step under way samples.
+bool needs_values(const StepPlan& plan, RequestTable& requests) {
+  return std::any_of(
+      plan.scheduled.begin(), plan.scheduled.end(), [&](const ScheduledRequest& scheduled) {
+        const RequestState* state = requests.find(scheduled.id);
+        return state != nullptr && state->num_open_tokens > 0 && !state->params->bad_words.empty();
+      });
+}
+
+// The tokens of the step without a graph that runs while idle after one of `last_size`; 0: none does.
+// Larger steps than any graph's run products whose algorithms are chosen by measuring, which the
+// first of them would wait for. Each number of rows that has algorithms of its own is one size.
+int64_t next_eager_size(const GpuRunnerOptions& options, int64_t max_tokens, int64_t last_size) {
+  const bool measures = !options.deterministic;
+  if (!measures || last_size >= max_tokens) return 0;
+  const int64_t least = options.graphs ? 2 * GraphDispatcher::kMaxPieceTokens : 16;
+  return std::min(max_tokens, std::max(least, 2 * last_size));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
+                                                     const GpuRunnerOptions& gpu_options,
+                                                     std::unique_ptr<Device> device) {
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuModel> model,
+                         GpuModel::load(std::move(options), gpu_options, std::move(device)));
+  QUIRE_ASSIGN_OR_RETURN(GpuRunnerMemory memory, allocate_memory(*model));
+  GpuSteps::Events events;
+  for (std::unique_ptr<Event>& event : events) {
+    QUIRE_ASSIGN_OR_RETURN(event, model->device().make_event());
+  }
+  std::unique_ptr<GpuRunner> runner(
+      new GpuRunner(std::move(model), std::move(memory), std::move(events)));
+  QUIRE_RETURN_IF_ERROR(runner->device_.synchronize());
+  return runner;
+}
+
+GpuRunner::GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory,
+                     GpuSteps::Events events)
+    : model_(std::move(model)),
+      plan_(model_->plan()),
+      device_(model_->device()),
+      memory_(std::move(memory)),
+      steps_(plan_.limits, plan_.kv.spec, std::move(events)) {
+  decoder_ = std::make_unique<Decoder>(plan_.spec, model_->weights(), plan_.limits,
+                                       device_.stream(), memory_.workspace);
+  graphs_ = std::make_unique<StepGraphs>(model_->dispatcher(), device_, *decoder_);
+  const GpuLogits::Shape logits = logits_shape(plan_);
+  float* const logits_on_device =
+      memory_.workspace.allocate<float>(logits.max_rows * logits.vocab_size);
+  kv_ = std::make_unique<GpuKvCache>(plan_.kv, device_, memory_.batch, memory_.pinned);
+  inputs_ = std::make_unique<GpuStepInputs>(model_->inputs_shape(), device_, memory_.batch,
+                                            memory_.pinned);
+  sampling_ = std::make_unique<GpuSampling>(model_->sampling_shape(), logits_on_device, device_,
+                                            memory_.batch, memory_.pinned);
+  host_logits_ = std::make_unique<GpuLogits>(
+      logits, device_, *decoder_,
+      GpuLogits::Memory{logits_on_device, memory_.batch, memory_.pinned, memory_.pinned_logits});
+  logits_ = std::make_unique<LogitsStage>(
+      [this](std::span<const int32_t> tokens) { return host_logits_->compute(tokens); }, nullptr,
+      model_->team(), host_logits_->on_host(), logits.vocab_size, logits.max_rows);
+  requests_ = std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len,
+                                             static_cast<int32_t>(plan_.kv.spec.groups.size()));
+}
+
 GpuRunner::~GpuRunner() {
-  (void)device_->synchronize();  // queued work names memory that goes now
+  (void)device_.synchronize();  // queued work names memory that goes now
 }
 
 ExecutorInfo GpuRunner::info() const {
@@ -30,10 +119,12 @@ Status GpuRunner::warm_up() {
 }
 
 bool GpuRunner::work_while_idle() {
-  if (num_under_way() > 0) return false;
+  if (steps_.num_under_way() > 0) return false;
   const std::optional<GraphBucket> bucket = graphs_->next_uncaptured();
-  const int64_t size = bucket ? bucket->size : next_eager_size();
-  InputBatch& batch = *steps_[0].batch;
+  const int64_t size =
+      bucket ? bucket->size
+             : next_eager_size(model_->gpu_options(), plan_.limits.max_tokens, num_idle_tokens_);
+  InputBatch& batch = steps_.idle_batch();
   if (size == 0 || !batch.build(StepPlan{}, *requests_).ok()) return false;
   const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
   ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, is_whole ? bucket->size : 1, size);
@@ -44,20 +135,10 @@ bool GpuRunner::work_while_idle() {
   }
   num_idle_tokens_ = size;
   decoder_->forward(inputs);
-  return device_->synchronize().ok();
+  return device_.synchronize().ok();
 }
 
-// Larger steps than any graph's run products whose algorithms are chosen by measuring, which the
-// first of them would wait for. Each number of rows that has algorithms of its own is one size.
-int64_t GpuRunner::next_eager_size() const {
-  const int64_t max_tokens = plan_.limits.max_tokens;
-  const bool measures = !gpu_options_.deterministic;
-  if (!measures || num_idle_tokens_ >= max_tokens) return 0;
-  const int64_t least = gpu_options_.graphs ? 2 * GraphDispatcher::kMaxPieceTokens : 16;
-  return std::min(max_tokens, std::max(least, 2 * num_idle_tokens_));
-}
-
-void GpuRunner::run_forward(const StepPlan& plan, const Step& step) {
+void GpuRunner::run_forward(const StepPlan& plan, const GpuStep& step) {
   const InputBatch& batch = *step.batch;
   const StepSize size{.num_reqs = batch.num_reqs(),
                       .num_tokens = batch.num_tokens(),
@@ -77,26 +158,8 @@ std::optional<GraphCounts> GpuRunner::graph_counts() const {
                      .num_graphs = graphs_->num_graphs()};
 }
 
-Status GpuRunner::compute_logits(std::span<const int32_t> tokens) {
-  const auto count = static_cast<int64_t>(tokens.size());
-  std::copy(tokens.begin(), tokens.end(), rows_);
-  device_->copy_to_device(rows_on_device_, rows_, count * 4);
-  decoder_->logits({rows_on_device_, tokens.size()}, logits_on_device_);
-  device_->copy_to_host(logits_on_host_, logits_on_device_, count * plan_.spec.vocab_size * 4);
-  return device_->synchronize();
-}
-
-// Whether something about the step can only be told from tokens that a step under way samples.
-bool GpuRunner::needs_values(const StepPlan& plan) {
-  return std::any_of(
-      plan.scheduled.begin(), plan.scheduled.end(), [this](const ScheduledRequest& scheduled) {
-        const RequestState* state = requests_->find(scheduled.id);
-        return state != nullptr && state->num_open_tokens > 0 && !state->params->bad_words.empty();
-      });
-}
-
-Status GpuRunner::sample(const StepPlan& plan, Step& step) {
-  const bool takes_part = gpu_options_.sample_on_device && !options_.on_logits;
+Status GpuRunner::sample(const StepPlan& plan, GpuStep& step) {
+  const bool takes_part = model_->gpu_options().sample_on_device && !model_->options().on_logits;
   const bool has_rows = !step.batch->logits_rows().empty();
   step.on_device = !has_rows || (takes_part && sampling_->takes(*step.batch));
   if (!step.on_device || !has_rows) return {};
@@ -120,34 +183,26 @@ Status GpuRunner::apply(const StepPlan& plan) {
 Status GpuRunner::submit(const StepPlan& plan) {
   const SteadyClock clock;
   if (kv_->num_blocks() == 0) return internal_error("a step before initialize()");
-  if (num_under_way() == kGpuStepsInFlight) {
-    return internal_error("submit: {} steps are under way", num_under_way());
+  if (steps_.num_under_way() == kGpuStepsInFlight) {
+    return internal_error("submit: {} steps are under way", steps_.num_under_way());
   }
-  if (num_under_way() > 0) {
+  if (steps_.num_under_way() > 0) {
     // The next forward pass overwrites the hidden states that the host's sampler still needs.
-    Step& before = step_at(num_submitted_ - 1);
-    if (!before.on_device || needs_values(plan)) finish(before);
+    GpuStep& before = steps_.newest();
+    if (!before.on_device || needs_values(plan, *requests_)) finish(before);
   }
-  Step& step = step_at(num_submitted_);
-  step.start_us = clock.now_us();
-  step.is_done = false;
-  step.status = {};
-  step.result = {.step_id = plan.step_id};
-  std::vector<RequestStepResult>& spare =
-      spare_results_[static_cast<size_t>(num_submitted_ % kGpuStepsInFlight)];
-  step.result.requests = std::exchange(spare, {});
-  step.parity = static_cast<size_t>(num_submitted_ % kGpuStepsInFlight);
+  GpuStep& step = steps_.start(plan.step_id, clock.now_us());
   Status queued = queue(plan, step);
   if (!queued.ok()) {
     // The step's number is given to the next one, whose staging buffers are still being read.
-    (void)device_->synchronize();
+    (void)device_.synchronize();
     return queued;
   }
-  ++num_submitted_;
+  steps_.push();
   return {};
 }
 
-Status GpuRunner::queue(const StepPlan& plan, Step& step) {
+Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   const SteadyClock clock;
   const Status applied = apply(plan);
   QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
@@ -165,12 +220,13 @@ Status GpuRunner::queue(const StepPlan& plan, Step& step) {
   return {};
 }
 
-void GpuRunner::finish(Step& step) {
+void GpuRunner::finish(GpuStep& step) {
   if (step.is_done) return;
   step.is_done = true;
   if (!step.on_device) {
     ++num_host_sampled_steps_;
-    step.status = logits_->run(*step.batch, step.result.requests, options_.on_logits, step.timings);
+    step.status =
+        logits_->run(*step.batch, step.result.requests, model_->options().on_logits, step.timings);
     return;
   }
   step.status = step.event->wait();
@@ -180,9 +236,9 @@ void GpuRunner::finish(Step& step) {
 }
 
 Result<StepResult> GpuRunner::collect() {
-  if (num_under_way() == 0) return internal_error("collect: no step is under way");
+  if (steps_.num_under_way() == 0) return internal_error("collect: no step is under way");
   const SteadyClock clock;
-  Step& step = step_at(num_collected_++);
+  GpuStep& step = steps_.pop();
   finish(step);
   QUIRE_RETURN_IF_ERROR(step.status);
   step.result.execute_us = clock.now_us() - step.start_us;
@@ -190,23 +246,15 @@ Result<StepResult> GpuRunner::collect() {
   return std::move(step.result);
 }
 
-// Results of two steps may be with the caller before the first comes back.
-void GpuRunner::recycle(StepResult&& result) {
-  clear_results(result.requests);
-  for (std::vector<RequestStepResult>& spare : spare_results_) {
-    if (spare.capacity() > 0) continue;
-    spare = std::move(result.requests);
-    return;
-  }
-}
+void GpuRunner::recycle(StepResult&& result) { steps_.recycle(std::move(result)); }
 
 Result<StepResult> GpuRunner::execute(const StepPlan& plan) {
-  if (num_under_way() > 0) return internal_error("execute: a step is under way");
+  if (steps_.num_under_way() > 0) return internal_error("execute: a step is under way");
   if (plan.empty()) {
     QUIRE_RETURN_IF_ERROR(apply(plan));
     if (!plan.host_copies.empty()) {
       QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
-      QUIRE_RETURN_IF_ERROR(device_->synchronize());
+      QUIRE_RETURN_IF_ERROR(device_.synchronize());
     }
     return StepResult{.step_id = plan.step_id};
   }

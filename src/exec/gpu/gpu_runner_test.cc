@@ -298,7 +298,7 @@ TEST_F(GpuRunnerTest, CountsWhatTheHostSampled) {
 TEST_F(GpuRunnerTest, PlansMemoryOfTheDevice) {
   auto runner = load_runner("llama", {});
   ASSERT_TRUE(runner.ok());
-  const MemoryPlan& memory = (*runner)->plan().memory;
+  const MemoryPlan& memory = (*runner)->model().plan().memory;
   EXPECT_EQ(memory.kv_cache, int64_t{8} << 20);
   EXPECT_GT(memory.graphs, 0);
   EXPECT_NE(memory.table().find("graphs"), std::string::npos);

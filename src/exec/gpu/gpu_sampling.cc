@@ -204,7 +204,7 @@ Status GpuSampling::run(size_t parity, const StepPlan& plan, const InputBatch& b
   if (has_penalties_) QUIRE_RETURN_IF_ERROR(count_known_tokens(parity, batch));
   for (int64_t begin = 0; begin < num_rows; begin += shape_.max_logit_rows) {
     const int64_t count = std::min(shape_.max_logit_rows, num_rows - begin);
-    decoder.logits({tokens + begin, static_cast<size_t>(count)}, logits_);
+    decoder.head().logits({tokens + begin, static_cast<size_t>(count)}, logits_);
     p.rows = rows + begin;
     p.num_rows = count;
     p.out = params_.out + begin;

@@ -11,7 +11,7 @@
 #include "exec/gpu/gpu_token_counts.h"
 #include "exec/input_batch.h"
 #include "kernels/api/sampling.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "sample/device_rows.h"
 #include "tensor/arena.h"
 

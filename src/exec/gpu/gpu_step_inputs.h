@@ -11,7 +11,7 @@
 #include "device/device.h"
 #include "exec/input_batch.h"
 #include "kernels/api/step_inputs.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {

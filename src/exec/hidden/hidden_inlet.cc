@@ -62,7 +62,7 @@ Result<DraftRows> HiddenInlet::rows(const StepPlan& plan) {
 void HiddenInlet::keep(const StepPlan& plan) {
   const auto width = static_cast<size_t>(spec_.hidden_size);
   if (spec_.draft_input.feeds_normed)
-    decoder_.head_inputs(plan.total_num_scheduled_tokens, buffer_);
+    decoder_.head().head_inputs(plan.total_num_scheduled_tokens, buffer_);
   int64_t token = -1;
   for (const ScheduledRequest& scheduled : plan.scheduled) {
     token += scheduled.num_scheduled_tokens;

@@ -35,7 +35,7 @@ void HiddenOutlet::put(const StepPlan& plan) {
   for (const RequestId id : plan.dropped) rows_->forget(id);
   const int64_t count = plan.total_num_scheduled_tokens * width_;
   if (taps_.empty()) {
-    decoder_.head_inputs(plan.total_num_scheduled_tokens, buffer_);
+    decoder_.head().head_inputs(plan.total_num_scheduled_tokens, buffer_);
   } else if (residual_scale_ != 1.0f) {
     std::transform(buffer_, buffer_ + count, buffer_, [&](float x) { return x * residual_scale_; });
   }

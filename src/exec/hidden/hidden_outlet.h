@@ -6,7 +6,7 @@
 
 #include "core/hidden_rows.h"
 #include "core/step.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {

@@ -11,7 +11,7 @@
 #include "core/step.h"
 #include "exec/hidden/hidden_inlet.h"
 #include "exec/hidden/hidden_outlet.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {

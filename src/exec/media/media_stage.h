@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "core/step.h"
 #include "exec/media/vision_tower.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 
 namespace quire {
 

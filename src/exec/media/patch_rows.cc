@@ -72,7 +72,7 @@ void PatchRows::embed(const PicturePixels& picture, const PictureGrid& grid, flo
   for (int64_t first = 0; first < num_patches; first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, num_patches - first);
     cut(picture, grid, first, count);
-    decoder_.pooling_layer(0, patches_, rows + first * width, count);
+    decoder_.head().pooling_layer(0, patches_, rows + first * width, count);
   }
   add_positions(grid, rows);
 }

@@ -6,7 +6,7 @@
 
 #include "exec/media/picture_grid.h"
 #include "models/vision/vision_spec.h"
-#include "nn/decoder.h"
+#include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {

@@ -7,6 +7,7 @@
 
 #include "kernels/api/norm.h"
 #include "models/vision/vision_config.h"
+#include "nn/decoder/decoder_memory.h"
 
 namespace quire {
 namespace {
@@ -101,7 +102,7 @@ void VisionTower::place_buffers() {
   decoder_->bind_cache(one_cache());
   constexpr float kOne = 1.0f;
   const size_t last_layer = spec_.encoder.pooling.layers.size() - 1;
-  if (!spec_.grids.empty()) decoder_->pooling_layer(last_layer, &kOne, line_break_, 1);
+  if (!spec_.grids.empty()) decoder_->head().pooling_layer(last_layer, &kOne, line_break_, 1);
   zeros_.assign(max_rows, 0);
   sequence_.resize(max_rows);
   std::iota(sequence_.begin(), sequence_.end(), 0);
@@ -226,7 +227,8 @@ void VisionTower::run_layers(const PictureGrid& grid, float* out) {
   }
   const int64_t skipped =
       num_rows - spec_.num_embeddings(grid.num_cells()) * int64_t{spec_.patches_per_cell()};
-  project(grid, decoder_->final_hidden(num_rows) + skipped * spec_.encoder.hidden_size, 0, out);
+  project(grid, decoder_->head().final_hidden(num_rows) + skipped * spec_.encoder.hidden_size, 0,
+          out);
 }
 
 // What a projector reads of `count` cells.
@@ -291,7 +293,7 @@ void VisionTower::project(const PictureGrid& grid, const float* hidden, size_t p
     for (size_t layer = 0; layer < num_layers; ++layer) {
       float* const to =
           projected_ + static_cast<int64_t>(layer % 2) * kRowsAtOnce * widest_projection(spec_);
-      decoder_->pooling_layer(first_layer + layer, from, to, count);
+      decoder_->head().pooling_layer(first_layer + layer, from, to, count);
       from = to;
     }
     for (int64_t i = 0; i < count; ++i) {

@@ -12,8 +12,8 @@
 #include "exec/media/patch_rows.h"
 #include "exec/media/picture_grid.h"
 #include "models/vision/vision_spec.h"
-#include "nn/decoder.h"
-#include "nn/decoder_weights.h"
+#include "nn/decoder/decoder.h"
+#include "nn/weights/decoder_weights.h"
 #include "tensor/arena.h"
 #include "weights/checkpoint.h"
 

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "nn/decoder/decoder_memory.h"
+
 namespace quire {
 namespace {
 
@@ -96,7 +98,7 @@ const float* EncoderStack::run(const TokenId* token_ids, std::span<const GivenRo
                      .max_query_len = count,
                      .groups = {&group, 1},
                      .given_rows = given});
-  return decoder_->final_hidden(count);
+  return decoder_->head().final_hidden(count);
 }
 
 }  // namespace quire

@@ -9,8 +9,8 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "device/stream.h"
-#include "nn/decoder.h"
-#include "nn/decoder_weights.h"
+#include "nn/decoder/decoder.h"
+#include "nn/weights/decoder_weights.h"
 #include "tensor/arena.h"
 #include "weights/checkpoint.h"
 

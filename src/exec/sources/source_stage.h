@@ -13,8 +13,8 @@
 #include "base/result.h"
 #include "core/step.h"
 #include "exec/sources/source_encoder.h"
-#include "nn/cross_block.h"
-#include "nn/decoder.h"
+#include "nn/decoder/cross_block.h"
+#include "nn/decoder/decoder.h"
 
 namespace quire {
 

@@ -78,7 +78,8 @@ void SpeechEncoder::convolve(size_t index, const Signal& in, int64_t step, float
         }
       }
     }
-    stack_.decoder().pooling_layer(index, taps_, out + first * spec_.encoder.hidden_size, count);
+    stack_.decoder().head().pooling_layer(index, taps_, out + first * spec_.encoder.hidden_size,
+                                          count);
   }
 }
 

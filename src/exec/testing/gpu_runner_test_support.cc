@@ -93,7 +93,7 @@ GpuPackingCounts expect_golden(const std::string& model, RunnerSetup setup, doub
         << "step " << i;
   }
   fmt::print("{}: worst logit error {:.2e}\n", model, error);
-  return (*runner)->packing();
+  return (*runner)->model().packing();
 }
 
 test::DriverRequest sampled_request(uint64_t id, int32_t prompt_tokens) {

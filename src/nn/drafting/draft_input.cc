@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
+#include "nn/products/linear_product.h"
 
 namespace quire {
 
@@ -72,19 +72,11 @@ void DraftInput::place(const float* x, int64_t first, int64_t width, int64_t num
 }
 
 void DraftInput::project(const float* x, float* out, int64_t num_tokens, void* linear_workspace) {
-  const MatrixWeight& matrix = weights_.fc.weight;
-  int64_t first = 0;
-  for (const PackedWeight& part : matrix.parts) {
-    linear(stream_, {.x = x,
-                     .x_stride = matrix.k,
-                     .weight = &part,
-                     .bias = weights_.fc.bias == nullptr ? nullptr : weights_.fc.bias + first,
-                     .y = out + first,
-                     .y_stride = sizes_.width,
-                     .num_rows = num_tokens,
-                     .workspace = linear_workspace});
-    first += part.spec.n;
-  }
+  run_linear(stream_, {.weights = weights_.fc,
+                       .x = x,
+                       .y = out,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace});
 }
 
 }  // namespace quire

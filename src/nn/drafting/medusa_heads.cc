@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/api/activation.h"
-#include "kernels/api/linear.h"
+#include "nn/products/linear_product.h"
 
 namespace quire {
 
@@ -44,8 +44,7 @@ void MedusaHeads::add_matrix(int32_t head, int32_t block, SlotPart part, LinearW
 int64_t MedusaHeads::linear_bytes(const Stream& stream, int64_t max_rows) const {
   int64_t bytes = 0;
   const auto add = [&](const LinearWeights& linear) {
-    for (const PackedWeight& part : linear.weight.parts)
-      bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, part.spec));
+    bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, linear));
   };
   for (const std::vector<LinearWeights>& blocks : blocks_) std::ranges::for_each(blocks, add);
   std::ranges::for_each(heads_, add);
@@ -66,7 +65,9 @@ void MedusaHeads::logits(Stream& stream, int64_t head, float* x, int64_t num_row
   const int64_t count = num_rows * spec_.hidden_size;
   const auto index = static_cast<size_t>(head);
   for (const LinearWeights& block : blocks_[index]) {
-    run(stream, block, x, inside_, num_rows, workspace_);
+    run_linear(
+        stream,
+        {.weights = block, .x = x, .y = inside_, .num_tokens = num_rows, .workspace = workspace_});
     activation(stream, {.x = inside_,
                         .out = inside_,
                         .activation = Activation::kSilu,
@@ -75,24 +76,11 @@ void MedusaHeads::logits(Stream& stream, int64_t head, float* x, int64_t num_row
                         .ffn_size = spec_.hidden_size});
     std::transform(inside_, inside_ + count, x, x, std::plus<>());
   }
-  run(stream, heads_[spec_.shares_head ? 0 : index], x, out, num_rows, workspace_);
-}
-
-void MedusaHeads::run(Stream& stream, const LinearWeights& weights, const float* x, float* y,
-                      int64_t num_rows, void* workspace) {
-  const MatrixWeight& matrix = weights.weight;
-  int64_t first = 0;
-  for (const PackedWeight& part : matrix.parts) {
-    linear(stream, {.x = x,
-                    .x_stride = matrix.k,
-                    .weight = &part,
-                    .bias = weights.bias == nullptr ? nullptr : weights.bias + first,
-                    .y = y + first,
-                    .y_stride = matrix.n,
-                    .num_rows = num_rows,
-                    .workspace = workspace});
-    first += part.spec.n;
-  }
+  run_linear(stream, {.weights = heads_[spec_.shares_head ? 0 : index],
+                      .x = x,
+                      .y = out,
+                      .num_tokens = num_rows,
+                      .workspace = workspace_});
 }
 
 }  // namespace quire

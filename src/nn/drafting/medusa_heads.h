@@ -39,8 +39,6 @@ class MedusaHeads {
 
  private:
   void add_matrix(int32_t head, int32_t block, SlotPart part, LinearWeights& out, bool bias);
-  static void run(Stream& stream, const LinearWeights& weights, const float* x, float* y,
-                  int64_t num_rows, void* workspace);
   int64_t linear_bytes(const Stream& stream, int64_t max_rows) const;
 
   const MedusaSpec spec_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "device/gpu_range.h"
-#include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 
 namespace quire {
@@ -98,20 +97,16 @@ const float* SharedBlocks::end(size_t layer, const float* hidden, int64_t num_to
 }
 
 void SharedBlocks::multiply(const LinearWeights& weights, const float* x, int64_t x_stride,
-                            const Rows& y, bool replaces, int64_t num_tokens,
+                            const Columns& y, bool replaces, int64_t num_tokens,
                             void* linear_workspace) {
-  int64_t first = 0;  // of the part, among the outputs
-  for (const PackedWeight& part : weights.weight.parts) {
-    linear(stream_, {.x = x,
-                     .x_stride = x_stride,
-                     .weight = &part,
-                     .y = y.data + first,
-                     .y_stride = y.stride,
-                     .accumulate = !replaces,
-                     .num_rows = num_tokens,
-                     .workspace = linear_workspace});
-    first += part.spec.n;
-  }
+  run_linear(stream_, {.weights = weights,
+                       .x = x,
+                       .x_stride = x_stride,
+                       .y = y.data,
+                       .y_stride = y.stride,
+                       .num_tokens = num_tokens,
+                       .accumulate = !replaces,
+                       .workspace = linear_workspace});
 }
 
 }  // namespace quire

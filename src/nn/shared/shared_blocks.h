@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "device/stream.h"
+#include "nn/products/linear_product.h"
 #include "nn/spec/batch_sizes.h"
 #include "nn/weights/shared_block_weights.h"
 #include "tensor/arena.h"
@@ -34,12 +35,8 @@ class SharedBlocks {
 
  private:
   struct Buffers;
-  struct Rows {
-    float* data;
-    int64_t stride;
-  };
   // y [T, N] += x W^T, or = with `replaces`.
-  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Rows& y,
+  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Columns& y,
                 bool replaces, int64_t num_tokens, void* linear_workspace);
 
   const SharedWeights& weights_;

@@ -5,7 +5,6 @@
 
 #include "device/gpu_range.h"
 #include "kernels/api/activation.h"
-#include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/streams/residual_streams.h"
 
@@ -183,14 +182,14 @@ void ResidualStreams::merge(float* hidden, int64_t num_tokens, void* linear_work
 }
 
 void ResidualStreams::multiply(const LinearWeights& weights, const float* x, int64_t x_stride,
-                               const Rows& y, int64_t num_tokens, void* linear_workspace) {
-  linear(stream_, {.x = x,
-                   .x_stride = x_stride,
-                   .weight = &weights.weight.parts.front(),
-                   .y = y.data,
-                   .y_stride = y.stride,
-                   .num_rows = num_tokens,
-                   .workspace = linear_workspace});
+                               const Columns& y, int64_t num_tokens, void* linear_workspace) {
+  run_linear(stream_, {.weights = weights,
+                       .x = x,
+                       .x_stride = x_stride,
+                       .y = y.data,
+                       .y_stride = y.stride,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace});
 }
 
 }  // namespace quire

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "device/stream.h"
+#include "nn/products/linear_product.h"
 #include "nn/spec/batch_sizes.h"
 #include "nn/spec/streams_spec.h"
 #include "nn/weights/stream_weights.h"
@@ -42,16 +43,12 @@ class ResidualStreams {
 
  private:
   struct Buffers;
-  struct Rows {
-    float* data;
-    int64_t stride;
-  };
   float* stream_rows(int64_t index) { return streams_ + index * sizes_.width; }
   int64_t row() const { return spec_.count * sizes_.width; }
   // coefs_ = map * tanh(router(norm(x))).
   void route(size_t layer, const LinearWeights& map, const float* x, int64_t num_tokens,
              void* linear_workspace);
-  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Rows& y,
+  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Columns& y,
                 int64_t num_tokens, void* linear_workspace);
 
   const StreamsSpec& spec_;

@@ -1,6 +1,9 @@
 // A linear map's weights in the layout of the kernels.
 #pragma once
 
+#include <cstdint>
+
+#include "device/stream.h"
 #include "weights/checkpoint.h"
 
 namespace quire {
@@ -11,5 +14,9 @@ struct LinearWeights {
 
   bool is_empty() const { return weight.parts.empty(); }
 };
+
+// For products of up to `max_rows` rows by any part of the matrix; 0 where there is none.
+int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows,
+                               const LinearWeights& weights);
 
 }  // namespace quire

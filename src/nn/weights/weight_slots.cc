@@ -6,13 +6,13 @@ namespace quire {
 
 void WeightSlots::add_exact_matrix(int32_t layer, SlotPart part, int64_t columns,
                                    LinearWeights& out, bool bias) {
-  add_matrix(layer, {part}, std::nullopt, columns, out, false);
+  add_matrix(layer, part, columns, out);
   WeightSlot& slot = slots_.back();
   out.weight.parts.front().spec = {
       .n = part.rows, .k = columns, .dtype = options_.dtype, .compute = ComputeType::kF32};
   slot.keeps_dtype = true;
   slot.quant_compute = ComputeType::kF32;
-  if (bias) add_vector(layer, {part}, std::nullopt, true, out.bias);
+  if (bias) add_vector(layer, part, out.bias, true);
 }
 
 void WeightSlots::add_matrix(int32_t layer, std::vector<SlotPart> parts,
@@ -34,6 +34,15 @@ void WeightSlots::add_matrix(int32_t layer, std::vector<SlotPart> parts,
   slot.quant_compute = options_.quant_compute;
   slots_.push_back(slot);
   if (bias) add_vector(layer, std::move(slot.parts), fused, true, out.bias);
+}
+
+void WeightSlots::add_matrix(int32_t layer, SlotPart part, int64_t columns, LinearWeights& out,
+                             bool bias) {
+  add_matrix(layer, std::vector<SlotPart>{part}, std::nullopt, columns, out, bias);
+}
+
+void WeightSlots::add_vector(int32_t layer, SlotPart part, const float*& out, bool bias) {
+  add_vector(layer, std::vector<SlotPart>{part}, std::nullopt, bias, out);
 }
 
 void WeightSlots::keep(size_t first_slot, const std::vector<RowRange>& rows) {

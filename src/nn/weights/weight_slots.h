@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/dtype.h"
@@ -27,24 +28,33 @@ struct WeightOptions {
 // Slots point at weights, which stay where they are.
 class WeightSlots {
  public:
-  // What must be filled, by load_checkpoint() or fill_random(), before the first forward pass.
-  const std::vector<WeightSlot>& slots() const { return slots_; }
-
- protected:
   explicit WeightSlots(const WeightOptions& options) : options_(options) {}
+
+  const WeightOptions& options() const { return options_; }
+  // What must be filled, by load_checkpoint() or fill_random(), before the first forward pass.
+  const std::vector<WeightSlot>& all() const { return slots_; }
+  size_t count() const { return slots_.size(); }
+  // The slots from `first_slot` on, and the last one: valid until the next one is added.
+  std::span<WeightSlot> from(size_t first_slot) { return std::span(slots_).subspan(first_slot); }
+  WeightSlot& last() { return slots_.back(); }
 
   void add_matrix(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   int64_t columns, LinearWeights& out, bool bias);
+  void add_matrix(int32_t layer, SlotPart part, int64_t columns, LinearWeights& out,
+                  bool bias = false);
   // The router's and the like: few outputs that decide much. They stay as they are stored and are
   // multiplied in float32.
   void add_exact_matrix(int32_t layer, SlotPart part, int64_t columns, LinearWeights& out,
                         bool bias);
+  // `bias`: of the matrix of that name, and not the tensor of that name itself.
   void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   bool bias, const float*& out);
+  void add_vector(int32_t layer, SlotPart part, const float*& out, bool bias = false);
   void add_table(TensorRole role, int64_t rows, int64_t columns, TableWeight& out);
   // The slots from `first_slot` on are filled with these rows alone, where ranks share the model.
   void keep(size_t first_slot, const std::vector<RowRange>& rows);
 
+ private:
   WeightOptions options_;
   std::vector<WeightSlot> slots_;
 };

@@ -1,0 +1,72 @@
+// A model on one GPU before its first step: the plan of its memory, and its weights.
+#pragma once
+
+#include <memory>
+
+#include "base/threads/thread_team.h"
+#include "device/device.h"
+#include "exec/gpu/gpu_packing.h"
+#include "exec/gpu/gpu_sampling.h"
+#include "exec/gpu/gpu_step_inputs.h"
+#include "exec/gpu/graphs/graph_dispatcher.h"
+#include "exec/model_loading.h"
+#include "exec/model_plan.h"
+#include "nn/weights/decoder_weights.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+struct GpuRunnerOptions {
+  bool graphs = true;
+  // Kernels begin while the one before them ends, up to where they need its results.
+  bool programmatic_launch = true;
+  // A request's bits then do not depend on its batch (law L4).
+  bool deterministic = true;
+  bool sample_on_device = true;
+  // Kernels of warpgroup products run where there are such, which is on compute capability 9.0.
+  bool warpgroup_products = true;
+  // Models run whose kernels only emulation has shown to be right: routed experts.
+  bool untried_kernels = true;
+};
+
+// Owns the device. One thread at a time.
+class GpuModel {
+ public:
+  // As GpuRunner::create().
+  static Result<std::unique_ptr<GpuModel>> load(ModelRunnerOptions options,
+                                                const GpuRunnerOptions& gpu_options,
+                                                std::unique_ptr<Device> device);
+  GpuModel(const GpuModel&) = delete;
+  GpuModel& operator=(const GpuModel&) = delete;
+
+  const ModelRunnerOptions& options() const { return options_; }
+  const GpuRunnerOptions& gpu_options() const { return gpu_options_; }
+  Device& device() { return *device_; }
+  ThreadTeam& team() { return team_; }
+  const ModelPlan& plan() const { return plan_; }
+  const DecoderWeights& weights() const { return *weights_; }
+  const GpuPackingCounts& packing() const { return packing_.counts(); }
+  const GraphDispatcher& dispatcher() const { return dispatcher_; }
+
+  GpuStepInputs::Shape inputs_shape() const;
+  GpuSampling::Shape sampling_shape() const;
+
+ private:
+  GpuModel(ModelRunnerOptions options, const GpuRunnerOptions& gpu_options,
+           std::unique_ptr<Device> device, ThreadTeam team);
+  Status prepare(ModelLoading& loading);
+  Status plan_memory(const ModelLoading& loading);
+  Status load_weights(const ModelLoading& loading);
+
+  ModelRunnerOptions options_;
+  GpuRunnerOptions gpu_options_;
+  std::unique_ptr<Device> device_;
+  ThreadTeam team_;
+  GpuPacking packing_;
+  ModelPlan plan_;
+  GraphDispatcher dispatcher_;
+  std::unique_ptr<DecoderWeights> weights_;
+  Arena weight_memory_;
+};
+
+}  // namespace quire

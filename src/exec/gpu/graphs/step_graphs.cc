@@ -1,0 +1,94 @@
+#include "exec/gpu/graphs/step_graphs.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kGraphBytes = int64_t{8} << 20;  // nodes of a whole forward pass, rounded up
+constexpr int64_t kPieceBytes = int64_t{256} << 10;
+
+}  // namespace
+
+StepGraphs::StepGraphs(GraphDispatcher dispatcher, Device& device, Decoder& decoder)
+    : dispatcher_(std::move(dispatcher)),
+      device_(device),
+      decoder_(decoder),
+      whole_(dispatcher_.buckets(GraphKind::kWhole).size()),
+      pieces_(dispatcher_.buckets(GraphKind::kPieces).size()) {}
+
+int64_t StepGraphs::device_bytes(const GraphDispatcher& dispatcher, size_t num_pieces) {
+  const auto whole = static_cast<int64_t>(dispatcher.buckets(GraphKind::kWhole).size());
+  const auto pieces = static_cast<int64_t>(dispatcher.buckets(GraphKind::kPieces).size());
+  return whole * kGraphBytes + pieces * static_cast<int64_t>(num_pieces) * kPieceBytes;
+}
+
+void StepGraphs::forward(const StepSize& step, const std::optional<GraphBucket>& bucket,
+                         const ForwardInputs& inputs) {
+  if (!bucket) {
+    dispatcher_.count(step, bucket, false);
+    return decoder_.forward(inputs);
+  }
+  Captured& graph = captured(*bucket);
+  if (graph.graphs.empty() && graph.has_run && !gave_up()) note(capture(*bucket, inputs));
+  dispatcher_.count(step, bucket, !graph.graphs.empty());
+  graph.has_run = true;
+  if (graph.graphs.empty()) return decoder_.forward(inputs);
+  launch(*bucket, inputs);
+}
+
+void StepGraphs::launch(const GraphBucket& bucket, const ForwardInputs& inputs) {
+  const Captured& graph = captured(bucket);
+  for (size_t i = 0; i < graph.graphs.size(); ++i) {
+    graph.graphs[i]->launch();
+    if (i + 1 < graph.graphs.size()) decoder_.mix(inputs, i);
+  }
+}
+
+Status StepGraphs::capture(const GraphBucket& bucket, const ForwardInputs& inputs) {
+  std::vector<std::unique_ptr<Graph>> graphs;
+  const size_t num_graphs = bucket.kind == GraphKind::kWhole ? 1 : decoder_.num_pieces();
+  for (size_t i = 0; i < num_graphs; ++i) {
+    QUIRE_RETURN_IF_ERROR(device_.begin_capture());
+    if (bucket.kind == GraphKind::kWhole) {
+      decoder_.forward(inputs);
+    } else {
+      decoder_.run_piece(inputs, i);
+    }
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, device_.end_capture());
+    graphs.push_back(std::move(graph));
+  }
+  captured(bucket).graphs = std::move(graphs);
+  ++num_graphs_;
+  return {};
+}
+
+std::optional<GraphBucket> StepGraphs::next_uncaptured() const {
+  if (gave_up()) return std::nullopt;
+  for (const GraphKind kind : {GraphKind::kWhole, GraphKind::kPieces}) {
+    const std::vector<Captured>& all = kind == GraphKind::kWhole ? whole_ : pieces_;
+    for (size_t i = all.size(); i-- > 0;)
+      if (all[i].graphs.empty()) return GraphBucket{kind, i, dispatcher_.buckets(kind)[i]};
+  }
+  return std::nullopt;
+}
+
+void StepGraphs::prepare(const GraphBucket& bucket, const ForwardInputs& inputs) {
+  decoder_.forward(inputs);  // chooses the algorithms of these shapes
+  Status status = device_.synchronize();
+  if (status.ok()) status = capture(bucket, inputs);
+  note(status);
+}
+
+// Other programs and libraries in the process may spoil a capture now and then; what fails several
+// times on end will not work later either. Steps of what is captured keep their graphs.
+void StepGraphs::note(const Status& captured) {
+  num_failures_ = captured.ok() ? 0 : num_failures_ + 1;
+  if (captured.ok()) return;
+  log_warn("graphs: {}; {}", captured.message(),
+           gave_up() ? "no more are captured" : "it is tried again");
+}
+
+}  // namespace quire

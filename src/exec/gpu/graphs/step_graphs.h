@@ -1,0 +1,68 @@
+// The captured graphs of a GPU's forward passes (graph_dispatcher.h says which there are). A graph
+// is captured when the second step of its bucket comes, or before, while nothing is to be run: the
+// server is ready before any is, and the first step of a bucket has chosen the algorithms of its
+// shapes, which capturing must not meet.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "exec/gpu/graphs/graph_dispatcher.h"
+#include "nn/decoder/decoder.h"
+
+namespace quire {
+
+// Borrows device and decoder. One thread.
+class StepGraphs {
+ public:
+  StepGraphs(GraphDispatcher dispatcher, Device& device, Decoder& decoder);
+
+  // Device memory of all graphs, an upper bound that was argued and not measured.
+  static int64_t device_bytes(const GraphDispatcher& dispatcher, size_t num_pieces);
+
+  std::optional<GraphBucket> bucket_of(const StepSize& step) const {
+    return dispatcher_.bucket_of(step);
+  }
+  // Queues the forward pass of a step whose inputs are padded to its bucket: requests and tokens
+  // of a whole graph, tokens of pieces.
+  void forward(const StepSize& step, const std::optional<GraphBucket>& bucket,
+               const ForwardInputs& inputs);
+
+  // A bucket that is not captured yet, the largest first, since smaller ones reuse its memory.
+  std::optional<GraphBucket> next_uncaptured() const;
+  // Captures the bucket's graph with inputs of no request; the device waits until it is done.
+  void prepare(const GraphBucket& bucket, const ForwardInputs& inputs);
+
+  const GraphStats& stats() const { return dispatcher_.stats(); }
+  int32_t num_graphs() const { return num_graphs_; }  // buckets captured so far
+
+ private:
+  static constexpr int32_t kMaxFailures = 3;
+
+  // What runs a bucket: one graph, or one per piece.
+  struct Captured {
+    std::vector<std::unique_ptr<Graph>> graphs;
+    bool has_run = false;  // without graphs
+  };
+  Captured& captured(const GraphBucket& bucket) {
+    return (bucket.kind == GraphKind::kWhole ? whole_ : pieces_)[bucket.index];
+  }
+  Status capture(const GraphBucket& bucket, const ForwardInputs& inputs);
+  void launch(const GraphBucket& bucket, const ForwardInputs& inputs);
+  void note(const Status& captured);
+  bool gave_up() const { return num_failures_ >= kMaxFailures; }
+
+  GraphDispatcher dispatcher_;
+  Device& device_;
+  Decoder& decoder_;
+  std::vector<Captured> whole_;
+  std::vector<Captured> pieces_;
+  int32_t num_graphs_ = 0;
+  int32_t num_failures_ = 0;  // of captures, on end
+};
+
+}  // namespace quire

@@ -1,0 +1,73 @@
+// The attention of every layer of a decoder, from the projection of its input to its heads' outputs:
+// queries, keys and values, positions, the walk over the paged cache. Owns no memory; its buffers
+// lie in the decoder's arena.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "nn/decoder/forward_inputs.h"
+#include "nn/decoder/latent_block.h"
+#include "nn/decoder_buffers.h"
+#include "nn/decoder_spec.h"
+#include "nn/products/linear_product.h"
+#include "nn/shared/shared_blocks.h"
+#include "nn/weights/decoder_weights.h"
+#include "tensor/activations.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Borrows what it is made of. One thread at a time.
+class AttentionBlock {
+ public:
+  // `shared`: of models with blocks that layers share, or null.
+  AttentionBlock(const DecoderSpec& spec, const DecoderWeights& weights,
+                 const DecoderLimits& limits, BatchLinears& linears, SharedBlocks* shared,
+                 Arena& arena);
+
+  // One cache per layer.
+  void bind_cache(std::vector<LayerCache> layers);
+  bool is_bound() const { return !cache_.empty(); }
+
+  // The steps of a batch, in this order. First what depends on the tokens' positions alone.
+  void prepare_positions(const ForwardInputs& inputs);
+  // Queries of a layer, and its keys and values to the cache. x [T, E], or [T, 2 E] of pairs.
+  void project(const ForwardInputs& inputs, size_t layer, ConstActivations x);
+  // Forgets how attention cut the last batch: before the first attend() of a batch.
+  void begin_batch() { cut_done_.assign(cuts_.size(), false); }
+  void attend(const ForwardInputs& inputs, size_t layer);
+  // What the last attend() made, gated and scaled: [T, AttentionSpec::output_size()].
+  ConstActivations heads() const { return heads_; }
+
+ private:
+  void project_heads(const ForwardInputs& inputs, size_t layer, ConstActivations x);
+  void project_latents(const ForwardInputs& inputs, size_t layer, ConstActivations x);
+  void gate_heads(const AttentionSpec& attention, int64_t num_tokens);
+  // Of a layer, with DecoderSpec::relative_bias; else null.
+  float* position_bias(size_t layer) const;
+
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  BatchLinears& linears_;
+  SharedBlocks* shared_;
+  Stream& stream_;
+  std::vector<LayerCache> cache_;
+  // With room for the widest layer:
+  Activations qkv_;                // [T, (Hq + 2 Hkv) * D]
+  Activations heads_;              // [T, Hq * D]
+  std::vector<float*> cos_, sin_;  // per rope [T, rotary_dim / 2]
+  double* rope_scratch_;
+  float* query_scale_;                  // [T], with DecoderSpec::query_scale
+  float* position_bias_;                // [tables, Hq, position_bias_stride()]
+  std::optional<LatentBlock> latents_;  // of models with latent attention
+  void* workspace_;
+  int64_t workspace_bytes_;
+  // How attention cut the batch, once per AttentionCutKind: layer i uses cut layer_cut_[i].
+  std::vector<void*> cuts_;
+  std::vector<bool> cut_done_;
+  std::vector<size_t> layer_cut_;
+};
+
+}  // namespace quire

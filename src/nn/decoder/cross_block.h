@@ -1,0 +1,61 @@
+// The attention of every layer to a source: keys and values made of an encoder's rows, once, and the
+// queries of each step's tokens over them. Owns no memory; its buffers lie in the arena.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/stream.h"
+#include "kernels/api/kv_cache.h"
+#include "nn/decoder_buffers.h"
+#include "nn/decoder_spec.h"
+#include "nn/weights/decoder_weights.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Runs of a step's tokens that look at one source, each of at most as many tokens as the source has
+// rows. All arrays lie where the stream's device reads them.
+struct CrossSegments {
+  int32_t count = 0;
+  int32_t max_len = 0;                   // tokens of the longest
+  const int32_t* start_loc = nullptr;    // [count + 1]
+  const int32_t* source_lens = nullptr;  // [count]
+  const int32_t* block_table = nullptr;  // [count, max_blocks]
+  int64_t max_blocks = 0;
+};
+
+// Borrows what it is made of. One thread at a time. On CPUs alone.
+class CrossBlock {
+ public:
+  static int64_t memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
+                              const DecoderLimits& limits, const Stream& stream);
+  // Segments of a step, at most.
+  static int64_t max_segments(const DecoderLimits& limits) { return limits.max_tokens; }
+
+  // `layers`: where each layer's keys and values lie.
+  CrossBlock(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
+             std::vector<KvCacheView> layers, Stream& stream, Arena& arena);
+
+  // The keys and values of rows [count, source_size], in all layers, to slots [count].
+  void write(const float* rows, const int64_t* slots, int64_t count);
+  // hidden [T, E] += what the tokens of layer `index` read of their sources; or a norm of the sum, as
+  // the model's blocks are.
+  void run(size_t index, const CrossSegments& segments, float* hidden, int64_t num_tokens);
+
+ private:
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  Stream& stream_;
+  std::vector<KvCacheView> layers_;
+  float* normed_;     // [T, E]
+  float* queries_;    // [T, Hq * D]
+  float* heads_;      // [T, Hq * D]
+  float* key_value_;  // [kRowsAtOnce, 2 * Hq * D]
+  void* linear_workspace_;
+  void* attention_workspace_;
+  int64_t attention_workspace_bytes_;
+  void* cut_;
+};
+
+}  // namespace quire

@@ -1,0 +1,293 @@
+#include "nn/decoder/decoder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "device/gpu_range.h"
+#include "kernels/api/embedding.h"
+#include "kernels/api/norm.h"
+#include "nn/decoder/decoder_memory.h"
+#include "nn/products/block_norm.h"
+
+namespace quire {
+namespace {
+
+// Fills the taps of the residual stream [T, E] that comes to a piece.
+void copy_taps(const ForwardInputs& inputs, size_t piece, const float* hidden, int64_t width) {
+  for (const HiddenTap& tap : inputs.taps) {
+    if (tap.layer != static_cast<int32_t>(piece)) continue;
+    for (int64_t t = 0; t < inputs.num_tokens; ++t)
+      std::copy_n(hidden + t * width, width, tap.out + t * tap.stride);
+  }
+}
+
+}  // namespace
+
+Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
+                 const DecoderLimits& limits, Stream& stream, Arena& arena, RankExchange* ranks)
+    : spec_(spec), weights_(weights), limits_(limits), stream_(stream), ranks_(ranks) {
+  const BufferSizes sizes(spec, limits);
+  const auto activations = [&](int64_t count) {
+    return Activations(arena.allocate_bytes(count * sizes.element_bytes), limits.activation_type);
+  };
+  hidden_ = arena.allocate<float>(sizes.hidden);
+  normed_ = activations(sizes.normed);
+  block_out_ = activations(sizes.block_out);
+  linear_workspace_ =
+      arena.allocate_bytes(decoder_memory(spec, weights, limits, stream).linear_workspace);
+  if (limits.lora.max_ranks > 0) lora_.emplace(limits.lora, limits.max_tokens, stream, arena);
+  LoraBatch* const lora = lora_ ? &*lora_ : nullptr;
+  linears_.emplace(stream, BatchLinears::Shared{linear_workspace_, lora, ranks});
+  const BatchSizes batch = batch_sizes(spec, limits.max_tokens);
+  if (spec.has_shared_blocks()) shared_.emplace(weights.shared(), batch, stream, arena);
+  SharedBlocks* const shared = shared_ ? &*shared_ : nullptr;
+  attention_.emplace(spec, weights, limits, *linears_, shared, arena);
+  ffn_.emplace(spec, weights, limits, *linears_, shared, arena);
+  head_.emplace(spec, weights, limits, *linears_, DecoderHead::Rows{hidden_, normed_});
+  if (spec.has_states()) states_.emplace(spec, weights, limits.max_tokens, stream, arena, lora);
+  if (spec.layer_inputs.any())
+    layer_inputs_.emplace(spec, weights, limits.max_tokens, stream, arena);
+  if (spec.streams.any()) streams_.emplace(spec.streams, weights.streams(), batch, stream, arena);
+  if (spec.draft_input.any())
+    draft_input_.emplace(spec.draft_input, weights.draft_input(), batch, stream, arena);
+}
+
+void Decoder::bind_cache(std::vector<LayerCache> layers, std::vector<StateView> states) {
+  QUIRE_CHECK(layers.size() == spec_.layers.size(), "{} caches for {} layers", layers.size(),
+              spec_.layers.size());
+  QUIRE_CHECK(!spec_.has_states() || states.size() == layers.size(), "{} states for {} layers",
+              states.size(), layers.size());
+  attention_->bind_cache(std::move(layers));
+  state_views_ = std::move(states);
+}
+
+void Decoder::forward(const ForwardInputs& inputs) {
+  for (size_t layer = 0; layer < spec_.layers.size(); ++layer) {
+    run_piece(inputs, layer);
+    mix(inputs, layer);
+  }
+  run_piece(inputs, spec_.layers.size());
+}
+
+void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
+  QUIRE_CHECK(attention_->is_bound(), "forward() before bind_cache()");
+  QUIRE_CHECK(inputs.num_tokens >= 1 && inputs.num_tokens <= limits_.max_tokens,
+              "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
+  if (piece == 0) {
+    QUIRE_CHECK(lora_ || inputs.adapters.empty(), "rows with adapters, which were not planned");
+    if (lora_) lora_->begin(inputs.adapters, inputs.num_tokens);
+    embed(inputs);
+    attention_->prepare_positions(inputs);
+  } else {
+    const GpuRange range(stream_, "layer end", piece - 1);
+    output_block(piece - 1, inputs.num_tokens);
+    if (inputs.cross != nullptr)
+      inputs.cross->run(piece - 1, inputs.cross_segments, hidden_, inputs.num_tokens);
+    ffn_block(piece - 1, inputs.num_tokens);
+    end_layer(inputs, piece - 1);
+  }
+  if (streams_ && piece == spec_.layers.size())
+    streams_->merge(hidden_, inputs.num_tokens, linear_workspace_);
+  copy_taps(inputs, piece, hidden_, spec_.hidden_size);
+  if (piece < spec_.layers.size()) {
+    const GpuRange range(stream_, "layer begin", piece);
+    mixer_input(inputs, piece);
+  }
+}
+
+void Decoder::embed(const ForwardInputs& inputs) {
+  // A stage behind the first goes on from hidden_; without a vocabulary all rows are given.
+  const TableWeight& table = weights_.token_embedding();
+  if (spec_.vocab_size > 0 && table.data == nullptr && !table.packed) return;
+  const GpuRange range(stream_, "embedding");
+  embed_tokens(inputs);
+  for (const GivenRows& given : inputs.given_rows) {
+    for (int64_t row = 0; row < given.count; ++row) {
+      std::copy_n(given.rows + row * std::max(given.stride, spec_.hidden_size), spec_.hidden_size,
+                  hidden_ + (given.first + row) * spec_.hidden_size);
+    }
+  }
+  if (spec_.block.embedding_norm)
+    norm(weights_.embedding_norm(), hidden_, hidden_, inputs.num_tokens);
+  if (draft_input_) {
+    draft_input_->join(inputs.draft_rows, inputs.positions, hidden_, inputs.num_tokens,
+                       linear_workspace_);
+  }
+  if (layer_inputs_)
+    layer_inputs_->prepare(inputs.input_ids, hidden_, inputs.num_tokens, linear_workspace_);
+  if (streams_) streams_->spread(hidden_, inputs.num_tokens, linear_workspace_);
+  if (shared_) shared_->begin(hidden_, inputs.num_tokens);
+}
+
+void Decoder::embed_tokens(const ForwardInputs& inputs) {
+  const TableWeight& table = weights_.token_embedding();
+  if (spec_.vocab_size == 0) return;  // all rows are given
+  embedding(stream_, {.token_ids = inputs.input_ids,
+                      .table = table.data,
+                      .packed_table = table.packed ? &*table.packed : nullptr,
+                      .positions = inputs.positions,
+                      .position_table = position_row(spec_.first_position_row),
+                      .token_types = inputs.token_types,
+                      .type_table = weights_.token_type_embedding().data,
+                      .table_dtype = table.dtype,
+                      .scale = spec_.embedding_scale,
+                      .out = hidden_,
+                      .num_tokens = inputs.num_tokens,
+                      .hidden_size = spec_.hidden_size});
+}
+
+const void* Decoder::position_row(int64_t row) const {
+  const TableWeight& table = weights_.position_embedding();
+  if (table.data == nullptr) return nullptr;
+  return static_cast<const std::byte*>(table.data) +
+         row * spec_.hidden_size * size_bytes(table.dtype);
+}
+
+void Decoder::mixer_input(const ForwardInputs& inputs, size_t index) {
+  const LayerSpec& layer = spec_.layers[index];
+  if (!layer.has_mixer()) return;
+  if (streams_) streams_->predict(index, hidden_, inputs.num_tokens, linear_workspace_);
+  ConstActivations x = hidden_;
+  if (layer.shared.any()) {
+    x = shared_->pairs(index, hidden_, inputs.num_tokens);
+  } else if (layer.attention.reads_pairs) {
+    x = draft_input_->pairs();
+  } else if (spec_.block.input_norms && layer.has_input_norm) {
+    norm(weights_.layer(index).input_norm, hidden_, normed_, inputs.num_tokens);
+    x = normed_;
+  }
+  if (streams_) streams_->begin_attention(index, x, inputs.num_tokens, linear_workspace_);
+  attention_->project(inputs, index, x);
+  if (layer.state.any() && !layer.shared.any())
+    states_->project(index, x, inputs.num_tokens, linear_workspace_);
+}
+
+void Decoder::mix(const ForwardInputs& inputs, size_t index) {
+  const LayerSpec& layer = spec_.layers[index];
+  if (index == 0) attention_->begin_batch();
+  if (layer.attention.any()) attention_->attend(inputs, index);
+  if (layer.shared.any()) shared_block(index, inputs.num_tokens);
+  if (layer.state.any()) {
+    states_->mix(index, inputs.states, state_views_[index], inputs.num_tokens, linear_workspace_);
+  }
+}
+
+void Decoder::output_block(size_t index, int64_t num_tokens) {
+  const LayerWeights& weights = weights_.layer(index);
+  const LayerSpec& layer = spec_.layers[index];
+  if (layer.state.any()) states_->add_output(index, hidden_, num_tokens, linear_workspace_);
+  if (!layer.attention.any() || layer.shared.any()) return;
+  // The MLP is to read what attention has read.
+  if (spec_.block.residual == ResidualStyle::kParallel)
+    norm(weights.pre_mlp_norm, hidden_, normed_, num_tokens);
+  ConstActivations heads = attention_->heads();
+  if (ranks_ != nullptr && ranks_->cuts_heads(index))
+    heads = ranks_->gather_heads(index, heads, num_tokens);
+  if (spec_.block.changes_outputs()) {
+    linears_->run_output(weights.o, heads, block_out_, num_tokens, false);
+    add_changed(weights.post_attention_norm, hidden_, num_tokens);
+  } else {
+    linears_->run_output(weights.o, heads, hidden_, num_tokens, true);
+  }
+  if (spec_.block.residual == ResidualStyle::kNormOfSum)
+    norm(weights.post_attention_norm, hidden_, hidden_, num_tokens);
+  if (streams_) streams_->end_attention(hidden_, num_tokens);
+}
+
+void Decoder::norm(const NormWeights& weights, ConstActivations x, Activations out,
+                   int64_t num_tokens) {
+  run_block_norm(stream_, spec_,
+                 {.weights = weights, .x = x, .out = out, .num_tokens = num_tokens});
+}
+
+void Decoder::add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens) {
+  if (spec_.block.output_scales) {
+    const float* x = block_out_;
+    for (int64_t token = 0; token < num_tokens; ++token) {
+      for (int64_t i = 0; i < spec_.hidden_size; ++i) *add_to++ += *x++ * norm.weight[i];
+    }
+    return;
+  }
+  rms_norm(stream_, {.x = block_out_,
+                     .weight = norm.weight,
+                     .out = nullptr,
+                     .add_to = add_to,
+                     .rows = nullptr,
+                     .eps = spec_.norm_eps,
+                     .num_tokens = num_tokens,
+                     .hidden_size = spec_.hidden_size});
+}
+
+void Decoder::ffn_block(size_t index, int64_t num_tokens) {
+  const LayerWeights& weights = weights_.layer(index);
+  if (!spec_.layers[index].ffn.any() || spec_.layers[index].shared.any()) return;
+  for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
+    const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
+    linears_->select(begin, count);
+    float* hidden = hidden_ + begin * spec_.hidden_size;
+    const ConstActivations x = mlp_input(weights, hidden, begin, count);
+    if (spec_.block.changes_outputs()) {
+      ffn_->run(index, x, block_out_, count, false);
+      if (spec_.layers[index].ffn.experts.own_norms)
+        ffn_->add_experts_beside(index, hidden, block_out_, count);
+      add_changed(weights.post_mlp_norm, hidden, count);
+    } else {
+      ffn_->run(index, x, hidden, count, true);
+    }
+    if (spec_.block.residual == ResidualStyle::kNormOfSum)
+      norm(weights.post_mlp_norm, hidden, hidden, count);
+  }
+  linears_->select(0, num_tokens);
+}
+
+void Decoder::shared_block(size_t index, int64_t num_tokens) {
+  const LayerWeights& weights = weights_.block(index);
+  float* const inside = shared_->inside();
+  linears_->run(weights.o, attention_->heads(), {inside}, num_tokens);
+  for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
+    const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
+    linears_->select(begin, count);
+    float* const rows = inside + begin * spec_.hidden_size;
+    norm(weights.pre_mlp_norm, rows, normed_, count);
+    ffn_->run(index, normed_, rows, count, false);
+  }
+  linears_->select(0, num_tokens);
+  const float* const mixed = shared_->end(index, hidden_, num_tokens, linear_workspace_);
+  norm(weights_.layer(index).input_norm, mixed, normed_, num_tokens);
+  states_->project(index, normed_, num_tokens, linear_workspace_);
+}
+
+ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
+                                    int64_t count) {
+  if (spec_.block.residual == ResidualStyle::kNormOfSum) return hidden;
+  if (spec_.block.residual != ResidualStyle::kSequential)
+    return normed_.from(begin * spec_.hidden_size);
+  if (!spec_.block.input_norms) return hidden;
+  norm(weights.pre_mlp_norm, hidden, normed_, count);
+  return normed_;
+}
+
+void Decoder::end_layer(const ForwardInputs& inputs, size_t index) {
+  const int64_t num_tokens = inputs.num_tokens;
+  for (const GivenRows& given : inputs.given_rows) {
+    if (static_cast<int64_t>(index) >= given.num_added) continue;
+    for (int64_t row = 0; row < given.count; ++row) {
+      const float* const from =
+          given.rows + row * given.stride + (static_cast<int64_t>(index) + 1) * spec_.hidden_size;
+      float* const to = hidden_ + (given.first + row) * spec_.hidden_size;
+      for (int64_t i = 0; i < spec_.hidden_size; ++i) to[i] += from[i];
+    }
+  }
+  if (streams_) {
+    streams_->correct(index, hidden_, num_tokens, linear_workspace_);
+    if (layer_inputs_)
+      streams_->add(layer_inputs_->make(index, hidden_, num_tokens, linear_workspace_), num_tokens);
+  } else if (layer_inputs_) {
+    layer_inputs_->add(index, hidden_, num_tokens, linear_workspace_);
+  }
+  if (!spec_.layer_scale || !spec_.layers[index].any()) return;
+  scale_columns(stream_, {hidden_, spec_.hidden_size}, spec_.hidden_size,
+                *weights_.layer(index).scale, num_tokens);
+}
+
+}  // namespace quire

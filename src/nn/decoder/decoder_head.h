@@ -1,0 +1,60 @@
+// What becomes of the residual stream behind the last layer: final states, logits, pooled scores.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/api/linear.h"
+#include "nn/decoder_buffers.h"
+#include "nn/decoder_spec.h"
+#include "nn/products/linear_product.h"
+#include "nn/weights/decoder_weights.h"
+#include "tensor/activations.h"
+
+namespace quire {
+
+// Reads the residual stream that the decoder's last forward() left. Borrows what it is made of. One
+// thread at a time.
+class DecoderHead {
+ public:
+  // The decoder's buffers.
+  struct Rows {
+    float* hidden;       // [T, E]: the residual stream
+    Activations normed;  // [T, E]: overwritten
+  };
+  DecoderHead(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
+              BatchLinears& linears, const Rows& rows);
+
+  // out [rows.size(), DecoderSpec::num_logits()]: raw logits of the given tokens; at most
+  // max_logit_rows. `rows` lies where the device reads it.
+  // With ranks all of them call it, and `out` is the group's RankExchange::logits().
+  void logits(std::span<const int32_t> rows, float* out);
+  // Whether greatest_logits() can be called: a soft cap may make equals of different logits.
+  bool finds_greatest() const;
+  // As logits(), but keeps only the greatest of each row: in the first rows.size() of `found`,
+  // [threads, rows.size()]. `scratch` is as `out`. CPU only.
+  void greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found);
+
+  // [T, E]: the residual stream behind the final norm, which overwrites it. Instead of logits(), once.
+  const float* final_hidden(int64_t num_tokens);
+  // out [T, E]: what logits() reads of each token, behind the final norm. CPU only.
+  void head_inputs(int64_t num_tokens, float* out);
+
+  // y [R, outputs] = layer `index` of DecoderSpec::pooling of x [R, inputs], for up to kMaxPooledRows
+  // rows.
+  void pooling_layer(size_t index, const float* x, float* y, int64_t num_rows);
+
+ private:
+  void norm(Activations out, int64_t num_tokens, const int32_t* rows = nullptr);
+  // The given rows behind the final norm, into rows_.normed; returns their number.
+  int64_t norm_of(std::span<const int32_t> rows);
+
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  int64_t max_logit_rows_;
+  BatchLinears& linears_;
+  Stream& stream_;
+  Rows rows_;
+};
+
+}  // namespace quire

@@ -1,0 +1,23 @@
+// What a decoder takes from its arena, by arithmetic: the plan of its memory.
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+#include "nn/decoder_buffers.h"
+#include "nn/decoder_spec.h"
+#include "nn/weights/decoder_weights.h"
+
+namespace quire {
+
+// Bytes of the buffers that a Decoder takes from its arena.
+struct DecoderMemory {
+  int64_t activations = 0;  // and what experts need
+  int64_t linear_workspace = 0;
+  int64_t attention_workspace = 0;  // and the cuts of the batch
+  int64_t total() const { return activations + linear_workspace + attention_workspace; }
+};
+DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
+                             const DecoderLimits& limits, const Stream& stream);
+
+}  // namespace quire

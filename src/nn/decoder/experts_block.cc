@@ -1,0 +1,177 @@
+#include "nn/decoder/experts_block.h"
+
+#include <algorithm>
+
+#include "kernels/api/activation.h"
+#include "kernels/api/norm.h"
+#include "kernels/api/router.h"
+#include "nn/products/linear_product.h"
+
+namespace quire {
+namespace {
+
+// Elements of each buffer, in the order in which the constructor takes them.
+struct RouterBuffers {
+  int64_t logits = 0, pairs = 0, workspace_bytes = 0, rows = 0;
+
+  RouterBuffers(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+                const Stream& stream) {
+    for (size_t i = 0; i < spec.layers.size(); ++i) {
+      const RouterSpec& router = spec.layers[i].ffn.experts.router;
+      if (router.num_experts == 0) continue;
+      logits = std::max(logits, max_tokens * router.num_experts);
+      pairs = std::max(pairs, max_tokens * router.experts_per_token);
+      workspace_bytes =
+          std::max(workspace_bytes,
+                   experts_workspace_bytes(stream, max_tokens, weights.layer(i).experts.views(),
+                                           router.experts_per_token));
+      const ExpertsSpec& experts = spec.layers[i].ffn.experts;
+      if (experts.own_norms || experts.weighs_inputs) rows = max_tokens * spec.hidden_size;
+    }
+  }
+
+  int64_t bytes() const {
+    return Arena::padded(logits * 4) + 2 * Arena::padded(pairs * 4) +
+           Arena::padded(workspace_bytes) + 2 * Arena::padded(rows * 4);
+  }
+};
+
+}  // namespace
+
+std::vector<ExpertWeights> ExpertsWeights::views() const {
+  std::vector<ExpertWeights> views;
+  views.reserve(experts.size());
+  const auto packed = [](const LinearWeights& weights) {
+    return weights.is_empty() ? nullptr : &weights.weight.parts.front();
+  };
+  for (const Expert& expert : experts) {
+    views.push_back({.gate = packed(expert.gate),
+                     .up = packed(expert.up),
+                     .down = packed(expert.down),
+                     .gate_bias = expert.gate.bias,
+                     .up_bias = expert.up.bias,
+                     .down_bias = expert.down.bias});
+  }
+  return views;
+}
+
+int64_t ExpertsBlock::memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
+                                   int64_t max_tokens, const Stream& stream) {
+  return RouterBuffers(spec, weights, max_tokens, stream).bytes();
+}
+
+ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights,
+                           int64_t max_tokens, Stream& stream, Arena& arena, RankExchange* ranks)
+    : spec_(spec), weights_(weights), stream_(stream), ranks_(ranks) {
+  const RouterBuffers sizes(spec, weights, max_tokens, stream);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    views_.push_back(weights.layer(i).experts.views());
+  }
+  logits_ = arena.allocate<float>(sizes.logits);
+  expert_ids_ = arena.allocate<int32_t>(sizes.pairs);
+  expert_weights_ = arena.allocate<float>(sizes.pairs);
+  workspace_ = arena.allocate_bytes(sizes.workspace_bytes);
+  in_ = arena.allocate<float>(sizes.rows);
+  out_ = arena.allocate<float>(sizes.rows);
+}
+
+void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool accumulate,
+                       int64_t num_tokens, void* linear_workspace) {
+  route(layer, x, num_tokens, linear_workspace);
+  if (spec_.layers[layer].ffn.experts.weighs_inputs) {
+    sigmoid_scale(stream_, {.x = x,
+                            .out = in_,
+                            .logits = expert_weights_,
+                            .num_rows = num_tokens,
+                            .row_size = spec_.hidden_size});
+    std::fill_n(expert_weights_, num_tokens, 1.0f);
+    x = in_;
+  }
+  multiply(layer, x, out, accumulate, num_tokens);
+}
+
+void ExpertsBlock::add_beside(size_t layer, const float* hidden, Activations dense,
+                              int64_t num_tokens, void* linear_workspace) {
+  const ExpertsWeights& weights = weights_.layer(layer).experts;
+  const auto norm = [&](const float* weight, ConstActivations x, Activations out,
+                        Activations add_to) {
+    rms_norm(stream_, {.x = x,
+                       .weight = weight,
+                       .out = out,
+                       .add_to = add_to,
+                       .eps = spec_.norm_eps,
+                       .num_tokens = num_tokens,
+                       .hidden_size = spec_.hidden_size});
+  };
+  norm(weights.router_norm, hidden, in_, nullptr);
+  route(layer, in_, num_tokens, linear_workspace);
+  norm(weights.pre_norm, hidden, in_, nullptr);
+  multiply(layer, in_, out_, false, num_tokens);
+  norm(weights.dense_norm, dense, dense, nullptr);
+  norm(weights.post_norm, out_, nullptr, dense);
+}
+
+void ExpertsBlock::route(size_t layer, ConstActivations x, int64_t num_tokens,
+                         void* linear_workspace) {
+  const ExpertsSpec& experts = spec_.layers[layer].ffn.experts;
+  const ExpertsWeights& weights = weights_.layer(layer).experts;
+  run_router(weights.router, x, logits_, num_tokens, linear_workspace);
+  route_tokens(stream_, {.logits = logits_,
+                         .bias = weights.correction,
+                         .router = experts.router,
+                         .expert_ids = expert_ids_,
+                         .expert_weights = expert_weights_,
+                         .num_tokens = num_tokens});
+  if (weights.scale == nullptr) return;
+  const int64_t pairs = num_tokens * experts.router.experts_per_token;
+  for (int64_t i = 0; i < pairs; ++i) expert_weights_[i] *= weights.scale[expert_ids_[i]];
+}
+
+void ExpertsBlock::multiply(size_t layer, ConstActivations x, Activations out, bool accumulate,
+                            int64_t num_tokens) {
+  const ExpertsSpec& experts = spec_.layers[layer].ffn.experts;
+  RunExpertsParams params{.x = x,
+                          .experts = views_[layer],
+                          .expert_ids = expert_ids_,
+                          .expert_weights = expert_weights_,
+                          .experts_per_token = experts.router.experts_per_token,
+                          .activation = experts.activation,
+                          .out = out,
+                          .accumulate = accumulate,
+                          .num_tokens = num_tokens,
+                          .workspace = workspace_};
+  if (ranks_ == nullptr) return run_experts(stream_, params);
+  if (ranks_->share().spreads_experts()) {
+    const ExpertsSpread spread = ranks_->spread_experts(layer, num_tokens);
+    params.spread = &spread;
+    return run_experts(stream_, params);
+  }
+  const ExpertsExchange exchange = ranks_->experts(layer, num_tokens);
+  params.out = out.from(ranks_->share().outputs(spec_.hidden_size).begin);
+  params.exchange = &exchange;
+  run_experts(stream_, params);
+  ranks_->gather_outputs(out, num_tokens);
+}
+
+void ExpertsBlock::scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens,
+                                void* linear_workspace) {
+  const LinearWeights& router = weights_.layer(layer).experts.shared_router;
+  if (router.is_empty()) return;
+  run_router(router, x, logits_, num_tokens, linear_workspace);
+  sigmoid_scale(stream_, {.x = h,
+                          .out = h,
+                          .logits = logits_,
+                          .num_rows = num_tokens,
+                          .row_size = spec_.layers[layer].ffn.intermediate_size});
+}
+
+void ExpertsBlock::run_router(const LinearWeights& router, ConstActivations x, float* logits,
+                              int64_t num_tokens, void* linear_workspace) {
+  run_linear(stream_, {.weights = router,
+                       .x = x,
+                       .y = logits,
+                       .num_tokens = num_tokens,
+                       .workspace = linear_workspace});
+}
+
+}  // namespace quire

@@ -1,0 +1,65 @@
+// The routed experts of every layer that has some: a router's logits, the choice, the experts.
+// Owns no memory; its buffers lie in the decoder's arena.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/stream.h"
+#include "kernels/api/experts.h"
+#include "nn/decoder_spec.h"
+#include "nn/rank_exchange.h"
+#include "nn/weights/decoder_weights.h"
+#include "tensor/activations.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Borrows what it is made of. One thread at a time.
+class ExpertsBlock {
+ public:
+  // What an object for calls of up to `max_tokens` takes from its arena; 0 without experts. The
+  // weights need not be loaded.
+  static int64_t memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
+                              int64_t max_tokens, const Stream& stream);
+
+  ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+               Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
+
+  // out [T, E] = (accumulate ? out : 0) + what the layer's experts make of x [T, E], for up to
+  // max_tokens tokens. `linear_workspace`: what linear() needs for the router.
+  void run(size_t layer, ConstActivations x, Activations out, bool accumulate, int64_t num_tokens,
+           void* linear_workspace);
+
+  // With ExpertsSpec::own_norms: dense [T, E], which the MLP beside the experts has made, becomes
+  // norm(dense) + norm(what experts make of hidden).
+  void add_beside(size_t layer, const float* hidden, Activations dense, int64_t num_tokens,
+                  void* linear_workspace);
+
+  // h [T, F], the inside of the MLP that every token goes through, times the share of it that each
+  // token takes. Nothing happens where a token takes all of it.
+  void scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens,
+                    void* linear_workspace);
+
+ private:
+  // Whom the tokens go to, into expert_ids_ and expert_weights_.
+  void route(size_t layer, ConstActivations x, int64_t num_tokens, void* linear_workspace);
+  void multiply(size_t layer, ConstActivations x, Activations out, bool accumulate,
+                int64_t num_tokens);
+  void run_router(const LinearWeights& router, ConstActivations x, float* logits,
+                  int64_t num_tokens, void* linear_workspace);
+
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  Stream& stream_;
+  RankExchange* ranks_;
+  std::vector<std::vector<ExpertWeights>> views_;  // per layer
+  float* logits_ = nullptr;                        // [max_tokens, X]
+  int32_t* expert_ids_ = nullptr;                  // [max_tokens, k]
+  float* expert_weights_ = nullptr;                // [max_tokens, k]
+  void* workspace_ = nullptr;
+  float* in_ = nullptr;  // [max_tokens, E] each, with own norms or inputs that are weighed
+  float* out_ = nullptr;
+};
+
+}  // namespace quire

@@ -1,0 +1,49 @@
+// Inputs that every layer has of its own beside the residual stream (LayerInputSpec; Gemma 4's
+// per-layer embeddings). CPUs alone.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "device/stream.h"
+#include "nn/decoder_spec.h"
+#include "nn/weights/decoder_weights.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Borrows what it is made of. One thread at a time.
+class LayerInputs {
+ public:
+  static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
+
+  LayerInputs(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+              Stream& stream, Arena& arena);
+
+  // The inputs of all layers, of tokens whose embeddings are `embedded` [T, E].
+  void prepare(const TokenId* ids, const float* embedded, int64_t num_tokens,
+               void* linear_workspace);
+  // hidden [T, E] += norm(up(act(gate(hidden)) * input of the layer)). Once per layer and batch.
+  void add(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);
+  // What add() would add, [T, E], until the next call.
+  const float* make(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
+
+ private:
+  struct Sizes;
+  int64_t width() const;  // of the inputs of all layers
+  // scratch_ = up(act(gate(hidden)) * input of the layer).
+  void project(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
+  // The norm of scratch_, into `out` or added to `add_to`; the other is null.
+  void norm(size_t layer, float* out, float* add_to, int64_t num_tokens);
+
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  Stream& stream_;
+  TokenId* ids_;    // [T], each in the table
+  float* inputs_;   // [T, layers * P]
+  float* scratch_;  // [T, max(layers * P, E)]
+  float* gated_;    // [T, 2 P]
+  float* inside_;   // [T, P]
+};
+
+}  // namespace quire

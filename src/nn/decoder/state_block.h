@@ -1,0 +1,64 @@
+// The mixers with a state of every layer that has one: input projection, convolution and
+// recurrence, output norm and gate, output projection. Owns no memory; its buffers lie in the
+// decoder's arena.
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+#include "kernels/api/state.h"
+#include "nn/adapters/lora_batch.h"
+#include "nn/decoder_spec.h"
+#include "nn/weights/decoder_weights.h"
+#include "tensor/activations.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Borrows what it is made of. One thread at a time.
+class StateBlock {
+ public:
+  // What an object for calls of up to `max_tokens` takes from its arena; 0 without states.
+  static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
+
+  StateBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+             Stream& stream, Arena& arena, LoraBatch* lora);
+
+  // The parts of a layer's mixer, in this order, for up to max_tokens tokens. `linear_workspace`:
+  // what linear() needs for the layer's matrices. First the input projection of x [T, E].
+  void project(size_t layer, const float* x, int64_t num_tokens, void* linear_workspace);
+  // Convolution and recurrence over the segments. `state`: of the layer (StateSpec::state_floats()).
+  void mix(size_t layer, const StateSegments& segments, const StateView& state, int64_t num_tokens,
+           void* linear_workspace);
+  // out [T, E] += the output projection.
+  void add_output(size_t layer, float* out, int64_t num_tokens, void* linear_workspace);
+
+ private:
+  struct Step;  // a call of mix()
+
+  void short_conv(const Step& step);
+  void selective_scan(const Step& step);
+  void ssd(const Step& step);
+  void delta_rule(const Step& step);
+  // The convolution of the layer's channels, in place.
+  void convolve(const Step& step);
+  void normalize_keys(const Step& step);
+  void finish_output(const Step& step, const float* gate, int64_t gate_stride);
+  // y [T, N] = x W^T (+ bias), with rows of x x_stride apart.
+  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, float* y,
+                int64_t num_tokens, bool accumulate, void* linear_workspace);
+
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  Stream& stream_;
+  LoraBatch* lora_;         // null: no adapters
+  float* in_ = nullptr;     // [T, in_rows]
+  float* mixed_ = nullptr;  // [T, I]
+  float* steps_ = nullptr;  // [T, I], [T, H] or [T, H, Dk]
+  float* decay_ = nullptr;  // [T, H] or [T, H, Dk]
+  float* beta_ = nullptr;   // [T, H]
+  // [T, R + 2 N] of a selective scan, [T, I] the gates of a decay per channel.
+  float* narrow_ = nullptr;
+};
+
+}  // namespace quire

@@ -1,0 +1,69 @@
+// Products by matrices that may consist of several parts (weights/checkpoint.h), as all blocks of a
+// layer make them.
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+#include "kernels/api/linear.h"
+#include "nn/adapters/lora_batch.h"
+#include "nn/weights/linear_weights.h"
+#include "tensor/activations.h"
+
+namespace quire {
+
+class RankExchange;
+
+// Some columns of an array whose rows lie `stride` elements apart; 0: the columns are all it has.
+struct Columns {
+  Activations data;
+  int64_t stride = 0;
+};
+
+// y [T, N] = (accumulate ? y : 0) + x [T, K] W^T + bias.
+struct LinearProduct {
+  const LinearWeights& weights;
+  ConstActivations x;
+  int64_t x_stride = 0;  // 0: K
+  Activations y;
+  int64_t y_stride = 0;  // 0: N
+  int64_t num_tokens = 0;
+  bool accumulate = false;
+  void* workspace = nullptr;  // linear_workspace_bytes() bytes
+  RowGreatest* greatest = nullptr;
+};
+// `lora`: the batch's adapters, or null.
+void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora = nullptr);
+
+// The products of a decoder's batch: one workspace, the batch's adapters, the ranks that share the
+// model. Borrows all of them. One thread at a time.
+class BatchLinears {
+ public:
+  struct Shared {
+    void* workspace = nullptr;
+    LoraBatch* lora = nullptr;      // null: no adapters
+    RankExchange* ranks = nullptr;  // null: alone
+  };
+  BatchLinears(Stream& stream, const Shared& shared) : stream_(stream), shared_(shared) {}
+
+  Stream& stream() const { return stream_; }
+  void* workspace() const { return shared_.workspace; }
+  RankExchange* ranks() const { return shared_.ranks; }
+
+  // Whether an adapter of the selected rows changes the matrix.
+  bool has_updates(const LinearWeights& weights) const;
+  // From here on rows are those of the batch's tokens [begin, begin + count).
+  void select(int64_t begin, int64_t count);
+
+  void run(const LinearWeights& weights, ConstActivations x, const Columns& y, int64_t num_tokens,
+           bool accumulate = false, RowGreatest* greatest = nullptr);
+  // out [T, E] += (or =) a product of which each rank computes some columns.
+  void run_output(const LinearWeights& weights, ConstActivations x, Activations out,
+                  int64_t num_tokens, bool accumulate);
+
+ private:
+  Stream& stream_;
+  Shared shared_;
+};
+
+}  // namespace quire

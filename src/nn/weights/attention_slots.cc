@@ -1,0 +1,106 @@
+// The slots of attention over keys and values, over latents, and over another stack's rows.
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "nn/rank_share.h"
+#include "nn/weights/decoder_slots.h"
+
+namespace quire {
+namespace {
+
+void add_heads(WeightSlots& slots, const DecoderSpec& spec, int32_t index, LayerWeights& layer) {
+  const AttentionSpec& attention = spec.layers[static_cast<size_t>(index)].attention;
+  const size_t first = slots.count();
+  std::vector<SlotPart> parts = {{TensorRole::kQ, attention.q_rows()}};
+  std::optional<TensorRole> fused;
+  if (attention.has_own_kv()) {
+    parts.push_back({TensorRole::kK, attention.kv_rows()});
+    parts.push_back({TensorRole::kV, attention.kv_rows()});
+    fused = TensorRole::kQkv;
+  }
+  if (attention.has_output_gate) parts.push_back({TensorRole::kQueryGate, attention.q_rows()});
+  const int64_t columns = spec.hidden_size * (attention.reads_pairs ? 2 : 1);
+  slots.add_matrix(index, std::move(parts), fused, columns, layer.qkv, attention.qkv_bias);
+  for (WeightSlot& slot : slots.from(first)) slot.row_groups = attention.num_heads;
+  const HeadShare share = share_of(attention, slots.options().share);
+  slots.keep(first, share.qkv_rows(attention));
+  if (attention.qk_norm && !attention.plain_qk_norm) {
+    const bool shared = *attention.qk_norm == QkNorm::kHead;
+    const int64_t q_rows = shared ? attention.head_dim : attention.q_rows();
+    const int64_t k_rows = shared ? attention.head_dim : attention.kv_rows();
+    slots.add_vector(index, {TensorRole::kQNorm, q_rows}, layer.q_norm);
+    if (*attention.qk_norm == QkNorm::kLayerHead)
+      slots.keep(slots.count() - 1, {share.q_rows(attention)});
+    if (attention.has_own_kv()) {
+      slots.add_vector(index, {TensorRole::kKNorm, k_rows}, layer.k_norm);
+      if (*attention.qk_norm == QkNorm::kLayerHead)
+        slots.keep(slots.count() - 1, {share.k_rows(attention)});
+    }
+  }
+  for (WeightSlot& slot : slots.from(first)) slot.head_rows = attention.head_dim;
+  if (attention.has_sinks) {
+    slots.add_vector(index, {TensorRole::kSinks, attention.num_heads}, layer.sinks);
+    slots.keep(slots.count() - 1, {share.heads});
+  }
+}
+
+void add_latent_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
+                      LatentWeights& weights) {
+  const AttentionSpec& attention = spec.layers[static_cast<size_t>(index)].attention;
+  const LatentSpec& latent = attention.latent;
+  const int64_t query_rows = latent.query_rows(attention.num_heads);
+  const SlotPart query = latent.query_rank > 0 ? SlotPart{TensorRole::kQueryDown, latent.query_rank}
+                                               : SlotPart{TensorRole::kQ, query_rows};
+  slots.add_matrix(index, {query, {TensorRole::kLatentDown, latent.rank + latent.rope_dim}},
+                   std::nullopt, spec.hidden_size, weights.down, attention.qkv_bias);
+  if (latent.query_rank > 0) {
+    slots.add_vector(index, {TensorRole::kQueryDownNorm, latent.query_rank}, weights.query_norm);
+    slots.add_matrix(index, {TensorRole::kQueryUp, query_rows}, latent.query_rank,
+                     weights.query_up);
+  }
+  slots.add_vector(index, {TensorRole::kLatentNorm, latent.rank}, weights.norm);
+  const auto heads = static_cast<size_t>(attention.num_heads);
+  weights.key_up.resize(heads);
+  weights.value_up.resize(heads);
+  for (size_t head = 0; head < heads; ++head) {
+    const auto add = [&](SlotPart part, int64_t columns, LinearWeights& out) {
+      slots.add_matrix(index, part, columns, out);
+      slots.last().expert = static_cast<int32_t>(head);
+      out.weight.parts.front().spec = {.n = part.rows,
+                                       .k = columns,
+                                       .dtype = slots.options().dtype,
+                                       .compute = slots.options().compute};
+    };
+    add({TensorRole::kLatentKeyUp, latent.rank}, latent.nope_dim, weights.key_up[head]);
+    add({TensorRole::kLatentValueUp, latent.value_dim}, latent.rank, weights.value_up[head]);
+  }
+}
+
+}  // namespace
+
+void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
+                         LayerWeights& layer) {
+  const AttentionSpec& attention = spec.layers[static_cast<size_t>(index)].attention;
+  if (attention.latent.any()) {
+    add_latent_slots(slots, spec, index, layer.latent);
+  } else {
+    add_heads(slots, spec, index, layer);
+  }
+  const size_t output = slots.count();
+  slots.add_matrix(index, {TensorRole::kO, spec.hidden_size}, attention.output_size(), layer.o,
+                   attention.o_bias);
+  slots.keep(output, {slots.options().share.outputs(spec.hidden_size)});
+  const CrossSpec& cross = spec.cross;
+  if (!cross.any()) return;
+  add_norm_slots(slots, spec, index, TensorRole::kCrossNorm, layer.cross.norm);
+  slots.add_matrix(index, {TensorRole::kCrossQ, cross.rows()}, spec.hidden_size, layer.cross.q,
+                   cross.bias);
+  slots.add_matrix(index,
+                   {{TensorRole::kCrossK, cross.rows()}, {TensorRole::kCrossV, cross.rows()}},
+                   std::nullopt, cross.source_size, layer.cross.kv, cross.bias);
+  slots.add_matrix(index, {TensorRole::kCrossO, spec.hidden_size}, cross.rows(), layer.cross.o,
+                   cross.bias);
+}
+
+}  // namespace quire

@@ -1,0 +1,43 @@
+// The slots through which a checkpoint fills a decoder's weights. Each function adds the slots of one
+// part, which lead to its last argument. `spec` is that of the whole model, whose ranks each keep
+// their share; `layer` is a layer's index, and -1 stands for no layer.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/decoder_spec.h"
+#include "nn/weights/draft_input_weights.h"
+#include "nn/weights/layer_weights.h"
+#include "nn/weights/shared_block_weights.h"
+#include "nn/weights/stream_weights.h"
+#include "nn/weights/weight_slots.h"
+
+namespace quire {
+
+// A norm of the hidden size.
+void add_norm_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, TensorRole role,
+                    NormWeights& out);
+
+// Of a layer:
+void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
+                         LayerWeights& out);
+void add_state_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, StateWeights& out);
+void add_mlp_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, LayerWeights& out);
+void add_expert_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
+                      ExpertsWeights& out);
+void add_layer_input_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
+                           LayerWeights& out);
+void add_layer_stream_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
+                            LayerStreamWeights& out);
+void add_shared_block_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
+                            SharedBlockWeights& out);
+
+// Of the model:
+void add_stream_slots(WeightSlots& slots, const DecoderSpec& spec, StreamWeights& out);
+void add_draft_input_slots(WeightSlots& slots, const DecoderSpec& spec, DraftInputWeights& out);
+void add_head_slots(WeightSlots& slots, const DecoderSpec& spec, LinearWeights& out);
+// Few rows go through it and much depends on them, so it keeps the type in which it is stored and is
+// multiplied in float32.
+void add_pooling_slots(WeightSlots& slots, const PoolingLayerSpec& layer, PoolingLayerWeights& out);
+
+}  // namespace quire

@@ -1,0 +1,103 @@
+// The weights of a decoder in the layout of the kernels, and the slots through which a checkpoint
+// fills them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/dtype.h"
+#include "kernels/api/linear.h"
+#include "nn/decoder_spec.h"
+#include "nn/rank_share.h"
+#include "nn/weights/draft_input_weights.h"
+#include "nn/weights/layer_weights.h"
+#include "nn/weights/linear_weights.h"
+#include "nn/weights/norm_weights.h"
+#include "nn/weights/shared_block_weights.h"
+#include "nn/weights/stream_weights.h"
+#include "nn/weights/weight_slots.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+// Points into memory that it does not own: an Arena, and the checkpoint's mapping for borrowed
+// tables. Stays where it was made, because slots point into it. Filled once, then read by any
+// thread.
+class DecoderWeights {
+ public:
+  // `spec` is that of the whole model.
+  DecoderWeights(const DecoderSpec& spec, const WeightOptions& options);
+  DecoderWeights(const DecoderWeights&) = delete;
+  DecoderWeights& operator=(const DecoderWeights&) = delete;
+
+  // To be filled, by load_checkpoint() or fill_random(), before the first forward pass.
+  const std::vector<WeightSlot>& slots() const { return slots_.all(); }
+
+  const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
+  // With DecoderSpec::relative_bias, of a layer: [buckets, heads].
+  const float* relative_bias(size_t layer) const {
+    return relative_biases_[spec_.relative_bias.per_layer ? layer : 0];
+  }
+  const TableWeight& position_embedding() const {
+    return position_embedding_;
+  }  // [num_positions, E] or null
+  const TableWeight& token_type_embedding() const {
+    return token_type_embedding_;
+  }  // [num_token_types, E] or null
+  const NormWeights& embedding_norm() const { return embedding_norm_; }
+  // With DecoderSpec::layer_inputs: [its vocab_size, layers * P], [layers * P, E] and [P].
+  const TableWeight& layer_table() const { return layer_table_; }
+  const LinearWeights& layer_projection() const { return layer_projection_; }
+  const float* layer_projection_norm() const { return layer_projection_norm_; }
+  const StreamWeights& streams() const { return streams_; }  // with DecoderSpec::streams
+  const SharedWeights& shared() const { return shared_; }    // with LayerSpec::shared
+  const DraftInputWeights& draft_input() const { return draft_input_; }
+  const LayerWeights& layer(size_t i) const { return layers_[i]; }
+  // Of the layer whose attention and MLP layer i uses (SharedBlockSpec): mostly itself.
+  const LayerWeights& block(size_t i) const {
+    const SharedBlockSpec& shared = spec_.layers[i].shared;
+    return layers_[shared.any() ? static_cast<size_t>(shared.weights_layer) : i];
+  }
+  const NormWeights& final_norm() const { return final_norm_; }
+  const LinearWeights& lm_head() const { return lm_head_; }  // [V, E], empty without a head
+  const PoolingLayerWeights& pooling_layer(size_t i) const { return pooling_layers_[i]; }
+
+  // Largest workspace that linear() needs for one of these matrices, by the most rows that go
+  // through each.
+  struct MaxRows {
+    int64_t attention = 0;
+    int64_t mlp = 0;
+    int64_t head = 0;
+    int64_t pooled = 0;
+  };
+  int64_t linear_workspace(const Stream& stream, const MaxRows& rows) const;
+
+  // Of the packed matrices of all layers and the head: what one step reads of them.
+  int64_t matrix_bytes(const WeightPacking& packing) const;
+  // How the widest matrices of the layers are multiplied.
+  ComputeType matrix_compute() const;
+
+ private:
+  void add_layer(int32_t index);
+
+  const DecoderSpec& spec_;
+  WeightSlots slots_;
+  TableWeight token_embedding_;
+  std::vector<const float*> relative_biases_;
+  TableWeight position_embedding_;
+  TableWeight token_type_embedding_;
+  NormWeights embedding_norm_;
+  TableWeight layer_table_;
+  LinearWeights layer_projection_;
+  const float* layer_projection_norm_ = nullptr;
+  StreamWeights streams_;
+  SharedWeights shared_;
+  DraftInputWeights draft_input_;
+  std::vector<LayerWeights> layers_;
+  NormWeights final_norm_;
+  LinearWeights lm_head_;
+  std::vector<PoolingLayerWeights> pooling_layers_;
+};
+
+}  // namespace quire

@@ -1,0 +1,43 @@
+// The weights of one layer of a decoder, and of one layer behind its last (PoolingSpec).
+#pragma once
+
+#include "nn/weights/cross_weights.h"
+#include "nn/weights/experts_weights.h"
+#include "nn/weights/latent_weights.h"
+#include "nn/weights/linear_weights.h"
+#include "nn/weights/norm_weights.h"
+#include "nn/weights/state_weights.h"
+
+namespace quire {
+
+struct LayerWeights {
+  // Norms as BlockStyle has them; the others are null.
+  NormWeights input_norm;
+  LinearWeights qkv;              // [AttentionSpec::qkv_rows(), E]
+  const float* q_norm = nullptr;  // as QkNorm says, or null
+  const float* k_norm = nullptr;  // likewise
+  LinearWeights o;                // [E, AttentionSpec::output_size()]
+  LatentWeights latent;           // with LatentSpec::any()
+  StateWeights state;
+  CrossWeights cross;               // with DecoderSpec::cross
+  NormWeights post_attention_norm;  // on the attention's output
+  NormWeights pre_mlp_norm;
+  NormWeights post_mlp_norm;  // on the MLP's output
+  LinearWeights gate_up;      // [2 F, E], or [F, E] without a gate
+  LinearWeights down;         // [E, F]
+  ExpertsWeights experts;
+  LinearWeights input_gate;                  // [P, E], with DecoderSpec::layer_inputs
+  LinearWeights input_up;                    // [E, P]
+  const float* input_norm_behind = nullptr;  // [E]
+  const float* scale = nullptr;              // [1], with DecoderSpec::layer_scale
+  const float* sinks = nullptr;              // [Hq] or null
+  const float* xielu = nullptr;              // [2] with Activation::kXielu
+};
+
+struct PoolingLayerWeights {
+  NormWeights input_norm;  // of the inputs, or null
+  LinearWeights dense;     // [outputs, inputs]
+  NormWeights norm;        // of the outputs, or null
+};
+
+}  // namespace quire
