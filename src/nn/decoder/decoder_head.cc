@@ -103,11 +103,20 @@ void DecoderHead::logits(std::span<const int32_t> rows, float* out) {
   }
 }
 
-void DecoderHead::greatest_logits(std::span<const int32_t> rows, float* scratch,
-                                  RowGreatest* found) {
+void DecoderHead::greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
+                                  const uint32_t* const* allowed) {
   QUIRE_CHECK(finds_greatest());
-  const int64_t count = norm_of(rows);
-  linears_.run(weights_.lm_head(), rows_.normed, {scratch}, count, false, found);
+  const LinearWeights& head = weights_.lm_head();
+  linear(stream_, {.x = rows_.normed,
+                   .x_stride = head.weight.k,
+                   .weight = &head.weight.parts.front(),
+                   .bias = head.bias,
+                   .y = scratch,
+                   .y_stride = head.weight.n,
+                   .num_rows = norm_of(rows),
+                   .workspace = linears_.workspace(),
+                   .greatest = found,
+                   .allowed = allowed});
 }
 
 }  // namespace quire

@@ -32,8 +32,9 @@ class DecoderHead {
   // Whether greatest_logits() can be called: a soft cap may make equals of different logits.
   bool finds_greatest() const;
   // As logits(), but keeps only the greatest of each row: in the first rows.size() of `found`,
-  // [threads, rows.size()]. `scratch` is as `out`. CPU only.
-  void greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found);
+  // [threads, rows.size()]. `scratch` is as `out`; `allowed` as LinearParams::allowed. CPU only.
+  void greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
+                       const uint32_t* const* allowed);
 
   // [T, E]: the residual stream behind the final norm, which overwrites it. Instead of logits(), once.
   const float* final_hidden(int64_t num_tokens);

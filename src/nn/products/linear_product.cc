@@ -20,8 +20,7 @@ void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora) {
                     .y_stride = y_stride,
                     .accumulate = product.accumulate,
                     .num_rows = product.num_tokens,
-                    .workspace = product.workspace,
-                    .greatest = product.greatest});
+                    .workspace = product.workspace});
     first += part.spec.n;
   }
   if (lora != nullptr)
@@ -37,7 +36,7 @@ void BatchLinears::select(int64_t begin, int64_t count) {
 }
 
 void BatchLinears::run(const LinearWeights& weights, ConstActivations x, const Columns& y,
-                       int64_t num_tokens, bool accumulate, RowGreatest* greatest) {
+                       int64_t num_tokens, bool accumulate) {
   const GpuRange range(stream_, "linear");
   run_linear(stream_,
              {.weights = weights,
@@ -46,8 +45,7 @@ void BatchLinears::run(const LinearWeights& weights, ConstActivations x, const C
               .y_stride = y.stride,
               .num_tokens = num_tokens,
               .accumulate = accumulate,
-              .workspace = shared_.workspace,
-              .greatest = greatest},
+              .workspace = shared_.workspace},
              shared_.lora);
 }
 

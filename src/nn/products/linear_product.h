@@ -30,7 +30,6 @@ struct LinearProduct {
   int64_t num_tokens = 0;
   bool accumulate = false;
   void* workspace = nullptr;  // linear_workspace_bytes() bytes
-  RowGreatest* greatest = nullptr;
 };
 // `lora`: the batch's adapters, or null.
 void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora = nullptr);
@@ -56,7 +55,7 @@ class BatchLinears {
   void select(int64_t begin, int64_t count);
 
   void run(const LinearWeights& weights, ConstActivations x, const Columns& y, int64_t num_tokens,
-           bool accumulate = false, RowGreatest* greatest = nullptr);
+           bool accumulate = false);
   // out [T, E] += (or =) a product of which each rank computes some columns.
   void run_output(const LinearWeights& weights, ConstActivations x, Activations out,
                   int64_t num_tokens, bool accumulate);
