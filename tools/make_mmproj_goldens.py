@@ -41,7 +41,8 @@ def text_metadata(folder, config, arch):
     if arch == "gemma3":
         meta["gemma3.attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in config.layer_types]
         meta["gemma3.rope.freq_base_swa"] = float(rope["sliding_attention"]["rope_theta"])
-    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    own = (lambda text: text.replace("<image>", "<|image_pad|>")) if folder.name.startswith("qwen") else str
+    tokenizer = json.loads(own((folder / "tokenizer.json").read_text()))
     vocab = tokenizer["model"]["vocab"]
     special = {token["id"] for token in tokenizer["added_tokens"]}
     meta["tokenizer.ggml.model"] = "gpt2"
@@ -50,7 +51,7 @@ def text_metadata(folder, config, arch):
     meta["tokenizer.ggml.token_type"] = [3 if i in special else 1 for i in range(len(vocab))]
     meta["tokenizer.ggml.bos_token_id"], meta["tokenizer.ggml.eos_token_id"] = 1, 2
     meta["tokenizer.ggml.add_bos_token"] = False
-    meta["tokenizer.chat_template"] = json.loads((folder / "tokenizer_config.json").read_text())["chat_template"]
+    meta["tokenizer.chat_template"] = json.loads(own((folder / "tokenizer_config.json").read_text()))["chat_template"]
     return meta
 
 

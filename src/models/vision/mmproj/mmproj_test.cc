@@ -106,7 +106,7 @@ TEST(Mmproj, RandomNumbersAreAnsweredInOneLine) {
       std::string changed = tower;
       for (const size_t at : numbers) {
         if (random() % 3 != 0) continue;
-        const uint32_t value = random() >> (random() % 32);
+        const auto value = static_cast<uint32_t>(random() >> (random() % 32));
         changed.replace(at, 4, reinterpret_cast<const char*>(&value), 4);
       }
       const std::string message = parse(changed, model).status().message();
