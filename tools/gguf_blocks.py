@@ -281,6 +281,8 @@ def write_gguf(path, meta, tensors):
             head += struct.pack("<If", 6, value)
         elif isinstance(value, list) and isinstance(value[0], float):
             head += struct.pack("<IIQ", 9, 6, len(value)) + struct.pack(f"<{len(value)}f", *value)
+        elif isinstance(value, list) and isinstance(value[0], str):
+            head += struct.pack("<IIQ", 9, 8, len(value)) + b"".join(map(text, value))
         elif isinstance(value, list):  # of bools or of unsigned integers
             bools = isinstance(value[0], bool)
             head += struct.pack("<IIQ", 9, 7 if bools else 4, len(value))

@@ -18,6 +18,8 @@ import torch
 import transformers as tf
 from safetensors.torch import save_file
 
+import encoder_models
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "pooling"
 VOCAB = 96
 LENGTHS = (1, 2, 7, 16, 33, 61)
@@ -52,10 +54,15 @@ def decoder(cls, **more):
                       num_key_value_heads=2, intermediate_size=48, max_position_embeddings=64, pad_token_id=0, **more))
 
 
+def rotating(cls, **more):
+    return cls(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                      intermediate_size=48, max_position_embeddings=64, type_vocab_size=1, **more))
+
+
 def variants():
     one = dict(num_labels=1)
     return {
-        "bert_mean": (tf.BertModel, bert(), dict(pooling="mean_tokens", normalize=True, pairs=True)),
+        "bert_mean": (tf.BertModel, bert(), dict(pooling="mean_tokens", normalize=True, pairs=True, gguf="bert")),
         "bert_max": (tf.BertModel, bert(hidden_act="gelu_new"), dict(pooling="max_tokens")),
         "bert_dense": (tf.BertModel, bert(), dict(pooling="cls_token", dense=[(24, "Tanh"), (16, "Identity")],
                                                   normalize=True)),
@@ -65,11 +72,11 @@ def variants():
         "bert_classifier": (tf.BertForSequenceClassification, bert(num_labels=5), {}),
         "bert_tagger": (tf.BertForTokenClassification, bert(num_labels=3), {}),
         "xlm_roberta_cls": (tf.XLMRobertaModel, roberta(tf.XLMRobertaConfig), dict(pooling="cls_token",
-                                                                                  normalize=True)),
+                                                                                  normalize=True, gguf="bert")),
         "roberta_reranker": (tf.RobertaForSequenceClassification, roberta(tf.RobertaConfig, **one), {}),
         "nomic_bert_mean": (tf.NomicBertModel, tf.NomicBertConfig(
             vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
-            max_position_embeddings=64), dict(pooling="mean_tokens", normalize=True, pairs=True)),
+            max_position_embeddings=64), dict(pooling="mean_tokens", normalize=True, pairs=True, gguf="nomic-bert")),
         "distilbert_mean": (tf.DistilBertModel, tf.DistilBertConfig(
             vocab_size=VOCAB, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=64),
             dict(pooling="mean_tokens", normalize=True)),
@@ -78,6 +85,18 @@ def variants():
         "modernbert_mean": (tf.ModernBertModel, modernbert(), dict(pooling="mean_tokens", normalize=True)),
         "modernbert_reranker": (tf.ModernBertForSequenceClassification, modernbert(classifier_pooling="mean", **one), {}),
         "modernbert_tagger": (tf.ModernBertForTokenClassification, modernbert(num_labels=3), {}),
+        "gte_cls": (tf.GteModel, rotating(tf.GteConfig), dict(pooling="cls_token", normalize=True)),
+        "gte_ntk_cls": (encoder_models.NtkGte, rotating(tf.GteConfig), dict(pooling="cls_token")),
+        "gte_reranker": (tf.GteForSequenceClassification, rotating(tf.GteConfig, **one), {}),
+        "jina_v3_mean": (tf.JinaEmbeddingsV3Model, rotating(tf.JinaEmbeddingsV3Config), dict(pooling="mean_tokens",
+                                                                                          normalize=True)),
+        "jina_bert_mean": (encoder_models.JinaBert, encoder_models.JinaBertConfig(
+            vocab_size=VOCAB, hidden_size=48, num_hidden_layers=2, num_attention_heads=6, intermediate_size=40),
+            dict(pooling="mean_tokens", normalize=True, pairs=True)),
+        "t5_encoder_dense": (tf.T5EncoderModel, tf.T5Config(
+            vocab_size=VOCAB, d_model=32, d_kv=12, d_ff=48, num_layers=2, num_heads=4, relative_attention_num_buckets=16,
+            relative_attention_max_distance=24, n_positions=64, feed_forward_proj="gated-gelu"),
+            dict(pooling="mean_tokens", dense=[(24, "Identity")], normalize=True)),
         "qwen3_last": (tf.Qwen3Model, decoder(tf.Qwen3Config, head_dim=8), dict(pooling="lasttoken", normalize=True)),
         "mistral_mean": (tf.MistralModel, decoder(tf.MistralConfig, sliding_window=None),
                          dict(pooling="mean_tokens")),
@@ -165,6 +184,8 @@ def make(name, cls, config, options):
     layers = dense_layers(options, config.hidden_size, folder)
     if "pooling" in options:
         write_modules(options, config.hidden_size, folder, layers)
+    if "gguf" in options:
+        encoder_models.write_gguf(folder, options["gguf"], config, options["pooling"])
     generator = torch.Generator().manual_seed(7)
     cases = []
     for length in LENGTHS:

@@ -12,15 +12,22 @@ Needs the oracle environment (./dev setup --oracles).
 
 import base64
 import copy
+import io
 import json
 import pathlib
 import shutil
 import sys
 
 import numpy as np
+import sentencepiece
 import tokenizers
 import torch
 import transformers as tf
+from safetensors.torch import load_file, save_file
+
+import make_tokenizer_goldens
+import quant_layouts
+from make_quant_vectors import compressed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "seq2seq"
 VOCAB = 160
@@ -60,7 +67,9 @@ def variants():
         "flan_t5": (t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False), tf.T5ForConditionalGeneration, None,
                     dict(own_head=True)),
         "mt5": (t5(tf.MT5Config, feed_forward_proj="gated-silu"), tf.MT5ForConditionalGeneration, None,
-                dict(own_head=True)),
+                dict(own_head=True, tokenizer="spiece")),
+        "t5_int8": (t5(feed_forward_proj="gated-gelu"), tf.T5ForConditionalGeneration, None, dict(quantized="int8")),
+        "bart_int4": (bart(decoder_ffn_dim=64), tf.BartForConditionalGeneration, 0, dict(quantized="int4")),
         "umt5": (t5(tf.UMT5Config), tf.UMT5ForConditionalGeneration, None, {}),
         "bart": (bart(), tf.BartForConditionalGeneration, 0, dict(tokenizer="bytes")),
         "mbart": (bart(tf.MBartConfig, scale_embedding=True, activation_function="relu"),
@@ -94,6 +103,34 @@ def make_model(config, kind, seed, options):
                 last = name.endswith(("decoder.final_layer_norm.weight", "decoder.layer_norm.weight"))
                 tensor.add_(8.0 if last else 1.5 if "embedding" in name else 1.0)
     return model
+
+
+QUANTIZED = {
+    "int8": (compressed("int-quantized", bits=8, strategy="channel"), quant_layouts.int8),
+    "int4": (compressed("pack-quantized", group=16), lambda w: quant_layouts.pack_quantized(w, 4, 16, True)),
+}
+
+
+@torch.no_grad()
+def quantize(model, kind):
+    """Every linear layer but the head, in place: what is stored, by name."""
+    stored = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            tensors, exact = QUANTIZED[kind][1](module.weight.detach().numpy().astype(np.float32))
+            module.weight.copy_(torch.from_numpy(np.ascontiguousarray(exact)))
+            stored.update({f"{name}.{suffix}": value.contiguous() for suffix, value in tensors.items()})
+    return stored
+
+
+def store_quantized(folder, kind, stored):
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    modules = {name.rsplit(".", 1)[0] for name in stored}
+    kept = {name: tensor for name, tensor in tensors.items() if name.removesuffix(".weight") not in modules}
+    save_file(kept | stored, path, metadata={"format": "pt"})
+    path = folder / "config.json"
+    path.write_text(json.dumps(dict(json.loads(path.read_text()), quantization_config=QUANTIZED[kind][0]), indent=1) + "\n")
 
 
 @torch.no_grad()
@@ -142,6 +179,20 @@ def unigram():
                                       pad_token="<pad>")
 
 
+def spiece(folder):
+    """As mT5's folder: the model of SentencePiece alone, whose sentinels tokenizer_config.json counts."""
+    out = io.BytesIO()
+    lines = [line for line in make_tokenizer_goldens.CORPUS if line.isascii()]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines + TEXTS[:1]), model_writer=out, model_type="unigram", vocab_size=100,
+        bos_id=-1, pad_id=0, eos_id=1, unk_id=2, minloglevel=2, num_threads=1)
+    (folder / "spiece.model").write_bytes(out.getvalue())
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        dict(tokenizer_class="T5Tokenizer", extra_ids=SENTINELS, eos_token="</s>", unk_token="<unk>", pad_token="<pad>"),
+        indent=1) + "\n")
+    return tf.AutoTokenizer.from_pretrained(folder)
+
+
 def byte_bpe():
     """As BART's file: bytes, <s> before and </s> behind. Not all bytes have room."""
     alphabet = [b for b in sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()) if ord(b) < 127 or b == "Ġ"]
@@ -172,6 +223,7 @@ def make(name):
     sources = [[int(i) for i in numbers.integers(3, VOCAB, length)] for length in LENGTHS]
     for seed in range(2000):
         model = make_model(config, kind, seed, options)
+        stored = quantize(model, options["quantized"]) if "quantized" in options else {}
         made = [greedy(model, source, start) for source in sources]
         if min(m[1] for m in made) < MIN_GAP:
             continue
@@ -188,11 +240,16 @@ def make(name):
     golden = dict(start=start, steps=KEPT_STEPS, min_gap=round(min(m[1] for m in made), 6),
                   sources=[m[0] for m in made])
     if kind_of := options.get("tokenizer"):
-        tokenizer = unigram() if kind_of == "unigram" else byte_bpe()
-        tokenizer.save_pretrained(out)
+        if kind_of == "spiece":
+            tokenizer = spiece(out)
+        else:
+            tokenizer = unigram() if kind_of == "unigram" else byte_bpe()
+            tokenizer.save_pretrained(out)
         golden["answer_tokens"] = 24
         golden["answers"] = answers(model, tokenizer, golden["answer_tokens"] + len(start) - 1)
     model.save_pretrained(out)
+    if stored:
+        store_quantized(out, options["quantized"], stored)
     golden.update(transformers=tf.__version__, torch=torch.__version__.split("+")[0])
     (out / "golden.json").write_text(json.dumps(golden) + "\n")
     print(f"{name}: seed {seed} gap {golden['min_gap']}", sum(f.stat().st_size for f in out.iterdir()) // 1024, "KiB")

@@ -277,7 +277,23 @@ void add_chat_template_flag(CLI::App& verb, EngineArgs& args) {
                   "Jinja instead of the model's own template: a file, or the template itself");
 }
 
+namespace {
+
+void add_mmproj_flags(CLI::App& verb, MmprojArgs& mmproj) {
+  constexpr const char* kGroup = "Images";
+  verb.add_option(
+          "--mmproj", mmproj.path,
+          "File with what reads images for a model in a .gguf file; nothing: the one beside "
+          "the model whose name has \"mmproj\" in it (docs/vision.md)")
+      ->group(kGroup);
+  verb.add_flag("!--no-mmproj", mmproj.enabled, "Read no images, whatever lies beside the model")
+      ->group(kGroup);
+}
+
+}  // namespace
+
 void add_engine_flags(CLI::App& verb, EngineArgs& args) {
+  add_mmproj_flags(verb, args.mmproj);
   constexpr const char* kGroup = "Execution";
   verb.add_option("--dtype", args.dtype,
                   "auto (the checkpoint's), float32, bfloat16 or float16; quantized weights are "

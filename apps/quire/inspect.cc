@@ -84,6 +84,15 @@ void print_source(const ModelPlan& plan) {
       plan.encoder->num_parameters());
 }
 
+// What reads pictures, and where it lies.
+void print_images(const ModelPlan& plan, const ModelFiles& files) {
+  if (!plan.vision) return;
+  const VisionSpec& vision = *plan.vision;
+  fmt::print("images           up to {} tokens of each; a tower of {} layers, {} parameters{}\n",
+             vision.max_embeddings(), vision.encoder.layers.size(), vision.encoder.num_parameters(),
+             files.mmproj_name() ? ", in " + *files.mmproj_name() : "");
+}
+
 // Prints how many requests of which length the KV blocks hold at once.
 void print_what_fits(const MemoryPlan& plan, int64_t max_model_len) {
   if (plan.kv_cache <= 0) {
@@ -102,7 +111,7 @@ void print_what_fits(const MemoryPlan& plan, int64_t max_model_len) {
 }
 
 Status run_inspect(const EngineArgs& args) {
-  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(args.model));
+  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(args.model, {}, args.mmproj));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
   fmt::print("model            {}\n", bundle.name);
@@ -116,6 +125,7 @@ Status run_inspect(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan,
                          ModelRunner::plan_only(model_runner_options(args, bundle)));
   print_source(plan);
+  print_images(plan, *bundle.files);
   fmt::print("\nmemory plan ({} weights, {} KV cache)\n{}", to_string(plan.dtype),
              to_string(plan.kv_dtype), plan.memory.table());
   print_what_fits(plan.memory, plan.limits.max_seq_len);

@@ -106,7 +106,7 @@ Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& option
                                                 HostStream& stream, ModelPlan& plan) {
   std::unique_ptr<MediaStage> media;
   if (!loading.source || !options.share.is_whole() || options.draft_head != nullptr) return media;
-  if (!has_tower(*loading.source)) return media;
+  if (!has_tower(*options.files, *loading.source)) return media;
   QUIRE_ASSIGN_OR_RETURN(plan.vision, read_vision(*options.files, plan.spec.hidden_size));
   if (!plan.vision) return media;
   if (options.num_replicas > 1) {
@@ -115,18 +115,23 @@ Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& option
   }
   if (plan.vision->has_grid_positions && plan.spec.ropes.front().pair_axes.empty()) {
     return invalid_argument(
-        "{}: config.json: rope_parameters: mrope_section: expected that of a model that reads "
-        "images",
+        "{}: rope_parameters: mrope_section (rope.dimension_sections in GGUF): expected that of a "
+        "model that reads images",
         options.files->source());
   }
   QUIRE_RETURN_IF_ERROR(limit_image_tokens(options.max_image_tokens, *plan.vision));
   // A picture that fills a prompt is as much as anybody can ask about.
   plan.vision->max_cells =
       std::min(plan.vision->max_cells, static_cast<int32_t>(plan.limits.max_seq_len));
+  QUIRE_ASSIGN_OR_RETURN(TowerTensors tensors,
+                         tower_tensors(*plan.vision, *options.files, *loading.source));
   Result<std::unique_ptr<VisionTower>> tower =
       VisionTower::open(*plan.vision, {.dtype = plan.dtype, .compute = plan.compute},
-                        *loading.source, packing, stream);
-  if (!tower.ok()) return tower.status().with_context(options.files->source());
+                        std::move(tensors), packing, stream);
+  if (!tower.ok()) {
+    return tower.status().with_context(
+        options.files->mmproj_name().value_or(options.files->source()));
+  }
   // As many as a step has tokens, as vLLM does it.
   const int64_t cached = std::max<int64_t>(plan.limits.max_tokens, plan.vision->max_embeddings());
   media = std::make_unique<MediaStage>(std::move(*tower), static_cast<int32_t>(cached));

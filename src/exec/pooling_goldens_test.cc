@@ -23,14 +23,20 @@ struct PoolingCase {
   std::vector<std::vector<float>> rows;
 };
 
+// "gguf_bert_mean" is the GGUF file of "bert_mean".
+constexpr std::string_view kGguf = "gguf_";
+
 fs::path pooling_dir(const std::string& name) {
-  return test::source_dir() / "tests" / "goldens" / "pooling" / name;
+  return test::source_dir() / "tests" / "goldens" / "pooling" /
+         (name.starts_with(kGguf) ? name.substr(kGguf.size()) : name);
 }
 
 std::vector<std::string> golden_names() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(pooling_dir("")))
+  for (const auto& entry : fs::directory_iterator(pooling_dir(""))) {
     names.push_back(entry.path().filename().string());
+    if (fs::exists(entry.path() / "model.gguf")) names.push_back(std::string(kGguf) + names.back());
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -66,7 +72,8 @@ struct RunOptions {
 };
 
 std::unique_ptr<ModelRunner> load(const std::string& name, const RunOptions& options) {
-  auto files = ModelFiles::open(pooling_dir(name).string());
+  const fs::path dir = pooling_dir(name);
+  auto files = ModelFiles::open((name.starts_with(kGguf) ? dir / "model.gguf" : dir).string());
   EXPECT_TRUE(files.ok()) << files.status().message();
   auto runner = ModelRunner::create({.files = std::make_shared<ModelFiles>(std::move(*files)),
                                      .dtype = options.dtype,

@@ -48,8 +48,15 @@ struct LoraArgs {
   }
 };
 
+// Where the tower of a model in a .gguf file is.
+struct MmprojArgs {
+  std::string path;     // empty: in the one file beside the model whose name has "mmproj" in it
+  bool enabled = true;  // else nowhere: the model is asked about texts alone
+};
+
 struct EngineArgs {
   std::string model;  // Hugging Face directory or .gguf file; empty: the built-in model
+  MmprojArgs mmproj;
   std::string shape;  // instead of `model`: a named shape with random weights, for benchmarks
 
   std::string shape_weights = "auto";  // of a shape: int4-g128, q4_k …

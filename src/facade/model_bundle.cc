@@ -19,6 +19,7 @@
 #include "facade/speculation/speculative_config.h"
 #include "facade/step_costs.h"
 #include "facade/tokenizer/load_tokenizer.h"
+#include "models/vision/vision_config.h"
 #include "ranks/rank_process.h"
 #include "weights/adapters/lora_files.h"
 
@@ -244,11 +245,31 @@ void set_drafting(const SpeculativeConfig& config, int32_t num_tokens, EngineOpt
   options.weigh_drafts = config.weigh_drafts;
 }
 
+// A file that was only found beside the model may be another's: then the model is served without.
+Status choose_mmproj(const MmprojArgs& mmproj, ModelFiles& files) {
+  if (!mmproj.enabled) return files.use_mmproj({});
+  if (!mmproj.path.empty()) {
+    QUIRE_RETURN_IF_ERROR(files.use_mmproj(mmproj.path).with_context("--mmproj"));
+    return read_mmproj_vision(files).status().with_context("--mmproj");
+  }
+  const std::optional<std::string> name = files.mmproj_name();
+  if (!name) return {};
+  if (const Status status = read_mmproj_vision(files).status(); !status.ok()) {
+    log_warn("no images are read: {}; --mmproj names the file that belongs to the model",
+             status.message());
+    return files.use_mmproj({});
+  }
+  log_info("images are read as {} says, which lies beside the model", *name);
+  return {};
+}
+
 }  // namespace
 
-Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template) {
+Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template,
+                               const MmprojArgs& mmproj) {
   if (path.empty()) return open_files(model_name(path), builtin_model_files(), chat_template);
   QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open(path));
+  QUIRE_RETURN_IF_ERROR(choose_mmproj(mmproj, files));
   return open_files(model_name(path), std::move(files), chat_template);
 }
 
@@ -287,7 +308,7 @@ Status serve_rank(const EngineArgs& given) {
   QUIRE_RETURN_IF_ERROR(check_args(args));
   ModelBundle bundle;
   if (args.shape.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(bundle, open_model(args.model, args.chat_template));
+    QUIRE_ASSIGN_OR_RETURN(bundle, open_model(args.model, args.chat_template, args.mmproj));
   }
   ModelRunnerOptions runner = model_runner_options(args, bundle);
   QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
@@ -304,7 +325,7 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   QUIRE_ASSIGN_OR_RETURN(std::optional<SpeculativeConfig> drafting, drafting_of(args));
   RunningModel model;
   if (args.shape.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model, args.chat_template));
+    QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model, args.chat_template, args.mmproj));
     QUIRE_RETURN_IF_ERROR(check_text(model.bundle, args.required_text));
   } else {
     model.bundle.name = args.shape;

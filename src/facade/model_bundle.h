@@ -37,8 +37,9 @@ struct ModelBundle {
   bool has_chat_template() const { return chat != nullptr && chat->has_template(); }
 };
 
-// `path` empty: the built-in model. `chat_template`: as in EngineArgs.
-Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template = {});
+// `path` empty: the built-in model. The others: as in EngineArgs.
+Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template = {},
+                               const MmprojArgs& mmproj = {});
 
 // What the executor is told; `bundle` gives the files.
 ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundle& bundle);

@@ -15,7 +15,7 @@ Result<std::shared_ptr<const ImageInput>> image_input_of(const RunningModel& run
   const std::optional<VisionSpec>& vision = running.plan.vision;
   if (!vision) {
     const Result<TensorSource> source = TensorSource::open(files);
-    if (!source.ok() || !has_tower(*source)) return std::shared_ptr<const ImageInput>();
+    if (!source.ok() || !has_tower(files, *source)) return std::shared_ptr<const ImageInput>();
     QUIRE_ASSIGN_OR_RETURN(const std::optional<VisionSpec> of_files,
                            read_vision(files, running.plan.spec.hidden_size));
     if (of_files) {
@@ -26,11 +26,7 @@ Result<std::shared_ptr<const ImageInput>> image_input_of(const RunningModel& run
     }
     return std::shared_ptr<const ImageInput>();
   }
-  std::string_view preprocessor;
-  for (const char* name : {"preprocessor_config.json", "processor_config.json"}) {
-    if (!preprocessor.empty() || !files.contains(name)) continue;
-    QUIRE_ASSIGN_OR_RETURN(preprocessor, files.text(name));
-  }
+  QUIRE_ASSIGN_OR_RETURN(const std::string preprocessor, read_preprocessor(files));
   QUIRE_ASSIGN_OR_RETURN(const ImageProcessorSpec spec,
                          parse_image_processor(preprocessor, vision->shape()));
   return std::make_shared<const ImageInput>(spec, vision->placeholder, options, vision->text);

@@ -170,6 +170,8 @@ const Family& nomic_bert_family();
 const Family& distilbert_family();
 const Family& modernbert_family();
 const Family& mpnet_family();
+const Family& gte_family();
+const Family& jina_v3_family();
 const Family& lfm2_family();
 const Family& lfm2_moe_family();
 const Family& qwen3_next_family();

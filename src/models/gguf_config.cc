@@ -73,7 +73,6 @@ constexpr GgufKey kKeys[] = {
     {"leading_dense_block_count", "first_k_dense_replace"},
     {"attn_logit_softcapping", "attn_logit_softcapping"},
     {"final_logit_softcapping", "final_logit_softcapping"},
-    {"token_type_count", "type_vocab_size"},
     {"rope.freq_base", "rope_theta"},
     {"rope.freq_base_swa", "rope_local_base_freq"},
 };
@@ -107,6 +106,8 @@ class Translator {
     const RawTensor* embedding = find_tensor(file_, "token_embd.weight");
     if (embedding != nullptr && embedding->shape.size() == 2)
       object_["vocab_size"] = embedding->shape[0];
+    const RawTensor* types = find_tensor(file_, "token_types.weight");
+    if (types != nullptr && types->shape.size() == 2) object_["type_vocab_size"] = types->shape[0];
     object_["tie_word_embeddings"] = !has("output.weight");
     object_["attention_bias"] = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
     object_["attention_out_bias"] = has("blk.0.attn_output.bias");
@@ -333,7 +334,22 @@ class Translator {
       QUIRE_ASSIGN_OR_RETURN(object_["rope_freq_factors"], read_factors("rope_freqs.weight"));
     }
     add_rotary_dim();
-    if (scaling.contains("rope_type")) object_["rope_scaling"] = std::move(scaling);
+    if (const GgufValue* sections = find("rope.dimension_sections"))
+      QUIRE_RETURN_IF_ERROR(add_sections(*sections, scaling));
+    if (scaling.contains("rope_type") || scaling.contains("mrope_section"))
+      object_["rope_scaling"] = std::move(scaling);
+    return {};
+  }
+
+  // Pairs that turn by time, row and column; a fourth number has no meaning here. All at 0 in files of
+  // models without pictures.
+  Status add_sections(const GgufValue& value, boost::json::object& scaling) const {
+    const auto sections = value.as_ints();
+    if (!sections || sections->size() < 3)
+      return invalid_argument("{}.rope.dimension_sections: expected 3 numbers", architecture_);
+    const boost::json::array first(sections->begin(), sections->begin() + 3);
+    if (std::ranges::any_of(*sections, [](int64_t section) { return section != 0; }))
+      scaling["mrope_section"] = first;
     return {};
   }
 

@@ -454,6 +454,13 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
   const GgufValue* value = file.find("general.architecture");
   const auto architecture = value == nullptr ? std::nullopt : value->as_string();
   const Family* family = architecture ? find_gguf_family(file, *architecture) : nullptr;
+  if (architecture == "clip") {
+    return invalid_argument(
+        "{}: expected a language model, got what reads images for one: name the model, and this "
+        "file "
+        "with --mmproj",
+        *gguf);
+  }
   if (family == nullptr) {
     return invalid_argument("{}: general.architecture: expected one of {}; got '{}'", *gguf,
                             known_gguf_architectures(), architecture.value_or(""));

@@ -20,6 +20,7 @@ constexpr TypeName kTypes[] = {
     {"su", RopeType::kLongRope},    // LongRoPE's name in the first Phi-3 checkpoints
     {"mrope", RopeType::kDefault},  // of text that is what it would be without images
     {"proportional", RopeType::kProportional},
+    {"ntk", RopeType::kDefault},  // a larger base and divisors (apply_ntk())
 };
 
 RopeType read_type(const ConfigReader& reader) {
@@ -116,6 +117,17 @@ void apply_alpha(const ConfigReader& scaling, ModelConfig& config) {
   config.rope.type = RopeType::kDefault;
 }
 
+// GTE's: every frequency is that of a base that is `factor` times as large, divided by the same number.
+void apply_ntk(const ConfigReader& scaling, ModelConfig& config) {
+  if (scaling.string("rope_type", scaling.string("type", "")) != "ntk") return;
+  if (scaling.has("mixed_b")) return scaling.fail("mixed_b: expected none");
+  const double factor = scaling.positive("factor");
+  const auto pairs = static_cast<size_t>(config.head_dim / 2);
+  config.rope.theta *= factor;
+  config.rope.freq_factors.assign(pairs,
+                                  std::pow(factor, 2.0 / static_cast<double>(config.head_dim)));
+}
+
 }  // namespace
 
 void read_rotating_layers(const ConfigReader& reader, ModelConfig& config) {
@@ -155,6 +167,7 @@ void read_rope(const ConfigReader& reader, ModelConfig& config) {
   finish(scaling, reader, config, config.rope);
   apply_alpha(scaling, config);
   config.rope.freq_factors = reader.numbers("rope_freq_factors");
+  apply_ntk(scaling, config);
   if (!config.family->has_local_rope) return;
 
   config.local_rope = local ? read_scaling(*local, empty, config) : RopeConfig{};

@@ -38,7 +38,7 @@ def refused(context, part, status=400, **fields):
 
 
 def test_answers_are_those_of_transformers(binary):
-    for name in ("t5", "bart"):
+    for name in ("t5", "mt5", "bart"):
         path, expected = golden(name)
         answers, tokens = expected["answers"], expected["answer_tokens"]
         server, context = served(binary, path)
@@ -102,3 +102,15 @@ def test_what_cannot_be_is_refused(binary):
     out = subprocess.run([binary, "serve", path, "--enable-lora", "--port", "0"], capture_output=True, text=True,
                          timeout=60)
     assert out.returncode != 0 and "--enable-lora: expected a model without an encoder" in out.stderr, out.stderr
+
+
+def test_python_answers_are_those_of_transformers(binary):
+    import sys
+    sys.path.insert(0, os.path.join(ROOT, "python"))
+    from quire import LLM, SamplingParams
+    path, expected = golden("t5")
+    answers = expected["answers"]
+    with LLM(path, binary=binary, dtype="float32") as llm:
+        outputs = llm.generate([one["text"] for one in answers],
+                               SamplingParams(temperature=0, max_tokens=expected["answer_tokens"]), use_tqdm=False)
+        assert [output.outputs[0].text for output in outputs] == [one["answer"] for one in answers], outputs

@@ -239,3 +239,29 @@ def test_models_without_eyes(binary):
     context = harness.Context(server.url, "none", server.process.pid)
     with server:
         refused(context, question(data_url("small.png")), 400, "this model reads no images")
+
+
+def test_mmproj_answers_as_the_folder_does(binary):
+    """The same model from llama.cpp's two files: found beside the model, named, and left out."""
+    import subprocess
+    folder = os.path.join(ROOT, "tests", "goldens", "mmproj", "gemma3")
+    model, tower = (os.path.join(folder, name) for name in ("model.gguf", "mmproj-model.gguf"))
+    messages = question(data_url("wide.png"))
+    server, context = served(binary, "--dtype", "float32", model="gemma3")
+    with server:
+        expected = ask(context, messages).choices[0].message.content
+    for path, flags in ((model, ()), (folder, ()), (model, ("--mmproj", tower))):
+        server = Server(binary, path, "--hardware", "none", "--dtype", "float32", *flags)
+        with server:
+            answer = ask(harness.Context(server.url, "none", server.process.pid), messages)
+            assert answer.choices[0].message.content == expected, (path, flags)
+    server = Server(binary, model, "--hardware", "none", "--no-mmproj")
+    with server:
+        refused(harness.Context(server.url, "none", server.process.pid), messages, 400, "image")
+    other = os.path.join(ROOT, "tests", "goldens", "mmproj", "qwen2_vl", "mmproj-model.gguf")
+    for path, part in ((other, "<|image_pad|>"), (model, "another name"), ("/none.gguf", "expected a .gguf file")):
+        done = subprocess.run([binary, "serve", model, "--mmproj", path, "--port", "0"], capture_output=True, text=True,
+                              timeout=60)
+        assert done.returncode != 0 and part in done.stderr + done.stdout, (path, done.stderr)
+    told = subprocess.run([binary, "inspect", model], capture_output=True, text=True, timeout=60).stdout
+    assert "images           up to 9 tokens of each; a tower of 3 layers" in told and "mmproj-model.gguf" in told, told

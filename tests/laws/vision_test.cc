@@ -32,12 +32,19 @@ struct Golden {
   boost::json::array pictures;  // image files, with what transformers makes of them
 };
 
+// "mmproj_llava" is what llama.cpp has of "llava": the same model in two GGUF files.
+constexpr std::string_view kMmproj = "mmproj_";
+
 std::filesystem::path golden_dir(const std::string& name) {
-  return test::source_dir() / "tests" / "goldens" / "vision" / name;
+  const std::string family = name.starts_with(kMmproj) ? name.substr(kMmproj.size()) : name;
+  return test::source_dir() / "tests" / "goldens" / "vision" / family;
 }
 
 std::shared_ptr<const ModelFiles> open_files(const std::string& name) {
-  return test::open_model_files(golden_dir(name));
+  const bool is_mmproj = name.starts_with(kMmproj);
+  const std::filesystem::path dir = golden_dir(name);
+  return test::open_model_files(
+      is_mmproj ? dir.parent_path().parent_path() / "mmproj" / dir.filename() : dir);
 }
 
 VisionSpec vision_of(const ModelFiles& files) {
@@ -133,8 +140,10 @@ class Tower {
         team_(ThreadTeam::create({.num_threads = 2}).value()),
         stream_(team_, best_isa()),
         packing_(stream_) {
+    const VisionSpec vision = vision_of(*files_);
     auto tower =
-        VisionTower::open(vision_of(*files_), {.dtype = DType::kF32}, source_, packing_, stream_);
+        VisionTower::open(vision, {.dtype = DType::kF32},
+                          tower_tensors(vision, *files_, source_).value(), packing_, stream_);
     QUIRE_CHECK(tower.ok(), "{}", tower.status().message());
     tower_ = std::move(*tower);
     QUIRE_CHECK(tower_->load({}).ok());
@@ -180,8 +189,9 @@ TEST_P(WholePictures, AreTheOracles) {
   const Golden golden = read_golden(GetParam());
   ASSERT_FALSE(golden.pictures.empty());
   Tower tower(GetParam());
-  const auto spec =
-      parse_image_processor(*tower.files().text("preprocessor_config.json"), tower.spec().shape());
+  const auto preprocessor = read_preprocessor(tower.files());
+  ASSERT_TRUE(preprocessor.ok()) << preprocessor.status().message();
+  const auto spec = parse_image_processor(*preprocessor, tower.spec().shape());
   ASSERT_TRUE(spec.ok()) << spec.status().message();
   for (const boost::json::value& picture : golden.pictures) {
     const std::string name(picture.at("image").as_string());
@@ -291,13 +301,20 @@ TEST_P(Vision, PicturesOfAnotherSizeFailTheirRequestAlone) {
   EXPECT_TRUE(result->requests[1].status.ok());
 }
 
+std::vector<std::string> all_names(std::vector<std::string> families) {
+  const size_t count = families.size();
+  for (size_t i = 0; i < count; ++i) families.push_back(std::string(kMmproj) + families[i]);
+  return families;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Vision,
-                         ::testing::Values("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5",
-                                           "mistral3", "pixtral", "gemma3", "llava_next", "smolvlm",
-                                           "internvl"),
+                         ::testing::ValuesIn(all_names(
+                             {"llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "mistral3",
+                              "pixtral", "gemma3", "llava_next", "smolvlm", "internvl"})),
                          [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Some, WholePictures,
-                         ::testing::Values("gemma3", "llava_next", "smolvlm", "internvl"),
+                         ::testing::ValuesIn(all_names({"gemma3", "llava_next", "smolvlm",
+                                                        "internvl"})),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "kernels/api/norm.h"
-#include "models/vision/vision_config.h"
 #include "nn/decoder/decoder_memory.h"
 
 namespace quire {
@@ -52,10 +51,7 @@ int64_t window_blocks(const VisionSpec& spec) {
 }  // namespace
 
 VisionTower::VisionTower(const VisionSpec& spec, const WeightOptions& options, HostStream& stream)
-    : spec_(spec),
-      stream_(stream),
-      weights_(spec_.encoder, options),
-      source_(std::vector<RawTensor>()) {
+    : spec_(spec), stream_(stream), weights_(spec_.encoder, options) {
   limits_ = {.max_tokens = spec_.max_rows(),
              .max_reqs = spec_.max_windows(),
              .max_seq_len = spec_.max_rows(),
@@ -64,12 +60,12 @@ VisionTower::VisionTower(const VisionSpec& spec, const WeightOptions& options, H
 
 Result<std::unique_ptr<VisionTower>> VisionTower::open(const VisionSpec& spec,
                                                        const WeightOptions& options,
-                                                       const TensorSource& source,
-                                                       WeightPacking& packing, HostStream& stream) {
+                                                       TowerTensors tensors, WeightPacking& packing,
+                                                       HostStream& stream) {
   std::unique_ptr<VisionTower> tower(new VisionTower(spec, options, stream));
-  tower->source_ = vision_tensors(spec, source);
+  tower->tensors_ = std::move(tensors);
   QUIRE_ASSIGN_OR_RETURN(tower->plan_, resolve_checkpoint(tower->weights_.slots(), spec.names, {},
-                                                          tower->source_, packing));
+                                                          tower->tensors_.source, packing));
   return tower;
 }
 

@@ -11,6 +11,7 @@
 #include "device/stream.h"
 #include "exec/media/patch_rows.h"
 #include "exec/media/picture_grid.h"
+#include "models/vision/mmproj/mmproj.h"
 #include "models/vision/vision_spec.h"
 #include "nn/decoder/decoder.h"
 #include "nn/weights/decoder_weights.h"
@@ -22,12 +23,12 @@ namespace quire {
 // One thread at a time.
 class VisionTower {
  public:
-  // Finds and checks the tower's tensors; reads none. Borrows stream and packing. `source` must
-  // outlive load().
+  // Finds and checks the tower's tensors; reads none. Borrows stream and packing. The files of
+  // `tensors` must outlive load().
   static Result<std::unique_ptr<VisionTower>> open(const VisionSpec& spec,
                                                    const WeightOptions& options,
-                                                   const TensorSource& source,
-                                                   WeightPacking& packing, HostStream& stream);
+                                                   TowerTensors tensors, WeightPacking& packing,
+                                                   HostStream& stream);
 
   const VisionSpec& spec() const { return spec_; }
   int64_t weight_bytes() const { return plan_.arena_bytes(); }
@@ -57,7 +58,7 @@ class VisionTower {
   const VisionSpec spec_;
   HostStream& stream_;
   DecoderWeights weights_;
-  TensorSource source_;
+  TowerTensors tensors_;
   LoadPlan plan_;
   DecoderLimits limits_;
   Arena weight_arena_, workspace_;

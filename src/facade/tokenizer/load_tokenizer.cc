@@ -38,10 +38,11 @@ Loaded load_tiktoken(const ModelFiles& files, const std::string& name) {
   return tokenizer_from_tiktoken(text, encoding ? *encoding : *tiktoken_encoding("cl100k_base"));
 }
 
-Loaded load_sentencepiece(const ModelFiles& files, std::string_view config) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string_view model, files.text("tokenizer.model"));
+Loaded load_sentencepiece(const ModelFiles& files, std::string_view name, std::string_view config) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view model, files.text(name));
   QUIRE_ASSIGN_OR_RETURN(const std::string_view added, text_or_empty(files, "added_tokens.json"));
-  return tokenizer_from_sentencepiece(model, {.config_json = config, .added_tokens_json = added});
+  return tokenizer_from_sentencepiece(
+      model, {.config_json = config, .added_tokens_json = added, .file_name = name});
 }
 
 Loaded load_from_directory(const ModelFiles& files, std::string& tekken_version) {
@@ -57,7 +58,9 @@ Loaded load_from_directory(const ModelFiles& files, std::string& tekken_version)
     tekken_version = std::move(tekken.version);
     return std::move(tekken.tokenizer);
   }
-  if (files.contains("tokenizer.model")) return load_sentencepiece(files, config);
+  for (const char* name : {"tokenizer.model", "spiece.model"}) {
+    if (files.contains(name)) return load_sentencepiece(files, name, config);
+  }
   if (files.contains("tiktoken.model")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("tiktoken.model"));
     return tokenizer_from_kimi_tiktoken(text, config);

@@ -15,7 +15,7 @@ struct LoadedTokenizer {
   std::string tekken_version;                  // of a tekken.json; else empty
 };
 
-// Reads tokenizer.json, else Mistral's tekken.json, else tokenizer.model, else Moonshot's
+// Reads tokenizer.json, else Mistral's tekken.json, else tokenizer.model or spiece.model, else Moonshot's
 // tiktoken.model, else a *.tiktoken file, else vocab.json with merges.txt, else vocab.txt; for a
 // GGUF file the vocabulary inside.
 Result<LoadedTokenizer> load_tokenizer(const ModelFiles& files);

@@ -45,8 +45,8 @@ struct PagedAttentionParams {
   // other). Causal attention on CPUs alone.
   const int32_t* seen_ends = nullptr;
   float soft_cap = 0.0f;  // 0: none; else scores become cap * tanh(score / cap)
-  // [Hq], or null: slope * (key position - p) is added to scores once scaled and capped (ALiBi,
-  // Press et al., 2022). Causal attention on CPUs alone.
+  // [Hq], or null: slope * |key position - p| is taken from scores once scaled and capped (ALiBi,
+  // Press et al., 2022). CPUs alone.
   const float* alibi_slopes = nullptr;
   const float* position_bias =
       nullptr;  // [Hq, position_bias_stride()], or null. CPUs alone, not with ALiBi

@@ -109,6 +109,9 @@ inline const std::vector<AttentionCase>& attention_cases() {
       // Every token sees all.
       {4, 2, 64, 16, {1, 70, 600}, {0, 0, 0}, 0, 0.0f, false, false, false},
       {6, 3, 24, 8, {5, 33}, {0, 0}, 0, 30.0f, true, false, false},
+      // And ALiBi on both sides.
+      {6, 6, 64, 16, {1, 70, 600}, {0, 0, 0}, 0, 0.0f, false, true, false},
+      {5, 1, 24, 8, {33, 9}, {0, 130}, 20, 30.0f, true, true, false},
       // Chunks, over tiles and splits; queries that begin, end and go on in other chunks.
       {4, 2, 64, 16, {1, 90}, {96, 20}, 32, 0.0f, false, false, true, 0, true},
       {5, 1, 96, 16, {70, 3, 1}, {1000, 700, 699}, 700, 0.0f, true, false, true, 0, true},

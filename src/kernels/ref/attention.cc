@@ -60,7 +60,7 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
     double score = key_dot(p, row, position) * p.scale;
     if (p.soft_cap > 0.0f) score = p.soft_cap * std::tanh(score / p.soft_cap);
     if (p.alibi_slopes != nullptr)
-      score += double{p.alibi_slopes[row.head]} * (position - row.position);
+      score -= double{p.alibi_slopes[row.head]} * std::abs(position - row.position);
     if (p.position_bias != nullptr) score += position_bias(p, row, position);
     scores.push_back(score);
     max_score = std::max(max_score, score);

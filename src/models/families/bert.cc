@@ -1,5 +1,6 @@
 // BERT and RoBERTa (XLM-R, CamemBERT): encoders whose LayerNorms stand behind each sum. RoBERTa's
-// position table begins with two rows for padding.
+// position table begins with two rows for padding. Jina's second embeddings say that they are BERT, and
+// have ALiBi for positions and a gate in the MLP.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -37,9 +38,36 @@ constexpr std::string_view kBertTypes[] = {"bert"};
 constexpr std::string_view kRobertaTypes[] = {"roberta", "xlm-roberta", "camembert"};
 constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
 
+constexpr NameMapEntry kJinaEntries[] = {
+    {.role = TensorRole::kGate,
+     .pattern = "encoder.layer.{}.mlp.gated_layers",
+     .rows = {0, 2},
+     .has_bias = false},
+    {.role = TensorRole::kUp,
+     .pattern = "encoder.layer.{}.mlp.gated_layers",
+     .rows = {1, 2},
+     .has_bias = false},
+    {TensorRole::kDown, "encoder.layer.{}.mlp.wo"},
+    {TensorRole::kPostMlpNorm, "encoder.layer.{}.mlp.layernorm"},
+};
+constexpr NameMap kBertNames{kEntries, kPrefixes, kIgnored};
+constexpr NameMap kJinaNames{kJinaEntries, kPrefixes, kIgnored, 0.0f, &kBertNames};
+
+void read_jina(const ConfigReader& reader, ModelConfig& config) {
+  config.positions = PositionKind::kAlibi;
+  config.names = kJinaNames;
+  config.gated_mlp = true;
+  const std::string kind = reader.string("feed_forward_type", "geglu");
+  if (kind == "reglu") config.activation = Activation::kRelu;
+  if (kind != "reglu" && kind != "geglu")
+    reader.fail(fmt::format("feed_forward_type: expected geglu or reglu, got {}", kind));
+}
+
 void read_bert(const ConfigReader& reader, ModelConfig& config) {
   const std::string positions = reader.string("position_embedding_type", "absolute");
-  if (positions != "absolute")
+  const bool is_jina = positions == "alibi" && config.family->classifier == ClassifierKind::kPooler;
+  if (is_jina) read_jina(reader, config);
+  if (positions != "absolute" && !is_jina)
     reader.fail(fmt::format("position_embedding_type: expected absolute, got {}", positions));
   if (reader.boolean("is_decoder", false)) reader.fail("is_decoder: expected false, got true");
   config.num_token_types = reader.integer("type_vocab_size", {1, 1 << 10}, 2);
@@ -89,7 +117,7 @@ constexpr Family kBert{
     .mlp_bias = BiasRule::kAlways,
     .gated_mlp = false,
     .read_more = read_bert,
-    .hf_names = {kEntries, kPrefixes, kIgnored},
+    .hf_names = kBertNames,
     .gguf_names = {kGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufNames},
 };
 

@@ -30,6 +30,11 @@ constexpr NameMapEntry kNomicEntries[] = {
 constexpr NamePrefix kNomicPrefixes[] = {{"", ""}, {"bert.", ""}, {"nomic_bert.", ""}};
 constexpr std::string_view kIgnored[] = {"pooler.", "cls.", "position_ids", "rotary_emb.inv_freq",
                                          "vocab_"};
+constexpr NameMapEntry kNomicGgufEntries[] = {
+    {TensorRole::kTokenTypeEmbedding, "token_types"},
+    {TensorRole::kPostAttentionNorm, "blk.{}.attn_output_norm"},
+    {TensorRole::kPostMlpNorm, "blk.{}.layer_output_norm"},
+};
 constexpr std::string_view kNomicTypes[] = {"nomic_bert"};
 constexpr KeyAlias kNomicAliases[] = {
     {"hidden_size", "n_embd"},
@@ -83,6 +88,7 @@ const Family& nomic_bert_family() {
   static constexpr Family family{
       .name = "nomic_bert",
       .model_types = kNomicTypes,
+      .gguf_architecture = "nomic-bert",
       .defaults = {.vocab_size = 30528,
                    .hidden_size = 768,
                    .intermediate_size = 3072,
@@ -98,6 +104,7 @@ const Family& nomic_bert_family() {
       .block = kBlock,
       .read_more = read_nomic,
       .hf_names = {kNomicEntries, kNomicPrefixes, kIgnored},
+      .gguf_names = {kNomicGgufEntries, kGgufPrefixes, kIgnored, 0.0f, &kGgufNames},
   };
   return family;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -65,14 +66,17 @@ void read_picture_size(const ConfigReader& reader, VisionSpec& vision) {
       static_cast<int32_t>(std::clamp<int64_t>(pixels / (cell * cell), 1, VisionSpec::kMaxCells));
 }
 
-}  // namespace
+// Where messages say that something was read.
+struct Source {
+  std::string config = "config.json";
+  std::string preprocessor = "preprocessor_config.json";
+};
 
-Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
-                                               std::string_view preprocessor, int64_t hidden_size) {
-  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
-                         parse_config_object(config, "config.json"));
+Result<std::optional<VisionSpec>> read_objects(const boost::json::object& config,
+                                               const boost::json::object& preprocessor,
+                                               int64_t hidden_size, const Source& source) {
   Status status;
-  const ConfigReader top(object, "config.json", {}, status);
+  const ConfigReader top(config, source.config, {}, status);
   const std::string type = top.string("model_type", "");
   const auto* const family =
       std::find_if(std::begin(kTowers), std::end(kTowers),
@@ -87,11 +91,7 @@ Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
   VisionSpec vision;
   family->read(top, hidden_size, vision);
   if (!status.ok()) return status;
-  boost::json::object images;
-  if (!preprocessor.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(images, parse_config_object(preprocessor, "preprocessor_config.json"));
-  }
-  const ConfigReader of_file(images, "preprocessor_config.json", {}, status);
+  const ConfigReader of_file(preprocessor, source.preprocessor, {}, status);
   const ConfigReader reader = of_file.child("image_processor").value_or(of_file);
   read_picture_size(reader, vision);
   vision.mean = read_channels(reader, "image_mean", vision.mean, false);
@@ -100,14 +100,67 @@ Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
   return std::optional(std::move(vision));
 }
 
+Result<GgufFile> open_gguf(const ModelFiles& files, const std::string& name) {
+  QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(name));
+  return GgufFile::parse(name, bytes);
+}
+
+}  // namespace
+
+Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
+                                               std::string_view preprocessor, int64_t hidden_size) {
+  const Source source;
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_config_object(config, source.config));
+  boost::json::object images;
+  if (!preprocessor.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(images, parse_config_object(preprocessor, source.preprocessor));
+  }
+  return read_objects(object, images, hidden_size, source);
+}
+
+Result<VisionSpec> parse_mmproj(const std::string& name, const GgufFile& mmproj,
+                                const GgufFile& model) {
+  const Result<MmprojConfig> read = translate_mmproj(mmproj, model);
+  if (!read.ok()) return read.status().with_context(name);
+  QUIRE_ASSIGN_OR_RETURN(std::optional<VisionSpec> vision,
+                         read_objects(read->config, read->preprocessor, read->width, {name, name}));
+  QUIRE_CHECK(vision.has_value(), "{} is of a family without towers", name);
+  use_mmproj_layout(mmproj, *vision);
+  return std::move(*vision);
+}
+
+Result<VisionSpec> read_mmproj_vision(const ModelFiles& files) {
+  const std::string name = *files.mmproj_name();
+  QUIRE_ASSIGN_OR_RETURN(const GgufFile mmproj, open_gguf(files, name));
+  QUIRE_ASSIGN_OR_RETURN(const GgufFile model, open_gguf(files, *files.gguf_name()));
+  return parse_mmproj(name, mmproj, model);
+}
+
+Result<std::string> read_preprocessor(const ModelFiles& files) {
+  if (const auto name = files.mmproj_name()) {
+    QUIRE_ASSIGN_OR_RETURN(const GgufFile mmproj, open_gguf(files, *name));
+    QUIRE_ASSIGN_OR_RETURN(const GgufFile model, open_gguf(files, *files.gguf_name()));
+    const Result<MmprojConfig> read = translate_mmproj(mmproj, model);
+    if (!read.ok()) return read.status().with_context(*name);
+    return boost::json::serialize(read->preprocessor);
+  }
+  for (const char* name : {"preprocessor_config.json", "processor_config.json"}) {
+    if (!files.contains(name)) continue;
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(name));
+    if (!text.empty()) return std::string(text);
+  }
+  return std::string();
+}
+
 Result<std::optional<VisionSpec>> read_vision(const ModelFiles& files, int64_t hidden_size) {
+  if (files.mmproj_name()) {
+    QUIRE_ASSIGN_OR_RETURN(VisionSpec vision, read_mmproj_vision(files));
+    return std::optional(std::move(vision));
+  }
   if (files.gguf_name() || !files.contains("config.json")) return std::optional<VisionSpec>();
   QUIRE_ASSIGN_OR_RETURN(const std::string_view config, files.text("config.json"));
-  std::string_view preprocessor;
-  for (const char* name : {"preprocessor_config.json", "processor_config.json"}) {
-    if (!preprocessor.empty() || !files.contains(name)) continue;
-    QUIRE_ASSIGN_OR_RETURN(preprocessor, files.text(name));
-  }
+  QUIRE_ASSIGN_OR_RETURN(const std::string preprocessor, read_preprocessor(files));
   return parse_vision(config, preprocessor, hidden_size);
 }
 
@@ -132,7 +185,8 @@ Status limit_image_tokens(int32_t max_tokens, VisionSpec& vision) {
   return {};
 }
 
-bool has_tower(const TensorSource& source) {
+bool has_tower(const ModelFiles& files, const TensorSource& source) {
+  if (files.mmproj_name()) return true;
   const auto is_of_tower = [](const RawTensor& tensor) {
     std::string_view name = tensor.name;
     constexpr std::string_view kModel = "model.";
@@ -142,6 +196,8 @@ bool has_tower(const TensorSource& source) {
   };
   return std::any_of(source.tensors().begin(), source.tensors().end(), is_of_tower);
 }
+
+namespace {
 
 TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source) {
   const auto rename = [](const std::vector<std::string>& names, std::string_view to,
@@ -178,11 +234,28 @@ TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source
       for (size_t i = 1; i < tensor.shape.size(); ++i) columns *= tensor.shape[i];
       tensor.shape = {tensor.shape[0], columns};
     }
-    if (name.ends_with(".class_embedding") && tensor.shape.size() == 1)
-      tensor.shape.insert(tensor.shape.begin(), 1);
+    const bool is_class = name.ends_with(".class_embedding") || name == "v.class_embd";
+    if (is_class && tensor.shape.size() == 1) tensor.shape.insert(tensor.shape.begin(), 1);
     tensors.push_back(std::move(tensor));
   }
   return TensorSource(std::move(tensors));
+}
+
+}  // namespace
+
+Result<TowerTensors> tower_tensors(const VisionSpec& vision, const ModelFiles& files,
+                                   const TensorSource& model) {
+  TowerTensors tensors;
+  if (const auto name = files.mmproj_name()) {
+    QUIRE_ASSIGN_OR_RETURN(const GgufFile mmproj, open_gguf(files, *name));
+    Result<TowerTensors> read = mmproj_tensors(mmproj);
+    if (!read.ok()) return read.status().with_context(*name);
+    tensors = std::move(*read);
+    tensors.source = vision_tensors(vision, tensors.source);
+  } else {
+    tensors.source = vision_tensors(vision, model);
+  }
+  return tensors;
 }
 
 }  // namespace quire

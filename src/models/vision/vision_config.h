@@ -2,8 +2,11 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "base/result.h"
+#include "models/vision/mmproj/mmproj.h"
 #include "models/vision/vision_spec.h"
 #include "weights/files/model_files.h"
 #include "weights/files/tensor_source.h"
@@ -14,7 +17,17 @@ namespace quire {
 // the language model. Errors name the file and the key.
 Result<std::optional<VisionSpec>> read_vision(const ModelFiles& files, int64_t hidden_size);
 
-// The reader behind it. `preprocessor`: preprocessor_config.json, or empty.
+// That of a model in a .gguf file, whose tower lies in the files' mmproj_name(). Fails where it does not
+// fit the language model.
+Result<VisionSpec> read_mmproj_vision(const ModelFiles& files);
+// The reader behind it. `name`, the file's, begins messages; `model`: that of the language model.
+Result<VisionSpec> parse_mmproj(const std::string& name, const GgufFile& mmproj,
+                                const GgufFile& model);
+
+// What preprocessor_config.json says, or an mmproj file in its words; empty: nothing.
+Result<std::string> read_preprocessor(const ModelFiles& files);
+
+// The reader behind read_vision(). `preprocessor`: preprocessor_config.json, or empty.
 Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
                                                std::string_view preprocessor, int64_t hidden_size);
 
@@ -24,10 +37,12 @@ Status limit_image_tokens(int32_t max_tokens, VisionSpec& vision);
 
 // Whether a checkpoint has a tower. A language model may have been taken out of one that had, whose
 // config.json it keeps.
-bool has_tower(const TensorSource& source);
+bool has_tower(const ModelFiles& files, const TensorSource& model);
 
 // The tensors of the tower and its projector, under the names of VisionSpec::names, each as the
-// matrix that it is used as: the convolution that reads patches has a row per output.
-TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source);
+// matrix that it is used as: the convolution that reads patches has a row per output. `model`: those of
+// the checkpoint, which has them too unless they lie in an mmproj file.
+Result<TowerTensors> tower_tensors(const VisionSpec& vision, const ModelFiles& files,
+                                   const TensorSource& model);
 
 }  // namespace quire

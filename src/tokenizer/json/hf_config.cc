@@ -117,6 +117,11 @@ Result<HfTokenizerConfig> parse_hf_tokenizer_config(std::string_view text) {
   QUIRE_RETURN_IF_ERROR(read_optional_bool(*object, "add_bos_token", config.add_bos_token));
   QUIRE_RETURN_IF_ERROR(read_optional_bool(*object, "add_eos_token", config.add_eos_token));
   QUIRE_RETURN_IF_ERROR(read_optional_bool(*object, "legacy", config.legacy));
+  constexpr int64_t kMostExtraIds = 10'000;
+  QUIRE_ASSIGN_OR_RETURN(config.extra_ids, int_field_or(*object, "extra_ids", 0));
+  if (config.extra_ids < 0 || config.extra_ids > kMostExtraIds) {
+    return invalid_argument("extra_ids: expected 0 to {}, got {}", kMostExtraIds, config.extra_ids);
+  }
   if (const json::value* name = find_field(*object, "tokenizer_class");
       name != nullptr && name->is_string()) {
     config.tokenizer_class = as_view(name->get_string());

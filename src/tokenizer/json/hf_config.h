@@ -22,6 +22,7 @@ struct HfTokenizerConfig {
   std::optional<bool> add_bos_token;
   std::optional<bool> add_eos_token;
   std::optional<bool> legacy;
+  int64_t extra_ids = 0;        // T5's sentinels behind the pieces
   std::string tokenizer_class;  // "LlamaTokenizerFast"; empty when the file does not say
   bool clean_up_tokenization_spaces = false;
 };

@@ -1,5 +1,7 @@
 #include "tokenizer/sentencepiece/sentencepiece_model.h"
 
+#include <fmt/format.h>
+
 #include "tokenizer/json/hf_config.h"
 #include "tokenizer/model/bpe.h"
 #include "tokenizer/sentencepiece/sentencepiece_proto.h"
@@ -39,14 +41,27 @@ Status add_bos_eos(const HfTokenizerConfig& config, TokenizerParts& parts) {
   return Status();
 }
 
+Status add_sentinels(int64_t count, TokenizerParts& parts) {
+  const TokenId first_id = parts.model->vocab().size();
+  for (int64_t i = 0; i < count; ++i) {
+    AddedToken token{.content = fmt::format("<extra_id_{}>", i), .special = true};
+    const bool is_there = parts.model->vocab().find(token.content).has_value() ||
+                          parts.added_tokens.find(token.content) != nullptr;
+    if (is_there) continue;
+    token.id = first_id + static_cast<TokenId>(count - 1 - i);
+    QUIRE_RETURN_IF_ERROR(parts.added_tokens.add(std::move(token)));
+  }
+  return Status();
+}
+
 Result<TokenizerParts> make_parts(std::string_view model_bytes, const HfTokenizerConfig& config,
-                                  const std::vector<AddedToken>& added_tokens) {
+                                  const std::vector<AddedToken>& added_tokens, bool is_t5) {
   QUIRE_ASSIGN_OR_RETURN(SentencePieceProto proto, parse_sentencepiece_proto(model_bytes));
   const std::string bos = proto.bos_piece;
   const std::string eos = proto.eos_piece;
   const std::string pad = proto.pad_piece;
   QUIRE_ASSIGN_OR_RETURN(SpmPipeline spm, to_pipeline(std::move(proto)));
-  spm.prefix_after_added_tokens = config.legacy.value_or(false);
+  spm.prefix_after_added_tokens = config.legacy.value_or(is_t5);
   QUIRE_ASSIGN_OR_RETURN(TokenizerParts parts, make_spm_parts(std::move(spm)));
   const Vocab& vocab = parts.model->vocab();
   parts.bos_id = vocab.find(bos);
@@ -56,6 +71,7 @@ Result<TokenizerParts> make_parts(std::string_view model_bytes, const HfTokenize
     token.id = vocab.find(token.content).value_or(token.id);
     QUIRE_RETURN_IF_ERROR(parts.added_tokens.add(std::move(token)));
   }
+  QUIRE_RETURN_IF_ERROR(add_sentinels(config.extra_ids, parts));
   QUIRE_RETURN_IF_ERROR(apply_hf_config(config, parts));
   QUIRE_RETURN_IF_ERROR(add_bos_eos(config, parts));
   return parts;
@@ -69,8 +85,8 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_from_sentencepiece(
                          parse_hf_tokenizer_config(options.config_json));
   std::vector<AddedToken> added_tokens;
   QUIRE_RETURN_IF_ERROR(parse_added_tokens_json(options.added_tokens_json, added_tokens));
-  auto parts = make_parts(model_bytes, config, added_tokens);
-  if (!parts.ok()) return parts.status().with_context("tokenizer.model");
+  auto parts = make_parts(model_bytes, config, added_tokens, options.file_name == "spiece.model");
+  if (!parts.ok()) return parts.status().with_context(options.file_name);
   return std::make_unique<Tokenizer>(std::move(*parts));
 }
 

@@ -123,6 +123,31 @@ bool is_module_folder(std::string_view name) {
   return end != name.npos && end > 0 && name[end] == '_';
 }
 
+// Of a tower and projector, by llama.cpp's custom.
+bool is_mmproj_name(std::string_view name) {
+  return name.ends_with(".gguf") && name.find("mmproj") != name.npos;
+}
+
+// The one file of that name beside `model`, if it is the only one.
+std::optional<std::filesystem::path> mmproj_beside(const std::filesystem::path& model) {
+  namespace fs = std::filesystem;
+  if (is_mmproj_name(model.filename().string())) return std::nullopt;
+  std::optional<fs::path> found;
+  std::error_code error;
+  size_t num_entries = 0;
+  const fs::path folder = model.has_parent_path() ? model.parent_path() : ".";
+  for (auto entry = fs::directory_iterator(folder, error);
+       !error && entry != fs::directory_iterator() && ++num_entries <= kMaxDirectoryEntries;
+       entry.increment(error)) {
+    std::error_code entry_error;
+    if (!is_mmproj_name(entry->path().filename().string())) continue;
+    if (!entry->is_regular_file(entry_error)) continue;
+    if (found) return std::nullopt;
+    found = entry->path();
+  }
+  return found;
+}
+
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
@@ -138,6 +163,7 @@ struct ModelFiles::State {
 
   std::string source;
   std::optional<std::string> gguf;
+  std::optional<std::string> mmproj;
   std::mutex mutex;                                // guards `mapping` and `bytes` of every file
   std::map<std::string, File, std::less<>> files;  // the set of names is fixed once opened
 };
@@ -157,7 +183,10 @@ Result<ModelFiles> ModelFiles::open(const std::string& path) {
     state->source = path;
     state->gguf = file.filename().string();
     state->files[*state->gguf].path = path;
-    return ModelFiles(std::move(state));
+    ModelFiles files(std::move(state));
+    if (const auto mmproj = mmproj_beside(file))
+      QUIRE_RETURN_IF_ERROR(files.use_mmproj(mmproj->string()));
+    return files;
   }
   if (fs::exists(file, error) && !fs::is_directory(file, error)) {
     return invalid_argument("{}: expected a Hugging Face model directory or a .gguf file", path);
@@ -166,7 +195,7 @@ Result<ModelFiles> ModelFiles::open(const std::string& path) {
   if (files.contains("config.json")) return files;
   std::vector<std::string> ggufs;
   for (const auto& [name, one] : files.state_->files) {
-    if (name.ends_with(".gguf")) ggufs.push_back(name);
+    if (name.ends_with(".gguf") && !is_mmproj_name(name)) ggufs.push_back(name);
   }
   if (ggufs.size() != 1) return no_config(path, ggufs);
   return open(files.state_->files.at(ggufs.front()).path);
@@ -218,6 +247,28 @@ ModelFiles ModelFiles::from_memory(
 const std::string& ModelFiles::source() const { return state_->source; }
 
 std::optional<std::string> ModelFiles::gguf_name() const { return state_->gguf; }
+
+std::optional<std::string> ModelFiles::mmproj_name() const { return state_->mmproj; }
+
+Status ModelFiles::use_mmproj(const std::string& path) {
+  if (state_->mmproj) state_->files.erase(*state_->mmproj);
+  state_->mmproj.reset();
+  if (path.empty()) return {};
+  const std::filesystem::path file(path);
+  std::error_code error;
+  if (!state_->gguf) {
+    return invalid_argument("{}: expected a .gguf file as the model beside {}", state_->source,
+                            path);
+  }
+  if (!std::filesystem::is_regular_file(file, error) || file.extension() != ".gguf")
+    return invalid_argument("{}: expected a .gguf file", path);
+  const std::string name = file.filename().string();
+  if (name == *state_->gguf)
+    return invalid_argument("{}: expected another name than that of the model", path);
+  state_->mmproj = name;
+  state_->files[name].path = path;
+  return {};
+}
 
 std::vector<std::string> ModelFiles::names() const {
   std::vector<std::string> names;

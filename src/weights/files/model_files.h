@@ -50,6 +50,13 @@ class ModelFiles {
   // else nullopt.
   std::optional<std::string> gguf_name() const;
 
+  // The tower and projector of a model whose language model lies in a .gguf file: the .gguf file
+  // beside it whose name has "mmproj" in it, where there is exactly one, or what use_mmproj() says.
+  std::optional<std::string> mmproj_name() const;
+  // Takes `path` for it; empty: none. kInvalidArgument: the model is no .gguf file, or `path` is
+  // none.
+  Status use_mmproj(const std::string& path);
+
   // Returns file names, sorted: plain ones, and "1_Pooling/config.json" and its kind, of the
   // folders in which sentence-transformers keeps its modules.
   std::vector<std::string> names() const;

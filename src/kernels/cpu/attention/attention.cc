@@ -320,9 +320,8 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
   QUIRE_DCHECK(params.scale > 0.0f, "[paged_attention] scale {}", params.scale);
   QUIRE_DCHECK(params.kv.head_dim <= kMaxAttentionHeadDim, "[paged_attention] head_dim {}",
                params.kv.head_dim);
-  QUIRE_DCHECK(params.causal || (!params.window_is_chunk && params.alibi_slopes == nullptr &&
-                                 params.seen_ends == nullptr),
-               "[paged_attention] chunks, ALiBi or ends of their own without causality");
+  QUIRE_DCHECK(params.causal || (!params.window_is_chunk && params.seen_ends == nullptr),
+               "[paged_attention] chunks or ends of their own without causality");
   QUIRE_DCHECK(
       !params.kv.is_latent() || (params.kv.num_kv_heads == 1 && params.kv.latent_dim % 16 == 0 &&
                                  params.kv.latent_dim <= params.kv.head_dim),
