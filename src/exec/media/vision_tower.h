@@ -11,7 +11,7 @@
 #include "device/stream.h"
 #include "exec/media/patch_rows.h"
 #include "exec/media/picture_grid.h"
-#include "models/vision/mmproj/mmproj.h"
+#include "models/vision/mmproj.h"
 #include "models/vision/vision_spec.h"
 #include "nn/decoder/decoder.h"
 #include "nn/weights/decoder_weights.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "models/vision/mmproj/mmproj.h"
+#include "models/vision/mmproj.h"
 #include "models/vision/vision_spec.h"
 #include "weights/files/model_files.h"
 #include "weights/files/tensor_source.h"

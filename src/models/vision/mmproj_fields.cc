@@ -1,4 +1,4 @@
-#include "models/vision/mmproj/mmproj_fields.h"
+#include "models/vision/mmproj_fields.h"
 
 #include <algorithm>
 

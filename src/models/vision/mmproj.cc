@@ -1,4 +1,4 @@
-#include "models/vision/mmproj/mmproj.h"
+#include "models/vision/mmproj.h"
 
 #include <algorithm>
 #include <boost/json/array.hpp>
@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "models/vision/mmproj/mmproj_fields.h"
+#include "models/vision/mmproj_fields.h"
 
 namespace quire {
 namespace {

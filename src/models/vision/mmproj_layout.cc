@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "models/vision/mmproj/mmproj.h"
-#include "models/vision/mmproj/mmproj_fields.h"
+#include "models/vision/mmproj.h"
+#include "models/vision/mmproj_fields.h"
 #include "models/vision/tower_reader.h"
 
 namespace quire {

@@ -1,6 +1,6 @@
 // Files that do not fit are refused in one line; what fits is tested from pictures to tokens
 // (tests/laws/vision_test.cc).
-#include "models/vision/mmproj/mmproj.h"
+#include "models/vision/mmproj.h"
 
 #include <gtest/gtest.h>
 
