@@ -56,8 +56,9 @@ Result<Loaded> load_model(const SpeculativeConfig& config, ModelRunnerOptions op
     if (options.files == nullptr) {
       options.shape_weights = kCopyWeights;
     } else {
-      QUIRE_ASSIGN_OR_RETURN(copy, copy_of(options));
-      options.files = copy->files();
+      QUIRE_ASSIGN_OR_RETURN(QuantizedCopy made, copy_of(options));
+      options.files = made.files();
+      copy.emplace(std::move(made));
     }
   } else {
     out.name = config.model;
