@@ -34,7 +34,7 @@ struct LLMOptions {
   std::string device = "cpu";  // cpu, cuda, or auto (a GPU when one can take the model)
   std::string cache_dir{};     // packed weights are kept here between loads; empty: nowhere
   std::string dtype = "auto";  // auto (the checkpoint's), float32, bfloat16, float16
-  // auto (that of dtype), float32, bfloat16, float16, fp8, fp8_e5m2 or int8.
+  // It is auto (as dtype), float32, bfloat16, float16, fp8, fp8_e5m2 or int8.
   std::string kv_cache_dtype = "auto";
   std::string isa = "auto";               // auto (the best here), portable, avx2, avx512, amx
   int32_t num_threads = 0;                // 0: one per physical core, within the CPU quota
@@ -93,7 +93,7 @@ struct LLMInfo {
   bool has_tokenizer = false;
   bool has_chat_template = false;
   bool reads_images = false;
-  bool generates = true;        // otherwise embed() or score() is what it is for
+  bool generates = true;        // otherwise it is for embed() or score()
   int32_t embedding_size = 0;   // columns of embed(); 0: the model makes none
   int32_t num_labels = 0;       // of a classifier or reranker
   std::string reasoning_style;  // how answers mark reasoning (docs/tools.md); empty: they do not
@@ -124,8 +124,8 @@ class LLM {
   ~LLM();  // aborts what still runs
 
   // Loads a LoRA adapter of the model from its folder, as PEFT saves it, beside requests that run;
-  // the calls below name it. A name that is loaded already gets this adapter: requests that run keep
-  // the one that they began with. kNotFound: there is no such folder; kResourceExhausted:
+  // the calls below name it. A name that is loaded already gets this adapter, while running requests
+  // keep the adapter that they began with. kNotFound: there is no such folder; kResourceExhausted:
   // LLMOptions::max_adapters are loaded.
   Status load_adapter(const std::string& name, const std::string& path);
   Status unload_adapter(const std::string& name);

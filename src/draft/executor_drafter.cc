@@ -195,7 +195,7 @@ bool ExecutorDrafter::reserve(Record& record, int32_t num_tokens) {
   return true;
 }
 
-// Of the requests that are not asked now the one that was asked least recently; of equals the oldest.
+// Evicts the request that was asked least recently, of those not asked now; of equals the oldest.
 bool ExecutorDrafter::evict() {
   auto victim = records_.end();
   for (auto it = records_.begin(); it != records_.end(); ++it) {

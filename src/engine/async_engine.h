@@ -3,8 +3,8 @@
 //
 //   auto stream = engine.submit(std::move(request), [&] { asio::post(strand, read_more); });
 //   if (!stream.ok()) …                         // refused at once: 400, 413, 429 or 503
-//   while (auto delta = (*stream)->try_pop()) … // text, tokens, logprobs; the last one of a choice
-//   has finish_reason
+//   while (auto delta = (*stream)->try_pop()) … // text, tokens, log-probabilities
+//                                               // a choice's last delta has a finish_reason
 //
 // One engine thread owns Scheduler and KvManager and runs: take submissions, schedule, execute,
 // update, detokenize, push. Frontends never touch it. A stream that its reader lets overflow, or
@@ -35,13 +35,13 @@ class CostModel;        // roofline/model/cost_model.h
 struct StepRecord;      // engine/observe/engine_stats.h: shape and times of one step
 struct KvGridSnapshot;  // engine/observe/engine_stats.h: state, ref_cnt and owner of every block
 struct EngineOptions;   // engine/engine_options.h
-// What a prompt would find in the prefix cache now.
+// This is what a prompt would find in the prefix cache now.
 struct PrefixProbe {
   int32_t num_cached_tokens = 0;
   int32_t num_cached_blocks = 0;
 };
 
-// What becomes of the requests that are in the engine when it is paused.
+// It says what becomes of the requests that are in the engine when it is paused.
 enum class PauseMode : uint8_t {
   kAbort,  // they end with FinishReason::kAbort
   kWait,   // they run to their end first; requests that come meanwhile wait
@@ -75,8 +75,8 @@ class AsyncEngine {
   virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids,
                                    const CacheKeys& keys) const = 0;
   virtual Status reset_prefix_cache() = 0;  // fails while requests run
-  // Told once how a pause went: on the engine thread when nothing runs any more, else by whoever
-  // refuses it. Must be cheap and may not call back into the engine.
+  // It is called once with how a pause went: on the engine thread when nothing runs any more, else by
+  // whoever refuses it. It must be cheap and may not call back into the engine.
   using OnPaused = std::function<void(const Status& status)>;
   // Stops scheduling until resume(), and returns before that is done. Requests may still be
   // submitted: they queue up, within the queue's limits. `clear_cache` drops the prefix cache,
@@ -91,13 +91,13 @@ class AsyncEngine {
   virtual Status wake_up() = 0;
   virtual int32_t sleep_level() const = 0;  // 0: awake
   // Ends the requests whose external_id is one of these (none given: all) with
-  // FinishReason::kAbort. How many they were.
+  // FinishReason::kAbort. Returns how many they were.
   virtual Result<int64_t> abort_requests(std::span<const std::string> external_ids) = 0;
   virtual bool healthy() const = 0;  // false once the engine thread has died
-  // Shape and times of the last steps, oldest first; at most 512. Made by the engine thread between
-  // steps.
+  // Returns the shape and times of the last steps, oldest first; at most 512. The engine thread makes
+  // them between steps.
   virtual std::vector<StepRecord> recent_steps() const;
-  // What the bounds of the next steps are computed with; null: nothing. Any thread.
+  // Returns the model that computes the bounds of the next steps, or null. Any thread.
   virtual std::shared_ptr<const CostModel> cost_model() const;
   // Replaces it between two steps, with the prediction by which the scheduler bounds steps in time.
   // `model` is not null. Any thread; returns when it is done or the engine has stopped.

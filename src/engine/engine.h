@@ -69,14 +69,14 @@ class Engine {
   // Ends what is unfinished of a request with kAbort; `why` may be ok (the client left). Unknown
   // ids are ignored.
   void abort(GroupId id, const Status& why = {});
-  // Ends the requests with one of these external ids with kAbort; how many they were.
+  // Ends the requests with one of these external ids with kAbort; returns how many they were.
   int64_t abort_external(std::span<const std::string> external_ids);
-  // Ends everything: with kAbort, or with kError when the engine cannot go on. How many client
-  // requests that were.
+  // Ends everything: with kAbort, or with kError when the engine cannot go on. Returns the number of
+  // client requests that it ended.
   int64_t end_all(FinishReason reason, const Status& why);
   // Waits for the steps that are under way and takes their results.
   void settle() { loop_.settle(); }
-  // One step. False when nothing could be run.
+  // Runs one step. Returns false when nothing could be run.
   bool step() { return loop_.step(); }
   bool has_unfinished() const { return !groups_.empty(); }
   // Not ok: the device is lost. Everything has ended with kError and nothing will run any more.
@@ -87,10 +87,10 @@ class Engine {
   KvGridSnapshot kv_grid() const;
   PrefixProbe probe_prefix(std::span<const TokenId> token_ids, const CacheKeys& keys) const;
   Status reset_prefix_cache();
-  // The last steps, oldest first; at most 512.
+  // Returns the last steps, oldest first; at most 512.
   std::vector<StepRecord> recent_steps() const { return journal_.recent(); }
   Executor& executor() { return *executor_; }
-  // Scheduler and KV invariants.
+  // Checks the invariants of scheduler and KV manager.
   Status check_integrity() const { return scheduler_.check_integrity(); }
 
  private:

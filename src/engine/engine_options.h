@@ -52,7 +52,7 @@ struct EngineOptions {
   StructuredOutputOptions structured_outputs;
   int32_t max_logprobs = 20;                               // per token; -1: no limit
   int64_t max_prompt_logprobs_bytes = int64_t{256} << 20;  // of one request; beyond it is refused
-  // From arrival, for requests that bring none.
+  // Counts from arrival, for requests that bring none.
   std::optional<int64_t> default_timeout_us;
 
   int64_t log_interval_us = 10'000'000;  // between log lines about throughput; 0: none

@@ -37,7 +37,7 @@ struct KvLayout {
   std::vector<KvLayerPlace> layers;
   // Of each layer's state in a block of states; -1: it has none here.
   std::vector<int64_t> state_offsets;  // floats
-  // Of an fp8 cache, the KV heads of all layers in order, or empty for all 1. Views of
+  // The scales of an fp8 cache's KV heads, of all layers in order; empty: all are 1. The views of
   // layer_caches() point into them.
   std::vector<float> key_scales;
   std::vector<float> value_scales;

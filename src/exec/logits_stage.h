@@ -50,7 +50,7 @@ class LogitsStage {
   };
   // Appends what was sampled in a row to the request: in the order of its rows.
   static void append(const LogitsRow& row, RequestState& state, Outcome& outcome);
-  // What came of a row that was reached into the request's status and its result.
+  // Writes the outcome of a row that was reached into the request's status and its result.
   static void store(const LogitsRow& row, RequestState& state, Outcome& outcome,
                     RequestStepResult& result);
 

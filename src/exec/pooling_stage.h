@@ -28,7 +28,7 @@ class PoolingStage {
   void run(const InputBatch& batch, std::vector<RequestStepResult>& results);
 
  private:
-  // Rows of `hidden` [tokens, E] that the step computed for one request.
+  // The rows of `hidden` [tokens, E] that the step has computed for one request.
   struct Rows {
     const float* hidden = nullptr;
     int64_t num_tokens = 0;

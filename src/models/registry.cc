@@ -53,8 +53,8 @@ const Family* find_family(std::string_view model_type) {
   return nullptr;
 }
 
-// Of those that share an architecture the one that claims the file, otherwise the first: Mistral's
-// files say llama.
+// Among families that share an architecture, returns the one that claims the file, otherwise the
+// first: the files of Mistral say llama.
 const Family* find_gguf_family(const GgufFile& file, std::string_view architecture) {
   const Family* found = nullptr;
   for (const Family* family : all_families()) {

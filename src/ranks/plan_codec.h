@@ -40,7 +40,7 @@ struct AdapterOrder {
 void encode_adapter_order(const AdapterOrder& order, std::vector<std::byte>& out);
 Result<AdapterOrder> decode_adapter_order(std::span<const std::byte> bytes);
 
-// What came of it: the key of the adapter's content, or an error.
+// The answer to it: the key of the adapter's content, or an error.
 struct AdapterReply {
   StatusCode code = StatusCode::kOk;
   std::string text;

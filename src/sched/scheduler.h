@@ -33,7 +33,7 @@
 
 namespace quire {
 
-// What update() did for one request.
+// This is what update() did for one request.
 struct RequestUpdate {
   RequestId id;
   // Tokens appended, in order; points into the StepResult. Shorter than what was sampled when the
@@ -66,7 +66,7 @@ struct SchedulerStats {
   int64_t num_skip_aheads = 0;  // admissions past a head that did not fit
   int64_t num_head_waits = 0;   // steps in which the head of the queue did not fit
   int64_t num_forks = 0;
-  // Prefix cache, in tokens, counted at first admission.
+  // These count tokens of the prefix cache, at a request's first admission.
   int64_t prefix_queries = 0;
   int64_t prefix_hits = 0;
   // Sums over updates of token slots in referenced blocks and of those without a computed token.
@@ -92,7 +92,7 @@ struct BeamMove {
 class DecodeTokens {
  public:
   virtual ~DecodeTokens() = default;
-  // The tokens of `id` at positions position, position + 1, … .
+  // Returns the tokens of `id` at positions position, position + 1, … .
   virtual void next_tokens(RequestId id, int32_t position, std::span<TokenId> out) = 0;
 };
 
@@ -107,8 +107,8 @@ class Scheduler {
 
   // Queues a request whose token_ids are its prompt (num_prompt_tokens is set from it). arrival_us
   // is the caller's.
-  //   kInvalidArgument    empty prompt, prompt longer than max_model_len allows, params missing, id
-  //   in use kTooLarge           its prompt and longest output never fit in the KV blocks
+  //   kInvalidArgument    empty prompt, prompt beyond max_model_len, no params, or an id in use
+  //   kTooLarge           its prompt and longest output never fit in the KV blocks
   //   kResourceExhausted  a queue limit is reached; see retry_after_s()
   Status add(Request request, int64_t now_us);
   // Whether add() of `num_requests` requests with `num_tokens` prompt tokens in all would pass the
@@ -125,7 +125,7 @@ class Scheduler {
   // with the same parent is the parent itself. Takes effect with the next schedule().
   void move_beams(std::span<const BeamMove> moves);
 
-  // The next step. Valid until the next call; the caller may add token masks. Requests of an
+  // Returns the next step, valid until the next call; the caller may add token masks. Requests of an
   // earlier plan whose update() has not come yet are left alone. An empty plan carries nothing:
   // `dropped` waits for the next plan that is not empty.
   StepPlan& schedule(int64_t now_us);
@@ -156,13 +156,13 @@ class Scheduler {
   // Valid until the next call of expire().
   std::span<const RequestId> expire(int64_t now_us);
 
-  // The request, or null. A finished one is found until the next schedule(). Valid until then.
+  // Returns the request, or null. A finished one is found, and valid, until the next schedule().
   const Request* find(RequestId id) const;
   bool has_unfinished() const;
   int32_t num_running() const;
   int32_t num_waiting() const;
   SchedulerStats stats() const;
-  // The adapters of unfinished requests. Valid until the next call that changes anything.
+  // Returns the adapters of unfinished requests, valid until the next call that changes anything.
   std::span<const AdapterUse> adapter_uses() const;
   const EncoderCacheStats& encoder_stats() const;
   const SchedulerConfig& config() const;

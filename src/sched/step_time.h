@@ -48,7 +48,7 @@ class StepTimePredictor {
  public:
   explicit StepTimePredictor(const StepTimeTable& table) : table_(table) {}
 
-  // By the table alone. `context`: the sum over the decodes of the tokens that each attends to.
+  // Predicts by the table alone. `context`: the sum of the tokens that each decode attends to.
   double decode_step_us(int32_t num_decodes, int64_t context) const;
   double prompt_us(int32_t num_tokens, int32_t position) const;
 

@@ -42,7 +42,7 @@ class RouteRunner {
     std::optional<TraceContext> trace = {};  // nullopt: no spans are written
   };
 
-  // In a folder of models: finds the one that the request names, which may have to be loaded.
+  // Finds the model of the folder that the request names, which may have to be loaded first.
   void find_model(const Route& route, HttpRequest request, HeaderList headers,
                   std::shared_ptr<ReplyChannel> reply);
   void acquire(const Route& route, const std::string& name, std::shared_ptr<HttpRequest> request,

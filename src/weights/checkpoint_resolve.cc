@@ -167,7 +167,7 @@ class Resolver {
                                              is_quantized_module(source_, module_of(name)));
   }
 
-  // Of several names of a role the one that the checkpoint uses, the first when it uses none.
+  // Returns the name of a role that the checkpoint uses, or its first name when it uses none.
   const NameMapEntry* find_entry(const WeightSlot& slot, TensorRole role) const {
     const NameMapEntry* first = find_role(names_, role);
     if (first == nullptr) return nullptr;

@@ -17,7 +17,7 @@ class RunDelay {
   RunDelay(const RunDelay&) = delete;
   RunDelay& operator=(const RunDelay&) = delete;
 
-  // From now on the calling thread is the one that is looked at. The delay starts again.
+  // From now on the delay of the calling thread is counted, which starts again.
   // `may_count` false: as on a system that keeps no count.
   void watch_this_thread(bool may_count = true);
   bool is_counted() const { return file_.load(std::memory_order_relaxed) >= 0; }

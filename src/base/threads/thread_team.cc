@@ -183,8 +183,8 @@ struct ThreadTeam::Impl {
             std::min(static_cast<int64_t>(end) * grain, dealt)};
   }
 
-  // Some of what is left of a part, from the front or the back. Relaxed: a part says who does what,
-  // not what was done.
+  // Takes some of the rest of a part, from the front or the back. Relaxed order is enough: a part
+  // says who does what, not what was done.
   WorkRange take_of(Slot& part, bool from_front) {
     uint64_t left = part.left.load(std::memory_order_relaxed);
     while (true) {

@@ -27,7 +27,7 @@ class ChoiceMasks {
   // Tells the choice's source, if it has one, of the tokens that have come.
   Status accept(Choice& choice, std::span<const TokenId> token_ids);
 
-  // How many of `drafts` the masks of a request allow, one behind the other.
+  // Returns how many of `drafts` the masks of a request allow, one behind the other.
   size_t count_allowed(RequestId id, std::span<const TokenId> drafts);
 
   // Tokens that must follow those of a request (TokenMaskSource::forced()).

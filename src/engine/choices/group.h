@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// One client request, chosen by whoever submits; never reused.
+// Names one client request. Whoever submits it chooses the id, which is never reused.
 using GroupId = StrongId<struct GroupIdTag, uint64_t>;
 
 struct Group;

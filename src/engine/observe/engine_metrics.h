@@ -27,7 +27,7 @@ class RecentWindow {
   size_t next_ = 0;
 };
 
-// What is known of a choice that ended by itself.
+// The times and numbers of a choice that ended by itself.
 struct FinishedChoice {
   ChoiceTimes times;
   int32_t num_prompt_tokens = 0;
@@ -46,7 +46,7 @@ class EngineMetrics {
   void on_submitted(bool accepted);
   void on_first_token(int64_t time_to_first_token_us, int32_t num_prompt_tokens,
                       int32_t num_cached_tokens);
-  // `gap_us` since the choice's last tokens; none with the first.
+  // `gap_us` has passed since the choice's last tokens; its first ones have none.
   void on_tokens(int32_t num_tokens, std::optional<int64_t> gap_us);
   // A step verified `num_drafts` drafts of a choice; the first `num_accepted` came out.
   void on_drafts(int32_t num_drafts, int32_t num_accepted);

@@ -128,7 +128,7 @@ struct EngineStats {
   uint64_t spec_decode_num_draft_tokens = 0;
   uint64_t spec_decode_num_accepted_tokens = 0;
   std::vector<uint64_t> spec_decode_num_accepted_tokens_per_pos;
-  // Steps of beam searches, and the beams that ran in them.
+  // These count the steps of beam searches, and the beams that ran in them.
   uint64_t beam_search_steps = 0;
   uint64_t beam_search_beams = 0;
   uint64_t corrupted_requests = 0;    // failed because the model gave non-finite logits
@@ -172,7 +172,7 @@ struct EngineStats {
   Histogram request_num_preemptions;
   Histogram iteration_tokens;  // tokens of prompts done + tokens sampled, per step that gave any
   Histogram request_prefill_kv_computed_tokens;
-  // Per step, only with a cost model.
+  // These are filled once per step, and only with a cost model.
   Histogram step_bound_share;      // bound ÷ measured
   Histogram step_predicted_share;  // predicted ÷ measured
   // KV residency of sampled blocks, seconds.

@@ -31,7 +31,7 @@ class GroupMaker {
   // Takes what the group needs out of the submission, and clamps its request to what the model can
   // do. Its choices get ids.
   std::unique_ptr<Group> make_group(Submission& submission, int64_t now_us);
-  // `request` is the one that make_group() has seen.
+  // `request` must be the same that make_group() was given.
   Request make_request(const Choice& choice, const GenerationRequest& request,
                        int64_t now_us) const;
 

@@ -17,7 +17,7 @@
 
 namespace quire {
 
-// One thread. As GpuStepInputs: two steps' host buffers, which alternate.
+// One thread at a time. Like GpuStepInputs it has host buffers of two steps, which alternate.
 class GpuSampling {
  public:
   struct Shape {
@@ -44,7 +44,7 @@ class GpuSampling {
   // store().
   Status run(size_t parity, const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
              GpuStepInputs& inputs);
-  // What came of each row, into the requests' state and the results of the step.
+  // Writes the outcome of each row into the requests' state and the results of the step.
   void store(size_t parity, const InputBatch& batch, std::vector<RequestStepResult>& results);
 
   static constexpr int32_t kMaxLogprobs = 20;

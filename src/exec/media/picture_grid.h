@@ -26,7 +26,7 @@ struct PictureGrid {
   int32_t num_windows() const { return static_cast<int32_t>(window_starts.size()) - 1; }
 };
 
-// Of a picture of so many cells.
+// Makes the grid of a picture of `height` x `width` cells.
 PictureGrid make_picture_grid(const VisionSpec& spec, int32_t height, int32_t width);
 
 }  // namespace quire

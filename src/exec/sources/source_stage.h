@@ -33,7 +33,7 @@ class SourceStage {
               const DecoderWeights& weights, const DecoderLimits& limits, const Shape& shape,
               HostStream& stream);
 
-  // Of the keys and values of one of the longest sources, in all layers.
+  // Returns the bytes of keys and values of one source of the greatest length, in all layers.
   static int64_t place_bytes(const CrossSpec& cross, int64_t num_layers, DType kv_dtype);
 
   MediaInfo info() const;

@@ -15,7 +15,7 @@ inline constexpr int32_t kOutputTokens = 20;
 // Sampled with logprobs, of token ids below 160.
 DriverRequest make_request(uint64_t id, uint32_t seed, int32_t num_prompt_tokens);
 
-// The one that is watched, and 32 of all lengths beside it.
+// Makes the request that is watched, and 32 of all lengths beside it.
 std::vector<DriverRequest> make_crowd(uint64_t first_id, size_t place);
 
 // Token ids and logprobs; `what` names the case in failures.

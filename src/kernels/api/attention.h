@@ -62,8 +62,8 @@ struct PagedAttentionParams {
 };
 void paged_attention(Stream& stream, const PagedAttentionParams& params);
 
-// Upper bound over all batches of at most max_tokens tokens and max_reqs requests of at most
-// max_seq_len tokens.
+// Returns what is enough for every batch of at most max_tokens tokens and max_reqs requests, of at
+// most max_seq_len tokens each.
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim);
 

@@ -80,7 +80,7 @@ constexpr int64_t value_index(const KvCacheView& kv, int64_t block, int64_t head
   return base + offset * kv.head_dim + dim;
 }
 
-// Of a token's scale, in 16-bit elements of `key` (or of `value`), with has_token_scales().
+// Returns the index of a token's scale in `key` or `value`, in 16-bit elements (has_token_scales()).
 constexpr int64_t token_scale_index(const KvCacheView& kv, int64_t block, int64_t head,
                                     int64_t offset) {
   const int64_t codes = int64_t{kv.num_kv_heads} * kv.head_dim * kv.block_size;

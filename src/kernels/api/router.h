@@ -50,7 +50,7 @@ inline constexpr int32_t kMaxExpertsPerToken = 64;
 
 struct RouteTokensParams {
   const float* logits = nullptr;  // [T, X]
-  // [X] or null: added to the scores for the choice alone. Of kScore and kNormalized.
+  // [X] or null: is added to the scores for the choice alone, with kScore and kNormalized.
   const float* bias = nullptr;
   RouterSpec router = {};
   int32_t* expert_ids = nullptr;    // [T, k], out

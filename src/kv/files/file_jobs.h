@@ -35,9 +35,9 @@ class FileJobs {
   FileJobs(const KvSpec& spec, BlockStores& stores, const PrefixLookup& prefixes)
       : spec_(spec), stores_(stores), prefixes_(prefixes) {}
 
-  // Of block `index` of the chain, in all groups.
+  // Returns the hash of block `index` of the chain, in all groups.
   KvHash hash(BlockChain& chain, int32_t index) const;
-  // The first `num_tokens` tokens of the chain, as files know them.
+  // Returns the first `num_tokens` tokens of the chain as files name them.
   KvPrefix prefix(const BlockChain& chain, int32_t num_tokens) const;
   // A job about blocks [begin, end) of the chain.
   FileJob make(KvSequenceId sequence, uint64_t generation, BlockChain& chain, int32_t begin,

@@ -50,7 +50,7 @@ class FileTier {
   }
 
   // --- Steps ---
-  // Hears what came of reading and writing.
+  // Takes the outcomes of reading and writing.
   void poll(int64_t now_us);
   // The copies that were planned so far are in the plan of this step; then, it is done.
   void on_copies_taken(uint64_t step_id) { state_.epochs.on_copies_taken(step_id); }

@@ -41,13 +41,13 @@ class CacheKeyTable {
   explicit CacheKeyTable(uint64_t hash_seed);
 
   const BlockHasher& hasher() const { return hasher_; }
-  // The id of these keys, with one user more.
+  // Returns the id of these keys, which then have one user more.
   int32_t acquire(const CacheKeys& keys);
-  // One more user of an id that is in use.
+  // Adds a user to an id that is in use.
   void acquire(int32_t id) { ++keys_[static_cast<size_t>(id)].num_users; }
   void release(int32_t id);
   std::optional<int32_t> find(const CacheKeys& keys) const;
-  // The keys of the blocks of a sequence, with one user more each.
+  // Returns the keys of the blocks of a sequence, which then have one user more each.
   SequenceKeys acquire(const CacheKeys& keys, std::span<const MediaSpan> media);
   void release(const SequenceKeys& keys);
   // Those that are in use; nothing is cached from token `num_tokens` on.

@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// Everything the KV of one full block depends on.
+// Everything that the KV of one full block depends on.
 struct BlockContent {
   int32_t group = 0;
   int32_t keys = 0;  // id in the cache's CacheKeyTable
@@ -41,7 +41,7 @@ class PrefixCache {
   bool insert(BlockId block, const BlockContent& content);
   // Forgets a registered block. True when no other has its content.
   bool erase(BlockId block);
-  // Of a registered block; tokens point into the cache.
+  // Returns the content of a registered block, whose tokens point into the cache.
   BlockContent content(BlockId block) const;
   void clear();
   // Hints: memory that insert() and erase() of a block, or a look-up, will touch is fetched now.

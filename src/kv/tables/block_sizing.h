@@ -19,7 +19,7 @@ class BlockSizing {
   int32_t block_size(int32_t g) const { return spec_.pool(group(g).pool()).block_size; }
   // Groups whose blocks are of KvPool::kAttention.
   int32_t num_attention_groups() const { return num_attention_groups_; }
-  // The first tokens of a sequence as whole blocks of a group.
+  // Returns how many whole blocks of a group hold the first tokens of a sequence.
   int32_t round_up_to_blocks(int32_t g, int64_t num_tokens) const {
     const int32_t size = block_size(g);
     return static_cast<int32_t>((num_tokens + size - 1) / size);

@@ -39,7 +39,7 @@ class TableGrowth {
   void free_out_of_window(KvSequence& sequence) const;
   // Makes room for computed + hit + new + look-ahead tokens, or changes nothing and returns false.
   bool grow(KvSequence& sequence, const AllocateArgs& args) const;
-  // Block `index` of a group that a hit offers.
+  // Returns block `index` of a group that a hit offers.
   BlockId hit_block(BlockChain& chain, const PrefixHit& hit, int32_t g, int32_t index) const;
 
  private:

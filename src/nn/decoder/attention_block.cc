@@ -7,6 +7,7 @@
 #include "device/gpu_range.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/gated_norm.h"
+#include "nn/decoder/decoder_memory.h"
 
 namespace quire {
 namespace {
@@ -29,11 +30,8 @@ AttentionBlock::AttentionBlock(const DecoderSpec& spec, const DecoderWeights& we
       shared_(shared),
       stream_(linears.stream()) {
   const BufferSizes sizes(spec, limits);
-  const auto activations = [&](int64_t count) {
-    return Activations(arena.allocate_bytes(count * sizes.element_bytes), limits.activation_type);
-  };
-  qkv_ = activations(sizes.qkv);
-  heads_ = activations(sizes.attention);
+  qkv_ = allocate_activations(arena, limits, sizes.qkv);
+  heads_ = allocate_activations(arena, limits, sizes.attention);
   for (const int64_t count : sizes.rope) {
     cos_.push_back(arena.allocate<float>(count));
     sin_.push_back(arena.allocate<float>(count));

@@ -27,12 +27,9 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
                  const DecoderLimits& limits, Stream& stream, Arena& arena, RankExchange* ranks)
     : spec_(spec), weights_(weights), limits_(limits), stream_(stream), ranks_(ranks) {
   const BufferSizes sizes(spec, limits);
-  const auto activations = [&](int64_t count) {
-    return Activations(arena.allocate_bytes(count * sizes.element_bytes), limits.activation_type);
-  };
   hidden_ = arena.allocate<float>(sizes.hidden);
-  normed_ = activations(sizes.normed);
-  block_out_ = activations(sizes.block_out);
+  normed_ = allocate_activations(arena, limits, sizes.normed);
+  block_out_ = allocate_activations(arena, limits, sizes.block_out);
   linear_workspace_ =
       arena.allocate_bytes(decoder_memory(spec, weights, limits, stream).linear_workspace);
   if (limits.lora.max_ranks > 0) lora_.emplace(limits.lora, limits.max_tokens, stream, arena);

@@ -11,7 +11,6 @@
 #include "nn/drafting/draft_input.h"
 #include "nn/shared/shared_blocks.h"
 #include "nn/streams/residual_streams.h"
-#include "tensor/arena.h"
 
 namespace quire {
 
@@ -41,6 +40,10 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
       static_cast<int64_t>(cut_kinds(spec).size()) *
           Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
   return memory;
+}
+
+Activations allocate_activations(Arena& arena, const DecoderLimits& limits, int64_t count) {
+  return {arena.allocate_bytes(count * size_bytes(limits.activation_type)), limits.activation_type};
 }
 
 }  // namespace quire

@@ -7,6 +7,8 @@
 #include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/weights/decoder_weights.h"
+#include "tensor/activations.h"
+#include "tensor/arena.h"
 
 namespace quire {
 
@@ -19,5 +21,8 @@ struct DecoderMemory {
 };
 DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
                              const DecoderLimits& limits, const Stream& stream);
+
+// `count` elements of the type that activations have between ops.
+Activations allocate_activations(Arena& arena, const DecoderLimits& limits, int64_t count);
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include "kernels/api/activation.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/streams/residual_streams.h"
+#include "nn/decoder/decoder_memory.h"
 #include "nn/products/block_norm.h"
 
 namespace quire {
@@ -19,11 +20,8 @@ FfnBlock::FfnBlock(const DecoderSpec& spec, const DecoderWeights& weights,
       shared_(shared),
       stream_(linears.stream()) {
   const BufferSizes sizes(spec, limits);
-  const auto activations = [&](int64_t count) {
-    return Activations(arena.allocate_bytes(count * sizes.element_bytes), limits.activation_type);
-  };
-  gate_up_ = activations(sizes.gate_up);
-  inside_ = activations(sizes.ffn);
+  gate_up_ = allocate_activations(arena, limits, sizes.gate_up);
+  inside_ = allocate_activations(arena, limits, sizes.ffn);
   if (spec.has_experts()) {
     experts_.emplace(spec, weights, std::min(limits.max_tokens, limits.mlp_tokens), stream_, arena,
                      linears.ranks());

@@ -19,7 +19,7 @@ struct AdapterUse {
 // A null adapter stands for none: it needs no room and is not counted.
 class AdapterUses {
  public:
-  // max_running: different adapters among running requests; 0: no limit.
+  // max_running limits the different adapters among running requests; 0: there is no limit.
   explicit AdapterUses(int32_t max_running) : max_running_(max_running) {}
 
   // Whether a request with this adapter may run beside those that do.

@@ -18,7 +18,7 @@ class Beams {
 
   // Whether a beam may be added: kInvalidArgument or kTooLarge.
   Status check(const Request& request) const;
-  // A new entry becomes the first beam of a search, or one more of its leader's.
+  // Makes a new entry the first beam of a search, or one more beam of its leader's search.
   void join(Entry& entry);
   // Ends the search. The caller calls Roster::compact_running().
   void retire(Entry& leader, RequestStatus status);

@@ -22,9 +22,9 @@ class BlockPromises {
   // What all have been promised, or those with a hard reservation, apart from those that take all
   // of theirs in this step.
   BlockCounts sum(bool hard_only) const;
-  // Blocks of a beam of so many tokens, beside the first one of its search.
+  // Returns the blocks that a beam of so many tokens takes beside the first beam of its search.
   BlockCounts blocks_for_beam(int32_t num_tokens, int32_t num_prompt_tokens) const;
-  // Blocks that stay free when somebody is admitted beside running requests.
+  // Returns the blocks that stay free when a request is admitted beside running ones.
   BlockCounts watermark() const;
 
   BlockCounts hard;  // promised to running requests with a hard reservation

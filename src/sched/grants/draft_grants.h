@@ -13,7 +13,7 @@ class DraftGrants {
  public:
   DraftGrants(SchedulerState& state, StepBudget& budget);
 
-  // Drafts for the requests that decode in the step.
+  // Gives drafts to the requests that decode in the step.
   void grant();
   DraftPlanner& planner() { return planner_; }
 

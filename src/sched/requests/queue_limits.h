@@ -32,7 +32,7 @@ class QueueLimits {
   const int64_t max_tokens_;
   int32_t num_reqs_ = 0;
   int64_t num_tokens_ = 0;
-  // Sums that fade over kWindowUs of busy time.
+  // These sums fade over kWindowUs of busy time.
   double recent_tokens_ = 0.0;
   double recent_us_ = 0.0;
 };

@@ -63,7 +63,7 @@ class Roster {
     const auto it = by_id_.find(id);
     return it == by_id_.end() ? nullptr : it->second;
   }
-  // Every record, also those without a request.
+  // Returns every record, also those without a request.
   const std::deque<Entry>& entries() const { return entries_; }
   const std::vector<Entry*>& running() const { return running_; }  // in order of admission
   size_t num_finished() const { return finished_.size(); }         // since the last step

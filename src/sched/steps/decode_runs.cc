@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Steps before the one that may end it; 0: it has something else to do.
+// Returns the steps before the first that may end the request; 0: it has something else to do.
 int32_t DecodeRuns::run_of(const Entry& entry) const {
   const Request& request = entry.request;
   const SamplingParams& params = *request.params;

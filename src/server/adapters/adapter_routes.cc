@@ -7,6 +7,7 @@
 #include "engine/adapters/adapter_registry.h"
 #include "server/http/metrics_text.h"
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 #include "server/openai/request_fields.h"
 
 namespace quire::server {
@@ -36,24 +37,10 @@ struct AdapterFields {
   std::string warning;
 };
 
-ApiCheck read_text(const json::object& body, std::string_view field, std::string& out) {
-  const json::value* const value = body.if_contains(field);
-  if (value == nullptr || value->is_null()) return std::nullopt;
-  if (!value->is_string())
-    return user_error(field, fmt::format("{}: expected a string, got {}", field, describe(*value)));
-  out = value->get_string();
-  return std::nullopt;
-}
-
-ApiCheck read_flag(const json::object& body, std::string_view field, bool& out) {
-  const json::value* const value = body.if_contains(field);
-  if (value == nullptr || value->is_null()) return std::nullopt;
-  if (!value->is_bool()) {
-    return user_error(field,
-                      fmt::format("{}: expected true or false, got {}", field, describe(*value)));
-  }
-  out = value->get_bool();
-  return std::nullopt;
+// As vLLM types the errors of these routes.
+ApiCheck as_user_error(ApiCheck error) {
+  if (error) error->type = "InvalidUserInput";
+  return error;
 }
 
 ApiResult<AdapterFields> read_fields(const HttpRequest& request, const ServerOptions& options) {
@@ -72,10 +59,12 @@ ApiResult<AdapterFields> read_fields(const HttpRequest& request, const ServerOpt
   }
   AdapterFields fields{.warning = unknown.warning()};
   bool has_3d_weights = false;
-  if (ApiCheck error = read_text(body, "lora_name", fields.name)) return *error;
-  if (ApiCheck error = read_text(body, "lora_path", fields.path)) return *error;
-  if (ApiCheck error = read_flag(body, "load_inplace", fields.replaces)) return *error;
-  if (ApiCheck error = read_flag(body, "is_3d_lora_weight", has_3d_weights)) return *error;
+  if (ApiCheck error = as_user_error(read_text(body, "lora_name", fields.name))) return *error;
+  if (ApiCheck error = as_user_error(read_text(body, "lora_path", fields.path))) return *error;
+  if (ApiCheck error = as_user_error(read_flag(body, "load_inplace", fields.replaces)))
+    return *error;
+  if (ApiCheck error = as_user_error(read_flag(body, "is_3d_lora_weight", has_3d_weights)))
+    return *error;
   if (!has_3d_weights) return fields;
   return unsupported_field("is_3d_lora_weight", "adapters of experts are not supported");
 }

@@ -34,7 +34,7 @@ enum class RouteSwitch : uint8_t {
 
 // Which model a route is about.
 enum class RouteModel : uint8_t {
-  kRequested,  // that the request names, or the one that goes without saying
+  kRequested,  // the model that the request names, or the default one
   kNone,  // it is about the server: its context has no engine where there is a folder of models
 };
 

@@ -18,7 +18,7 @@ struct KvTransferParams {
 
 // Names that are not known are left alone: connectors of other servers have their own.
 ApiResult<KvTransferParams> read_kv_transfer_params(const boost::json::value& value);
-// What the answer of the server that prefills carries, and the request to the one that decodes.
+// Goes into the answer of the server that prefills, and the request to the server that decodes.
 boost::json::object kv_transfer_params_json(const KvHandover& handover,
                                             std::string_view request_id);
 

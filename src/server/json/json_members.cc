@@ -27,11 +27,20 @@ int64_t count_member(const json::object& object, std::string_view name) {
   return value != nullptr && value->is_int64() ? value->get_int64() : 0;
 }
 
-ApiCheck read_flag(const json::object& object, std::string_view name, bool& out) {
+ApiCheck read_flag(const json::object& object, std::string_view name, bool& out,
+                   std::string_view where) {
   const json::value* const value = find_member(object, name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_bool()) return wrong_value(name, "true or false", *value);
+  if (!value->is_bool()) return wrong_value(where.empty() ? name : where, "true or false", *value);
   out = value->get_bool();
+  return std::nullopt;
+}
+
+ApiCheck read_text(const json::object& object, std::string_view name, std::string& out) {
+  const json::value* const value = find_member(object, name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) return wrong_value(name, "a string", *value);
+  out = value->get_string();
   return std::nullopt;
 }
 

@@ -29,7 +29,7 @@ class RateBucket {
   // From the last refill on, until there is one item, and until it is full.
   int64_t us_to_one() const { return us_to(kUnits); }
   int64_t us_to_full() const { return us_to(capacity()); }
-  // Another limit; what has been used stays used.
+  // Sets another limit; what has been used stays used.
   void set_per_minute(int64_t per_minute);
 
  private:

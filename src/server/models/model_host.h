@@ -20,7 +20,7 @@ namespace quire::server {
 enum class ModelState : uint8_t { kUnloaded, kLoading, kLoaded, kUnloading, kFailed };
 std::string_view to_string(ModelState state);
 
-// What is known of a model, loaded or not.
+// The description of a model, loaded or not.
 struct ModelStatus {
   std::string name;
   std::vector<std::string> aliases;
@@ -48,8 +48,8 @@ class ModelHost {
   virtual std::vector<ModelStatus> list() const = 0;
   // The model of a server of one, and null where there is a folder of them.
   virtual ModelUse only() const { return nullptr; }
-  // The model of this name, once it is in memory; "" is the one that goes without saying. `on_model`
-  // is called once, on any thread, or before this returns.
+  // Asks for the model of this name, "" being the default one. `on_model` is called once, when it is
+  // in memory: on any thread, or before this returns.
   virtual void acquire(std::string_view name, OnModel on_model) = 0;
   // Gives the model's memory back when nobody uses it any more. 404: there is none.
   virtual ApiCheck unload(std::string_view name) = 0;

@@ -162,7 +162,7 @@ HttpResponse running(const HttpRequest&, const PrepareContext& context) {
   return json_response({{"models", std::move(models)}});
 }
 
-// What is known of a model before it is loaded is little.
+// Little is known of a model before it is loaded.
 json::object description_of(const ModelStatus& status) {
   json::array capabilities;
   json::object model_info{{"general.architecture", "quire"}};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
+#include <utility>
 
 #include "server/json/json_body.h"
 #include "server/json/json_members.h"
@@ -103,22 +104,14 @@ ApiCheck read_rule(const json::value& value, StructuredOutputs& rule) {
   return std::nullopt;
 }
 
-ApiCheck read_flag(const json::object& object, std::string_view name, bool& flag) {
-  const json::value* value = find_member(object, name);
-  if (value == nullptr) return std::nullopt;
-  if (!value->is_bool()) return wrong_value(path_of(kOutputs, name), "true or false", *value);
-  flag = value->get_bool();
-  return std::nullopt;
-}
-
 ApiCheck read_options(const json::object& object, StructuredOutputs& rule) {
-  if (ApiCheck e = read_flag(object, "disable_any_whitespace", rule.disable_any_whitespace))
-    return e;
-  if (ApiCheck e =
-          read_flag(object, "disable_additional_properties", rule.disable_additional_properties)) {
-    return e;
+  const std::pair<std::string_view, bool*> flags[] = {
+      {"disable_any_whitespace", &rule.disable_any_whitespace},
+      {"disable_additional_properties", &rule.disable_additional_properties},
+      {"any_order", &rule.any_order}};
+  for (const auto& [name, flag] : flags) {
+    if (ApiCheck e = read_flag(object, name, *flag, path_of(kOutputs, name))) return e;
   }
-  if (ApiCheck e = read_flag(object, "any_order", rule.any_order)) return e;
   if (const json::value* pattern = find_member(object, "whitespace_pattern")) {
     if (!pattern->is_string()) {
       return wrong_value(path_of(kOutputs, "whitespace_pattern"), "a string", *pattern);

@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// A Part is a stretch of a word: a match of what is looked for, or what lies between matches.
+// A Part is a stretch of a word: a match of the pattern, or the text between two matches.
 struct Part {
   std::string_view text;
   bool is_match = false;

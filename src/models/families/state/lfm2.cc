@@ -78,7 +78,7 @@ void read_layers(const ConfigReader& reader, ModelConfig& config) {
                   .num_heads = static_cast<int32_t>(config.hidden_size)};
 }
 
-// Unless told otherwise, the width is 2 / 3 of what is stated, times a factor and rounded up.
+// Unless told otherwise, the width is 2 / 3 of the stated one, times a factor and rounded up.
 void read_lfm2(const ConfigReader& reader, ModelConfig& config) {
   read_layers(reader, config);
   if (!reader.boolean("block_auto_adjust_ff_dim", true)) return;
