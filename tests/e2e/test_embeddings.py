@@ -38,7 +38,7 @@ def minilm():
 
 
 def test_embeddings_equal_transformers(binary):
-    for name in ("xlm_roberta_cls", "qwen3_last"):
+    for name in ("xlm_roberta_cls", "qwen3_last", "gte_cls", "gte_ntk_cls", "jina_v3_mean", "t5_encoder_dense"):
         cases = golden(name)
         server, context = served(binary, name)
         with server:
