@@ -89,9 +89,9 @@ TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
   }
 }
 
-// The roofline leaves out norms and scales: beside the matrices of a model that is not tiny they are
-// nothing.
-int64_t num_norm_parameters(const DecoderSpec& spec) {
+// The roofline leaves out norms, scales and biases: beside the matrices of a model that is not tiny
+// they are nothing.
+int64_t num_vector_parameters(const DecoderSpec& spec) {
   int64_t sum = spec.block.final_norm ? spec.hidden_size : 0;
   if (spec.layer_inputs.any()) sum += spec.layer_inputs.size;
   for (const LayerSpec& layer : spec.layers) {
@@ -100,6 +100,8 @@ int64_t num_norm_parameters(const DecoderSpec& spec) {
     if (spec.layer_scale) sum += 1;
     if (layer.attention.qk_norm && !layer.attention.plain_qk_norm)
       sum += (layer.attention.has_own_kv() ? 2 : 1) * layer.attention.head_dim;
+    if (layer.attention.qkv_bias) sum += layer.attention.qkv_rows();
+    if (layer.attention.o_bias) sum += spec.hidden_size;
     const ExpertsSpec& experts = layer.ffn.experts;
     if (experts.own_norms) sum += 4 * spec.hidden_size;
     if (experts.has_scale) sum += experts.router.num_experts;
@@ -119,7 +121,7 @@ TEST_F(ModelShapeFile, CountsWhatIsBesideAttentionAndFeedForward) {
     const auto config = parse_model_config(test::read_file(entry.path() / "config.json")).value();
     const DecoderSpec spec = make_decoder_spec(config, 128, DType::kBF16).value();
     const ModelShape shape = read_model_shape(entry.path().string()).value();
-    EXPECT_EQ(shape.num_parameters(), spec.num_parameters() - num_norm_parameters(spec));
+    EXPECT_EQ(shape.num_parameters(), spec.num_parameters() - num_vector_parameters(spec));
     ++num_models;
   }
   EXPECT_GE(num_models, 2);
