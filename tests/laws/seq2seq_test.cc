@@ -95,7 +95,8 @@ TEST_P(Seq2Seq, EncoderMakesTheOraclesRows) {
   const ModelConfig decoder = read_model_config(*files, source).value();
   const ModelConfig config =
       parse_text_encoder(files->text("config.json").value(), decoder).value();
-  auto encoder = TextEncoder::open(config, 64, {.dtype = DType::kF32}, {}, source, packing, stream);
+  auto encoder = TextEncoder::open(config, 64, {.dtype = DType::kF32}, decoder.quantization, source,
+                                   packing, stream);
   ASSERT_TRUE(encoder.ok()) << encoder.status().message();
   ASSERT_TRUE((*encoder)->load({}).ok());
   MediaItem item;
