@@ -68,7 +68,8 @@ def variants():
                     dict(own_head=True)),
         "mt5": (t5(tf.MT5Config, feed_forward_proj="gated-silu"), tf.MT5ForConditionalGeneration, None,
                 dict(own_head=True, tokenizer="spiece")),
-        "t5_int8": (t5(feed_forward_proj="gated-gelu"), tf.T5ForConditionalGeneration, None, dict(quantized="int8")),
+        "t5_int8": (t5(feed_forward_proj="gated-gelu"), tf.T5ForConditionalGeneration, None, dict(quantized="int8",
+                                                                                                      max_error=0.05)),
         "bart_int4": (bart(decoder_ffn_dim=64), tf.BartForConditionalGeneration, 0, dict(quantized="int4")),
         "umt5": (t5(tf.UMT5Config), tf.UMT5ForConditionalGeneration, None, {}),
         "bart": (bart(), tf.BartForConditionalGeneration, 0, dict(tokenizer="bytes")),
@@ -229,7 +230,7 @@ def make(name):
             continue
         if sum(m[2] for m in made) < 11 or len({tuple(m[0]["tokens"]) for m in made}) < len(made):
             continue
-        if max(error_in_bfloat16(model, m[0], start) for m in made) <= MAX_BF16_ERROR:
+        if max(error_in_bfloat16(model, m[0], start) for m in made) <= options.get("max_error", MAX_BF16_ERROR):
             break
     else:
         raise SystemExit(f"{name}: no seed")

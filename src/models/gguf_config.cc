@@ -311,7 +311,8 @@ class Translator {
     // Granite's hybrids say so whether they rotate.
     const GgufValue* rotates = find("rope.scaling.finetuned");
     const bool* flag = rotates == nullptr ? nullptr : std::get_if<bool>(&rotates->value);
-    object_["position_embedding_type"] = flag == nullptr || *flag ? "rope" : "nope";
+    const bool is_hybrid = family_.gguf_architecture == "granitehybrid";
+    if (is_hybrid) object_["position_embedding_type"] = flag == nullptr || *flag ? "rope" : "nope";
     const GgufValue* type = find("rope.scaling.type");
     const std::string_view name = type == nullptr ? "none" : type->as_string().value_or("none");
     if (name != "none") scaling["rope_type"] = text(name);

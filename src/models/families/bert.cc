@@ -19,9 +19,20 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kV, "encoder.layer.{}.attention.self.value"},
     {TensorRole::kO, "encoder.layer.{}.attention.output.dense"},
     {TensorRole::kPostAttentionNorm, "encoder.layer.{}.attention.output.LayerNorm"},
+    // Jina's, whose gate and what it gates have no biases.
+    {.role = TensorRole::kGate,
+     .pattern = "encoder.layer.{}.mlp.gated_layers",
+     .rows = {0, 2},
+     .has_bias = false},
+    {.role = TensorRole::kUp,
+     .pattern = "encoder.layer.{}.mlp.gated_layers",
+     .rows = {1, 2},
+     .has_bias = false},
     {TensorRole::kUp, "encoder.layer.{}.intermediate.dense"},
     {TensorRole::kDown, "encoder.layer.{}.output.dense"},
+    {TensorRole::kDown, "encoder.layer.{}.mlp.wo"},
     {TensorRole::kPostMlpNorm, "encoder.layer.{}.output.LayerNorm"},
+    {TensorRole::kPostMlpNorm, "encoder.layer.{}.mlp.layernorm"},
 };
 constexpr NamePrefix kPrefixes[] = {{"bert.", ""}, {"roberta.", ""}, {"", ""}};
 // A pooler that nothing reads, heads for words, and a buffer of old checkpoints.
@@ -38,24 +49,8 @@ constexpr std::string_view kBertTypes[] = {"bert"};
 constexpr std::string_view kRobertaTypes[] = {"roberta", "xlm-roberta", "camembert"};
 constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
 
-constexpr NameMapEntry kJinaEntries[] = {
-    {.role = TensorRole::kGate,
-     .pattern = "encoder.layer.{}.mlp.gated_layers",
-     .rows = {0, 2},
-     .has_bias = false},
-    {.role = TensorRole::kUp,
-     .pattern = "encoder.layer.{}.mlp.gated_layers",
-     .rows = {1, 2},
-     .has_bias = false},
-    {TensorRole::kDown, "encoder.layer.{}.mlp.wo"},
-    {TensorRole::kPostMlpNorm, "encoder.layer.{}.mlp.layernorm"},
-};
-constexpr NameMap kBertNames{kEntries, kPrefixes, kIgnored};
-constexpr NameMap kJinaNames{kJinaEntries, kPrefixes, kIgnored, 0.0f, &kBertNames};
-
 void read_jina(const ConfigReader& reader, ModelConfig& config) {
   config.positions = PositionKind::kAlibi;
-  config.names = kJinaNames;
   config.gated_mlp = true;
   const std::string kind = reader.string("feed_forward_type", "geglu");
   if (kind == "reglu") config.activation = Activation::kRelu;
@@ -117,7 +112,7 @@ constexpr Family kBert{
     .mlp_bias = BiasRule::kAlways,
     .gated_mlp = false,
     .read_more = read_bert,
-    .hf_names = kBertNames,
+    .hf_names = {kEntries, kPrefixes, kIgnored},
     .gguf_names = {kGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufNames},
 };
 
