@@ -2,6 +2,8 @@
 """Quire beside another engine on this machine: the same model, the same case, in turns.
 
     bench/peers/run [--shape llama-3.2-1b] [--types bf16,q8_0,q4_0,int8] [--cases decode,…] [--rounds 3]
+    bench/peers/run --shape qwen3-30b-a3b-4l --types bf16,q4_0 --cases decode,prefill-512,parallel-16
+    bench/peers/run --shape gpt-oss-20b-2l --types mxfp4 --cases decode,prefill-512
     bench/peers/run --peer vllm --types bf16,int8
     bench/peers/run --peer openvino --model FILE.gguf --cases decode,prefill-512
     bench/peers/run --peer onnxruntime --model FILE.gguf --onnx FOLDER --cases decode,prefill-512
@@ -225,6 +227,8 @@ def parse_args():
         for name in given.split(","):
             if name not in known:
                 parser.error(f"expected some of {', '.join(known)}, got '{name}'")
+    if args.peer == "vllm" and random_gguf.SHAPES[args.shape].experts > 0:
+        parser.error(f"expected a --shape without experts beside --peer vllm, got {args.shape}")
     if args.peer == "vllm" and not set(args.types.split(",")) <= {"bf16", "int8"}:
         parser.error("expected --types bf16,int8 beside --peer vllm")
     if args.peer in ("openvino", "onnxruntime") and not args.model:
