@@ -268,9 +268,11 @@ TEST(JsonSchema, RefusedOnlyBySilenceIsAFalseAccept) {
       "unsupported schemas, {} false accepts\n",
       num_accepts, num_rejects, num_missed, num_unsupported, num_false_accepts);
   EXPECT_EQ(num_false_accepts, 0);
-  // A ratchet: what is enforced does not become less.
-  EXPECT_GE(num_accepts, 1023);
-  EXPECT_LE(num_missed, 70);  // formats that the suite takes for annotations are enforced
+  // A ratchet: what is enforced does not become less. Valid ones that are refused are mostly of
+  // formats, which the suite takes for annotations and which are enforced here: one by each format
+  // and draft, of which "regex" was the last to come.
+  EXPECT_GE(num_accepts, 1022);
+  EXPECT_LE(num_missed, 71);
   EXPECT_LE(num_unsupported, 497);
 }
 
