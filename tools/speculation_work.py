@@ -3,6 +3,8 @@
 
 code-edit: a file before a small change and the change's subject; the answer is the file after it.
 agent:     the same file; the answer is the change as tool calls that replace texts.
+turns:     several such changes of one file, one after the other: each turn of the assistant is an answer, and what
+           was said before is its prompt.
 summary, chat: prompts without answers, so that the model's own come out.
 
     tools/speculation_work.py REPOSITORY > work.jsonl
@@ -15,6 +17,7 @@ import pathlib
 import subprocess
 
 MAX_CHARS = 6000
+MAX_TURN_CHARS = 2500  # of a file that several turns change
 CHAT = [
     "Explain why the sky is blue to a curious child.",
     "Write a short story about a lighthouse keeper who finds a letter.",
@@ -28,7 +31,7 @@ def git(repository, *args):
 
 
 def small_changes(repository, most):
-    """(subject, before, after) of text files that a commit changes in a few lines."""
+    """(subject, path, before, after) of text files that a commit changes in a few lines."""
     found = 0
     for line in git(repository, "log", "--no-merges", "--format=%H %s", "-n", "400").splitlines():
         commit, subject = line.split(" ", 1)
@@ -44,7 +47,7 @@ def small_changes(repository, most):
             except subprocess.CalledProcessError:
                 continue
             if 800 <= len(before) <= MAX_CHARS and len(after) <= MAX_CHARS:
-                yield subject, before, after
+                yield subject, path, before, after
                 found += 1
                 if found == most:
                     return
@@ -62,6 +65,32 @@ def tool_calls(before, after):
     return "\n".join(calls)
 
 
+def files_that_change(repository, most, num_turns):
+    """(path, [(subject, before, after), ...]) of files that small changes follow each other in."""
+    by_path = {}
+    for subject, path, before, after in small_changes(repository, 400):
+        if max(len(before), len(after)) <= MAX_TURN_CHARS:
+            by_path.setdefault(path, []).insert(0, (subject, before, after))  # the newest comes first
+    found = [(path, changes[:num_turns]) for path, changes in by_path.items() if len(changes) >= num_turns]
+    return found[:most]
+
+
+def turns(path, changes):
+    """(prompt, answer) of each turn of an agent that makes the changes with tools."""
+    def said(role, text):
+        return f"<|im_start|>{role}\n{text}<|im_end|>\n"
+
+    text = said("system", "Change files with the tools read_file, replace_text and run_tests.")
+    for subject, before, after in changes:
+        text += said("user", f"{subject} ({path})")
+        for answer, result in ((json.dumps({"name": "read_file", "arguments": {"path": path}}), before),
+                               (tool_calls(before, after), "replaced"),
+                               (json.dumps({"name": "run_tests", "arguments": {"path": path}}), "passed")):
+            prompt = text + "<|im_start|>assistant\n"
+            yield prompt, answer
+            text = prompt + answer + "<|im_end|>\n" + said("tool", result)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("repository")
@@ -73,10 +102,13 @@ def main():
         print(json.dumps(line if answer is None else line | {"answer": answer}))
 
     changes = list(small_changes(args.repository, args.num_changes))
-    for subject, before, after in changes:
+    for subject, _, before, after in changes:
         say("code-edit", f"{before}\n\nRewrite the file with this change: {subject}\n\n", after)
-    for subject, before, after in changes:
+    for subject, _, before, after in changes:
         say("agent", f"{before}\n\nMake this change with replace_text: {subject}\n\n", tool_calls(before, after))
+    for path, edits in files_that_change(args.repository, most=3, num_turns=2):
+        for prompt, answer in turns(path, edits):
+            say("turns", prompt, answer)
     for path in sorted(pathlib.Path(args.repository, "docs", "decisions").glob("*.md"))[:4]:
         say("summary", f"{path.read_text()[:3000]}\n\nSummary of the text above:\n\n")
     for prompt in CHAT:

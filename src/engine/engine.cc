@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/observe/kv_grid.h"
 #include "engine/observe/row_time_probe.h"
 #include "engine/requests/text_source.h"
@@ -41,6 +42,15 @@ RequestLimits limits_of(const EngineOptions& options, const ExecutorInfo& model,
           .generates = model.generates,
           .pooling = model.pooling,
           .media = model.media};
+}
+
+void log_row_times(const RowTimes& times) {
+  if (!times.known()) return;
+  std::string list;
+  for (const RowTimes::Point& point : times.points()) {
+    list += fmt::format("{}{} {:.2f}", list.empty() ? "" : ", ", point.num_rows, point.us * 1e-3);
+  }
+  log_info("drafts are weighed by steps of rows that take ms: {}", list);
 }
 
 }  // namespace
@@ -101,6 +111,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
   if (drafts && options.weigh_drafts && !options.scheduler.draft_planner.row_times.known()) {
     options.scheduler.draft_planner.row_times =
         measure_row_times(*executor, sizing.plan, options.scheduler.max_num_batched_tokens, *clock);
+    log_row_times(options.scheduler.draft_planner.row_times);
   }
   return std::unique_ptr<Engine>(new Engine(std::move(options), std::move(executor),
                                             std::move(kv_files), std::move(tokenizer),

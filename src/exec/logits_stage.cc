@@ -10,10 +10,9 @@ namespace quire {
 
 namespace {
 
-bool wants_greatest_of_all(const InputBatch& batch, const LogitsRow& row) {
+bool wants_only_greatest(const InputBatch& batch, const LogitsRow& row) {
   const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
-  return row.samples && row.mask_row < 0 &&
-         wants_greatest(*state.params, row.position - state.num_prompt_tokens);
+  return row.samples && wants_greatest(*state.params, row.position - state.num_prompt_tokens);
 }
 
 }  // namespace
@@ -28,7 +27,8 @@ LogitsStage::LogitsStage(ComputeLogits compute, FindGreatest find_greatest, Thre
       max_rows_(static_cast<size_t>(max_rows)),
       samplers_(static_cast<size_t>(team.size())),
       outcomes_(max_rows_),
-      greatest_(static_cast<size_t>(team.size()) * max_rows_) {
+      greatest_(static_cast<size_t>(team.size()) * max_rows_),
+      allowed_(max_rows_) {
   tokens_.reserve(max_rows_);
   starts_.reserve(max_rows_);
   // Which thread draws which row depends on the machine's other work, so warming up reaches not all.
@@ -47,10 +47,10 @@ Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>&
     for (const LogitsRow& row : chunk) tokens_.push_back(row.token);
     const bool greatest = find_greatest_ && !observer &&
                           std::all_of(chunk.begin(), chunk.end(), [&](const LogitsRow& row) {
-                            return wants_greatest_of_all(batch, row);
+                            return wants_only_greatest(batch, row);
                           });
     if (greatest) {
-      find_greatest_(tokens_, greatest_);
+      find_greatest(batch, chunk);
     } else {
       QUIRE_RETURN_IF_ERROR(compute_(tokens_));
     }
@@ -104,16 +104,26 @@ void LogitsStage::sample_rows(const InputBatch& batch, std::span<const LogitsRow
   });
 }
 
+void LogitsStage::find_greatest(const InputBatch& batch, std::span<const LogitsRow> rows) {
+  const auto words = [&](const LogitsRow& row) {
+    return row.mask_row < 0 ? nullptr : batch.token_mask(row).data();
+  };
+  std::transform(rows.begin(), rows.end(), allowed_.begin(), words);
+  find_greatest_(tokens_, allowed_.data(), greatest_);
+}
+
 // As sampling would: the first of equals, and no row with a logit that is not finite.
 void LogitsStage::choose_greatest(const InputBatch& batch, std::span<const LogitsRow> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     RequestState& state = batch.request(static_cast<size_t>(rows[i].request_index));
     outcomes_[i] = {.is_reached = is_reached(rows[i], state)};
     if (!outcomes_[i].is_reached || !state.status.ok()) continue;
-    if (greatest_[i].all_finite) {
-      outcomes_[i].output.token_id = greatest_[i].column;
-    } else {
+    if (!greatest_[i].all_finite) {
       outcomes_[i].status = not_finite(rows[i].position);
+    } else if (greatest_[i].column < 0) {
+      outcomes_[i].status = all_forbidden();
+    } else {
+      outcomes_[i].output.token_id = greatest_[i].column;
     }
     append(rows[i], state, outcomes_[i]);
   }

@@ -22,9 +22,10 @@ class LogitsStage {
   // Fills the first rows of `logits` with those of the given tokens of the last forward pass.
   using ComputeLogits = std::function<Status(std::span<const int32_t> tokens)>;
   // Of those rows the greatest logits, in the first of `found`, [threads, tokens]; `logits` is
-  // scratch.
+  // scratch. `allowed`: as LinearParams::allowed.
   using FindGreatest =
-      std::function<void(std::span<const int32_t> tokens, std::span<RowGreatest> found)>;
+      std::function<void(std::span<const int32_t> tokens, const uint32_t* const* allowed,
+                         std::span<RowGreatest> found)>;
 
   // `logits`: [max_rows, vocab_size], borrowed. `find_greatest` may be empty: else it takes the
   // steps whose rows all want nothing but their likeliest token.
@@ -55,6 +56,7 @@ class LogitsStage {
 
  private:
   void sample_rows(const InputBatch& batch, std::span<const LogitsRow> rows);
+  void find_greatest(const InputBatch& batch, std::span<const LogitsRow> rows);
   void choose_greatest(const InputBatch& batch, std::span<const LogitsRow> rows);
   void sample_row(const InputBatch& batch, const LogitsRow& row, std::span<const float> logits,
                   Sampler& sampler, Outcome& outcome);
@@ -65,11 +67,12 @@ class LogitsStage {
   std::span<float> logits_;
   size_t vocab_size_;
   size_t max_rows_;
-  std::vector<Sampler> samplers_;      // one per thread
-  std::vector<int32_t> tokens_;        // [max_rows]
-  std::vector<size_t> starts_;         // of rows that do not wait for the row before, [max_rows]
-  std::vector<Outcome> outcomes_;      // [max_rows]
-  std::vector<RowGreatest> greatest_;  // [threads, max_rows]
+  std::vector<Sampler> samplers_;         // one per thread
+  std::vector<int32_t> tokens_;           // [max_rows]
+  std::vector<size_t> starts_;            // of rows that do not wait for the row before, [max_rows]
+  std::vector<Outcome> outcomes_;         // [max_rows]
+  std::vector<RowGreatest> greatest_;     // [threads, max_rows]
+  std::vector<const uint32_t*> allowed_;  // [max_rows]
 };
 
 }  // namespace quire

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 namespace quire {
@@ -10,9 +11,26 @@ namespace {
 
 constexpr int64_t kVocab = 8;
 
+// As a product that keeps only the greatest logit of each row that its mask leaves.
+void find_greatest(std::span<const float> logits, size_t num_rows, const uint32_t* const* allowed,
+                   std::span<RowGreatest> found) {
+  for (size_t row = 0; row < num_rows; ++row) {
+    found[row] = {};
+    for (size_t i = 0; i < kVocab; ++i) {
+      const float value = logits[row * kVocab + i];
+      found[row].all_finite = found[row].all_finite && std::isfinite(value);
+      if (allowed[row] != nullptr && (*allowed[row] >> i & 1u) == 0) continue;
+      if (found[row].column >= 0 && value <= found[row].value) continue;
+      found[row].value = value;
+      found[row].column = static_cast<int32_t>(i);
+    }
+  }
+}
+
 // A request of two known tokens with the drafts 5 and 6, and what comes of a step in which each row
-// has one greatest logit; -1: the row has a NaN.
-RequestStepResult run(const std::vector<TokenId>& greatest) {
+// has one greatest logit; -1: the row has a NaN. `masks` are of its rows; empty: all tokens may come.
+RequestStepResult run(const std::vector<TokenId>& greatest, const std::vector<uint32_t>& masks = {},
+                      bool keeps_greatest = false) {
   StepPlan plan;
   auto params = std::make_shared<SamplingParams>();
   params->temperature = 0;
@@ -21,6 +39,10 @@ RequestStepResult run(const std::vector<TokenId>& greatest) {
   plan.scheduled.push_back({.id = RequestId{1}, .num_scheduled_tokens = 4, .num_drafts = 2});
   plan.draft_token_ids = {5, 6};
   plan.total_num_scheduled_tokens = 4;
+  if (!masks.empty()) {
+    plan.token_masks = {.num_words = 1, .words = masks};
+    plan.scheduled.back().mask_row = 0;
+  }
   plan.block_updates.push_back({0, 0, 0, BlockId{1}});
   KvSpec kv;
   kv.block_size = 16;
@@ -45,7 +67,15 @@ RequestStepResult run(const std::vector<TokenId>& greatest) {
     }
     return Status();
   };
-  LogitsStage stage(compute, {}, *team, logits, kVocab, 4);
+  LogitsStage::FindGreatest find;
+  if (keeps_greatest) {
+    find = [&](std::span<const int32_t> rows, const uint32_t* const* allowed,
+               std::span<RowGreatest> found) {
+      EXPECT_TRUE(compute(rows).ok());
+      find_greatest(logits, rows.size(), allowed, found);
+    };
+  }
+  LogitsStage stage(compute, find, *team, logits, kVocab, 4);
   std::vector<RequestStepResult> results;
   batch.start_results(plan, results);
   StepTimings timings;
@@ -56,6 +86,28 @@ RequestStepResult run(const std::vector<TokenId>& greatest) {
 TEST(LogitsStage, TakesDraftsUpToTheFirstThatIsWrong) {
   EXPECT_EQ(run({5, 6, 4}).sampled_token_ids, (std::vector<TokenId>{5, 6, 4}));
   EXPECT_EQ(run({5, 2, 4}).sampled_token_ids, (std::vector<TokenId>{5, 2}));
+}
+
+// Whether masks are looked at with the product by the head or behind it.
+TEST(LogitsStage, MasksLeaveTheSameTokens) {
+  constexpr uint32_t kAll = 0xFF;
+  for (const bool keeps_greatest : {false, true}) {
+    const auto tokens = [&](const std::vector<TokenId>& greatest, std::vector<uint32_t> masks) {
+      const RequestStepResult result = run(greatest, masks, keeps_greatest);
+      EXPECT_TRUE(result.status.ok()) << result.status.message();
+      return result.sampled_token_ids;
+    };
+    EXPECT_EQ(tokens({5, 6, 4}, {kAll, kAll, kAll}), (std::vector<TokenId>{5, 6, 4}));
+    EXPECT_EQ(tokens({5, 6, 4}, {kAll, kAll, 1u << 2}), (std::vector<TokenId>{5, 6, 2}));
+    // Of equal logits the first.
+    EXPECT_EQ(tokens({5, 6, 4}, {kAll & ~(1u << 5), kAll, kAll}), (std::vector<TokenId>{0}));
+    // Nothing is left: behind a draft as if that had been wrong.
+    EXPECT_EQ(tokens({5, 6, 4}, {kAll, 0, kAll}), (std::vector<TokenId>{5}));
+    const RequestStepResult none = run({5, 6, 4}, {0, kAll, kAll}, keeps_greatest);
+    EXPECT_EQ(none.status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(run({-1, 6, 4}, {kAll, kAll, kAll}, keeps_greatest).status.code(),
+              StatusCode::kInternal);
+  }
 }
 
 // It was computed from a draft that did not come out, or the next step comes to it again.

@@ -268,8 +268,9 @@ void ModelRunner::make_logits_stage() {
   LogitsStage::FindGreatest find_greatest;
   if (decoder_->finds_greatest() && knows_all) {
     find_greatest = [this, scratch = logits.data()](std::span<const int32_t> rows,
+                                                    const uint32_t* const* allowed,
                                                     std::span<RowGreatest> found) {
-      decoder_->greatest_logits(rows, scratch, found.data());
+      decoder_->greatest_logits(rows, scratch, found.data(), allowed);
     };
   }
   logits_ = std::make_unique<LogitsStage>(compute, find_greatest, team_, logits,

@@ -112,7 +112,7 @@ class Matcher::Impl {
     if (branches.empty()) return status();
     if (const auto known = vocabulary_.masks().find(stacks_.hash(place))) {
       known->add_to(row);
-      return {};
+      return stacks_.status();
     }
     const Stacks::Mark mark = stacks_.mark();
     walk_rows_.clear();

@@ -33,7 +33,8 @@ std::vector<float> small_integers(uint64_t seed, int64_t count) {
 }
 
 std::vector<RowGreatest> run_greatest(HostStream& stream, const PackedWeight& weight,
-                                      const float* x, int64_t m, const float* bias) {
+                                      const float* x, int64_t m, const float* bias,
+                                      const uint32_t* const* allowed = nullptr) {
   const int64_t n = weight.spec.n;
   auto scratch = kernel_test::poisoned(m * n);
   Buffer workspace(linear_workspace_bytes(stream, m, weight.spec));
@@ -47,7 +48,8 @@ std::vector<RowGreatest> run_greatest(HostStream& stream, const PackedWeight& we
                   .y_stride = n,
                   .num_rows = m,
                   .workspace = workspace.data(),
-                  .greatest = found.data()});
+                  .greatest = found.data(),
+                  .allowed = allowed});
   found.resize(static_cast<size_t>(m));
   return found;
 }
@@ -104,6 +106,79 @@ TEST(Greatest, IsTheFirstOfTheGreatestOfAllOutputs) {
           expect_greatest(host.stream, weight, x, shape.m, nullptr);
           expect_greatest(host.stream, weight, x, shape.m, bias.data());
         }
+      }
+    }
+  }
+}
+
+// Of `num_bits` columns: all, none, one, few or most.
+std::vector<uint32_t> random_mask(uint64_t seed, int64_t num_bits) {
+  std::vector<uint32_t> words(static_cast<size_t>((num_bits + 31) / 32));
+  const auto draw = [seed](int64_t i) {
+    return philox4x32(seed, {static_cast<uint32_t>(i), 1, 0, 0})[0];
+  };
+  const auto one = static_cast<int64_t>(draw(-1) % static_cast<uint64_t>(num_bits));
+  for (int64_t i = 0; i < num_bits; ++i) {
+    const bool few = draw(i) % 100 == 0;
+    const bool bits[] = {true, false, i == one, few, !few};
+    if (bits[seed % 5]) words[static_cast<size_t>(i / 32)] |= 1u << (i % 32);
+  }
+  return words;
+}
+
+void expect_greatest_allowed(HostStream& stream, const PackedWeight& weight,
+                             const std::vector<float>& x, int64_t m) {
+  const int64_t n = weight.spec.n;
+  const auto y = kernel_test::run_linear(stream, weight, x.data(), m, nullptr, nullptr);
+  std::vector<std::vector<uint32_t>> masks;
+  std::vector<const uint32_t*> allowed;
+  for (int64_t row = 0; row < m; ++row) {
+    masks.push_back(random_mask(static_cast<uint64_t>(row), n));
+    allowed.push_back(row % 7 == 6 ? nullptr : masks.back().data());
+  }
+  const auto found = run_greatest(stream, weight, x.data(), m, nullptr, allowed.data());
+  for (int64_t row = 0; row < m; ++row) {
+    int64_t best = -1;
+    bool all_finite = true;
+    for (int64_t i = 0; i < n; ++i) {
+      const float value = y[static_cast<size_t>(row * n + i)];
+      all_finite &= std::isfinite(value);
+      const uint32_t* words = allowed[static_cast<size_t>(row)];
+      if (words != nullptr && (words[i / 32] >> (i % 32) & 1u) == 0) continue;
+      if (best < 0 || value > y[static_cast<size_t>(row * n + best)]) best = i;
+    }
+    const RowGreatest& got = found[static_cast<size_t>(row)];
+    ASSERT_EQ(got.all_finite, all_finite) << "row " << row;
+    if (!all_finite) continue;
+    ASSERT_EQ(got.column, best) << "row " << row << " of " << m << " x " << n;
+  }
+}
+
+TEST(Greatest, IsTheFirstOfThoseThatAreAllowed) {
+  for (const Isa isa : kernel_test::isas()) {
+    Host hosts[] = {Host(isa, 1), Host(isa, 3)};
+    for (const bool is_quantized : {false, true}) {
+      for (const Shape& shape : kShapes) {
+        if (is_quantized && shape.k % 32 != 0) continue;
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << is_quantized << " " << shape.m
+                                          << " x " << shape.n << " x " << shape.k);
+        WeightSpec spec{shape.n, shape.k, DType::kBF16, ComputeType::kBF16};
+        if (is_quantized) spec.quant = {.bits = 4, .offset = 8, .group_size = 32};
+        Buffer memory(packed_weight_bytes(spec));
+        const PackedWeight weight{spec, memory.data()};
+        if (is_quantized) {
+          kernel_test::QuantSource source(spec, 5);
+          pack_quant_rows(hosts[0].stream, weight, source.rows(0, shape.n));
+        } else {
+          const auto values = small_integers(1, shape.n * shape.k);
+          pack_weight_rows(
+              hosts[0].stream, weight,
+              {.rows = values.data(), .dtype = DType::kF32, .first_row = 0, .num_rows = shape.n});
+        }
+        auto x = small_integers(2, shape.m * shape.k);
+        for (Host& host : hosts) expect_greatest_allowed(host.stream, weight, x, shape.m);
+        x[0] = std::numeric_limits<float>::quiet_NaN();
+        expect_greatest_allowed(hosts[1].stream, weight, x, shape.m);
       }
     }
   }

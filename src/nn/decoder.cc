@@ -406,8 +406,8 @@ void Decoder::add_changed(const NormWeights& norm, float* add_to, int64_t num_to
 }
 
 void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
-                         int64_t num_tokens, bool accumulate, RowGreatest* greatest) {
-  run_linear(weights, x, {y, weights.weight.n}, num_tokens, accumulate, greatest);
+                         int64_t num_tokens, bool accumulate) {
+  run_linear(weights, x, {y, weights.weight.n}, num_tokens, accumulate);
 }
 
 void Decoder::run_output(const LinearWeights& weights, ConstActivations x, Activations out,
@@ -419,7 +419,7 @@ void Decoder::run_output(const LinearWeights& weights, ConstActivations x, Activ
 }
 
 void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, const Columns& y,
-                         int64_t num_tokens, bool accumulate, RowGreatest* greatest) {
+                         int64_t num_tokens, bool accumulate) {
   const GpuRange range(stream_, "linear");
   const MatrixWeight& matrix = weights.weight;
   int64_t first = 0;  // of the part, among the outputs
@@ -432,8 +432,7 @@ void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, const
                      .y_stride = y.stride,
                      .accumulate = accumulate,
                      .num_rows = num_tokens,
-                     .workspace = linear_workspace_,
-                     .greatest = greatest});
+                     .workspace = linear_workspace_});
     first += part.spec.n;
   }
   if (lora_) lora_->apply({matrix, x, matrix.k, y.data, y.stride, linear_workspace_});

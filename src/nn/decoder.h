@@ -145,8 +145,9 @@ class Decoder {
            weights_.lm_head().weight.parts.size() == 1;
   }
   // As logits(), but keeps only the greatest of each row: in the first rows.size() of `found`,
-  // [threads, rows.size()]. `scratch` is as `out`. CPU only.
-  void greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found);
+  // [threads, rows.size()]. `scratch` is as `out`; `allowed` as LinearParams::allowed. CPU only.
+  void greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
+                       const uint32_t* const* allowed);
 
  private:
   void embed(const ForwardInputs& inputs);
@@ -188,10 +189,10 @@ class Decoder {
   // add_to [T, E] += block_out_, normed or scaled.
   void add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens);
   void run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
-                  int64_t num_tokens, bool accumulate, RowGreatest* greatest = nullptr);
+                  int64_t num_tokens, bool accumulate);
   // With rows of y so many elements apart.
   void run_linear(const LinearWeights& weights, ConstActivations x, const Columns& y,
-                  int64_t num_tokens, bool accumulate, RowGreatest* greatest = nullptr);
+                  int64_t num_tokens, bool accumulate);
   // out [T, E] += (or =) a product of which each rank computes some columns.
   void run_output(const LinearWeights& weights, ConstActivations x, Activations out,
                   int64_t num_tokens, bool accumulate);

@@ -79,10 +79,20 @@ void Decoder::logits(std::span<const int32_t> rows, float* out) {
   }
 }
 
-void Decoder::greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found) {
+void Decoder::greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
+                              const uint32_t* const* allowed) {
   QUIRE_CHECK(finds_greatest());
-  const int64_t count = norm_of(rows);
-  run_linear(weights_.lm_head(), normed_, scratch, count, false, found);
+  const LinearWeights& head = weights_.lm_head();
+  linear(stream_, {.x = normed_,
+                   .x_stride = head.weight.k,
+                   .weight = &head.weight.parts.front(),
+                   .bias = head.bias,
+                   .y = scratch,
+                   .y_stride = head.weight.n,
+                   .num_rows = norm_of(rows),
+                   .workspace = linear_workspace_,
+                   .greatest = found,
+                   .allowed = allowed});
 }
 
 }  // namespace quire

@@ -320,5 +320,34 @@ TEST(WeighedDrafts, GiveTheSameWithFewerDrafts) {
   EXPECT_EQ(num_drafts[2], 0u);
 }
 
+// Of so few tokens that the drafter finds matches everywhere, which say nothing: what was learned of
+// them leaves one probe every 32 steps.
+TEST(WeighedDrafts, RandomTextGetsNoneAfter64Steps) {
+  constexpr int32_t kLength = 700;
+  auto options = small_rig();
+  options.fake.vocab_size = 40;
+  options.engine.drafter = std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
+  options.engine.scheduler.num_speculative_tokens = 24;
+  options.engine.scheduler.max_model_len = kLength + 100;
+  options.engine.num_blocks = kLength;
+  auto times = RowTimes::create({{1, 100.0}, {64, 100.0 + 63 * 8.0}});
+  ASSERT_TRUE(times.ok());
+  options.engine.scheduler.draft_planner.row_times = *times;
+  Rig rig(options);
+  auto r = request(tokens(30), kLength);
+  for (TokenId& id : r.prompt_token_ids) id %= 40;
+  const auto id = rig.submit(r);
+  ASSERT_TRUE(id.ok());
+  for (int i = 0; i < 64; ++i) {
+    rig.engine().step();
+    rig.read();
+  }
+  const uint64_t num_learning = rig.engine().stats().spec_decode_num_draft_tokens;
+  EXPECT_GT(num_learning, 0u);
+  rig.run();
+  EXPECT_EQ(rig.answer(*id).token_ids, rig.fake().expected_output(r.prompt_token_ids, r.params));
+  EXPECT_LE(rig.engine().stats().spec_decode_num_draft_tokens - num_learning, kLength / 32);
+}
+
 }  // namespace
 }  // namespace quire

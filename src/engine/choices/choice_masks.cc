@@ -50,17 +50,27 @@ void ChoiceMasks::hold_late() {
 std::span<ChoiceMasks::Failure> ChoiceMasks::complete(StepPlan& plan) {
   failures_.clear();
   if (choices_.empty()) return failures_;
-  for (ScheduledRequest& scheduled : plan.scheduled) {
-    const auto it = choices_.find(scheduled.id);
-    if (it == choices_.end()) continue;
-    const Request* request = scheduler_.find(scheduled.id);
-    const int32_t end =
-        scheduled.num_computed_tokens + scheduled.num_scheduled_tokens - scheduled.num_drafts;
-    if (request == nullptr || end < request->num_tokens()) continue;  // it samples nothing
-    Status status = fill(*it->second, scheduled, plan);
-    if (!status.ok()) failures_.push_back({it->second, std::move(status)});
+  for (const ScheduledRequest& scheduled : plan.scheduled) {
+    Choice* choice = sampled_choice(scheduled);
+    if (choice != nullptr) choice->mask_source->begin(plan.drafts(scheduled));
   }
+  // The last first, as in hold_late().
+  std::for_each(plan.scheduled.rbegin(), plan.scheduled.rend(), [&](ScheduledRequest& scheduled) {
+    Choice* choice = sampled_choice(scheduled);
+    if (choice == nullptr) return;
+    Status status = fill(*choice, scheduled, plan);
+    if (!status.ok()) failures_.push_back({choice, std::move(status)});
+  });
   return failures_;
+}
+
+Choice* ChoiceMasks::sampled_choice(const ScheduledRequest& scheduled) const {
+  const auto it = choices_.find(scheduled.id);
+  if (it == choices_.end()) return nullptr;
+  const Request* request = scheduler_.find(scheduled.id);
+  const int32_t end =
+      scheduled.num_computed_tokens + scheduled.num_scheduled_tokens - scheduled.num_drafts;
+  return request == nullptr || end < request->num_tokens() ? nullptr : it->second;
 }
 
 Status ChoiceMasks::fill(Choice& choice, ScheduledRequest& scheduled, StepPlan& plan) {

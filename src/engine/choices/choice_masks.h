@@ -46,6 +46,8 @@ class ChoiceMasks {
   std::span<Failure> complete(StepPlan& plan);
 
  private:
+  // Whose masks `scheduled` needs; null: it samples nothing, or every token may come.
+  Choice* sampled_choice(const ScheduledRequest& scheduled) const;
   Status fill(Choice& choice, ScheduledRequest& scheduled, StepPlan& plan);
 
   Scheduler& scheduler_;

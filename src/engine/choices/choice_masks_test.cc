@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "draft/suffix_drafter.h"
 #include "engine/testing/engine_test_support.h"
 #include "engine/testing/rule_masks.h"
 
@@ -91,6 +92,29 @@ TEST_P(ChoiceMasksTest, ALateMaskDelaysItsRequestAlone) {
   EXPECT_GE(rig.fake().num_tokens_run(), 19 + 9 + 11);
   rig.run();
   EXPECT_EQ(rig.answer(*late_id).token_ids, expected(rig, late, masks));
+}
+
+// Behind a late mask drafts count as wrong, and the next step comes to the same place.
+TEST_P(ChoiceMasksTest, ALateMaskBehindADraftChangesNoToken) {
+  for (const size_t num_in_time : {1u, 2u, 3u, 100u}) {
+    auto options = rig_options();
+    options.engine.drafter = std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
+    options.engine.scheduler.num_speculative_tokens = 4;
+    Rig rig(options);
+    RuleMasksOptions masks;  // one text, which repeats itself
+    masks.rule = [](std::span<const TokenId> output, TokenId id) {
+      return id == static_cast<TokenId>(output.size() % 3);
+    };
+    masks.num_masks_in_time = num_in_time;
+    auto r = request(tokens(10), 60);
+    r.make_mask_source = test::make_rule_masks(masks);
+    const Answer answer = rig.ask(r);
+    EXPECT_EQ(answer.token_ids, expected(rig, r, masks)) << answer.status.message();
+    const EngineStats stats = rig.engine().stats();
+    EXPECT_GT(stats.spec_decode_num_draft_tokens, 0u);
+    EXPECT_LE(stats.spec_decode_num_accepted_tokens, (num_in_time - 1) * stats.steps);
+    EXPECT_EQ(stats.spec_decode_num_accepted_tokens > 0, num_in_time > 1);
+  }
 }
 
 // Notes in which order sources are told of tokens (a) and asked for masks (r).

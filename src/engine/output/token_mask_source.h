@@ -40,9 +40,14 @@ class TokenMaskSource {
   // other. Drafts from there on are dropped.
   virtual Result<int32_t> count_allowed(std::span<const TokenId> drafts) = 0;
 
+  // Says which drafts fill() will be called with, before it is for any choice of the step, so that the
+  // masks behind drafts of all of them are made at the same time.
+  virtual void begin(std::span<const TokenId> drafts) { (void)drafts; }
+
   // Fills `masks`, [drafts.size() + 1, words_per_mask(vocab_size)]: mask i says which tokens may
   // follow the accepted ones and drafts[0, i), which are all allowed. Bit t % 32 of word t / 32 is
-  // token t. False: every token may come, and `masks` is left alone. The words come as zeros.
+  // token t. False: every token may come, and `masks` is left alone. The words come as zeros, and a
+  // mask behind a draft that is late stays so: the drafts count as wrong from there on.
   virtual Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) = 0;
 };
 

@@ -93,6 +93,10 @@ Result<int32_t> BudgetedReasoning::count_allowed(std::span<const TokenId> drafts
   return answer_->count_allowed(drafts.first(static_cast<size_t>(count)));
 }
 
+void BudgetedReasoning::begin(std::span<const TokenId> drafts) {
+  if (answer_ != nullptr) answer_->begin(drafts);
+}
+
 Result<bool> BudgetedReasoning::fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) {
   bool is_masked = false;
   if (answer_ != nullptr) {

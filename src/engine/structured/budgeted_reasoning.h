@@ -26,6 +26,7 @@ class BudgetedReasoning final : public TokenMaskSource {
   // What the answer must go on with; the end of reasoning is a few tokens alone.
   std::span<const TokenId> forced() const override;
   Result<int32_t> count_allowed(std::span<const TokenId> drafts) override;
+  void begin(std::span<const TokenId> drafts) override;
   Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override;
 
  private:

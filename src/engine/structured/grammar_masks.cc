@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/structured/forced_tokens.h"
 
 namespace quire {
@@ -10,6 +11,8 @@ namespace {
 
 // A mask that takes longer delays its request by a step. A usual one takes some ten microseconds.
 constexpr std::chrono::microseconds kPatience{1000};
+// What is behind a late mask of a draft was computed for nothing.
+constexpr std::chrono::microseconds kDraftPatience{200};
 
 void set_bits(std::span<const TokenId> ids, bool value, std::span<uint32_t> row) {
   for (const TokenId id : ids) {
@@ -47,6 +50,7 @@ GrammarMasks::GrammarMasks(std::shared_ptr<const GrammarTicket> ticket, const To
 void GrammarMasks::start() {
   job_ = workers_.post([state = state_, ticket = ticket_, options = options_,
                         tokenizer = &tokenizer_] {
+    const std::lock_guard lock(state->mutex);
     if (state->matcher == nullptr) {
       state->matcher = std::make_unique<grammar::Matcher>(*ticket->grammar(), ticket->vocabulary());
     }
@@ -60,11 +64,14 @@ void GrammarMasks::advance(State& state, const Tokenizer& tokenizer,
   for (const TokenId id : std::exchange(state.new_token_ids, {})) {
     if (!state.status.ok()) return;
     if (accept_token(*state.matcher, options.eos_token_ids, id) == TokenRole::kRefused) {
+      // By a limit, which the next mask says, or else by a fault.
+      state.status = fill_row(*state.matcher, options, state.mask);
+      if (!state.status.ok()) return;
       state.status = internal_error("structured outputs: token {} is not of the grammar", id);
     }
     state.last_token_id = id;
   }
-  if (state.status.ok()) state.status = fill_row(state, options);
+  if (state.status.ok()) state.status = fill_row(*state.matcher, options, state.mask);
   if (!state.status.ok() || options.max_forced_bytes == 0) return;
   const std::string before =
       state.last_token_id < 0 ? std::string() : tokenizer.token_bytes(state.last_token_id);
@@ -72,17 +79,30 @@ void GrammarMasks::advance(State& state, const Tokenizer& tokenizer,
       tokens_after(tokenizer, before, state.matcher->forced_bytes(options.max_forced_bytes));
 }
 
-Status GrammarMasks::fill_row(State& state, const GrammarMasksOptions& options) {
-  state.mask.resize(state.matcher->mask_words());
-  const Status filled = state.matcher->fill_mask(state.mask);
+Status GrammarMasks::fill_row(grammar::Matcher& matcher, const GrammarMasksOptions& options,
+                              std::vector<uint32_t>& mask) {
+  mask.resize(matcher.mask_words());
+  const Status filled = matcher.fill_mask(mask);
   // Whatever the mask costs, the request was valid.
   if (!filled.ok()) return internal_error("{}", filled.message());
-  if (state.matcher->is_complete()) {
-    set_bits(options.eos_token_ids, true, state.mask);
+  if (matcher.is_complete()) {
+    set_bits(options.eos_token_ids, true, mask);
   } else {
-    set_bits(options.text_eos_token_ids, false, state.mask);
+    set_bits(options.text_eos_token_ids, false, mask);
   }
   return {};
+}
+
+// A mask that cannot be made is like one that is late. If the text gets there, the request learns why.
+void GrammarMasks::follow(State& state, Path& path, const GrammarMasksOptions& options) {
+  size_t num_accepted = 0;
+  for (size_t i = 0; i < path.drafts.size() && !path.is_stopped; ++i) {
+    const TokenRole role = accept_token(*state.matcher, options.eos_token_ids, path.drafts[i]);
+    num_accepted += role == TokenRole::kPart;
+    if (!fill_row(*state.matcher, options, path.masks[i]).ok()) break;
+    path.num_made = i + 1;
+  }
+  state.matcher->rollback(num_accepted);
 }
 
 Status GrammarMasks::accept(std::span<const TokenId> token_ids) {
@@ -135,6 +155,7 @@ Result<int32_t> GrammarMasks::count_allowed(std::span<const TokenId> drafts) {
     std::string tail = reasoning_tail_;
     return static_cast<int32_t>(count_before_begin(tail, drafts));
   }
+  const std::lock_guard lock(state_->mutex);
   int32_t count = 0;
   size_t num_accepted = 0;
   for (const TokenId id : drafts) {
@@ -147,6 +168,19 @@ Result<int32_t> GrammarMasks::count_allowed(std::span<const TokenId> drafts) {
   return count;
 }
 
+void GrammarMasks::begin(std::span<const TokenId> drafts) {
+  path_ = nullptr;
+  if (drafts.empty() || is_waiting_for_begin_ || !check().ok()) return;
+  path_ = std::make_shared<Path>();
+  path_->drafts.assign(drafts.begin(), drafts.end());
+  path_->masks.resize(drafts.size());
+  path_job_ = workers_.post([state = state_, ticket = ticket_, path = path_, options = options_] {
+    const std::lock_guard lock(state->mutex);
+    follow(*state, *path, *options);
+  });
+  deadline_ = std::chrono::steady_clock::now() + kPatience + drafts.size() * kDraftPatience;
+}
+
 Result<bool> GrammarMasks::fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) {
   QUIRE_RETURN_IF_ERROR(check());
   if (is_waiting_for_begin_) return false;
@@ -157,17 +191,11 @@ Result<bool> GrammarMasks::fill(std::span<const TokenId> drafts, std::span<uint3
   };
   copy_row(0, state_->mask);
   if (drafts.empty()) return true;
-  State path{.matcher = std::move(state_->matcher), .new_token_ids = {}, .mask = {}, .status = {}};
-  size_t num_accepted = 0;
-  for (size_t i = 0; i < drafts.size() && path.status.ok(); ++i) {
-    const TokenRole role = accept_token(*path.matcher, options_->eos_token_ids, drafts[i]);
-    num_accepted += role == TokenRole::kPart;
-    path.status = fill_row(path, *options_);
-    copy_row(i + 1, path.mask);
-  }
-  path.matcher->rollback(num_accepted);
-  state_->matcher = std::move(path.matcher);
-  QUIRE_RETURN_IF_ERROR(path.status.with_context(options_->field));
+  QUIRE_CHECK(path_ != nullptr && path_->drafts.size() == drafts.size(),
+              "masks of {} drafts that were not begun", drafts.size());
+  if (!workers_.wait(*path_job_, deadline_)) path_->is_stopped = true;
+  const size_t num_made = path_->num_made;
+  for (size_t i = 0; i < num_made; ++i) copy_row(i + 1, path_->masks[i]);
   return true;
 }
 

@@ -2,8 +2,10 @@
 // on worker threads, each as soon as the token before it is known.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -35,17 +37,29 @@ class GrammarMasks final : public TokenMaskSource {
   bool ready() override;
   std::span<const TokenId> forced() const override;
   Result<int32_t> count_allowed(std::span<const TokenId> drafts) override;
+  void begin(std::span<const TokenId> drafts) override;
+  // Waits a little for masks behind drafts.
   Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override;
 
  private:
-  // What a job works on. Between jobs it is the engine thread's.
+  // What a job works on. Between jobs it is the engine thread's, but for the matcher, which the job of
+  // a path that was late may still have: who wants it locks it.
   struct State {
+    std::mutex mutex;
     std::unique_ptr<grammar::Matcher> matcher;
     std::vector<TokenId> new_token_ids;  // not yet accepted
     std::vector<uint32_t> mask;          // of the tokens that may come next
     TokenId last_token_id = -1;          // accepted last; -1: none was
     std::vector<TokenId> forced;         // that spell what must come next
     Status status;
+  };
+
+  // The masks behind drafts, one after the other.
+  struct Path {
+    std::vector<TokenId> drafts;
+    std::vector<std::vector<uint32_t>> masks;  // [drafts]
+    std::atomic<size_t> num_made{0};           // of which the engine may read
+    std::atomic<bool> is_stopped{false};       // nobody waits for the rest
   };
 
   void start();
@@ -56,7 +70,9 @@ class GrammarMasks final : public TokenMaskSource {
   // before them, cut to what may be a part of its end.
   size_t count_before_begin(std::string& tail, std::span<const TokenId> token_ids) const;
   static void advance(State& state, const Tokenizer& tokenizer, const GrammarMasksOptions& options);
-  static Status fill_row(State& state, const GrammarMasksOptions& options);
+  static void follow(State& state, Path& path, const GrammarMasksOptions& options);
+  static Status fill_row(grammar::Matcher& matcher, const GrammarMasksOptions& options,
+                         std::vector<uint32_t>& mask);
 
   const std::shared_ptr<const GrammarTicket> ticket_;
   const Tokenizer& tokenizer_;
@@ -64,6 +80,8 @@ class GrammarMasks final : public TokenMaskSource {
   const std::shared_ptr<const GrammarMasksOptions> options_;  // shared with the jobs
   const std::shared_ptr<State> state_ = std::make_shared<State>();
   std::shared_ptr<MaskWorkers::Job> job_;  // null: none was posted for the tokens so far
+  std::shared_ptr<Path> path_;             // of the step; null: it has no drafts
+  std::shared_ptr<MaskWorkers::Job> path_job_;
   std::chrono::steady_clock::time_point deadline_;
   bool is_waiting_for_begin_;
   std::string reasoning_tail_;  // the last bytes of the text before the grammar's

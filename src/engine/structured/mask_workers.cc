@@ -19,11 +19,14 @@ MaskWorkers::~MaskWorkers() {
 
 std::shared_ptr<MaskWorkers::Job> MaskWorkers::post(std::function<void()> function) {
   auto job = std::make_shared<Job>(std::move(function));
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(job);
+  const std::lock_guard lock(mutex_);
+  jobs_.push_back(job);
+  const size_t num_awake = threads_.size() - num_asleep_;
+  if (num_asleep_ > 0 && jobs_.size() > num_awake * kJobsWorthWaking) {
+    --num_asleep_;
+    ++num_called_;
+    wake_.notify_one();
   }
-  wake_.notify_one();
   return job;
 }
 
@@ -39,8 +42,13 @@ bool MaskWorkers::wait(const Job& job, std::chrono::steady_clock::time_point dea
 void MaskWorkers::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [this] { return closed_ || !jobs_.empty(); });
+    if (jobs_.empty()) {
+      ++num_asleep_;
+      wake_.wait(lock, [this] { return closed_ || num_called_ > 0; });
+      if (!closed_) --num_called_;
+    }
     if (closed_) return;
+    if (jobs_.empty()) continue;  // another thread was sooner
     const std::shared_ptr<Job> job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();

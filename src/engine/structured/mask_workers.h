@@ -37,10 +37,15 @@ class MaskWorkers {
   bool wait(const Job& job, std::chrono::steady_clock::time_point deadline);
 
  private:
+  // A thread that is awake works off this many jobs sooner than another one would wake.
+  static constexpr size_t kJobsWorthWaking = 8;
+
   void run();
 
   std::mutex mutex_;
   std::condition_variable wake_;
+  size_t num_asleep_ = 0;         // threads that nobody has called
+  size_t num_called_ = 0;         // and those that were called and have not woken yet
   std::condition_variable done_;  // that awaited_ is done
   const Job* awaited_ = nullptr;
   bool closed_ = false;

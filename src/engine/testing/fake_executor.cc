@@ -346,6 +346,9 @@ void FakeExecutor::sample(const ScheduledRequest& scheduled, const StepPlan& pla
         static_cast<int32_t>(record.token_ids.size()) - record.num_prompt_tokens;
     const auto mask = scheduled.mask_row < 0 ? std::span<const uint32_t>()
                                              : plan.token_masks.row(scheduled.mask_row + i);
+    const bool is_mask_late =
+        !mask.empty() && std::all_of(mask.begin(), mask.end(), [](uint32_t w) { return w == 0; });
+    if (i > 0 && is_mask_late) return;  // as if the draft had been wrong
     const TokenId token_id = next_token(record.token_ids, hash, num_output, params, mask);
     if (params.logprobs) {
       result.logprobs.push_back(record.kind == RequestKind::kBeam

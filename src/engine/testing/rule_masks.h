@@ -21,6 +21,8 @@ struct RuleMasksOptions {
   size_t free_from = ~size_t{0};
   size_t fill_fails_at = ~size_t{0};
   size_t accept_fails_at = ~size_t{0};
+  // Masks that are there when fill() is called, the first included; those behind more drafts are late.
+  size_t num_masks_in_time = ~size_t{0};
 };
 
 inline std::vector<uint32_t> rule_mask(const RuleMasksOptions& options,
@@ -63,7 +65,7 @@ class RuleMasks final : public TokenMaskSource {
     std::vector<TokenId> path = output_;
     bool any = false;
     const size_t num_words = masks.size() / (drafts.size() + 1);
-    for (size_t i = 0; i <= drafts.size(); ++i) {
+    for (size_t i = 0; i <= drafts.size() && i < options_.num_masks_in_time; ++i) {
       if (i > 0) path.push_back(drafts[i - 1]);
       const std::vector<uint32_t> mask = rule_mask(options_, path);
       any = any || !mask.empty();

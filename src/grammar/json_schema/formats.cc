@@ -1,5 +1,7 @@
 #include "grammar/json_schema/formats.h"
 
+#include <string>
+
 namespace quire::grammar {
 namespace {
 
@@ -76,9 +78,42 @@ constexpr Format kFormats[] = {
     {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" QUIRE_POINTER ")"},
 };
 
+// Of a class: c-d for characters of one kind that are in order.
+std::string class_ranges() {
+  std::string out;
+  for (const std::string_view kind : {"09", "az", "AZ"}) {
+    for (char c = kind[0]; c <= kind[1]; ++c) {
+      out.append(1, c).append("-[").append(1, c).append("-").append(1, kind[1]).append("]|");
+    }
+  }
+  return out;
+}
+
+// {m}, {m,} and {m,n} with m <= n.
+std::string counted_quantifier() {
+  std::string out = "\\{(?:[0-9]{1,3},?|[0-9],[1-9][0-9]{1,2}|[1-9][0-9],[1-9][0-9]{2}";
+  for (char c = '0'; c <= '9'; ++c)
+    out.append("|").append(1, c).append(",[").append(1, c).append("-9]");
+  return out + ")\\}";
+}
+
+// What every reader of ECMA-262's and of Python's expressions takes for one: groups in each other up to
+// `depth`, without references, look-behind and escapes that only some know. Alternatives may be empty.
+std::string regex_format(int depth) {
+  const std::string escape =
+      "\\\\(?:[\\^$\\\\.*+?()\\[\\]{}|/dDwWsStnrfv-]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})";
+  const std::string item = "(?:" + class_ranges() + escape + "|[^\\]\\[\\\\^-])";
+  std::string atom = "[^\\^$\\\\.*+?()\\[\\]{}|]|\\.|" + escape + "|\\[\\^?-?" + item + "+-?\\]";
+  if (depth > 0) atom += "|\\((?:\\?[:=!])?" + regex_format(depth - 1) + "\\)";
+  return "(?:(?:" + atom + ")(?:(?:[*+?]|" + counted_quantifier() + ")[?]?)?|[\\^$|]|\\\\[bB])*";
+}
+
 }  // namespace
 
 std::optional<std::string_view> format_pattern(std::string_view format) {
+  constexpr int kMaxGroupDepth = 3;
+  static const std::string regex = regex_format(kMaxGroupDepth);
+  if (format == "regex") return regex;
   for (const Format& known : kFormats) {
     if (known.name == format) return known.pattern;
   }

@@ -155,6 +155,57 @@ Result<ExprId> multiple_expr(ExprStore& store, const Decimal& divisor) {
   return store.number(ExprKind::kMultiple, state);
 }
 
+// Exponents beyond which a reader of doubles might find zero or infinity.
+constexpr int kMaxExponent = 300;
+
+// The greatest n with 10^n <= magnitude, which is not zero.
+int decade_of(const Decimal& magnitude) {
+  if (magnitude.integer != "0") return static_cast<int>(magnitude.integer.size()) - 1;
+  return -1 - static_cast<int>(magnitude.fraction.find_first_not_of('0'));
+}
+
+bool is_power_of_ten(const Decimal& magnitude) {
+  const std::string digits = magnitude.integer + magnitude.fraction;
+  return std::count(digits.begin(), digits.end(), '0') + 1 == std::ssize(digits) &&
+         digits.find('1') != digits.npos;
+}
+
+// [0] digits, of a count from `min` to `max`.
+ExprId exponent_digits(ExprStore& store, int min, int max) {
+  const Decimal least{.integer = std::to_string(min)}, most{.integer = std::to_string(max)};
+  return store.concat(store.optional(store.byte('0')),
+                      store.all_of({integer_syntax(store), compare_expr(store, kAtLeast, least),
+                                    compare_expr(store, kAtMost, most)}));
+}
+
+// Magnitudes as d[.ddd]e[+-]n, for those n with which all of them lie between the bounds: text that
+// compares digit by digit has no exponent.
+ExprId with_exponents(ExprStore& store, const NumberBound* near, const NumberBound* far) {
+  int low = -kMaxExponent, high = kMaxExponent;
+  if (far != nullptr) {
+    if (far->value.is_zero()) return ExprStore::kNone;
+    high = std::min(high, decade_of(far->value) - 1);
+  }
+  if (near != nullptr && !near->value.is_zero()) {
+    const bool begins_decade = is_power_of_ten(near->value) && !near->is_exclusive;
+    low = std::max(low, decade_of(near->value) + (begins_decade ? 0 : 1));
+  }
+  if (low > high) return ExprStore::kNone;
+  std::vector<ExprId> exponents;
+  if (high >= 0) {
+    const ExprId digits = exponent_digits(store, std::max(low, 0), high);
+    exponents.push_back(store.concat(store.optional(store.byte('+')), digits));
+  }
+  if (low < 0) {
+    exponents.push_back(
+        store.concat(store.byte('-'), exponent_digits(store, std::max(-high, 1), -low)));
+  }
+  const ExprId parts[] = {store.byte_range('1', '9'), fraction_syntax(store),
+                          store.bytes(ByteSet().set('e').set('E')),
+                          store.any_of(std::move(exponents))};
+  return store.concat(parts);
+}
+
 // The magnitudes (texts without a sign) of the numbers of `range` that have the given sign.
 Result<ExprId> magnitudes(ExprStore& store, const NumberRange& range, bool is_negative) {
   ExprId syntax = integer_syntax(store);
@@ -162,12 +213,15 @@ Result<ExprId> magnitudes(ExprStore& store, const NumberRange& range, bool is_ne
   std::vector<ExprId> parts{syntax};
   // Away from zero and towards zero, seen from this sign.
   const auto& far = is_negative ? range.lower : range.upper;
-  const auto& near = is_negative ? range.upper : range.lower;
+  const auto& opposite = is_negative ? range.upper : range.lower;
+  const bool is_near =
+      opposite && (opposite->value.is_negative == is_negative || opposite->value.is_zero());
+  const NumberBound* near = is_near ? &*opposite : nullptr;
   if (far) {
     if (far->value.is_negative != is_negative && !far->value.is_zero()) return ExprStore::kNone;
     parts.push_back(compare_expr(store, far->is_exclusive ? kBelow : kAtMost, far->value));
   }
-  if (near && (near->value.is_negative == is_negative || near->value.is_zero())) {
+  if (near != nullptr) {
     parts.push_back(compare_expr(store, near->is_exclusive ? kAbove : kAtLeast, near->value));
   }
   for (const Decimal& divisor : range.divisors) {
@@ -179,7 +233,9 @@ Result<ExprId> magnitudes(ExprStore& store, const NumberRange& range, bool is_ne
       parts.push_back(compare_expr(store, kNotEqual, value));
     }
   }
-  return store.all_of(std::move(parts));
+  const ExprId plain = store.all_of(std::move(parts));
+  if (range.is_integer || !range.divisors.empty() || !range.excluded.empty()) return plain;
+  return store.any_of({plain, with_exponents(store, near, far ? &*far : nullptr)});
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ struct NumberRange {
   std::vector<Decimal> excluded;  // values that are not allowed
 };
 
-// Exponents are allowed only where nothing bounds the number. Fails when a divisor has too many
+// Exponents are allowed where nothing bounds the number, and where the bounds leave room for all numbers
+// with the exponent, if nothing else does. Fails when a divisor has too many
 // digits (its automaton has as many states as the divisor is large).
 Result<ExprId> number_expr(ExprStore& store, const NumberRange& range);
 

@@ -122,6 +122,54 @@ TEST(NumberExpr, RangesAgreeWithArithmetic) {
   }
 }
 
+bool is_inside(const Decimal& value, const NumberRange& range) {
+  const int from_lower = compare(value, range.lower->value);
+  const int from_upper = compare(value, range.upper->value);
+  return (from_lower > 0 || (from_lower == 0 && !range.lower->is_exclusive)) &&
+         (from_upper < 0 || (from_upper == 0 && !range.upper->is_exclusive));
+}
+
+// Within bounds a number with an exponent is allowed where all with the same exponent are, and
+// never where the number itself is not.
+TEST(Number, ExponentsKeepToTheBounds) {
+  const char* const bounds[] = {"-1000", "-20.5", "-1",   "-0.004", "0",    "0.0001",
+                                "0.25",  "1",     "9.99", "10",     "2500", "1e25"};
+  int num_allowed = 0;
+  for (size_t i = 0; i < std::size(bounds); ++i) {
+    for (size_t j = i + 1; j < std::size(bounds); ++j) {
+      const bool is_exclusive = (i + j) % 2 == 0;
+      NumberRange range;
+      range.lower = NumberBound{*Decimal::parse(bounds[i]), is_exclusive};
+      range.upper = NumberBound{*Decimal::parse(bounds[j]), !is_exclusive};
+      ExprStore store;
+      const auto expr = number_expr(store, range);
+      ASSERT_TRUE(expr.ok());
+      for (const std::string sign : {"", "-"}) {
+        for (int n = -12; n <= 27; ++n) {
+          const auto at = [&](const std::string& mantissa, int exponent) {
+            return *Decimal::parse(fmt::format("{}{}e{}", sign, mantissa, exponent));
+          };
+          const Decimal end = at("1", n + 1);
+          const bool is_bound =
+              compare(end, range.lower->value) == 0 || compare(end, range.upper->value) == 0;
+          const bool are_all = is_inside(at("1", n), range) && (is_bound || is_inside(end, range));
+          for (const std::string mantissa : {"1", "1.00", "3.5", "9.999"}) {
+            const std::string text = fmt::format("{}{}e{:+03}", sign, mantissa, n);
+            const bool is_allowed = store.matches(*expr, text);
+            EXPECT_EQ(is_allowed, are_all) << text << " in " << bounds[i] << " to " << bounds[j];
+            EXPECT_TRUE(!is_allowed || is_inside(at(mantissa, n), range)) << text;
+            num_allowed += is_allowed;
+          }
+        }
+      }
+      for (const char* text : {"0e0", "10e1", ".5e1", "1e", "1e+", "1.e1", "01e1"}) {
+        EXPECT_FALSE(store.matches(*expr, text)) << text;
+      }
+    }
+  }
+  EXPECT_GT(num_allowed, 1000);
+}
+
 TEST(Decimal, ParsesExactly) {
   EXPECT_EQ(Decimal::parse("-12.500e1")->to_string(), "-125");
   EXPECT_EQ(Decimal::parse("1e-3")->to_string(), "0.001");

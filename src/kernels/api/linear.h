@@ -60,7 +60,7 @@ void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRo
 // Of a row of outputs.
 struct RowGreatest {
   float value = 0.0f;
-  int32_t column = -1;  // of the first of equals; -1: none looked at
+  int32_t column = -1;  // of the first of equals; -1: none looked at, or none allowed
   bool all_finite = true;
 };
 
@@ -87,6 +87,9 @@ struct LinearParams {
   // Not null: outputs are not kept, only the greatest of each row, in the first M of [threads, M].
   // `y` is [M, N] of scratch then, most of it not touched. CPU only; not with `accumulate`.
   RowGreatest* greatest = nullptr;
+  // Not null: [M] rows of bits, or null for one that allows all. The greatest is of the columns whose
+  // bit is 1, bit n % 32 of word n / 32; all of them say whether all are finite.
+  const uint32_t* const* allowed = nullptr;
   // Not null: y is [M, N / 2]. Where linear_gates(), not with `accumulate` or `greatest`.
   const LinearGate* gate = nullptr;
 };

@@ -160,6 +160,8 @@ struct ElementKernels {
   void (*convert)(Storage storage, const float* x, void* out, int64_t n);
   // The greatest of n >= 1 floats, where all are finite.
   float (*greatest)(const float* x, int64_t n, bool* all_finite);
+  // The greatest of those of n finite floats whose bit is 1, in words of 32; -infinity: none is.
+  float (*greatest_allowed)(const float* x, const uint32_t* allowed, int64_t n);
 };
 
 // --- probes of the hardware's limits

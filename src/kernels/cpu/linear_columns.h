@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "kernels/api/linear.h"
@@ -29,16 +30,28 @@ inline bool goes_before(float value, int64_t column, const RowGreatest& found) {
   return value > found.value || (value == found.value && column < found.column);
 }
 
+// `words`: the bits of a row's columns, or null: all are allowed.
+inline bool is_allowed(const uint32_t* words, int64_t column) {
+  return words == nullptr || (words[column / 32] >> (column % 32) & 1u) != 0;
+}
+
 // Merges a row's outputs from column `first` on into what was found in others.
+// `words` are of the outputs.
 inline void merge_greatest(const ElementKernels& kernels, const float* y, int64_t count,
-                           int64_t first, RowGreatest& found) {
+                           int64_t first, const uint32_t* words, RowGreatest& found) {
   bool all_finite = true;
-  const float value = kernels.greatest(y, count, &all_finite);
+  float value = kernels.greatest(y, count, &all_finite);
   found.all_finite = found.all_finite && all_finite;
   if (found.column >= 0 && !goes_before(value, first, found)) return;
-  const float* at = std::find(y, y + count, value);
+  if (words != nullptr) {
+    value = kernels.greatest_allowed(y, words, count);
+    if (value == -std::numeric_limits<float>::infinity()) return;
+    if (found.column >= 0 && !goes_before(value, first, found)) return;
+  }
+  int64_t at = 0;
+  while (at < count - 1 && !(y[at] == value && is_allowed(words, at))) ++at;
   found.value = value;
-  found.column = static_cast<int32_t>(first + std::min<int64_t>(at - y, count - 1));
+  found.column = static_cast<int32_t>(first + at);
 }
 
 // Slots are [threads, M]: one row of them per thread.
@@ -95,7 +108,9 @@ class SlabProduct {
   void find_greatest(WorkRange slab) {
     RowGreatest* found = params_.greatest + thread_ * params_.num_rows;
     for (int64_t row = 0; row < params_.num_rows; ++row) {
-      merge_greatest(kernels_, scratch_ + row * slab_, slab.end - slab.begin, slab.begin,
+      const uint32_t* words = params_.allowed == nullptr ? nullptr : params_.allowed[row];
+      if (words != nullptr) words += slab.begin / 32;
+      merge_greatest(kernels_, scratch_ + row * slab_, slab.end - slab.begin, slab.begin, words,
                      found[row]);
     }
   }

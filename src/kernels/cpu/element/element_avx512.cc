@@ -18,6 +18,7 @@ const ElementKernels kElementAvx512 = {
     .rope = &rope_head,
     .convert = &convert,
     .greatest = &greatest,
+    .greatest_allowed = &greatest_allowed,
 };
 
 }  // namespace quire::cpu

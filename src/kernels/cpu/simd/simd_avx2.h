@@ -59,6 +59,14 @@ QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) {
   return {_mm256_blendv_ps(no.lo, yes.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
           _mm256_blendv_ps(no.hi, yes.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
 }
+QUIRE_SIMD __m256 select_bits_8(uint32_t bits, __m256 yes, __m256 no) {
+  const __m256i lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i set = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), lanes);
+  return _mm256_blendv_ps(no, yes, as_float(_mm256_cmpeq_epi32(set, lanes)));
+}
+QUIRE_SIMD F16 select_bits(uint32_t bits, F16 yes, F16 no) {
+  return {select_bits_8(bits, yes.lo, no.lo), select_bits_8(bits >> 8, yes.hi, no.hi)};
+}
 QUIRE_SIMD F16 abs(F16 a) {
   const __m256 sign = _mm256_set1_ps(-0.0f);
   return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};

@@ -44,6 +44,9 @@ QUIRE_SIMD F16 min(F16 a, F16 b) { return _mm512_min_ps(a, b); }
 QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) {
   return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
 }
+QUIRE_SIMD F16 select_bits(uint32_t bits, F16 yes, F16 no) {
+  return _mm512_mask_blend_ps(static_cast<__mmask16>(bits), no, yes);
+}
 QUIRE_SIMD F16 abs(F16 a) { return _mm512_abs_ps(a); }
 QUIRE_SIMD F16 copy_sign(F16 magnitude, F16 sign) {
   return _mm512_or_ps(magnitude, _mm512_and_ps(sign, _mm512_set1_ps(-0.0f)));

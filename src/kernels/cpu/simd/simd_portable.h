@@ -60,6 +60,12 @@ QUIRE_SIMD F16 select(I16 mask, F16 yes, F16 no) {
 QUIRE_SIMD F16 max(F16 a, F16 b) { return select(a > b, a, b); }  // b when either is NaN
 QUIRE_SIMD F16 min(F16 a, F16 b) { return select(a < b, a, b); }
 QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) { return select(a < b, yes, no); }
+// Lane i: yes where bit i of `bits` is set.
+QUIRE_SIMD F16 select_bits(uint32_t bits, F16 yes, F16 no) {
+  const U16 lanes = {1u << 0, 1u << 1, 1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+                     1u << 8, 1u << 9, 1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15};
+  return select((lanes & bits) != 0, yes, no);
+}
 QUIRE_SIMD F16 abs(F16 a) { return (F16)((U16)a & 0x7fffffffu); }
 // |magnitude| with the sign of `sign`; magnitude must not be negative.
 QUIRE_SIMD F16 copy_sign(F16 magnitude, F16 sign) {
