@@ -324,8 +324,9 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
           "--speculative-config", args.speculative_config,
           "Draft tokens and verify several in one step: answers are the same, sooner. JSON: "
           "{\"method\":\"suffix\"}, which is what models on a CPU get whose layers keep no states; "
-          "ngram; draft_model, medusa, eagle or eagle3 with a model; mtp; self with "
-          "num_hidden_layers; and num_speculative_tokens. none: no drafts")
+          "ngram; draft_model, medusa, eagle or eagle3 with a model; mtp; self, a copy of "
+          "the model with 4 bits or its first num_hidden_layers; and num_speculative_tokens. "
+          "none: no drafts")
       ->group(kGroup);
   add_roofline_flags(verb, args);
   verb.add_option(

@@ -18,6 +18,7 @@ DRAFTERS = {
               "enable_adaptive_verification": False},
     "self": {"method": "self", "num_hidden_layers": 3, "num_speculative_tokens": 3,
              "enable_adaptive_verification": False},
+    "copy": {"method": "self", "num_speculative_tokens": 3, "enable_adaptive_verification": False},
     "draft model": {"method": "draft_model", "model": MODEL, "num_speculative_tokens": 4,
                     "enable_adaptive_verification": False},
 }

@@ -1,8 +1,10 @@
 // `quire bench speculation` runs the same work with and without drafts, in turn, on one engine.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 
+#include "draft/suffix_drafter.h"
 #include "facade/model_bundle.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"
@@ -22,6 +24,7 @@ struct SpeculationFlags {
   int32_t num_streams = 32;
   int32_t num_repeats = 5;
   uint64_t seed = 0;
+  double acceptance = -1;
 };
 
 struct Run {
@@ -115,6 +118,35 @@ Status measure(const SpeculationFlags& flags, const RunningModel& model,
   return {};
 }
 
+// What the suffix drafter itself takes of a request whose text has parts that come again.
+void measure_suffix_drafter(const std::vector<TokenId>& part) {
+  constexpr size_t kContext = 8192;
+  constexpr size_t kSteps = 2048;
+  Request request;
+  request.id = RequestId(1);
+  request.num_prompt_tokens = kContext;
+  const auto next_token = [&] {
+    // Every other part as it was before, the others a token further on in the vocabulary.
+    const size_t at = request.token_ids.size();
+    const auto shift = static_cast<TokenId>(at / part.size() % 2 == 0 ? 0 : at / part.size());
+    request.token_ids.push_back(part[at % part.size()] + shift);
+  };
+  while (request.token_ids.size() < kContext) next_token();
+  SuffixDrafter drafter({});
+  DraftQuery query{.request = &request, .max_drafts = 24};
+  drafter.propose({&query, 1});
+  const auto begin = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < kSteps; ++i) {
+    next_token();
+    drafter.propose({&query, 1});
+  }
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+  fmt::print("suffix drafter at {} tokens: {:.2f} us a request and step, {:.2f} KB a token\n",
+             kContext, took.count() / kSteps,
+             static_cast<double>(drafter.memory_bytes()) * 1e-3 /
+                 static_cast<double>(request.token_ids.size()));
+}
+
 Status run_speculation(SpeculationFlags& flags) {
   if (flags.engine.speculative_config.empty())
     flags.engine.speculative_config = R"({"method":"suffix"})";
@@ -130,6 +162,10 @@ Status run_speculation(SpeculationFlags& flags) {
                            read_work(flags.dataset, *model.bundle.tokenizer, flags.num_tokens));
     std::move(more.begin(), more.end(), std::back_inserter(works));
   }
+  if (flags.acceptance >= 0) {
+    works = work_of_acceptance(flags.acceptance, model.engine->model_info().vocab_size,
+                               flags.num_tokens, flags.num_streams, flags.seed);
+  }
   std::erase_if(works, [&](const SpeculationWork& work) {
     return work.name.find(flags.filter) == std::string::npos;
   });
@@ -140,6 +176,7 @@ Status run_speculation(SpeculationFlags& flags) {
   fmt::print("{:<16} {:>7} {:>12} {:>12} {:>7} {:>12} {:>11}\n", "work", "streams", "tokens/s off",
              "on", "ratio", "drafts/token", "accepted %");
   for (const SpeculationWork& work : works) QUIRE_RETURN_IF_ERROR(measure(flags, model, work));
+  measure_suffix_drafter(works.front().prompts.front());
   return {};
 }
 
@@ -156,6 +193,10 @@ void add_speculation(CLI::App& bench, int& exit_code) {
   verb.add_option("--dataset", flags->dataset,
                   "File of JSON lines {\"name\", \"prompt\", \"answer\"}: answers are made to come "
                   "out, without one the model's own does");
+  verb.add_option("--acceptance", flags->acceptance,
+                  "Only prompts behind which each draft comes out with this probability, whatever "
+                  "the model says: for drafters with random weights")
+      ->check(CLI::Range(0.0, 1.0));
   verb.add_option("--filter", flags->filter, "Only work whose name contains this");
   verb.add_option("--num-tokens", flags->num_tokens, "Most tokens of a prompt, and of an answer")
       ->check(cli::at_least(16))

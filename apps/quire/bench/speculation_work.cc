@@ -5,6 +5,8 @@
 #include <fstream>
 #include <random>
 
+#include "base/rng.h"
+
 namespace quire::bench {
 namespace {
 
@@ -32,6 +34,42 @@ class ForcedText final : public TokenMaskSource {
 
  private:
   const std::vector<TokenId> text_;
+  size_t num_accepted_ = 0;
+};
+
+// Lets drafts come out with one probability, each by its own coin, and other tokens elsewhere.
+class StatedAcceptance final : public TokenMaskSource {
+ public:
+  StatedAcceptance(double acceptance, uint64_t seed, int32_t vocab_size)
+      : acceptance_(acceptance), seed_(seed), vocab_size_(vocab_size) {}
+
+  Status accept(std::span<const TokenId> token_ids) override {
+    num_accepted_ += token_ids.size();
+    return {};
+  }
+  Result<int32_t> count_allowed(std::span<const TokenId> drafts) override {
+    return static_cast<int32_t>(drafts.size());
+  }
+  Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override {
+    const size_t num_words = masks.size() / (drafts.size() + 1);
+    for (size_t i = 0; i <= drafts.size(); ++i) {
+      const auto id = static_cast<size_t>(token(drafts, i));
+      masks[i * num_words + id / 32] |= 1u << (id % 32);
+    }
+    return true;
+  }
+
+ private:
+  TokenId token(std::span<const TokenId> drafts, size_t i) const {
+    const uint64_t position = num_accepted_ + i;
+    const float coin = uniform_open(seed_, position, 0);
+    if (i < drafts.size()) return coin < acceptance_ ? drafts[i] : (drafts[i] + 1) % vocab_size_;
+    return static_cast<TokenId>(uniform_open(seed_, position, 1) * static_cast<float>(vocab_size_));
+  }
+
+  const double acceptance_;
+  const uint64_t seed_;
+  const int32_t vocab_size_;
   size_t num_accepted_ = 0;
 };
 
@@ -90,6 +128,19 @@ std::vector<SpeculationWork> made_up_work(int32_t vocab_size, int32_t num_tokens
   return works;
 }
 
+std::vector<SpeculationWork> work_of_acceptance(double acceptance, int32_t vocab_size,
+                                                int32_t num_tokens, int32_t num_streams,
+                                                uint64_t seed) {
+  std::vector<SpeculationWork> works;
+  for (SpeculationWork& work : made_up_work(vocab_size, num_tokens, num_streams, seed)) {
+    if (work.name != "random") continue;
+    work.name = "stated";
+    work.acceptance = acceptance;
+    works.push_back(std::move(work));
+  }
+  return works;
+}
+
 Result<std::vector<SpeculationWork>> read_work(const std::string& path, const Tokenizer& tokenizer,
                                                int32_t max_tokens) {
   std::ifstream file(path);
@@ -134,6 +185,12 @@ GenerationRequest work_request(const SpeculationWork& work, size_t stream, bool 
   request.params.ignore_eos = true;
   if (!drafts) request.params.num_speculative_tokens = 0;
   request.arrival_us = clock.now_us();
+  if (work.acceptance >= 0) {
+    request.make_mask_source = [a = work.acceptance, stream, vocab_size] {
+      return std::make_unique<StatedAcceptance>(a, stream, vocab_size);
+    };
+    return request;
+  }
   if (work.answers[stream].empty()) return request;
   std::vector<TokenId> answer = work.answers[stream];
   answer.resize(std::min(answer.size(), static_cast<size_t>(max_tokens)));

@@ -19,12 +19,21 @@ struct SpeculationWork {
   std::vector<std::vector<TokenId>> prompts;  // of the streams
   // Forced; empty: the model answers as it likes, greedily.
   std::vector<std::vector<TokenId>> answers;
+  // In [0, 1]: what comes out is each draft with this probability, whatever the model says. Negative: the
+  // answers.
+  double acceptance = -1;
 };
 
 // Made of random ids: an edit, which repeats its prompt but for a few places, and a text that
 // repeats nothing; alone and in `num_streams` streams.
 std::vector<SpeculationWork> made_up_work(int32_t vocab_size, int32_t num_tokens,
                                           int32_t num_streams, uint64_t seed);
+
+// Random prompts behind which drafts come out with a stated probability: what a drafter's cost allows
+// where random weights say nothing of how often it is right. Alone and in `num_streams` streams.
+std::vector<SpeculationWork> work_of_acceptance(double acceptance, int32_t vocab_size,
+                                                int32_t num_tokens, int32_t num_streams,
+                                                uint64_t seed);
 
 // From a file of JSON lines {"name": …, "prompt": …, "answer": …}; lines with one name are one work,
 // of which the streams are run one after the other. Without answer the model's own comes out.

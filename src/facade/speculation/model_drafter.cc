@@ -1,6 +1,7 @@
 #include "facade/speculation/model_drafter.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "draft/executor_drafter.h"
 #include "engine/observe/row_time_probe.h"
 #include "exec/drafting/medusa_runner.h"
+#include "facade/speculation/quantized_copy.h"
 #include "models/drafting/draft_head.h"
 #include "weights/files/model_files.h"
 
@@ -33,12 +35,30 @@ struct Loaded {
   int32_t max_drafts = 0;   // 0: any number
 };
 
+// Made of the model's files; of a shape's weights, which are random, the copy has others.
+Result<QuantizedCopy> copy_of(const ModelRunnerOptions& options) {
+  Result<QuantizedCopy> copy = QuantizedCopy::make(
+      *options.files, {.num_threads = options.threads, .pin = options.pin_threads});
+  if (copy.ok()) return copy;
+  return copy.status().with_context(
+      "--speculative-config: self without num_hidden_layers: a copy of 4 bits");
+}
+
 Result<Loaded> load_model(const SpeculativeConfig& config, ModelRunnerOptions options,
                           const LoadExecutor& load) {
   Loaded out;
-  if (config.method == SpeculativeMethod::kSelf) {
+  std::optional<QuantizedCopy> copy;
+  if (config.method == SpeculativeMethod::kSelf && config.num_hidden_layers > 0) {
     out.name = fmt::format("the model's first {} layers", config.num_hidden_layers);
     options.num_hidden_layers = config.num_hidden_layers;
+  } else if (config.method == SpeculativeMethod::kSelf) {
+    out.name = "the model's copy of 4 bits";
+    if (options.files == nullptr) {
+      options.shape_weights = kCopyWeights;
+    } else {
+      QUIRE_ASSIGN_OR_RETURN(QuantizedCopy made, copy_of(options));
+      options.files = copy.emplace(std::move(made)).files();
+    }
   } else {
     out.name = config.model;
     QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open(config.model));

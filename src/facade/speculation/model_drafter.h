@@ -1,5 +1,5 @@
 // The drafters that run a model: the one that --speculative-config names, the first layers of the
-// served one, or one that reads the served one's hidden states.
+// served one or its copy of 4 bits, or one that reads the served one's hidden states.
 #pragma once
 
 #include <cstdint>

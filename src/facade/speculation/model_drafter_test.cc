@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <cstdlib>
 #include <filesystem>
 
 #include "exec/model_runner.h"
 #include "exec/testing/golden_support.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
@@ -257,6 +259,55 @@ TEST(ModelDrafter, SaysWhatIsWrong) {
   EXPECT_NE(error_of(eagle).find("tensor"), std::string::npos) << error_of(eagle);
   medusa.model = (goldens() / "models/llama").string();
   EXPECT_NE(error_of(medusa).find("expected Medusa heads"), std::string::npos) << error_of(medusa);
+}
+
+// Greedy drafts behind some texts.
+std::vector<std::vector<TokenId>> drafts_of(const SpeculativeConfig& config) {
+  const auto made = make_model_drafter(config, options_of(goldens() / "models/llama"), load);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  std::vector<std::vector<TokenId>> out;
+  auto params = std::make_shared<SamplingParams>();
+  params->temperature = 0;
+  params->max_tokens = 64;
+  for (uint64_t i = 1; i <= 40; ++i) {
+    Request request;
+    request.id = RequestId{i};
+    request.params = params;
+    for (uint64_t k = 0; k < 4 + i % 9; ++k)
+      request.token_ids.push_back(static_cast<TokenId>((i * 37 + k * k * 11) % 90));
+    request.num_prompt_tokens = static_cast<int32_t>(request.token_ids.size());
+    DraftQuery query{.request = &request, .max_drafts = kNumDrafts};
+    made->drafter->propose({&query, 1});
+    out.emplace_back(query.token_ids.begin(), query.token_ids.end());
+    made->drafter->forget(request.id);
+  }
+  return out;
+}
+
+// The copy says much of what the model itself would say, and leaves no files.
+TEST(ModelDrafter, ACopyOfFourBitsIsOftenRight) {
+  const test::TempFolder folder;
+  setenv("TMPDIR", folder.string().c_str(), 1);
+  const auto copy = drafts_of({.method = SpeculativeMethod::kSelf, .num_speculative_tokens = 3});
+  unsetenv("TMPDIR");
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  const auto model = drafts_of({.method = SpeculativeMethod::kDraftModel,
+                                .num_speculative_tokens = 3,
+                                .model = (goldens() / "models/llama").string()});
+  int num_right = 0;
+  for (size_t i = 0; i < copy.size(); ++i) {
+    ASSERT_EQ(copy[i].size(), static_cast<size_t>(kNumDrafts));
+    num_right += copy[i].front() == model[i].front();
+  }
+  EXPECT_GT(num_right, 20);
+  EXPECT_LT(num_right, 40);  // else it is no copy of 4 bits
+}
+
+TEST(ModelDrafter, OnlyFloatWeightsAreCopied) {
+  const SpeculativeConfig self{.method = SpeculativeMethod::kSelf, .num_speculative_tokens = 3};
+  const std::string error = error_of(self, goldens() / "quant_models/int8_llama");
+  EXPECT_NE(error.find("self without num_hidden_layers"), std::string::npos) << error;
+  EXPECT_NE(error.find("expected float weights"), std::string::npos) << error;
 }
 
 TEST(ModelDrafter, TakesTheNumberThatTheFilesAdvise) {

@@ -162,11 +162,13 @@ Status read_model(const json::object& config, SpeculativeConfig& out) {
   if (out.method == SpeculativeMethod::kSelf) {
     constexpr std::string_view kKey = "num_hidden_layers";
     const json::value* value = config.if_contains(kKey);
+    if (value == nullptr || value->is_null()) return needs_count(out);
     boost::system::error_code ec;
-    if (value != nullptr) out.num_hidden_layers = value->to_number<int64_t>(ec);
-    if (value == nullptr || ec || out.num_hidden_layers < 1) {
-      return invalid_argument("{}: {}: expected the number of layers that draft, got {}", kFlag,
-                              kKey, value == nullptr ? "none" : json::serialize(*value));
+    out.num_hidden_layers = value->to_number<int64_t>(ec);
+    if (ec || out.num_hidden_layers < 1) {
+      return invalid_argument(
+          "{}: {}: expected the number of layers that draft, or none for a copy of 4 bits, got {}",
+          kFlag, kKey, json::serialize(*value));
     }
     return needs_count(out);
   }

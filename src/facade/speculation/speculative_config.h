@@ -19,7 +19,7 @@ enum class SpeculativeMethod : uint8_t {
   kNgram,
   kSuffix,
   kDraftModel,  // another model with the same vocabulary
-  kSelf,        // the first layers of the model itself, with its head
+  kSelf,        // the first layers of the model itself, with its head, or a copy of 4 bits
   // Of the served model's hidden states:
   kMedusa,
   kEagle,  // 1 and 2, as a chain
@@ -36,7 +36,7 @@ struct SpeculativeConfig {
   NgramDrafter::Options ngram;
   SuffixDrafter::Options suffix;
   std::string model;              // its path, of the others that have files of their own
-  int64_t num_hidden_layers = 0;  // of kSelf
+  int64_t num_hidden_layers = 0;  // of kSelf; 0: a copy of 4 bits
 
   bool runs_a_model() const {
     return method != SpeculativeMethod::kNgram && method != SpeculativeMethod::kSuffix;

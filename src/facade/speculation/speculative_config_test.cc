@@ -84,8 +84,14 @@ TEST(SpeculativeConfig, ModelsThatDraft) {
       std::string::npos);
   EXPECT_NE(error_of(R"({"method":"draft_model","model":"x"})").find("num_speculative_tokens"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"method":"self","num_speculative_tokens":4})").find("num_hidden_layers"),
-            std::string::npos);
+  const auto copy = parse_speculative_config(R"({"method":"self","num_speculative_tokens":4})");
+  ASSERT_TRUE(copy.ok()) << copy.status().message();
+  EXPECT_EQ(copy->num_hidden_layers, 0);
+  for (const char* wrong : {"0", "-1", "\"all\"", "1.5"}) {
+    const std::string text = fmt::format(
+        R"({{"method":"self","num_hidden_layers":{},"num_speculative_tokens":4}})", wrong);
+    EXPECT_NE(error_of(text).find("num_hidden_layers: expected"), std::string::npos) << wrong;
+  }
 }
 
 TEST(SpeculativeConfig, DraftersOfHiddenStates) {
