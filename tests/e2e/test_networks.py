@@ -16,7 +16,8 @@ from process import Server
 from test_kv_files import FLAGS, PLAIN, PROMPT, metric, wait_for
 from test_prefill_decode import complete, context_of, said, transfer
 
-NETWORK = "10.213.77"
+# Runs that go on at the same time, or one that was killed and left its links, have other addresses.
+NETWORK = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 256}"
 
 
 def do(*command, check=True):

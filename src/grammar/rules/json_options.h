@@ -17,7 +17,7 @@ struct JsonOptions {
   std::string whitespace_pattern{};  // a regular expression of blanks
   // A schema with `properties` that says nothing of other names allows no others.
   bool closes_objects = false;
-  // Members come in any order, not in that of the schema; up to 63 named ones.
+  // Members come in any order; objects of more than 63 named ones keep the schema's.
   bool any_order = false;
 };
 
