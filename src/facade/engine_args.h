@@ -48,7 +48,7 @@ struct LoraArgs {
   }
 };
 
-// Where the tower of a model in a .gguf file is.
+// MmprojArgs says where the tower of a model in a .gguf file is.
 struct MmprojArgs {
   std::string path;     // empty: in the one file beside the model whose name has "mmproj" in it
   bool enabled = true;  // else nowhere: the model is asked about texts alone

@@ -10,12 +10,10 @@
 namespace quire::bench {
 namespace {
 
-// Lets one given text come out, whatever is drafted. Unlike a grammar's it keeps all drafts: wrong
-// ones are computed and refused, as they would be without it.
-class ForcedText final : public TokenMaskSource {
+// Lets one token come out at each place. Unlike a grammar's masks it keeps all drafts: wrong ones are
+// computed and refused, as they would be without it.
+class OneTokenMasks : public TokenMaskSource {
  public:
-  explicit ForcedText(const std::vector<TokenId>& text) : text_(text) {}
-
   Status accept(std::span<const TokenId> token_ids) override {
     num_accepted_ += token_ids.size();
     return {};
@@ -26,42 +24,40 @@ class ForcedText final : public TokenMaskSource {
   Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override {
     const size_t num_words = masks.size() / (drafts.size() + 1);
     for (size_t i = 0; i <= drafts.size(); ++i) {
-      const auto id = static_cast<size_t>(text_[std::min(num_accepted_ + i, text_.size() - 1)]);
+      const auto id = static_cast<size_t>(token(drafts, i, num_accepted_ + i));
       masks[i * num_words + id / 32] |= 1u << (id % 32);
     }
     return true;
   }
 
  private:
-  const std::vector<TokenId> text_;
+  // Returns the token at `position` of the answer, behind the first `i` drafts.
+  virtual TokenId token(std::span<const TokenId> drafts, size_t i, size_t position) const = 0;
+
   size_t num_accepted_ = 0;
 };
 
+// Lets one given text come out, whatever is drafted.
+class ForcedText final : public OneTokenMasks {
+ public:
+  explicit ForcedText(const std::vector<TokenId>& text) : text_(text) {}
+
+ private:
+  TokenId token(std::span<const TokenId> /*drafts*/, size_t /*i*/, size_t position) const override {
+    return text_[std::min(position, text_.size() - 1)];
+  }
+
+  const std::vector<TokenId> text_;
+};
+
 // Lets drafts come out with one probability, each by its own coin, and other tokens elsewhere.
-class StatedAcceptance final : public TokenMaskSource {
+class StatedAcceptance final : public OneTokenMasks {
  public:
   StatedAcceptance(double acceptance, uint64_t seed, int32_t vocab_size)
       : acceptance_(acceptance), seed_(seed), vocab_size_(vocab_size) {}
 
-  Status accept(std::span<const TokenId> token_ids) override {
-    num_accepted_ += token_ids.size();
-    return {};
-  }
-  Result<int32_t> count_allowed(std::span<const TokenId> drafts) override {
-    return static_cast<int32_t>(drafts.size());
-  }
-  Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override {
-    const size_t num_words = masks.size() / (drafts.size() + 1);
-    for (size_t i = 0; i <= drafts.size(); ++i) {
-      const auto id = static_cast<size_t>(token(drafts, i));
-      masks[i * num_words + id / 32] |= 1u << (id % 32);
-    }
-    return true;
-  }
-
  private:
-  TokenId token(std::span<const TokenId> drafts, size_t i) const {
-    const uint64_t position = num_accepted_ + i;
+  TokenId token(std::span<const TokenId> drafts, size_t i, size_t position) const override {
     const float coin = uniform_open(seed_, position, 0);
     if (i < drafts.size()) return coin < acceptance_ ? drafts[i] : (drafts[i] + 1) % vocab_size_;
     return static_cast<TokenId>(uniform_open(seed_, position, 1) * static_cast<float>(vocab_size_));
@@ -70,7 +66,6 @@ class StatedAcceptance final : public TokenMaskSource {
   const double acceptance_;
   const uint64_t seed_;
   const int32_t vocab_size_;
-  size_t num_accepted_ = 0;
 };
 
 std::vector<TokenId> random_ids(std::mt19937_64& rng, int32_t vocab_size, int32_t num_tokens) {

@@ -169,7 +169,7 @@ Status ChatSession::load_conversation(const std::string& path) {
   return {};
 }
 
-// What it is shows at once, not only with the next question.
+// A file that is no image is refused now, and not only with the next question.
 Status ChatSession::attach_image(const std::string& path) {
   QUIRE_ASSIGN_OR_RETURN(std::string bytes, read_text(path, ImageLimits().max_bytes));
   const ChatMessage alone{"user", {}, {bytes}};

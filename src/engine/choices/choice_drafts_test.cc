@@ -8,6 +8,7 @@
 #include "draft/suffix_drafter.h"
 #include "engine/testing/engine_test_support.h"
 #include "engine/testing/rule_masks.h"
+#include "engine/testing/taught_drafter.h"
 
 namespace quire {
 namespace {
@@ -21,41 +22,26 @@ using test::tokens;
 
 constexpr int32_t kNumDrafts = 4;
 
-// Knows what each prompt answers, and errs on purpose.
-class TestDrafter final : public Drafter {
+// Errs on purpose, and has nothing to say where it knows no answer.
+class TestDrafter final : public test::TaughtDrafter {
  public:
   explicit TestDrafter(int32_t percent_right) : percent_right_(percent_right) {}
 
-  // What a request with this prompt and seed answers when nothing stops it.
+  using TaughtDrafter::teach;
   void teach(const GenerationRequest& r, std::vector<TokenId> output) {
-    outputs_[{r.prompt_token_ids, r.params.seed.value_or(0)}] = std::move(output);
+    teach(r.prompt_token_ids, r.params.seed.value_or(0), std::move(output));
   }
-  void propose(std::span<DraftQuery> queries) override {
-    drafts_.assign(queries.size(), {});
-    for (size_t i = 0; i < queries.size(); ++i) {
-      propose(*queries[i].request, queries[i].max_drafts, drafts_[i]);
-      queries[i].token_ids = drafts_[i];
-    }
-  }
-  void forget(RequestId) override {}
 
  private:
-  void propose(const Request& r, int32_t max_drafts, std::vector<TokenId>& drafts) {
-    const std::vector<TokenId> prompt(r.token_ids.begin(),
-                                      r.token_ids.begin() + r.num_prompt_tokens);
-    const auto known = outputs_.find({prompt, r.params->seed.value_or(0)});
-    for (int32_t i = 0; known != outputs_.end() && i < max_drafts; ++i) {
-      const auto place = static_cast<size_t>(r.num_output_tokens() + i);
-      if (place >= known->second.size()) break;
-      const bool is_right = static_cast<int32_t>(rng_() % 100) < percent_right_;
-      drafts.push_back(is_right ? known->second[place] : static_cast<TokenId>(rng_() % 1200));
+  void guess(std::span<const TokenId> answer, size_t place, int32_t max_drafts,
+             std::vector<TokenId>& drafts) override {
+    for (int32_t i = 0; i < max_drafts && place < answer.size(); ++i, ++place) {
+      const bool is_right = hits(percent_right_);
+      drafts.push_back(is_right ? answer[place] : static_cast<TokenId>(random() % 1200));
     }
   }
 
   const int32_t percent_right_;
-  std::mt19937 rng_;
-  std::vector<std::vector<TokenId>> drafts_;
-  std::map<std::pair<std::vector<TokenId>, uint64_t>, std::vector<TokenId>> outputs_;
 };
 
 struct Setup {

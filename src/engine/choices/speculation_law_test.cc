@@ -8,6 +8,7 @@
 #include "draft/ngram_drafter.h"
 #include "draft/suffix_drafter.h"
 #include "engine/testing/engine_test_support.h"
+#include "engine/testing/taught_drafter.h"
 
 namespace quire {
 namespace {
@@ -78,51 +79,36 @@ Pool make_pool(std::mt19937& rng) {
 // Knows the pool's answers. `percent_right` of its drafts are from there; the others are any token, the
 // ones that end a text among them. With `is_hostile` the last one of each run is always wrong, often no
 // token at all, and as many come as may be asked for.
-class PoolDrafter final : public Drafter {
+class PoolDrafter final : public test::TaughtDrafter {
  public:
   PoolDrafter(const Pool& pool, int32_t percent_right, bool is_hostile)
       : percent_right_(percent_right), is_hostile_(is_hostile) {
     for (size_t i = 0; i < pool.requests.size(); ++i) {
       const GenerationRequest& r = pool.requests[i];
       for (size_t choice = 0; choice < pool.answers[i].size(); ++choice) {
-        known_[{r.prompt_token_ids, choice_seed(*r.params.seed, static_cast<int32_t>(choice))}] =
-            pool.answers[i][choice].token_ids;
+        teach(r.prompt_token_ids, choice_seed(*r.params.seed, static_cast<int32_t>(choice)),
+              pool.answers[i][choice].token_ids);
       }
     }
   }
-  void propose(std::span<DraftQuery> queries) override {
-    drafts_.assign(queries.size(), {});
-    for (size_t i = 0; i < queries.size(); ++i) {
-      propose(*queries[i].request, queries[i].max_drafts, drafts_[i]);
-      queries[i].token_ids = drafts_[i];
-    }
-  }
-  void forget(RequestId) override {}
 
  private:
-  void propose(const Request& r, int32_t max_drafts, std::vector<TokenId>& drafts) {
-    const std::vector<TokenId> prompt(r.token_ids.begin(),
-                                      r.token_ids.begin() + r.num_prompt_tokens);
-    const auto known = known_.find({prompt, r.params->seed.value_or(0)});
-    for (int32_t i = 0; i < max_drafts; ++i) {
-      const auto place = static_cast<size_t>(r.num_output_tokens() + i);
-      const bool is_known = known != known_.end() && place < known->second.size();
-      const bool is_right = is_known && static_cast<int32_t>(rng_() % 100) < percent_right_;
-      drafts.push_back(is_right ? known->second[place] : stranger());
+  void guess(std::span<const TokenId> answer, size_t place, int32_t max_drafts,
+             std::vector<TokenId>& drafts) override {
+    for (int32_t i = 0; i < max_drafts; ++i, ++place) {
+      const bool is_right = place < answer.size() && hits(percent_right_);
+      drafts.push_back(is_right ? answer[place] : stranger());
     }
-    if (is_hostile_ && !drafts.empty()) drafts.back() = rng_() % 2 ? -1 : (TokenId{1} << 30);
+    if (is_hostile_ && !drafts.empty()) drafts.back() = random() % 2 ? -1 : (TokenId{1} << 30);
   }
   TokenId stranger() {
     const auto vocab_size = static_cast<uint32_t>(tokenizer()->vocab_size());
-    return rng_() % 4 == 0 ? static_cast<TokenId>(vocab_size) - 1
-                           : static_cast<TokenId>(rng_() % vocab_size);
+    return random() % 4 == 0 ? static_cast<TokenId>(vocab_size) - 1
+                             : static_cast<TokenId>(random() % vocab_size);
   }
 
   const int32_t percent_right_;
   const bool is_hostile_;
-  std::mt19937 rng_;
-  std::vector<std::vector<TokenId>> drafts_;
-  std::map<std::pair<std::vector<TokenId>, uint64_t>, std::vector<TokenId>> known_;
 };
 
 enum class Kind { kMostlyRight, kHostile, kAlwaysWrong, kSuffix, kNgram };

@@ -1,5 +1,5 @@
-// The served model once more with weights of 4 bits: a drafter that is often right and reads a good third
-// of the bytes.
+// QuantizedCopy is the served model once more with weights of 4 bits: a drafter that is often right and
+// reads a good third of the bytes.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace quire {
 // As `quire quantize --to` and --shape-weights name it.
 inline constexpr const char* kCopyWeights = "int4-g32";
 
-// Rounded to nearest, in files of a folder that goes with it: they need not outlast loading.
+// The copy's files lie in a temporary folder that goes with this object: loading alone reads them.
 class QuantizedCopy {
  public:
   // kInvalidArgument: a GGUF file, weights that are quantized already, or none that can be.

@@ -21,22 +21,22 @@ struct MmprojConfig {
   int64_t width = 0;                 // of embeddings
 };
 
-// Checked as far as translating it needs; the readers of towers check the rest. `model`: the file of
-// the language model, whose width and vocabulary must fit. kUnimplemented: a projector of another
+// Checks what translating needs; the readers of towers check the rest. `model` is the file of the
+// language model, whose width and vocabulary must fit. kUnimplemented: a projector of another
 // kind.
 Result<MmprojConfig> translate_mmproj(const GgufFile& mmproj, const GgufFile& model);
 
-// How the file names its tensors, and what its weights are made for, in place of what checkpoints of
-// transformers have. `vision`: read from translate_mmproj().
+// Sets how the file names its tensors and what its weights are made for, in place of what checkpoints
+// of transformers have. `vision` was read from translate_mmproj().
 void use_mmproj_layout(const GgufFile& mmproj, VisionSpec& vision);
 
-// Tensors, and the memory of those that lie in no file.
+// TowerTensors holds tensors, and the memory of those that lie in no file.
 struct TowerTensors {
   TensorSource source{std::vector<RawTensor>()};
   std::vector<std::unique_ptr<std::byte[]>> memory;
 };
 
-// Those of the file; what it keeps apart for each frame of a film, as one.
+// Returns the file's tensors; a weight that it keeps apart for each frame of a film becomes one.
 Result<TowerTensors> mmproj_tensors(const GgufFile& mmproj);
 
 }  // namespace quire

@@ -17,14 +17,14 @@ namespace quire {
 // the language model. Errors name the file and the key.
 Result<std::optional<VisionSpec>> read_vision(const ModelFiles& files, int64_t hidden_size);
 
-// That of a model in a .gguf file, whose tower lies in the files' mmproj_name(). Fails where it does not
-// fit the language model.
+// Reads the tower of a model in a .gguf file, which lies in the files' mmproj_name(). It fails where the
+// tower does not fit the language model.
 Result<VisionSpec> read_mmproj_vision(const ModelFiles& files);
-// The reader behind it. `name`, the file's, begins messages; `model`: that of the language model.
+// Is the reader behind it. Errors begin with the file's `name`; `model` holds the language model.
 Result<VisionSpec> parse_mmproj(const std::string& name, const GgufFile& mmproj,
                                 const GgufFile& model);
 
-// What preprocessor_config.json says, or an mmproj file in its words; empty: nothing.
+// Returns preprocessor_config.json, or what an mmproj file says in its words; empty where neither is.
 Result<std::string> read_preprocessor(const ModelFiles& files);
 
 // The reader behind read_vision(). `preprocessor`: preprocessor_config.json, or empty.

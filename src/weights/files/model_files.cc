@@ -123,12 +123,12 @@ bool is_module_folder(std::string_view name) {
   return end != name.npos && end > 0 && name[end] == '_';
 }
 
-// Of a tower and projector, by llama.cpp's custom.
+// Whether a file is named as llama.cpp's converters name those of towers.
 bool is_mmproj_name(std::string_view name) {
   return name.ends_with(".gguf") && name.find("mmproj") != name.npos;
 }
 
-// The one file of that name beside `model`, if it is the only one.
+// Returns the file of such a name beside `model`, where there is exactly one.
 std::optional<std::filesystem::path> mmproj_beside(const std::filesystem::path& model) {
   namespace fs = std::filesystem;
   if (is_mmproj_name(model.filename().string())) return std::nullopt;
