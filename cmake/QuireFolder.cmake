@@ -34,6 +34,12 @@ function(quire_unity target)
     set_source_files_properties("${CMAKE_MATCH_2}" PROPERTIES UNITY_GROUP "${target}_${CMAKE_MATCH_1}")
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # A class that a source defines for itself may hold types of its unnamed namespace. To GCC a group's sources look like
+    # headers, where it warns of that.
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
+                          "#pragma GCC diagnostic ignored \"-Wsubobject-linkage\"")
+  endif()
 endfunction()
 
 function(quire_folder name)
