@@ -63,6 +63,9 @@ import test_vllm_surface  # noqa: E402
 from process import Server  # noqa: E402
 
 
+failures = []  # (test, what it said), told again at the end, below which nothing scrolls
+
+
 def run_functions(functions, argument, only):
     """Runs the named test functions and counts (passed, failed, skipped)."""
     passed = failed = skipped = 0
@@ -75,8 +78,10 @@ def run_functions(functions, argument, only):
             outcome, passed = "ok", passed + 1
         except harness.Skip as reason:
             outcome, skipped = f"SKIPPED: {reason}", skipped + 1
-        except Exception:  # noqa: BLE001: a test may fail in any way
+        except Exception as error:  # noqa: BLE001: a test may fail in any way
             outcome, failed = "FAILED\n" + traceback.format_exc(), failed + 1
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            failures.append((name, f"{where.filename}:{where.lineno}: {error!r}"))
         print(f"{name}: {outcome} ({time.time() - start:.2f} s)", flush=True)
     return passed, failed, skipped
 
@@ -157,6 +162,8 @@ def main():
     runs = (run_binary(args.binary, args.sanitized, args.filter) if args.binary
             else run_against(args.url, args.pid, args.filter))
     passed, failed, skipped = (sum(counts) for counts in zip(*runs))
+    for name, message in failures:
+        print(f"FAILED: {name}: {message[:2000]}")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0
 

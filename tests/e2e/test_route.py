@@ -10,7 +10,7 @@ import time
 import harness
 from command import run
 from process import Server
-from test_ranks import ask_all, free_port
+from test_ranks import ask_all
 
 
 def context_of(server):
@@ -24,8 +24,8 @@ class Fleet:
 
     def __init__(self, binary, *flags, count=3):
         self.binary = binary
-        self.ports = [free_port() for _ in range(count)]
-        self.servers = [self.serve(port) for port in self.ports]
+        self.servers = [self.serve(0) for _ in range(count)]
+        self.ports = [server.port for server in self.servers]  # one that is started again keeps its port
         backends = [flag for server in self.servers for flag in ("--backend", server.url)]
         self.gateway = Server(binary, *backends, "--health-interval-ms", "100", *flags, verb="route")
         self.context = harness.Context(self.gateway.url, "none", self.gateway.process.pid)
@@ -46,7 +46,9 @@ class Fleet:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, failure, *_):
+        if failure is not None:
+            print(self.gateway.output(), flush=True)
         self.gateway.stop()
         for server in self.servers:
             if server.process.poll() is None:
