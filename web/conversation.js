@@ -1,5 +1,12 @@
 // What the model is told of a chat: the turns that still fit into its context. A turn is
-// {user, answer, dropped}; only turns that were answered belong to the conversation.
+// {user, images, answer, dropped}; only turns that were answered belong to the conversation.
+
+// Pictures come before the text that is about them.
+function contentOf({user, images}) {
+  if (!images?.length) return user;
+  const pictures = images.map(({url}) => ({type: "image_url", image_url: {url}}));
+  return user ? [...pictures, {type: "text", text: user}] : pictures;
+}
 
 export class Conversation {
   constructor() {
@@ -15,9 +22,9 @@ export class Conversation {
     const before = this.kept().filter((turn) => turn !== current);
     return [
       ...(system ? [{role: "system", content: system}] : []), ...before.flatMap((turn) => [
-        {role: "user", content: turn.user}, {role: "assistant", content: turn.answer}
+        {role: "user", content: contentOf(turn)}, {role: "assistant", content: turn.answer}
       ]),
-      {role: "user", content: current.user}
+      {role: "user", content: contentOf(current)}
     ];
   }
 
