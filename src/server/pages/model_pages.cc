@@ -69,6 +69,14 @@ void add_cards(const ModelStatus& status, bool in_folder, json::array& cards) {
     if (in_folder) out["status"] = status_json(status);
     cards.emplace_back(std::move(out));
   }
+  if (model == nullptr) {
+    for (const std::string& name : status.adapters) {
+      json::object out =
+          card_json({name, name, json::value(status.name), status.created_s, nullptr});
+      out["status"] = status_json(status);
+      cards.emplace_back(std::move(out));
+    }
+  }
   if (model == nullptr || model->adapters == nullptr) return;
   for (const LoadedAdapterInfo& loaded : model->adapters->list()) {
     cards.emplace_back(card_json({loaded.source.name, loaded.source.path, json::value(status.name),
