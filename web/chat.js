@@ -83,7 +83,7 @@ export class Chat {
     $("prompt").value = "";
     this.grow();
     $("welcome").hidden = true;
-    const turn = {user: text, images, answer: null, dropped: false, nodes: []};
+    const turn = {user: text, images, steps: [], answer: null, dropped: false, nodes: []};
     turn.nodes = [this.message(turn)];
     $("thread").append(turn.nodes[0]);
     this.answer(turn);
@@ -184,7 +184,7 @@ export class Chat {
   async answer(turn) {
     const conversation = this.conversation;
     const answer = new Answer(this.model().max_model_len);
-    turn.nodes = [turn.nodes[0], answer.node];
+    turn.nodes = [...turn.nodes.filter((node) => node.isConnected), answer.node];
     $("thread").append(answer.node);
     this.busy(true);
     const signal = this.abort.signal;
@@ -219,7 +219,16 @@ export class Chat {
       this.scroll(true);
     }
     this.offerActions(turn, answer, refused);
+    if (answer.finish === "tool_calls" && answer.calls.length)
+      return answer.askForResults((results) => this.goOn(turn, answer, results));
     $("prompt").focus({preventScroll: true});
+  }
+
+  // What the functions gave back goes to the model, which answers with it.
+  goOn(turn, answer, results) {
+    if (this.abort) return;
+    turn.steps.push({content: answer.content, calls: answer.calls, results});
+    this.answer(turn);
   }
 
   // Whether the server refused the request as it is: sending it again would change nothing.

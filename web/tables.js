@@ -42,8 +42,8 @@ function keys(list) {
   const rows = list.map((key) => [key.name, number(key.running), number(key.requests), number(key.refused),
                                   compact(key.prompt_tokens), compact(key.output_tokens)]);
   return {
-    note: "Since the server began",
-    node: table("Keys", ["Key", "Running", "Requests", "Refused", "Prompt", "Output"], rows)
+    note: "Requests and tokens since the start",
+    node: table("Keys", ["Key", "Now", "Requests", "Refused", "Prompt", "Output"], rows)
   };
 }
 

@@ -190,6 +190,27 @@ def test_a_collector_behind_https(binary):
             assert len(collector.spans()) == 2
 
 
+def test_requests_are_logged_with_the_fields_of_their_spans(binary):
+    with Server(binary, "--hardware", "none", "--enable-log-requests", "--log-format", "json") as server:
+        context = harness.Context(server.url, "none", None)
+        answer = ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # of a trace that is not collected
+        context.request("GET", "/health")
+        wait_for(lambda: '"request"' in server.output())
+        lines = [json.loads(line) for line in server.output().splitlines() if line.startswith("{")]
+        assert {"time", "level", "message"} <= set.intersection(*map(set, lines)), lines
+        [line] = [line for line in lines if line["message"] == "request"]
+        assert line["trace_id"] == TRACE and line["gen_ai.request.id"] == answer["id"], line
+        assert line["gen_ai.usage.completion_tokens"] == str(answer["usage"]["completion_tokens"]), line
+        assert line["time"].endswith("Z") and line["level"] == "info", line
+    with Server(binary, "--hardware", "none", "--enable-log-requests") as server:
+        answer = ask(harness.Context(server.url, "none", None))
+        wait_for(lambda: " info request trace_id=" in server.output())
+        assert f"gen_ai.request.id={answer['id']}" in server.output()
+    with Server(binary, "--hardware", "none") as server:
+        ask(harness.Context(server.url, "none", None))
+        assert "gen_ai" not in server.output()
+
+
 def test_metrics_are_what_the_page_says(binary):
     with collecting() as collector, Server(binary, "--hardware", "none", "--otlp-metrics-endpoint", collector.url + "/v1/metrics",
                                            "--otlp-metrics-interval-ms", "200", "--otlp-service-name", "mine") as server:

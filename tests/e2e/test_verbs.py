@@ -292,6 +292,9 @@ def test_models_that_are_not_there_are_explained(binary):
         source = os.path.join(ROOT, "tests", "goldens", "models", "llama", "model.gguf")
         shutil.copy(source, ggufs)
         assert "llama" in ok(binary, "inspect", ggufs).stdout
+        said = json.loads(ok(binary, "inspect", ggufs, "--json").stdout)
+        assert said["architecture"] == "llama" and said["memory"]["total_bytes"] > said["memory"]["weights_bytes"] > 0, said
+        assert sum(kind["elements"] for kind in said["tensors"].values()) >= said["num_parameters"] > 0, said
         shutil.copy(source, os.path.join(ggufs, "other.gguf"))
         refused(binary, "name one of model.gguf, other.gguf", "inspect", ggufs)
 

@@ -60,7 +60,7 @@ def split(text):
 
 def text_of(content):
     """Without its pictures."""
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return content if isinstance(content, str) else "" if content is None else "".join(part.get("text", "") for part in content)
 
 
 def count_tokens(messages):
@@ -315,13 +315,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
         )
         self.wfile.flush()
 
+    def call_tool(self, name, num_prompt):
+        chunk = lambda delta, **more: {"id": "chatcmpl-1", "choices": [{"index": 0, "delta": delta, "finish_reason": None, **more}]}
+        call = {"index": 0, "id": "call_7", "type": "function", "function": {"name": name, "arguments": ""}}
+        self.event(chunk({"role": "assistant", "tool_calls": [call]}))
+        self.event(chunk({"tool_calls": [{"index": 0, "function": {"arguments": '{"city": "Paris"}'}}]}))
+        self.event(chunk({}, finish_reason="tool_calls"))
+        self.event({"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": num_prompt, "completion_tokens": 9,
+                                                                "total_tokens": num_prompt + 9}})
+        self.event(b"[DONE]")
+
     def stream(self, body, prompt):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         rng = random.Random(prompt)
         num_prompt = count_tokens(body["messages"])
-        whole = split(MARKDOWN if "MARKDOWN" in prompt else STORY if "story" in prompt else f"You said: {prompt}")
+        last = body["messages"][-1]
+        if "tools" in body and last["role"] == "user" and "TOOL" in prompt:
+            return self.call_tool(body["tools"][0]["function"]["name"], num_prompt)
+        whole = split(f"It says {prompt}.") if last["role"] == "tool" else split(MARKDOWN if "MARKDOWN" in prompt else STORY if "story" in prompt else f"You said: {prompt}")
         tokens = whole[: min(body.get("max_tokens", 10000), self.max_model_len - num_prompt)]
         chunk = lambda delta, **more: {
             "id": "chatcmpl-1",

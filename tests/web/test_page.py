@@ -655,6 +655,37 @@ class PageTest(unittest.TestCase):
         self.page.wait("document.querySelector('.refused-note')")
         self.assertEqual(self.page.eval("document.querySelectorAll('#images canvas').length"), 1, "it came back")
 
+    def test_results_of_tools_go_back_to_the_model(self):
+        self.need_mock()
+        self.open()
+        self.page.eval("document.querySelector('.settings details').open = true")
+        write = "(() => { const t = document.getElementById('tools'); t.value = %s; t.dispatchEvent(new Event('input')); })()"
+        self.page.eval(write % json.dumps("[{"))
+        self.assertIn("no list of functions", self.text("#tools-help"))
+        self.page.eval(write % json.dumps('[{"name": "weather", "parameters": {"type": "object"}}]'))
+        self.assertNotIn("no list", self.text("#tools-help"))
+        self.ask("TOOL please")
+        self.page.wait("document.querySelector('.results textarea')")
+        self.assertEqual(self.text(".call"), 'weather({"city": "Paris"})')
+        self.assertEqual(self.page.eval("document.activeElement.getAttribute('aria-label')"), "Result of weather")
+        self.page.type("rain")
+        self.shot("tools")
+        self.page.eval("document.querySelector('.results').requestSubmit()")
+        self.page.wait("document.querySelectorAll('.turn.assistant').length === 2")
+        self.settled()
+        body = mock_server.Handler.bodies[-1]
+        self.assertEqual(body["tools"], [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}])
+        call = {"id": "call_7", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
+        want = [{"role": "user", "content": "TOOL please"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "call_7", "content": "rain"}]
+        self.assertEqual(body["messages"], want)
+        self.ask("And then?")
+        self.page.wait("document.querySelectorAll('.turn.assistant').length === 3")
+        self.settled()
+        said = self.page.eval("document.querySelectorAll('.answer')[1].textContent")
+        self.assertEqual(mock_server.Handler.bodies[-1]["messages"],
+                         want + [{"role": "assistant", "content": said}, {"role": "user", "content": "And then?"}])
+
     def test_tables_of_drafts_grammars_and_keys(self):
         self.need_mock()
         self.open("#engine")
@@ -666,6 +697,11 @@ class PageTest(unittest.TestCase):
         self.assertIn(["Could not be compiled", "1"], rows)
         self.assertIn(["a team <b>", "2", "812", "3", "48.2 k", "91.2 k"], rows)
         self.assertIn("2.90 tokens a step", self.text("#tables .caption"))
+        for size in SIZES:
+            self.resize(size)
+            self.page.eval("document.getElementById('tables').scrollIntoView()")
+            self.assertTrue(self.page.eval("document.documentElement.scrollWidth <= innerWidth"))
+            self.shot(f"tables-{size}")
 
     def test_event_stream_split_at_every_byte(self):
         self.run_module_check(r"""
