@@ -9,7 +9,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/string.hpp>
@@ -56,6 +55,7 @@ class Connection {
       work(socket_);
     }
   }
+  Status expect_host(SSL* session) const;
   Status agree_on_keys();
   Status receive_body(Parser& parser, AnswerSink& sink);
   void give_up();
@@ -126,14 +126,23 @@ Status Connection::open() {
   return url_.is_encrypted ? agree_on_keys() : Status();
 }
 
+// The certificate has to be that of the host. Names are sent too, so that a server of many knows which
+// certificate to show.
+Status Connection::expect_host(SSL* session) const {
+  ErrorCode is_name;
+  asio::ip::make_address(url_.host, is_name);
+  const char* const host = url_.host.c_str();
+  const bool is_set =
+      is_name ? SSL_set_tlsext_host_name(session, host) == 1 && SSL_set1_host(session, host) == 1
+              : X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host) == 1;
+  return is_set ? Status() : failed("expected a name or an address of a host");
+}
+
 Status Connection::agree_on_keys() {
   if (options_.trust == nullptr) return failed("https is not spoken here");
   tls_ = std::make_unique<asio::ssl::stream<Tcp::socket&>>(socket_, *options_.trust);
+  QUIRE_RETURN_IF_ERROR(expect_host(tls_->native_handle()));
   ErrorCode error;
-  asio::ip::make_address(url_.host, error);
-  // Names are sent, so that a server of many knows which certificate to show; addresses are not.
-  if (error) SSL_set_tlsext_host_name(tls_->native_handle(), url_.host.c_str());
-  tls_->set_verify_callback(asio::ssl::host_name_verification(url_.host), error);
   QUIRE_RETURN_IF_ERROR(run(options_.connect_timeout_ms, error, [&](auto done) {
     tls_->async_handshake(asio::ssl::stream_base::client, done);
   }));
