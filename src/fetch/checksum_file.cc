@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/text_fields.h"
+#include "base/utf8.h"
 
 namespace quire::fetch {
 namespace {
@@ -12,11 +13,19 @@ constexpr size_t kHexDigits = 64;
 constexpr size_t kMaxNameBytes = 1024, kMaxPartBytes = 255, kMaxParts = 16;
 constexpr size_t kMaxFiles = 100'000;
 
+// The beginning of a text from elsewhere, without what a terminal would take for commands.
+std::string shown(std::string_view text) {
+  std::string out(text.substr(0, 2 * kHexDigits));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 127) c = '?';
+  }
+  return to_valid_utf8(out);
+}
+
 Result<ListedFile> parse_line(std::string_view line) {
   if (line.size() < kHexDigits + 3 || line[kHexDigits] != ' ' ||
       (line[kHexDigits + 1] != ' ' && line[kHexDigits + 1] != '*')) {
-    return invalid_argument("expected 64 hex digits, two blanks and a name, got {}",
-                            line.substr(0, 2 * kHexDigits));
+    return invalid_argument("expected 64 hex digits, two blanks and a name, got {}", shown(line));
   }
   ListedFile file;
   QUIRE_ASSIGN_OR_RETURN(file.sha256, parse_sha256(line.substr(0, kHexDigits)));
@@ -45,15 +54,14 @@ Result<std::string> parse_sha256(std::string_view text) {
   std::string digits;
   for (const char c : text) digits += c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
   if (digits.size() != kHexDigits || digits.find_first_not_of("0123456789abcdef") != digits.npos)
-    return invalid_argument("expected a SHA-256 of 64 hex digits, got {}",
-                            text.substr(0, 2 * kHexDigits));
+    return invalid_argument("expected a SHA-256 of 64 hex digits, got {}", shown(text));
   return digits;
 }
 
 Status check_file_name(std::string_view name) {
   const auto refuse = [&](std::string_view why) {
     return invalid_argument("expected the path of a file within its folder, got {}: {}",
-                            name.substr(0, kMaxPartBytes), why);
+                            shown(name), why);
   };
   if (name.empty() || name.size() > kMaxNameBytes) return refuse("it is empty or too long");
   if (name[0] == '/') return refuse("it begins at the root");

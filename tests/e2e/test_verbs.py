@@ -268,7 +268,7 @@ def test_typos_get_the_nearest_name(binary):
 def test_help_speaks_of_flags_and_not_of_the_parser(binary):
     for verbs in ((), ("serve",), ("chat",), ("generate",), ("tokenize",), ("inspect",), ("quantize",), ("bench",),
                   ("bench", "latency"), ("bench", "throughput"), ("bench", "serve"), ("bench", "kernels"), ("bench", "ablation"),
-                  ("simulate",), ("plan",), ("compare",), ("roofline",)):
+                  ("simulate",), ("plan",), ("compare",), ("roofline",), ("route",), ("pull",), ("ps",)):
         text = ok(binary, *verbs, "--help").stdout
         for leak in ("{false}", "{true}", "TEXT:", "INT:", "FLOAT:", "ENUM", "UINT"):
             assert leak not in text, (verbs, leak, [line for line in text.splitlines() if leak in line])
