@@ -75,10 +75,27 @@ export class Answer {
   }
 
   addCall(part) {
-    const call = (this.calls[part.index ?? 0] ??= {id: "", name: "", arguments: ""});
-    call.id ||= part.id ?? "";
+    const at = part.index ?? 0;
+    const call = (this.calls[at] ??= {id: `call_${at}`, name: "", arguments: ""});
+    call.id = part.id ?? call.id;
     call.name += part.function?.name ?? "";
     call.arguments += part.function?.arguments ?? "";
+  }
+
+  // Boxes for what the called functions give back; `onResults` gets their texts, in order.
+  askForResults(onResults) {
+    const boxes = this.calls.map(({name}) => el("textarea", {rows: 2, "aria-label": `Result of ${name}`,
+                                                             placeholder: `Result of ${name}`}));
+    const submit = (event) => {
+      event.preventDefault();
+      form.remove();
+      onResults(boxes.map((box) => box.value));
+    };
+    const form = el("form", {class: "edit results", onsubmit: submit}, ...boxes,
+                    el("div", {class: "dialog-actions"},
+                       el("button", {class: "primary", type: "submit", text: "Send results"})));
+    this.node.insertBefore(form, this.node.lastChild);
+    boxes[0].focus();
   }
 
   saidSomething() {

@@ -5,6 +5,7 @@ import {ApiError, postJson, streamChat} from "./api.js";
 import {Branches} from "./branches.js";
 import {Conversation} from "./conversation.js";
 import {$, el, hideTip, number, percent} from "./dom.js";
+import {Images, thumbnail} from "./images.js";
 import {shareLink} from "./share.js";
 
 const kIdeas = [
@@ -21,6 +22,7 @@ export class Chat {
     this.model = model;
     this.conversation = new Conversation();
     this.branches = new Branches($("thread"), () => this.conversation);
+    this.images = new Images();
     this.abort = null;
     this.dropNote = el("p", {class: "dropped-note"});
     $("ideas").append(...kIdeas.map(
@@ -53,7 +55,7 @@ export class Chat {
   submit() {
     if (this.abort) return this.stop();
     const text = $("prompt").value.trim();
-    if (text) this.send(text);
+    if (text || this.images.list.length) this.send(text, this.images.take());
   }
 
   grow() {
@@ -68,6 +70,7 @@ export class Chat {
 
   clear() {
     this.stop();
+    this.images.take();
     this.conversation = new Conversation();
     $("thread").replaceChildren($("welcome"));
     $("welcome").hidden = false;
@@ -75,12 +78,12 @@ export class Chat {
     $("prompt").focus();
   }
 
-  send(text) {
+  send(text, images = []) {
     if (this.abort) return;
     $("prompt").value = "";
     this.grow();
     $("welcome").hidden = true;
-    const turn = {user: text, answer: null, dropped: false, nodes: []};
+    const turn = {user: text, images, steps: [], answer: null, dropped: false, nodes: []};
     turn.nodes = [this.message(turn)];
     $("thread").append(turn.nodes[0]);
     this.answer(turn);
@@ -90,7 +93,8 @@ export class Chat {
   // What the user said, with a button to say it otherwise.
   message(turn) {
     const text = el("span", {class: "said", text: turn.user});
-    const node = el("article", {class: "turn user", "aria-label": "You"}, text);
+    const pictures = turn.images.length ? el("div", {class: "pictures"}, ...turn.images.map(thumbnail)) : null;
+    const node = el("article", {class: "turn user", "aria-label": "You"}, pictures, text);
     const change = el("button", {
       class: "quiet",
       type: "button",
@@ -118,7 +122,7 @@ export class Chat {
       close();
       if (!changed || this.abort) return;
       const fork = this.branches.fork(turn, node);
-      const next = this.send(changed);
+      const next = this.send(changed, turn.images);
       this.branches.add(fork, next, next.nodes[0]);
     };
     const form = el(
@@ -180,7 +184,7 @@ export class Chat {
   async answer(turn) {
     const conversation = this.conversation;
     const answer = new Answer(this.model().max_model_len);
-    turn.nodes = [turn.nodes[0], answer.node];
+    turn.nodes = [...turn.nodes.filter((node) => node.isConnected), answer.node];
     $("thread").append(answer.node);
     this.busy(true);
     const signal = this.abort.signal;
@@ -215,7 +219,16 @@ export class Chat {
       this.scroll(true);
     }
     this.offerActions(turn, answer, refused);
+    if (answer.finish === "tool_calls" && answer.calls.length)
+      return answer.askForResults((results) => this.goOn(turn, answer, results));
     $("prompt").focus({preventScroll: true});
+  }
+
+  // What the functions gave back goes to the model, which answers with it.
+  goOn(turn, answer, results) {
+    if (this.abort) return;
+    turn.steps.push({content: answer.content, calls: answer.calls, results});
+    this.answer(turn);
   }
 
   // Whether the server refused the request as it is: sending it again would change nothing.
@@ -238,6 +251,7 @@ export class Chat {
       text: "Not part of the conversation: change it below and send it again."
     }));
     if ($("prompt").value) return;
+    this.images.putBack(turn.images);
     $("prompt").value = turn.user;
     this.grow();
   }

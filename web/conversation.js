@@ -1,5 +1,28 @@
 // What the model is told of a chat: the turns that still fit into its context. A turn is
-// {user, answer, dropped}; only turns that were answered belong to the conversation.
+// {user, images, steps, answer, dropped}; only turns that were answered belong to the conversation.
+// Each of its steps is {content, calls, results}: functions that the model called on its way to the
+// answer.
+
+// Pictures come before the text that is about them.
+function contentOf({user, images}) {
+  if (!images?.length) return user;
+  const pictures = images.map(({url}) => ({type: "image_url", image_url: {url}}));
+  return user ? [...pictures, {type: "text", text: user}] : pictures;
+}
+
+function messagesOf({content, calls, results}) {
+  const tool_calls = calls.map(
+      ({id, name, arguments: text}) => ({id, type: "function", function: {name, arguments: text}}));
+  return [
+    {role: "assistant", content: content || null, tool_calls},
+    ...results.map((text, i) => ({role: "tool", tool_call_id: calls[i].id, content: text}))
+  ];
+}
+
+// What was asked, and what was done before it was answered.
+function questionOf(turn) {
+  return [{role: "user", content: contentOf(turn)}, ...(turn.steps ?? []).flatMap(messagesOf)];
+}
 
 export class Conversation {
   constructor() {
@@ -15,9 +38,9 @@ export class Conversation {
     const before = this.kept().filter((turn) => turn !== current);
     return [
       ...(system ? [{role: "system", content: system}] : []), ...before.flatMap((turn) => [
-        {role: "user", content: turn.user}, {role: "assistant", content: turn.answer}
+        ...questionOf(turn), {role: "assistant", content: turn.answer}
       ]),
-      {role: "user", content: current.user}
+      ...questionOf(current)
     ];
   }
 

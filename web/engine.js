@@ -5,6 +5,7 @@ import {Chart} from "./charts.js";
 import {$, compact, duration, el, milliseconds, number, percent} from "./dom.js";
 import {KvGrid} from "./kvgrid.js";
 import {Roofline} from "./roofline.js";
+import {Tables} from "./tables.js";
 
 const kPeriodMs = 1000, kWindowS = 120;
 
@@ -96,6 +97,7 @@ export class Engine {
     this.visible = false;
     this.grid = new KvGrid();
     this.roofline = new Roofline($("roofline"));
+    this.tables = new Tables($("tables"));
     this.charts = kCharts.map((options) => ({key: options.key, chart: new Chart(options)}));
     $("charts").append(...this.charts.map(({chart}) => chart.node));
     this.values = kTiles.map(([label]) => {
@@ -151,6 +153,7 @@ export class Engine {
     kTiles.forEach(([, show], i) => {
       this.values[i].textContent = show(this.previous.stats);
     });
+    this.tables.update(this.previous.stats);
     const now = performance.now();
     for (const {key, chart} of this.charts) {
       chart.draw(

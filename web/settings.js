@@ -72,7 +72,8 @@ const kControls = [
   {key: "seed", label: "Seed", step: 1, help: "Same seed, same answer"},
 ];
 // Texts beside the numbers, by the ids of their boxes.
-const kTexts = ["system", "stop"];
+const kTexts = ["system", "stop", "tools"];
+const kToolsHelp = "A list in JSON. You answer the calls yourself.";
 const kStore = "quire-settings";
 
 function load() {
@@ -90,6 +91,18 @@ function unescaped(line) {
 
 function escaped(text) {
   return String(text).replaceAll("\\", "\\\\").replaceAll("\n", "\\n").replaceAll("\t", "\\t");
+}
+
+// The functions that a text names, as requests have them; null: it is no list of functions.
+export function toolsOf(text) {
+  if (!text.trim()) return [];
+  try {
+    const list = JSON.parse(text);
+    const tools = list.map((tool) => (tool.function ? tool : {type: "function", function: tool}));
+    return tools.every((tool) => typeof tool.function.name === "string") ? tools : null;
+  } catch {
+    return null;
+  }
 }
 
 export class Settings {
@@ -180,6 +193,7 @@ export class Settings {
       this.mark(key);
     }
     if (typeof system === "string") $("system").value = system;
+    if (Array.isArray(values?.tools)) $("tools").value = JSON.stringify(values.tools, null, 2);
     if (Array.isArray(values?.stop)) $("stop").value = values.stop.map((text) => escaped(text)).join("\n");
     this.save();
   }
@@ -197,6 +211,10 @@ export class Settings {
     }
     const stop = $("stop").value.split("\n").filter(Boolean).map(unescaped);
     if (stop.length) out.stop = stop;
+    const tools = toolsOf($("tools").value);
+    $("tools").setAttribute("aria-invalid", tools === null);
+    $("tools-help").textContent = tools === null ? "This is no list of functions: none are sent." : kToolsHelp;
+    if (tools?.length) out.tools = tools;
     return out;
   }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <boost/json.hpp>
 #include <map>
 #include <memory>
 #include <set>
@@ -41,8 +42,31 @@ void print_modules(const std::vector<LoraModule>& modules) {
   }
 }
 
-Status print_adapter(const std::string& path) {
+void print_json(const std::string& path, const LoraFiles& adapter) {
+  boost::json::array modules;
+  for (const LoraModule& module : adapter.modules()) {
+    modules.push_back(boost::json::object{{"name", module.name},
+                                          {"rank", module.rank},
+                                          {"scale", module.scale},
+                                          {"inputs", module.num_inputs()},
+                                          {"outputs", module.num_outputs()}});
+  }
+  const AdapterConfig& config = adapter.config();
+  const boost::json::object out{{"path", path},
+                                {"kind", config.has_magnitudes() ? "dora" : "lora"},
+                                {"base_model", config.base_model()},
+                                {"num_parameters", adapter.num_parameters()},
+                                {"digest", fmt::format("{}", adapter.digest())},
+                                {"modules", std::move(modules)}};
+  fmt::print("{}\n", boost::json::serialize(out));
+}
+
+Status print_adapter(const std::string& path, bool as_json) {
   QUIRE_ASSIGN_OR_RETURN(const LoraFiles adapter, LoraFiles::open(path));
+  if (as_json) {
+    print_json(path, adapter);
+    return {};
+  }
   const AdapterConfig& config = adapter.config();
   std::set<int64_t> ranks;
   std::set<float> scales;
@@ -72,7 +96,10 @@ void add_adapters(CLI::App& app, int& exit_code) {
   auto path = std::make_shared<std::string>();
   verb.add_option("PATH", *path, "Folder with adapter_config.json and adapter_model.safetensors")
       ->required();
-  verb.callback([path, &exit_code] { exit_code = report(print_adapter(*path)); });
+  auto as_json = std::make_shared<bool>(false);
+  verb.add_flag("--json", *as_json, "As one line of JSON");
+  verb.callback(
+      [path, as_json, &exit_code] { exit_code = report(print_adapter(*path, *as_json)); });
 }
 
 }  // namespace quire::cli

@@ -14,6 +14,7 @@ class Settings;
 void add_serve(CLI::App& app, int& exit_code, const Settings& settings);
 void add_chat(CLI::App& app, int& exit_code);
 void add_ps(CLI::App& app, int& exit_code);
+void add_pull(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_run_batch(CLI::App& app, int& exit_code);
 void add_embed(CLI::App& app, int& exit_code);

@@ -279,8 +279,20 @@ void add_chat_template_flag(CLI::App& verb, EngineArgs& args) {
 
 namespace {
 
-void add_mmproj_flags(CLI::App& verb, MmprojArgs& mmproj) {
+void add_image_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Images";
+  MmprojArgs& mmproj = args.mmproj;
+  verb.add_option("--max-images", args.max_images, "Most images of one prompt")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option(
+          "--max-image-tokens", args.max_image_tokens,
+          "Most tokens of an image: larger pictures are shrunk, or cut into fewer tiles; 0: "
+          "as many as the model's files allow")
+      ->check(at_least(0))
+      ->capture_default_str()
+      ->group(kGroup);
   verb.add_option(
           "--mmproj", mmproj.path,
           "File with what reads images for a model in a .gguf file; nothing: the one beside "
@@ -293,7 +305,7 @@ void add_mmproj_flags(CLI::App& verb, MmprojArgs& mmproj) {
 }  // namespace
 
 void add_engine_flags(CLI::App& verb, EngineArgs& args) {
-  add_mmproj_flags(verb, args.mmproj);
+  add_image_flags(verb, args);
   constexpr const char* kGroup = "Execution";
   verb.add_option("--dtype", args.dtype,
                   "auto (the checkpoint's), float32, bfloat16 or float16; quantized weights are "

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <map>
 
 #include "exec/model_runner.h"
@@ -12,6 +13,8 @@
 
 namespace quire::cli {
 namespace {
+
+namespace json = boost::json;
 
 std::string human(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -55,13 +58,21 @@ void print_architecture(const ModelConfig& config) {
   }
 }
 
-void print_tensors(const TensorSource& source, int64_t num_parameters) {
-  std::map<std::string, std::pair<int64_t, int64_t>> by_type;  // elements and bytes
+// Elements and bytes of the tensors of each type.
+using TypeTotals = std::map<std::string, std::pair<int64_t, int64_t>>;
+
+TypeTotals totals_by_type(const TensorSource& source) {
+  TypeTotals by_type;
   for (const RawTensor& tensor : source.tensors()) {
     auto& [elements, bytes] = by_type[std::string(tensor.type_name)];
     elements += tensor.num_elements();
     bytes += static_cast<int64_t>(tensor.data.size());
   }
+  return by_type;
+}
+
+void print_tensors(const TensorSource& source, int64_t num_parameters) {
+  const TypeTotals by_type = totals_by_type(source);
   fmt::print("parameters       {} ({:.3f} B), stored in {} tensors\n", num_parameters,
              static_cast<double>(num_parameters) * 1e-9, source.tensors().size());
   for (const auto& [type, total] : by_type) {
@@ -110,14 +121,64 @@ void print_what_fits(const MemoryPlan& plan, int64_t max_model_len) {
              static_cast<int64_t>(tokens / static_cast<double>(max_model_len)), max_model_len);
 }
 
-Status run_inspect(const EngineArgs& args) {
+json::object architecture_json(const ModelConfig& config) {
+  json::object out{{"architecture", config.family->name},
+                   {"num_layers", config.num_hidden_layers},
+                   {"hidden_size", config.hidden_size},
+                   {"intermediate_size", config.intermediate_size},
+                   {"num_attention_heads", config.num_attention_heads},
+                   {"num_key_value_heads", config.num_key_value_heads},
+                   {"head_dim", config.head_dim},
+                   {"max_model_len", config.max_model_len()},
+                   {"vocab_size", config.vocab_size},
+                   {"ties_embeddings", config.tie_word_embeddings}};
+  if (const ExpertsSpec& experts = config.experts.spec; experts.any()) {
+    out["num_experts"] = experts.router.num_experts;
+    out["experts_per_token"] = experts.router.experts_per_token;
+  }
+  if (config.quantization.method() != QuantMethod::kNone)
+    out["quantization"] = config.quantization.description();
+  return out;
+}
+
+json::object memory_json(const ModelPlan& plan) {
+  const MemoryPlan& memory = plan.memory;
+  return {{"dtype", to_string(plan.dtype)},    {"kv_cache_dtype", to_string(plan.kv_dtype)},
+          {"weights_bytes", memory.weights},   {"adapters_bytes", memory.adapters},
+          {"encoder_bytes", memory.vision},    {"workspace_bytes", memory.workspace()},
+          {"kv_cache_bytes", memory.kv_cache}, {"kv_bytes_per_token", memory.kv_bytes_per_token},
+          {"total_bytes", memory.total()},     {"free_bytes", memory.free_memory}};
+}
+
+void print_json(const ModelBundle& bundle, const TensorSource& source, int64_t num_parameters,
+                const ModelConfig& config, const ModelPlan& plan) {
+  json::object out = architecture_json(config);
+  out["model"] = bundle.name;
+  out["num_parameters"] = num_parameters;
+  json::object& types = out["tensors"].emplace_object();
+  for (const auto& [type, total] : totals_by_type(source))
+    types[type] = json::object{{"elements", total.first}, {"bytes", total.second}};
+  out["has_tokenizer"] = bundle.tokenizer != nullptr;
+  out["has_chat_template"] = bundle.has_chat_template();
+  out["reads_images"] = plan.vision.has_value();
+  out["memory"] = memory_json(plan);
+  fmt::print("{}\n", json::serialize(out));
+}
+
+Status run_inspect(const EngineArgs& args, bool as_json) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(args.model, {}, args.mmproj));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
-  fmt::print("model            {}\n", bundle.name);
-  print_architecture(config);
   QUIRE_ASSIGN_OR_RETURN(const DecoderSpec spec,
                          make_decoder_spec(config, config.max_model_len(), DType::kF32));
+  if (as_json) {
+    QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan,
+                           ModelRunner::plan_only(model_runner_options(args, bundle)));
+    print_json(bundle, source, spec.num_parameters(), config, plan);
+    return {};
+  }
+  fmt::print("model            {}\n", bundle.name);
+  print_architecture(config);
   print_tensors(source, spec.num_parameters());
   fmt::print("tokenizer        {}\n",
              bundle.tokenizer ? fmt::format("{} tokens", bundle.tokenizer->vocab_size()) : "none");
@@ -140,7 +201,9 @@ void add_inspect(CLI::App& app, int& exit_code) {
   auto args = std::make_shared<EngineArgs>();
   add_model_argument(verb, *args);
   add_engine_flags(verb, *args);
-  verb.callback([args, &exit_code] { exit_code = report(run_inspect(*args)); });
+  auto as_json = std::make_shared<bool>(false);
+  verb.add_flag("--json", *as_json, "As one line of JSON, sizes in bytes");
+  verb.callback([args, as_json, &exit_code] { exit_code = report(run_inspect(*args, *as_json)); });
 }
 
 }  // namespace quire::cli

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   quire::cli::add_route(app, exit_code);
   quire::cli::add_chat(app, exit_code);
   quire::cli::add_ps(app, exit_code);
+  quire::cli::add_pull(app, exit_code);
   quire::cli::add_generate(app, exit_code);
   quire::cli::add_run_batch(app, exit_code);
   quire::cli::add_embed(app, exit_code);

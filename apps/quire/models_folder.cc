@@ -6,8 +6,10 @@
 #include "exec/memory/free_memory.h"
 #include "facade/model_bundle.h"
 #include "facade/speculation/speculative_config.h"
+#include "quire/models_config.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
+#include "server/adapters/adapter_routes.h"
 
 namespace quire::cli {
 namespace {
@@ -17,7 +19,10 @@ constexpr double kMaxShare = 0.95;
 
 Status check_flags(const ServeFlags& flags) {
   const auto one = [](const char* name) {
-    return invalid_argument("{} is about one model: expected MODEL instead of --models-dir", name);
+    return invalid_argument(
+        "{} is about one model: expected MODEL instead of --models-dir, or a line of "
+        "--models-config",
+        name);
   };
   const EngineArgs& engine = flags.engine;
   if (!engine.model.empty())
@@ -48,7 +53,8 @@ std::shared_ptr<AsyncEngine> with_its_model(std::shared_ptr<RunningModel> runnin
 Result<server::ShelfModel> load(const ServeFlags& all, const server::FoundModel& found,
                                 const std::vector<std::string>& names, int64_t bytes,
                                 const std::function<void(double)>& on_progress) {
-  ServeFlags flags = all;
+  QUIRE_ASSIGN_OR_RETURN(const ModelsConfig config, ModelsConfig::read(all.models.config));
+  QUIRE_ASSIGN_OR_RETURN(ServeFlags flags, config.flags_of(found.name, all));
   flags.engine.model = found.path;
   flags.served_model_names = names;
   flags.engine.on_progress = [&on_progress](int64_t done_bytes, int64_t total_bytes) {
@@ -62,6 +68,7 @@ Result<server::ShelfModel> load(const ServeFlags& all, const server::FoundModel&
   auto running = std::make_shared<RunningModel>(std::move(started));
   flags.server.reply_format = reply_format(flags, running->bundle);
   QUIRE_ASSIGN_OR_RETURN(ServedModel served, served_model(flags, *running));
+  QUIRE_RETURN_IF_ERROR(server::check_adapter_names(served));
   const int64_t taken = running->plan.memory.total();
   served.engine = with_its_model(std::move(running));
   return server::ShelfModel{server::HostedModel::create(std::move(served), std::move(flags.server)),
@@ -78,6 +85,10 @@ Result<std::shared_ptr<server::ModelShelf>> open_models_folder(const ServeFlags&
       .limits = {.max_loaded = models.max_loaded, .max_bytes = models.max_bytes},
       .load_timeout_us = models.load_timeout_s * 1'000'000};
   QUIRE_ASSIGN_OR_RETURN(options.aliases, server::parse_aliases(flags.model_aliases));
+  options.find_adapters = [&flags]() -> Result<server::ModelAliases> {
+    QUIRE_ASSIGN_OR_RETURN(const ModelsConfig config, ModelsConfig::read(flags.models.config));
+    return config.adapters(flags);
+  };
   if (models.keep_alive_s >= 0) options.keep_alive_us = models.keep_alive_s * 1'000'000;
   if (models.max_bytes == 0) {
     options.limits.max_bytes = static_cast<int64_t>(static_cast<double>(free_memory_bytes()) *

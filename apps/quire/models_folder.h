@@ -15,6 +15,7 @@ struct ServeFlags;
 
 struct ModelsFolderFlags {
   std::string directory;  // empty: one model is served
+  std::string config;     // flags of single models; empty: none has any
   int32_t max_loaded = 3;
   int64_t max_bytes = 0;      // of all that are in memory; 0: the share of free memory
   int64_t keep_alive_s = -1;  // -1: until the place is wanted

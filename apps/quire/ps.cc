@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "net/exchange.h"
 #include "quire/commands.h"
-#include "server/telemetry/exporter.h"
-#include "server/telemetry/http_client.h"
 
 namespace quire::cli {
 namespace {
@@ -21,6 +20,7 @@ constexpr int64_t kTimeoutMs = 5'000;
 struct PsFlags {
   std::string url = "http://127.0.0.1:8000";
   std::string key;
+  std::string ca_file;
   bool as_json = false;
 };
 
@@ -30,14 +30,16 @@ struct Row {
 };
 
 Result<json::value> get(const PsFlags& flags, const std::string& path) {
-  QUIRE_ASSIGN_OR_RETURN(server::OtlpEndpoint server, server::parse_otlp_endpoint(flags.url, "/"));
+  QUIRE_ASSIGN_OR_RETURN(net::Url server, net::parse_url(flags.url));
   while (server.target.ends_with('/')) server.target.pop_back();
   server.target += path;
-  server::HttpRequest request{.method = "GET"};
+  net::Request request;
   if (!flags.key.empty()) request.headers.emplace_back("Authorization", "Bearer " + flags.key);
-  QUIRE_ASSIGN_OR_RETURN(const std::string body,
-                         server::ask_server({server.host, server.port, server.target},
-                                            std::move(request), kTimeoutMs));
+  net::ExchangeOptions options{.total_timeout_ms = kTimeoutMs};
+  if (server.is_encrypted) {
+    QUIRE_ASSIGN_OR_RETURN(options.trust, net::load_trust(flags.ca_file));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::string body, net::ask(server, request, options));
   json::error_code ec;
   json::value value = json::parse(body, ec);
   if (ec || !value.is_object())
@@ -101,9 +103,13 @@ void add_ps(CLI::App& app, int& exit_code) {
   CLI::App& verb =
       *app.add_subcommand("ps", "List the models of a running server, and what they take");
   auto flags = std::make_shared<PsFlags>();
-  verb.add_option("--url", flags->url, "The server: http://HOST:PORT[/PATH]")
+  verb.add_option("--url", flags->url, "The server: http://HOST:PORT[/PATH], or https likewise")
       ->capture_default_str();
   verb.add_option("--api-key", flags->key, "Its key; without it $QUIRE_API_KEY");
+  verb.add_option("--ca-file", flags->ca_file,
+                  "PEM file of the authorities that an https server's certificate is checked "
+                  "against, instead of the system's")
+      ->type_name("FILE");
   verb.add_flag("--json", flags->as_json, "As a list of JSON");
   verb.callback([flags, &exit_code] {
     const char* const key = std::getenv("QUIRE_API_KEY");

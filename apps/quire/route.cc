@@ -15,6 +15,7 @@
 #include "gateway/gateway.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "quire/otlp_flags.h"
 #include "quire/serving_process.h"
 
 namespace quire::cli {
@@ -63,6 +64,8 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
       ->check(in_range(0, 65535))
       ->capture_default_str();
   add_tls_flags(verb, flags.options.server.tls, "Encryption");
+  add_otlp_flags(verb, flags.options.otlp);
+  add_log_flag(verb, "Logging");
   verb.add_option(
           "--routing", flags.routing,
           "Who gets a request: prefix-aware (who has had the beginning of its prompt, unless "
@@ -187,6 +190,7 @@ Status run_route(RouteFlags& flags) {
   flags.options.health.interval = std::chrono::milliseconds(flags.health_interval_ms);
   flags.options.health.timeout = std::chrono::milliseconds(flags.health_timeout_ms);
   flags.options.connect_timeout = std::chrono::milliseconds(flags.connect_timeout_ms);
+  read_otlp_environment(flags.options.otlp);
   const sigset_t signals = block_stop_signals();
   raise_descriptor_limit();
   gateway::Gateway gateway(flags.options);

@@ -20,6 +20,7 @@
 #include "quire/engine_flags.h"
 #include "quire/launcher.h"
 #include "quire/models_folder.h"
+#include "quire/otlp_flags.h"
 #include "quire/process_watch.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
@@ -215,6 +216,7 @@ Result<int> run_serve(ServeFlags& flags) {
     QUIRE_ASSIGN_OR_RETURN(process_watch, ProcessWatch::start(flags.exit_with_process));
   }
   read_environment(flags.server);
+  read_otlp_environment(flags.extras.otlp);
   if (!flags.without_effect.empty()) {
     log_warn("{}: accepted as vLLM's flags; no effect here (docs/vllm-flags.md)",
              fmt::join(flags.without_effect, ", "));
@@ -238,10 +240,9 @@ void add_serve(CLI::App& app, int& exit_code, const Settings& settings) {
   CLI::App& verb = *app.add_subcommand("serve", "Serve a model to OpenAI clients and browsers");
   auto flags = std::make_shared<ServeFlags>();
   add_model_argument(verb, flags->engine);
-  add_serve_flags(verb, *flags);
   flags->engine.engine.scheduler.step_time = StepTimeLimit::automatic();
   flags->engine.engine.scheduler.express_tokens = 256;
-  add_engine_flags(verb, flags->engine);
+  add_serve_flags(verb, *flags);
   add_vllm_flags(verb, flags->without_effect);
   take_last_of_repeated(verb);
   verb.callback([flags, &exit_code, &settings, &verb] {

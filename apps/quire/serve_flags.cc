@@ -5,6 +5,7 @@
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/lora_flags.h"
+#include "quire/otlp_flags.h"
 #include "quire/serving_process.h"
 #include "quire/vllm_flags.h"
 
@@ -188,15 +189,6 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
                 "Accept chat templates from requests")
       ->group(kGroup);
   verb.add_option_function<std::string>(
-          "--default-chat-template-kwargs",
-          [&server](const std::string& text) {
-            server.default_chat_template_kwargs = boost::json::parse(text).as_object();
-          },
-          "Variables of the chat template that requests may set otherwise: a JSON object, for "
-          "example '{\"enable_thinking\": false}'")
-      ->check(json_object())
-      ->group(kGroup);
-  verb.add_option_function<std::string>(
           "--structured-outputs-config",
           [&server](const std::string& text) {
             const Status status = read_structured_outputs_config(text, server.structured_outputs);
@@ -232,6 +224,9 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
   verb.add_flag("--enable-force-include-usage", server.force_include_usage,
                 "Report usage in every stream")
       ->group(kGroup);
+  verb.add_flag("--enable-log-requests,!--no-enable-log-requests", server.log_requests,
+                "Log a line for each request when its answer is out, with its id, tokens and times")
+      ->group(kGroup);
   verb.add_flag("--enable-request-id-headers", server.enable_request_id_headers,
                 "Echo X-Request-Id")
       ->group(kGroup);
@@ -262,28 +257,6 @@ void add_extras_flags(CLI::App& verb, ServerExtras& extras) {
       ->group("Files and batches");
 }
 
-void add_otlp_flags(CLI::App& verb, server::ExporterOptions& otlp) {
-  constexpr const char* kGroup = "Telemetry";
-  verb.add_option("--otlp-traces-endpoint", otlp.traces_endpoint,
-                  "Send a span of each request to this collector by OTLP over HTTP, for example "
-                  "http://127.0.0.1:4318/v1/traces (docs/telemetry.md)")
-      ->type_name("URL")
-      ->group(kGroup);
-  verb.add_option("--otlp-metrics-endpoint", otlp.metrics_endpoint,
-                  "Send what /metrics says likewise, for example http://127.0.0.1:4318/v1/metrics")
-      ->type_name("URL")
-      ->group(kGroup);
-  verb.add_option("--otlp-metrics-interval-ms", otlp.metrics_interval_ms,
-                  "Milliseconds from one sending of metrics to the next")
-      ->check(at_least(100))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--otlp-service-name", otlp.service_name, "service.name of this server")
-      ->check(not_empty())
-      ->capture_default_str()
-      ->group(kGroup);
-}
-
 void add_audio_flags(CLI::App& verb, AudioInputOptions& audio) {
   verb.add_option("--max-audio-size", audio.limits.max_bytes,
                   "Largest audio file, for example 25MiB")
@@ -307,17 +280,6 @@ void add_media_flags(CLI::App& verb, ServeFlags& flags) {
                   "Directory below which requests may name images as file:///path; without it "
                   "images come as data: URLs alone")
       ->check(CLI::ExistingDirectory)
-      ->group("Images");
-  verb.add_option("--max-images", images.max_images, "Most images of one prompt")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->group("Images");
-  verb.add_option(
-          "--max-image-tokens", flags.engine.max_image_tokens,
-          "Most tokens of an image: larger pictures are shrunk, or cut into fewer tiles; 0: "
-          "as many as the model's files allow")
-      ->check(at_least(0))
-      ->capture_default_str()
       ->group("Images");
   verb.add_option("--max-image-size", images.limits.max_bytes,
                   "Largest image file, for example 20MiB")
@@ -350,6 +312,11 @@ void add_models_flags(CLI::App& verb, ServeFlags& flags) {
           "its name, loaded when it is first asked for (docs/several_models.md)")
       ->type_name("PATH")
       ->group(kGroup);
+  verb.add_option("--models-config", models.config,
+                  "Flags of single models of the folder as YAML: 'NAME: {max-model-len: 8192}'; "
+                  "read again whenever a model is loaded")
+      ->type_name("PATH")
+      ->group(kGroup);
   verb.add_option("--max-loaded-models", models.max_loaded,
                   "Most models of the folder in memory; the least recently used gives way")
       ->check(at_least(1))
@@ -380,11 +347,34 @@ void add_models_flags(CLI::App& verb, ServeFlags& flags) {
 
 }  // namespace
 
+void add_flags_of_model(CLI::App& verb, ServeFlags& flags) {
+  constexpr const char* kGroup = "API";
+  add_chat_template_flag(verb, flags.engine);
+  verb.add_option_function<std::string>(
+          "--default-chat-template-kwargs",
+          [&flags](const std::string& text) {
+            flags.server.default_chat_template_kwargs = boost::json::parse(text).as_object();
+          },
+          "Variables of the chat template that requests may set otherwise: a JSON object, for "
+          "example '{\"enable_thinking\": false}'")
+      ->check(json_object())
+      ->group(kGroup);
+  verb.add_option(
+          "--generation-config", flags.generation_config,
+          "auto: defaults from the model's generation_config.json; none: the API's defaults")
+      ->check(one_of({"auto", "none"}))
+      ->capture_default_str()
+      ->group(kGroup);
+  add_reply_flags(verb, flags);
+  add_media_flags(verb, flags);
+  add_lora_flags(verb, flags.engine.lora);
+  add_engine_flags(verb, flags.engine);
+}
+
 void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option("--shape", flags.engine.shape,
                   "Instead of MODEL, to measure speed: random weights in a named shape, such as "
                   "llama-3.2-1b, or in that of a config.json");
-  add_chat_template_flag(verb, flags.engine);
   add_access_flags(verb, flags.server);
   add_response_store_flags(verb, flags.server.limits);
   add_browser_flags(verb, flags.server);
@@ -394,9 +384,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->transform(byte_size())
       ->group("Server");
   add_api_flags(verb, flags.server);
-  add_reply_flags(verb, flags);
-  add_media_flags(verb, flags);
-  add_lora_flags(verb, flags.engine.lora);
+  add_flags_of_model(verb, flags);
   verb.add_option_function<std::string>(
           "--lora-dir",
           [&flags](const std::string& folder) {
@@ -408,18 +396,13 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->type_name("PATH")
       ->group("LoRA adapters");
   add_extras_flags(verb, flags.extras);
+  add_log_flag(verb, "Server");
   add_otlp_flags(verb, flags.extras.otlp);
   add_models_flags(verb, flags);
   add_vllm_names(verb, flags);
   verb.add_option("--served-model-name", flags.served_model_names,
                   "Name(s) clients may use for the model; the first is printed")
       ->check(not_empty())
-      ->group("API");
-  verb.add_option(
-          "--generation-config", flags.generation_config,
-          "auto: defaults from the model's generation_config.json; none: the API's defaults")
-      ->check(one_of({"auto", "none"}))
-      ->capture_default_str()
       ->group("API");
   verb.add_option("--shutdown-timeout", flags.shutdown_timeout_s,
                   "Seconds that running requests have to finish after SIGTERM")

@@ -38,4 +38,7 @@ struct ServeFlags {
 
 void add_serve_flags(CLI::App& verb, ServeFlags& flags);
 
+// Those about a model, the engine's among them, as --models-config has them for each.
+void add_flags_of_model(CLI::App& verb, ServeFlags& flags);
+
 }  // namespace quire::cli

@@ -108,7 +108,9 @@ Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& ru
   }
   served.max_model_len = running.max_model_len;
   served.labels = running.plan.config.labels;
-  QUIRE_ASSIGN_OR_RETURN(served.images, image_input_of(running, flags.images));
+  ImageInputOptions images = flags.images;
+  images.max_images = flags.engine.max_images;
+  QUIRE_ASSIGN_OR_RETURN(served.images, image_input_of(running, images));
   QUIRE_ASSIGN_OR_RETURN(served.speech, speech_model(flags, running, *served.codec));
   served.chat_content_in_parts =
       served.images != nullptr && running.bundle.chat && running.bundle.chat->wants_parts();

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
+#include "base/log_format.h"
 #include "quire/flag_checks.h"
 
 namespace quire::cli {
@@ -46,6 +47,17 @@ void add_tls_flags(CLI::App& verb, TlsOptions& tls, const std::string& group) {
           },
           "Certificates of clients: 0 none, 1 checked where there is one, 2 required (0)")
       ->check(in_range(0, 2))
+      ->group(group);
+}
+
+void add_log_flag(CLI::App& verb, const std::string& group) {
+  verb.add_option_function<std::string>(
+          "--log-format",
+          [](const std::string& name) {
+            set_log_format(name == "json" ? LogFormat::kJson : LogFormat::kText);
+          },
+          "Lines of the log: text, or json, an object a line (text)")
+      ->check(one_of({"text", "json"}))
       ->group(group);
 }
 

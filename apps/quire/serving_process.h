@@ -20,6 +20,9 @@ void raise_descriptor_limit();
 // Adds the flags of certificates, with vLLM's names.
 void add_tls_flags(CLI::App& verb, TlsOptions& tls, const std::string& group);
 
+// Adds --log-format, which is in force once it is read.
+void add_log_flag(CLI::App& verb, const std::string& group);
+
 std::string url_of(const std::string& host, uint16_t port, const TlsOptions& tls);
 
 }  // namespace quire::cli

@@ -33,7 +33,6 @@ constexpr VllmFlag kFlags[] = {
     // These have no counterpart here and change no answer.
     {"--trust-remote-code", K::kNoEffectSwitch},
     {"--disable-log-requests,--no-disable-log-requests", K::kNoEffectSwitch},
-    {"--enable-log-requests,--no-enable-log-requests", K::kNoEffectSwitch},
     {"--disable-log-stats", K::kNoEffectSwitch},
     {"--enable-log-outputs,--no-enable-log-outputs", K::kNoEffectSwitch},
     {"--enable-log-deltas,--no-enable-log-deltas", K::kNoEffectSwitch},

@@ -50,6 +50,7 @@ struct LLMOptions {
   bool enable_prefix_caching = true;
   int32_t max_adapters = 0;    // LoRA adapters that may be loaded at once; 0: none
   int32_t max_lora_rank = 16;  // of any of them; memory is planned for it
+  int32_t max_images = 16;     // of one conversation
   // It is called while weights load, from the loading thread.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress{};
 };

@@ -184,7 +184,13 @@ Status Engine::prepare(GenerationRequest& request) {
 }
 
 EngineStats Engine::stats(int64_t num_submitted) const {
-  return metrics_.snapshot(clock_->now_us() - start_us_, num_submitted);
+  EngineStats stats = metrics_.snapshot(clock_->now_us() - start_us_, num_submitted);
+  const CompiledGrammars::Counts grammars = structured_outputs_.counts();
+  stats.grammar_hits = grammars.num_hits;
+  stats.grammars_compiled = grammars.num_compiled;
+  stats.grammars_failed = grammars.num_failed;
+  stats.num_grammars = static_cast<int64_t>(grammars.num_entries);
+  return stats;
 }
 
 ExecutorInfo Engine::model_info() const {

@@ -89,6 +89,7 @@ struct EngineArgs {
   std::string
       kv_transfer_config;        // JSON (facade/kv_cache/kv_transfer_config.h); empty: no handovers
   int32_t block_size = 16;       // tokens
+  int32_t max_images = 16;       // of one prompt
   int32_t max_image_tokens = 0;  // 0: as many as the model's files allow
   int32_t state_block_size = 512;  // tokens from one snapshot of states to the next
   double memory_utilization =

@@ -19,6 +19,7 @@ EngineArgs to_engine_args(const LLMOptions& options) {
   EngineArgs args;
   args.model = options.model;
   args.chat_template = options.chat_template;
+  args.max_images = options.max_images;
   args.device = options.device;
   args.weight_cache_dir = options.cache_dir;
   args.dtype = options.dtype;
@@ -239,6 +240,9 @@ struct LLM::Impl {
 
   Result<std::vector<InputImage>> load_images(const std::vector<ChatMessage>& messages) const {
     std::vector<InputImage> loaded;
+    int64_t num_images = 0;
+    for (const ChatMessage& message : messages) num_images += std::ssize(message.images);
+    if (images != nullptr) QUIRE_RETURN_IF_ERROR(images->check_number(num_images));
     for (const ChatMessage& message : messages) {
       for (const std::string& file : message.images) {
         if (images == nullptr)
@@ -442,7 +446,8 @@ struct LLMFactory {
 
 Result<std::unique_ptr<LLM>> load_llm(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(RunningModel model, start_model(args));
-  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const ImageInput> images, image_input_of(model, {}));
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const ImageInput> images,
+                         image_input_of(model, {.max_images = args.max_images}));
   const bool wants_parts =
       images != nullptr && model.bundle.chat != nullptr && model.bundle.chat->wants_parts();
   return LLMFactory::make({std::move(model), std::move(images), wants_parts});

@@ -45,7 +45,8 @@ Gateway::Pool::Pool(const GatewayOptions& options, const asio::any_io_executor& 
               }} {}
 
 Gateway::Gateway(const GatewayOptions& options)
-    : prefill_timeout_(options.prefill_timeout),
+    : otlp_(options.otlp),
+      prefill_timeout_(options.prefill_timeout),
       prefill_bytes_(options.prefill_bytes),
       listener_(on_one_thread(options.server), *this),
       pool_(options, listener_.io()->get_executor(), counts_, scratch_),
@@ -54,10 +55,19 @@ Gateway::Gateway(const GatewayOptions& options)
 Gateway::~Gateway() { stop(); }
 
 Status Gateway::start() {
+  if (otlp_.is_on()) {
+    QUIRE_ASSIGN_OR_RETURN(exporter_, server::OtlpExporter::create(otlp_));
+  }
   QUIRE_RETURN_IF_ERROR(listener_.start({}));
   on_thread([this] {
     pool_.health.start();
     prefill_pool_.health.start();
+  });
+  if (exporter_ == nullptr) return {};
+  exporter_->start([this] {
+    std::string text;
+    on_thread([&] { text = metrics_text(); });
+    return text;
   });
   return {};
 }
@@ -117,6 +127,7 @@ bool Gateway::wait_idle(int64_t timeout_ms) const {
 void Gateway::stop() {
   if (!listener_.is_running()) return;
   listener_.stop_listening();
+  if (exporter_ != nullptr) exporter_->stop();  // it asks this gateway's thread for metrics
   on_thread([this] {
     pool_.health.stop();
     prefill_pool_.health.stop();
@@ -149,15 +160,16 @@ std::optional<HttpResponse> Gateway::on_head(const HttpRequest& head) {
 
 void Gateway::on_request(HttpRequest request, std::shared_ptr<server::ReplyChannel> reply) {
   const auto start = std::chrono::steady_clock::now();
+  const std::shared_ptr<RouteSpan> span = RouteSpan::begin(exporter_, request);
   std::optional<std::string> first_leg;
   if (prefill_pool_.backends.num_healthy() > 0 && request.body.size() >= prefill_bytes_)
     first_leg = prefill_body(request);
   if (first_leg) {
     std::make_shared<PrefillCall>(prefill_pool_.context, pool_.context, std::move(request),
-                                  std::move(*first_leg), prefill_timeout_, std::move(reply))
+                                  std::move(*first_leg), prefill_timeout_, std::move(reply), span)
         ->start();
   } else {
-    std::make_shared<ProxyCall>(pool_.context, std::move(request), std::move(reply), start)
+    std::make_shared<ProxyCall>(pool_.context, std::move(request), std::move(reply), start, span)
         ->start();
   }
 }
@@ -224,7 +236,7 @@ std::string Gateway::metrics_text() const {
   out.family("quire:route_first_byte_seconds", "histogram",
              "Arrival of a request to the first byte of its answer.");
   out.histogram("quire:route_first_byte_seconds", {}, counts_.first_byte_seconds);
-  return out.take();
+  return out.take() + (exporter_ == nullptr ? std::string() : exporter_->metrics_text());
 }
 
 std::string Gateway::backends_json() const {

@@ -30,6 +30,7 @@ struct GatewayOptions {
   ServerOptions server;  // address and limits; the rest of it is a model server's
   RouterOptions router{.routing = Routing::kPrefixAware};
   HealthOptions health;
+  server::ExporterOptions otlp;  // without endpoints no spans or metrics are sent
   std::chrono::milliseconds connect_timeout{2'000};
   std::chrono::milliseconds prefill_timeout{600'000};  // for the answer of a server that prefills
   size_t prefill_bytes = 0;                            // requests with less have one leg
@@ -40,6 +41,7 @@ class Gateway final : public server::RequestHandler {
   explicit Gateway(const GatewayOptions& options);
   ~Gateway() override;
 
+  // kInvalidArgument: the address, or an endpoint of telemetry, is not as it should be.
   Status start();
   uint16_t port() const { return listener_.port(); }
   // Any thread, as what follows. They take requests once they have answered a check.
@@ -69,6 +71,8 @@ class Gateway final : public server::RequestHandler {
   std::string metrics_text() const;
   std::string backends_json() const;
 
+  const server::ExporterOptions otlp_;
+  std::shared_ptr<server::OtlpExporter> exporter_;  // shared with spans; null: not asked for
   const std::chrono::milliseconds prefill_timeout_;
   const size_t prefill_bytes_;
   std::atomic<bool> draining_{false};

@@ -16,13 +16,15 @@ constexpr size_t kMostAnswer = size_t{8} << 20;
 
 PrefillCall::PrefillCall(ProxyContext& prefill, ProxyContext& decode, server::HttpRequest request,
                          std::string body, std::chrono::milliseconds timeout,
-                         std::shared_ptr<server::ReplyChannel> reply)
+                         std::shared_ptr<server::ReplyChannel> reply,
+                         std::shared_ptr<RouteSpan> span)
     : prefill_(prefill),
       decode_(decode),
       request_(std::move(request)),
       body_(std::move(body)),
       timeout_(timeout),
       reply_(std::move(reply)),
+      span_(std::move(span)),
       turns_(prefill.backends, prefill.backends.hint_of(request_.body, session_of(request_)),
              std::ssize(request_.body) / 4) {
   ++prefill_.counts.num_prefills;
@@ -40,6 +42,7 @@ void PrefillCall::try_next() {
   if (reply_ == nullptr) return;
   if (!turns_.begin()) return decode({});
   answer_.clear();
+  if (span_ != nullptr) span_->note_backend(turns_.backend()->address().authority(), true);
   call_ = std::make_shared<BackendCall>(
       prefill_.executor, turns_.backend(), shared_from_this(), prefill_.scratch,
       BackendCall::Options{.connect_timeout = prefill_.connect_timeout,
@@ -76,7 +79,8 @@ void PrefillCall::decode(std::string_view answer) {
   std::string body = decode_body(request_.body, answer);
   if (body.size() == request_.body.size()) ++prefill_.counts.num_prefills_failed;
   request_.body = std::move(body);
-  std::make_shared<ProxyCall>(decode_, std::move(request_), std::exchange(reply_, nullptr), start_)
+  std::make_shared<ProxyCall>(decode_, std::move(request_), std::exchange(reply_, nullptr), start_,
+                              span_)
       ->start();
 }
 

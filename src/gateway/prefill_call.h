@@ -21,7 +21,7 @@ class PrefillCall final : public server::OngoingCall,
   // `body`: of the first leg (kv_legs.h). `timeout`: for its answer, of each server that is asked.
   PrefillCall(ProxyContext& prefill, ProxyContext& decode, server::HttpRequest request,
               std::string body, std::chrono::milliseconds timeout,
-              std::shared_ptr<server::ReplyChannel> reply);
+              std::shared_ptr<server::ReplyChannel> reply, std::shared_ptr<RouteSpan> span);
   ~PrefillCall() override;
   void start();
 
@@ -47,6 +47,7 @@ class PrefillCall final : public server::OngoingCall,
   const std::chrono::milliseconds timeout_;
   std::shared_ptr<server::ReplyChannel> reply_;  // the connection's; null: passed on, or it is gone
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const std::shared_ptr<RouteSpan> span_;  // shared with the second leg; null: nobody wants one
   BackendTurns turns_;
   std::shared_ptr<BackendCall> call_;  // shared with its own work under way
   int status_ = 0;

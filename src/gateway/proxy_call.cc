@@ -27,11 +27,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 ProxyCall::ProxyCall(ProxyContext& context, server::HttpRequest request,
                      std::shared_ptr<server::ReplyChannel> reply,
-                     std::chrono::steady_clock::time_point start)
+                     std::chrono::steady_clock::time_point start, std::shared_ptr<RouteSpan> span)
     : context_(context),
       request_(std::move(request)),
       reply_(std::move(reply)),
       start_(start),
+      span_(std::move(span)),
       turns_(context.backends, context.backends.hint_of(request_.body, session_of(request_)),
              std::ssize(request_.body) / 4) {
   ++context_.counts.num_requests;
@@ -52,6 +53,7 @@ void ProxyCall::try_next() {
   if (reply_ == nullptr) return;
   if (!turns_.begin()) return answer_without_backend();
   if (!turns_.is_first()) ++context_.counts.num_retries;
+  if (span_ != nullptr) span_->note_backend(turns_.backend()->address().authority(), false);
   call_ = std::make_shared<BackendCall>(
       context_.executor, turns_.backend(), shared_from_this(), context_.scratch,
       BackendCall::Options{.connect_timeout = context_.connect_timeout,
@@ -75,7 +77,7 @@ void ProxyCall::on_body(std::string_view piece) {
   // The head waits for the first piece: until then another backend can take over.
   if (!std::exchange(is_streaming_, true)) {
     context_.counts.first_byte_seconds.observe(seconds_since(start_));
-    reply_->begin_stream(head_);
+    begin_stream();
   }
   reply_->write(piece);
 }
@@ -87,13 +89,25 @@ void ProxyCall::on_end() {
     if (may_be_retried(head_.status)) return try_next();
     return answer_whole();
   }
-  if (!is_streaming_) reply_->begin_stream(head_);
+  if (!is_streaming_) begin_stream();
   const auto reply = std::exchange(reply_, nullptr);
   reply->end_stream();
 }
 
+void ProxyCall::begin_stream() {
+  if (span_ != nullptr) {
+    span_->note_first_byte();
+    span_->note_status(head_.status);
+  }
+  reply_->begin_stream(head_);
+}
+
 void ProxyCall::answer_whole() {
   context_.counts.first_byte_seconds.observe(seconds_since(start_));
+  if (span_ != nullptr) {
+    span_->note_first_byte();
+    span_->note_status(head_.status);
+  }
   const auto reply = std::exchange(reply_, nullptr);
   reply->send(std::move(head_));
 }
@@ -115,6 +129,7 @@ void ProxyCall::on_failure(const std::string& why) {
 // The client has a part of the answer. It must not take that for the whole.
 void ProxyCall::end_cut_stream(const std::string& why) {
   ++context_.counts.num_cut;
+  if (span_ != nullptr) span_->note_failure("the answer was cut off: " + why);
   const auto reply = std::exchange(reply_, nullptr);
   if (!head_.content_type.starts_with("text/event-stream"))
     return reply->cut("the answer was cut off: " + why);
@@ -131,6 +146,10 @@ void ProxyCall::answer_without_backend() {
       503, last_failure_.empty() ? "no backend takes requests now"
                                  : fmt::format("no backend answered; {}", last_failure_));
   error.retry_after_s = 1;
+  if (span_ != nullptr) {
+    span_->note_status(error.status);
+    span_->note_failure(error.message);
+  }
   const auto reply = std::exchange(reply_, nullptr);
   reply->send(server::error_response(error));
 }

@@ -13,6 +13,7 @@
 #include "gateway/backend_set.h"
 #include "gateway/backend_turns.h"
 #include "gateway/gateway_counts.h"
+#include "gateway/route_span.h"
 #include "server/http/http_types.h"
 
 namespace quire::gateway {
@@ -31,10 +32,10 @@ class ProxyCall final : public server::OngoingCall,
                         public BackendListener,
                         public std::enable_shared_from_this<ProxyCall> {
  public:
-  // `start`: when the request came.
+  // `start`: when the request came. `span` null: nobody wants one.
   ProxyCall(ProxyContext& context, server::HttpRequest request,
             std::shared_ptr<server::ReplyChannel> reply,
-            std::chrono::steady_clock::time_point start);
+            std::chrono::steady_clock::time_point start, std::shared_ptr<RouteSpan> span);
   ~ProxyCall() override;
   void start();
 
@@ -51,6 +52,7 @@ class ProxyCall final : public server::OngoingCall,
 
  private:
   void try_next();
+  void begin_stream();
   void answer_whole();
   void answer_without_backend();
   void end_cut_stream(const std::string& why);
@@ -59,6 +61,7 @@ class ProxyCall final : public server::OngoingCall,
   const server::HttpRequest request_;
   std::shared_ptr<server::ReplyChannel> reply_;  // the connection's; null: answered, or it is gone
   const std::chrono::steady_clock::time_point start_;
+  const std::shared_ptr<RouteSpan> span_;  // shared with the first leg
   BackendTurns turns_;
   std::shared_ptr<BackendCall> call_;  // shared with its own work under way
   server::HttpResponse head_;          // with the body, until it is passed on

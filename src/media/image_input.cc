@@ -19,6 +19,12 @@ ImageInput::ImageInput(const ImageProcessorSpec& spec, TokenId placeholder,
       text_(std::move(text)),
       held_bytes_(std::make_shared<std::atomic<int64_t>>(0)) {}
 
+Status ImageInput::check_number(int64_t num_images) const {
+  if (num_images <= options_.max_images) return {};
+  return invalid_argument("expected at most {} images (--max-images), got {}", options_.max_images,
+                          num_images);
+}
+
 Result<InputImage> ImageInput::load(std::string_view url) const {
   QUIRE_ASSIGN_OR_RETURN(const std::string file,
                          read_image_source(url, options_.allowed_dir, options_.limits.max_bytes));

@@ -35,6 +35,8 @@ class ImageInput {
              PictureText text = {});
 
   const ImageInputOptions& options() const { return options_; }
+  // kInvalidArgument: one prompt may not have so many.
+  Status check_number(int64_t num_images) const;
 
   // Reads, decodes and prepares one image: milliseconds. Errors are those of read_image_source()
   // and decode_image(). kResourceExhausted: other requests hold too much at this moment.

@@ -133,7 +133,8 @@ void RouteRunner::run_on(ModelUse hosted, const Route& route, HttpRequest reques
                   std::move(reply));
   }
   Entry entry{.hosted = std::move(hosted), .headers = std::move(headers), .arrival_us = arrival_us};
-  if (state_.exporter != nullptr && state_.exporter->wants_spans()) entry.trace = trace_of(request);
+  const bool exports = state_.exporter != nullptr && state_.exporter->wants_spans();
+  if (exports || options_.log_requests) entry.trace = trace_of(request);
   if (const ApiCheck error = enter(request, entry))
     return refuse(route.door, *error, entry.headers, *reply);
   const auto call = route.mode == RouteMode::kPooling ? &RouteRunner::pool : &RouteRunner::generate;
@@ -256,13 +257,31 @@ std::function<void(const OutputDelta&)> RouteRunner::watcher_of(const PreparedCa
       use->charge(KeyUse::kOutput, std::ssize(delta.token_ids), clock.now_us());
     };
   }
-  if (entry.trace && entry.trace->is_sampled && !prepared.requests.empty())
-    span = trace_call(state_.exporter, *entry.trace, prepared, clock);
+  if (prepared.speech != nullptr) {
+    span = span_of(entry,
+                   [&] { return facts_of(*prepared.speech, entry.hosted->model.names.front()); });
+  } else if (!prepared.requests.empty()) {
+    span = span_of(entry, [&] { return facts_of(prepared); });
+  }
   if (charge == nullptr || span == nullptr) return charge != nullptr ? charge : span;
   return [charge, span](const OutputDelta& delta) {
     charge(delta);
     span(delta);
   };
+}
+
+template <typename Facts>
+std::function<void(const OutputDelta&)> RouteRunner::span_of(const Entry& entry,
+                                                             Facts facts) const {
+  const bool exports = entry.trace && entry.trace->is_sampled && state_.exporter != nullptr &&
+                       state_.exporter->wants_spans();
+  if (!entry.trace || (!exports && !options_.log_requests)) return {};
+  const auto take = [exporter = exports ? state_.exporter : nullptr,
+                     logs = options_.log_requests](Span span) {
+    if (logs) log_span(span);
+    if (exporter != nullptr) exporter->add(std::move(span));
+  };
+  return trace_work(take, *entry.trace, facts(), state_.models->clock());
 }
 
 void RouteRunner::call_engine(PreparedCall prepared, Entry entry,
@@ -306,6 +325,7 @@ void RouteRunner::pool(const Route& route, HttpRequest request, Entry entry,
         }
         const ServedModel& model = entry.hosted->model;
         PoolingCall::Options options{entry.headers, entry.ongoing, model.labels, door.refuse};
+        options.on_delta = span_of(entry, [&] { return facts_of(prepared.value()); });
         if (!prepared.value().warning.empty())
           options.headers.emplace_back(kWarningHeader, prepared.value().warning);
         PoolingCall::run(reply, std::move(prepared).value(), *model.engine, std::move(options));

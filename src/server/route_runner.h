@@ -39,7 +39,7 @@ class RouteRunner {
     int64_t arrival_us = 0;
     std::shared_ptr<KeyUse> use;             // null: its key has no limits
     std::shared_ptr<void> ongoing;           // held while the request is answered
-    std::optional<TraceContext> trace = {};  // nullopt: no spans are written
+    std::optional<TraceContext> trace = {};  // nullopt: nobody asks for spans
   };
 
   // Finds the model of the folder that the request names, which may have to be loaded first.
@@ -57,6 +57,9 @@ class RouteRunner {
             std::shared_ptr<ReplyChannel> reply);
   std::function<void(const OutputDelta&)> watcher_of(const PreparedCall& prepared,
                                                      const Entry& entry) const;
+  // Writes the span of a request, of which `facts` tells; empty: nobody asks for it.
+  template <typename Facts>
+  std::function<void(const OutputDelta&)> span_of(const Entry& entry, Facts facts) const;
   void call_engine(PreparedCall prepared, Entry entry, std::shared_ptr<ReplyChannel> reply);
   // Whether the limits of the request's key let it in, which its headers tell either way; they may
   // give it the key's priority.

@@ -44,6 +44,7 @@ import test_pages  # noqa: E402
 import test_planning  # noqa: E402
 import test_prefill_decode  # noqa: E402
 import test_process  # noqa: E402
+import test_pull  # noqa: E402
 import test_python  # noqa: E402
 import test_ranks  # noqa: E402
 import test_responses  # noqa: E402
@@ -141,7 +142,7 @@ def run_binary(binary, sanitized, only):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
                    test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
-                   test_responses, test_ollama, test_client_libraries, test_models_dir, test_telemetry, test_llama, test_pages, test_vision, test_speech, test_seq2seq, test_adapters, test_operations,
+                   test_responses, test_ollama, test_client_libraries, test_models_dir, test_pull, test_telemetry, test_llama, test_pages, test_vision, test_speech, test_seq2seq, test_adapters, test_operations,
                    test_kv_files, test_route, test_fleet, test_prefill_decode, test_vllm_router, test_networks,
                    test_kv_events, test_kubernetes, test_tls):
         yield run_module(module, binary, only)

@@ -5,6 +5,7 @@ import signal
 import tempfile
 import time
 
+import harness
 import openai
 from process import Server
 
@@ -46,6 +47,9 @@ def test_limits_of_keys(binary):
             assert "'a'" in str(refusal) and 0 < int(refusal.response.headers["retry-after"]) <= 30, refusal
             ask(b)
             assert "tokens per minute" in str(refused(openai.RateLimitError, lambda: ask(b)))
+            keys = {row["name"]: row for row in harness.Context(server.url, "ka", None).get("/quire/stats")["keys"]}
+            assert (keys["a"]["requests"], keys["a"]["refused"], keys["a"]["output_tokens"]) == (2, 1, 8), keys
+            assert keys["b"]["refused"] == 1 and keys["b"]["prompt_tokens"] > 0, keys
             write(path, {"name": "a", "key": "ka", "requests_per_minute": 50})
             server.process.send_signal(signal.SIGHUP)
             end = time.time() + 20

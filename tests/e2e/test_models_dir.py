@@ -13,6 +13,7 @@ import time
 
 import harness
 from process import Server
+from test_adapters import make_adapters
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILTIN = os.path.join(ROOT, "assets", "builtin_model")
@@ -201,6 +202,73 @@ def test_ollama_clients_see_the_folder(binary):
         assert "completion" in client.show("plain").capabilities and not client.show("turned").capabilities
         client.chat(model="plain", messages=PROMPT["messages"], options={"num_predict": 4}, keep_alive=0)
         wait_for(lambda: states(context)["plain"] == "unloaded")
+
+
+def bits(context, model, i):
+    """What a request gets, with its log-probabilities."""
+    choice = context.post("/v1/completions", {"model": model, "prompt": "Once upon a time " + "a fox ran " * i, "seed": i,
+                                              "temperature": 0.8 * (i % 2), "max_tokens": 20, "logprobs": 3,
+                                              "ignore_eos": True})["choices"][0]
+    return choice["text"], choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]
+
+
+def test_models_have_flags_adapters_and_drafts_of_their_own(binary):
+    drafter = {"method": "draft_model", "model": BUILTIN, "num_speculative_tokens": 3, "enable_adaptive_verification": False}
+    with folder_of_models() as folder, tempfile.TemporaryDirectory() as beside:
+        make_adapters(beside, a=1, b=2)
+        config = os.path.join(beside, "models.yaml")
+        with open(config, "w") as file:
+            file.write("plain:\n  max_model_len: 256\n  lora-modules:\n"
+                       f"    - a={beside}/a\n    - {{name: b, path: {beside}/b}}\n"
+                       f"turned:\n  speculative-config: {json.dumps(drafter)}\n")
+        want = {}
+        for name, flags in (("plain", ()), ("a", ("--lora-modules", f"a={beside}/a")), ("b", ("--lora-modules", f"b={beside}/b")),
+                            ("turned", ())):
+            path = os.path.join(folder, "turned" if name == "turned" else "plain")
+            with Server(binary, path, "--hardware", "none", "--speculative-config", "none", *flags) as server:
+                want[name] = [bits(harness.Context(server.url, "none", None), name, i) for i in range(4)]
+        assert len({json.dumps(answers) for answers in want.values()}) == 4, "all say the same: the test tests nothing"
+        with serving(binary, folder, "--models-config", config, "--per-request-spec-decode-metrics", "summary") as (server, context):
+            assert states(context)["a"] == "unloaded"
+            jobs = [(name, i) for i in range(4) for name in want]
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                got = list(pool.map(lambda job: bits(context, *job), jobs))
+            for (name, i), answer in zip(jobs, got):
+                assert answer == want[name][i], (name, i)
+            drafts = context.post("/v1/completions", {"model": "turned", "prompt": "a", "max_tokens": 16, "ignore_eos": True})
+            assert drafts["metrics"]["speculative_decoding"]["num_draft_tokens"] > 0, drafts
+            cards = {card["id"]: card for card in context.get("/v1/models")["data"]}
+            assert cards["a"]["parent"] == cards["b"]["parent"] == "plain" and cards["plain"]["max_model_len"] == 256, cards
+            status, _, text = context.request("POST", "/v1/completions", {"model": "turned", "prompt": "a" * 300, "max_tokens": 1})
+            assert status == 200, text  # the other's limit is not its own
+            with open(config, "w") as file:
+                file.write("plain:\n  max-model-len: 128\n")
+            context.post("/models/unload", {"model": "plain"})
+            wait_for(lambda: states(context)["plain"] == "unloaded")
+            says(context, "plain")  # the file is read again
+            assert [card["max_model_len"] for card in context.get("/v1/models")["data"] if card["id"] == "plain"] == [128]
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: context.request("POST", "/v1/completions", {"model": "b", "prompt": "a"})[0] == 404)
+
+
+def test_a_wrong_file_of_flags_is_refused(binary):
+    wrong = (("plain:\n  port: 80\n", "line 2: port is no flag of a model"),
+             ("plain:\n  max-model-len: -7\n", "plain: "), ("plain: 7\n", "expected flags and their values"),
+             ("plain:\n  device: cuda\n", "device is cpu for models of a folder"),
+             ("plain:\n  max-model-le: 7\n", "did you mean max-model-len?"), ("- plain\n", "expected lines such as"),
+             ("plain:\n  lora-modules: turned=/nowhere\n", "has the name of a model"),
+             ("plain:\n  lora-modules: x=/nowhere\nwide:\n  lora-modules: x=/nowhere\n", "expected one adapter of each name"))
+    with folder_of_models() as folder:
+        config = os.path.join(folder, "models.yaml")
+        for text, expected in wrong:
+            with open(config, "w") as file:
+                file.write(text)
+            try:
+                Server(binary, "--models-dir", folder, "--models-config", config)
+            except RuntimeError as refusal:
+                assert expected in str(refusal), (text, refusal)
+            else:
+                raise AssertionError(text)
 
 
 def test_a_batch_asks_several_models(binary):

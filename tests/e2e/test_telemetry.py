@@ -2,11 +2,16 @@
 import contextlib
 import http.server
 import json
+import os
+import ssl
+import tempfile
 import threading
 import time
 
 import harness
 from process import Server
+from test_embeddings import GOLDENS, golden
+from test_tls import Certificates
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8, "temperature": 0}
@@ -16,10 +21,15 @@ class Collector(http.server.ThreadingHTTPServer):
     """Keeps what comes; answers with `status` after `delay_s`."""
     daemon_threads = True
 
-    def __init__(self, status=200, delay_s=0):
-        self.status, self.delay_s, self.bodies = status, delay_s, []
+    def __init__(self, status=200, delay_s=0, tls=None):
+        self.status, self.delay_s, self.bodies, self.headers = status, delay_s, [], []
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls.path("server.pem"), tls.path("server.key"))
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+            self.url = self.url.replace("http:", "https:")
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def spans(self):
@@ -37,6 +47,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         assert self.headers["Content-Type"] == "application/json"
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         time.sleep(self.server.delay_s)
+        self.server.headers.append(dict(self.headers))
         self.server.bodies.append((self.path, body))
         self.send_response(self.server.status)
         self.send_header("Content-Length", "2")
@@ -102,9 +113,102 @@ def test_spans_have_vllms_names_and_the_clients_trace(binary):
 def test_route_passes_the_trace_on(binary):
     with collecting() as collector, Server(binary, "--hardware", "none", "--otlp-traces-endpoint", collector.url) as server:
         with Server(binary, "--backend", server.url, verb="route") as route:
+            harness.Context(route.url, "none", None).wait_ready(60)
             ask(harness.Context(route.url, "none", None), traceparent=f"00-{TRACE}-{PARENT}-01")
             wait_for(lambda: collector.spans())
-            assert collector.spans()[0]["traceId"] == TRACE
+            span = collector.spans()[0]
+            assert (span["traceId"], span["parentSpanId"]) == (TRACE, PARENT)
+
+
+def test_the_routers_span_is_the_parent_of_the_servers(binary):
+    with collecting() as collector, Server(binary, "--hardware", "none", "--otlp-traces-endpoint", collector.url) as server:
+        with Server(binary, "--backend", server.url, "--otlp-traces-endpoint", collector.url, "--otlp-metrics-endpoint",
+                    collector.url, "--otlp-metrics-interval-ms", "200", "--otlp-service-name", "router", verb="route") as route:
+            context = harness.Context(route.url, "none", None)
+            context.wait_ready(60)
+            ask(context, traceparent=f"00-{TRACE}-{PARENT}-01")
+            wait_for(lambda: len(collector.spans()) == 2)
+            spans = {span["name"]: span for span in collector.spans()}
+            outer, inner = spans["route_request"], spans["llm_request"]
+            assert (outer["traceId"], outer["parentSpanId"]) == (TRACE, PARENT), outer
+            assert (inner["traceId"], inner["parentSpanId"]) == (TRACE, outer["spanId"]), inner
+            assert int(outer["startTimeUnixNano"]) <= int(inner["startTimeUnixNano"]) + 5e6, spans  # two clocks of one machine
+            said = attributes(outer)
+            assert said["quire.route.backend"] == server.url.removeprefix("http://"), said
+            assert (said["http.response.status_code"], said["url.path"]) == ("200", "/v1/chat/completions"), said
+            assert said["quire.route.attempts"] == "1" and said["quire.route.time_to_first_byte"] > 0, said
+            ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client wants no spans
+            ask(context)
+            wait_for(lambda: len(collector.spans()) == 4)
+            last = {span["name"]: span for span in collector.spans()[2:]}
+            assert last["llm_request"]["parentSpanId"] == last["route_request"]["spanId"], last
+            assert "parentSpanId" not in last["route_request"], last
+            wait_for(lambda: "quire:route_requests_total" in collector.metrics())
+            assert "quire:otlp_spans_sent_total 2.0" in context.request("GET", "/metrics")[2]
+
+
+def test_pooled_requests_have_spans_too(binary):
+    for name, path, operation in (("xlm_roberta_cls", "/v1/embeddings", "embeddings"), ("xlm_roberta_cls", "/pooling", "pooling"),
+                                  ("bert_classifier", "/classify", "classify")):
+        ids = [case["ids"] for case in golden(name)][:2]
+        with collecting() as collector, \
+                Server(binary, os.path.join(GOLDENS, name), "--hardware", "none", "--otlp-traces-endpoint", collector.url) as server:
+            context = harness.Context(server.url, "none", None)
+            context.post(path, {"model": context.model, "input": ids})
+            wait_for(lambda: collector.spans())
+            span = collector.spans()[0]
+            said = attributes(span)
+            assert span["name"] == "llm_request" and said["gen_ai.operation.name"] == operation, (path, said)
+            assert said["gen_ai.usage.prompt_tokens"] == str(sum(map(len, ids))), said
+            assert said["gen_ai.usage.num_sequences"] == "2" and "gen_ai.usage.completion_tokens" not in said, said
+            assert said["gen_ai.response.model"] == context.model and "status" not in span, span
+            assert said["gen_ai.latency.e2e"] > 0, said
+
+
+def test_a_collector_behind_https(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        certificates = Certificates(folder)
+        with collecting(tls=certificates) as collector:
+            flags = ("--hardware", "none", "--otlp-traces-endpoint", collector.url)
+            headers = ("--otlp-headers", "api-key=a%20secret,x-team=7")
+            with Server(binary, *flags, "--otlp-ca-file", certificates.path("ca.pem"), *headers) as server:
+                ask(harness.Context(server.url, "none", None))
+                wait_for(lambda: collector.spans())
+                sent = {name.lower(): value for name, value in collector.headers[0].items()}
+                assert (sent["api-key"], sent["x-team"]) == ("a secret", "7"), sent
+            environment = {**os.environ, "OTEL_EXPORTER_OTLP_CERTIFICATE": certificates.path("ca.pem"),
+                           "OTEL_EXPORTER_OTLP_HEADERS": "api-key=b"}
+            with Server(binary, *flags, environment=environment) as server:
+                ask(harness.Context(server.url, "none", None))
+                wait_for(lambda: len(collector.spans()) == 2)
+            assert collector.headers[-1].get("api-key") == "b", collector.headers
+            with Server(binary, *flags) as server:  # the system's authorities do not know it
+                context = harness.Context(server.url, "none", None)
+                ask(context)
+                wait_for(lambda: "quire:otlp_spans_dropped_total 1.0" in context.request("GET", "/metrics")[2])
+                assert "its certificate is not believed" in server.output(), server.output()
+            assert len(collector.spans()) == 2
+
+
+def test_requests_are_logged_with_the_fields_of_their_spans(binary):
+    with Server(binary, "--hardware", "none", "--enable-log-requests", "--log-format", "json") as server:
+        context = harness.Context(server.url, "none", None)
+        answer = ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # of a trace that is not collected
+        context.request("GET", "/health")
+        wait_for(lambda: '"request"' in server.output())
+        lines = [json.loads(line) for line in server.output().splitlines() if line.startswith("{")]
+        assert {"time", "level", "message"} <= set.intersection(*map(set, lines)), lines
+        [line] = [line for line in lines if line["message"] == "request"]
+        assert line["trace_id"] == TRACE and line["gen_ai.request.id"] == answer["id"], line
+        assert line["gen_ai.usage.completion_tokens"] == str(answer["usage"]["completion_tokens"]), line
+        assert line["time"].endswith("Z") and line["level"] == "info", line
+    with Server(binary, "--hardware", "none", "--enable-log-requests") as server:
+        answer = ask(harness.Context(server.url, "none", None))
+        wait_for(lambda: " info request trace_id=" in server.output())
+        assert f"gen_ai.request.id={answer['id']}" in server.output()
+    with Server(binary, "--hardware", "none") as server:
+        ask(harness.Context(server.url, "none", None))
+        assert "gen_ai" not in server.output()
 
 
 def test_metrics_are_what_the_page_says(binary):

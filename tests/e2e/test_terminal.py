@@ -109,7 +109,8 @@ def test_chat_keeps_conversations_and_tells_its_speed(binary):
 
 def test_chat_shows_a_picture_with_the_next_question(binary):
     vision = os.path.join(ROOT, "tests", "goldens", "vision")
-    with tempfile.TemporaryDirectory() as folder, chat(binary, os.path.join(vision, "llava"), "--max-tokens", "4") as terminal:
+    with tempfile.TemporaryDirectory() as folder, chat(
+            binary, os.path.join(vision, "llava"), "--max-tokens", "4", "--max-images", "1") as terminal:
         terminal.send("what is it\r")
         alone, _ = context_use(terminal)
         terminal.send("/reset\r")
@@ -127,6 +128,11 @@ def test_chat_shows_a_picture_with_the_next_question(binary):
         terminal.expect(r"talk.json: ")
         terminal.send("/image\r")
         terminal.expect(r"\[/image: expected the name of a file, got none\]")
+        terminal.send(f"/image {vision}/images/wide.png\r")
+        terminal.expect(r"wide.png goes with the next question\]")
+        terminal.send("and that\r")
+        terminal.expect(r"expected at most 1 images \(--max-images\), got 2")
+        terminal.send("/clear\r")
         terminal.send("/exit\r")
         assert terminal.wait() == 0
     with chat(binary) as terminal:

@@ -268,7 +268,7 @@ def test_typos_get_the_nearest_name(binary):
 def test_help_speaks_of_flags_and_not_of_the_parser(binary):
     for verbs in ((), ("serve",), ("chat",), ("generate",), ("tokenize",), ("inspect",), ("quantize",), ("bench",),
                   ("bench", "latency"), ("bench", "throughput"), ("bench", "serve"), ("bench", "kernels"), ("bench", "ablation"),
-                  ("simulate",), ("plan",), ("compare",), ("roofline",)):
+                  ("simulate",), ("plan",), ("compare",), ("roofline",), ("route",), ("pull",), ("ps",)):
         text = ok(binary, *verbs, "--help").stdout
         for leak in ("{false}", "{true}", "TEXT:", "INT:", "FLOAT:", "ENUM", "UINT"):
             assert leak not in text, (verbs, leak, [line for line in text.splitlines() if leak in line])
@@ -292,6 +292,9 @@ def test_models_that_are_not_there_are_explained(binary):
         source = os.path.join(ROOT, "tests", "goldens", "models", "llama", "model.gguf")
         shutil.copy(source, ggufs)
         assert "llama" in ok(binary, "inspect", ggufs).stdout
+        said = json.loads(ok(binary, "inspect", ggufs, "--json").stdout)
+        assert said["architecture"] == "llama" and said["memory"]["total_bytes"] > said["memory"]["weights_bytes"] > 0, said
+        assert sum(kind["elements"] for kind in said["tensors"].values()) >= said["num_parameters"] > 0, said
         shutil.copy(source, os.path.join(ggufs, "other.gguf"))
         refused(binary, "name one of model.gguf, other.gguf", "inspect", ggufs)
 

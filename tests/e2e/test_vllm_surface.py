@@ -443,9 +443,30 @@ def tokenize_and_back(s):
 # serve/dev: test_sleep.py, test_rlhf.py, test_cache.py, test_server_info.py
 @case()
 def dev_routes_are_shut(s):
-    for path in ("/pause", "/resume", "/sleep", "/wake_up", "/reset_prefix_cache", "/abort_requests"):
+    for path in ("/pause", "/resume", "/sleep", "/wake_up", "/reset_prefix_cache", "/abort_requests", "/start_profile", "/stop_profile"):
         assert s.status(path, {}) == 404, path
     assert s.status("/server_info", method="GET") == 404
+
+
+@case("--enable-dev-endpoints")
+def dev_profile_is_a_chrome_trace(s):
+    assert s.status("/stop_profile") == 400
+    s.complete(max_tokens=4)  # before it begins
+    assert s.status("/start_profile") == 200
+    s.complete(max_tokens=8, ignore_eos=True)
+    trace = s.post("/stop_profile", None)
+    steps = [e for e in trace["traceEvents"] if e["name"] == "step"]
+    assert 1 <= len(steps) <= 9 and sum(e["args"]["tokens"] for e in steps) >= 8, steps
+    parts = [e for e in trace["traceEvents"] if e["name"] in ("schedule", "execute", "update")]
+    assert len(parts) == 3 * len(steps) and all(e["ph"] == "X" and e["dur"] >= 0 for e in parts)
+    assert s.status("/stop_profile") == 400
+    assert s.status("/start_profile") == 200
+    s.complete(max_tokens=8, ignore_eos=True)
+    assert s.status("/stop_profile?num_steps=0") == 400
+    assert s.status("/start_profile") == 200
+    s.complete(max_tokens=8, ignore_eos=True)
+    trace = s.post("/stop_profile?num_steps=1", None)
+    assert sum(e["name"] == "step" for e in trace["traceEvents"]) == 1
 
 
 @case("--enable-dev-endpoints")

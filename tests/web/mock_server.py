@@ -58,9 +58,14 @@ def split(text):
     return re.findall(r" ?\w+|\s+|[^\w\s]+", text)
 
 
+def text_of(content):
+    """Without its pictures."""
+    return content if isinstance(content, str) else "" if content is None else "".join(part.get("text", "") for part in content)
+
+
 def count_tokens(messages):
     """What /tokenize says: four tokens of a template around each message, three to open the answer."""
-    return 3 + sum(4 + len(split(m["content"])) for m in messages)
+    return 3 + sum(4 + len(split(text_of(m["content"]))) for m in messages)
 
 
 def timings(num_tokens):
@@ -135,6 +140,12 @@ class State:
                 "ttft_ms": latency(18),
                 "itl_ms": latency(4.2),
                 "step_ms": latency(3.9),
+                "speculation": {"verified": 1000, "drafted": 3600, "accepted": 1900, "accepted_by_place": [800, 600, 350, 150, 0]},
+                "structured_output": {"hits": 41, "compiled": 7, "failed": 1, "kept": 8},
+                "keys": [
+                    {"name": "a team <b>", "running": 2, "requests": 812, "refused": 3, "prompt_tokens": 48210, "output_tokens": 91234},
+                    {"name": "nightly", "running": 0, "requests": 40, "refused": 0, "prompt_tokens": 900, "output_tokens": 1200},
+                ],
             }
 
     def blocks(self):
@@ -268,7 +279,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path != "/v1/chat/completions":
             return self.reply({"error": {"message": "no such route"}}, 404)
         Handler.bodies.append(body)
-        prompt = body["messages"][-1]["content"]
+        prompt = text_of(body["messages"][-1]["content"])
         if "REFUSE" in prompt:
             return self.reply(
                 {
@@ -304,13 +315,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
         )
         self.wfile.flush()
 
+    def call_tool(self, name, num_prompt):
+        chunk = lambda delta, **more: {"id": "chatcmpl-1", "choices": [{"index": 0, "delta": delta, "finish_reason": None, **more}]}
+        call = {"index": 0, "id": "call_7", "type": "function", "function": {"name": name, "arguments": ""}}
+        self.event(chunk({"role": "assistant", "tool_calls": [call]}))
+        self.event(chunk({"tool_calls": [{"index": 0, "function": {"arguments": '{"city": "Paris"}'}}]}))
+        self.event(chunk({}, finish_reason="tool_calls"))
+        self.event({"id": "chatcmpl-1", "choices": [], "usage": {"prompt_tokens": num_prompt, "completion_tokens": 9,
+                                                                "total_tokens": num_prompt + 9}})
+        self.event(b"[DONE]")
+
     def stream(self, body, prompt):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         rng = random.Random(prompt)
         num_prompt = count_tokens(body["messages"])
-        whole = split(MARKDOWN if "MARKDOWN" in prompt else STORY if "story" in prompt else f"You said: {prompt}")
+        last = body["messages"][-1]
+        if "tools" in body and last["role"] == "user" and "TOOL" in prompt:
+            return self.call_tool(body["tools"][0]["function"]["name"], num_prompt)
+        whole = split(f"It says {prompt}.") if last["role"] == "tool" else split(MARKDOWN if "MARKDOWN" in prompt else STORY if "story" in prompt else f"You said: {prompt}")
         tokens = whole[: min(body.get("max_tokens", 10000), self.max_model_len - num_prompt)]
         chunk = lambda delta, **more: {
             "id": "chatcmpl-1",

@@ -9,12 +9,15 @@ Screenshots of every view in both colour schemes, and at the two sizes of SIZES,
 """
 
 import argparse
+import base64
 import importlib.util
 import json
 import pathlib
+import struct
 import sys
 import time
 import unittest
+import zlib
 
 import browser
 import mock_server
@@ -22,6 +25,21 @@ import mock_server
 OPTIONS = None
 VIEWS = ("chat", "engine", "explore")
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+
+
+def png(width, height):
+    """A picture whose colours change from corner to corner, in base64."""
+    rows = b"".join(b"\0" + b"".join(bytes((x * 255 // width, y * 255 // height, 120)) for x in range(width)) for y in range(height))
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return base64.b64encode(data).decode()
+
+
+PNG = png(120, 80)
 
 
 def axe_source():
@@ -592,6 +610,98 @@ class PageTest(unittest.TestCase):
             self.page.open("about:blank")
             self.page.open(f"{self.url}/{broken}")
             self.page.wait("document.getElementById('model-name').dataset.model")
+
+    def drop(self, *files):
+        """Drops files, each (name, type, base64), on the conversation."""
+        self.page.eval("""((files) => {
+            const data = new DataTransfer();
+            for (const [name, type, text] of files)
+              data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name, {type}));
+            document.getElementById('thread').dispatchEvent(
+                new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}));
+            })(%s)""" % json.dumps(files))
+
+    def test_dropped_images_go_with_the_message(self):
+        self.need_mock()
+        self.open()
+        self.drop(("fox.png", "image/png", PNG), ("notes.txt", "text/plain", "YQ=="))
+        self.page.wait("document.querySelectorAll('#images canvas').length === 1")
+        self.assertIn("notes.txt: expected a JPEG", self.text("#images-note"))
+        self.drop(("owl.png", "image/png", PNG))
+        self.page.wait("document.querySelectorAll('#images canvas').length === 2")
+        self.resize("phone")
+        self.assertTrue(self.page.eval("document.querySelector('.composer-row').offsetHeight < 64"), "one line")
+        self.shot("images-phone")
+        self.assertTrue(self.page.eval("document.documentElement.scrollWidth <= innerWidth"))
+        self.resize("desktop")
+        self.page.eval("document.querySelector('#images button[aria-label=\"Remove image fox.png\"]').click()")
+        self.page.wait("document.querySelectorAll('#images canvas').length === 1")
+        self.ask("What is this?")
+        self.settled()
+        content = mock_server.Handler.bodies[-1]["messages"][-1]["content"]
+        self.assertEqual(content, [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + PNG}},
+                                   {"type": "text", "text": "What is this?"}])
+        self.assertEqual(self.page.eval("document.querySelectorAll('#images canvas').length"), 0)
+        self.assertEqual(self.page.eval("document.querySelector('.turn.user canvas').getAttribute('aria-label')"), "Image owl.png")
+        self.ask("And now?")
+        self.page.wait("document.querySelectorAll('.turn.assistant').length === 2")
+        self.settled()
+        messages = mock_server.Handler.bodies[-1]["messages"]
+        self.assertEqual((messages[0]["content"], messages[-1]["content"]), (content, "And now?"))
+        self.drop(("owl.png", "image/png", PNG))
+        self.page.wait("document.querySelectorAll('#images canvas').length === 1")
+        self.expects_errors = True
+        self.ask("REFUSE")
+        self.page.wait("document.querySelector('.refused-note')")
+        self.assertEqual(self.page.eval("document.querySelectorAll('#images canvas').length"), 1, "it came back")
+
+    def test_results_of_tools_go_back_to_the_model(self):
+        self.need_mock()
+        self.open()
+        self.page.eval("document.querySelector('.settings details').open = true")
+        write = "(() => { const t = document.getElementById('tools'); t.value = %s; t.dispatchEvent(new Event('input')); })()"
+        self.page.eval(write % json.dumps("[{"))
+        self.assertIn("no list of functions", self.text("#tools-help"))
+        self.page.eval(write % json.dumps('[{"name": "weather", "parameters": {"type": "object"}}]'))
+        self.assertNotIn("no list", self.text("#tools-help"))
+        self.ask("TOOL please")
+        self.page.wait("document.querySelector('.results textarea')")
+        self.assertEqual(self.text(".call"), 'weather({"city": "Paris"})')
+        self.assertEqual(self.page.eval("document.activeElement.getAttribute('aria-label')"), "Result of weather")
+        self.page.type("rain")
+        self.shot("tools")
+        self.page.eval("document.querySelector('.results').requestSubmit()")
+        self.page.wait("document.querySelectorAll('.turn.assistant').length === 2")
+        self.settled()
+        body = mock_server.Handler.bodies[-1]
+        self.assertEqual(body["tools"], [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}])
+        call = {"id": "call_7", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
+        want = [{"role": "user", "content": "TOOL please"}, {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "call_7", "content": "rain"}]
+        self.assertEqual(body["messages"], want)
+        self.ask("And then?")
+        self.page.wait("document.querySelectorAll('.turn.assistant').length === 3")
+        self.settled()
+        said = self.page.eval("document.querySelectorAll('.answer')[1].textContent")
+        self.assertEqual(mock_server.Handler.bodies[-1]["messages"],
+                         want + [{"role": "assistant", "content": said}, {"role": "user", "content": "And then?"}])
+
+    def test_tables_of_drafts_grammars_and_keys(self):
+        self.need_mock()
+        self.open("#engine")
+        self.page.wait("document.querySelectorAll('#tables table').length === 3", 30)
+        rows = json.loads(self.page.eval(
+            "JSON.stringify([...document.querySelectorAll('#tables tr')].map(r => [...r.children].map(c => c.textContent)))"))
+        self.assertIn(["all", "3,600", "1,900", "53 %"], rows)
+        self.assertIn(["4", "", "150", "15 %"], rows)
+        self.assertIn(["Could not be compiled", "1"], rows)
+        self.assertIn(["a team <b>", "2", "812", "3", "48.2 k", "91.2 k"], rows)
+        self.assertIn("2.90 tokens a step", self.text("#tables .caption"))
+        for size in SIZES:
+            self.resize(size)
+            self.page.eval("document.getElementById('tables').scrollIntoView()")
+            self.assertTrue(self.page.eval("document.documentElement.scrollWidth <= innerWidth"))
+            self.shot(f"tables-{size}")
 
     def test_event_stream_split_at_every_byte(self):
         self.run_module_check(r"""

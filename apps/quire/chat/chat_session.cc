@@ -35,7 +35,7 @@ std::string share_of_limit(uint64_t bound_us, uint64_t step_us) {
 }  // namespace
 
 const char* ChatSession::help() {
-  return "/reset forgets the conversation, /system TEXT sets the system message\n"
+  return "/reset (or /clear) forgets the conversation, /system TEXT sets the system message\n"
          "/save FILE and /load FILE keep a conversation, /model MODEL goes on with another model\n"
          "/image FILE shows a picture with the next question, where the model reads them\n"
          "/stats says how much was said and how fast, /exit leaves; Ctrl-C stops an answer, Ctrl-D "
@@ -196,7 +196,7 @@ Status ChatSession::change_model(const std::string& path) {
 }
 
 void ChatSession::run_command(const std::string& name, const std::string& argument) {
-  if (name == "/reset") return history_.forget_turns();
+  if (name == "/reset" || name == "/clear") return history_.forget_turns();
   if (name == "/system") return history_.set_system(argument);
   if (name == "/stats") return say_stats();
   if (argument.empty())
@@ -209,8 +209,8 @@ void ChatSession::run_command(const std::string& name, const std::string& argume
 }
 
 void ChatSession::handle_command(const std::string& command) {
-  const std::vector<std::string> commands{"/reset", "/system", "/save", "/load", "/image",
-                                          "/model", "/stats",  "/exit", "/quit", "/help"};
+  const std::vector<std::string> commands{"/reset", "/clear", "/system", "/save", "/load", "/image",
+                                          "/model", "/stats", "/exit",   "/quit", "/help"};
   const size_t space = std::min(command.find(' '), command.size());
   const std::string name = command.substr(0, space);
   const size_t begin = std::min(command.find_first_not_of(' ', space), command.size());

@@ -12,7 +12,6 @@
 #include <sstream>
 
 #include "base/nearest_name.h"
-#include "quire/settings/settings_file.h"
 
 namespace quire::cli {
 namespace {
@@ -51,7 +50,7 @@ std::string value_of(const Arguments& arguments, const std::string& name) {
   return {};
 }
 
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file.is_open()) return not_found("--config: {} cannot be read", path);
   std::ostringstream text;
@@ -115,6 +114,17 @@ std::string values_of(const CLI::Option& option) {
 
 }  // namespace
 
+Status append_setting(const CLI::App& verb, const FileSetting& setting, const std::string& where,
+                      Arguments& arguments) {
+  const CLI::Option* const option = find_flag(verb, setting.name);
+  if (option == nullptr) return no_such_flag(verb, where, setting.name);
+  for (const std::string& value : setting.values) {
+    const Status appended = append_flag(*option, setting.name, value, arguments);
+    if (!appended.ok()) return invalid_argument("{}: {}", where, appended.message());
+  }
+  return {};
+}
+
 Result<std::vector<std::string>> Settings::expand(const CLI::App& verb, Arguments arguments) {
   const std::set<const CLI::Option*> named = flags_named(verb, arguments);
   Arguments from_file, from_environment;
@@ -133,7 +143,7 @@ Result<std::vector<std::string>> Settings::expand(const CLI::App& verb, Argument
   std::string path = value_of(arguments, "--config");
   if (path.empty()) path = value_of(from_environment, "--config");
   if (!path.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_file(path));
     QUIRE_ASSIGN_OR_RETURN(const std::vector<FileSetting> settings, parse_settings(text, path));
     for (const FileSetting& setting : settings) {
       const std::string where = fmt::format("{}: line {}", path, setting.line);
@@ -141,10 +151,7 @@ Result<std::vector<std::string>> Settings::expand(const CLI::App& verb, Argument
       if (option == nullptr || setting.name == "config")
         return no_such_flag(verb, where, setting.name);
       if (named.contains(option) || of_environment.contains(option)) continue;
-      for (const std::string& value : setting.values) {
-        const Status appended = append_flag(*option, setting.name, value, from_file);
-        if (!appended.ok()) return invalid_argument("{}: {}", where, appended.message());
-      }
+      QUIRE_RETURN_IF_ERROR(append_setting(verb, setting, where, from_file));
       sources_[option->get_lnames().front()] = where;
     }
   }
@@ -163,7 +170,7 @@ std::string Settings::effective(const CLI::App& verb) const {
     std::string line;
     if (option->count() > 0) {
       const auto source = sources_.find(name);
-      const bool is_secret = name == "api-key";
+      const bool is_secret = name == "api-key" || name == "otlp-headers";
       line = fmt::format("{}: {}  # {}\n", name, is_secret ? "[hidden]" : values_of(*option),
                          source == sources_.end() ? "command line" : source->second);
     } else if (!is_switch(*option) && !option->get_default_str().empty()) {

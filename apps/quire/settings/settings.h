@@ -7,8 +7,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "quire/settings/settings_file.h"
 
 namespace quire::cli {
+
+// Appends what `setting`, at `where` in a file, is on the command line of `verb`. kInvalidArgument: the
+// verb has no such flag, or a switch is neither true nor false.
+Status append_setting(const CLI::App& verb, const FileSetting& setting, const std::string& where,
+                      std::vector<std::string>& arguments);
 
 // Where the flags of a verb come from.
 class Settings {

@@ -60,24 +60,52 @@ FileSetting to_setting(const YAML::Node& key, const YAML::Node& value, int& num_
   return setting;
 }
 
-}  // namespace
+std::vector<FileSetting> to_settings(const YAML::Node& map, int& num_values) {
+  std::vector<FileSetting> settings;
+  for (const auto& entry : map)
+    settings.push_back(to_setting(entry.first, entry.second, num_values));
+  return settings;
+}
 
-Result<std::vector<FileSetting>> parse_settings(std::string_view text, std::string_view path) {
+// What `read` makes of the file's mapping; its YAML::Exception becomes an error of the line.
+template <typename Read>
+auto read_yaml(std::string_view text, std::string_view path, std::string_view example, Read read)
+    -> Result<decltype(read(YAML::Node()))> {
   if (text.size() > kMaxBytes)
     return invalid_argument("{}: expected at most {} bytes of settings, got {}", path, kMaxBytes,
                             text.size());
   try {
     const YAML::Node root = YAML::Load(std::string(text));
-    std::vector<FileSetting> settings;
-    if (root.IsNull()) return settings;
-    if (!root.IsMap()) return invalid_argument("{}: expected lines such as 'port: 8000'", path);
-    int num_values = 0;
-    for (const auto& entry : root)
-      settings.push_back(to_setting(entry.first, entry.second, num_values));
-    return settings;
+    if (root.IsNull()) return decltype(read(root)){};
+    if (!root.IsMap()) return invalid_argument("{}: expected lines such as '{}'", path, example);
+    return read(root);
   } catch (const YAML::Exception& e) {
     return invalid_argument("{}: line {}: {}", path, e.mark.line + 1, e.msg);
   }
+}
+
+}  // namespace
+
+Result<std::vector<FileSetting>> parse_settings(std::string_view text, std::string_view path) {
+  return read_yaml(text, path, "port: 8000", [](const YAML::Node& root) {
+    int num_values = 0;
+    return to_settings(root, num_values);
+  });
+}
+
+Result<ModelSettings> parse_model_settings(std::string_view text, std::string_view path) {
+  return read_yaml(text, path, "MODEL: {max-model-len: 8192}", [](const YAML::Node& root) {
+    int num_values = 0;
+    ModelSettings models;
+    for (const auto& entry : root) {
+      const std::string name = entry.first.as<std::string>();
+      if (!entry.second.IsMap() && !entry.second.IsNull())
+        throw YAML::Exception(entry.first.Mark(), name + ": expected flags and their values");
+      if (!models.emplace(name, to_settings(entry.second, num_values)).second)
+        throw YAML::Exception(entry.first.Mark(), name + ": expected one entry of each model");
+    }
+    return models;
+  });
 }
 
 }  // namespace quire::cli

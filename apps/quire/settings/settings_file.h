@@ -6,6 +6,7 @@
 //   speculative-config: {method: suffix}
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,5 +24,13 @@ struct FileSetting {
 // `text` is the content of the file, and `path` its name in errors.
 // kInvalidArgument: it is not YAML, or not a mapping from names to values.
 Result<std::vector<FileSetting>> parse_settings(std::string_view text, std::string_view path);
+
+// The file of --models-config: the same for each of several models, by their names.
+//
+//   qwen3-4b:
+//     max-model-len: 8192
+//     lora-modules: [sql=/adapters/sql]
+using ModelSettings = std::map<std::string, std::vector<FileSetting>>;
+Result<ModelSettings> parse_model_settings(std::string_view text, std::string_view path);
 
 }  // namespace quire::cli

@@ -128,6 +128,12 @@ struct EngineStats {
   uint64_t spec_decode_num_draft_tokens = 0;
   uint64_t spec_decode_num_accepted_tokens = 0;
   std::vector<uint64_t> spec_decode_num_accepted_tokens_per_pos;
+  // Structured outputs: requests whose grammar was known, grammars that were compiled for others, and
+  // those that could not be.
+  uint64_t grammar_hits = 0;
+  uint64_t grammars_compiled = 0;
+  uint64_t grammars_failed = 0;
+  int64_t num_grammars = 0;  // kept for requests to come; a gauge
   // These count the steps of beam searches, and the beams that ran in them.
   uint64_t beam_search_steps = 0;
   uint64_t beam_search_beams = 0;

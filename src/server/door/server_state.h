@@ -23,6 +23,8 @@ struct ServerState {
   const std::shared_ptr<OtlpExporter> exporter = nullptr;  // of spans and metrics; null: none
   std::string openapi = {};                                // set before requests come
   std::atomic<bool> is_draining = false;
+  // When /start_profile was asked for, engine clock; -1: no profile is being made.
+  mutable std::atomic<int64_t> profile_begin_us = -1;
   // Shared with the guards of running calls, which may outlive the server by a moment.
   const std::shared_ptr<std::atomic<int64_t>> num_ongoing =
       std::make_shared<std::atomic<int64_t>>(0);

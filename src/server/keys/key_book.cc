@@ -146,13 +146,18 @@ std::shared_ptr<KeyAccount> KeyBook::find(std::string_view key) const {
   return found == by_digest_.end() ? nullptr : found->second;
 }
 
-std::string KeyBook::metrics_text() const {
+std::vector<KeyAccount::Counts> KeyBook::counts() const {
   std::vector<KeyAccount::Counts> all;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [name, account] : by_name_) all.push_back(account->counts());
   }
   std::ranges::sort(all, {}, &KeyAccount::Counts::name);
+  return all;
+}
+
+std::string KeyBook::metrics_text() const {
+  const std::vector<KeyAccount::Counts> all = counts();
   MetricsWriter out;
   const auto family = [&](std::string_view name, std::string_view type, std::string_view help,
                           auto value_of) {

@@ -78,6 +78,8 @@ class KeyBook {
   Status reload(int64_t now_us);
   // Null: nobody has this key.
   std::shared_ptr<KeyAccount> find(std::string_view key) const;
+  // Of all keys of the file, by name.
+  std::vector<KeyAccount::Counts> counts() const;
   // Prometheus text; one series per key of the file.
   std::string metrics_text() const;
 

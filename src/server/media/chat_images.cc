@@ -17,10 +17,8 @@ ApiError image_error(const Status& status, const std::string& where) {
 ApiResult<ChatImages> load_images(const std::vector<ImagePart>& parts, const ImageInput* input) {
   ChatImages loaded;
   if (parts.empty()) return loaded;
-  if (std::ssize(parts) > input->options().max_images) {
-    return field_error("messages", fmt::format("expected at most {} images (--max-images), got {}",
-                                               input->options().max_images, parts.size()));
-  }
+  if (const Status status = input->check_number(std::ssize(parts)); !status.ok())
+    return field_error("messages", status.message());
   for (const ImagePart& part : parts) {
     Result<InputImage> image = input->load(part.url);
     if (!image.ok()) return image_error(image.status(), part.where);

@@ -24,6 +24,7 @@ std::string_view to_string(ModelState state);
 struct ModelStatus {
   std::string name;
   std::vector<std::string> aliases;
+  std::vector<std::string> adapters = {};  // of a folder's model, loaded or not: those it brings
   std::string path;
   ModelState state = ModelState::kLoaded;
   std::string error;         // of kFailed

@@ -31,7 +31,7 @@ Result<std::shared_ptr<ModelShelf>> ModelShelf::create(ShelfOptions options) {
     return invalid_argument("--max-loaded-models: expected at least 1, got {}",
                             options.limits.max_loaded);
   auto shelf = std::make_shared<ModelShelf>(std::move(options));
-  QUIRE_RETURN_IF_ERROR(shelf->items_.read(shelf->options_.directory, shelf->options_.aliases));
+  QUIRE_RETURN_IF_ERROR(shelf->read_folder());
   if (shelf->items_.all().empty()) {
     return invalid_argument(
         "--models-dir: expected folders with a config.json or .gguf files in {}, found none",
@@ -55,9 +55,17 @@ void ModelShelf::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+Status ModelShelf::read_folder() {
+  ModelAliases adapters;
+  if (options_.find_adapters) {
+    QUIRE_ASSIGN_OR_RETURN(adapters, options_.find_adapters());
+  }
+  return items_.read(options_.directory, options_.aliases, adapters);
+}
+
 Status ModelShelf::reload() {
   Lock lock(mutex_);
-  QUIRE_RETURN_IF_ERROR(items_.read(options_.directory, options_.aliases));
+  QUIRE_RETURN_IF_ERROR(read_folder());
   ShelfCalls calls;
   for (auto entry = items_.all().begin(); entry != items_.all().end();) {
     auto& [name, item] = *entry;

@@ -40,6 +40,9 @@ struct ShelfOptions {
 
   std::string directory;
   ModelAliases aliases = {};
+  // The adapters that models bring, by name: who asks for one asks for its model. Asked again when the
+  // folder is read again; empty: there are none.
+  std::function<Result<ModelAliases>()> find_adapters = {};
   ShelfLimits limits = {};
   std::optional<int64_t> keep_alive_us = {};  // of every model, unless a request says otherwise
   int64_t load_timeout_us = 300'000'000;      // a request waits no longer for its model's turn
@@ -70,6 +73,7 @@ class ModelShelf final : public ModelHost, public std::enable_shared_from_this<M
  private:
   using Lock = std::unique_lock<std::mutex>;
 
+  Status read_folder();
   void run();
   // One thing to do; false: there is none.
   bool work_once(Lock& lock);

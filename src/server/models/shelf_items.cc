@@ -3,9 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "base/nearest_name.h"
 
 namespace quire::server {
+namespace {
+
+// The names that stand for `model`.
+std::vector<std::string> names_for(const std::string& model, const ModelAliases& names) {
+  std::vector<std::string> found;
+  for (const auto& [name, meant] : names) {
+    if (meant == model) found.push_back(name);
+  }
+  return found;
+}
+
+}  // namespace
 
 ApiError unavailable_error(std::string message, int64_t retry_after_s) {
   ApiError error = api_error(503, std::move(message));
@@ -18,18 +31,28 @@ ApiError ShelfItem::cannot_load() const {
                    fmt::format("the model {} cannot be loaded: {}", in_quotes(found.name), error));
 }
 
-Status ShelfItems::read(const std::string& directory, const ModelAliases& aliases) {
+Status ShelfItems::read(const std::string& directory, const ModelAliases& aliases,
+                        const ModelAliases& adapters) {
   QUIRE_ASSIGN_OR_RETURN(const std::vector<FoundModel> found, find_models(directory));
+  const auto is = [](const std::string& wanted) {
+    return [&wanted](const FoundModel& model) { return model.name == wanted; };
+  };
+  for (const auto& [adapter, name] : adapters) {
+    if (std::any_of(found.begin(), found.end(), is(adapter)) || aliases.contains(adapter))
+      return invalid_argument(
+          "--models-config: the adapter {} of {} has the name of a model or an alias", adapter,
+          name);
+    if (std::none_of(found.begin(), found.end(), is(name)))
+      log_warn("--models-config: there is no model {} in {}", name, directory);
+  }
   for (const auto& [alias, name] : aliases) {
-    const auto is = [](const std::string& wanted) {
-      return [&wanted](const FoundModel& model) { return model.name == wanted; };
-    };
     if (std::none_of(found.begin(), found.end(), is(name)))
       return invalid_argument("--model-alias: expected a model of {}, got {}", directory, name);
     if (std::any_of(found.begin(), found.end(), is(alias)))
       return invalid_argument("--model-alias: {} is the name of a model already", alias);
   }
   aliases_ = aliases;
+  adapters_ = adapters;
   for (auto& [name, item] : items_) item.is_removed = true;
   for (const FoundModel& model : found) {
     ShelfItem& item = items_[model.name];
@@ -38,10 +61,8 @@ Status ShelfItems::read(const std::string& directory, const ModelAliases& aliase
     if (item.state == ModelState::kFailed) item.state = ModelState::kUnloaded;
     item.found = model;
     item.is_removed = false;
-    item.aliases.clear();
-    for (const auto& [alias, name] : aliases) {
-      if (name == model.name) item.aliases.push_back(alias);
-    }
+    item.aliases = names_for(model.name, aliases);
+    item.adapters = names_for(model.name, adapters);
   }
   for (auto& [name, item] : items_) {
     if (item.is_removed && item.state == ModelState::kLoaded) item.begin_unload();
@@ -54,6 +75,7 @@ std::vector<ModelStatus> ShelfItems::list(const ShelfBook& book) const {
   for (const auto& [name, item] : items_) {
     ModelStatus status{.name = name,
                        .aliases = item.aliases,
+                       .adapters = item.adapters,
                        .path = item.found.path,
                        .state = item.state,
                        .error = item.state == ModelState::kFailed ? item.error : std::string(),
@@ -76,10 +98,13 @@ std::vector<ModelStatus> ShelfItems::list(const ShelfBook& book) const {
 ShelfItem* ShelfItems::find(std::string_view name) {
   auto item = items_.find(name);
   if (item != items_.end()) return &item->second;
-  const auto alias = aliases_.find(name);
-  if (alias == aliases_.end()) return nullptr;
-  item = items_.find(alias->second);
-  return item == items_.end() ? nullptr : &item->second;
+  for (const ModelAliases* const names : {&aliases_, &adapters_}) {
+    const auto meant = names->find(name);
+    if (meant == names->end()) continue;
+    item = items_.find(meant->second);
+    return item == items_.end() ? nullptr : &item->second;
+  }
+  return nullptr;
 }
 
 ApiError ShelfItems::unknown(std::string_view name) const {
@@ -93,6 +118,7 @@ ApiError ShelfItems::unknown(std::string_view name) const {
   std::vector<std::string> known;
   for (const auto& [model, item] : items_) known.push_back(model);
   for (const auto& [alias, model] : aliases_) known.push_back(alias);
+  for (const auto& [adapter, model] : adapters_) known.push_back(adapter);
   const std::optional<std::string> meant = nearest_name(std::string(name), known);
   ApiError error =
       api_error(404, fmt::format("the model {} does not exist; {}there are {}", in_quotes(name),

@@ -24,6 +24,7 @@ struct ShelfItem {
 
   FoundModel found;
   std::vector<std::string> aliases;
+  std::vector<std::string> adapters;  // names of those that it brings
   ModelState state = ModelState::kUnloaded;
   ModelUse hosted;          // kLoaded and kUnloading
   bool must_go = false;     // kUnloading, and not only to make room
@@ -50,9 +51,11 @@ class ShelfItems {
   using Map = std::map<std::string, ShelfItem, std::less<>>;
 
   // As the folder is now. Models that changed or went are told to go; those that failed may be tried
-  // again. kInvalidArgument: an alias names no model, or a model has its name.
-  Status read(const std::string& directory, const ModelAliases& aliases);
-  // By name or alias; null: there is none.
+  // again. kInvalidArgument: an alias names no model, or a model has its name; an adapter has the name
+  // of a model or an alias.
+  Status read(const std::string& directory, const ModelAliases& aliases,
+              const ModelAliases& adapters);
+  // By name, alias, or the name of an adapter; null: there is none.
   ShelfItem* find(std::string_view name);
   ShelfItem& at(std::string_view name) { return items_.find(name)->second; }
   Map& all() { return items_; }
@@ -70,6 +73,7 @@ class ShelfItems {
  private:
   Map items_;
   ModelAliases aliases_;
+  ModelAliases adapters_;
 };
 
 ApiError unavailable_error(std::string message, int64_t retry_after_s);

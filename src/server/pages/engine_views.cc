@@ -8,7 +8,9 @@
 #include "base/utf8.h"
 #include "engine/async_engine.h"
 #include "engine/observe/engine_stats.h"
+#include "server/door/server_state.h"
 #include "server/json/json_body.h"
+#include "server/keys/key_book.h"
 #include "server/pages/page.h"
 #include "server/pages/steps_view.h"
 #include "server/pages/token_pages.h"
@@ -58,25 +60,60 @@ json::array printable_tokens(const TextCodec& codec, const std::vector<TokenId>&
   return out;
 }
 
+json::object speculation_json(const EngineStats& s) {
+  json::array by_place;
+  for (const uint64_t count : s.spec_decode_num_accepted_tokens_per_pos)
+    by_place.emplace_back(count);
+  return {{"verified", s.spec_decode_num_drafts},
+          {"drafted", s.spec_decode_num_draft_tokens},
+          {"accepted", s.spec_decode_num_accepted_tokens},
+          {"accepted_by_place", std::move(by_place)}};
+}
+
+json::object grammars_json(const EngineStats& s) {
+  return {{"hits", s.grammar_hits},
+          {"compiled", s.grammars_compiled},
+          {"failed", s.grammars_failed},
+          {"kept", s.num_grammars}};
+}
+
+json::array keys_json(const KeyBook& keys) {
+  json::array out;
+  for (const KeyAccount::Counts& key : keys.counts()) {
+    out.emplace_back(json::object{{"name", key.name},
+                                  {"running", key.running},
+                                  {"requests", key.requests},
+                                  {"refused", key.refused[0] + key.refused[1] + key.refused[2]},
+                                  {"prompt_tokens", key.prompt_tokens},
+                                  {"output_tokens", key.output_tokens}});
+  }
+  return out;
+}
+
 HttpResponse quire_stats(const HttpRequest&, const PrepareContext& context) {
   const EngineStats s = context.model.engine->stats();
-  return json_page(json::object{{"model", context.model.names.front()},
-                                {"version", QUIRE_VERSION},
-                                {"uptime_s", s.uptime_s},
-                                {"running", s.num_requests_running},
-                                {"waiting", s.num_requests_waiting},
-                                {"requests_total", s.requests_received},
-                                {"prompt_tokens_total", s.prompt_tokens},
-                                {"generation_tokens_total", s.generation_tokens},
-                                {"preemptions_total", s.num_preemptions},
-                                {"kv_blocks_total", s.num_kv_blocks},
-                                {"kv_blocks_used", s.kv_blocks_in_use},
-                                {"kv_blocks_cached", s.kv_blocks_cached},
-                                {"prefix_cache_queries_total", s.prefix_cache_queries},
-                                {"prefix_cache_hits_total", s.prefix_cache_hits},
-                                {"ttft_ms", percentiles_ms(s.recent_time_to_first_token)},
-                                {"itl_ms", percentiles_ms(s.recent_inter_token_latency)},
-                                {"step_ms", percentiles_ms(s.recent_step)}});
+  json::object out{{"model", context.model.names.front()},
+                   {"version", QUIRE_VERSION},
+                   {"uptime_s", s.uptime_s},
+                   {"running", s.num_requests_running},
+                   {"waiting", s.num_requests_waiting},
+                   {"requests_total", s.requests_received},
+                   {"prompt_tokens_total", s.prompt_tokens},
+                   {"generation_tokens_total", s.generation_tokens},
+                   {"preemptions_total", s.num_preemptions},
+                   {"kv_blocks_total", s.num_kv_blocks},
+                   {"kv_blocks_used", s.kv_blocks_in_use},
+                   {"kv_blocks_cached", s.kv_blocks_cached},
+                   {"prefix_cache_queries_total", s.prefix_cache_queries},
+                   {"prefix_cache_hits_total", s.prefix_cache_hits},
+                   {"ttft_ms", percentiles_ms(s.recent_time_to_first_token)},
+                   {"itl_ms", percentiles_ms(s.recent_inter_token_latency)},
+                   {"step_ms", percentiles_ms(s.recent_step)},
+                   {"speculation", speculation_json(s)},
+                   {"structured_output", grammars_json(s)}};
+  if (context.server != nullptr && context.server->keys != nullptr)
+    out["keys"] = keys_json(*context.server->keys);
+  return json_page(out);
 }
 
 HttpResponse kv_blocks(const HttpRequest&, const PrepareContext& context) {

@@ -57,22 +57,25 @@ json::object status_json(const ModelStatus& status) {
   return out;
 }
 
-// A model under all of its names, then its adapters.
+// A model under all of its names, then its adapters: those that it has, or that it will bring.
 void add_cards(const ModelStatus& status, bool in_folder, json::array& cards) {
   const ServedModel* const model = status.loaded == nullptr ? nullptr : &status.loaded->model;
-  std::vector<std::string> names = {status.name};
-  names.insert(names.end(), status.aliases.begin(), status.aliases.end());
-  for (const std::string& name : names) {
-    Card card{name, status.path.empty() ? name : status.path, nullptr, status.created_s, nullptr};
-    if (model != nullptr) card.max_model_len = model->max_model_len;
-    json::object out = card_json(card);
-    if (in_folder) out["status"] = status_json(status);
-    cards.emplace_back(std::move(out));
-  }
-  if (model == nullptr || model->adapters == nullptr) return;
-  for (const LoadedAdapterInfo& loaded : model->adapters->list()) {
-    cards.emplace_back(card_json({loaded.source.name, loaded.source.path, json::value(status.name),
-                                  status.created_s, model->max_model_len}));
+  json::value max_model_len;
+  if (model != nullptr) max_model_len = model->max_model_len;
+  const auto add = [&](const std::string& name, const std::string& root, json::value parent) {
+    json::object card = card_json({name, root, std::move(parent), status.created_s, max_model_len});
+    if (in_folder) card["status"] = status_json(status);
+    cards.emplace_back(std::move(card));
+  };
+  add(status.name, status.path.empty() ? status.name : status.path, nullptr);
+  for (const std::string& alias : status.aliases)
+    add(alias, status.path.empty() ? alias : status.path, nullptr);
+  if (model == nullptr) {
+    for (const std::string& adapter : status.adapters)
+      add(adapter, adapter, json::value(status.name));
+  } else if (model->adapters != nullptr) {
+    for (const LoadedAdapterInfo& loaded : model->adapters->list())
+      add(loaded.source.name, loaded.source.path, json::value(status.name));
   }
 }
 

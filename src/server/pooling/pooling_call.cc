@@ -47,6 +47,7 @@ void PoolingCall::pump() {
 bool PoolingCall::pop_one(size_t index) {
   std::optional<OutputDelta> delta = streams_[index]->try_pop();
   if (!delta) return false;
+  if (options_.on_delta) options_.on_delta(*delta);
   if (!delta->finish_reason) return true;
   if (!delta->status.ok()) {
     fail(from_status(delta->status));

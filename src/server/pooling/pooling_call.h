@@ -22,6 +22,8 @@ class PoolingCall final : public OngoingCall, public std::enable_shared_from_thi
     std::shared_ptr<void> ongoing;           // shared with nobody: a guard whose release is noticed
     const std::vector<std::string>& labels;  // of the model, which outlives its calls
     HttpResponse (*refuse)(const ApiError& error);  // as the API prints errors
+    // Told of deltas as they come; empty: nobody asks.
+    std::function<void(const OutputDelta& delta)> on_delta = {};
   };
   // Submits to the engine and answers on `reply`. Strand only.
   static void run(std::shared_ptr<ReplyChannel> reply, PreparedPooling prepared,

@@ -12,6 +12,7 @@
 #include "server/pages/engine_control.h"
 #include "server/pages/engine_views.h"
 #include "server/pages/model_pages.h"
+#include "server/pages/profile.h"
 #include "server/pages/server_pages.h"
 #include "server/pages/token_pages.h"
 #include "server/pages/web_page.h"
@@ -28,7 +29,7 @@ std::vector<Route> all_routes() {
        {completions_routes(), messages_routes(), responses_routes(), ollama_routes(),
         llama_routes(), pooling_routes(), speech_routes(), files_routes(), model_routes(),
         token_routes(), server_routes(), engine_view_routes(), adapter_routes(),
-        engine_control_routes(), web_routes()}) {
+        engine_control_routes(), profile_routes(), web_routes()}) {
     for (const Route& route : of_room) all.push_back(route);
   }
   return all;

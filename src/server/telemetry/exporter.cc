@@ -6,19 +6,13 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/text_fields.h"
 #include "server/http/metrics_text.h"
-#include "server/telemetry/http_client.h"
 
 namespace quire::server {
 namespace {
 
 using std::chrono::milliseconds;
-
-Status post_json(const OtlpEndpoint& to, std::string body, int64_t timeout_ms) {
-  HttpRequest request{.method = "POST", .headers = {{"Content-Type", "application/json"}}};
-  request.body = std::move(body);
-  return ask_server({to.host, to.port, to.target}, std::move(request), timeout_ms).status();
-}
 
 int64_t unix_now_ns() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -27,40 +21,42 @@ int64_t unix_now_ns() {
 
 }  // namespace
 
-Result<OtlpEndpoint> parse_otlp_endpoint(const std::string& url, std::string_view path) {
-  constexpr std::string_view kScheme = "http://";
-  std::string_view rest = url;
-  if (!rest.starts_with(kScheme))
-    return invalid_argument("expected http://HOST[:PORT][/PATH] (OTLP over HTTP), got {}", url);
-  rest.remove_prefix(kScheme.size());
-  const std::string_view authority = rest.substr(0, rest.find('/'));
-  const std::string_view target = rest.substr(authority.size());
-  OtlpEndpoint endpoint{std::string(authority), "4318",
-                        std::string(target.size() > 1 ? target : path)};
-  // A colon within brackets is the address's own.
-  const size_t colon = authority.rfind(':');
-  if (colon != authority.npos && authority.find(']', colon) == authority.npos) {
-    endpoint.host = authority.substr(0, colon);
-    endpoint.port = authority.substr(colon + 1);
+Result<net::Url> parse_otlp_endpoint(const std::string& url, std::string_view path) {
+  const bool is_encrypted = url.starts_with("https://");
+  return net::parse_url(url, {.port = is_encrypted ? "" : "4318", .target = path});
+}
+
+Result<net::HeaderList> parse_otlp_headers(std::string_view text) {
+  constexpr std::string_view kNameMarks = "-_.~!#$%&'*+^`|";
+  net::HeaderList headers;
+  for (const std::string_view entry : split(text, ',')) {
+    if (trim(entry).empty()) continue;
+    const size_t equals = std::min(entry.find('='), entry.size());
+    const std::string_view name = trim(entry.substr(0, equals));
+    const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             kNameMarks.find(c) != kNameMarks.npos;
+    });
+    if (!is_name || equals == entry.size())
+      return invalid_argument("expected NAME=VALUE, and a comma before the next, got an entry {}",
+                              name);
+    QUIRE_ASSIGN_OR_RETURN(std::string value, net::percent_decoded(trim(entry.substr(equals + 1))));
+    const bool is_value = std::all_of(value.begin(), value.end(),
+                                      [](char c) { return c == '\t' || (c >= ' ' && c != 127); });
+    if (!is_value)
+      return invalid_argument("expected plain characters as the value of {}, got others", name);
+    headers.emplace_back(name, std::move(value));
   }
-  if (endpoint.host.starts_with('[') && endpoint.host.ends_with(']'))
-    endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
-  const bool is_number = !endpoint.port.empty() && endpoint.port.size() <= 5 &&
-                         endpoint.port.find_first_not_of("0123456789") == std::string::npos;
-  const bool is_plain = endpoint.target.find_first_of(" \r\n\t") == std::string::npos &&
-                        endpoint.host.find_first_of(" \r\n\t@") == std::string::npos;
-  if (endpoint.host.empty() || !is_number || !is_plain)
-    return invalid_argument("expected http://HOST[:PORT][/PATH], got {}", url);
-  return endpoint;
+  return headers;
 }
 
 Result<std::unique_ptr<OtlpExporter>> OtlpExporter::create(ExporterOptions options) {
   auto exporter = std::make_unique<OtlpExporter>(std::move(options));
   const ExporterOptions& o = exporter->options_;
   const auto parse = [](const std::string& url, std::string_view path, const char* flag,
-                        OtlpEndpoint& out) -> Status {
+                        net::Url& out) -> Status {
     if (url.empty()) return {};
-    Result<OtlpEndpoint> endpoint = parse_otlp_endpoint(url, path);
+    Result<net::Url> endpoint = parse_otlp_endpoint(url, path);
     if (!endpoint.ok()) return endpoint.status().with_context(flag);
     out = std::move(endpoint).value();
     return {};
@@ -69,6 +65,13 @@ Result<std::unique_ptr<OtlpExporter>> OtlpExporter::create(ExporterOptions optio
       parse(o.traces_endpoint, "/v1/traces", "--otlp-traces-endpoint", exporter->traces_));
   QUIRE_RETURN_IF_ERROR(
       parse(o.metrics_endpoint, "/v1/metrics", "--otlp-metrics-endpoint", exporter->metrics_));
+  Result<net::HeaderList> headers = parse_otlp_headers(o.headers);
+  if (!headers.ok()) return headers.status().with_context("--otlp-headers");
+  exporter->headers_ = std::move(headers).value();
+  if (!exporter->traces_.is_encrypted && !exporter->metrics_.is_encrypted) return exporter;
+  Result<net::TlsTrust> trust = net::load_trust(o.ca_file);
+  if (!trust.ok()) return trust.status().with_context("--otlp-ca-file");
+  exporter->trust_ = std::move(trust).value();
   return exporter;
 }
 
@@ -121,20 +124,24 @@ void OtlpExporter::run() {
   }
 }
 
+Status OtlpExporter::post(const net::Url& to, std::string body) const {
+  net::Request request{.method = "POST", .headers = {{"Content-Type", "application/json"}}};
+  request.headers.insert(request.headers.end(), headers_.begin(), headers_.end());
+  request.body = std::move(body);
+  return net::ask(to, request, {.trust = trust_, .total_timeout_ms = options_.timeout_ms}).status();
+}
+
 void OtlpExporter::send_spans(std::deque<Span> spans) {
   const std::vector<Span> list(std::move_iterator(spans.begin()), std::move_iterator(spans.end()));
-  const Status status =
-      post_json(traces_, otlp_traces(list, options_.service_name), options_.timeout_ms);
+  const Status status = post(traces_, otlp_traces(list, options_.service_name));
   (status.ok() ? num_sent_ : num_dropped_).fetch_add(std::ssize(list));
   if (!status.ok() && num_failures_.fetch_add(1) == 0)
     log_warn("--otlp-traces-endpoint: {}; spans are dropped until it answers", status.message());
 }
 
 void OtlpExporter::send_metrics() {
-  const Status status =
-      post_json({metrics_.host, metrics_.port, metrics_.target},
-                otlp_metrics(metrics_source_(), options_.service_name, start_ns_, unix_now_ns()),
-                options_.timeout_ms);
+  const Status status = post(
+      metrics_, otlp_metrics(metrics_source_(), options_.service_name, start_ns_, unix_now_ns()));
   if (!status.ok() && num_failures_.fetch_add(1) == 0)
     log_warn("--otlp-metrics-endpoint: {}", status.message());
 }

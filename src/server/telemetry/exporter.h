@@ -14,21 +14,23 @@
 #include <thread>
 
 #include "base/result.h"
+#include "net/exchange.h"
 #include "server/telemetry/exporter_options.h"
 #include "server/telemetry/otlp.h"
 
 namespace quire::server {
 
-struct OtlpEndpoint {
-  std::string host, port, target;
-};
-// Of http://HOST[:PORT][/PATH]; `path` stands where there is none. kInvalidArgument: it is written
-// otherwise.
-Result<OtlpEndpoint> parse_otlp_endpoint(const std::string& url, std::string_view path);
+// Of http://HOST[:PORT][/PATH] and https likewise; `path` stands where there is none, and 4318 for the
+// port of http. kInvalidArgument: it is written otherwise.
+Result<net::Url> parse_otlp_endpoint(const std::string& url, std::string_view path);
+
+// Of "NAME=VALUE,NAME=VALUE". kInvalidArgument: it is written otherwise, or is no header.
+Result<net::HeaderList> parse_otlp_headers(std::string_view text);
 
 class OtlpExporter {
  public:
-  // kInvalidArgument: an endpoint is not written as it should be.
+  // kInvalidArgument: an endpoint or a header is not written as it should be, or the file of
+  // authorities cannot be read.
   static Result<std::unique_ptr<OtlpExporter>> create(ExporterOptions options);
   explicit OtlpExporter(ExporterOptions options) : options_(std::move(options)) {}
   ~OtlpExporter() { stop(); }
@@ -47,9 +49,12 @@ class OtlpExporter {
   void run();
   void send_spans(std::deque<Span> spans);
   void send_metrics();
+  Status post(const net::Url& to, std::string body) const;
 
   const ExporterOptions options_;
-  OtlpEndpoint traces_, metrics_;
+  net::Url traces_, metrics_;
+  net::HeaderList headers_;
+  net::TlsTrust trust_;  // null: no endpoint speaks https
   std::function<std::string()> metrics_source_;
   int64_t start_ns_ = 0;
   std::atomic<int64_t> num_sent_ = 0, num_dropped_ = 0, num_failures_ = 0;

@@ -11,6 +11,10 @@ struct ExporterOptions {
   std::string traces_endpoint;   // empty: no spans are sent
   std::string metrics_endpoint;  // likewise
   std::string service_name = "quire";
+  std::string
+      ca_file;  // PEM, authorities that https endpoints are checked against; empty: the system's
+  std::string
+      headers;  // of every request: NAME=VALUE,… with %XX in values (OTEL_EXPORTER_OTLP_HEADERS)
   int64_t metrics_interval_ms = 15'000;
   int64_t batch_delay_ms = 500;  // spans wait this long for others
   size_t max_queued = 2048;

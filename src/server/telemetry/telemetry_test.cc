@@ -97,11 +97,30 @@ TEST(OtlpEndpoint, HostPortAndPath) {
   const auto bare = parse_otlp_endpoint("http://[::1]", "/v1/traces");
   ASSERT_TRUE(bare.ok());
   EXPECT_EQ(bare->host + " " + bare->port + " " + bare->target, "::1 4318 /v1/traces");
-  for (const char* const bad :
-       {"", "collector:4318", "https://a", "grpc://a:1", "http://", "http://:1", "http://a:b",
-        "http://a:123456", "http://a b/", "http://u@h/"}) {
+  const auto encrypted = parse_otlp_endpoint("https://collector", "/v1/traces");
+  ASSERT_TRUE(encrypted.ok());
+  EXPECT_EQ(encrypted->text() + " " + encrypted->port, "https://collector/v1/traces 443");
+  for (const char* const bad : {"", "collector:4318", "grpc://a:1", "http://", "http://:1",
+                                "http://a:b", "http://a:123456", "http://a b/", "http://u@h/"}) {
     EXPECT_FALSE(parse_otlp_endpoint(bad, "/").ok()) << bad;
   }
+}
+
+TEST(OtlpHeaders, AsOpenTelemetryWritesThem) {
+  const auto headers = parse_otlp_headers("api-key=a%20b=c, x-team = 7 ,");
+  ASSERT_TRUE(headers.ok());
+  ASSERT_EQ(headers->size(), 2u);
+  EXPECT_EQ((*headers)[0], std::pair(std::string("api-key"), std::string("a b=c")));
+  EXPECT_EQ((*headers)[1], std::pair(std::string("x-team"), std::string("7")));
+  EXPECT_TRUE(parse_otlp_headers("")->empty());
+  for (const char* const bad : {"a", "=b", "a b=c", "a=%0d%0aX: y", "a=%zz", "a=b,c"})
+    EXPECT_FALSE(parse_otlp_headers(bad).ok()) << bad;
+}
+
+TEST(OtlpExporter, AFileOfAuthoritiesIsReadWhereItIsNeeded) {
+  const ExporterOptions options{.traces_endpoint = "https://a", .ca_file = "/nowhere"};
+  EXPECT_NE(OtlpExporter::create(options).status().message().find("--otlp-ca-file: /nowhere"),
+            std::string::npos);
 }
 
 TEST(OtlpExporter, NobodyWaitsForACollectorThatIsNotThere) {

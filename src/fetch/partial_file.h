@@ -1,0 +1,54 @@
+// A file of which more comes, perhaps over several runs of the program.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "fetch/sha256.h"
+
+namespace quire::fetch {
+
+class PartialFile {
+ public:
+  // Told of the bytes that are there, whenever that changes.
+  using OnSize = std::function<void(uint64_t size_bytes)>;
+
+  // What an earlier run left at `path` is kept. Links are not followed. kUnavailable: it cannot be
+  // opened or read.
+  static Result<PartialFile> open(const std::string& path, OnSize on_size);
+  PartialFile(PartialFile&& other) noexcept;
+  PartialFile& operator=(PartialFile&&) = delete;
+  PartialFile(const PartialFile&) = delete;
+  ~PartialFile();
+
+  uint64_t size_bytes() const { return size_bytes_; }
+  // What begin() was told of the version whose beginning is there; empty: nothing, so that only its
+  // checksum can tell whether what is appended belongs to it.
+  const std::string& version() const { return version_; }
+  // Throws away what is there, for that of another version.
+  Status begin(const std::string& version);
+  // kResourceExhausted: the disk is full.
+  Status append(std::string_view bytes);
+  std::string sha256() const { return hash_.hex(); }
+  // Writes all of it to the disk and gives it the name `path`.
+  Status finish(const std::string& path);
+  void remove();
+
+ private:
+  PartialFile(std::string path, int fd, OnSize on_size)
+      : path_(std::move(path)), fd_(fd), on_size_(std::move(on_size)) {}
+  std::string version_path() const { return path_ + ".version"; }
+  Status read_what_is_there();
+
+  std::string path_;
+  int fd_ = -1;
+  OnSize on_size_;
+  std::string version_;
+  uint64_t size_bytes_ = 0;
+  Sha256 hash_;
+};
+
+}  // namespace quire::fetch

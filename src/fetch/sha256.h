@@ -1,0 +1,37 @@
+// SHA-256 of what comes piece by piece.
+#pragma once
+
+#include <openssl/evp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace quire::fetch {
+
+class Sha256 {
+ public:
+  Sha256();
+  void add(std::string_view bytes);
+  // Of all bytes so far, as 64 lower-case hex digits; add() may go on.
+  std::string hex() const;
+
+ private:
+  struct Free {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+  };
+  std::unique_ptr<EVP_MD_CTX, Free> context_;
+};
+
+struct FileHash {
+  std::string sha256;
+  uint64_t size_bytes = 0;
+};
+
+// Links are not followed. kNotFound: there is no such file; kUnavailable: it cannot be read.
+Result<FileHash> sha256_of_file(const std::string& path);
+
+}  // namespace quire::fetch

@@ -1,0 +1,42 @@
+// What a request's span in the router says. The server that gets the request makes its own span a
+// child of it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "server/http/http_types.h"
+#include "server/telemetry/exporter.h"
+
+namespace quire::gateway {
+
+// Used on the gateway's thread alone. The exporter gets the span when the object goes.
+class RouteSpan {
+ public:
+  // Writes into the request that the span is its parent, for the servers. Null: the client wants no
+  // span, or nobody takes it.
+  static std::shared_ptr<RouteSpan> begin(const std::shared_ptr<server::OtlpExporter>& exporter,
+                                          server::HttpRequest& request);
+  RouteSpan(std::shared_ptr<server::OtlpExporter> exporter, server::Span span);
+  ~RouteSpan();
+  RouteSpan(const RouteSpan&) = delete;
+  RouteSpan& operator=(const RouteSpan&) = delete;
+
+  // The last one counts; `is_prefill`: of the first leg.
+  void note_backend(const std::string& authority, bool is_prefill);
+  void note_first_byte();
+  void note_status(int status) { status_ = status; }
+  void note_failure(const std::string& why);
+
+ private:
+  const std::shared_ptr<server::OtlpExporter> exporter_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  server::Span span_;
+  std::string backend_, prefill_backend_;
+  int64_t num_attempts_ = 0;
+  double first_byte_s_ = -1;
+  int status_ = 0;  // 0: the client left before its answer
+};
+
+}  // namespace quire::gateway
