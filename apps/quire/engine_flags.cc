@@ -350,8 +350,14 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_flag("--async-scheduling,!--no-async-scheduling", args.engine.scheduler.async_scheduling,
                 "On a GPU: plan and queue the next step while one runs (on)")
       ->group(kGroup);
-  verb.add_flag("--enforce-eager", args.enforce_eager, "GPU: run without captured graphs")
+  verb.add_option(
+          "--cudagraph-mode", args.cudagraph_mode,
+          "GPU: which steps run as captured graphs: none; piecewise, all small ones but for "
+          "their attention; full, whole those in which every request brings one token")
+      ->check(one_of({"none", "piecewise", "full"}))
+      ->capture_default_str()
       ->group(kGroup);
+  verb.add_flag("--enforce-eager", args.enforce_eager, "GPU: --cudagraph-mode none")->group(kGroup);
   verb.add_flag("--programmatic-launch,!--no-programmatic-launch", args.programmatic_launch,
                 "GPU: kernels begin while the one before them ends (on)")
       ->group(kGroup);

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "core/adapter.h"
@@ -26,12 +26,25 @@ struct ExecutorInfo {
   MediaInfo media = {};
 };
 
+// Steps that ran as the graphs of one shape.
+struct GraphShapeCount {
+  bool is_whole = false;  // the graph is of all of a step, else of the pieces between attentions
+  int32_t size = 0;       // requests of a whole one, tokens of pieces
+  int64_t num_steps = 0;
+};
+
 // Of executors that run steps as captured graphs; counts since the start.
 struct GraphCounts {
   int64_t num_graph_steps = 0;     // steps run as a graph
   int64_t num_eager_steps = 0;     // steps run without
   int64_t num_padding_tokens = 0;  // that graphs ran for nobody
   int32_t num_graphs = 0;          // captured so far
+  std::vector<GraphShapeCount> shapes;
+  // Of the steps without: longer queries and more requests than any graph has, and shapes whose graphs
+  // were not there yet.
+  int64_t num_eager_mixed = 0;
+  int64_t num_eager_too_large = 0;
+  int64_t num_eager_uncaptured = 0;
 };
 
 // Called from one thread, in the order: info/kv_spec/available_kv_bytes, initialize, warm_up,
@@ -88,7 +101,8 @@ class Executor {
 
   // Called while nothing is to be run: does a short piece of what can wait. False: nothing is left.
   virtual bool work_while_idle() { return false; }
-  virtual std::optional<GraphCounts> graph_counts() const { return std::nullopt; }
+  // Null: it has no graphs. Else valid until the next step.
+  virtual const GraphCounts* graph_counts() const { return nullptr; }
 
   // Reads an adapter of the model from a directory, which requests may then bring along
   // (NewRequest::adapter). kNotFound: there is no such directory or file. kInvalidArgument,

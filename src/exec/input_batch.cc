@@ -13,14 +13,14 @@ int64_t padded(int64_t count, int64_t size) { return Arena::padded(count * size)
 
 }  // namespace
 
-int64_t InputBatch::max_segments(const DecoderLimits& limits, const KvSpec& kv) {
+int64_t max_state_segments(const DecoderLimits& limits, const KvSpec& kv) {
   return std::min(limits.max_tokens, 2 * limits.max_reqs + limits.max_tokens / kv.state.block_size);
 }
 
 int64_t InputBatch::arena_bytes(const DecoderLimits& limits, const KvSpec& kv) {
   const int64_t tokens = limits.max_tokens;
   const int64_t reqs = limits.max_reqs;
-  const int64_t segments = max_segments(limits, kv);
+  const int64_t segments = max_state_segments(limits, kv);
   int64_t bytes =
       4 * padded(tokens, 4) + padded(3 * tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4);
   for (const KvGroupSpec& group : kv.groups) {
@@ -39,6 +39,13 @@ InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv)
       slot_mapping_(kv.groups.size(), nullptr),
       block_table_(kv.groups.size(), nullptr) {
   for (const KvGroupSpec& group : kv.groups) pools_.push_back(group.pool());
+  if (kv.uses(KvPool::kState)) {
+    const auto segments = static_cast<size_t>(max_state_segments(limits, kv));
+    own_segments_.resize(3 * segments + 1);
+    segment_start_loc_ = own_segments_.data();
+    state_in_ = segment_start_loc_ + segments + 1;
+    state_out_ = state_in_ + segments;
+  }
   rows_.reserve(static_cast<size_t>(limits.max_tokens));
   lora_rows_.resize(static_cast<size_t>(limits.max_tokens));
   states_.reserve(static_cast<size_t>(limits.max_reqs));
@@ -46,6 +53,7 @@ InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv)
 
 InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv, Arena& arena)
     : InputBatch(limits, kv) {
+  own_segments_.clear();
   input_ids_ = arena.allocate<TokenId>(limits.max_tokens);
   positions_ = arena.allocate<int32_t>(limits.max_tokens);
   axis_positions_ = arena.allocate<int32_t>(3 * limits.max_tokens);
@@ -55,7 +63,7 @@ InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv, Arena& are
   seq_lens_ = arena.allocate<int32_t>(limits.max_reqs);
   for (size_t group = 0; group < slot_mapping_.size(); ++group) {
     if (pools_[group] == KvPool::kState) {
-      const int64_t segments = max_segments(limits, kv);
+      const int64_t segments = max_state_segments(limits, kv);
       segment_start_loc_ = arena.allocate<int32_t>(segments + 1);
       state_in_ = arena.allocate<int32_t>(segments);
       state_out_ = arena.allocate<int32_t>(segments);
@@ -242,7 +250,7 @@ Status InputBatch::add_blocks(const ScheduledRequest& scheduled, const RequestSt
 
 Status InputBatch::add_segments(const ScheduledRequest& scheduled, const RequestState& state,
                                 size_t group) {
-  if (segment_start_loc_ == nullptr || scheduled.num_drafts > 0) {
+  if (scheduled.num_drafts > 0) {
     return internal_error("step plan: request {}: {} drafts of a model with states", scheduled.id,
                           scheduled.num_drafts);
   }
@@ -330,7 +338,7 @@ ForwardInputs InputBatch::inputs() const {
           .seq_lens = seq_lens_,
           .max_query_len = max_query_len_,
           .groups = groups_,
-          .states = {segment_start_loc_, state_in_, state_out_, num_segments_},
+          .states = segments(),
           .adapters = adapters_};
 }
 

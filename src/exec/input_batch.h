@@ -35,10 +35,15 @@ bool is_reached(const LogitsRow& row, const RequestState& state);
 // Empties results that come back for their memory.
 void clear_results(std::vector<RequestStepResult>& results);
 
+// Runs of tokens of a step that carry states, at most: of a request one more than it fills blocks of
+// states.
+int64_t max_state_segments(const DecoderLimits& limits, const KvSpec& kv);
+
 class InputBatch {
  public:
   InputBatch(const DecoderLimits& limits, const KvSpec& kv, Arena& arena);
-  // Checks plans and lists rows of logits, for a device that builds the arrays itself.
+  // Checks plans, lists rows of logits and cuts segments, for a device that builds the other arrays
+  // itself.
   InputBatch(const DecoderLimits& limits, const KvSpec& kv);
   static int64_t arena_bytes(const DecoderLimits& limits, const KvSpec& kv);
   static int64_t max_blocks(const DecoderLimits& limits, int32_t block_size) {
@@ -56,6 +61,10 @@ class InputBatch {
   Status build(const StepPlan& plan, RequestTable& requests);
 
   ForwardInputs inputs() const;  // valid until the next build(); needs the arrays
+  // Of the host's memory; valid until the next build().
+  StateSegments segments() const {
+    return {segment_start_loc_, state_in_, state_out_, num_segments_};
+  }
   int64_t num_tokens() const { return num_tokens_; }
   int32_t num_reqs() const { return num_reqs_; }
   int32_t max_query_len() const { return max_query_len_; }
@@ -78,8 +87,6 @@ class InputBatch {
   Status add_blocks(const ScheduledRequest& scheduled, const RequestState& state, size_t group);
   // The request's tokens, cut where a block of states ends.
   Status add_segments(const ScheduledRequest& scheduled, const RequestState& state, size_t group);
-  // At most so many in one step: of a request one more than it fills blocks of states.
-  static int64_t max_segments(const DecoderLimits& limits, const KvSpec& kv);
   void add_tokens(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
                   const RequestState& state);
   // Where what each of the request's tokens sees ends.
@@ -113,6 +120,7 @@ class InputBatch {
   int32_t* state_in_ = nullptr;           // [max_segments]
   int32_t* state_out_ = nullptr;          // [max_segments]
   int32_t num_segments_ = 0;
+  std::vector<int32_t> own_segments_;  // where they lie without an arena
   std::vector<KvGroupInputs> groups_;
   std::vector<int32_t> lora_rows_;  // [T], adapter by adapter
   std::vector<LoraRows> adapters_;

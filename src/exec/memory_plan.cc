@@ -66,11 +66,15 @@ std::string MemoryPlan::table() const {
   return text;
 }
 
-Status check_memory(const MemoryPlan& plan) {
+int64_t least_kv_bytes(const MemoryPlan& plan) {
   const int64_t state_bytes =
       plan.kv_spec.uses(KvPool::kState) ? plan.kv_spec.state.block_bytes : 0;
   // States of requests that run take at most half of what there is beside attention.
-  const int64_t least = 2 * plan.block_bytes + (plan.block_bytes > 0 ? 4 : 2) * state_bytes;
+  return 2 * plan.block_bytes + (plan.block_bytes > 0 ? 4 : 2) * state_bytes;
+}
+
+Status check_memory(const MemoryPlan& plan) {
+  const int64_t least = least_kv_bytes(plan);
   const bool asked_for = plan.budget == 0;
   if (asked_for && plan.kv_cache < least) {
     return resource_exhausted("--kv-cache-memory: expected at least {} for two blocks, got {}",

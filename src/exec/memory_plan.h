@@ -52,6 +52,9 @@ struct MemoryPlan {
   std::string table() const;  // several lines, aligned
 };
 
+// The least memory for the blocks that a model needs to run at all.
+int64_t least_kv_bytes(const MemoryPlan& plan);
+
 // kResourceExhausted: the KV cache would be too small, or the whole is more than is free.
 Status check_memory(const MemoryPlan& plan);
 

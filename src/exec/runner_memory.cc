@@ -63,19 +63,6 @@ int64_t useful_state_bytes(const ModelPlan& plan) {
   return (num_running_states(kv, load_of(plan.limits)) + num_snapshots) * kv.state.block_bytes;
 }
 
-// More blocks than all requests can fill at once would only be written over and over, one after the
-// other.
-int64_t useful_kv_bytes(const ModelPlan& plan) {
-  const KvSpec& kv = plan.kv.spec;
-  const int64_t most_tokens = plan.spec.is_bidirectional()
-                                  ? plan.limits.max_tokens
-                                  : plan.limits.max_reqs * plan.limits.max_seq_len;
-  return static_cast<int64_t>(
-             static_cast<double>(most_tokens + plan.limits.max_reqs * kv.block_size) *
-             plan.memory.kv_bytes_per_token) +
-         2 * kv.block_bytes + useful_state_bytes(plan);
-}
-
 void plan_kv_memory(const ModelRunnerOptions& options, ModelPlan& plan) {
   MemoryPlan& memory = plan.memory;
   const KvSpec& kv = plan.kv.spec;
@@ -96,10 +83,25 @@ void plan_kv_memory(const ModelRunnerOptions& options, ModelPlan& plan) {
     memory.kv_cache = std::min(useful_kv_bytes(plan),
                                (memory.budget - shared) / memory.num_replicas - memory.workspace());
   }
-  memory.kv_plan = divide_kv_memory(kv, memory.kv_cache, load_of(plan.limits));
+  memory.kv_plan = divided_kv_memory(plan);
 }
 
 }  // namespace
+
+int64_t useful_kv_bytes(const ModelPlan& plan) {
+  const KvSpec& kv = plan.kv.spec;
+  const int64_t most_tokens = plan.spec.is_bidirectional()
+                                  ? plan.limits.max_tokens
+                                  : plan.limits.max_reqs * plan.limits.max_seq_len;
+  return static_cast<int64_t>(
+             static_cast<double>(most_tokens + plan.limits.max_reqs * kv.block_size) *
+             plan.memory.kv_bytes_per_token) +
+         2 * kv.block_bytes + useful_state_bytes(plan);
+}
+
+KvPlan divided_kv_memory(const ModelPlan& plan) {
+  return divide_kv_memory(plan.kv.spec, plan.memory.kv_cache, load_of(plan.limits));
+}
 
 Status plan_memory(const ModelRunnerOptions& options, const ModelLoading& loading,
                    const DecoderWeights& weights, const WeightPacking& packing,

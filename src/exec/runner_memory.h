@@ -16,4 +16,10 @@ Status plan_memory(const ModelRunnerOptions& options, const ModelLoading& loadin
                    const DecoderWeights& weights, const WeightPacking& packing,
                    const HostStream& stream, ModelPlan& plan);
 
+// Memory of more blocks than all requests can fill at once, which would only be written over and
+// over, is never needed. Reads plan.memory.kv_bytes_per_token.
+int64_t useful_kv_bytes(const ModelPlan& plan);
+// How plan.memory.kv_cache is divided among the pools.
+KvPlan divided_kv_memory(const ModelPlan& plan);
+
 }  // namespace quire

@@ -70,9 +70,11 @@ struct EngineArgs {
   std::string kv_cache_dtype = "auto";
   bool activation_int8 = false;  // on a CPU: int8 activations for quantized weights of integers
   std::string isa = "auto";
-  std::string device = "cpu";           // cpu, cuda, or auto (a GPU when one can take the model)
-  bool deterministic = true;            // on a GPU: a request's bits do not depend on its batch
-  bool enforce_eager = false;           // on a GPU: no captured graphs
+  std::string device = "cpu";  // cpu, cuda, or auto (a GPU when one can take the model)
+  bool deterministic = true;   // on a GPU: a request's bits do not depend on its batch
+  // On a GPU: none, piecewise or full captured graphs (exec/gpu/graphs/graph_dispatcher.h).
+  std::string cudagraph_mode = "full";
+  bool enforce_eager = false;           // the same as none
   bool programmatic_launch = true;      // on a GPU: a kernel begins while the one before it ends
   int32_t num_threads = 0;              // 0: one per physical core, within the CPU quota
   int32_t tensor_parallel_size = 1;     // ranks of this process that share every layer; CPU only

@@ -78,10 +78,16 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
     return unimplemented("--data-parallel-size: expected 1 with --device cuda, got {}",
                          args.data_parallel_size);
   }
+  const std::optional<GraphMode> graphs =
+      parse_graph_mode(args.enforce_eager ? "none" : args.cudagraph_mode);
+  if (!graphs) {
+    return invalid_argument("--cudagraph-mode: expected none, piecewise or full, got {}",
+                            args.cudagraph_mode);
+  }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
                          GpuRunner::create(options,
-                                           {.graphs = !args.enforce_eager,
+                                           {.graphs = *graphs,
                                             .programmatic_launch = args.programmatic_launch,
                                             .deterministic = args.deterministic,
                                             .untried_kernels = args.device == "cuda"},

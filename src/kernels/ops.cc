@@ -24,6 +24,12 @@ constexpr StreamOps kCpuStreamOps{
     .cut_below = cpu::cut_below,
 };
 
+constexpr RowOps kCpuRowOps{
+    .query_scales = cpu::query_scales,
+    .copy_rows = cpu::copy_rows,
+    .place_floats = cpu::place_floats,
+};
+
 }  // namespace
 
 const OpTable& cpu_ops() {
@@ -34,6 +40,7 @@ const OpTable& cpu_ops() {
       .rms_norm = cpu::rms_norm,
       .layer_norm = cpu::layer_norm,
       .rope_table = cpu::rope_table,
+      .rows = &kCpuRowOps,
       .qkv_to_cache = cpu::qkv_to_cache,
       .kv_block_copy = cpu::kv_block_copy,
       .paged_attention = cpu::paged_attention,
@@ -86,6 +93,15 @@ void layer_norm(Stream& stream, const LayerNormParams& params) {
 }
 void rope_table(Stream& stream, const RopeTableParams& params) {
   ops_of(stream).rope_table(stream, params);
+}
+void query_scales(Stream& stream, const QueryScalesParams& params) {
+  ops_of(stream).rows->query_scales(stream, params);
+}
+void copy_rows(Stream& stream, const CopyRowsParams& params) {
+  ops_of(stream).rows->copy_rows(stream, params);
+}
+void place_floats(Stream& stream, const PlaceFloatsParams& params) {
+  ops_of(stream).rows->place_floats(stream, params);
 }
 void qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
   ops_of(stream).qkv_to_cache(stream, params);

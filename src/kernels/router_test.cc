@@ -78,6 +78,34 @@ TEST(Router, KnownWeights) {
   EXPECT_NEAR(biased.weights[0], 0.1f, 1e-6f);
 }
 
+// A single expert's logit may weigh its input instead of its output.
+TEST(Router, ScalesExpertsAndHandsTheLogitOn) {
+  Host host(Isa::kPortable);
+  const std::vector<float> logits = {1.0f, 3.0f, 2.0f};
+  const std::vector<float> scale = {5.0f, 7.0f, 11.0f};
+  std::vector<int32_t> ids(2);
+  std::vector<float> weights(2);
+  RouteTokensParams params{.logits = logits.data(),
+                           .router = {.num_experts = 3,
+                                      .experts_per_token = 2,
+                                      .weight = RouterWeight::kLogit,
+                                      .scale = 0.5f},
+                           .expert_ids = ids.data(),
+                           .expert_weights = weights.data(),
+                           .expert_scale = scale.data(),
+                           .num_tokens = 1};
+  route_tokens(host.stream, params);
+  EXPECT_EQ(ids, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(weights, (std::vector<float>{3.0f * 0.5f * 7.0f, 2.0f * 0.5f * 11.0f}));
+  float chosen = 0.0f;
+  params.router = {.num_experts = 3, .experts_per_token = 1, .weight = RouterWeight::kLogit};
+  params.expert_scale = nullptr;
+  params.chosen_logits = &chosen;
+  route_tokens(host.stream, params);
+  EXPECT_EQ(weights[0], 1.0f);
+  EXPECT_EQ(chosen, 3.0f);
+}
+
 TEST(Router, TheLowestIdGoesFirstAmongEquals) {
   Host host(Isa::kPortable);
   const std::vector<float> logits = {1.0f, 2.0f, 2.0f, 1.0f, 2.0f};

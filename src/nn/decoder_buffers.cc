@@ -25,6 +25,7 @@ BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
     rope_scratch = std::max<int64_t>(rope_scratch, one.rotary_dim / 2);
   }
   query_scale = spec.query_scale ? tokens : 0;
+  alibi_slopes = std::ssize(spec.alibi_slopes);
   if (spec.relative_bias.any()) {
     position_bias = spec.layers.front().attention.num_heads *
                     position_bias_stride(spec.relative_bias.max_distance) *
@@ -38,12 +39,12 @@ int64_t BufferSizes::bytes() const {
     sum += Arena::padded(count * element_bytes);
   for (const int64_t count : rope) sum += 2 * Arena::padded(count * 4);
   return sum + Arena::padded(rope_scratch * 8) + Arena::padded(query_scale * 4) +
-         Arena::padded(position_bias * 4);
+         Arena::padded(position_bias * 4) + Arena::padded(alibi_slopes * 4);
 }
 
 AttentionCutKind cut_kind(const AttentionSpec& attention) {
-  return {attention.sliding_window, attention.num_heads, attention.num_kv_heads,
-          attention.head_dim};
+  return {attention.sliding_window, attention.num_heads, attention.num_kv_heads, attention.head_dim,
+          attention.window_is_chunk};
 }
 
 std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec) {
@@ -56,8 +57,11 @@ std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec) {
   return kinds;
 }
 
-BatchSizes batch_sizes(const DecoderSpec& spec, int64_t max_tokens) {
-  return {.max_tokens = max_tokens, .width = spec.hidden_size, .norm_eps = spec.norm_eps};
+BatchSizes batch_sizes(const DecoderSpec& spec, const DecoderLimits& limits) {
+  return {.max_tokens = limits.max_tokens,
+          .width = spec.hidden_size,
+          .norm_eps = spec.norm_eps,
+          .activation_type = limits.activation_type};
 }
 
 int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& limits,

@@ -28,12 +28,18 @@ struct DecoderLimits {
   LoraLimits lora = {};
 };
 
+// Of the blocks that a layer consists of, beside attention.
+struct BlockLimits {
+  int64_t max_tokens = 0;               // of a call
+  DType activation_type = DType::kF32;  // DecoderLimits::activation_type
+};
+
 // Elements of every activation buffer, with room for the widest layer.
 struct BufferSizes {
   int64_t hidden = 0, normed = 0, block_out = 0, qkv = 0, attention = 0, gate_up = 0, ffn = 0;
   std::vector<int64_t> rope;
-  int64_t rope_scratch = 0, query_scale = 0, position_bias = 0;
-  int64_t element_bytes = 4;  // of all but hidden and rope
+  int64_t rope_scratch = 0, query_scale = 0, position_bias = 0, alibi_slopes = 0;
+  int64_t element_bytes = 4;  // of the first line but for hidden
 
   BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits);
   int64_t bytes() const;
@@ -42,13 +48,14 @@ struct BufferSizes {
 // What decides how attention cuts a batch: layers of one kind share the cut.
 struct AttentionCutKind {
   int32_t sliding_window, num_heads, num_kv_heads, head_dim;
+  bool window_is_chunk;
   friend auto operator<=>(const AttentionCutKind&, const AttentionCutKind&) = default;
 };
 AttentionCutKind cut_kind(const AttentionSpec& attention);
 // Of a model's layers, each once, in ascending order.
 std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec);
 
-BatchSizes batch_sizes(const DecoderSpec& spec, int64_t max_tokens);
+BatchSizes batch_sizes(const DecoderSpec& spec, const DecoderLimits& limits);
 
 // What paged_attention() needs for any layer.
 int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& limits,

@@ -16,7 +16,7 @@ using test::DriverOutput;
 using test::DriverRequest;
 using test::PlanDriver;
 
-constexpr double kBf16Budget = 0.05;  // as gpu_runner_test.cc
+constexpr double kBf16Budget = 0.05;  // of a forward pass in bf16
 
 RunnerSetup hopper(bool deterministic) {
   return {.gpu = {.deterministic = deterministic}, .emulated = {.compute_capability = 90}};

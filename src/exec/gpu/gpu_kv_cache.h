@@ -1,7 +1,8 @@
-// The KV cache of a GPU: the pool, what evicted blocks leave of it in host memory, and the copies
+// The KV cache of a GPU: the pools of blocks, what evicted blocks leave of it in host memory, and the copies
 // of blocks that steps ask for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "core/executor.h"
 #include "core/step.h"
 #include "device/device.h"
+#include "exec/gpu/gpu_step_inputs.h"
 #include "exec/kv_layout.h"
 #include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
@@ -18,7 +20,7 @@ namespace quire {
 // One thread. As GpuStepInputs: two steps' host buffers, which alternate.
 class GpuKvCache {
  public:
-  // Beside the pool: lists of blocks, scales of an e4m3 cache.
+  // Beside the pools: lists of blocks, scales of an e4m3 cache.
   static int64_t device_bytes(const KvLayout& layout);
   static int64_t pinned_bytes();
 
@@ -28,11 +30,15 @@ class GpuKvCache {
   // Once, before anything below.
   Status initialize(const KvPlan& plan);
   HostBlocks host_blocks() const {
-    return {host_pool_, layout_.spec.block_bytes, num_host_blocks_};
+    return {host_pool_, layout_.spec.block_bytes, plan_.num_host_blocks};
   }
-  int32_t num_blocks() const { return num_blocks_; }  // 0: not initialized
+  bool is_initialized() const { return is_initialized_; }
+  const KvPlan& plan() const { return plan_; }
+  // By group, how many blocks its pool has.
+  std::vector<int32_t> group_blocks() const;
   // One per layer, for Decoder::bind_cache().
   std::vector<LayerCache> layer_caches() const;
+  std::vector<StateView> state_views() const;
 
   // Queues the copies to and from host memory. kInternal: a block that is not there.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
@@ -40,16 +46,20 @@ class GpuKvCache {
   Status copy_blocks(size_t parity, const std::vector<BlockCopy>& copies);
 
  private:
+  Status allocate_pool(KvPool pool);
+  Status copy_blocks(size_t parity, const std::vector<BlockCopy>& copies, KvPool pool);
+
   const KvLayout& layout_;
   Device& device_;
-  Arena memory_;
+  KvPlan plan_;
+  bool is_initialized_ = false;
+  std::array<Arena, kNumKvPools> memory_;  // by KvPool
+  std::array<void*, kNumKvPools> pools_ = {};
   Arena host_memory_;  // pinned
-  void* pool_ = nullptr;
   std::byte* host_pool_ = nullptr;
-  int32_t num_blocks_ = 0;
-  int32_t num_host_blocks_ = 0;
-  std::vector<int32_t*> lists_;  // pinned [2, kCopiesAtOnce], of steps that alternate
-  int32_t* list_on_device_;
+  // [2, kCopiesAtOnce] each, by KvPool: pinned, of steps that alternate, and the device's.
+  std::array<std::array<int32_t*, kNumKvPools>, kGpuStepsInFlight> lists_;
+  std::array<int32_t*, kNumKvPools> lists_on_device_;
   float* scales_ = nullptr;  // e4m3: keys' and values', [2, layers, Hkv]
 };
 

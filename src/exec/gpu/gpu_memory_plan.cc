@@ -27,8 +27,8 @@ Status plan_gpu_memory(const GpuMemoryRequest& request, MemoryPlan& plan) {
         plan.weights / kMiB, plan.workspace() / kMiB, plan.kv_cache / kMiB,
         request.free_bytes / kMiB);
   }
-  if (plan.kv_cache >= 2 * plan.block_bytes) return {};
-  const int64_t needed = 2 * plan.block_bytes / kMiB + 1;
+  if (plan.kv_cache >= least_kv_bytes(plan)) return {};
+  const int64_t needed = least_kv_bytes(plan) / kMiB + 1;
   if (request.kv_cache_bytes) {
     return resource_exhausted(
         "GPU memory: a KV cache of {} MiB was asked for, at least {} MiB are "

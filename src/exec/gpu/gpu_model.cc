@@ -1,15 +1,14 @@
 #include "exec/gpu/gpu_model.h"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
 #include <utility>
 
 #include "base/log.h"
 #include "exec/gpu/gpu_kv_cache.h"
 #include "exec/gpu/gpu_memory_plan.h"
+#include "exec/gpu/gpu_support.h"
 #include "exec/gpu/graphs/step_graphs.h"
-#include "kernels/cuda/attention/attention_memory.h"
+#include "exec/runner_memory.h"
 #include "nn/decoder/decoder_memory.h"
 
 namespace quire {
@@ -23,101 +22,6 @@ Status check_dtypes(const ModelRunnerOptions& options) {
   }
   return invalid_argument("--kv-cache-dtype: expected auto, bfloat16 or fp8 on a GPU, got {}",
                           options.kv_cache_dtype);
-}
-
-// What the decoder asks of ops that GPUs do not have.
-Status check_ops(const DecoderSpec& spec) {
-  const auto refuse = [](std::string_view what) {
-    return unimplemented("cuda: {}: models with that run on a CPU alone (--device cpu)", what);
-  };
-  if (spec.has_latents()) return refuse("latent attention");
-  if (!spec.alibi_slopes.empty()) return refuse("ALiBi");
-  if (spec.query_scale) return refuse("queries scaled by their position");
-  if (!spec.block.input_norms) return refuse("layers that norm their outputs alone");
-  if (spec.layer_inputs.any()) return refuse("inputs of each layer");
-  if (spec.streams.any()) return refuse("several residual streams");
-  if (spec.layer_scale) return refuse("a scale of each layer");
-  for (const LayerSpec& layer : spec.layers) {
-    const AttentionSpec& attention = layer.attention;
-    if (layer.ffn.gate_cut) return refuse("sparse MLPs");
-    if (layer.ffn.activation == Activation::kXielu) return refuse("xIELU");
-    if (layer.state.any()) return refuse("layers that carry a state");
-    if (!attention.has_own_kv()) return refuse("layers that read the keys and values of others");
-    if (attention.window_is_chunk) return refuse("attention in chunks");
-    if (attention.value_norm) return refuse("norms of values");
-    if (attention.has_output_gate) return refuse("a gate on the attention's output");
-    if (!attention.qk_norm) continue;
-    if (*attention.qk_norm != QkNorm::kHead) return refuse("norms of all queries or keys together");
-    if (attention.qk_norm_after_rope) return refuse("norms of queries and keys after rotation");
-  }
-  return {};
-}
-
-Status check_experts(const ExpertsSpec& experts, int64_t hidden_size) {
-  if (!experts.any()) return {};
-  const auto refuse = [](std::string_view what) {
-    return unimplemented("cuda: experts with {} run on a CPU alone (--device cpu)", what);
-  };
-  if (experts.own_norms) return refuse("norms of their own");
-  if (experts.weighs_inputs) return refuse("inputs that are weighed");
-  if (experts.has_scale) return refuse("a scale of each");
-  if (experts.intermediate_size % 8 != 0 || hidden_size % 8 != 0) {
-    return unimplemented("cuda: expected experts whose widths are multiples of 8, got {} inside {}",
-                         experts.intermediate_size, hidden_size);
-  }
-  return {};
-}
-
-Status check_shape(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kernels,
-                   int64_t num_table_entries) {
-  QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
-  if (plan.spec.pooling.any()) {
-    return unimplemented(
-        "cuda: this model makes embeddings or scores, which CPUs alone do: use --device cpu");
-  }
-  if (plan.spec.cross.any()) {
-    return unimplemented(
-        "cuda: this model looks at what an encoder has made, which CPUs alone do: use --device "
-        "cpu");
-  }
-  if (plan.spec.has_experts() && !untried_kernels) {
-    return unimplemented(
-        "cuda: the kernels of routed experts have not run on a GPU yet: --device cuda runs them");
-  }
-  for (const LayerSpec& layer : plan.spec.layers) {
-    QUIRE_RETURN_IF_ERROR(check_experts(layer.ffn.experts, plan.spec.hidden_size));
-    const int32_t head_dim = layer.attention.head_dim;
-    if (head_dim % 8 != 0 || head_dim > 256) {
-      return unimplemented(
-          "cuda: expected a head dim that is a multiple of 8 and at most 256, got {}", head_dim);
-    }
-    if (plan.kv_dtype == DType::kF8E4M3 && head_dim % 16 != 0) {
-      return unimplemented(
-          "cuda: expected a head dim that is a multiple of 16 for an fp8 KV cache, got {}",
-          head_dim);
-    }
-    const int64_t wanted =
-        cuda::least_attention_shared_bytes(head_dim, plan.kv_dtype == DType::kF8E4M3);
-    if (wanted > gpu.shared_bytes_per_block) {
-      return unimplemented(
-          "cuda: expected a GPU with {} bytes of shared memory per block for heads of {} dims and "
-          "a KV "
-          "cache of {}, got {}",
-          wanted, head_dim, to_string(plan.kv_dtype), gpu.shared_bytes_per_block);
-    }
-  }
-  if (!std::has_single_bit(static_cast<uint32_t>(plan.kv.spec.block_size))) {
-    return invalid_argument("--block-size: expected a power of two on a GPU, got {}",
-                            plan.kv.spec.block_size);
-  }
-  if (num_table_entries > std::numeric_limits<int32_t>::max()) {
-    return invalid_argument(
-        "--max-num-seqs x --max-model-len: {} entries of block tables are more than a GPU's "
-        "kernels "
-        "index",
-        num_table_entries);
-  }
-  return {};
 }
 
 }  // namespace
@@ -152,9 +56,12 @@ Result<std::unique_ptr<GpuModel>> GpuModel::load(ModelRunnerOptions options,
 }
 
 GpuStepInputs::Shape GpuModel::inputs_shape() const {
+  const KvSpec& kv = plan_.kv.spec;
+  const bool has_states = kv.uses(KvPool::kState);
   return {.limits = plan_.limits,
-          .block_size = plan_.kv.spec.block_size,
-          .num_groups = static_cast<int32_t>(plan_.kv.spec.groups.size())};
+          .block_size = kv.block_size,
+          .num_groups = static_cast<int32_t>(kv.groups.size()) - (has_states ? 1 : 0),
+          .max_segments = has_states ? max_state_segments(plan_.limits, kv) : 0};
 }
 
 GpuSampling::Shape GpuModel::sampling_shape() const {
@@ -167,14 +74,12 @@ GpuSampling::Shape GpuModel::sampling_shape() const {
 
 Status GpuModel::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
-  QUIRE_RETURN_IF_ERROR(check_shape(plan_, device_->info().gpu, gpu_options_.untried_kernels,
-                                    inputs_shape().num_table_entries()));
+  QUIRE_RETURN_IF_ERROR(check_gpu_support(plan_, device_->info().gpu, gpu_options_.untried_kernels,
+                                          inputs_shape().num_table_entries()));
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
-  if (gpu_options_.graphs) {
-    dispatcher_ =
-        GraphDispatcher(static_cast<int32_t>(plan_.limits.max_reqs), plan_.limits.max_tokens);
-  }
+  dispatcher_ = GraphDispatcher(gpu_options_.graphs, static_cast<int32_t>(plan_.limits.max_reqs),
+                                plan_.limits.max_tokens);
   return plan_memory(loading);
 }
 
@@ -195,19 +100,17 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
       GpuStepInputs::device_bytes(inputs_shape()) + GpuSampling::device_bytes(sampling_shape()) +
       Arena::padded(plan_.limits.max_logit_rows * 4) + GpuKvCache::device_bytes(plan_.kv);
   memory.block_bytes = kv.block_bytes;
+  memory.kv_spec = kv;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   const DeviceInfo info = device_->info();
-  const auto useful =
-      static_cast<int64_t>(static_cast<double>(plan_.limits.max_reqs) *
-                           static_cast<double>(plan_.limits.max_seq_len + kv.block_size) *
-                           memory.kv_bytes_per_token) +
-      2 * kv.block_bytes;
-  return plan_gpu_memory({.total_bytes = info.total_memory_bytes,
-                          .free_bytes = info.free_memory_bytes,
-                          .utilization = options_.memory_utilization,
-                          .kv_cache_bytes = options_.kv_cache_memory_bytes,
-                          .useful_kv_bytes = useful},
-                         memory);
+  QUIRE_RETURN_IF_ERROR(plan_gpu_memory({.total_bytes = info.total_memory_bytes,
+                                         .free_bytes = info.free_memory_bytes,
+                                         .utilization = options_.memory_utilization,
+                                         .kv_cache_bytes = options_.kv_cache_memory_bytes,
+                                         .useful_kv_bytes = useful_kv_bytes(plan_)},
+                                        memory));
+  memory.kv_plan = divided_kv_memory(plan_);
+  return {};
 }
 
 Status GpuModel::load_weights(const ModelLoading& loading) {

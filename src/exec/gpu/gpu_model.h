@@ -17,7 +17,7 @@
 namespace quire {
 
 struct GpuRunnerOptions {
-  bool graphs = true;
+  GraphMode graphs = GraphMode::kFull;
   // Kernels begin while the one before them ends, up to where they need its results.
   bool programmatic_launch = true;
   // A request's bits then do not depend on its batch (law L4).

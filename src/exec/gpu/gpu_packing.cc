@@ -5,6 +5,7 @@
 
 #include "kernels/api/fp8_support.h"
 #include "kernels/cuda/linear/fp8_linear.h"
+#include "kernels/cuda/linear/int8_linear.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/quant_rows.h"
@@ -16,6 +17,11 @@ constexpr int64_t kConvertedElements = int64_t{1} << 22;  // at once
 
 WeightSpec dense_spec(const WeightSpec& spec) {
   return {.n = spec.n, .k = spec.k, .dtype = DType::kBF16, .compute = ComputeType::kBF16};
+}
+
+// Codes of a byte and a scale per output (fp8_weight_layout()).
+bool is_of_bytes(const WeightSpec& spec) {
+  return cuda::has_fp8_products(spec) || cuda::has_int8_products(spec);
 }
 
 std::byte* at(const PackedWeight& weight, int64_t offset) {
@@ -43,6 +49,11 @@ Result<WeightSpec> GpuPacking::choose(const WeightSpec& stored, QuantActivations
       return fp8;
     }
   }
+  if (activations != QuantActivations::kFloat && cuda::fits_int8_products(stored)) {
+    spec.dtype = DType::kI8;
+    ++counts_.int8_products;
+    return spec;
+  }
   if (!cuda::check_quant_weight(spec).ok()) spec.quant = simpler_quant(stored.quant);
   if (cuda::check_quant_weight(spec).ok()) {
     ++counts_.quantized;
@@ -61,14 +72,14 @@ Result<WeightSpec> GpuPacking::choose_of_expert(const WeightSpec& stored,
 }
 
 int64_t GpuPacking::packed_bytes(const WeightSpec& spec) const {
-  if (cuda::has_fp8_products(spec)) return cuda::fp8_weight_layout(spec).num_bytes;
+  if (is_of_bytes(spec)) return cuda::fp8_weight_layout(spec).num_bytes;
   if (spec.quant.is_quantized()) return cuda::quant_weight_layout(spec).num_bytes;
   return spec.n * spec.k * size_bytes(DType::kBF16);
 }
 
 // Tiles are packed whole.
 bool GpuPacking::may_stack(const WeightSpec& spec, int64_t rows) const {
-  if (!spec.quant.is_quantized() || cuda::has_fp8_products(spec)) return true;
+  if (!spec.quant.is_quantized() || is_of_bytes(spec)) return true;
   return !spec.quant.has_column_order && rows % cuda::kQuantTileOutputs == 0;
 }
 
@@ -111,7 +122,7 @@ void GpuPacking::convert(const PackedWeight& weight, const WeightRows& rows) {
 
 void GpuPacking::pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
                                  const QuantRows& rows) {
-  if (cuda::has_fp8_products(weight.spec)) return pack_fp8(weight, rows);
+  if (is_of_bytes(weight.spec)) return pack_bytes(weight, rows);
   if (weight.spec.quant.is_quantized()) return pack_tiles(weight, stored, rows);
   expand(weight, stored, rows);
 }
@@ -126,11 +137,18 @@ void GpuPacking::pack_quant_columns(const PackedWeight& weight, const int32_t* s
                k * int64_t{sizeof(int32_t)});
 }
 
-void GpuPacking::pack_fp8(const PackedWeight& weight, const QuantRows& rows) {
+void GpuPacking::pack_bytes(const PackedWeight& weight, const QuantRows& rows) {
   const WeightSpec& spec = weight.spec;
   SimplerRows simpler(spec.quant, spec.k);  // scales in float32
   const QuantRows values = simpler.of(rows);
-  upload_.copy(at(weight, rows.first_row * spec.k), values.codes, rows.num_rows * spec.k);
+  const int64_t count = rows.num_rows * spec.k;
+  const uint8_t* codes = values.codes;
+  if (cuda::has_int8_products(spec)) {  // stored as integers and 128
+    packed_.assign(codes, codes + count);
+    for (uint8_t& code : packed_) code ^= 0x80;
+    codes = packed_.data();
+  }
+  upload_.copy(at(weight, rows.first_row * spec.k), codes, count);
   upload_.copy(at(weight, cuda::fp8_weight_layout(spec).scales_at + rows.first_row * 4),
                values.scales, rows.num_rows * 4);
 }

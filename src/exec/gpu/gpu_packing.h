@@ -3,7 +3,9 @@
 //   float matrices        rows of bf16, what cuBLASLt reads
 //   quantized matrices    FP8 rows for products of FP8, where the checkpoint is made for FP8
 //                         activations and the device supports them
-//                         (kernels/cuda/linear/fp8_linear.h); else the tiles of
+//                         (kernels/cuda/linear/fp8_linear.h); int8 rows for products of int8,
+//                         where it is made for int8 activations
+//                         (kernels/cuda/linear/int8_linear.h); else the tiles of
 //                         kernels/cuda/quant/quant_weight.h, in simpler terms where its kernel
 //                         does not know the format; else (groups of 16 inputs) rows of bf16
 //   matrices of experts   rows of bf16, whatever the checkpoint has
@@ -21,6 +23,7 @@ namespace quire {
 // What choose() decided, in numbers of matrices.
 struct GpuPackingCounts {
   int64_t fp8_products = 0;
+  int64_t int8_products = 0;
   int64_t quantized = 0;
   int64_t expanded = 0;  // quantized in the checkpoint, kept as bf16
   int64_t expanded_of_experts = 0;
@@ -53,7 +56,7 @@ class GpuPacking final : public WeightPacking {
   void convert(const PackedWeight& weight, const WeightRows& rows);
   void expand(const PackedWeight& weight, const QuantSpec& stored, const QuantRows& rows);
   void pack_tiles(const PackedWeight& weight, const QuantSpec& stored, const QuantRows& rows);
-  void pack_fp8(const PackedWeight& weight, const QuantRows& rows);
+  void pack_bytes(const PackedWeight& weight, const QuantRows& rows);
 
   Device& device_;
   ThreadTeam& team_;

@@ -48,7 +48,8 @@ bool needs_values(const StepPlan& plan, RequestTable& requests) {
 int64_t next_eager_size(const GpuRunnerOptions& options, int64_t max_tokens, int64_t last_size) {
   const bool measures = !options.deterministic;
   if (!measures || last_size >= max_tokens) return 0;
-  const int64_t least = options.graphs ? 2 * GraphDispatcher::kMaxPieceTokens : 16;
+  const int64_t least =
+      options.graphs != GraphMode::kNone ? 2 * GraphDispatcher::kMaxPieceTokens : 16;
   return std::min(max_tokens, std::max(least, 2 * last_size));
 }
 
@@ -109,14 +110,12 @@ ExecutorInfo GpuRunner::info() const {
 
 Status GpuRunner::initialize(const KvPlan& plan) {
   QUIRE_RETURN_IF_ERROR(kv_->initialize(plan));
-  decoder_->bind_cache(kv_->layer_caches());
+  decoder_->bind_cache(kv_->layer_caches(), kv_->state_views());
   return {};
 }
 
 // Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
-Status GpuRunner::warm_up() {
-  return execute_dummy(*this, plan_.limits, {.num_blocks = kv_->num_blocks()});
-}
+Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, kv_->plan()); }
 
 bool GpuRunner::work_while_idle() {
   if (steps_.num_under_way() > 0) return false;
@@ -150,12 +149,9 @@ void GpuRunner::run_forward(const StepPlan& plan, const GpuStep& step) {
                                   bucket ? bucket->size : size.num_tokens));
 }
 
-std::optional<GraphCounts> GpuRunner::graph_counts() const {
-  const GraphStats& stats = graphs_->stats();
-  return GraphCounts{.num_graph_steps = stats.num_graph_steps(),
-                     .num_eager_steps = stats.num_eager_steps(),
-                     .num_padding_tokens = stats.padding_tokens,
-                     .num_graphs = graphs_->num_graphs()};
+const GraphCounts* GpuRunner::graph_counts() const {
+  graphs_->count(graph_counts_);
+  return &graph_counts_;
 }
 
 Status GpuRunner::sample(const StepPlan& plan, GpuStep& step) {
@@ -172,8 +168,7 @@ Status GpuRunner::sample(const StepPlan& plan, GpuStep& step) {
 
 Status GpuRunner::apply(const StepPlan& plan) {
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
-  const std::vector<int32_t> group_blocks(plan_.kv.spec.groups.size(), kv_->num_blocks());
-  const Status in_table = requests_->apply(plan, group_blocks, max_blocks);
+  const Status in_table = requests_->apply(plan, kv_->group_blocks(), max_blocks);
   const Status in_inputs = inputs_->apply(plan);
   sampling_->apply(plan);
   QUIRE_RETURN_IF_ERROR(in_table);
@@ -182,7 +177,7 @@ Status GpuRunner::apply(const StepPlan& plan) {
 
 Status GpuRunner::submit(const StepPlan& plan) {
   const SteadyClock clock;
-  if (kv_->num_blocks() == 0) return internal_error("a step before initialize()");
+  if (!kv_->is_initialized()) return internal_error("a step before initialize()");
   if (steps_.num_under_way() == kGpuStepsInFlight) {
     return internal_error("submit: {} steps are under way", steps_.num_under_way());
   }
@@ -207,7 +202,7 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   const Status applied = apply(plan);
   QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
   QUIRE_RETURN_IF_ERROR(applied);
-  QUIRE_RETURN_IF_ERROR(check_block_copies(plan, {.num_blocks = kv_->num_blocks()}));
+  QUIRE_RETURN_IF_ERROR(check_block_copies(plan, kv_->plan()));
   QUIRE_RETURN_IF_ERROR(step.batch->build(plan, *requests_));
   QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(step.parity, plan.block_copies));
   step.batch->start_results(plan, step.result.requests);

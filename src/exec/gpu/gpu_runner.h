@@ -64,7 +64,7 @@ class GpuRunner final : public Executor {
   Result<StepResult> collect() override;
   void recycle(StepResult&& result) override;
   bool work_while_idle() override;
-  std::optional<GraphCounts> graph_counts() const override;
+  const GraphCounts* graph_counts() const override;
 
  private:
   GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory, GpuSteps::Events events);
@@ -93,6 +93,7 @@ class GpuRunner final : public Executor {
   std::unique_ptr<StepGraphs> graphs_;
   GpuSteps steps_;
   int64_t num_host_sampled_steps_ = 0;
+  mutable GraphCounts graph_counts_;  // kept for its memory
   int64_t num_idle_tokens_ = 0;  // of the last step that ran without a graph while idle
 };
 

@@ -17,6 +17,15 @@ int64_t max_diff_bytes(const GpuStepInputs::Shape& shape) {
       diff_bytes(shape.limits.max_reqs, shape.num_table_entries(), shape.limits.max_tokens));
 }
 
+// Whether a change of block tables is one of attention, which the device keeps.
+bool is_entry(const BlockTableUpdate& update, const GpuStepInputs::Shape& shape) {
+  return update.group < shape.num_groups;
+}
+int64_t count_entries(const StepPlan& plan, const GpuStepInputs::Shape& shape) {
+  return std::count_if(plan.block_updates.begin(), plan.block_updates.end(),
+                       [&](const BlockTableUpdate& update) { return is_entry(update, shape); });
+}
+
 }  // namespace
 
 int64_t GpuStepInputs::device_bytes(const Shape& shape) {
@@ -24,11 +33,13 @@ int64_t GpuStepInputs::device_bytes(const Shape& shape) {
   const int64_t reqs = shape.limits.max_reqs;
   return max_diff_bytes(shape) + 2 * Arena::padded(shape.num_table_entries() * 4) +
          2 * Arena::padded(tokens * 4) + Arena::padded((reqs + 1) * 4) +
-         2 * Arena::padded(reqs * 4) + Arena::padded(shape.num_groups * tokens * 8);
+         2 * Arena::padded(reqs * 4) + Arena::padded(shape.num_groups * tokens * 8) +
+         Arena::padded(shape.num_segment_entries() * 4);
 }
 
 int64_t GpuStepInputs::pinned_bytes(const Shape& shape) {
-  return kGpuStepsInFlight * max_diff_bytes(shape);
+  return kGpuStepsInFlight *
+         (max_diff_bytes(shape) + Arena::padded(shape.num_segment_entries() * 4));
 }
 
 GpuStepInputs::GpuStepInputs(const Shape& shape, Device& device, Arena& device_memory,
@@ -40,6 +51,9 @@ GpuStepInputs::GpuStepInputs(const Shape& shape, Device& device, Arena& device_m
   for (std::byte*& staging : staging_)
     staging = static_cast<std::byte*>(pinned.allocate_bytes(max_diff_bytes(shape)));
   diff_ = static_cast<std::byte*>(device_memory.allocate_bytes(max_diff_bytes(shape)));
+  for (int32_t*& staged : staged_segments_)
+    staged = pinned.allocate<int32_t>(shape.num_segment_entries());
+  segments_ = device_memory.allocate<int32_t>(shape.num_segment_entries());
   last_tokens_ = device_memory.allocate<TokenId>(reqs);
   params_ = {.block_size = shape.block_size,
              .num_groups = shape.num_groups,
@@ -62,9 +76,10 @@ GpuStepInputs::GpuStepInputs(const Shape& shape, Device& device, Arena& device_m
 }
 
 Status GpuStepInputs::apply(const StepPlan& plan) {
-  if (static_cast<int64_t>(plan.block_updates.size()) > shape_.num_table_entries()) {
-    return internal_error("step plan: {} changes of {} block table entries",
-                          plan.block_updates.size(), shape_.num_table_entries());
+  const int64_t num_entries = count_entries(plan, shape_);
+  if (num_entries > shape_.num_table_entries()) {
+    return internal_error("step plan: {} changes of {} block table entries", num_entries,
+                          shape_.num_table_entries());
   }
   for (const RequestId id : plan.dropped) {
     const auto it = slots_.find(id);
@@ -88,7 +103,7 @@ Status GpuStepInputs::apply(const StepPlan& plan) {
 // their bytes.
 int64_t GpuStepInputs::stage(const StepPlan& plan, const InputBatch& batch, std::byte* to) {
   const auto num_requests = static_cast<int64_t>(plan.scheduled.size());
-  const auto num_entries = static_cast<int64_t>(plan.block_updates.size());
+  const int64_t num_entries = count_entries(plan, shape_);
   auto* requests = reinterpret_cast<StepRequest*>(to);
   auto* entries = reinterpret_cast<BlockEntry*>(requests + num_requests);
   auto* ids = reinterpret_cast<TokenId*>(entries + num_entries);
@@ -109,13 +124,14 @@ int64_t GpuStepInputs::stage(const StepPlan& plan, const InputBatch& batch, std:
     std::copy(drafts.begin(), drafts.end(), ids + first_token + num_known);
     first_token += scheduled.num_scheduled_tokens;
   }
-  for (int64_t i = 0; i < num_entries; ++i) {
-    const BlockTableUpdate& update = plan.block_updates[static_cast<size_t>(i)];
+  BlockEntry* entry = entries;
+  for (const BlockTableUpdate& update : plan.block_updates) {
+    if (!is_entry(update, shape_)) continue;
     const int32_t slot = requests[update.request_index].slot;
-    entries[i] = {.index = static_cast<int32_t>((int64_t{update.group} * params_.num_slots + slot) *
-                                                    params_.max_blocks +
-                                                update.logical_index),
-                  .block = update.block.value};
+    *entry++ = {.index = static_cast<int32_t>((int64_t{update.group} * params_.num_slots + slot) *
+                                                  params_.max_blocks +
+                                              update.logical_index),
+                .block = update.block.value};
   }
   const auto on_device = [&](const auto* part) {
     return reinterpret_cast<decltype(part)>(diff_ +
@@ -128,6 +144,29 @@ int64_t GpuStepInputs::stage(const StepPlan& plan, const InputBatch& batch, std:
   params_.num_entries = num_entries;
   params_.num_tokens = first_token;
   return diff_bytes(num_requests, num_entries, first_token);
+}
+
+StateSegments GpuStepInputs::place_segments(size_t parity, const InputBatch& batch,
+                                            int32_t padded_requests) {
+  if (shape_.max_segments == 0) return {};
+  const StateSegments from = batch.segments();
+  const int64_t capacity = std::max(shape_.max_segments, shape_.limits.max_reqs);
+  const int32_t count = std::max(from.num_segments, padded_requests);
+  int32_t* const start_loc = staged_segments_[parity];
+  int32_t* const in = start_loc + capacity + 1;
+  int32_t* const out = in + capacity;
+  std::copy_n(from.start_loc, from.num_segments + 1, start_loc);
+  std::copy_n(from.state_in, from.num_segments, in);
+  std::copy_n(from.state_out, from.num_segments, out);
+  for (int32_t i = from.num_segments; i < count; ++i) {
+    start_loc[i + 1] = start_loc[i];
+    in[i] = out[i] = 0;
+  }
+  device_.copy_to_device(segments_, start_loc, shape_.num_segment_entries() * 4);
+  return {.start_loc = segments_,
+          .state_in = segments_ + capacity + 1,
+          .state_out = segments_ + 2 * capacity + 1,
+          .num_segments = count};
 }
 
 ForwardInputs GpuStepInputs::build(size_t parity, const StepPlan& plan, const InputBatch& batch,
@@ -145,7 +184,8 @@ ForwardInputs GpuStepInputs::build(size_t parity, const StepPlan& plan, const In
           .query_start_loc = params_.query_start_loc,
           .seq_lens = params_.seq_lens,
           .max_query_len = batch.max_query_len(),
-          .groups = groups_};
+          .groups = groups_,
+          .states = place_segments(parity, batch, padded_requests)};
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 // the arrays of each step from the little that has changed (kernels/api/step_inputs.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -26,9 +27,14 @@ class GpuStepInputs {
   struct Shape {
     DecoderLimits limits;
     int32_t block_size = 16;
-    int32_t num_groups = 1;
+    int32_t num_groups = 1;    // of attention
+    int64_t max_segments = 0;  // of states; 0: the model has none
     int64_t max_blocks() const { return InputBatch::max_blocks(limits, block_size); }
     int64_t num_table_entries() const { return num_groups * limits.max_reqs * max_blocks(); }
+    // Padded ones included: a request at least has one.
+    int64_t num_segment_entries() const {
+      return max_segments == 0 ? 0 : 3 * std::max(max_segments, limits.max_reqs) + 1;
+    }
   };
   static int64_t device_bytes(const Shape& shape);
   static int64_t pinned_bytes(const Shape& shape);  // of the host
@@ -48,13 +54,17 @@ class GpuStepInputs {
 
  private:
   int64_t stage(const StepPlan& plan, const InputBatch& batch, std::byte* to);
+  // Queues the batch's segments of states, padded to at least one per request.
+  StateSegments place_segments(size_t parity, const InputBatch& batch, int32_t padded_requests);
 
   Shape shape_;
   Device& device_;
   std::unordered_map<RequestId, int32_t> slots_;
   std::vector<int32_t> free_slots_;
-  std::byte* staging_[kGpuStepsInFlight];  // pinned
-  std::byte* diff_;                        // the device's copy of one of them
+  std::byte* staging_[kGpuStepsInFlight];        // pinned
+  std::byte* diff_;                              // the device's copy of one of them
+  int32_t* staged_segments_[kGpuStepsInFlight];  // pinned [3, segments] and one more
+  int32_t* segments_;                            // the device's copy of one of them
   StepInputsParams params_;
   TokenId* last_tokens_;
   std::vector<KvGroupInputs> groups_;

@@ -49,6 +49,7 @@ Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const R
   options.max_model_len = setup.max_model_len;
   options.kv_cache_memory_bytes = int64_t{8} << 20;
   options.threads = 1;
+  options.state_block_size = 16;  // so that hits of few blocks end at snapshots
   options.pin_threads = false;
   options.max_num_batched_tokens = 64;
   options.max_num_seqs = 6;
@@ -61,8 +62,9 @@ Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const R
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_test_device(setup.emulated));
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
                          GpuRunner::create(std::move(options), setup.gpu, std::move(device)));
-  QUIRE_RETURN_IF_ERROR(runner->initialize(
-      {.num_blocks = setup.num_blocks, .num_host_blocks = setup.num_host_blocks}));
+  QUIRE_RETURN_IF_ERROR(runner->initialize({.num_blocks = setup.num_blocks,
+                                            .num_host_blocks = setup.num_host_blocks,
+                                            .num_state_blocks = setup.num_blocks}));
   QUIRE_RETURN_IF_ERROR(runner->warm_up());
   return runner;
 }
@@ -70,7 +72,7 @@ Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const R
 GpuPackingCounts expect_golden(const std::string& model, RunnerSetup setup, double budget) {
   const test::Golden golden = test::read_golden(test::golden_dir(model));
   test::LogitsByPosition seen;
-  setup.gpu.graphs = false;
+  setup.gpu.graphs = GraphMode::kNone;
   setup.max_model_len = golden.max_model_len;
   setup.seen = &seen;
   auto runner = load_runner(model, setup);

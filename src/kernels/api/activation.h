@@ -15,7 +15,7 @@ enum class Activation : uint8_t {
   kRelu2,      // max(0, x)^2
   kQuickGelu,  // x * sigmoid(1.702 x)
   kTanh,
-  kXielu,  // a x^2 + x / 2 above 0, b (e^x - 1 - x) + x / 2 below (Huang, 2024); CPUs alone
+  kXielu,  // a x^2 + x / 2 above 0, b (e^x - 1 - x) + x / 2 below (Huang, 2024)
 };
 
 // gated: out[t, f] = act(x[t, f]) * x[t, F + f] with x [T, 2F]; otherwise out[t, f] = act(x[t, f])
@@ -27,7 +27,8 @@ struct ActivationParams {
   bool gated = true;
   int64_t num_tokens = 0;
   int64_t ffn_size = 0;  // F
-  // Of kXielu, not gated: p and n, with a = softplus(p) and b = 1 / 2 + softplus(n).
+  // Of kXielu, not gated: p and n, with a = softplus(p) and b = 1 / 2 + softplus(n). They lie where
+  // the device reads them.
   const float* xielu = nullptr;
 };
 void activation(Stream& stream, const ActivationParams& params);

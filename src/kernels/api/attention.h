@@ -38,7 +38,7 @@ struct PagedAttentionParams {
   int32_t num_heads = 0;         // Hq, a multiple of Hkv
   float scale = 1.0f;            // of scores, > 0
   int32_t sliding_window = 0;    // 0: none
-  bool window_is_chunk = false;  // CPUs alone
+  bool window_is_chunk = false;
   bool causal = true;            // CPUs alone run without it
   // [T], or null: token t sees positions before seen_ends[t] instead of those up to its own: p + 1 to
   // seq_lens[r], and of a request never less than the token before it (the tokens of an image see each
@@ -46,13 +46,13 @@ struct PagedAttentionParams {
   const int32_t* seen_ends = nullptr;
   float soft_cap = 0.0f;  // 0: none; else scores become cap * tanh(score / cap)
   // [Hq], or null: slope * |key position - p| is taken from scores once scaled and capped (ALiBi,
-  // Press et al., 2022). CPUs alone.
+  // Press et al., 2022).
   const float* alibi_slopes = nullptr;
   const float* position_bias =
       nullptr;  // [Hq, position_bias_stride()], or null. CPUs alone, not with ALiBi
   int32_t position_bias_reach = 0;
   const float* sinks = nullptr;  // [Hq] extra logits that take weight but add no value, or null
-  Activations out = nullptr;     // [T, Hq * D]; of a latent cache, CPUs alone, [T, Hq * latent_dim]
+  Activations out = nullptr;     // [T, Hq * D]; of a latent cache [T, Hq * latent_dim]
   void* workspace = nullptr;     // paged_attention_workspace_bytes() bytes
   // For GPUs, which cut the batch into work once per step and window; the CPU cuts it in each call.
   int64_t workspace_bytes = 0;

@@ -23,6 +23,7 @@ struct GatedNormParams {
   const float* weight = nullptr;  // [N], [group_size] when shared, or null: 1
   bool shared_weight = false;     // by all groups
   float scale = 1.0f;
+  const float* scale_factor = nullptr;  // [1], by which `scale` is multiplied, or null
   float eps = 1e-6f;
   int64_t num_tokens = 0;  // T
   int64_t size = 0;        // N

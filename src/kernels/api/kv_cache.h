@@ -93,7 +93,7 @@ enum class RopeStyle : uint8_t {
   kInterleaved,  // pairs (2i, 2i + 1): GPT-J, GGUF llama
 };
 
-// Norms of q and k. GPUs have kHead alone.
+// Norms of q and k.
 enum class QkNorm : uint8_t {
   kHead,       // RMSNorm of each head, one weight for all: [D]
   kAllHeads,   // RMSNorm over all heads of q, and of k, together: [Hq * D], [Hkv * D]
@@ -110,8 +110,9 @@ struct QkvToCacheParams {
   const float* q_norm_weight = nullptr;  // null: no norm
   const float* k_norm_weight = nullptr;  // likewise
   float norm_eps = 1e-6f;
-  bool norm_after_rope = false;    // CPUs alone
-  const float* q_scale = nullptr;  // [T] or null: what queries are multiplied by; CPUs alone
+  bool has_plain_norms = false;    // the weights are ones: a GPU does not read them
+  bool norm_after_rope = false;    // on a GPU not with kAllHeads
+  const float* q_scale = nullptr;  // [T] or null: what queries are multiplied by
   RopeStyle rope_style = RopeStyle::kNeox;
   int32_t rotary_dim = 0;                 // <= D, even; the rest of a head passes unchanged
   const float* cos = nullptr;             // [T, rotary_dim / 2], attention scaling folded in
@@ -140,6 +141,17 @@ struct RopeTableParams {
   int32_t rotary_dim = 0;
 };
 void rope_table(Stream& stream, const RopeTableParams& params);
+
+// out[t] = 1 + beta * ln(1 + floor((positions[t] + first) / span)); double precision inside.
+struct QueryScalesParams {
+  const int32_t* positions = nullptr;  // [T]
+  double beta = 0.0;
+  int64_t span = 1;
+  int64_t first = 0;
+  float* out = nullptr;  // [T]
+  int64_t num_tokens = 0;
+};
+void query_scales(Stream& stream, const QueryScalesParams& params);
 
 // Copies whole blocks, whatever layers lie in them: destination[i] = source[i], in order.
 struct KvBlockCopyParams {

@@ -17,6 +17,7 @@
 #include "kernels/api/norm.h"
 #include "kernels/api/read_bytes.h"
 #include "kernels/api/router.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "kernels/api/sampling.h"
 #include "kernels/api/selective_scan.h"
 #include "kernels/api/ssd_scan.h"
@@ -35,6 +36,13 @@ struct StreamOps {
   void (*cut_below)(Stream&, const CutBelowParams&);
 };
 
+// Of values that go from one place to another, and factors by position.
+struct RowOps {
+  void (*query_scales)(Stream&, const QueryScalesParams&);
+  void (*copy_rows)(Stream&, const CopyRowsParams&);
+  void (*place_floats)(Stream&, const PlaceFloatsParams&);
+};
+
 struct OpTable {
   void (*activation)(Stream&, const ActivationParams&);
   void (*soft_cap)(Stream&, const SoftCapParams&);
@@ -42,6 +50,7 @@ struct OpTable {
   void (*rms_norm)(Stream&, const RmsNormParams&);
   void (*layer_norm)(Stream&, const LayerNormParams&);
   void (*rope_table)(Stream&, const RopeTableParams&);
+  const RowOps* rows;
   void (*qkv_to_cache)(Stream&, const QkvToCacheParams&);
   void (*kv_block_copy)(Stream&, const KvBlockCopyParams&);
   void (*paged_attention)(Stream&, const PagedAttentionParams&);

@@ -55,6 +55,10 @@ struct RouteTokensParams {
   RouterSpec router = {};
   int32_t* expert_ids = nullptr;    // [T, k], out
   float* expert_weights = nullptr;  // [T, k], out
+  // [X] or null: what the weight of each chosen expert is multiplied by besides.
+  const float* expert_scale = nullptr;
+  // [T] or null: of kLogit with one expert per token. The logit goes here, and the weight is 1.
+  float* chosen_logits = nullptr;
   int64_t num_tokens = 0;
 };
 void route_tokens(Stream& stream, const RouteTokensParams& params);

@@ -28,10 +28,25 @@ QUIRE_DEVICE float activate(Activation kind, float x) {
       return x / (1.0f + expf(-1.702f * x));
     case Activation::kTanh:
       return tanhf(x);
-    case Activation::kXielu:
+    case Activation::kXielu:  // apply_xielu()
       break;
   }
   return x;
+}
+
+// Of ActivationParams::xielu.
+struct XieluFactors {
+  float above = 0.0f;
+  float below = 0.0f;
+};
+QUIRE_DEVICE XieluFactors xielu_factors(const float* xielu) {
+  const auto softplus = [](float x) { return x > 20.0f ? x : log1pf(expf(x)); };
+  return {softplus(xielu[0]), ptx::add(0.5f, softplus(xielu[1]))};
+}
+QUIRE_DEVICE float apply_xielu(const XieluFactors& factors, float x) {
+  const float curve = x > 0.0f ? ptx::multiply(ptx::multiply(factors.above, x), x)
+                               : ptx::multiply(factors.below, ptx::add(expm1f(x), -x));
+  return ptx::multiply_add(0.5f, x, curve);
 }
 
 // Whether products end with it: the two that gated layers of most models have.

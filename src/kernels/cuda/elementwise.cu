@@ -4,29 +4,20 @@
 #include <cstdint>
 
 #include "kernels/cuda/activate.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/element_loop.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/types.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kBlocksPerSm = 8;
-
-QUIRE_DEVICE int64_t global_thread() {
-  return int64_t{ptx::block_index()} * ptx::block_threads() + ptx::thread_index();
-}
-QUIRE_DEVICE int64_t num_global_threads() {
-  return int64_t{ptx::num_blocks()} * ptx::block_threads();
-}
-
 template <typename T, int N>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
-    activation_kernel(const T* x, T* out, Activation kind, bool gated, int64_t num_tokens,
-                      int64_t ffn_size) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kElementThreads, 1)
+    activation_kernel(const T* x, T* out, Activation kind, const float* xielu, bool gated,
+                      int64_t num_tokens, int64_t ffn_size) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
+  const XieluFactors factors = kind == Activation::kXielu ? xielu_factors(xielu) : XieluFactors{};
   const int64_t per_row = ffn_size / N;
   for (int64_t i = global_thread(); i < num_tokens * per_row; i += num_global_threads()) {
     const int64_t token = i / per_row;
@@ -35,7 +26,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     float value[N];
     load<N>(row + column, value);
 #pragma unroll
-    for (float& v : value) v = activate(kind, v);
+    for (float& v : value)
+      v = kind == Activation::kXielu ? apply_xielu(factors, v) : activate(kind, v);
     if (gated) {
       float up[N];
       load<N>(row + ffn_size + column, up);
@@ -47,7 +39,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
 }
 
 template <typename T>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kElementThreads, 1)
     sigmoid_scale_kernel(const T* x, T* out, const float* logits, int64_t num_rows,
                          int64_t row_size) {
   ptx::wait_for_previous_kernel();
@@ -58,17 +50,18 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
   }
 }
 
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) soft_cap_kernel(float* x, float cap, int64_t count) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kElementThreads, 1)
+    soft_cap_kernel(float* x, float cap, int64_t count) {
   ptx::wait_for_previous_kernel();
   for (int64_t i = global_thread(); i < count; i += num_global_threads())
     x[i] = cap * tanhf(x[i] / cap);
 }
 
 template <typename Table, typename Out, int N>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
-    embedding_kernel(const int32_t* token_ids, const Table* table, const int32_t* positions,
-                     const Table* position_table, float scale, Out* out, int64_t num_tokens,
-                     int64_t hidden_size) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kElementThreads, 1)
+    embedding_kernel(const int32_t* token_ids, const Table* table, int64_t num_rows,
+                     const int32_t* positions, const Table* position_table, float scale, Out* out,
+                     int64_t num_tokens, int64_t hidden_size) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   const int64_t per_row = hidden_size / N;
@@ -76,7 +69,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     const int64_t token = i / per_row;
     const int64_t column = i % per_row * N;
     float value[N];
-    load<N>(table + token_ids[token] * hidden_size + column, value);
+    const int64_t id = token_ids[token];
+    load<N>(table + (num_rows > 0 && id >= num_rows ? 0 : id) * hidden_size + column, value);
 #pragma unroll
     for (float& v : value) v *= scale;
     if (position_table != nullptr) {
@@ -89,7 +83,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
   }
 }
 
-constexpr int kMaxRopePairs = 128;
+constexpr int kMaxRopePairs = kMaxHeadDim / 2;
 struct RopeArgs {
   double inv_freq[kMaxRopePairs];
   double scale;
@@ -116,7 +110,7 @@ QUIRE_DEVICE double frequency(const RopeArgs& args, int64_t position, int32_t pa
   return 1.0 / pow(theta, 2.0 * pair / dim);
 }
 
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) rope_table_kernel(const RopeArgs args) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kElementThreads, 1) rope_table_kernel(const RopeArgs args) {
   ptx::wait_for_previous_kernel();
   for (int64_t i = global_thread(); i < args.num_tokens * args.pairs; i += num_global_threads()) {
     const int64_t position = args.positions[i / args.pairs];
@@ -127,27 +121,26 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) rope_table_kernel(const RopeArgs ar
   }
 }
 
-LaunchShape shape_for(Stream& stream, int64_t work) {
-  return {.num_blocks = blocks_for(gpu(stream), work, kThreads, kBlocksPerSm),
-          .num_threads = kThreads};
-}
-
 }  // namespace
 
 void activation(Stream& stream, const ActivationParams& p) {
   if (p.num_tokens == 0) return;
   QUIRE_CHECK(p.x.dtype() == p.out.dtype(), "[activation] {} to {}", to_string(p.x.dtype()),
               to_string(p.out.dtype()));
+  QUIRE_CHECK(p.activation != Activation::kXielu || (!p.gated && p.xielu != nullptr),
+              "[activation] xIELU is expected with its numbers and without a gate");
   with_float_type(p.x.dtype(), [&](auto type) {
     using T = decltype(type);
     const auto* x = static_cast<const T*>(p.x.data());
     auto* out = static_cast<T*>(p.out.data());
     if (p.ffn_size % 8 == 0) {
-      launch<activation_kernel<T, 8>>(stream, shape_for(stream, p.num_tokens * p.ffn_size / 8), x,
-                                      out, p.activation, p.gated, p.num_tokens, p.ffn_size);
+      launch<activation_kernel<T, 8>>(stream, element_shape(stream, p.num_tokens * p.ffn_size / 8),
+                                      x, out, p.activation, p.xielu, p.gated, p.num_tokens,
+                                      p.ffn_size);
     } else {
-      launch<activation_kernel<T, 1>>(stream, shape_for(stream, p.num_tokens * p.ffn_size), x, out,
-                                      p.activation, p.gated, p.num_tokens, p.ffn_size);
+      launch<activation_kernel<T, 1>>(stream, element_shape(stream, p.num_tokens * p.ffn_size), x,
+                                      out, p.activation, p.xielu, p.gated, p.num_tokens,
+                                      p.ffn_size);
     }
   });
 }
@@ -159,14 +152,14 @@ void sigmoid_scale(Stream& stream, const SigmoidScaleParams& p) {
   with_float_type(p.x.dtype(), [&](auto type) {
     using T = decltype(type);
     launch<sigmoid_scale_kernel<T>>(
-        stream, shape_for(stream, p.num_rows * p.row_size), static_cast<const T*>(p.x.data()),
+        stream, element_shape(stream, p.num_rows * p.row_size), static_cast<const T*>(p.x.data()),
         static_cast<T*>(p.out.data()), p.logits, p.num_rows, p.row_size);
   });
 }
 
 void soft_cap(Stream& stream, const SoftCapParams& p) {
   if (p.count == 0) return;
-  launch<soft_cap_kernel>(stream, shape_for(stream, p.count), p.x, p.cap, p.count);
+  launch<soft_cap_kernel>(stream, element_shape(stream, p.count), p.x, p.cap, p.count);
 }
 
 void embedding(Stream& stream, const EmbeddingParams& p) {
@@ -182,12 +175,12 @@ void embedding(Stream& stream, const EmbeddingParams& p) {
       auto* out = static_cast<Out*>(p.out.data());
       if (p.hidden_size % 8 == 0) {
         launch<embedding_kernel<Table, Out, 8>>(
-            stream, shape_for(stream, p.num_tokens * p.hidden_size / 8), p.token_ids, table,
-            p.positions, position_table, p.scale, out, p.num_tokens, p.hidden_size);
+            stream, element_shape(stream, p.num_tokens * p.hidden_size / 8), p.token_ids, table,
+            p.num_rows, p.positions, position_table, p.scale, out, p.num_tokens, p.hidden_size);
       } else {
         launch<embedding_kernel<Table, Out, 1>>(
-            stream, shape_for(stream, p.num_tokens * p.hidden_size), p.token_ids, table,
-            p.positions, position_table, p.scale, out, p.num_tokens, p.hidden_size);
+            stream, element_shape(stream, p.num_tokens * p.hidden_size), p.token_ids, table,
+            p.num_rows, p.positions, position_table, p.scale, out, p.num_tokens, p.hidden_size);
       }
     });
   });
@@ -208,7 +201,7 @@ void rope_table(Stream& stream, const RopeTableParams& p) {
   args.cos = p.cos;
   args.sin = p.sin;
   args.num_tokens = p.num_tokens;
-  launch<rope_table_kernel>(stream, shape_for(stream, p.num_tokens * args.pairs), args);
+  launch<rope_table_kernel>(stream, element_shape(stream, p.num_tokens * args.pairs), args);
 }
 
 }  // namespace quire::cuda

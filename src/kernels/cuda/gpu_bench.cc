@@ -47,19 +47,18 @@ const std::vector<NamedLinear>& gpu_linears() {
 struct LinearKind {
   const char* name;
   QuantSpec quant;
-  bool by_fp8_products = false;
+  DType products = DType::kBF16;  // kF8E4M3, kI8: of such activations, too
 };
 
 void linear_row(GpuBenchTable& table, const NamedLinear& shape, const LinearKind& kind, int64_t m) {
   WeightSpec spec{.n = shape.n, .k = shape.k, .compute = ComputeType::kBF16, .quant = kind.quant};
   Stream& stream = table.device().stream();
-  if (kind.by_fp8_products) {
-    spec.dtype = DType::kF8E4M3;
-    if (!supports_fp8_products(stream, spec)) return;
-  }
-  const int64_t weight_bytes =
-      cuda::has_fp8_products(spec) ? cuda::fp8_weight_layout(spec).num_bytes
-      : kind.quant.is_quantized()  ? cuda::quant_weight_layout(spec).num_bytes
+  const bool of_bytes = kind.products != DType::kBF16;
+  if (of_bytes) spec.dtype = kind.products;
+  if (kind.products == DType::kF8E4M3 && !supports_fp8_products(stream, spec)) return;
+  const int64_t weight_bytes = of_bytes ? cuda::fp8_weight_layout(spec).num_bytes
+                               : kind.quant.is_quantized()
+                                   ? cuda::quant_weight_layout(spec).num_bytes
                                    : shape.n * shape.k * 2;
   std::byte* workspace = nullptr;
   const cuda::BenchWork work{
@@ -93,11 +92,13 @@ void linears(GpuBenchTable& table) {
       {"fp8 128x128", {.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128}},
       {"fp8 x fp8",
        {.bits = 8, .codebook = Codebook::kE4M3, .group_size = int64_t{1} << 20},
-       true}};
+       DType::kF8E4M3},
+      {"int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}},
+      {"int8 x int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}, DType::kI8}};
   for (const LinearKind& kind : quantized)
     for (const NamedLinear& shape : gpu_linears())
       for (const int64_t m : {1, 8, 16, 64, 256, 1024, 8192})
-        if (kind.by_fp8_products || m <= 1024) linear_row(table, shape, kind, m);
+        if (kind.products != DType::kBF16 || m <= 1024) linear_row(table, shape, kind, m);
 }
 
 struct AttentionRow {
@@ -183,6 +184,11 @@ void attentions(GpuBenchTable& table) {
         attention_row(table, {shape, dtype, {0}, length, fmt::format("{} tokens at 0", length)});
     }
   }
+  // Heads that go through the plain kernel.
+  const NamedAttention wide{"512 dims", 8, 1, 512, 1};
+  attention_row(table, {wide, DType::kBF16, {4096}, 1, "1 token at 4096 x 1"});
+  attention_row(table, {wide, DType::kBF16, mixed, 1, "1 token at 100 to 15476, 32 requests"});
+  attention_row(table, {wide, DType::kBF16, {0}, 1024, "1024 tokens at 0"});
 }
 
 struct ExpertsShape {
@@ -389,6 +395,7 @@ Result<std::vector<KernelBenchRow>> run_gpu_kernel_bench(
   linears(table);
   attentions(table);
   routed_experts(table);
+  state_rows(table);
   elementwise(table);
   cache_writes(table);
   samplers(table);

@@ -80,4 +80,7 @@ class GpuBenchTable {
   std::vector<KernelBenchRow> rows_;
 };
 
+// Adds the rows of the ops of states.
+void state_rows(GpuBenchTable& table);
+
 }  // namespace quire::cuda

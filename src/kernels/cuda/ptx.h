@@ -158,6 +158,18 @@ QUIRE_DEVICE void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], uint32_t
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// d [16, 8] += a [16, 32] b [32, 8] of int8 with int32 sums. Four elements each, with g and t as above:
+//   a: (g, 4t..), (g + 8, 4t..), (g, 4t + 16..), (g + 8, 4t + 16..)
+//   b: (4t.., g), (4t + 16.., g)
+QUIRE_DEVICE void multiply_int8_tiles(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                      uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // --- between kernels (programmatic dependent launch, sm_90; nothing before it) ---
 // Until all that earlier kernels of the stream wrote can be read.
 QUIRE_DEVICE void wait_for_previous_kernel() {

@@ -95,7 +95,8 @@ void embedding(const EmbeddingParams& p) {
   const int64_t e = p.hidden_size;
   for (int64_t t = 0; t < p.num_tokens; ++t) {
     for (int64_t i = 0; i < e; ++i) {
-      double y = double{p.scale} * load_element(p.table, p.table_dtype, p.token_ids[t] * e + i);
+      const int64_t row = p.num_rows > 0 && p.token_ids[t] >= p.num_rows ? 0 : p.token_ids[t];
+      double y = double{p.scale} * load_element(p.table, p.table_dtype, row * e + i);
       if (p.position_table != nullptr) {
         y += load_element(p.position_table, p.table_dtype, p.positions[t] * e + i);
       }

@@ -92,8 +92,14 @@ void route_tokens(const RouteTokensParams& params) {
     const bool divides = router.weight == RouterWeight::kNormalized ||
                          router.weight == RouterWeight::kSoftmaxOfChosen;
     for (size_t j = 0; j < k; ++j) {
+      double weight = weights[j] / (divides ? sum : 1.0) * router.scale;
+      if (params.expert_scale != nullptr) weight *= params.expert_scale[ids[j]];
+      if (params.chosen_logits != nullptr) {
+        params.chosen_logits[t] = static_cast<float>(weight);
+        weight = 1.0;
+      }
       params.expert_weights[t * router.experts_per_token + static_cast<int64_t>(j)] =
-          static_cast<float>(weights[j] / (divides ? sum : 1.0) * router.scale);
+          static_cast<float>(weight);
     }
   }
 }

@@ -167,6 +167,7 @@ void gated_norm(const GatedNormParams& params) {
       const double norm = std::sqrt(sum / static_cast<double>(params.group_size) + params.eps);
       for (int64_t i = 0; i < params.group_size; ++i) {
         double weight = params.scale / (params.normalizes ? norm : 1.0);
+        if (params.scale_factor != nullptr) weight *= *params.scale_factor;
         if (params.weight != nullptr) weight *= params.weight[params.shared_weight ? i : first + i];
         x[i] = static_cast<float>(x[i] * act[static_cast<size_t>(i)] * weight);
       }

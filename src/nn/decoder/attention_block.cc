@@ -7,6 +7,7 @@
 #include "device/gpu_range.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/gated_norm.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "nn/decoder/decoder_memory.h"
 
 namespace quire {
@@ -39,6 +40,7 @@ AttentionBlock::AttentionBlock(const DecoderSpec& spec, const DecoderWeights& we
   rope_scratch_ = arena.allocate<double>(sizes.rope_scratch);
   query_scale_ = arena.allocate<float>(sizes.query_scale);
   position_bias_ = arena.allocate<float>(sizes.position_bias);
+  alibi_slopes_ = arena.allocate<float>(sizes.alibi_slopes);
   const std::vector<AttentionCutKind> kinds = cut_kinds(spec);
   const int64_t cut_bytes = Arena::padded(paged_attention_cut_bytes(stream_, limits.max_reqs));
   for (size_t i = 0; i < kinds.size(); ++i) cuts_.push_back(arena.allocate_bytes(cut_bytes));
@@ -49,7 +51,10 @@ AttentionBlock::AttentionBlock(const DecoderSpec& spec, const DecoderWeights& we
   }
   workspace_bytes_ = attention_workspace_bytes(spec, limits, stream_);
   workspace_ = arena.allocate_bytes(workspace_bytes_);
-  if (spec.has_latents()) latents_.emplace(spec, weights, limits.max_tokens, stream_, arena);
+  if (spec.has_latents()) {
+    latents_.emplace(spec, weights, BlockLimits{limits.max_tokens, limits.activation_type}, stream_,
+                     arena);
+  }
 }
 
 void AttentionBlock::bind_cache(std::vector<LayerCache> layers) {
@@ -59,6 +64,11 @@ void AttentionBlock::bind_cache(std::vector<LayerCache> layers) {
       expand_relative_bias(spec_.relative_bias, weights_.relative_bias(layer),
                            spec_.layers.front().attention.num_heads, position_bias(layer));
     }
+  }
+  if (!spec_.alibi_slopes.empty()) {
+    place_floats(stream_, {.values = spec_.alibi_slopes.data(),
+                           .out = alibi_slopes_,
+                           .count = std::ssize(spec_.alibi_slopes)});
   }
   cache_ = std::move(layers);
 }
@@ -73,8 +83,12 @@ float* AttentionBlock::position_bias(size_t layer) const {
 
 void AttentionBlock::prepare_positions(const ForwardInputs& inputs) {
   if (spec_.query_scale) {
-    query_scales(*spec_.query_scale, {inputs.positions, static_cast<size_t>(inputs.num_tokens)},
-                 query_scale_);
+    query_scales(stream_, {.positions = inputs.positions,
+                           .beta = spec_.query_scale->beta,
+                           .span = spec_.query_scale->span,
+                           .first = spec_.query_scale->first,
+                           .out = query_scale_,
+                           .num_tokens = inputs.num_tokens});
   }
   for (size_t i = 0; i < spec_.ropes.size(); ++i) {
     rope_tables(stream_, spec_.ropes[i], {inputs.positions, inputs.axis_positions},
@@ -119,6 +133,7 @@ void AttentionBlock::project_heads(const ForwardInputs& inputs, size_t index, Co
                          .q_norm_weight = attention.plain_qk_norm ? kOnes.data() : weights.q_norm,
                          .k_norm_weight = attention.plain_qk_norm ? kOnes.data() : weights.k_norm,
                          .norm_eps = attention.qk_norm_eps,
+                         .has_plain_norms = attention.plain_qk_norm,
                          .norm_after_rope = attention.qk_norm_after_rope,
                          .q_scale = attention.scales_queries ? query_scale_ : nullptr,
                          .rope_style = attention.rope_style,
@@ -154,7 +169,7 @@ void AttentionBlock::attend(const ForwardInputs& inputs, size_t index) {
   const bool latent = attention.latent.any();
   const bool has_windows = group.num_windows > 0;
   paged_attention(stream_,
-                  {.query = latent ? ConstActivations(latents_->queries()) : ConstActivations(qkv_),
+                  {.query = latent ? latents_->queries() : ConstActivations(qkv_),
                    .query_stride = latent ? attention.q_rows() : attention.qkv_rows(),
                    .kv = cache.view,
                    .query_start_loc = has_windows ? group.window_start_loc : inputs.query_start_loc,
@@ -169,11 +184,11 @@ void AttentionBlock::attend(const ForwardInputs& inputs, size_t index) {
                    .causal = attention.causal,
                    .seen_ends = inputs.seen_ends,
                    .soft_cap = attention.soft_cap,
-                   .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),
+                   .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : alibi_slopes_,
                    .position_bias = position_bias(index),
                    .position_bias_reach = spec_.relative_bias.max_distance,
                    .sinks = weights_.layer(index).sinks,
-                   .out = latent ? Activations(latents_->sums()) : heads_,
+                   .out = latent ? latents_->sums() : heads_,
                    .workspace = workspace_,
                    .workspace_bytes = workspace_bytes_,
                    .batch_cut = cuts_[layer_cut_[index]],

@@ -61,6 +61,7 @@ class AttentionBlock {
   double* rope_scratch_;
   float* query_scale_;                  // [T], with DecoderSpec::query_scale
   float* position_bias_;                // [tables, Hq, position_bias_stride()]
+  float* alibi_slopes_;                 // [Hq], with DecoderSpec::alibi_slopes
   std::optional<LatentBlock> latents_;  // of models with latent attention
   void* workspace_;
   int64_t workspace_bytes_;

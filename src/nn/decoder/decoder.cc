@@ -5,9 +5,11 @@
 
 #include "device/gpu_range.h"
 #include "kernels/api/embedding.h"
+#include "kernels/api/gated_norm.h"
 #include "kernels/api/norm.h"
 #include "nn/decoder/decoder_memory.h"
 #include "nn/products/block_norm.h"
+#include "nn/products/product_inputs.h"
 
 namespace quire {
 namespace {
@@ -35,15 +37,15 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   if (limits.lora.max_ranks > 0) lora_.emplace(limits.lora, limits.max_tokens, stream, arena);
   LoraBatch* const lora = lora_ ? &*lora_ : nullptr;
   linears_.emplace(stream, BatchLinears::Shared{linear_workspace_, lora, ranks});
-  const BatchSizes batch = batch_sizes(spec, limits.max_tokens);
+  const BatchSizes batch = batch_sizes(spec, limits);
   if (spec.has_shared_blocks()) shared_.emplace(weights.shared(), batch, stream, arena);
   SharedBlocks* const shared = shared_ ? &*shared_ : nullptr;
   attention_.emplace(spec, weights, limits, *linears_, shared, arena);
   ffn_.emplace(spec, weights, limits, *linears_, shared, arena);
   head_.emplace(spec, weights, limits, *linears_, DecoderHead::Rows{hidden_, normed_});
-  if (spec.has_states()) states_.emplace(spec, weights, limits.max_tokens, stream, arena, lora);
-  if (spec.layer_inputs.any())
-    layer_inputs_.emplace(spec, weights, limits.max_tokens, stream, arena);
+  const BlockLimits block_limits{limits.max_tokens, limits.activation_type};
+  if (spec.has_states()) states_.emplace(spec, weights, block_limits, stream, arena, lora);
+  if (spec.layer_inputs.any()) layer_inputs_.emplace(spec, weights, block_limits, stream, arena);
   if (spec.streams.any()) streams_.emplace(spec.streams, weights.streams(), batch, stream, arena);
   if (spec.draft_input.any())
     draft_input_.emplace(spec.draft_input, weights.draft_input(), batch, stream, arena);
@@ -144,7 +146,7 @@ void Decoder::mixer_input(const ForwardInputs& inputs, size_t index) {
   const LayerSpec& layer = spec_.layers[index];
   if (!layer.has_mixer()) return;
   if (streams_) streams_->predict(index, hidden_, inputs.num_tokens, linear_workspace_);
-  ConstActivations x = hidden_;
+  ConstActivations x;
   if (layer.shared.any()) {
     x = shared_->pairs(index, hidden_, inputs.num_tokens);
   } else if (layer.attention.reads_pairs) {
@@ -152,6 +154,8 @@ void Decoder::mixer_input(const ForwardInputs& inputs, size_t index) {
   } else if (spec_.block.input_norms && layer.has_input_norm) {
     norm(weights_.layer(index).input_norm, hidden_, normed_, inputs.num_tokens);
     x = normed_;
+  } else {
+    x = plain_input(hidden_, inputs.num_tokens);
   }
   if (streams_) streams_->begin_attention(index, x, inputs.num_tokens, linear_workspace_);
   attention_->project(inputs, index, x);
@@ -254,12 +258,18 @@ void Decoder::shared_block(size_t index, int64_t num_tokens) {
   states_->project(index, normed_, num_tokens, linear_workspace_);
 }
 
+ConstActivations Decoder::plain_input(const float* hidden, int64_t num_tokens) {
+  return product_inputs(stream_, {hidden, spec_.hidden_size}, normed_, num_tokens,
+                        spec_.hidden_size)
+      .x;
+}
+
 ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
                                     int64_t count) {
-  if (spec_.block.residual == ResidualStyle::kNormOfSum) return hidden;
+  if (spec_.block.residual == ResidualStyle::kNormOfSum) return plain_input(hidden, count);
   if (spec_.block.residual != ResidualStyle::kSequential)
     return normed_.from(begin * spec_.hidden_size);
-  if (!spec_.block.input_norms) return hidden;
+  if (!spec_.block.input_norms) return plain_input(hidden, count);
   norm(weights.pre_mlp_norm, hidden, normed_, count);
   return normed_;
 }
@@ -283,8 +293,13 @@ void Decoder::end_layer(const ForwardInputs& inputs, size_t index) {
     layer_inputs_->add(index, hidden_, num_tokens, linear_workspace_);
   }
   if (!spec_.layer_scale || !spec_.layers[index].any()) return;
-  scale_columns(stream_, {hidden_, spec_.hidden_size}, spec_.hidden_size,
-                *weights_.layer(index).scale, num_tokens);
+  gated_norm(stream_, {.x = hidden_,
+                       .x_stride = spec_.hidden_size,
+                       .normalizes = false,
+                       .scale_factor = weights_.layer(index).scale,
+                       .num_tokens = num_tokens,
+                       .size = spec_.hidden_size,
+                       .group_size = spec_.hidden_size});
 }
 
 }  // namespace quire

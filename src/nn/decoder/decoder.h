@@ -79,6 +79,8 @@ class Decoder {
   void shared_block(size_t layer, int64_t num_tokens);
   // What a layer adds and multiplies behind its MLP.
   void end_layer(const ForwardInputs& inputs, size_t layer);
+  // Rows of the residual stream as products read them, which no norm has made.
+  ConstActivations plain_input(const float* hidden, int64_t num_tokens);
   // What the MLP reads of `count` tokens from `begin` on, whose residual stream is `hidden`.
   ConstActivations mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
                              int64_t count);

@@ -7,16 +7,20 @@
 #include "kernels/api/norm.h"
 #include "kernels/api/router.h"
 #include "nn/products/linear_product.h"
+#include "nn/products/product_inputs.h"
 
 namespace quire {
 namespace {
 
 // Elements of each buffer, in the order in which the constructor takes them.
 struct RouterBuffers {
-  int64_t logits = 0, pairs = 0, workspace_bytes = 0, rows = 0;
+  int64_t logits = 0, pairs = 0, workspace_bytes = 0, input_logits = 0, rows = 0;
+  DType activation_type;
 
-  RouterBuffers(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-                const Stream& stream) {
+  RouterBuffers(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
+                const Stream& stream)
+      : activation_type(limits.activation_type) {
+    const int64_t max_tokens = limits.max_tokens;
     for (size_t i = 0; i < spec.layers.size(); ++i) {
       const RouterSpec& router = spec.layers[i].ffn.experts.router;
       if (router.num_experts == 0) continue;
@@ -27,13 +31,15 @@ struct RouterBuffers {
                    experts_workspace_bytes(stream, max_tokens, weights.layer(i).experts.views(),
                                            router.experts_per_token));
       const ExpertsSpec& experts = spec.layers[i].ffn.experts;
+      if (experts.weighs_inputs) input_logits = max_tokens;
       if (experts.own_norms || experts.weighs_inputs) rows = max_tokens * spec.hidden_size;
     }
   }
 
   int64_t bytes() const {
     return Arena::padded(logits * 4) + 2 * Arena::padded(pairs * 4) +
-           Arena::padded(workspace_bytes) + 2 * Arena::padded(rows * 4);
+           Arena::padded(workspace_bytes) + Arena::padded(input_logits * 4) +
+           2 * Arena::padded(rows * size_bytes(activation_type));
   }
 };
 
@@ -57,14 +63,15 @@ std::vector<ExpertWeights> ExpertsWeights::views() const {
 }
 
 int64_t ExpertsBlock::memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
-                                   int64_t max_tokens, const Stream& stream) {
-  return RouterBuffers(spec, weights, max_tokens, stream).bytes();
+                                   const BlockLimits& limits, const Stream& stream) {
+  return RouterBuffers(spec, weights, limits, stream).bytes();
 }
 
 ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights,
-                           int64_t max_tokens, Stream& stream, Arena& arena, RankExchange* ranks)
+                           const BlockLimits& limits, Stream& stream, Arena& arena,
+                           RankExchange* ranks)
     : spec_(spec), weights_(weights), stream_(stream), ranks_(ranks) {
-  const RouterBuffers sizes(spec, weights, max_tokens, stream);
+  const RouterBuffers sizes(spec, weights, limits, stream);
   views_.resize(spec.layers.size());
   dealers_.resize(spec.layers.size());
   for (size_t i = 0; i < spec.layers.size(); ++i) take_weights(i);
@@ -72,8 +79,9 @@ ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weight
   expert_ids_ = arena.allocate<int32_t>(sizes.pairs);
   expert_weights_ = arena.allocate<float>(sizes.pairs);
   workspace_ = arena.allocate_bytes(sizes.workspace_bytes);
-  in_ = arena.allocate<float>(sizes.rows);
-  out_ = arena.allocate<float>(sizes.rows);
+  input_logits_ = arena.allocate<float>(sizes.input_logits);
+  in_ = allocate_activations(arena, limits.activation_type, sizes.rows);
+  out_ = allocate_activations(arena, limits.activation_type, sizes.rows);
 }
 
 void ExpertsBlock::take_weights(size_t layer) {
@@ -101,10 +109,9 @@ void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool a
   if (spec_.layers[layer].ffn.experts.weighs_inputs) {
     sigmoid_scale(stream_, {.x = x,
                             .out = in_,
-                            .logits = expert_weights_,
+                            .logits = input_logits_,
                             .num_rows = num_tokens,
                             .row_size = spec_.hidden_size});
-    std::fill_n(expert_weights_, num_tokens, 1.0f);
     x = in_;
   }
   multiply(layer, x, out, accumulate, num_tokens);
@@ -141,11 +148,11 @@ void ExpertsBlock::route(size_t layer, ConstActivations x, int64_t num_tokens,
                          .router = experts.router,
                          .expert_ids = expert_ids_,
                          .expert_weights = expert_weights_,
+                         .expert_scale = weights.scale,
+                         .chosen_logits = experts.weighs_inputs ? input_logits_ : nullptr,
                          .num_tokens = num_tokens});
   const std::span<int32_t> ids(expert_ids_,
                                static_cast<size_t>(num_tokens * experts.router.experts_per_token));
-  for (size_t i = 0; i < ids.size() && weights.scale != nullptr; ++i)
-    expert_weights_[i] *= weights.scale[ids[i]];
   if (!counts_.empty()) {
     for (const int32_t id : ids) ++counts_[layer][static_cast<size_t>(id)];
   }

@@ -8,6 +8,7 @@
 
 #include "device/stream.h"
 #include "kernels/api/experts.h"
+#include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/experts/slot_dealer.h"
 #include "nn/rank_exchange.h"
@@ -20,12 +21,12 @@ namespace quire {
 // Borrows what it is made of. One thread at a time.
 class ExpertsBlock {
  public:
-  // What an object for calls of up to `max_tokens` takes from its arena; 0 without experts. The
+  // What an object takes from its arena; 0 without experts. The
   // weights need not be loaded.
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
-                              int64_t max_tokens, const Stream& stream);
+                              const BlockLimits& limits, const Stream& stream);
 
-  ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+  ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
                Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
 
   // The layer's experts lie in other slots, or elsewhere in memory, than before.
@@ -69,8 +70,9 @@ class ExpertsBlock {
   int32_t* expert_ids_ = nullptr;             // [max_tokens, k]
   float* expert_weights_ = nullptr;           // [max_tokens, k]
   void* workspace_ = nullptr;
-  float* in_ = nullptr;  // [max_tokens, E] each, with own norms or inputs that are weighed
-  float* out_ = nullptr;
+  float* input_logits_ = nullptr;  // [max_tokens], of inputs that are weighed
+  Activations in_;  // [max_tokens, E] each, with own norms or inputs that are weighed
+  Activations out_;
 };
 
 }  // namespace quire

@@ -23,8 +23,10 @@ FfnBlock::FfnBlock(const DecoderSpec& spec, const DecoderWeights& weights,
   gate_up_ = allocate_activations(arena, limits, sizes.gate_up);
   inside_ = allocate_activations(arena, limits, sizes.ffn);
   if (spec.has_experts()) {
-    experts_.emplace(spec, weights, std::min(limits.max_tokens, limits.mlp_tokens), stream_, arena,
-                     linears.ranks());
+    experts_.emplace(
+        spec, weights,
+        BlockLimits{std::min(limits.max_tokens, limits.mlp_tokens), limits.activation_type},
+        stream_, arena, linears.ranks());
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/api/gated_norm.h"
 #include "nn/products/linear_product.h"
+#include "nn/products/product_inputs.h"
 
 namespace quire {
 namespace {
@@ -11,9 +12,12 @@ namespace {
 // Elements of each buffer, in the order in which the constructor takes them.
 struct LatentSizes {
   int64_t down = 0, query = 0, queries = 0, sums = 0, workspace_bytes = 0;
+  DType activation_type;
 
-  LatentSizes(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-              const Stream& stream) {
+  LatentSizes(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
+              const Stream& stream)
+      : activation_type(limits.activation_type) {
+    const int64_t max_tokens = limits.max_tokens;
     for (size_t i = 0; i < spec.layers.size(); ++i) {
       const AttentionSpec& attention = spec.layers[i].attention;
       const LatentSpec& latent = attention.latent;
@@ -36,7 +40,8 @@ struct LatentSizes {
 
   int64_t bytes() const {
     int64_t sum = Arena::padded(workspace_bytes);
-    for (const int64_t count : {down, query, queries, sums}) sum += Arena::padded(count * 4);
+    for (const int64_t count : {down, query, queries, sums})
+      sum += Arena::padded(count * size_bytes(activation_type));
     return sum;
   }
 };
@@ -44,14 +49,14 @@ struct LatentSizes {
 }  // namespace
 
 int64_t LatentBlock::memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
-                                  int64_t max_tokens, const Stream& stream) {
-  return LatentSizes(spec, weights, max_tokens, stream).bytes();
+                                  const BlockLimits& limits, const Stream& stream) {
+  return LatentSizes(spec, weights, limits, stream).bytes();
 }
 
-LatentBlock::LatentBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-                         Stream& stream, Arena& arena)
+LatentBlock::LatentBlock(const DecoderSpec& spec, const DecoderWeights& weights,
+                         const BlockLimits& limits, Stream& stream, Arena& arena)
     : spec_(spec), weights_(weights), stream_(stream), heads_(spec.layers.size()) {
-  const LatentSizes sizes(spec, weights, max_tokens, stream);
+  const LatentSizes sizes(spec, weights, limits, stream);
   for (size_t i = 0; i < heads_.size(); ++i) {
     const LatentWeights& layer = weights.layer(i).latent;
     for (const LinearWeights& head : layer.key_up)
@@ -59,14 +64,17 @@ LatentBlock::LatentBlock(const DecoderSpec& spec, const DecoderWeights& weights,
     for (const LinearWeights& head : layer.value_up)
       heads_[i].value_up.push_back(&head.weight.parts.front());
   }
-  down_ = arena.allocate<float>(sizes.down);
-  query_ = arena.allocate<float>(sizes.query);
-  queries_ = arena.allocate<float>(sizes.queries);
-  sums_ = arena.allocate<float>(sizes.sums);
+  const auto allocate = [&](int64_t count) {
+    return allocate_activations(arena, limits.activation_type, count);
+  };
+  down_ = allocate(sizes.down);
+  query_ = allocate(sizes.query);
+  queries_ = allocate(sizes.queries);
+  sums_ = allocate(sizes.sums);
   head_workspace_ = arena.allocate_bytes(sizes.workspace_bytes);
 }
 
-void LatentBlock::project(size_t layer, const float* x, const LatentStep& step,
+void LatentBlock::project(size_t layer, ConstActivations x, const LatentStep& step,
                           void* linear_workspace) {
   const AttentionSpec& attention = spec_.layers[layer].attention;
   const LatentSpec& latent = attention.latent;
@@ -78,7 +86,8 @@ void LatentBlock::project(size_t layer, const float* x, const LatentStep& step,
                        .num_tokens = step.num_tokens,
                        .workspace = linear_workspace});
   int64_t query_stride = 0;
-  const float* query = make_queries(layer, step.num_tokens, linear_workspace, &query_stride);
+  const ConstActivations query =
+      make_queries(layer, step.num_tokens, linear_workspace, &query_stride);
   head_linear(stream_, {.x = query,
                         .x_stride = query_stride,
                         .x_head_stride = int64_t{latent.nope_dim} + latent.rope_dim,
@@ -88,7 +97,7 @@ void LatentBlock::project(size_t layer, const float* x, const LatentStep& step,
                         .y_head_stride = attention.head_dim,
                         .num_tokens = step.num_tokens,
                         .workspace = head_workspace_});
-  latent_to_cache(stream_, {.latent = down_ + down_rows - latent.rank - latent.rope_dim,
+  latent_to_cache(stream_, {.latent = down_.from(down_rows - latent.rank - latent.rope_dim),
                             .latent_stride = down_rows,
                             .norm_weight = weights.norm,
                             .norm_eps = latent.norm_eps,
@@ -105,8 +114,8 @@ void LatentBlock::project(size_t layer, const float* x, const LatentStep& step,
                             .num_heads = attention.num_heads});
 }
 
-const float* LatentBlock::make_queries(size_t layer, int64_t num_tokens, void* linear_workspace,
-                                       int64_t* stride) {
+ConstActivations LatentBlock::make_queries(size_t layer, int64_t num_tokens, void* linear_workspace,
+                                           int64_t* stride) {
   const AttentionSpec& attention = spec_.layers[layer].attention;
   const LatentSpec& latent = attention.latent;
   const LatentWeights& weights = weights_.layer(layer).latent;
@@ -130,7 +139,7 @@ const float* LatentBlock::make_queries(size_t layer, int64_t num_tokens, void* l
   return query_;
 }
 
-void LatentBlock::expand_values(size_t layer, float* out, int64_t num_tokens) {
+void LatentBlock::expand_values(size_t layer, Activations out, int64_t num_tokens) {
   const AttentionSpec& attention = spec_.layers[layer].attention;
   const LatentSpec& latent = attention.latent;
   head_linear(stream_, {.x = sums_,

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "kernels/api/latent.h"
+#include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/weights/decoder_weights.h"
+#include "tensor/activations.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -25,19 +27,19 @@ struct LatentStep {
 // Borrows what it is made of. One thread at a time.
 class LatentBlock {
  public:
-  // What an object for calls of up to `max_tokens` takes from its arena.
+  // What an object takes from its arena.
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
-                              int64_t max_tokens, const Stream& stream);
+                              const BlockLimits& limits, const Stream& stream);
 
-  LatentBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+  LatentBlock(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
               Stream& stream, Arena& arena);
 
   // The parts of a layer's attention, in this order. First x [T, E] to queries() and the cache.
-  void project(size_t layer, const float* x, const LatentStep& step, void* linear_workspace);
-  const float* queries() const { return queries_; }  // [T, Hq, R + P]
-  float* sums() { return sums_; }                    // [T, Hq, R]: paged_attention() writes them
+  void project(size_t layer, ConstActivations x, const LatentStep& step, void* linear_workspace);
+  ConstActivations queries() const { return queries_; }  // [T, Hq, R + P]
+  Activations sums() { return sums_; }  // [T, Hq, R]: paged_attention() writes them
   // out [T, Hq * V] = the values that sums() stand for.
-  void expand_values(size_t layer, float* out, int64_t num_tokens);
+  void expand_values(size_t layer, Activations out, int64_t num_tokens);
 
  private:
   struct Heads {
@@ -45,17 +47,17 @@ class LatentBlock {
   };
 
   // The queries of the layer's heads, [T, Hq, N + P], and how far tokens are apart.
-  const float* make_queries(size_t layer, int64_t num_tokens, void* linear_workspace,
-                            int64_t* stride);
+  ConstActivations make_queries(size_t layer, int64_t num_tokens, void* linear_workspace,
+                                int64_t* stride);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
   std::vector<Heads> heads_;  // per layer
-  float* down_;               // [T, down_rows]
-  float* query_;              // [T, Hq * (N + P)], of queries with a latent
-  float* queries_;
-  float* sums_;
+  Activations down_;          // [T, down_rows]
+  Activations query_;         // [T, Hq * (N + P)], of queries with a latent
+  Activations queries_;
+  Activations sums_;
   void* head_workspace_;
 };
 

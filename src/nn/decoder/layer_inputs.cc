@@ -2,49 +2,53 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numbers>
 
 #include "device/gpu_range.h"
 #include "kernels/api/activation.h"
 #include "kernels/api/embedding.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "nn/products/block_norm.h"
 #include "nn/products/linear_product.h"
+#include "nn/products/product_inputs.h"
 
 namespace quire {
 
 struct LayerInputs::Sizes {
-  int64_t ids = 0, inputs = 0, scratch = 0, gated = 0, inside = 0;
+  int64_t inputs = 0, scratch = 0, read = 0, gated = 0, inside = 0;
 
-  Sizes(const DecoderSpec& spec, int64_t max_tokens) {
+  Sizes(const DecoderSpec& spec, const BlockLimits& limits) {
     if (!spec.layer_inputs.any()) return;
+    const int64_t max_tokens = limits.max_tokens;
     const int64_t width = spec.layer_inputs.size * static_cast<int64_t>(spec.layers.size());
-    ids = max_tokens;
     inputs = max_tokens * width;
     scratch = max_tokens * std::max(width, spec.hidden_size);
+    if (limits.activation_type != DType::kF32) read = max_tokens * spec.hidden_size;
     gated = max_tokens * 2 * spec.layer_inputs.size;
     inside = max_tokens * spec.layer_inputs.size;
   }
 };
 
-int64_t LayerInputs::memory_bytes(const DecoderSpec& spec, int64_t max_tokens) {
-  const Sizes sizes(spec, max_tokens);
-  int64_t bytes = Arena::padded(sizes.ids * int64_t{sizeof(TokenId)});
-  for (const int64_t count : {sizes.inputs, sizes.scratch, sizes.gated, sizes.inside})
+int64_t LayerInputs::memory_bytes(const DecoderSpec& spec, const BlockLimits& limits) {
+  const Sizes sizes(spec, limits);
+  int64_t bytes = 0;
+  for (const int64_t count : {sizes.inputs, sizes.scratch})
     bytes += Arena::padded(count * int64_t{sizeof(float)});
+  for (const int64_t count : {sizes.read, sizes.gated, sizes.inside})
+    bytes += Arena::padded(count * size_bytes(limits.activation_type));
   return bytes;
 }
 
-LayerInputs::LayerInputs(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-                         Stream& stream, Arena& arena)
+LayerInputs::LayerInputs(const DecoderSpec& spec, const DecoderWeights& weights,
+                         const BlockLimits& limits, Stream& stream, Arena& arena)
     : spec_(spec), weights_(weights), stream_(stream) {
-  const Sizes sizes(spec, max_tokens);
-  ids_ = arena.allocate<TokenId>(sizes.ids);
+  const Sizes sizes(spec, limits);
   inputs_ = arena.allocate<float>(sizes.inputs);
   scratch_ = arena.allocate<float>(sizes.scratch);
-  gated_ = arena.allocate<float>(sizes.gated);
-  inside_ = arena.allocate<float>(sizes.inside);
+  read_ = allocate_activations(arena, limits.activation_type, sizes.read);
+  gated_ = allocate_activations(arena, limits.activation_type, sizes.gated);
+  inside_ = allocate_activations(arena, limits.activation_type, sizes.inside);
 }
 
 int64_t LayerInputs::width() const {
@@ -55,19 +59,18 @@ void LayerInputs::prepare(const TokenId* ids, const float* embedded, int64_t num
                           void* linear_workspace) {
   const GpuRange range(stream_, "layer inputs");
   const int64_t size = spec_.layer_inputs.size;
-  std::transform(ids, ids + num_tokens, ids_,
-                 [&](TokenId id) { return id < spec_.layer_inputs.vocab_size ? id : TokenId{0}; });
   const TableWeight& table = weights_.layer_table();
-  embedding(stream_, {.token_ids = ids_,
+  embedding(stream_, {.token_ids = ids,
                       .table = table.data,
                       .packed_table = table.packed ? &*table.packed : nullptr,
                       .table_dtype = table.dtype,
                       .scale = std::sqrt(static_cast<float>(size)),
                       .out = inputs_,
+                      .num_rows = spec_.layer_inputs.vocab_size,
                       .num_tokens = num_tokens,
                       .hidden_size = width()});
   run_linear(stream_, {.weights = weights_.layer_projection(),
-                       .x = embedded,
+                       .x = read(embedded, num_tokens),
                        .y = scratch_,
                        .num_tokens = num_tokens,
                        .workspace = linear_workspace});
@@ -80,6 +83,10 @@ void LayerInputs::prepare(const TokenId* ids, const float* embedded, int64_t num
                      .hidden_size = size});
   scale_columns(stream_, {inputs_, width()}, width(), 1.0f / std::numbers::sqrt2_v<float>,
                 num_tokens);
+}
+
+ConstActivations LayerInputs::read(const float* rows, int64_t num_tokens) {
+  return product_inputs(stream_, {rows, spec_.hidden_size}, read_, num_tokens, spec_.hidden_size).x;
 }
 
 void LayerInputs::add(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace) {
@@ -112,15 +119,17 @@ void LayerInputs::project(size_t layer, const float* hidden, int64_t num_tokens,
   const float* input = inputs_ + static_cast<int64_t>(layer) * size;
   // A row: the gate, and beside it what it gates.
   run_linear(stream_, {.weights = weights.input_gate,
-                       .x = hidden,
+                       .x = read(hidden, num_tokens),
                        .y = gated_,
                        .y_stride = 2 * size,
                        .num_tokens = num_tokens,
                        .workspace = linear_workspace});
-  for (int64_t t = 0; t < num_tokens; ++t) {
-    std::memcpy(gated_ + (2 * t + 1) * size, input + t * width(),
-                static_cast<size_t>(size) * sizeof(float));
-  }
+  copy_rows(stream_, {.x = input,
+                      .x_stride = width(),
+                      .out = gated_.from(size),
+                      .out_stride = 2 * size,
+                      .num_tokens = num_tokens,
+                      .size = size});
   activation(stream_, {.x = gated_,
                        .out = inside_,
                        .activation = spec_.layer_inputs.activation,

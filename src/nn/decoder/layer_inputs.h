@@ -1,13 +1,15 @@
 // Inputs that every layer has of its own beside the residual stream (LayerInputSpec; Gemma 4's
-// per-layer embeddings). CPUs alone.
+// per-layer embeddings).
 #pragma once
 
 #include <cstdint>
 
 #include "base/ids.h"
 #include "device/stream.h"
+#include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/weights/decoder_weights.h"
+#include "tensor/activations.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -15,9 +17,9 @@ namespace quire {
 // Borrows what it is made of. One thread at a time.
 class LayerInputs {
  public:
-  static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
+  static int64_t memory_bytes(const DecoderSpec& spec, const BlockLimits& limits);
 
-  LayerInputs(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+  LayerInputs(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
               Stream& stream, Arena& arena);
 
   // The inputs of all layers, of tokens whose embeddings are `embedded` [T, E].
@@ -31,6 +33,8 @@ class LayerInputs {
  private:
   struct Sizes;
   int64_t width() const;  // of the inputs of all layers
+  // Rows [T, E] as products read them.
+  ConstActivations read(const float* rows, int64_t num_tokens);
   // scratch_ = up(act(gate(hidden)) * input of the layer).
   void project(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
   // The norm of scratch_, into `out` or added to `add_to`; the other is null.
@@ -39,11 +43,11 @@ class LayerInputs {
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
-  TokenId* ids_;    // [T], each in the table
-  float* inputs_;   // [T, layers * P]
-  float* scratch_;  // [T, max(layers * P, E)]
-  float* gated_;    // [T, 2 P]
-  float* inside_;   // [T, P]
+  float* inputs_;       // [T, layers * P]
+  float* scratch_;      // [T, max(layers * P, E)]
+  Activations read_;    // [T, E]: what products read, where that is no float
+  Activations gated_;   // [T, 2 P]
+  Activations inside_;  // [T, P]
 };
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include "device/gpu_range.h"
 #include "kernels/api/step_gates.h"
 #include "nn/products/linear_product.h"
+#include "nn/products/product_inputs.h"
 
 namespace quire {
 namespace {
@@ -13,17 +14,20 @@ namespace {
 // Floats of each buffer, in the order in which the constructor takes them, with room for the widest
 // layer.
 struct StateBufferSizes {
-  int64_t in = 0, mixed = 0, steps = 0, decay = 0, beta = 0, narrow = 0;
+  int64_t in = 0, mixed = 0, steps = 0, decay = 0, beta = 0, narrow = 0, read = 0;
+  DType activation_type;
 
-  StateBufferSizes(const DecoderSpec& spec, int64_t max_tokens) {
+  StateBufferSizes(const DecoderSpec& spec, const BlockLimits& limits)
+      : activation_type(limits.activation_type) {
     const auto grow = [&](int64_t& size, int64_t width) {
-      size = std::max(size, max_tokens * width);
+      size = std::max(size, limits.max_tokens * width);
     };
     for (const LayerSpec& layer : spec.layers) {
       const StateSpec& state = layer.state;
       if (!state.any()) continue;
       grow(in, state.in_rows());
       grow(mixed, state.inner_size());
+      if (activation_type != DType::kF32) grow(read, std::max(state.inner_size(), state.rank));
       if (state.kind == StateKind::kShortConv) continue;
       const int64_t decays = state.num_heads * (state.has_channel_decay ? state.key_dim : 1);
       grow(steps, decays);
@@ -39,7 +43,7 @@ struct StateBufferSizes {
     int64_t sum = 0;
     for (const int64_t count : {in, mixed, steps, decay, beta, narrow})
       sum += Arena::padded(count * int64_t{sizeof(float)});
-    return sum;
+    return sum + Arena::padded(read * size_bytes(activation_type));
   }
 };
 
@@ -55,23 +59,25 @@ struct StateBlock::Step {
   void* linear_workspace;
 };
 
-int64_t StateBlock::memory_bytes(const DecoderSpec& spec, int64_t max_tokens) {
-  return StateBufferSizes(spec, max_tokens).bytes();
+int64_t StateBlock::memory_bytes(const DecoderSpec& spec, const BlockLimits& limits) {
+  return StateBufferSizes(spec, limits).bytes();
 }
 
-StateBlock::StateBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-                       Stream& stream, Arena& arena, LoraBatch* lora)
+StateBlock::StateBlock(const DecoderSpec& spec, const DecoderWeights& weights,
+                       const BlockLimits& limits, Stream& stream, Arena& arena, LoraBatch* lora)
     : spec_(spec), weights_(weights), stream_(stream), lora_(lora) {
-  const StateBufferSizes sizes(spec, max_tokens);
+  const StateBufferSizes sizes(spec, limits);
   in_ = arena.allocate<float>(sizes.in);
   mixed_ = arena.allocate<float>(sizes.mixed);
   steps_ = arena.allocate<float>(sizes.steps);
   decay_ = arena.allocate<float>(sizes.decay);
   beta_ = arena.allocate<float>(sizes.beta);
   narrow_ = arena.allocate<float>(sizes.narrow);
+  read_ = allocate_activations(arena, limits.activation_type, sizes.read);
 }
 
-void StateBlock::project(size_t layer, const float* x, int64_t num_tokens, void* linear_workspace) {
+void StateBlock::project(size_t layer, ConstActivations x, int64_t num_tokens,
+                         void* linear_workspace) {
   const StateSpec& spec = spec_.layers[layer].state;
   multiply(weights_.layer(layer).state.in, x, spec_.hidden_size, in_, num_tokens, false,
            linear_workspace);
@@ -318,12 +324,14 @@ void StateBlock::finish_output(const Step& step, const float* gate, int64_t gate
                        .group_size = spec.has_norm ? spec.norm_group : spec.inner_size()});
 }
 
-void StateBlock::multiply(const LinearWeights& weights, const float* x, int64_t x_stride, float* y,
-                          int64_t num_tokens, bool accumulate, void* linear_workspace) {
+void StateBlock::multiply(const LinearWeights& weights, ConstActivations x, int64_t x_stride,
+                          float* y, int64_t num_tokens, bool accumulate, void* linear_workspace) {
+  const ProductInputs inputs =
+      product_inputs(stream_, {x, x_stride}, read_, num_tokens, weights.weight.k);
   run_linear(stream_,
              {.weights = weights,
-              .x = x,
-              .x_stride = x_stride,
+              .x = inputs.x,
+              .x_stride = inputs.x_stride,
               .y = y,
               .num_tokens = num_tokens,
               .accumulate = accumulate,

@@ -8,6 +8,7 @@
 #include "device/stream.h"
 #include "kernels/api/state.h"
 #include "nn/adapters/lora_batch.h"
+#include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/weights/decoder_weights.h"
 #include "tensor/activations.h"
@@ -18,15 +19,15 @@ namespace quire {
 // Borrows what it is made of. One thread at a time.
 class StateBlock {
  public:
-  // What an object for calls of up to `max_tokens` takes from its arena; 0 without states.
-  static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
+  // What an object takes from its arena; 0 without states.
+  static int64_t memory_bytes(const DecoderSpec& spec, const BlockLimits& limits);
 
-  StateBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+  StateBlock(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
              Stream& stream, Arena& arena, LoraBatch* lora);
 
   // The parts of a layer's mixer, in this order, for up to max_tokens tokens. `linear_workspace`:
   // what linear() needs for the layer's matrices. First the input projection of x [T, E].
-  void project(size_t layer, const float* x, int64_t num_tokens, void* linear_workspace);
+  void project(size_t layer, ConstActivations x, int64_t num_tokens, void* linear_workspace);
   // Convolution and recurrence over the segments. `state`: of the layer (StateSpec::state_floats()).
   void mix(size_t layer, const StateSegments& segments, const StateView& state, int64_t num_tokens,
            void* linear_workspace);
@@ -45,7 +46,7 @@ class StateBlock {
   void normalize_keys(const Step& step);
   void finish_output(const Step& step, const float* gate, int64_t gate_stride);
   // y [T, N] = x W^T (+ bias), with rows of x x_stride apart.
-  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, float* y,
+  void multiply(const LinearWeights& weights, ConstActivations x, int64_t x_stride, float* y,
                 int64_t num_tokens, bool accumulate, void* linear_workspace);
 
   const DecoderSpec& spec_;
@@ -59,6 +60,7 @@ class StateBlock {
   float* beta_ = nullptr;   // [T, H]
   // [T, R + 2 N] of a selective scan, [T, I] the gates of a decay per channel.
   float* narrow_ = nullptr;
+  Activations read_;  // what products read, where that is no float
 };
 
 }  // namespace quire

@@ -8,6 +8,7 @@
 #include "nn/products/linear_product.h"
 #include "nn/spec/batch_sizes.h"
 #include "nn/weights/shared_block_weights.h"
+#include "tensor/activations.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -22,11 +23,11 @@ class SharedBlocks {
   // x0 [T, E], which is kept for the batch.
   void begin(const float* embedded, int64_t num_tokens);
   // What the attention of the layer's block reads, [T, 2 E]; hidden [T, E]: the residual stream.
-  const float* pairs(size_t layer, const float* hidden, int64_t num_tokens);
+  ConstActivations pairs(size_t layer, const float* hidden, int64_t num_tokens);
   // qkv [T, qkv_rows] += the use's update of what was made of the last pairs().
-  void update_qkv(size_t layer, float* qkv, int64_t num_tokens, void* linear_workspace);
+  void update_qkv(size_t layer, Activations qkv, int64_t num_tokens, void* linear_workspace);
   // gate_up [T, 2 F] += that of what was made of x [T, E].
-  void update_gate_up(size_t layer, const float* x, float* gate_up, int64_t num_tokens,
+  void update_gate_up(size_t layer, ConstActivations x, Activations gate_up, int64_t num_tokens,
                       void* linear_workspace);
   // [T, E]: for what attention and then the MLP make.
   float* inside() { return inside_; }
@@ -36,8 +37,8 @@ class SharedBlocks {
  private:
   struct Buffers;
   // y [T, N] += x W^T, or = with `replaces`.
-  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Columns& y,
-                bool replaces, int64_t num_tokens, void* linear_workspace);
+  void multiply(const LinearWeights& weights, ConstActivations x, int64_t x_stride,
+                const Columns& y, bool replaces, int64_t num_tokens, void* linear_workspace);
 
   const SharedWeights& weights_;
   const BatchSizes sizes_;
@@ -46,7 +47,10 @@ class SharedBlocks {
   float* pairs_;     // [T, 2 E]
   float* inside_;    // [T, E]
   float* mixed_;     // [T, E]
-  float* narrow_;    // [T, 3 r]
+  // As products read them:
+  Activations normed_pairs_;  // [T, 2 E]
+  Activations read_;          // [T, E], where that is no float
+  Activations narrow_;        // [T, 3 r]
 };
 
 }  // namespace quire

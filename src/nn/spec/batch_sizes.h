@@ -3,12 +3,15 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
+
 namespace quire {
 
 struct BatchSizes {
   int64_t max_tokens = 0;
   int64_t width = 0;  // E
   float norm_eps = 1e-6f;
+  DType activation_type = DType::kF32;  // what products read
 };
 
 }  // namespace quire

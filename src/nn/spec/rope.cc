@@ -252,13 +252,6 @@ Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t
   return rope;
 }
 
-void query_scales(const QueryScale& scale, std::span<const int32_t> positions, float* out) {
-  for (size_t i = 0; i < positions.size(); ++i) {
-    const auto spans = static_cast<double>((positions[i] + scale.first) / scale.span);
-    out[i] = static_cast<float>(1.0 + scale.beta * std::log1p(spans));
-  }
-}
-
 void rope_tables(Stream& stream, const RopeSpec& rope, const TokenPositions& of_tokens,
                  int64_t num_tokens, float* cos, float* sin, double* scratch) {
   const int32_t* const positions = of_tokens.sequence;

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -87,9 +86,6 @@ struct QueryScale {
   int64_t span = 8192;
   int64_t first = 0;
 };
-// `out`: one factor per position.
-void query_scales(const QueryScale& scale, std::span<const int32_t> positions, float* out);
-
 // Where the tokens of a step stand.
 struct TokenPositions {
   const int32_t* sequence = nullptr;  // [num_tokens]

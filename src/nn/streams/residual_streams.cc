@@ -6,12 +6,14 @@
 #include "device/gpu_range.h"
 #include "kernels/api/activation.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "kernels/api/streams/residual_streams.h"
+#include "nn/products/product_inputs.h"
 
 namespace quire {
 
 struct ResidualStreams::Buffers {
-  int64_t streams = 0, scratch = 0, router = 0, coefs = 0, beside = 0, narrow = 0;
+  int64_t streams = 0, scratch = 0, router = 0, coefs = 0, beside = 0, narrow = 0, read = 0;
 
   Buffers(const StreamsSpec& spec, const BatchSizes& sizes) {
     if (!spec.any()) return;
@@ -19,6 +21,8 @@ struct ResidualStreams::Buffers {
     streams = spec.count * scratch;
     router = sizes.max_tokens * spec.count;
     coefs = spec.count * router;
+    if (sizes.activation_type != DType::kF32)
+      read = sizes.max_tokens * std::max(sizes.width, spec.laurel_rank);
     if (spec.laurel_rank == 0) return;
     beside = scratch;
     narrow = sizes.max_tokens * spec.laurel_rank;
@@ -31,7 +35,7 @@ int64_t ResidualStreams::memory_bytes(const StreamsSpec& spec, const BatchSizes&
   for (const int64_t count : {buffers.streams, buffers.scratch, buffers.router, buffers.coefs,
                               buffers.beside, buffers.narrow})
     bytes += Arena::padded(count * int64_t{sizeof(float)});
-  return bytes;
+  return bytes + Arena::padded(buffers.read * size_bytes(sizes.activation_type));
 }
 
 ResidualStreams::ResidualStreams(const StreamsSpec& spec, const StreamWeights& weights,
@@ -44,13 +48,13 @@ ResidualStreams::ResidualStreams(const StreamsSpec& spec, const StreamWeights& w
   coefs_ = arena.allocate<float>(buffers.coefs);
   beside_ = arena.allocate<float>(buffers.beside);
   narrow_ = arena.allocate<float>(buffers.narrow);
+  read_ = allocate_activations(arena, sizes.activation_type, buffers.read);
 }
 
 void ResidualStreams::spread(const float* hidden, int64_t num_tokens, void* linear_workspace) {
   const GpuRange range(stream_, "streams begin");
   const int64_t width = sizes_.width;
-  for (int64_t t = 0; t < num_tokens; ++t)
-    std::copy_n(hidden + t * width, width, streams_ + t * row());
+  copy(hidden, width, streams_, row(), num_tokens);
   for (int64_t i = 1; i < spec_.count; ++i) {
     multiply(weights_.in[static_cast<size_t>(i - 1)], hidden, width, {stream_rows(i), row()},
              num_tokens, linear_workspace);
@@ -87,9 +91,7 @@ void ResidualStreams::predict(size_t layer, float* hidden, int64_t num_tokens,
                               void* linear_workspace) {
   const GpuRange range(stream_, "streams predict", layer);
   const int64_t width = sizes_.width;
-  const float* const active = stream_rows(spec_.active);
-  for (int64_t t = 0; t < num_tokens; ++t)
-    std::copy_n(active + t * row(), width, hidden + t * width);
+  copy(stream_rows(spec_.active), row(), hidden, width, num_tokens);
   route(layer, weights_.layers[layer].predict, hidden, num_tokens, linear_workspace);
   predict_streams(stream_, {.streams = streams_,
                             .coefs = coefs_,
@@ -100,7 +102,7 @@ void ResidualStreams::predict(size_t layer, float* hidden, int64_t num_tokens,
                             .hidden_size = width});
 }
 
-void ResidualStreams::begin_attention(size_t layer, const float* normed, int64_t num_tokens,
+void ResidualStreams::begin_attention(size_t layer, ConstActivations normed, int64_t num_tokens,
                                       void* linear_workspace) {
   if (spec_.laurel_rank == 0) return;
   const GpuRange range(stream_, "laurel", layer);
@@ -109,7 +111,7 @@ void ResidualStreams::begin_attention(size_t layer, const float* normed, int64_t
   const int64_t rank = spec_.laurel_rank;
   multiply(weights.laurel_down, normed, width, {narrow_, rank}, num_tokens, linear_workspace);
   multiply(weights.laurel_up, narrow_, rank, {scratch_, width}, num_tokens, linear_workspace);
-  std::copy_n(normed, num_tokens * width, beside_);
+  copy(normed, width, beside_, width, num_tokens);
   rms_norm(stream_, {.x = scratch_,
                      .weight = weights.laurel_norm,
                      .add_to = beside_,
@@ -160,8 +162,7 @@ void ResidualStreams::merge(float* hidden, int64_t num_tokens, void* linear_work
   const GpuRange range(stream_, "streams end");
   const int64_t width = sizes_.width;
   const int64_t count = spec_.count;
-  for (int64_t t = 0; t < num_tokens; ++t)
-    std::copy_n(streams_ + t * row(), width, hidden + t * width);
+  copy(streams_, row(), hidden, width, num_tokens);
   for (int64_t i = 1; i < count; ++i) {
     multiply(weights_.out[static_cast<size_t>(i - 1)], stream_rows(i), row(), {scratch_, width},
              num_tokens, linear_workspace);
@@ -181,11 +182,23 @@ void ResidualStreams::merge(float* hidden, int64_t num_tokens, void* linear_work
   }
 }
 
-void ResidualStreams::multiply(const LinearWeights& weights, const float* x, int64_t x_stride,
+void ResidualStreams::copy(ConstActivations x, int64_t x_stride, float* to, int64_t to_stride,
+                           int64_t num_tokens) {
+  copy_rows(stream_, {.x = x,
+                      .x_stride = x_stride,
+                      .out = to,
+                      .out_stride = to_stride,
+                      .num_tokens = num_tokens,
+                      .size = sizes_.width});
+}
+
+void ResidualStreams::multiply(const LinearWeights& weights, ConstActivations x, int64_t x_stride,
                                const Columns& y, int64_t num_tokens, void* linear_workspace) {
+  const ProductInputs inputs =
+      product_inputs(stream_, {x, x_stride}, read_, num_tokens, weights.weight.k);
   run_linear(stream_, {.weights = weights,
-                       .x = x,
-                       .x_stride = x_stride,
+                       .x = inputs.x,
+                       .x_stride = inputs.x_stride,
                        .y = y.data,
                        .y_stride = y.stride,
                        .num_tokens = num_tokens,

@@ -15,6 +15,7 @@
 #include "nn/spec/batch_sizes.h"
 #include "nn/spec/streams_spec.h"
 #include "nn/weights/stream_weights.h"
+#include "tensor/activations.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -31,7 +32,7 @@ class ResidualStreams {
   void spread(const float* hidden, int64_t num_tokens, void* linear_workspace);
   void predict(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);
   // `normed` [T, E]: what the layer's attention reads.
-  void begin_attention(size_t layer, const float* normed, int64_t num_tokens,
+  void begin_attention(size_t layer, ConstActivations normed, int64_t num_tokens,
                        void* linear_workspace);
   // hidden: the residual stream with the attention's output.
   void end_attention(float* hidden, int64_t num_tokens);
@@ -45,22 +46,25 @@ class ResidualStreams {
   struct Buffers;
   float* stream_rows(int64_t index) { return streams_ + index * sizes_.width; }
   int64_t row() const { return spec_.count * sizes_.width; }
+  // to [T, E] = x [T, E], rows apart as the strides say.
+  void copy(ConstActivations x, int64_t x_stride, float* to, int64_t to_stride, int64_t num_tokens);
   // coefs_ = map * tanh(router(norm(x))).
   void route(size_t layer, const LinearWeights& map, const float* x, int64_t num_tokens,
              void* linear_workspace);
-  void multiply(const LinearWeights& weights, const float* x, int64_t x_stride, const Columns& y,
-                int64_t num_tokens, void* linear_workspace);
+  void multiply(const LinearWeights& weights, ConstActivations x, int64_t x_stride,
+                const Columns& y, int64_t num_tokens, void* linear_workspace);
 
   const StreamsSpec& spec_;
   const StreamWeights& weights_;
   const BatchSizes sizes_;
   Stream& stream_;
-  float* streams_;  // [T, S, E]
-  float* scratch_;  // [T, E]
-  float* router_;   // [T, S]
-  float* coefs_;    // [T, S * S]
-  float* beside_;   // [T, E]: what is added beside the attention's output
-  float* narrow_;   // [T, R]
+  float* streams_;    // [T, S, E]
+  float* scratch_;    // [T, E]
+  float* router_;     // [T, S]
+  float* coefs_;      // [T, S * S]
+  float* beside_;     // [T, E]: what is added beside the attention's output
+  float* narrow_;     // [T, R]
+  Activations read_;  // [T, max(E, R)]: what products read, where that is no float
 };
 
 }  // namespace quire

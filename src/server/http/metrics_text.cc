@@ -251,6 +251,18 @@ void EngineMetrics::graphs(const GraphCounts& counts) {
   out_.family("quire:graph_padding_tokens_total", "counter", "Tokens that graphs ran for nobody.");
   out_.sample("quire:graph_padding_tokens_total", common_, real(counts.num_padding_tokens));
   gauge("quire:graphs_captured", "Graphs captured so far.", real(counts.num_graphs));
+  by("quire:gpu_eager_steps_total", "counter", "Steps without a graph, by what there was none of.",
+     "reason",
+     {{"mixed", real(counts.num_eager_mixed)},
+      {"too_large", real(counts.num_eager_too_large)},
+      {"uncaptured", real(counts.num_eager_uncaptured)}});
+  out_.family("quire:graph_steps_total", "counter",
+              "Steps by the graphs that ran them: whole ones by requests, pieces by tokens.");
+  for (const GraphShapeCount& shape : counts.shapes) {
+    std::vector<MetricLabel> labels = with("kind", shape.is_whole ? "whole" : "pieces");
+    labels.push_back({"size", std::to_string(shape.size)});
+    out_.sample("quire:graph_steps_total", labels, real(shape.num_steps));
+  }
 }
 
 // The first two are known by name to dashboards, and zero where there are no files.

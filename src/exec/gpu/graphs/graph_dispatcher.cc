@@ -38,15 +38,23 @@ int64_t GraphStats::num_graph_steps() const {
          std::accumulate(piece_launches.begin(), piece_launches.end(), int64_t{0});
 }
 
-GraphDispatcher::GraphDispatcher(int32_t max_reqs, int64_t max_tokens)
-    : whole_(sizes_up_to(1, max_reqs)),
-      pieces_(sizes_up_to(8, static_cast<int32_t>(std::min(max_tokens, kMaxPieceTokens)))) {
+std::optional<GraphMode> parse_graph_mode(std::string_view text) {
+  if (text == "none") return GraphMode::kNone;
+  if (text == "piecewise") return GraphMode::kPieces;
+  if (text == "full") return GraphMode::kFull;
+  return std::nullopt;
+}
+
+GraphDispatcher::GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_tokens) {
+  if (mode == GraphMode::kFull) whole_ = sizes_up_to(1, max_reqs);
+  if (mode != GraphMode::kNone)
+    pieces_ = sizes_up_to(8, static_cast<int32_t>(std::min(max_tokens, kMaxPieceTokens)));
   stats_.launches.assign(whole_.size(), 0);
   stats_.piece_launches.assign(pieces_.size(), 0);
 }
 
 std::optional<GraphBucket> GraphDispatcher::bucket_of(const StepSize& step) const {
-  if (is_decode(step)) return smallest(GraphKind::kWhole, whole_, step.num_reqs);
+  if (is_decode(step) && !whole_.empty()) return smallest(GraphKind::kWhole, whole_, step.num_reqs);
   return smallest(GraphKind::kPieces, pieces_, step.num_tokens);
 }
 

@@ -1,6 +1,6 @@
 // Which captured graph runs a step. A graph is of one size; a smaller step is padded up to it.
 //
-// A step in which every request brings one token runs as one whole graph, by the number of
+// With GraphMode::kFull a step in which every request brings one token runs as one whole graph, by the number of
 // requests. Any other step of few tokens runs piece by piece: what lies between attentions are
 // graphs, by the number of tokens, and attention, whose work depends on the requests, is queued
 // between them. More tokens keep a GPU busy for longer than queueing them takes: no graph.
@@ -9,9 +9,18 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace quire {
+
+enum class GraphMode : uint8_t {
+  kNone,    // no step
+  kPieces,  // all steps piece by piece, those in which every request brings one token as well
+  kFull,    // these as whole graphs
+};
+// none, piecewise or full.
+std::optional<GraphMode> parse_graph_mode(std::string_view text);
 
 struct StepSize {
   int32_t num_reqs = 0;
@@ -48,7 +57,7 @@ class GraphDispatcher {
   // Buckets 1, 2, 4, 8, 16, 24, 32, … in steps of 8 to 64, then of 16 to 256, then of 64: of
   // requests up to `max_reqs`, which is always one; of tokens from 8 up to `max_tokens` or
   // kMaxPieceTokens, the smaller of which is always one.
-  GraphDispatcher(int32_t max_reqs, int64_t max_tokens);
+  GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_tokens);
   static constexpr int64_t kMaxPieceTokens = 512;
 
   std::span<const int32_t> buckets(GraphKind kind) const {

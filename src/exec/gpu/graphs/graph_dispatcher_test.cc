@@ -10,19 +10,19 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 TEST(GraphDispatcher, BucketsEndWithTheLargestBatch) {
-  const GraphDispatcher dispatcher(30, 60);
+  const GraphDispatcher dispatcher(GraphMode::kFull, 30, 60);
   EXPECT_THAT(dispatcher.buckets(GraphKind::kWhole), ElementsAre(1, 2, 4, 8, 16, 24, 30));
   EXPECT_THAT(dispatcher.buckets(GraphKind::kPieces), ElementsAre(8, 16, 24, 32, 40, 48, 56, 60));
   EXPECT_EQ(dispatcher.num_buckets(), 15u);
   EXPECT_THAT(GraphDispatcher().buckets(GraphKind::kWhole), IsEmpty());
-  EXPECT_THAT(GraphDispatcher(1, 1).buckets(GraphKind::kWhole), ElementsAre(1));
-  EXPECT_THAT(GraphDispatcher(1, 1).buckets(GraphKind::kPieces), ElementsAre(1));
-  EXPECT_EQ(GraphDispatcher(1, 100000).buckets(GraphKind::kPieces).back(),
+  EXPECT_THAT(GraphDispatcher(GraphMode::kFull, 1, 1).buckets(GraphKind::kWhole), ElementsAre(1));
+  EXPECT_THAT(GraphDispatcher(GraphMode::kFull, 1, 1).buckets(GraphKind::kPieces), ElementsAre(1));
+  EXPECT_EQ(GraphDispatcher(GraphMode::kFull, 1, 100000).buckets(GraphKind::kPieces).back(),
             GraphDispatcher::kMaxPieceTokens);
 }
 
 TEST(GraphDispatcher, PaddingOfLargeBatchesIsBounded) {
-  const GraphDispatcher dispatcher(1024, 8192);
+  const GraphDispatcher dispatcher(GraphMode::kFull, 1024, 8192);
   for (int32_t size = 65; size <= 1024; ++size) {
     const auto whole =
         dispatcher.bucket_of({.num_reqs = size, .num_tokens = size, .max_query_len = 1});
@@ -41,8 +41,23 @@ TEST(GraphDispatcher, PaddingOfLargeBatchesIsBounded) {
   }
 }
 
+TEST(GraphDispatcher, ModesSayWhichStepsHaveGraphs) {
+  const StepSize decode{.num_reqs = 3, .num_tokens = 3, .max_query_len = 1};
+  const StepSize mixed{.num_reqs = 3, .num_tokens = 9, .max_query_len = 7};
+  const GraphDispatcher none(GraphMode::kNone, 30, 60);
+  EXPECT_EQ(none.num_buckets(), 0u);
+  EXPECT_FALSE(none.bucket_of(decode) || none.bucket_of(mixed));
+  const GraphDispatcher pieces(GraphMode::kPieces, 30, 60);
+  EXPECT_EQ(pieces.bucket_of(decode), (GraphBucket{GraphKind::kPieces, 0, 8}));
+  EXPECT_EQ(pieces.bucket_of(mixed), (GraphBucket{GraphKind::kPieces, 1, 16}));
+  EXPECT_EQ(parse_graph_mode("none"), GraphMode::kNone);
+  EXPECT_EQ(parse_graph_mode("piecewise"), GraphMode::kPieces);
+  EXPECT_EQ(parse_graph_mode("full"), GraphMode::kFull);
+  EXPECT_FALSE(parse_graph_mode("Full"));
+}
+
 TEST(GraphDispatcher, CountsWhatRan) {
-  GraphDispatcher dispatcher(8, 16);
+  GraphDispatcher dispatcher(GraphMode::kFull, 8, 16);
   const auto run = [&](const StepSize& step, bool is_captured) {
     const std::optional<GraphBucket> bucket = dispatcher.bucket_of(step);
     dispatcher.count(step, bucket, is_captured);

@@ -25,6 +25,24 @@ int64_t StepGraphs::device_bytes(const GraphDispatcher& dispatcher, size_t num_p
   return whole * kGraphBytes + pieces * static_cast<int64_t>(num_pieces) * kPieceBytes;
 }
 
+void StepGraphs::count(GraphCounts& counts) const {
+  const GraphStats& stats = dispatcher_.stats();
+  counts.num_graph_steps = stats.num_graph_steps();
+  counts.num_eager_steps = stats.num_eager_steps();
+  counts.num_padding_tokens = stats.padding_tokens;
+  counts.num_graphs = num_graphs_;
+  counts.num_eager_mixed = stats.eager_mixed;
+  counts.num_eager_too_large = stats.eager_too_large;
+  counts.num_eager_uncaptured = stats.eager_uncaptured;
+  counts.shapes.clear();
+  for (const GraphKind kind : {GraphKind::kWhole, GraphKind::kPieces}) {
+    const bool is_whole = kind == GraphKind::kWhole;
+    const std::vector<int64_t>& steps = is_whole ? stats.launches : stats.piece_launches;
+    for (size_t i = 0; i < steps.size(); ++i)
+      counts.shapes.push_back({is_whole, dispatcher_.buckets(kind)[i], steps[i]});
+  }
+}
+
 void StepGraphs::forward(const StepSize& step, const std::optional<GraphBucket>& bucket,
                          const ForwardInputs& inputs) {
   if (!bucket) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/executor.h"
 #include "device/device.h"
 #include "exec/gpu/graphs/graph_dispatcher.h"
 #include "nn/decoder/decoder.h"
@@ -38,7 +39,8 @@ class StepGraphs {
   void prepare(const GraphBucket& bucket, const ForwardInputs& inputs);
 
   const GraphStats& stats() const { return dispatcher_.stats(); }
-  int32_t num_graphs() const { return num_graphs_; }  // buckets captured so far
+  // The same for whoever knows no GPU; nothing is allocated from the second call on.
+  void count(GraphCounts& counts) const;
 
  private:
   static constexpr int32_t kMaxFailures = 3;

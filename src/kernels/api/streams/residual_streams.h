@@ -1,10 +1,11 @@
 // Several residual streams beside each other, of which each layer reads one and corrects all (AltUp:
-// Baykal et al., 2023), and what else stands beside the residual add of such models. CPUs alone.
+// Baykal et al., 2023), and what else stands beside the residual add of such models.
 #pragma once
 
 #include <cstdint>
 
 #include "device/stream.h"
+#include "tensor/activations.h"
 
 namespace quire {
 
@@ -65,7 +66,7 @@ void add_scaled(Stream& stream, const AddScaledParams& params);
 // The greatest of a row alone remain, by how far they lie above the others:
 // x = max(0, x - mean(x) - deviations * std(x)), with the standard deviation of the row itself.
 struct CutBelowParams {
-  float* x = nullptr;  // [T, N]
+  Activations x = nullptr;  // [T, N]
   int64_t x_stride = 0;
   float deviations = 0.0f;
   int64_t num_tokens = 0;

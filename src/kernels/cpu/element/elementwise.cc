@@ -8,6 +8,7 @@
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/quant.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/ops.h"
 
@@ -30,6 +31,12 @@ void add_table_row(const void* table, DType dtype, int64_t row, float* out, int6
   for (int64_t i = 0; i < size; ++i) out[i] += table_element(table, dtype, row * size + i);
 }
 
+// Of the table, for a token of the batch.
+int64_t table_row(const EmbeddingParams& params, int64_t token) {
+  const TokenId id = params.token_ids[token];
+  return params.num_rows > 0 && id >= params.num_rows ? 0 : id;
+}
+
 // As embedding(), from a quantized table.
 void packed_embedding(Stream& stream, const EmbeddingParams& params) {
   const int64_t size = params.hidden_size;
@@ -38,7 +45,7 @@ void packed_embedding(Stream& stream, const EmbeddingParams& params) {
                       const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
                       for (int64_t t = mine.begin; t < mine.end; ++t) {
                         float* out = params.out + t * size;
-                        unpack_quant_row(*params.packed_table, params.token_ids[t], out);
+                        unpack_quant_row(*params.packed_table, table_row(params, t), out);
                         for (int64_t i = 0; i < size; ++i) out[i] *= params.scale;
                         if (params.position_table != nullptr) {
                           add_table_row(params.position_table, params.table_dtype,
@@ -165,7 +172,7 @@ void cpu::embedding(Stream& stream, const EmbeddingParams& params) {
           const void* position_row = position_table == nullptr
                                          ? nullptr
                                          : position_table + params.positions[t] * row_bytes;
-          kernels.embed(storage, table + params.token_ids[t] * row_bytes, params.scale,
+          kernels.embed(storage, table + table_row(params, t) * row_bytes, params.scale,
                         position_row, params.out + t * size, size);
           if (params.type_table != nullptr) {
             add_table_row(params.type_table, params.table_dtype, params.token_types[t],
@@ -188,6 +195,29 @@ void cpu::rope_table(Stream& stream, const RopeTableParams& params) {
       }
     }
   });
+}
+
+void cpu::query_scales(Stream& /*stream*/, const QueryScalesParams& params) {
+  for (int64_t t = 0; t < params.num_tokens; ++t) {
+    const auto spans = static_cast<double>((params.positions[t] + params.first) / params.span);
+    params.out[t] = static_cast<float>(1.0 + params.beta * std::log1p(spans));
+  }
+}
+
+void cpu::copy_rows(Stream& stream, const CopyRowsParams& params) {
+  const float* const x = params.x;
+  float* const out = params.out;
+  cpu::run_parallel(
+      cpu::host(stream), params.num_tokens * params.size, kCheapElements,
+      [&](int thread, int num_threads) {
+        const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+        for (int64_t t = mine.begin; t < mine.end; ++t)
+          std::copy_n(x + t * params.x_stride, params.size, out + t * params.out_stride);
+      });
+}
+
+void cpu::place_floats(Stream& /*stream*/, const PlaceFloatsParams& params) {
+  std::copy_n(params.values, params.count, params.out);
 }
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "base/check.h"
 #include "kernels/cpu/dispatch.h"
@@ -44,7 +45,7 @@ float group_score(std::span<const float> choice, GroupScore kind) {
 class TokenRouter {
  public:
   explicit TokenRouter(const RouteTokensParams& params)
-      : router_(params.router), bias_(params.bias) {}
+      : router_(params.router), bias_(params.bias), expert_scale_(params.expert_scale) {}
 
   void route(const float* logits, int32_t* expert_ids, float* weights) {
     logits_ = {logits, static_cast<size_t>(router_.num_experts)};
@@ -65,6 +66,7 @@ class TokenRouter {
     for (int32_t j = 0; j < router_.experts_per_token; ++j) {
       if (divides) weights[j] /= sum;
       weights[j] *= router_.scale;
+      if (expert_scale_ != nullptr) weights[j] *= expert_scale_[expert_ids[j]];
     }
   }
 
@@ -142,6 +144,7 @@ class TokenRouter {
 
   const RouterSpec& router_;
   const float* bias_;
+  const float* expert_scale_;
   std::span<const float> logits_;
   Values scores_;
   Values choice_;
@@ -167,6 +170,8 @@ void cpu::route_tokens(Stream& stream, const RouteTokensParams& params) {
       token.route(params.logits + t * router.num_experts,
                   params.expert_ids + t * router.experts_per_token,
                   params.expert_weights + t * router.experts_per_token);
+      if (params.chosen_logits != nullptr)
+        params.chosen_logits[t] = std::exchange(params.expert_weights[t], 1.0f);
     }
   });
 }

@@ -211,6 +211,8 @@ void cpu::gated_norm(Stream& stream, const GatedNormParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = state_kernels(cpu_stream.isa());
   const int64_t groups = params.size / params.group_size;
+  const float scale =
+      params.scale_factor == nullptr ? params.scale : params.scale * *params.scale_factor;
   const auto act = static_cast<cpu::GateKind>(params.act);
   for_tasks(cpu_stream, params.num_tokens * groups, params.num_tokens * params.size,
             [&](int64_t task) {
@@ -222,7 +224,7 @@ void cpu::gated_norm(Stream& stream, const GatedNormParams& params) {
                                   .gate_first = params.gate_first,
                                   .normalizes = params.normalizes,
                                   .weight = at(params.weight, params.shared_weight ? 0 : first),
-                                  .scale = params.scale,
+                                  .scale = scale,
                                   .eps = params.eps,
                                   .n = params.group_size});
             });

@@ -33,14 +33,17 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   args.query = static_cast<const bfloat16*>(p.query.data());
   args.query_stride = p.query_stride;
   args.key = static_cast<const uint8_t*>(kv.key);
-  args.value = static_cast<const uint8_t*>(kv.value);
+  // A latent cache has no values: they are the first dims of keys.
+  args.value = static_cast<const uint8_t*>(kv.is_latent() ? kv.key : kv.value);
   args.is_fp8 = kv.dtype == DType::kF8E4M3;
   args.key_scale = args.is_fp8 ? kv.key_scale : nullptr;
-  args.value_scale = args.is_fp8 ? kv.value_scale : nullptr;
+  const float* const value_scale = kv.is_latent() ? kv.key_scale : kv.value_scale;
+  args.value_scale = args.is_fp8 ? value_scale : nullptr;
   args.block_stride = kv.block_stride;
   args.block_shift = std::countr_zero(static_cast<uint32_t>(kv.block_size));
   args.num_kv_heads = kv.num_kv_heads;
   args.head_dim = kv.head_dim;
+  args.value_dim = kv.value_dim();
   args.query_start_loc = p.query_start_loc;
   args.seq_lens = p.seq_lens;
   args.block_table = p.block_table;
@@ -48,6 +51,7 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   args.num_reqs = p.num_reqs;
   args.scale = p.scale;
   args.soft_cap = p.soft_cap;
+  args.alibi_slopes = p.alibi_slopes;
   args.sinks = p.sinks;
   args.out = static_cast<bfloat16*>(p.out.data());
   args.fold_splits = gpu(stream).deterministic();
@@ -56,6 +60,7 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   args.partials = reinterpret_cast<float*>(static_cast<uint8_t*>(p.workspace) + totals);
   args.cut = {.group = p.num_heads / kv.num_kv_heads,
               .sliding_window = p.sliding_window,
+              .window_is_chunk = p.window_is_chunk && p.sliding_window > 0,
               .split_size = decode_split(gpu(stream).deterministic(), p.num_reqs, kv.num_kv_heads),
               .prefill_rows = prefill_shape_of(stream, kv.head_dim).item_rows,
               .max_partial_rows =
@@ -65,26 +70,30 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   return args;
 }
 
+bool goes_by_tensor_cores(const KvCacheView& kv) {
+  return !kv.is_latent() && fits_tensor_cores(kv.head_dim, kv.dtype == DType::kF8E4M3);
+}
+
 void check(const PagedAttentionParams& p) {
   const KvCacheView& kv = p.kv;
   const bool is_fp8 = kv.dtype == DType::kF8E4M3;
   QUIRE_CHECK(kv.order == KvOrder::kTokenMajor && (kv.dtype == DType::kBF16 || is_fp8) &&
                   p.query.dtype() == DType::kBF16 && p.out.dtype() == DType::kBF16,
               "[attention] a GPU wants bf16 queries and a token-major bf16 or e4m3 cache");
-  const int32_t unit = is_fp8 ? 16 : 8;  // rows of 16 bytes
-  QUIRE_CHECK(
-      kv.head_dim % unit == 0 && kv.head_dim <= kMaxHeadDim && p.query_stride % 8 == 0,
-      "[attention] head_dim {}, query stride {}: expected multiples of {} and 8, at most {} "
-      "dims",
-      kv.head_dim, p.query_stride, unit, kMaxHeadDim);
+  const bool tensor_cores = goes_by_tensor_cores(kv);
+  const int32_t unit = tensor_cores ? (is_fp8 ? 16 : 8) : 2;  // rows of 16 bytes, or of pairs
+  const int32_t most = kv.is_latent() ? kMaxAttentionHeadDim : kMaxHeadDim;
+  QUIRE_CHECK(kv.head_dim % unit == 0 && kv.value_dim() % unit == 0 && kv.head_dim <= most &&
+                  p.query_stride % (tensor_cores ? 8 : 2) == 0,
+              "[attention] head_dim {} (at most {}), query stride {}: expected multiples of {}",
+              kv.head_dim, most, p.query_stride, unit);
   QUIRE_CHECK(std::has_single_bit(static_cast<uint32_t>(kv.block_size)) && kv.block_size >= 8 &&
                   kv.block_stride % unit == 0,
               "[attention] blocks of {} tokens: expected a power of two from 8", kv.block_size);
   QUIRE_CHECK(p.num_heads % kv.num_kv_heads == 0 && p.batch_cut != nullptr,
               "[attention] {} query heads, {} KV heads", p.num_heads, kv.num_kv_heads);
-  QUIRE_CHECK(
-      p.causal && p.alibi_slopes == nullptr && p.position_bias == nullptr && p.seen_ends == nullptr,
-      "[attention] a GPU runs causal attention alone");
+  QUIRE_CHECK(p.causal && p.position_bias == nullptr && p.seen_ends == nullptr,
+              "[attention] a GPU runs causal attention alone");
 }
 
 }  // namespace
@@ -93,6 +102,7 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   if (params.num_reqs == 0) return;
   check(params);
   const AttentionArgs args = make_args(stream, params);
+  if (!goes_by_tensor_cores(params.kv)) return launch_plain_attention(stream, args);
   if (!params.batch_is_cut) launch_attention_cut(stream, args);
   const int64_t max_splits =
       max_decode_splits(args.cut, params.max_blocks * params.kv.block_size);  // of one request
@@ -116,6 +126,7 @@ int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t max_reqs) {
 
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
+  if (!fits_tensor_cores(head_dim, false)) return 0;
   const int least_split = gpu(stream).deterministic() ? kDeterministicSplit : kLeastSplit;
   const int64_t splits = max_decode_splits({.split_size = least_split}, max_seq_len);
   // Rows of decode items over all KV heads: one token each, or up to 16 packed rows per KV head.

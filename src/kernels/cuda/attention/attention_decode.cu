@@ -124,7 +124,7 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
     }
     Scores<Shape> scores;
     score_keys<Shape>(keys(tile), query, scores);
-    cap_and_mask<Shape>(args, work, tile * kAttentionTile, scores);
+    change_and_mask<Shape>(args, work, tile * kAttentionTile, scores);
     float shrink[Shape::kRowTiles][2];
     take_maxima<Shape>(scores, factor, state, shrink);
     weigh<Shape>(scores, factor, state);

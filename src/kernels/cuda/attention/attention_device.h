@@ -29,7 +29,8 @@ struct AttentionArgs {
   bool is_fp8 = false;
   int32_t block_shift = 4;  // log2 S
   int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;  // a multiple of 8, of 16 with e4m3
+  int32_t head_dim = 0;   // a multiple of 8, of 16 with e4m3; in the plain kernel of 2
+  int32_t value_dim = 0;  // in the plain kernel: of a latent cache less than head_dim
   const int32_t* query_start_loc = nullptr;
   const int32_t* seq_lens = nullptr;
   const int32_t* block_table = nullptr;
@@ -37,6 +38,7 @@ struct AttentionArgs {
   int32_t num_reqs = 0;
   float scale = 1.0f;
   float soft_cap = 0.0f;
+  const float* alibi_slopes = nullptr;  // [Hq] or null
   const float* sinks = nullptr;
   bfloat16* out = nullptr;  // [T, Hq, D]
   AttentionCut cut{};
@@ -193,14 +195,22 @@ QUIRE_DEVICE TileView landed_tile(int stage, uint8_t* memory) {
 }
 
 // Scores are dot products, which this factor brings into units of log2, which exp2 takes. With a
-// soft cap they are brought there by capped_score(), and the factor is 1.
-QUIRE_DEVICE float score_factor(const AttentionArgs& args, const AttentionItem& item) {
-  return args.soft_cap > 0.0f ? 1.0f : ptx::multiply(item.scale, kLog2E);
+// soft cap or ALiBi they are brought there by changed_score(), and the factor is 1.
+QUIRE_DEVICE bool changes_scores(const AttentionArgs& args) {
+  return args.soft_cap > 0.0f || args.alibi_slopes != nullptr;
 }
-QUIRE_DEVICE float capped_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
-  const float score = ptx::multiply(dot, item.scale);
-  return ptx::multiply(ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap))),
-                       kLog2E);
+QUIRE_DEVICE float score_factor(const AttentionArgs& args, const AttentionItem& item) {
+  return changes_scores(args) ? 1.0f : ptx::multiply(item.scale, kLog2E);
+}
+// `distance`: from the key's position to the query's.
+QUIRE_DEVICE float changed_score(const AttentionArgs& args, const AttentionItem& item, int32_t head,
+                                 int32_t distance, float dot) {
+  float score = ptx::multiply(dot, item.scale);
+  if (args.soft_cap > 0.0f)
+    score = ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap)));
+  if (args.alibi_slopes != nullptr)
+    score = ptx::multiply_add(-args.alibi_slopes[head], static_cast<float>(distance), score);
+  return ptx::multiply(score, kLog2E);
 }
 
 QUIRE_DEVICE bool is_visible(const AttentionArgs& args, int32_t query_position, int32_t position) {

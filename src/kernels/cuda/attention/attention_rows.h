@@ -58,14 +58,22 @@ QUIRE_DEVICE void unrolled(F&& f) {
   }
 }
 
-QUIRE_DEVICE void cap_scores(const AttentionArgs& args, const AttentionItem& item,
-                             float (&scores)[8][4]) {
-  if (args.soft_cap > 0.0f) {
-    unrolled<32>([&](auto i) {
-      float& score = scores[i / 4][i % 4];
-      score = capped_score(args, item, score);
+// Caps scores and lessens them by ALiBi: rows from first_row on, positions from first_position on.
+QUIRE_DEVICE void change_scores(const AttentionArgs& args, const AttentionItem& item,
+                                int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
+  if (!changes_scores(args)) return;
+  const int lane = ptx::thread_index() % 32;
+  unrolled<2>([&](auto h) {
+    const int32_t row = first_row + lane / 4 + h * 8;
+    const int32_t head = item.kv_head * args.cut.group + row % args.cut.group;
+    const int32_t query = item.first_position + row / args.cut.group;
+    const int32_t distance = query - first_position - lane % 4 * 2;
+    unrolled<16>([&](auto i) {
+      constexpr int kPosition = i / 2 * 8 + i % 2;
+      float& score = scores[i / 2][2 * h + i % 2];
+      score = changed_score(args, item, head, distance - kPosition, score);
     });
-  }
+  });
 }
 
 // Hides what a row does not see: rows from first_row on, positions from first_position on.

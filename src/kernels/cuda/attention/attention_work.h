@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/attention/attention_memory.h"
 #include "kernels/cuda/device_code.h"
 
 namespace quire::cuda {
@@ -43,6 +44,7 @@ inline constexpr int padded_head_dim(int head_dim) {
 struct AttentionCut {
   int32_t group = 1;  // query heads per KV head
   int32_t sliding_window = 0;
+  bool window_is_chunk = false;  // sequences are cut into windows, and a query sees its own
   int32_t split_size = kDeterministicSplit;
   int32_t prefill_rows = 128;    // packed rows of a prefill item
   int64_t max_partial_rows = 0;  // that the workspace holds, per KV head
@@ -66,6 +68,7 @@ struct RequestCut {
 
 // Returns the first position that a query at `position` sees.
 QUIRE_HOST_DEVICE inline int32_t first_visible(const AttentionCut& cut, int32_t position) {
+  if (cut.window_is_chunk) return position - position % cut.sliding_window;
   const int32_t begin = cut.sliding_window > 0 ? position - cut.sliding_window + 1 : 0;
   return begin > 0 ? begin : 0;
 }

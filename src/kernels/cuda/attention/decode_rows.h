@@ -126,14 +126,18 @@ QUIRE_DEVICE void add_scores_of_codes(const uint8_t* keys, const QueryOperands<S
   }
 }
 
-// Caps the scores of a tile, and hides what a row does not see.
+// Caps the scores of a tile and lessens them by ALiBi, and hides what a row does not see.
 template <typename Shape>
-QUIRE_DEVICE void cap_and_mask(const AttentionArgs& args, const DecodeWork& work, int32_t first,
-                               Scores<Shape>& scores) {
+QUIRE_DEVICE void change_and_mask(const AttentionArgs& args, const DecodeWork& work, int32_t first,
+                                  Scores<Shape>& scores) {
   const AttentionItem& item = work.item;
-  if (args.soft_cap > 0.0f) {
-    for_each_score<Shape>(scores,
-                          [&](float& score, int, int) { score = capped_score(args, item, score); });
+  if (changes_scores(args)) {
+    for_each_score<Shape>(scores, [&](float& score, int row, int place) {
+      const int32_t packed = item.first_row + row;
+      const int32_t head = item.kv_head * args.cut.group + packed % args.cut.group;
+      const int32_t query = item.first_position + packed / args.cut.group;
+      score = changed_score(args, item, head, query - (first + place), score);
+    });
   }
   const int32_t last_query = item.end - 1;
   if (first + kAttentionTile <= work.first_query + 1 &&

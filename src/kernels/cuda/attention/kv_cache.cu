@@ -1,4 +1,4 @@
-// Per-head norm, rotary embedding and the write to the cache in one pass over the fused projection;
+// Norms of queries and keys, rotary embedding and the write to the cache in one pass over the fused projection;
 // copies of blocks.
 #include <bit>
 #include <cmath>
@@ -12,15 +12,31 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kVector = 4;  // neighbouring dims of a lane
-constexpr int kVectors = kMaxHeadDim / (32 * kVector);
+constexpr int kNormThreads = 256;
+
+// How the lanes of a warp share a head: each has kVectors pieces of kVector neighbouring dims.
+template <int kVectorOf, int kVectorsOf>
+struct HeadShape {
+  static constexpr int kVector = kVectorOf;
+  static constexpr int kVectors = kVectorsOf;
+  static constexpr int kMaxDims = 32 * kVector * kVectors;
+  using Values = float[kVectors][kVector];
+  // The first dim of a lane's piece.
+  static QUIRE_DEVICE int dim(int piece) {
+    return (ptx::thread_index() % 32 + piece * 32) * kVector;
+  }
+};
 
 struct QkvArgs {
   bfloat16* qkv = nullptr;
   int64_t qkv_stride = 0;
   const float* q_norm_weight = nullptr;
   const float* k_norm_weight = nullptr;
+  QkNorm norm = QkNorm::kHead;
+  bool has_plain_norms = false;
+  bool norm_after_rope = false;
   float norm_eps = 0.0f;
+  const float* q_scale = nullptr;
   RopeStyle rope_style = RopeStyle::kNone;
   int32_t rotary_dim = 0;
   const float* cos = nullptr;
@@ -33,6 +49,7 @@ struct QkvArgs {
 };
 
 // Rotates x, the dims [d, d + kVector) of a head; `head` holds the whole head before it.
+template <int kVector>
 QUIRE_DEVICE void rotate(const QkvArgs& args, int64_t token, const float* head, int d,
                          float (&x)[kVector]) {
   const int half = args.rotary_dim / 2;
@@ -69,13 +86,13 @@ struct HeadOut {
   uint8_t* codes = nullptr;
   float scale = 1.0f;
 
+  template <int kVector>
   QUIRE_DEVICE void store_vector(int d, const float (&x)[kVector]) const {
     if (codes == nullptr) return store<kVector>(values + d, x);
-    uint32_t packed = 0;
+    Elements<kVector, uint8_t> packed;
 #pragma unroll
-    for (int i = 0; i < kVector; ++i)
-      packed |= uint32_t{narrow_e4m3(ptx::divide(x[i], scale))} << (8 * i);
-    *reinterpret_cast<uint32_t*>(codes + d) = packed;
+    for (int i = 0; i < kVector; ++i) packed.at[i] = narrow_e4m3(ptx::divide(x[i], scale));
+    *reinterpret_cast<Elements<kVector, uint8_t>*>(codes + d) = packed;
   }
 };
 
@@ -94,9 +111,67 @@ QUIRE_DEVICE HeadOut place_in_cache(const QkvArgs& args, int64_t slot, int32_t h
   return {nullptr, static_cast<uint8_t*>(cache) + at, scales == nullptr ? 1.0f : scales[kv_head]};
 }
 
-// One warp, one head of one token, with the warp's own kMaxHeadDim floats of scratch.
+// The norm of a head. `weight`: [D], or null for ones.
+template <typename Shape>
+QUIRE_DEVICE void norm_head(const QkvArgs& args, const float* weight, typename Shape::Values& x) {
+  const int32_t dims = args.kv.head_dim;
+  const auto count = static_cast<float>(dims);
+  float mean = 0.0f;
+  if (args.norm == QkNorm::kLayerHead) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < Shape::kVectors; ++j) {
+#pragma unroll
+      for (int i = 0; i < Shape::kVector; ++i) sum += x[j][i];  // 0 past the dims
+    }
+    mean = warp_sum(sum) / count;
+  }
+  float squares = 0.0f;
+#pragma unroll
+  for (int j = 0; j < Shape::kVectors; ++j) {
+    if (Shape::dim(j) >= dims) continue;
+#pragma unroll
+    for (int i = 0; i < Shape::kVector; ++i) {
+      x[j][i] -= mean;
+      squares += x[j][i] * x[j][i];
+    }
+  }
+  const float scale = 1.0f / sqrtf(warp_sum(squares) / count + args.norm_eps);
+#pragma unroll
+  for (int j = 0; j < Shape::kVectors; ++j) {
+    const int d = Shape::dim(j);
+    float w[Shape::kVector];
+#pragma unroll
+    for (float& one : w) one = 1.0f;
+    if (weight != nullptr && d < dims) load<Shape::kVector>(weight + d, w);
+#pragma unroll
+    for (int i = 0; i < Shape::kVector; ++i) x[j][i] *= scale * w[i];
+  }
+}
+
+// Rotates a head; `scratch` is the warp's own.
+template <typename Shape>
+QUIRE_DEVICE void rotate_head(const QkvArgs& args, int64_t token, float* scratch,
+                              typename Shape::Values& x) {
+  ptx::sync_warp();  // the lanes have read the head before
+#pragma unroll
+  for (int j = 0; j < Shape::kVectors; ++j) store<Shape::kVector>(scratch + Shape::dim(j), x[j]);
+  ptx::sync_warp();
+#pragma unroll
+  for (int j = 0; j < Shape::kVectors; ++j) {
+    if (Shape::dim(j) < args.kv.head_dim) rotate(args, token, scratch, Shape::dim(j), x[j]);
+  }
+}
+
+// The weight of a head's norm, or null: ones. `head`: among those of its kind.
+QUIRE_DEVICE const float* head_weight(const QkvArgs& args, const float* weights, int32_t head) {
+  if (args.has_plain_norms) return nullptr;
+  return weights + (args.norm == QkNorm::kLayerHead ? int64_t{head} * args.kv.head_dim : 0);
+}
+
+// One warp, one head of one token, with the warp's own Shape::kMaxDims floats of scratch.
+template <typename Shape>
 QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head, float* scratch) {
-  const int lane = ptx::thread_index() % 32;
   const int32_t dims = args.kv.head_dim;
   const bool is_query = head < args.num_heads;
   const bool is_value = head >= args.num_heads + args.kv.num_kv_heads;
@@ -107,55 +182,74 @@ QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head,
     if (slot < 0) return;  // padding of a captured graph: the same for the whole warp
     out = place_in_cache(args, slot, head - args.num_heads);
   }
-  float x[kVectors][kVector] = {};
-  float squares = 0.0f;
+  typename Shape::Values x = {};
 #pragma unroll
-  for (int j = 0; j < kVectors; ++j) {
-    const int d = (lane + j * 32) * kVector;
-    if (d < dims) load<kVector>(row + d, x[j]);
-#pragma unroll
-    for (int i = 0; i < kVector; ++i) squares += x[j][i] * x[j][i];
+  for (int j = 0; j < Shape::kVectors; ++j) {
+    if (Shape::dim(j) < dims) load<Shape::kVector>(row + Shape::dim(j), x[j]);
   }
-  const float* weight = is_query ? args.q_norm_weight : args.k_norm_weight;
-  if (!is_value && weight != nullptr) {
-    const float scale = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dims) + args.norm_eps);
+  const float* weights = is_query ? args.q_norm_weight : args.k_norm_weight;
+  const bool is_normed = !is_value && weights != nullptr && args.norm != QkNorm::kAllHeads;
+  const int32_t head_of_kind = is_query ? head : head - args.num_heads;
+  if (is_normed && !args.norm_after_rope)
+    norm_head<Shape>(args, head_weight(args, weights, head_of_kind), x);
+  if (!is_value && args.rope_style != RopeStyle::kNone) rotate_head<Shape>(args, token, scratch, x);
+  if (is_normed && args.norm_after_rope)
+    norm_head<Shape>(args, head_weight(args, weights, head_of_kind), x);
+  const float scale = is_query && args.q_scale != nullptr ? args.q_scale[token] : 1.0f;
 #pragma unroll
-    for (int j = 0; j < kVectors; ++j) {
-      const int d = (lane + j * 32) * kVector;
-      float w[kVector] = {};
-      if (d < dims) load<kVector>(weight + d, w);
+  for (int j = 0; j < Shape::kVectors; ++j) {
+    if (Shape::dim(j) >= dims) return;
 #pragma unroll
-      for (int i = 0; i < kVector; ++i) x[j][i] *= scale * w[i];
-    }
-  }
-  const bool is_rotated = !is_value && args.rope_style != RopeStyle::kNone;
-  if (is_rotated) {
-    ptx::sync_warp();  // the lanes have read the head before
-#pragma unroll
-    for (int j = 0; j < kVectors; ++j) store<kVector>(scratch + (lane + j * 32) * kVector, x[j]);
-    ptx::sync_warp();
-  }
-#pragma unroll
-  for (int j = 0; j < kVectors; ++j) {
-    const int d = (lane + j * 32) * kVector;
-    if (d >= dims) return;
-    if (is_rotated) rotate(args, token, scratch, d, x[j]);
-    out.store_vector(d, x[j]);
+    for (float& value : x[j]) value = ptx::multiply(value, scale);
+    out.store_vector(Shape::dim(j), x[j]);
   }
 }
 
+template <typename Shape>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kWarps * 32, 1) qkv_kernel(const QkvArgs args) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   const int warp = ptx::thread_index() / 32;
-  auto* scratch = reinterpret_cast<float*>(ptx::shared_memory()) + warp * kMaxHeadDim;
+  auto* scratch = reinterpret_cast<float*>(ptx::shared_memory()) + warp * Shape::kMaxDims;
   // 32 bits hold the number of heads of any step, and divide much sooner than 64.
   const auto heads = static_cast<uint32_t>(args.num_heads + 2 * args.kv.num_kv_heads);
   const auto count = static_cast<uint32_t>(args.num_tokens) * heads;
   for (uint32_t i = ptx::block_index() * kWarps + warp; i < count;
        i += ptx::num_blocks() * kWarps) {
-    process_head(args, i / heads, static_cast<int32_t>(i % heads), scratch);
+    process_head<Shape>(args, i / heads, static_cast<int32_t>(i % heads), scratch);
   }
+}
+
+// RMSNorm of all queries of a token together, in one block, and of all its keys in the next one.
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kNormThreads, 1) norm_all_heads_kernel(const QkvArgs args) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  auto* scratch = reinterpret_cast<float*>(ptx::shared_memory());
+  const bool is_key = ptx::block_index() % 2 != 0;
+  const int32_t size = (is_key ? args.kv.num_kv_heads : args.num_heads) * args.kv.head_dim;
+  const float* weight = is_key ? args.k_norm_weight : args.q_norm_weight;
+  bfloat16* row = args.qkv + ptx::block_index() / 2 * args.qkv_stride +
+                  (is_key ? int64_t{args.num_heads} * args.kv.head_dim : 0);
+  float squares = 0.0f;
+  for (int32_t i = ptx::thread_index(); i < size; i += kNormThreads) {
+    const float x = widen(row[i]);
+    squares = ptx::multiply_add(x, x, squares);
+  }
+  const float sum = block_sum(squares, scratch);
+  const float scale = 1.0f / sqrtf(sum / static_cast<float>(size) + args.norm_eps);
+  for (int32_t i = ptx::thread_index(); i < size; i += kNormThreads) {
+    const float w = args.has_plain_norms ? 1.0f : weight[i];
+    row[i] = narrow<bfloat16>(widen(row[i]) * scale * w);
+  }
+}
+
+template <typename Shape>
+void launch_for(Stream& stream, const QkvArgs& args, int64_t work) {
+  launch<qkv_kernel<Shape>>(stream,
+                            {.num_blocks = blocks_for(gpu(stream), work, kWarps, 16),
+                             .num_threads = kWarps * 32,
+                             .shared_bytes = kWarps * Shape::kMaxDims * sizeof(float)},
+                            args);
 }
 
 // A thread copies its 16 bytes of every pair of blocks, pair after pair: a later copy may read what
@@ -181,14 +275,23 @@ void qkv_to_cache(Stream& stream, const QkvToCacheParams& p) {
               "[qkv_to_cache] head_dim {} (at most {}), blocks of {} tokens (a power of two)",
               p.kv.head_dim, kMaxHeadDim, p.kv.block_size);
   const int64_t work = p.num_tokens * (int64_t{p.num_heads} + 2 * p.kv.num_kv_heads);
-  QUIRE_CHECK(p.kv.head_dim % kVector == 0 && p.qkv_stride % kVector == 0 && work < INT32_MAX,
-              "[qkv_to_cache] head_dim {}, stride {}: expected multiples of {}; {} heads in all",
-              p.kv.head_dim, p.qkv_stride, kVector, work);
+  QUIRE_CHECK(p.kv.head_dim % 2 == 0 && p.qkv_stride % 2 == 0 && work < INT32_MAX,
+              "[qkv_to_cache] head_dim {}, stride {}: expected even ones; {} heads in all",
+              p.kv.head_dim, p.qkv_stride, work);
+  const bool norms = p.q_norm_weight != nullptr;
+  const bool norms_all = norms && p.qk_norm == QkNorm::kAllHeads;
+  QUIRE_CHECK((p.kv.num_kv_heads == 0 || norms == (p.k_norm_weight != nullptr)) &&
+                  !(norms_all && p.norm_after_rope),
+              "[qkv_to_cache] expected norms of queries and keys, of all heads before rotation");
   const QkvArgs args{.qkv = static_cast<bfloat16*>(p.qkv.data()),
                      .qkv_stride = p.qkv_stride,
                      .q_norm_weight = p.q_norm_weight,
                      .k_norm_weight = p.k_norm_weight,
+                     .norm = p.qk_norm,
+                     .has_plain_norms = p.has_plain_norms,
+                     .norm_after_rope = p.norm_after_rope,
                      .norm_eps = p.norm_eps,
+                     .q_scale = p.q_scale,
                      .rope_style = p.rope_style,
                      .rotary_dim = p.rotary_dim,
                      .cos = p.cos,
@@ -198,11 +301,17 @@ void qkv_to_cache(Stream& stream, const QkvToCacheParams& p) {
                      .block_shift = std::countr_zero(static_cast<uint32_t>(p.kv.block_size)),
                      .num_tokens = p.num_tokens,
                      .num_heads = p.num_heads};
-  launch<qkv_kernel>(stream,
-                     {.num_blocks = blocks_for(gpu(stream), work, kWarps, 16),
-                      .num_threads = kWarps * 32,
-                      .shared_bytes = kWarps * kMaxHeadDim * sizeof(float)},
-                     args);
+  if (norms_all) {
+    launch<norm_all_heads_kernel>(stream,
+                                  {.num_blocks = 2 * p.num_tokens,
+                                   .num_threads = kNormThreads,
+                                   .shared_bytes = 32 * sizeof(float)},
+                                  args);
+  }
+  if (p.kv.head_dim % 4 != 0 || p.qkv_stride % 4 != 0)
+    return launch_for<HeadShape<2, kMaxHeadDim / 64>>(stream, args, work);
+  if (p.kv.head_dim > 256) return launch_for<HeadShape<4, 4>>(stream, args, work);
+  launch_for<HeadShape<4, 2>>(stream, args, work);
 }
 
 void kv_block_copy(Stream& stream, const KvBlockCopyParams& p) {

@@ -7,6 +7,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/dense_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
+#include "kernels/cuda/linear/int8_linear.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/op_table.h"
 #include "kernels/cuda/quant/quant_weight.h"
@@ -65,6 +66,7 @@ void linear(Stream& stream, const LinearParams& params) {
     gpu(stream).emulated()->push_back([=] { multiply_fp8(params, spec, weight, x); });
     return;
   }
+  if (has_int8_products(spec)) return int8_linear(stream, params);
   if (spec.quant.is_quantized()) return quant_linear(stream, params);
   QUIRE_CHECK(spec.dtype == DType::kBF16, "[linear] a GPU wants bf16 weights, got {}",
               to_string(spec.dtype));
@@ -82,7 +84,7 @@ bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
 }
 
 int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
-  if (has_fp8_products(spec)) return fp8_rows_bytes(max_rows, spec.k);
+  if (has_fp8_products(spec) || has_int8_products(spec)) return fp8_rows_bytes(max_rows, spec.k);
   return 64 + (spec.quant.is_quantized() ? quant_workspace_bytes(max_rows, spec) : 0);
 }
 

@@ -161,6 +161,25 @@ inline void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, u
   }
 }
 
+// Returns element `i` (0 to 3) of a register of four int8.
+inline int32_t int8_of(uint32_t packed, int i) {
+  return static_cast<int8_t>(packed >> (8 * i) & 0xffu);
+}
+inline void multiply_int8_tiles(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const TileOperands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const TileOperands* lanes = Block::current().exchange(mine);
+  const int lane = thread_index() % 32;
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + 8 * (i / 2);
+    const int column = 2 * (lane % 4) + i % 2;
+    for (int k = 0; k < 32; ++k) {
+      const int owner = k % 16 / 4;  // t of the lane that holds index k
+      const int32_t x = int8_of(lanes[4 * (row % 8) + owner].a[row / 8 + 2 * (k / 16)], k % 4);
+      d[i] += x * int8_of(lanes[4 * column + owner].b[k / 16], k % 4);
+    }
+  }
+}
+
 inline void wait_for_previous_kernel() {}
 inline void let_next_kernel_start() {}
 

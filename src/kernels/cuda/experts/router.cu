@@ -10,6 +10,8 @@ namespace {
 struct RouterArgs {
   const float* logits = nullptr;
   const float* bias = nullptr;
+  const float* expert_scale = nullptr;
+  float* chosen_logits = nullptr;
   RouterSpec router;
   int32_t* expert_ids = nullptr;
   float* expert_weights = nullptr;
@@ -182,7 +184,13 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(32, 1) route_tokens_kernel(const RouterArgs args
   for (int j = lane(); j < router.experts_per_token; j += 32) {
     float weight = token.weights[j];
     if (divides) weight = ptx::divide(weight, sum);
-    args.expert_weights[row * router.experts_per_token + j] = ptx::multiply(weight, router.scale);
+    weight = ptx::multiply(weight, router.scale);
+    if (args.expert_scale != nullptr) weight = ptx::multiply(weight, args.expert_scale[ids[j]]);
+    if (args.chosen_logits != nullptr) {
+      args.chosen_logits[row] = weight;
+      weight = 1.0f;
+    }
+    args.expert_weights[row * router.experts_per_token + j] = weight;
   }
 }
 
@@ -199,6 +207,8 @@ void route_tokens(Stream& stream, const RouteTokensParams& p) {
               router.num_experts, router.groups_per_token, router.num_groups);
   const RouterArgs args{.logits = p.logits,
                         .bias = p.bias,
+                        .expert_scale = p.expert_scale,
+                        .chosen_logits = p.chosen_logits,
                         .router = router,
                         .expert_ids = p.expert_ids,
                         .expert_weights = p.expert_weights};

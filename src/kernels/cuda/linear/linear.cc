@@ -1,5 +1,6 @@
 // linear() multiplies dense weights by a kernel of Quire's own on Hopper, elsewhere by cuBLASLt or
-// by another of Quire's own where that measures faster for a few rows; products of FP8 by cuBLASLt;
+// by another of Quire's own where that measures faster for a few rows; products of FP8 by cuBLASLt,
+// of int8 by a kernel of Quire's own;
 // other quantized weights by a kernel of Quire's own.
 #include <cuda_runtime_api.h>
 
@@ -8,6 +9,7 @@
 #include "kernels/cuda/linear/dense_linear.h"
 #include "kernels/cuda/linear/few_rows_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
+#include "kernels/cuda/linear/int8_linear.h"
 #include "kernels/cuda/linear/lt_products.h"
 #include "kernels/cuda/linear/place_bias.h"
 #include "kernels/cuda/linear/weight_rows.h"
@@ -85,6 +87,7 @@ void linear(Stream& stream, const LinearParams& params) {
   const WeightSpec& spec = params.weight->spec;
   if (params.num_rows == 0 || spec.n == 0) return;
   QUIRE_CHECK(params.greatest == nullptr, "[linear] a GPU keeps all {} outputs", spec.n);
+  if (has_int8_products(spec)) return int8_linear(stream, params);
   const bool by_library = !spec.quant.is_quantized() || has_fp8_products(spec);
   if (!by_library) return quant_linear(stream, params);
   GpuStream& queue = static_cast<GpuStream&>(stream);
@@ -129,6 +132,7 @@ bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
 int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
   const int64_t library = static_cast<int64_t>(kLtWorkspaceBytes) + kWorkspaceAlignment;
   if (has_fp8_products(spec)) return library + fp8_rows_bytes(max_rows, spec.k);
+  if (has_int8_products(spec)) return fp8_rows_bytes(max_rows, spec.k);
   return spec.quant.is_quantized() ? quant_workspace_bytes(max_rows, spec) : library;
 }
 

@@ -36,7 +36,7 @@ struct Batch {
   std::vector<uint8_t> key, value;
   std::vector<float> key_scale, value_scale;  // per KV head, with fp8
   std::vector<int32_t> query_start_loc{0}, seq_lens, block_table;
-  std::vector<float> sinks;
+  std::vector<float> sinks, alibi_slopes;
   int64_t block_stride = 0;
   int64_t max_blocks = 0;
 
@@ -58,6 +58,7 @@ struct Batch {
     p.num_heads = c.num_heads;
     p.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
     p.sliding_window = c.sliding_window;
+    p.window_is_chunk = c.window_is_chunk;
     p.soft_cap = c.soft_cap;
     return p;
   }
@@ -74,6 +75,7 @@ struct Batch {
     p.seq_lens = seq_lens.data();
     p.block_table = block_table.data();
     p.sinks = c.sinks ? sinks.data() : nullptr;
+    p.alibi_slopes = c.alibi ? alibi_slopes.data() : nullptr;
     p.out = out.data();
     ref::paged_attention(p);
     return out;
@@ -149,6 +151,8 @@ Batch make_batch(const AttentionCase& c, const std::vector<Request>& requests, u
   }
   for (size_t r = 0; r < requests.size(); ++r) fill_request(batch, r);
   batch.sinks = random_floats(99, c.num_heads, 2.0f);
+  for (int32_t head = 0; head < c.num_heads; ++head)
+    batch.alibi_slopes.push_back(0.4f / static_cast<float>(1 + 3 * head));
   return batch;
 }
 
@@ -159,10 +163,11 @@ std::vector<Request> requests_of(const AttentionCase& c) {
   return requests;
 }
 
-// What a GPU takes of the shared table: rows of 16 bytes, blocks that are a power of two.
-bool is_supported(const AttentionCase& c, DType cache_dtype) {
-  return c.causal && !c.has_images && c.bias_reach == 0 && c.head_dim <= cuda::kMaxHeadDim &&
-         c.head_dim * size_bytes(cache_dtype) % 16 == 0 && (c.block_size & (c.block_size - 1)) == 0;
+// What a GPU takes of the shared table: even dims, blocks that are a power of two.
+bool is_supported(const AttentionCase& c) {
+  return c.causal && !c.has_images && c.bias_reach == 0 && c.latent_dim == 0 &&
+         c.head_dim <= cuda::kMaxHeadDim && c.head_dim % 2 == 0 &&
+         (c.block_size & (c.block_size - 1)) == 0;
 }
 
 // Weights are rounded to bf16 (2^-9 each, at worst all to one side; they also normalise), the
@@ -204,6 +209,7 @@ class GpuAttention : public gpu_test::GpuTest {
     p.kv.key_scale = upload(batch.key_scale);
     p.kv.value_scale = upload(batch.value_scale);
     p.sinks = batch.c.sinks ? upload(batch.sinks) : nullptr;
+    p.alibi_slopes = batch.c.alibi ? upload(batch.alibi_slopes) : nullptr;
     p.out = Activations(poisoned(batch.out_size() * 2), DType::kBF16);
     p.workspace_bytes = paged_attention_workspace_bytes(
         stream(), batch.num_tokens(), p.num_reqs,
@@ -223,7 +229,7 @@ class GpuAttention : public gpu_test::GpuTest {
 
 void GpuAttention::expect_reference(DType cache_dtype) {
   for (const AttentionCase& c : kernel_cases::attention_cases()) {
-    if (!is_supported(c, cache_dtype)) continue;
+    if (!is_supported(c)) continue;
     const Batch batch = make_batch(c, requests_of(c), 1, cache_dtype);
     const auto want = batch.reference();
     for (const bool deterministic : {false, true})
@@ -253,6 +259,8 @@ std::vector<AttentionCase> long_prompts() {
       {2, 1, 256, 32, {40}, {210}, 0, 30.0f},
       {3, 1, 80, 64, {50, 1, 20}, {70, 200, 0}, 0, 0.0f, true},
       {1, 1, 192, 16, {140}, {3}},
+      {4, 2, 64, 16, {90, 40}, {500, 70}, 0, 0.0f, false, true},
+      {2, 1, 128, 16, {150}, {520}, 256, 20.0f, true, true, true, 0, true},
   };
 }
 TEST_F(GpuAttention, LongPromptsMatchReference) {
@@ -265,6 +273,28 @@ TEST_F(GpuAttention, LongPromptsMatchReference) {
         const auto got = run(batch, {.deterministic = true, .warpgroups = warpgroups});
         ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
       }
+    }
+  }
+}
+
+// Heads that tensor cores do not take: of few dims, of odd numbers of pairs, of more than 256.
+TEST_F(GpuAttention, PlainHeadsMatchReference) {
+  const std::vector<AttentionCase> cases = {
+      {3, 1, 2, 8, {5, 1}, {9, 0}},
+      {4, 2, 10, 8, {5, 1, 40}, {9, 130, 0}, 0, 30.0f},
+      {4, 4, 12, 16, {1, 9}, {70, 3}, 16, 0.0f, true},
+      {6, 6, 6, 16, {3, 1}, {0, 100}, 0, 0.0f, false, true},
+      {4, 1, 20, 32, {60, 1}, {40, 200}, 48, 0.0f, true, false, true, 0, true},
+      {2, 1, 320, 16, {3, 1}, {66, 130}, 100},
+      {4, 1, 512, 16, {2, 1}, {600, 3}, 0, 20.0f, true, true},
+  };
+  for (const AttentionCase& c : cases) {
+    for (const DType cache_dtype : {DType::kBF16, DType::kF8E4M3}) {
+      SCOPED_TRACE(::testing::Message() << "dim " << c.head_dim << " " << to_string(cache_dtype));
+      const Batch batch = make_batch(c, requests_of(c), 1, cache_dtype);
+      const auto want = batch.reference();
+      const auto got = run(batch, {.deterministic = true});
+      ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
     }
   }
 }
@@ -301,6 +331,8 @@ TEST_F(GpuAttention, ManySplitsMatchReference) {
       {40, 2, 80, 8, {1, 1}, {1400, 255}},
       {2, 1, 16, 16, {1}, {4500}},
       {4, 1, 256, 16, {1}, {2100}, 1200, 0.0f, true},
+      {4, 2, 64, 16, {1, 3}, {1500, 1100}, 0, 0.0f, false, true},
+      {4, 1, 128, 16, {1, 4}, {2100, 1534}, 1536, 0.0f, true, false, true, 0, true},
   };
   for (const AttentionCase& c : cases) {
     const Batch batch = make_batch(c, requests_of(c), 1);
@@ -331,7 +363,13 @@ TEST_F(GpuAttention, ManyRequestsMatchReference) {
 // also when the workspace is too small for decode and every row goes through prefill.
 TEST_F(GpuAttention, DeterministicBitsDoNotDependOnHowARequestIsCut) {
   const std::vector<AttentionCase> shapes = {
-      {4, 2, 64, 16, {}, {}}, {4, 1, 128, 16, {}, {}, 700}, {2, 2, 256, 8, {}, {}, 0, 20.0f, true}};
+      {4, 2, 64, 16, {}, {}},
+      {4, 1, 128, 16, {}, {}, 700},
+      {2, 2, 256, 8, {}, {}, 0, 20.0f, true},
+      {4, 2, 64, 16, {}, {}, 0, 0.0f, false, true},
+      {2, 1, 128, 16, {}, {}, 1024, 0.0f, true, true, true, 0, true},
+      {2, 1, 512, 16, {}, {}, 900, 20.0f, true, true},
+      {6, 2, 10, 8, {}, {}, 0, 0.0f, false, true}};
   for (size_t i = 0; i < 2 * shapes.size(); ++i) {
     const AttentionCase& c = shapes[i / 2];
     const DType cache_dtype = i % 2 == 0 ? DType::kBF16 : DType::kF8E4M3;

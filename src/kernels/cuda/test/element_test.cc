@@ -109,6 +109,43 @@ TEST_F(GpuElement, ActivationsOfEveryKind) {
   }
 }
 
+TEST_F(GpuElement, Xielu) {
+  const std::vector<float> numbers = {0.3f, -0.7f};
+  for (const int64_t size : {13, 64}) {
+    const auto x = rounded(random_floats(1, 3 * size, 6.0f));
+    ActivationParams p{.x = upload_as(DType::kBF16, x),
+                       .out = Activations(poisoned(3 * size * 2), DType::kBF16),
+                       .activation = Activation::kXielu,
+                       .gated = false,
+                       .num_tokens = 3,
+                       .ffn_size = size,
+                       .xielu = upload(numbers)};
+    activation(stream(), p);
+    const auto got = download_floats(p.out, 3 * size);
+    std::vector<float> want(got.size());
+    p.x = x.data();
+    p.out = want.data();
+    p.xielu = numbers.data();
+    ref::activation(p);
+    ASSERT_TRUE(close(got.data(), want.data(), 3 * size, tolerance(DType::kBF16, 64.0))) << size;
+  }
+}
+
+TEST_F(GpuElement, EmbeddingOfIdsBehindTheTable) {
+  const std::vector<int32_t> ids = {8, 0, 3, 4};
+  const auto table = random_floats(1, 4 * 6);  // four rows
+  auto* out = static_cast<float*>(poisoned(4 * 6 * 4));
+  embedding(stream(), {.token_ids = upload(ids),
+                       .table = upload(table),
+                       .out = out,
+                       .num_rows = 4,
+                       .num_tokens = 4,
+                       .hidden_size = 6});
+  const auto got = download<float>(out, 4 * 6);
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_EQ(got[i], table[(i / 6 == 2 ? 3 * 6 : 0) + i % 6]) << i;
+}
+
 TEST_F(GpuElement, EmbeddingOfEveryTableType) {
   constexpr int64_t kVocab = 9;
   const std::vector<int32_t> ids = {8, 0, 3};

@@ -259,6 +259,40 @@ TEST_F(GpuExperts, RoutesAsTheReference) {
   }
 }
 
+// Experts with scales of their own, and a single expert whose logit weighs its input instead.
+TEST_F(GpuExperts, ScalesExpertsAndHandsTheLogitOn) {
+  constexpr int64_t kTokens = 5;
+  constexpr int32_t kExperts = 40;
+  const auto logits = random_floats(3, kTokens * kExperts, 4.0f);
+  const auto scale = random_floats(4, kExperts, 2.0f);
+  for (const bool hands_on : {false, true}) {
+    const int32_t k = hands_on ? 1 : 3;
+    RouteTokensParams p{
+        .logits = upload(logits),
+        .router = {.num_experts = kExperts,
+                   .experts_per_token = k,
+                   .weight = hands_on ? RouterWeight::kLogit : RouterWeight::kNormalized},
+        .expert_ids = static_cast<int32_t*>(poisoned(kTokens * k * 4)),
+        .expert_weights = static_cast<float*>(poisoned(kTokens * k * 4)),
+        .expert_scale = hands_on ? nullptr : upload(scale),
+        .chosen_logits = hands_on ? static_cast<float*>(poisoned(kTokens * 4)) : nullptr,
+        .num_tokens = kTokens};
+    route_tokens(stream(), p);
+    const auto weights = download<float>(p.expert_weights, kTokens * k);
+    std::vector<float> chosen(kTokens), want_chosen(kTokens), want(weights.size());
+    if (hands_on) chosen = download<float>(p.chosen_logits, kTokens);
+    std::vector<int32_t> ids(weights.size());
+    p.logits = logits.data();
+    p.expert_ids = ids.data();
+    p.expert_weights = want.data();
+    if (hands_on) p.chosen_logits = want_chosen.data();
+    if (!hands_on) p.expert_scale = scale.data();
+    ref::route_tokens(p);
+    EXPECT_TRUE(kernel_test::close(weights.data(), want.data(), kTokens * k, 4e-6));
+    EXPECT_EQ(chosen, want_chosen);
+  }
+}
+
 // Logits of equals, and none at all: what is chosen is there.
 TEST_F(GpuExperts, RoutesTiesToTheLowestIdAndNaNToSomeExpert) {
   std::vector<float> logits = {1.0f, 2.0f, 2.0f, 1.0f, -0.0f, 0.0f, -1.0f, -1.0f};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/test/test_device.h"
@@ -18,6 +19,10 @@ struct Case {
   int32_t num_heads, num_kv_heads, head_dim, block_size, rotary_dim;
   RopeStyle style;
   bool norms;
+  QkNorm kind = QkNorm::kHead;
+  bool norm_after_rope = false;
+  bool plain_norms = false;
+  bool scales_queries = false;
 };
 constexpr Case kCases[] = {
     {4, 2, 64, 16, 64, RopeStyle::kNeox, true},
@@ -25,6 +30,13 @@ constexpr Case kCases[] = {
     {3, 3, 128, 32, 128, RopeStyle::kInterleaved, true},
     {1, 1, 256, 16, 0, RopeStyle::kNone, false},
     {6, 2, 8, 16, 8, RopeStyle::kNeox, true},
+    {4, 2, 12, 16, 12, RopeStyle::kNeox, true, QkNorm::kHead, true},
+    {3, 1, 10, 8, 6, RopeStyle::kInterleaved, true, QkNorm::kLayerHead},
+    {2, 1, 512, 16, 128, RopeStyle::kNeox, true, QkNorm::kHead, false, true},
+    {6, 3, 40, 16, 40, RopeStyle::kNeox, true, QkNorm::kAllHeads, false, false, true},
+    {3, 2, 6, 16, 0, RopeStyle::kNone, true, QkNorm::kAllHeads, false, true, true},
+    {4, 2, 64, 16, 32, RopeStyle::kNeox, true, QkNorm::kLayerHead, true, false, true},
+    {2, 2, 320, 16, 320, RopeStyle::kInterleaved, false, QkNorm::kHead, false, false, true},
 };
 
 class GpuKvCache : public gpu_test::GpuTest {
@@ -39,8 +51,14 @@ void GpuKvCache::expect_cache_filled(const Case& c, DType dtype) {
   const int64_t stride = row + 8;
   const int64_t cache = kBlocks * c.num_kv_heads * c.block_size * c.head_dim;
   auto qkv = rounded(random_floats(1, kTokens * stride, 2.0f));
-  const auto q_weight = random_floats(2, c.head_dim);
-  const auto k_weight = random_floats(3, c.head_dim);
+  const bool one_weight = c.kind == QkNorm::kHead;  // for all heads
+  auto q_weight = random_floats(2, c.head_dim * (one_weight ? 1 : c.num_heads));
+  auto k_weight = random_floats(3, c.head_dim * (one_weight ? 1 : c.num_kv_heads));
+  if (c.plain_norms) {
+    std::fill(q_weight.begin(), q_weight.end(), 1.0f);
+    std::fill(k_weight.begin(), k_weight.end(), 1.0f);
+  }
+  const auto q_scale = std::vector<float>{1.0f, 1.5f, 0.5f, 2.0f, 1.0f};
   const auto key_scale = std::vector<float>{0.01f, 0.02f, 0.004f};
   const auto value_scale = std::vector<float>{0.03f, 1.0f, 0.5f};
   const auto cos = random_floats(4, kTokens * c.rotary_dim / 2 + 1);
@@ -49,8 +67,12 @@ void GpuKvCache::expect_cache_filled(const Case& c, DType dtype) {
   std::vector<int64_t> slots = {3L * c.block_size + 1, 0, 2L * c.block_size, 7, -1};
   QkvToCacheParams p{.qkv = upload_as(DType::kBF16, qkv),
                      .qkv_stride = stride,
+                     .qk_norm = c.kind,
                      .q_norm_weight = c.norms ? upload(q_weight) : nullptr,
                      .k_norm_weight = c.norms ? upload(k_weight) : nullptr,
+                     .has_plain_norms = c.plain_norms,
+                     .norm_after_rope = c.norm_after_rope,
+                     .q_scale = c.scales_queries ? upload(q_scale) : nullptr,
                      .rope_style = c.style,
                      .rotary_dim = c.rotary_dim,
                      .cos = upload(cos),
@@ -78,6 +100,7 @@ void GpuKvCache::expect_cache_filled(const Case& c, DType dtype) {
   p.qkv = qkv.data();
   p.q_norm_weight = c.norms ? q_weight.data() : nullptr;
   p.k_norm_weight = c.norms ? k_weight.data() : nullptr;
+  if (c.scales_queries) p.q_scale = q_scale.data();
   p.cos = cos.data();
   p.sin = sin.data();
   p.slot_mapping = slots.data();

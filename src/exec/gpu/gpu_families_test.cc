@@ -1,0 +1,89 @@
+// Every family that a GPU runs: goldens against transformers, and law L4 for each way in which layers
+// differ from llama's. Linked twice, as gpu_runner_test.cc.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "exec/testing/gpu_runner_test_support.h"
+
+namespace quire {
+namespace {
+
+using gpu_test::GpuRunnerTest;
+using gpu_test::load_runner;
+using test::DriverOutput;
+using test::DriverRequest;
+using test::PlanDriver;
+
+constexpr double kBf16Budget = 0.06;  // as model_goldens_test.cc, where it is argued
+
+std::string case_name(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
+
+class GpuFamily : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(GpuFamily, LogitsWithinTheBudgetOfBf16) {
+  gpu_test::expect_golden(GetParam(), {}, kBf16Budget);
+}
+INSTANTIATE_TEST_SUITE_P(All, GpuFamily, ::testing::ValuesIn(test::model_golden_names()),
+                         case_name);
+
+// What only emulation has shown to be right runs where --device cuda asks for it, not by itself.
+TEST_F(GpuRunnerTest, LeavesUntriedKernelsToTheCpuUnlessAsked) {
+  struct Untried {
+    const char* model;
+    const char* what;
+  };
+  for (const Untried& untried :
+       {Untried{"mixtral", "routed experts"}, Untried{"lfm2", "layers that carry a state"},
+        Untried{"mpt", "ALiBi"}, Untried{"olmo2", "norm their outputs alone"},
+        Untried{"apertus", "xIELU"}, Untried{"minicpm3", "latent attention"},
+        Untried{"gemma3n", "several residual streams"}}) {
+    const auto runner = load_runner(untried.model, {.gpu = {.untried_kernels = false}});
+    ASSERT_FALSE(runner.ok()) << untried.model;
+    EXPECT_NE(runner.status().message().find(untried.what), std::string::npos)
+        << runner.status().message();
+  }
+  EXPECT_TRUE(load_runner("llama", {.gpu = {.untried_kernels = false}}).ok());
+}
+
+// Law L4: alone or in a crowd, in one chunk or several, with graphs or without, after a prefix hit and
+// after a preemption. Snapshots of states lie 16 tokens apart.
+class GpuFamilyBits : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(GpuFamilyBits, DoNotDependOnBatchChunksGraphsHitsOrPreemption) {
+  auto plain = load_runner(GetParam(), {.gpu = {.graphs = GraphMode::kNone}});
+  auto graphs = load_runner(GetParam(), {});
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  ASSERT_TRUE(graphs.ok()) << graphs.status().message();
+  PlanDriver plain_driver(**plain, test::kGoldenBlocks);
+  PlanDriver driver(**graphs, test::kGoldenBlocks);
+  const DriverRequest watched = gpu_test::sampled_request(1, 37);
+  const DriverOutput alone = plain_driver.run({watched}, {})[1];
+  gpu_test::expect_same(driver.run({watched}, {.chunk = 11})[1], alone);
+  auto crowd =
+      driver.run({gpu_test::sampled_request(2, 20), watched, gpu_test::sampled_request(3, 5)},
+                 {.chunk = 16, .step_tokens = 40});
+  gpu_test::expect_same(crowd[1], alone);
+  auto preempted = driver.run({watched, gpu_test::sampled_request(4, 33)},
+                              {.step_tokens = 64, .preempt_after_output = 4});
+  gpu_test::expect_same(preempted[1], alone);
+  DriverRequest again = watched;
+  again.id = 9;
+  gpu_test::expect_same(driver.run_after_hit(again, 1, 2, {}), alone);
+}
+
+// Norms of outputs alone, of all heads, after rotation, of heads with weights of their own; gates and
+// scales of heads; queries scaled by position; xIELU; chunks and weighed inputs; experts with norms;
+// layer inputs, shared keys and values; heads of 512; ALiBi; every kind of state; latents; several streams and sparse
+// MLPs; blocks that layers share.
+INSTANTIATE_TEST_SUITE_P(All, GpuFamilyBits,
+                         ::testing::Values("olmo2", "exaone4", "hunyuan", "cohere_qk_norm",
+                                           "minimax_m2", "ministral3", "apertus", "llama4",
+                                           "gemma4", "gemma4_moe", "gemma4_shared", "gemma4_wide",
+                                           "mpt", "bloom", "baichuan_alibi", "falcon_rw", "lfm2",
+                                           "mamba", "mamba2", "jamba", "falcon_h1", "nemotron_h",
+                                           "qwen3_next", "qwen3_5_moe"),
+                         case_name);
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,17 @@
+// Which models a GPU runs: what it refuses, and what only emulation has shown to be right.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "device/gpu_stream.h"
+#include "exec/model_plan.h"
+
+namespace quire {
+
+// kUnimplemented, kInvalidArgument: what of the planned model or its options the GPU does not take.
+// `untried_kernels`: as GpuRunnerOptions has it. `num_table_entries`: of all block tables.
+Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kernels,
+                         int64_t num_table_entries);
+
+}  // namespace quire

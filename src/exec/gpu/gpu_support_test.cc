@@ -1,0 +1,69 @@
+#include "exec/gpu/gpu_support.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace quire {
+namespace {
+
+// A model of one layer of attention.
+ModelPlan plan_of(const AttentionSpec& attention) {
+  ModelPlan plan;
+  plan.spec.layers.resize(1);
+  plan.spec.layers[0].attention = attention;
+  plan.kv_dtype = DType::kBF16;
+  return plan;
+}
+
+Status check(const ModelPlan& plan, bool untried_kernels = true) {
+  const GpuInfo gpu{.shared_bytes_per_block = 227 << 10};
+  return check_gpu_support(plan, gpu, untried_kernels, 1000);
+}
+
+constexpr AttentionSpec kAttention{.num_heads = 4, .num_kv_heads = 2, .head_dim = 64};
+
+TEST(GpuSupport, HeadsAreOfAnyEvenNumberOfDimsUpTo512) {
+  for (const int32_t head_dim : {2, 6, 64, 80, 256, 320, 512}) {
+    AttentionSpec attention = kAttention;
+    attention.head_dim = head_dim;
+    EXPECT_TRUE(check(plan_of(attention)).ok()) << head_dim;
+  }
+  for (const int32_t head_dim : {7, 514}) {
+    AttentionSpec attention = kAttention;
+    attention.head_dim = head_dim;
+    const Status status = check(plan_of(attention));
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find("even and at most 512"), std::string::npos);
+  }
+}
+
+TEST(GpuSupport, KernelsThatNoGpuHasRunAreAskedFor) {
+  EXPECT_TRUE(check(plan_of(kAttention), false).ok());
+  std::vector<ModelPlan> plans(6, plan_of(kAttention));
+  plans[0].spec.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f};
+  plans[1].spec.block.input_norms = false;
+  plans[2].spec.layers[0].state.kind = StateKind::kShortConv;
+  plans[3].spec.layers[0].attention.head_dim = 12;
+  plans[4].spec.layers[0].attention.qk_norm = QkNorm::kAllHeads;
+  plans[5].spec.layers[0].ffn = {.intermediate_size = 8, .activation = Activation::kXielu};
+  for (const ModelPlan& plan : plans) {
+    const Status status = check(plan, false);
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_NE(status.message().find("--device cuda"), std::string::npos) << status.message();
+    EXPECT_TRUE(check(plan, true).ok());
+  }
+}
+
+TEST(GpuSupport, RefusesWhatNoKernelDoes) {
+  ModelPlan plan = plan_of(kAttention);
+  plan.spec.layers[0].attention.qk_norm = QkNorm::kAllHeads;
+  plan.spec.layers[0].attention.qk_norm_after_rope = true;
+  EXPECT_NE(check(plan).message().find("after rotation"), std::string::npos);
+  plan = plan_of(kAttention);
+  plan.kv.spec.block_size = 24;
+  EXPECT_EQ(check(plan).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,40 @@
+// These are products of int8 with int8, for checkpoints made for such activations (SmoothQuant, W8A8):
+// integer weights with a scale per output times activations that are rounded to int8 with a scale per
+// row. They take weights of a WeightSpec whose dtype is kI8, laid out as fp8_weight_layout() says.
+// Sums of integers are exact, so a row's bits depend on that row alone (law L4).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/api/linear.h"
+#include "kernels/cuda/linear/fp8_linear.h"
+#include "tensor/activations.h"
+
+namespace quire::cuda {
+
+inline bool has_int8_products(const WeightSpec& spec) {
+  return spec.quant.is_quantized() && spec.dtype == DType::kI8;
+}
+
+// Returns whether a weight can be kept like this: codes of a row that stand for -127 to 127, or one
+// more, times one scale.
+inline bool fits_int8_products(const WeightSpec& spec) {
+  constexpr int64_t kAlignment = 16;    // of asynchronous copies
+  constexpr int64_t kMostK = 1 << 16;   // that sums have room for
+  constexpr int32_t kInt8Offset = 128;  // codes are integers and this
+  const QuantSpec& quant = spec.quant;
+  return quant.is_quantized() && quant.codebook == Codebook::kLinear && quant.bits == 8 &&
+         quant.offset == kInt8Offset && quant.zero_kind == ZeroKind::kNone &&
+         !quant.has_two_levels() && !quant.has_column_order && quant.group_size >= spec.k &&
+         spec.k % kAlignment == 0 && spec.k <= kMostK;
+}
+
+// As linear(), in the workspace of fp8_rows_bytes() bytes.
+void int8_linear(Stream& stream, const LinearParams& params);
+
+// Divides each row of x [M, K] of bf16, rows x_stride apart, by its scale max|x| / 127 and rounds it to
+// nearest even. A row of zeros has the scale 1; one with NaN or infinity has the scale NaN.
+void quantize_int8_rows(Stream& stream, ConstActivations x, int64_t x_stride, int64_t num_rows,
+                        int64_t k, const Fp8Rows& out);
+
+}  // namespace quire::cuda
