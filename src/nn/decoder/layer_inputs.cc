@@ -51,12 +51,15 @@ int64_t LayerInputs::width() const {
   return spec_.layer_inputs.size * static_cast<int64_t>(spec_.layers.size());
 }
 
-void LayerInputs::prepare(const TokenId* ids, const float* embedded, int64_t num_tokens,
+void LayerInputs::prepare(const ForwardInputs& inputs, const float* embedded,
                           void* linear_workspace) {
   const GpuRange range(stream_, "layer inputs");
-  const int64_t size = spec_.layer_inputs.size;
-  std::transform(ids, ids + num_tokens, ids_,
+  const int64_t size = spec_.layer_inputs.size, num_tokens = inputs.num_tokens;
+  std::transform(inputs.input_ids, inputs.input_ids + num_tokens, ids_,
                  [&](TokenId id) { return id < spec_.layer_inputs.vocab_size ? id : TokenId{0}; });
+  for (const GivenRows& given : inputs.given_rows)
+    std::fill_n(ids_ + given.first, given.count,
+                static_cast<TokenId>(spec_.layer_inputs.given_row));
   const TableWeight& table = weights_.layer_table();
   embedding(stream_, {.token_ids = ids_,
                       .table = table.data,
