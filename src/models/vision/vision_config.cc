@@ -227,6 +227,10 @@ bool has_tower(const ModelFiles& files, const TensorSource& source) {
 
 namespace {
 
+bool is_float(const RawTensor& tensor) {
+  return tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16;
+}
+
 // The four numbers that each matrix with bounds has, by its name, become one tensor beside it.
 void join_bounds(std::vector<RawTensor>& tensors,
                  std::vector<std::unique_ptr<std::byte[]>>& memory) {
@@ -245,7 +249,7 @@ void join_bounds(std::vector<RawTensor>& tensors,
     bool is_whole = true;
     for (size_t i = 0; i < std::size(kAll); ++i) {
       const RawTensor* const tensor = source.find(module + std::string(kAll[i]));
-      is_whole = is_whole && tensor != nullptr && tensor->dtype && tensor->num_elements() == 1;
+      is_whole = is_whole && tensor != nullptr && is_float(*tensor) && tensor->num_elements() == 1;
       if (!is_whole) break;
       constexpr float kMost = std::numeric_limits<float>::max();
       const float bound = read_element(tensor->data.data(), *tensor->dtype, 0);
