@@ -16,11 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)quire::parse_vision(config, preprocessor, 32);
   using enum quire::PictureFit;
   for (const quire::PictureFit fit :
-       {kMiddle, kStretched, kBestGrid, kNearestRatio, kLongestEdge}) {
-    (void)quire::parse_image_processor(preprocessor,
-                                       {.fit = fit, .image_size = 30, .num_embeddings = 25});
+       {kMiddle, kStretched, kBestGrid, kNearestRatio, kLongestEdge, kBestCanvas}) {
+    (void)quire::parse_image_processor(
+        preprocessor,
+        {.fit = fit, .image_size = 30, .num_embeddings = 25, .grids = {{1, 1}, {2, 1}}});
   }
-  for (const quire::PictureFit fit : {kNearest, kRoundedUp}) {
+  for (const quire::PictureFit fit : {kNearest, kRoundedUp, kMostCells}) {
     (void)quire::parse_image_processor(preprocessor,
                                        {.fit = fit, .cell_size = 28, .max_cells = 64});
   }

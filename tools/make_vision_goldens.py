@@ -4,7 +4,7 @@
     build/oracle/bin/python tools/make_vision_goldens.py
 
 Writes tests/goldens/vision/images/: image files, and golden.json with their pixels as Pillow decodes them, resized by
-each filter, and prepared by transformers' processors of LLaVA, Qwen2-VL and Pixtral. And tests/goldens/vision/NAME/ for each family:
+each filter, and prepared by transformers' processors of LLaVA, Qwen2-VL, Pixtral and others. And tests/goldens/vision/NAME/ for each family:
 config.json, preprocessor_config.json, safetensors, a tokenizer with a chat template, and golden.json: pictures of the
 model's size, the embeddings that its tower makes of them, and a prompt with images and its greedy continuation
 (float32, eager attention). Needs the oracle environment (./dev setup --oracles).
@@ -23,6 +23,9 @@ import torch
 import transformers as tf
 from PIL import Image
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.gemma4 import image_processing_pil_gemma4
+from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+from transformers.models.gemma4.processing_gemma4 import Gemma4Processor
 from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import (GotOcr2ImageProcessorPil,
                                                                          get_optimal_tiled_canvas)
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
@@ -31,6 +34,10 @@ from transformers.models.llava_next.image_processing_pil_llava_next import Llava
 from transformers.models.llava_next.modeling_llava_next import get_anyres_image_grid_shape
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 from transformers.models.internvl.processing_internvl import InternVLProcessor
+from transformers.models.mllama import image_processing_pil_mllama
+from transformers.models.mllama.image_processing_pil_mllama import MllamaImageProcessorPil
+from transformers.models.mllama.processing_mllama import (convert_sparse_cross_attention_mask_to_dense,
+                                                           get_cross_attention_token_mask)
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
@@ -45,6 +52,11 @@ HALF = [0.5, 0.5, 0.5]
 # Of the families that cut pictures into tiles: their sides, embeddings of one each way, and how they may lie.
 TILE, CELLS, MOST_TILES = 16, 4, 6
 SMOL_TILE = 18
+# Gemma 4's pictures have at most so many cells, of patches as large. The processor knows larger numbers alone.
+BUDGET, PATCH, POOLED = 12, 4, 3
+image_processing_pil_gemma4._SUPPORTED_SOFT_TOKENS += (BUDGET, 20)
+UNSAID = 8  # Llama 3.2 Vision's last tokens, of which the first stands for a picture
+CANVAS_TILE, MOST_CANVAS_TILES = 12, 4
 PINPOINTS = [[TILE * rows, TILE * columns] for rows, columns in ((1, 2), (2, 1), (2, 2), (3, 1), (1, 3))]
 MIN_GAP = 2e-3
 
@@ -101,7 +113,7 @@ def write_images():
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     golden = dict(decoded={}, resized=[], llava_pixels_base64={}, gemma_pixels_base64={}, qwen_pixels={},
-                  pixtral_pixels={}, tiles={}, layouts=layouts())
+                  pixtral_pixels={}, most_cells_pixels={}, tiles={}, layouts=layouts(), fits=fits())
     filters = dict(bicubic=Image.Resampling.BICUBIC, bilinear=Image.Resampling.BILINEAR,
                    lanczos=Image.Resampling.LANCZOS)
     processor = LlavaImageProcessorPil(size=dict(shortest_edge=SIDE), crop_size=dict(height=SIDE, width=SIDE))
@@ -123,6 +135,7 @@ def write_images():
         golden["gemma_pixels_base64"][name] = gemma_pixels(image)
         golden["tiles"][name] = [next_tiles(image), internvl_tiles(image), idefics_tiles(image)]
         golden["pixtral_pixels"][name] = [pixtral_pixels(image, longest) for longest in (200, 48)]
+        golden["most_cells_pixels"][name] = [most_cells_pixels(image, most) for most in (BUDGET, 20)]
         golden["qwen_pixels"][name] = [qwen_pixels(image, *bounds) for bounds in ((64, 1 << 20), (64, 1500), (9000, 1 << 20))]
     golden["made_with"] = dict(transformers=tf.__version__)
     (folder / "golden.json").write_text(json.dumps(golden) + "\n")
@@ -162,6 +175,20 @@ def pixtral_pixels(image, longest):
                 rgb_base64=b64(np.round(pixels).astype(np.uint8)))
 
 
+def gemma4_image_processor(budget=BUDGET):
+    return Gemma4ImageProcessorPil(patch_size=PATCH, max_soft_tokens=budget, pooling_kernel_size=POOLED)
+
+
+def most_cells_pixels(image, budget):
+    made = gemma4_image_processor(budget)(images=image, return_tensors="np")
+    places = made["image_position_ids"][0]
+    columns, rows = places.max(axis=0) + 1
+    patches = made["pixel_values"][0][:rows * columns].reshape(rows, columns, PATCH, PATCH, 3)
+    pixels = patches.transpose(0, 2, 1, 3, 4).reshape(rows * PATCH, columns * PATCH, 3) * 255
+    return dict(max_cells=budget, width=int(columns * PATCH), height=int(rows * PATCH),
+                rgb_base64=b64(np.round(pixels).astype(np.uint8)))
+
+
 def to_bytes(values, processor):
     """[..., 3, height, width] of a processor, brought back to 8 bits, channels last."""
     values = np.moveaxis(np.asarray(values), -3, -1)
@@ -195,6 +222,25 @@ def idefics_tiles(image):
     out = processor(images=[[image]], return_tensors="np", return_row_col_info=True)
     return dict(fit="longest_edge", rows=out["rows"][0][0], columns=out["cols"][0][0],
                 rgb_base64=to_bytes(out["pixel_values"][0], processor))
+
+
+def fits():
+    """Of pictures of many sizes: [width, height, of the largest picture of few cells, tiles down and across of the
+    best canvas, width and height on it]."""
+    random = np.random.default_rng(6)
+    found = []
+    for _ in range(300):
+        width, height = (int(2 ** value) for value in random.uniform(2, 9, 2))
+        if max(width, height) > 100 * min(width, height):
+            continue
+        cells = image_processing_pil_gemma4.get_aspect_ratio_preserving_size(
+            height, width, PATCH, 20 * POOLED ** 2, POOLED)
+        canvas = [int(side) for side in image_processing_pil_mllama.get_optimal_tiled_canvas(
+            height, width, MOST_CANVAS_TILES, CANVAS_TILE)]
+        fitted = image_processing_pil_mllama.get_image_size_fit_to_canvas(height, width, *canvas, CANVAS_TILE)
+        found.append([width, height, int(cells[1]), int(cells[0]), *(side // CANVAS_TILE for side in canvas),
+                      int(fitted[1]), int(fitted[0])])
+    return found
 
 
 def layouts():
@@ -303,6 +349,35 @@ def gemma3():
                            image_token_index=PLACEHOLDER, tie_word_embeddings=False)
 
 
+def gemma4_text(**more):
+    """Full layers have wider heads; the last one's window is not asked for."""
+    return text_fields(model_type="gemma4_text", num_hidden_layers=4, head_dim=8, global_head_dim=16, sliding_window=6,
+                       layer_types=["sliding_attention", "full_attention"] * 2, pad_token_id=5,
+                       final_logit_softcapping=30.0, tie_word_embeddings=True, **more)
+
+
+def gemma4_config(text, **tower):
+    vision = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, head_dim=8,
+                  num_key_value_heads=2, patch_size=PATCH, pooling_kernel_size=POOLED,
+                  position_embedding_size=BUDGET * POOLED, **tower)
+    return tf.Gemma4Config(text_config=text, vision_config=vision, audio_config=None, boi_token_id=151,
+                           eoi_token_id=152, image_token_id=PLACEHOLDER, video_token_id=157, audio_token_id=158)
+
+
+def gemma4():
+    """As E2B and E4B are: inputs of each layer, shared keys and values, a tower whose products are clamped."""
+    return gemma4_config(gemma4_text(hidden_size_per_layer_input=6, vocab_size_per_layer_input=VOCAB,
+                                     num_kv_shared_layers=2), use_clipped_linears=True)
+
+
+def gemma4_moe():
+    """As 26B-A4B and 31B are: the tokens of a picture see each other in layers whose window cuts it, full layers'
+    values are their keys, experts, cells that are moved and scaled."""
+    return gemma4_config(gemma4_text(hidden_size_per_layer_input=0, use_bidirectional_attention="vision",
+                                     attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True,
+                                     num_experts=5, top_k_experts=2, moe_intermediate_size=24), standardize=True)
+
+
 def llava_next():
     text = text_fields(model_type="llama")
     vision = dict(model_type="clip_vision_model", hidden_size=24, intermediate_size=40, num_hidden_layers=4,
@@ -326,9 +401,17 @@ def internvl():
 
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
+    is_gemma4 = model.config.model_type == "gemma4"
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name or "layrnorm" in name or "ln_q" in name:
+        if is_gemma4 and name.endswith("q_norm.weight"):
+            # Scores are not divided by the width of a head: these weights do that, too.
+            value = (0.3 * noise + 1.0) / math.sqrt(parameter.shape[0])
+        elif is_gemma4 and name.endswith("scale"):
+            value = 0.3 * noise + 1.0
+        elif is_gemma4 and "embed_tokens" in name:
+            value = 0.9 * noise / math.sqrt(parameter.shape[-1])  # embeddings are multiplied by as much
+        elif "norm" in name or "layrnorm" in name or "ln_q" in name:
             value = 0.3 * noise + (0.0 if name.endswith("bias") else 1.0)
         elif name.endswith("bias"):
             value = 0.3 * noise
@@ -342,6 +425,24 @@ def randomize(model, seed):
             value = 1.3 * noise / math.sqrt(parameter[0].numel())
         with torch.no_grad():
             parameter.copy_(value)
+    for name, buffer in model.named_buffers():
+        noise = torch.randn(buffer.shape, generator=generator)
+        value = buffer_value(name.rsplit(".", 1)[-1], noise)
+        if value is not None:
+            buffer.copy_(value)
+
+
+def buffer_value(name, noise):
+    """Of what checkpoints hold beside parameters; None: it is none of that."""
+    if name in ("layer_scalar", "std_scale"):
+        return 1 + 0.2 * noise
+    if name == "std_bias":
+        return 3 * noise
+    if name in ("input_min", "output_min"):
+        return -0.7 - 0.5 * noise.abs()
+    if name in ("input_max", "output_max"):
+        return 0.7 + 0.5 * noise.abs()
+    return None
 
 
 @torch.no_grad()
@@ -351,7 +452,7 @@ def greedy(model, ids, inputs):
     for _ in range(STEPS):
         if model.config.model_type == "gemma3":
             inputs["token_type_ids"] = torch.tensor([[int(i == PLACEHOLDER) for i in ids]])
-        if "image_grid_thw" in inputs:
+        if "image_grid_thw" in inputs or model.config.model_type == "gemma4":
             inputs["mm_token_type_ids"] = torch.tensor([[int(i == PLACEHOLDER) for i in ids]])
         last = model(input_ids=torch.tensor([ids]), use_cache=False, **inputs).logits[0, -1]
         if int(torch.argmax(last)) == PLACEHOLDER:
@@ -445,7 +546,8 @@ def write_model(name, config, processor, file, sizes, per_row=0):
 def inputs_of(processor, pictures):
     nested = [pictures] if type(processor) in (Idefics3ImageProcessorPil, SmolVLMImageProcessorPil) else pictures
     made = processor(images=nested, return_tensors="pt")
-    return {key: value for key, value in made.items() if key not in ("num_crops", "num_patches", "rows", "cols")}
+    unread = ("num_crops", "num_patches", "rows", "cols", "num_soft_tokens_per_image")
+    return {key: value for key, value in made.items() if key not in unread}
 
 
 def image_of(model, processor, picture):
@@ -473,6 +575,10 @@ def text_of(name, image):
         processor.image_token, processor.image_seq_length = "<IMG_CONTEXT>", 1
         number = internvl_processor()(images=image, return_tensors="np")["num_patches"]
         return processor.replace_image_token(dict(num_patches=number), 0)
+    if name.startswith("gemma4"):
+        processor = Gemma4Processor.__new__(Gemma4Processor)
+        processor.boi_token, processor.image_token, processor.eoi_token = "<|image>", "<|image|>", "<image|>"
+        return processor.replace_image_token(dict(num_soft_tokens_per_image=[1]), 0)
     return "\n\n<start_of_image><image_soft_token><end_of_image>\n\n" if name == "gemma3" else ""
 
 
@@ -487,6 +593,93 @@ def whole_pictures(name, model):
         found.append(dict(image=image, text=text_of(name, picture),
                           embeddings_f32_base64=b64(torch.cat(embeddings).numpy().astype("<f4"))))
     return found
+
+
+def mllama():
+    """Layers 1 and 3 of the language model look at pictures."""
+    text = text_fields(model_type="mllama_text_model", num_hidden_layers=4, cross_attention_layers=[1, 3])
+    text["vocab_size"] -= UNSAID
+    vision = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_global_layers=2, attention_heads=3,
+                  image_size=CANVAS_TILE, patch_size=PATCH, max_num_tiles=MOST_CANVAS_TILES,
+                  intermediate_layers_indices=[0, 2], vision_output_dim=3 * 24)
+    return tf.MllamaConfig(text_config=text, vision_config=vision, image_token_index=VOCAB - UNSAID,
+                           tie_word_embeddings=False)
+
+
+def mllama_processor():
+    return MllamaImageProcessorPil(size=dict(height=CANVAS_TILE, width=CANVAS_TILE), image_mean=HALF, image_std=HALF,
+                                   max_image_tiles=MOST_CANVAS_TILES)
+
+
+def mllama_inputs(picture):
+    made = mllama_processor()(images=[[picture]], return_tensors="pt")
+    return {key: value for key, value in made.items() if key != "num_tiles"}, made["num_tiles"]
+
+
+@torch.no_grad()
+def canvas_of(model, picture):
+    """The canvas that a picture is put on, and the rows that the language model looks at."""
+    inputs, num_tiles = mllama_inputs(picture)
+    tiles = np.asarray(inputs["pixel_values"])[0, 0, :num_tiles[0][0]]
+    grids = [(rows, columns) for rows in range(1, 5) for columns in range(1, 5) if rows * columns <= MOST_CANVAS_TILES]
+    rows, columns = grids[int(inputs["aspect_ratio_ids"][0, 0]) - 1]
+    canvas = tiles.reshape(rows, columns, 3, CANVAS_TILE, CANVAS_TILE).transpose(2, 0, 3, 1, 4)
+    canvas = canvas.reshape(3, rows * CANVAS_TILE, columns * CANVAS_TILE)
+    states = model.model.multi_modal_projector(model.model.vision_model(**inputs).last_hidden_state)
+    return dict(width=columns * CANVAS_TILE, height=rows * CANVAS_TILE,
+                rgb_base64=to_bytes(canvas, mllama_processor()),
+                rows_f32_base64=b64(states.flatten(0, 3).numpy().astype("<f4")))
+
+
+@torch.no_grad()
+def mllama_greedy(model, prompt, picture):
+    """Tokens before the picture's look at all there is, also at tiles that are of nothing: as transformers has it."""
+    inputs, num_tiles = mllama_inputs(picture) if picture else ({}, None)
+    ids, gap = list(prompt), math.inf
+    for _ in range(STEPS):
+        if picture:
+            spans = [get_cross_attention_token_mask(ids, VOCAB - UNSAID)]
+            inputs["cross_attention_mask"] = torch.tensor(convert_sparse_cross_attention_mask_to_dense(
+                spans, num_tiles, MOST_CANVAS_TILES, len(ids)))
+        last = model(input_ids=torch.tensor([ids]), use_cache=False, **inputs).logits[0, -1]
+        best = torch.sort(last, descending=True).values
+        gap = min(gap, float(best[0] - best[1]))
+        ids.append(int(torch.argmax(last)))
+    return ids[len(prompt):], gap
+
+
+def write_mllama():
+    folder = ROOT / "mllama"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    config = mllama()
+    model = tf.MllamaForConditionalGeneration._from_config(config, attn_implementation="eager",
+                                                           dtype=torch.float32).eval()
+    pictures = [scene(10, 9, 11), scene(30, 14, 12), scene(40, 41, 13)]
+    image = VOCAB - UNSAID
+    prompts = [[1, 40, 41, 42, image, 50, 51, 52, 53], [image, 1, 44, 45, 46], [1, 40, 41, 42, 50, 51, 52, 53]]
+    cases = [(prompts[0], 0), (prompts[0], 1), (prompts[1], 1), (prompts[0], 2), (prompts[2], None)]
+    for seed in range(60):
+        randomize(model, seed)
+        found = [mllama_greedy(model, prompt, None if index is None else pictures[index]) for prompt, index in cases]
+        gap = min(gap for _, gap in found)
+        if gap >= MIN_GAP and all(len(set(tokens)) >= 6 for tokens, _ in found):
+            break
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    size = dict(height=CANVAS_TILE, width=CANVAS_TILE)
+    file = fields_of(mllama_processor(), size=size, do_pad=True, max_image_tiles=MOST_CANVAS_TILES,
+                     image_processor_type="MllamaImageProcessor")
+    (folder / "preprocessor_config.json").write_text(json.dumps(file, indent=1) + "\n")
+    write_tokenizer(folder, "<|image|>", {"<|image|>": image})
+    files = [dict(image=name, **canvas_of(model, upright(Image.open(ROOT / "images" / name))))
+             for name in ("wide.png", "tall.png", "small.png")]
+    golden = dict(images=[canvas_of(model, picture) for picture in pictures], pictures=files, min_gap=round(gap, 6),
+                  requests=[dict(prompt=prompt, image=index, tokens=tokens)
+                            for (prompt, index), (tokens, _) in zip(cases, found)],
+                  transformers=tf.__version__, torch=torch.__version__.split("+")[0])
+    (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+    print(f"mllama: seed {seed} gap {gap:.4f}", sum(f.stat().st_size for f in folder.iterdir()) // 1024, "KiB")
 
 
 def fields_of(processor, **fields):
@@ -536,6 +729,14 @@ def gemma3_processor():
     return processor, file, [(24, 24)] * 2
 
 
+def gemma4_processor():
+    processor = gemma4_image_processor()
+    file = dict(do_convert_rgb=True, do_normalize=False, do_rescale=True, do_resize=True, image_mean=[0.0] * 3,
+                image_std=[1.0] * 3, image_processor_type="Gemma4ImageProcessor", max_soft_tokens=BUDGET,
+                patch_size=PATCH, pooling_kernel_size=POOLED, resample=3, rescale_factor=1 / 255)
+    return processor, file, [(48, 36), (36, 48)]
+
+
 def qwen_processor(**more):
     fields = dict(patch_size=4, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=64, longest_edge=4096),
                   **more)
@@ -557,12 +758,15 @@ def pixtral_processor(cell):
 
 ROWS = ("[IMG]", {"[IMG]": PLACEHOLDER, "[IMG_BREAK]": BREAK, "[IMG_END]": END})
 GEMMA = ("<start_of_image>", {"<image_soft_token>": PLACEHOLDER, "<start_of_image>": 151, "<end_of_image>": 152})
+GEMMA4 = ("<|image|>", {"<|image|>": PLACEHOLDER, "<|image>": 151, "<image|>": 152})
 SMOL = ("<image>", {"<image>": PLACEHOLDER, "<fake_token_around_image>": 151, "<global-img>": 152,
                     "<row_1_col_1>": 153})
 INTERN = ("<IMG_CONTEXT>", {"<IMG_CONTEXT>": PLACEHOLDER, "<img>": 151, "</img>": 152})
-TEXTS = {"mistral3": ROWS, "pixtral": ROWS, "gemma3": GEMMA, "smolvlm": SMOL, "internvl": INTERN}
+TEXTS = {"mistral3": ROWS, "pixtral": ROWS, "gemma3": GEMMA, "gemma4": GEMMA4, "gemma4_moe": GEMMA4,
+         "smolvlm": SMOL, "internvl": INTERN}
 # The processors whose files are written, of families whose pictures are followed from their pixels on.
-FILES = {"gemma3": lambda: gemma3_processor()[0], "llava_next": next_processor, "smolvlm": smol_processor,
+FILES = {"gemma3": lambda: gemma3_processor()[0], "gemma4": gemma4_image_processor,
+         "gemma4_moe": gemma4_image_processor, "llava_next": next_processor, "smolvlm": smol_processor,
          "internvl": internvl_processor}
 MODELS = {
     "llava": (llava, llava_processor),
@@ -572,6 +776,8 @@ MODELS = {
     "mistral3": (mistral3, lambda: pixtral_processor(8)),
     "pixtral": (pixtral, lambda: pixtral_processor(4)),
     "gemma3": (gemma3, gemma3_processor),
+    "gemma4": (gemma4, gemma4_processor),
+    "gemma4_moe": (gemma4_moe, gemma4_processor),
     "llava_next": (llava_next, llava_next_processor),
     "smolvlm": (smolvlm, smolvlm_processor),
     "internvl": (internvl, internvl_model_processor),
@@ -581,10 +787,10 @@ MODELS = {
 
 def main():
     """With names: those models alone, "images" among them."""
-    names = sys.argv[1:] or ["images", *MODELS]
+    names = sys.argv[1:] or ["images", *MODELS, "mllama"]
     for name in names:
-        if name == "images":
-            write_images()
+        if name in ("images", "mllama"):
+            write_images() if name == "images" else write_mllama()
             continue
         config, processor = MODELS[name]
         write_model(name, config(), *processor())

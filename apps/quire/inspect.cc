@@ -85,8 +85,10 @@ void print_tensors(const TensorSource& source, int64_t num_parameters) {
 void print_source(const ModelPlan& plan) {
   if (!plan.encoder) return;
   const CrossSpec& cross = plan.spec.cross;
-  const int64_t row_bytes =
-      2 * cross.rows() * std::ssize(plan.spec.layers) * size_bytes(plan.kv_dtype);
+  const std::vector<LayerSpec>& layers = plan.spec.layers;
+  const auto num_readers = std::count_if(layers.begin(), layers.end(),
+                                         [](const LayerSpec& layer) { return layer.reads_source; });
+  const int64_t row_bytes = 2 * cross.kv_rows() * num_readers * size_bytes(plan.kv_dtype);
   fmt::print(
       "sources          up to {} rows, {} of keys and values each, {} at most\n"
       "encoder          {} layers, {} parameters\n",
@@ -99,6 +101,12 @@ void print_source(const ModelPlan& plan) {
 void print_images(const ModelPlan& plan, const ModelFiles& files) {
   if (!plan.vision) return;
   const VisionSpec& vision = *plan.vision;
+  if (vision.canvas.any()) {
+    fmt::print(
+        "images           one of a request, on a canvas of up to {} tiles of {} x {} pixels\n",
+        vision.canvas.max_tiles, vision.image_size, vision.image_size);
+    return;
+  }
   fmt::print("images           up to {} tokens of each; a tower of {} layers, {} parameters{}\n",
              vision.max_embeddings(), vision.encoder.layers.size(), vision.encoder.num_parameters(),
              files.mmproj_name() ? ", in " + *files.mmproj_name() : "");

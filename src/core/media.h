@@ -43,13 +43,17 @@ struct MediaSpan {
   std::shared_ptr<const MediaItem> item = {};
   int32_t first = 0;
 
+  // Of a source: the token from which on it counts as shown (CrossSegments::shown). It is told by the
+  // tokens.
+  int32_t shown_from = 0;
+
   int32_t num_tokens() const { return end - begin; }
 
   // An item that takes the place of no token: all tokens of a sequence look at what an encoder makes of
   // it, those of the output too (cross-attention). It is needed for as long as the request runs.
   static constexpr int32_t kWholeSequence = std::numeric_limits<int32_t>::max();
-  static MediaSpan of_source(std::shared_ptr<const MediaItem> source) {
-    return {.begin = 0, .end = kWholeSequence, .item = std::move(source)};
+  static MediaSpan of_source(std::shared_ptr<const MediaItem> source, int32_t shown_from = 0) {
+    return {.begin = 0, .end = kWholeSequence, .item = std::move(source), .shown_from = shown_from};
   }
   bool is_source() const { return end == kWholeSequence; }
 };
@@ -72,11 +76,15 @@ struct MediaInfo {
   int32_t max_cached_embeddings = 0;
   // Tokens of a span see each other in both directions: they are computed in one step.
   bool is_bidirectional = false;
-  // Every request brings one item, which all of its tokens look at (MediaSpan::of_source()).
+  // Every request brings one item, which all of its tokens look at (MediaSpan::of_source()); or it may
+  // do without: then items are pictures.
   bool is_source = false;
+  bool may_lack_source = false;
   TextSourceInfo text_source = {};  // of sources that are texts
 
   bool any() const { return max_item_embeddings > 0; }
+  // Whether requests are about what they bring beside their prompt, which says how to go on.
+  bool needs_recording() const { return is_source && !may_lack_source && !text_source.any(); }
 };
 
 }  // namespace quire

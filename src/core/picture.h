@@ -15,11 +15,15 @@ enum class PictureFit : uint8_t {
   kStretched,  // a square of one size, whatever its shape was (SigLIP)
   kNearest,    // both sides become the nearest multiples of a cell's (Qwen2-VL)
   kRoundedUp,  // or the next ones, and the longer side has an end (Pixtral)
+  kMostCells,  // as many whole cells as there may be, with its shape kept (Gemma 4)
   // Squares of one size, of which the whole picture is one:
   kBestGrid,  // and others those of a grid that it is fitted into with its shape kept; they make
               // one item, in which the grid's rows go on from tile to tile (LLaVA-NeXT)
   kNearestRatio,  // and others those of the grid whose shape is nearest (InternVL)
   kLongestEdge,   // and others those that fill it, the longer side made to fit (Idefics3)
+  // Or into the best of several canvases of squares, with its shape kept and black beside it. The model
+  // looks at what comes of it: it takes the place of no token (Llama 3.2 Vision).
+  kBestCanvas,
 };
 
 struct TileGrid {
@@ -36,7 +40,7 @@ struct PictureShape {
   int32_t cell_size = 0;       // sides of a cell, which becomes one embedding
   int32_t max_cells = 0;
   int32_t max_tokens = 0;       // of a picture with all its tiles; 0: no bound
-  std::vector<TileGrid> grids;  // of kBestGrid
+  std::vector<TileGrid> grids;  // of kBestGrid and kBestCanvas
 
   // Tiles of a picture beside its whole, at most.
   int32_t max_tiles(int32_t wanted) const {
@@ -44,7 +48,12 @@ struct PictureShape {
     return std::min(wanted, max_tokens / num_embeddings - 1);
   }
 
-  bool is_square() const { return fit != PictureFit::kNearest && fit != PictureFit::kRoundedUp; }
+  // A model takes one picture, which all tokens of a prompt look at.
+  bool is_source() const { return fit == PictureFit::kBestCanvas; }
+  bool is_square() const {
+    return fit != PictureFit::kNearest && fit != PictureFit::kRoundedUp &&
+           fit != PictureFit::kMostCells;
+  }
 };
 
 // How a prompt writes an image, where that is more than one placeholder: `marker`, as chat templates

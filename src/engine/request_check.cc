@@ -56,13 +56,21 @@ Status check_pooling(const GenerationRequest& request, const RequestLimits& limi
   return {};
 }
 
-// Of a model whose prompts are about something: what that is.
+// Of a model whose tokens all look at something: what that is.
 Status check_source(const GenerationRequest& request, const RequestLimits& limits) {
   const bool is_text = limits.media.text_source.any();
-  const bool is_there = request.media.size() == 1 && request.media.front().begin == 0 &&
-                        request.media.front().is_source() && request.media.front().first == 0 &&
-                        request.media.front().item != nullptr &&
-                        request.media.front().item->text.empty() != is_text;
+  const bool is_picture = limits.media.may_lack_source;
+  if (is_picture && request.media.empty()) return {};
+  const bool is_there =
+      request.media.size() == 1 && request.media.front().begin == 0 &&
+      request.media.front().is_source() && request.media.front().first == 0 &&
+      request.media.front().item != nullptr &&
+      request.media.front().item->text.empty() != is_text &&
+      request.media.front().item->rgb.empty() != is_picture &&
+      request.media.front().shown_from >= 0 &&
+      request.media.front().shown_from < (is_picture ? std::ssize(request.prompt_token_ids) : 1);
+  if (!is_there && is_picture)
+    return invalid_argument("media: expected one picture, in the place of a token of the prompt");
   if (!is_there && is_text)
     return invalid_argument("media: expected none, since the model's encoder reads the prompt");
   if (!is_there) {

@@ -113,5 +113,33 @@ TEST(RequestCheck, AModelOfSpeechWantsOneRecording) {
   EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument);
 }
 
+TEST(RequestCheck, AModelThatLooksAtPicturesTakesOneOrNone) {
+  RequestLimits limits = kLimits;
+  limits.media = {.max_item_embeddings = 8,
+                  .max_cached_embeddings = 8,
+                  .is_source = true,
+                  .may_lack_source = true};
+  const auto picture = [](int32_t shown_from) {
+    auto item = std::make_shared<MediaItem>();
+    item->num_embeddings = 8;
+    item->rgb = {1, 2, 3};
+    return MediaSpan::of_source(std::move(item), shown_from);
+  };
+  auto r = good();
+  const auto num_tokens = static_cast<int32_t>(r.prompt_token_ids.size());
+  EXPECT_EQ(code(r, limits), StatusCode::kOk) << "text alone";
+  for (const auto& [shown_from, expected] : {std::pair{0, StatusCode::kOk},
+                                             {num_tokens - 1, StatusCode::kOk},
+                                             {num_tokens, StatusCode::kInvalidArgument},
+                                             {-1, StatusCode::kInvalidArgument}}) {
+    r.media = {picture(shown_from)};
+    EXPECT_EQ(code(r, limits), expected) << shown_from;
+  }
+  r.media = {picture(0), picture(0)};
+  EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument);
+  r.media = {MediaSpan::of_source(std::make_shared<MediaItem>())};
+  EXPECT_EQ(code(r, limits), StatusCode::kInvalidArgument) << "no picture";
+}
+
 }  // namespace
 }  // namespace quire

@@ -9,6 +9,7 @@
 #include "exec/kv/block_copies.h"
 #include "exec/memory/free_memory.h"
 #include "exec/runner_memory.h"
+#include "exec/sources/canvas_encoder.h"
 #include "exec/sources/speech_encoder.h"
 #include "exec/sources/text_encoder.h"
 #include "models/speech/speech_config.h"
@@ -36,8 +37,7 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
 int32_t num_source_places(const ModelRunnerOptions& options, const ModelPlan& plan) {
   const int64_t free =
       options.free_memory_bytes > 0 ? options.free_memory_bytes : free_memory_bytes();
-  const int64_t place =
-      SourceStage::place_bytes(plan.spec.cross, std::ssize(plan.spec.layers), plan.kv_dtype);
+  const int64_t place = SourceStage::place_bytes(plan.spec, plan.kv_dtype);
   const auto quarter =
       static_cast<int64_t>(static_cast<double>(free) * options.memory_utilization / 4);
   return static_cast<int32_t>(std::clamp<int64_t>(quarter / place, 1, plan.limits.max_reqs));
@@ -55,6 +55,14 @@ Result<std::unique_ptr<SourceEncoder>> open_encoder(const ModelRunnerOptions& op
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
                            TextEncoder::open(config, plan.spec.cross.max_source_len, weights,
                                              plan.config.quantization, tensors, packing, stream));
+    return encoder;
+  }
+  if (plan.vision && plan.vision->canvas.any()) {
+    QUIRE_ASSIGN_OR_RETURN(TowerTensors of_tower,
+                           tower_tensors(*plan.vision, *options.files, tensors));
+    QUIRE_ASSIGN_OR_RETURN(
+        std::unique_ptr<SourceEncoder> encoder,
+        CanvasEncoder::open(*plan.vision, weights, std::move(of_tower), packing, stream));
     return encoder;
   }
   QUIRE_ASSIGN_OR_RETURN(const std::optional<SpeechSpec> speech, read_speech(*options.files));
@@ -75,6 +83,11 @@ Result<std::unique_ptr<SourceStage>> make_source(const ModelRunnerOptions& optio
   }
   if (options.max_adapters > 0)
     return unimplemented("--enable-lora: expected a model without an encoder");
+  if (plan.spec.cross.gated) {
+    QUIRE_ASSIGN_OR_RETURN(plan.vision, read_vision(*options.files, plan.spec.hidden_size));
+    if (!plan.vision)
+      return invalid_argument("config.json: vision_config: expected what makes layers' sources");
+  }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
                          open_encoder(options, plan, tensors, packing, stream));
   plan.encoder = encoder->layers();
@@ -106,6 +119,7 @@ Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& option
                                                 HostStream& stream, ModelPlan& plan) {
   std::unique_ptr<MediaStage> media;
   if (!loading.source || !options.share.is_whole() || options.draft_head != nullptr) return media;
+  if (plan.spec.cross.any()) return media;  // open_source() has seen to it
   if (!has_tower(*options.files, *loading.source)) return media;
   QUIRE_ASSIGN_OR_RETURN(plan.vision, read_vision(*options.files, plan.spec.hidden_size));
   if (!plan.vision) return media;

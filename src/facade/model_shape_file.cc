@@ -11,6 +11,7 @@
 #include "models/model_config.h"
 #include "models/speech/speech_config.h"
 #include "models/text_encoder.h"
+#include "models/vision/vision_config.h"
 #include "roofline/calibrate/step_log.h"
 #include "weights/files/model_files.h"
 #include "weights/files/tensor_source.h"
@@ -176,6 +177,12 @@ Result<DecoderSpec> parse_encoder(const std::string& text, const ModelConfig& co
     QUIRE_ASSIGN_OR_RETURN(const ModelConfig encoder, parse_text_encoder(text, config));
     return make_decoder_spec(encoder, max_source_len, DType::kBF16);
   }
+  if (config.cross.gated) {
+    QUIRE_ASSIGN_OR_RETURN(const std::optional<VisionSpec> vision,
+                           parse_vision(text, "", config.hidden_size));
+    if (!vision) return invalid_argument("config.json: vision_config: expected a tower");
+    return source_encoder(*vision);
+  }
   QUIRE_ASSIGN_OR_RETURN(const std::optional<SpeechSpec> speech, parse_speech(text));
   if (!speech) return invalid_argument("config.json: model_type: expected one with an encoder");
   return speech->encoder;
@@ -191,6 +198,7 @@ std::optional<Result<ModelShape>> parse_served_model(const std::string& text) {
   Result<ModelShape> shape = parse_model_sizes(text);
   if (!shape.ok()) return shape;
   shape->tied_head = spec->tied_head;
+  shape->vocab_size = spec->vocab_size;
   shape->max_model_len = config->max_model_len();
   add_layer_shapes(*spec, *shape);
   if (spec->cross.any()) {
@@ -270,10 +278,15 @@ SourceShape source_shape(const DecoderSpec& decoder, const DecoderSpec& encoder)
   add_layer_shapes(encoder, layers);
   SourceShape source{.num_heads = decoder.cross.num_heads,
                      .head_dim = decoder.cross.head_dim,
+                     .num_kv_heads = decoder.cross.num_kv_heads,
                      .row_size = decoder.cross.source_size,
+                     .encoder_size = encoder.hidden_size,
                      .max_rows = decoder.cross.max_source_len,
-                     .is_prompt = encoder.vocab_size > 0,
+                     .is_prompt = encoder.vocab_size > 1,  // one is a class token's
                      .encoder = std::move(layers.groups)};
+  // Layers that look at a source alone are counted by themselves.
+  for (const LayerSpec& layer : decoder.layers)
+    source.num_layers += layer.reads_source && !layer.attention.any() ? 1 : 0;
   for (const PoolingLayerSpec& layer : encoder.pooling.layers)
     source.front_elements += layer.num_inputs * layer.num_outputs;
   return source;

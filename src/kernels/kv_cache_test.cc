@@ -35,7 +35,9 @@ const std::vector<Shape> kShapes = {
     {4, 2, 24, 16, 8, RopeStyle::kNeox, true, QkNorm::kAllHeads},
     {3, 1, 20, 20, 16, RopeStyle::kInterleaved, true, QkNorm::kLayerHead, false, true},
     {2, 2, 40, 16, 16, RopeStyle::kNeox, true, QkNorm::kHead, true},
-    {1, 1, 576, 64, 16, RopeStyle::kNeox, false}};
+    {1, 1, 576, 64, 16, RopeStyle::kNeox, false},
+    {3, 2, 24, 24, 16, RopeStyle::kNeoxHalves, true},
+    {2, 2, 68, 36, 8, RopeStyle::kNeoxHalves, false}};
 
 // One cache of 4 blocks with both halves poisoned.
 struct Cache {

@@ -76,6 +76,9 @@ Result<std::vector<MediaSpan>> ImageInput::place(const std::vector<InputImage>& 
   if (num_places != std::ssize(places)) {
     return wrong_number(num_places, fmt::format("token {}", placeholder_), std::ssize(images));
   }
+  if (spec_.shape.is_source() && places.size() > 1)
+    return invalid_argument(
+        "images: expected one of a prompt, which all of its tokens look at, got {}", places.size());
   std::vector<MediaSpan> spans;
   std::vector<TokenId> placed;
   for (const TokenId token : prompt) {
@@ -85,6 +88,11 @@ Result<std::vector<MediaSpan>> ImageInput::place(const std::vector<InputImage>& 
     }
     const ImagePlace& place = *places[spans.size()];
     const auto begin = static_cast<int32_t>(placed.size());
+    if (spec_.shape.is_source()) {
+      placed.push_back(placeholder_);
+      spans.push_back(MediaSpan::of_source(place.item, begin));
+      continue;
+    }
     placed.insert(placed.end(), static_cast<size_t>(place.count), placeholder_);
     spans.push_back(
         {.begin = begin, .end = begin + place.count, .item = place.item, .first = place.first});

@@ -64,6 +64,28 @@ TEST(ImageInput, BoundsWhatRequestsHold) {
   EXPECT_TRUE(input.load(red_square(7)).ok());
 }
 
+// A picture that the model looks at takes the place of one token, and there is one.
+TEST(ImageInput, ASourceStandsWhereItsTokenDoes) {
+  const ImageInput input({.shape = {.fit = PictureFit::kBestCanvas,
+                                    .image_size = 4,
+                                    .num_embeddings = 12,
+                                    .grids = {{1, 1}, {1, 2}, {2, 1}}}},
+                         kPlaceholder);
+  const auto image = input.load(red_square(5));
+  ASSERT_TRUE(image.ok()) << image.status().message();
+  std::vector<TokenId> prompt = {1, 2, kPlaceholder, 3};
+  const auto spans = input.place({*image}, prompt);
+  ASSERT_TRUE(spans.ok()) << spans.status().message();
+  EXPECT_EQ(prompt, (std::vector<TokenId>{1, 2, kPlaceholder, 3}));
+  ASSERT_EQ(spans->size(), 1u);
+  EXPECT_TRUE(spans->front().is_source());
+  EXPECT_EQ(spans->front().shown_from, 2);
+  EXPECT_EQ(spans->front().item->num_embeddings, 12);
+  prompt.push_back(kPlaceholder);
+  EXPECT_EQ(input.place({*image, *image}, prompt).status().message(),
+            "images: expected one of a prompt, which all of its tokens look at, got 2");
+}
+
 // A row of embeddings has a placeholder, and between rows stands what the family writes there.
 TEST(ImageInput, WritesRowsOut) {
   constexpr TokenId kImg = 9;

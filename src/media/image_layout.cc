@@ -43,7 +43,9 @@ class Layout {
     const std::shared_ptr<MediaItem> item = add(std::move(picture));
     const int32_t rows = text_.has_rows ? item->height / spec_.shape.cell_size : 0;
     InputImage image{.text = text_of(text_, {.rows = rows, .columns = 1}, rows == 0), .places = {}};
-    if (rows == 0) image.places.push_back({.item = item, .count = item->num_embeddings});
+    // A source stands where its token does, and takes no more places.
+    const int32_t count = spec_.shape.is_source() ? 1 : item->num_embeddings;
+    if (rows == 0) image.places.push_back({.item = item, .count = count});
     for (int32_t row = 0; row < rows; ++row) {
       const int32_t count = item->num_embeddings / rows;
       image.places.push_back({.item = item, .first = row * count, .count = count});
@@ -102,6 +104,8 @@ Result<InputImage> lay_out_image(const Image& image, const ImageProcessorSpec& s
     case PictureFit::kBestGrid:
       return layout.together(cut_best_grid(image, spec.shape, spec.filter), image.width,
                              image.height);
+    case PictureFit::kBestCanvas:
+      return layout.one(fit_best_canvas(image, spec.shape, spec.filter));
     case PictureFit::kNearestRatio:
       return layout.apart(cut_nearest_ratio(image, side, spec.max_tiles, spec.filter));
     case PictureFit::kLongestEdge:

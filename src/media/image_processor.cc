@@ -38,9 +38,9 @@ std::optional<int32_t> side_of(const json::value& value, std::string_view key) {
 Result<ResizeFilter> filter_of(const json::object& object, PictureFit fit) {
   const json::value* resample = object.if_contains("resample");
   if (resample == nullptr)
-    return fit == PictureFit::kStretched     ? ResizeFilter::kBilinear
-           : fit == PictureFit::kLongestEdge ? ResizeFilter::kLanczos
-                                             : ResizeFilter::kBicubic;
+    return fit == PictureFit::kStretched || fit == PictureFit::kBestCanvas ? ResizeFilter::kBilinear
+           : fit == PictureFit::kLongestEdge                               ? ResizeFilter::kLanczos
+                                                                           : ResizeFilter::kBicubic;
   const int64_t number = resample->is_int64() ? resample->get_int64() : -1;
   if (number == 1) return ResizeFilter::kLanczos;
   if (number == 2) return ResizeFilter::kBilinear;
@@ -156,6 +156,18 @@ Status read_max_tiles(const json::object& object, ImageProcessorSpec& spec) {
   return {};
 }
 
+Status check_canvas(const json::object& object, const ImageProcessorSpec& spec) {
+  QUIRE_RETURN_IF_ERROR(read_stretched(object, spec));
+  const json::value* tiles = object.if_contains("max_image_tiles");
+  const auto most =
+      std::max_element(spec.shape.grids.begin(), spec.shape.grids.end(),
+                       [](const TileGrid& a, const TileGrid& b) { return a.size() < b.size(); });
+  if (tiles == nullptr || most == spec.shape.grids.end() || side_of(*tiles, "") == most->size())
+    return {};
+  return invalid_argument("{}: max_image_tiles: expected {}, as the model has it", kFileName,
+                          most->size());
+}
+
 Status read_split(const json::object& object, ImageProcessorSpec& spec) {
   constexpr int32_t kMostPerSide = 8;
   const int32_t side = spec.shape.image_size;
@@ -227,8 +239,26 @@ Sides sides_rounded_up(const Image& image, const ImageProcessorSpec& spec) {
           .height = static_cast<int32_t>(rows * cell)};
 }
 
+// A picture too narrow for a cell is one cell wide, and as many long as go into it.
+Sides sides_of_most_cells(const Image& image, const ImageProcessorSpec& spec) {
+  const double cell = spec.shape.cell_size, most = spec.shape.max_cells;
+  const double width = image.width, height = image.height;
+  const double factor = std::sqrt(most * cell * cell / (width * height));
+  double rows = std::floor(factor * height / cell), columns = std::floor(factor * width / cell);
+  if (rows == 0.0) {
+    rows = 1.0;
+    columns = std::clamp(std::floor(width / height), 1.0, most);
+  } else if (columns == 0.0) {
+    columns = 1.0;
+    rows = std::clamp(std::floor(height / width), 1.0, most);
+  }
+  return {.width = static_cast<int32_t>(columns * cell),
+          .height = static_cast<int32_t>(rows * cell)};
+}
+
 Sides sides_in_cells(const Image& image, const ImageProcessorSpec& spec) {
   if (spec.shape.fit == PictureFit::kRoundedUp) return sides_rounded_up(image, spec);
+  if (spec.shape.fit == PictureFit::kMostCells) return sides_of_most_cells(image, spec);
   const double cell = spec.shape.cell_size;
   const double width = image.width, height = image.height;
   double columns = std::nearbyint(width / cell), rows = std::nearbyint(height / cell);
@@ -273,13 +303,17 @@ Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
     case PictureFit::kRoundedUp:
       status = read_longest_edge(object, spec);
       break;
-    case PictureFit::kBestGrid:
-      break;  // what the model's own file says of the grids holds
+    case PictureFit::kMostCells:  // how many it may be, whoever reads the model has asked
+    case PictureFit::kBestGrid:   // what the model's own file says of the grids holds
+      break;
     case PictureFit::kNearestRatio:
       status = read_max_tiles(object, spec);
       break;
     case PictureFit::kLongestEdge:
       status = read_split(object, spec);
+      break;
+    case PictureFit::kBestCanvas:
+      status = check_canvas(object, spec);
       break;
   }
   if (!status.ok()) return status;

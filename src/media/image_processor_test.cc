@@ -95,14 +95,31 @@ TEST_F(ImageGoldens, Pixtral) {
   }
 }
 
+TEST_F(ImageGoldens, Gemma4) {
+  for (const auto& [name, pictures] : goldens_.at("most_cells_pixels").as_object()) {
+    for (const boost::json::value& golden : pictures.as_array()) {
+      const auto spec =
+          parse_image_processor("", {.fit = PictureFit::kMostCells,
+                                     .cell_size = 12,
+                                     .max_cells = golden.at("max_cells").to_number<int32_t>()});
+      ASSERT_TRUE(spec.ok()) << spec.status().message();
+      const auto out = process_image(image(name), *spec);
+      EXPECT_EQ(out.width, golden.at("width").as_int64()) << name;
+      EXPECT_EQ(out.height, golden.at("height").as_int64()) << name;
+      EXPECT_LE(worst_step(out, *base64_decode(golden.at("rgb_base64").as_string())), 1) << name;
+    }
+  }
+}
+
 // Whatever comes in, what goes out is of cells, and of no more than there is room for.
 TEST(ImageProcessor, PicturesAreFilledByCells) {
-  for (const int32_t max_cells : {1, 2, 7, 14, 100, 200}) {
-    const auto spec = parse_image_processor(
-        R"({"min_pixels": 3000})",
-        {.fit = max_cells % 2 == 0 ? PictureFit::kRoundedUp : PictureFit::kNearest,
-         .cell_size = 14,
-         .max_cells = max_cells / 2 * 2 + 1});
+  using enum PictureFit;
+  constexpr PictureFit kFits[] = {kNearest, kRoundedUp, kMostCells};
+  for (const int32_t round : {0, 1, 2, 9, 10, 11, 24, 31, 32}) {
+    const int32_t max_cells = round == 0 ? 1 : 6 * round + 1;
+    const auto spec =
+        parse_image_processor(R"({"min_pixels": 3000})",
+                              {.fit = kFits[round % 3], .cell_size = 14, .max_cells = max_cells});
     ASSERT_TRUE(spec.ok());
     for (const auto& [width, height] :
          {std::pair{1, 1}, {1, 200}, {200, 1}, {13, 15}, {400, 3}, {129, 130}, {21, 7}}) {

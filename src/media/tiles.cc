@@ -30,14 +30,37 @@ std::vector<Image> squares_of(const Image& image, int32_t side) {
   return squares;
 }
 
-// Black around the picture, in the middle of a larger one.
-Image pad(const Image& image, int32_t width, int32_t height) {
+// The picture at a place of a larger one that is black.
+Image place_at(const Image& image, int32_t left, int32_t top, int32_t width, int32_t height) {
   Image out{.width = width, .height = height, .rgb = {}};
   out.rgb.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
-  const int32_t left = (width - image.width) / 2, top = (height - image.height) / 2;
   for (int32_t y = 0; y < image.height; ++y)
     std::memcpy(out.pixel(left, top + y), image.pixel(0, y), static_cast<size_t>(image.width) * 3);
   return out;
+}
+
+// Black around the picture, in the middle of a larger one.
+Image pad(const Image& image, int32_t width, int32_t height) {
+  return place_at(image, (width - image.width) / 2, (height - image.height) / 2, width, height);
+}
+
+// The canvas that the picture fills with the least growing, or else with the least shrinking; of several
+// the smallest, and the first of these.
+TileGrid best_canvas(const Image& image, const PictureShape& shape) {
+  const auto scale_of = [&](const TileGrid& grid) {
+    return std::min(static_cast<double>(grid.rows * shape.image_size) / image.height,
+                    static_cast<double>(grid.columns * shape.image_size) / image.width);
+  };
+  TileGrid best = shape.grids.front();
+  for (const TileGrid& grid : shape.grids) {
+    const double scale = scale_of(grid), best_scale = scale_of(best);
+    const bool grows = scale >= 1.0, best_grows = best_scale >= 1.0;
+    bool is_better = grows && !best_grows;
+    if (grows == best_grows) is_better = grows ? scale < best_scale : scale > best_scale;
+    if (scale == best_scale) is_better = grid.size() < best.size();
+    if (is_better) best = grid;
+  }
+  return best;
 }
 
 // The grid in which the picture keeps most of its pixels; of several the one with the least room left.
@@ -149,6 +172,25 @@ PictureTiles cut_longest_edge(const Image& image, int32_t side, int32_t longest_
     cut.tiles = squares_of(filled, side);
   }
   return cut;
+}
+
+Image fit_best_canvas(const Image& image, const PictureShape& shape, ResizeFilter filter) {
+  const TileGrid grid = best_canvas(image, shape);
+  const int32_t side = shape.image_size;
+  const int32_t width = grid.columns * side, height = grid.rows * side;
+  const int32_t most_width = std::clamp(image.width, side, width);
+  const int32_t most_height = std::clamp(image.height, side, height);
+  const double across = static_cast<double>(most_width) / image.width;
+  const double down = static_cast<double>(most_height) / image.height;
+  const auto scaled = [](int32_t length, double scale, int32_t most) {
+    const auto floor = static_cast<int32_t>(std::floor(length * scale));
+    return std::min(std::max(floor, 1), most);
+  };
+  const bool fills_width = across < down;
+  const Image resized =
+      resize(image, fills_width ? most_width : scaled(image.width, down, most_width),
+             fills_width ? scaled(image.height, across, most_height) : most_height, filter);
+  return place_at(resized, 0, 0, width, height);
 }
 
 std::vector<int32_t> order_of_grid(int32_t width, int32_t height, TileGrid grid,

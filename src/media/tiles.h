@@ -25,6 +25,10 @@ PictureTiles cut_nearest_ratio(const Image& image, int32_t side, int32_t max_til
 PictureTiles cut_longest_edge(const Image& image, int32_t side, int32_t longest_edge,
                               ResizeFilter filter);
 
+// As one picture that fills the best canvas of the shape's grids: its shape kept, grown to one tile at
+// least, in the corner at the top left with black beside it.
+Image fit_best_canvas(const Image& image, const PictureShape& shape, ResizeFilter filter);
+
 // The embeddings of a picture of `width` x `height` that cut_best_grid() has cut, in the order of
 // MediaItem::order: those of the whole, which comes first, and then those of the grid row by row, each
 // with a line break behind it. Rows and columns that show nothing of the picture are left out.

@@ -8,6 +8,7 @@
 #include "base/base64.h"
 #include "core/media.h"
 #include "media/image_layout.h"
+#include "media/image_processor.h"
 #include "media/testing/image_goldens.h"
 
 namespace quire {
@@ -81,6 +82,34 @@ TEST_F(TileGoldens, LayoutsAreTheOracles) {
 }
 
 // Two tiles side by side, of which the picture fills the two rows in the middle.
+// Which canvas transformers takes, and how large a picture lies on it; and how large it makes pictures of
+// few cells.
+TEST_F(TileGoldens, FitsAreTheOracles) {
+  constexpr int32_t kTile = 12;
+  const PictureShape canvases{
+      .fit = PictureFit::kBestCanvas,
+      .image_size = kTile,
+      .grids = {{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 1}, {2, 2}, {3, 1}, {4, 1}}};
+  const ImageProcessorSpec cells{
+      .shape = {.fit = PictureFit::kMostCells, .cell_size = 12, .max_cells = 20}};
+  for (const boost::json::value& fit : goldens_.at("fits").as_array()) {
+    const auto numbers = boost::json::value_to<std::vector<int32_t>>(fit);
+    SCOPED_TRACE(boost::json::serialize(fit));
+    Image image{.width = numbers[0], .height = numbers[1], .rgb = {}};
+    image.rgb.assign(size_t{3} * static_cast<size_t>(image.width * image.height), 255);
+    const Image in_cells = process_image(image, cells);
+    EXPECT_EQ(in_cells.width, numbers[2]);
+    EXPECT_EQ(in_cells.height, numbers[3]);
+    const Image canvas = fit_best_canvas(image, canvases, ResizeFilter::kBilinear);
+    ASSERT_EQ(canvas.height, numbers[4] * kTile);
+    ASSERT_EQ(canvas.width, numbers[5] * kTile);
+    for (int32_t y = 0; y < canvas.height; ++y) {
+      for (int32_t x = 0; x < canvas.width; ++x)
+        ASSERT_EQ(*canvas.pixel(x, y) > 0, x < numbers[6] && y < numbers[7]) << x << ", " << y;
+    }
+  }
+}
+
 TEST(OrderOfGrid, GoesOnFromTileToTile) {
   const std::vector<int32_t> order = order_of_grid(40, 10, {.rows = 1, .columns = 2}, 4);
   std::vector<int32_t> expected(16);

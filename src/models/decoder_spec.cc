@@ -94,6 +94,7 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .sliding_window = window,
           .window_is_chunk = config.windows_are_chunks && window > 0,
           .causal = !config.is_bidirectional,
+          .sees_ends = config.full_layers_see_ends || window > 0,
           .scale = scale,
           .soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0)),
           .rope_style = style,
@@ -131,6 +132,15 @@ FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
   return ffn;
 }
 
+void set_cross(const ModelConfig& config, int64_t max_model_len, DecoderSpec& spec) {
+  spec.cross = config.cross;
+  // Without positions of its own a source may be as long as what is made of it.
+  if (config.positions == PositionKind::kNone)
+    spec.cross.max_source_len = static_cast<int32_t>(max_model_len);
+  for (size_t i = 0; i < spec.layers.size(); ++i)
+    spec.layers[i].reads_source = config.source_layers.empty() || config.source_layers[i];
+}
+
 }  // namespace
 
 Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_model_len,
@@ -156,6 +166,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   if (config.draft_layer >= 0) spec.layers = {spec.layers[static_cast<size_t>(config.draft_layer)]};
   spec.draft_input = config.draft_input;
   spec.head_size = config.head_size;
+  spec.unsaid_tokens = config.unsaid_tokens;
   if (config.draft_input.any()) {
     spec.layers[0].attention.reads_pairs = config.draft_input.is_beside;
     spec.layers[0].has_input_norm =
@@ -183,10 +194,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.num_token_types = config.num_token_types;
   spec.has_head = !config.is_bidirectional && !config.pooling.any();
   spec.pooling = config.pooling;
-  spec.cross = config.cross;
-  // Without positions of its own a source may be as long as what is made of it.
-  if (spec.cross.any() && config.positions == PositionKind::kNone)
-    spec.cross.max_source_len = static_cast<int32_t>(max_model_len);
+  if (config.cross.any()) set_cross(config, max_model_len, spec);
   spec.tied_head = config.tie_word_embeddings;
   spec.head_bias = config.head_bias && spec.has_head;
   spec.logit_bias = config.logit_bias && spec.has_head;

@@ -110,6 +110,9 @@ struct Family {
   // Fields that no other family has, and what they change of the above; may be null.
   void (*read_more)(const ConfigReader& reader, ModelConfig& config) = nullptr;
 
+  // What the configuration says of a model whose text part is this one; may be null.
+  void (*read_whole)(const ConfigReader& top, ModelConfig& config) = nullptr;
+
   NameMap hf_names = {};
   NameMap gguf_names = {};
   RopeStyle gguf_rope_style = RopeStyle::kNeox;
@@ -207,6 +210,7 @@ const Family& qwen3_vl_moe_family();
 const Family& llama4_family();
 const Family& baichuan_family();
 const Family& whisper_family();
+const Family& mllama_family();
 const Family& t5_family();
 const Family& bart_family();
 

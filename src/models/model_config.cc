@@ -383,6 +383,7 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   }
   QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(*family, *model, where));
   QUIRE_ASSIGN_OR_RETURN(config.quantization, read_quantization(object, *model));
+  if (family->read_whole != nullptr) family->read_whole(top, config);
   // A multimodal model ties its head itself, whatever its text part says.
   config.tie_word_embeddings = top.boolean("tie_word_embeddings", config.tie_word_embeddings);
   if (!status.ok()) return status;

@@ -30,6 +30,7 @@ struct ModelConfig {
 
   // Names as in config.json.
   int64_t vocab_size = 0;
+  int64_t unsaid_tokens = 0;  // DecoderSpec::unsaid_tokens
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
   int64_t num_hidden_layers = 0;
@@ -59,6 +60,7 @@ struct ModelConfig {
   PositionKind positions = PositionKind::kRope;
   std::vector<int32_t> layer_windows;   // per layer: tokens seen, 0 = all
   bool windows_are_chunks = false;      // AttentionSpec::window_is_chunk
+  bool full_layers_see_ends = true;     // AttentionSpec::sees_ends of layers without a window
   std::vector<bool> layer_rope;         // per layer: whether it rotates, with PositionKind::kRope
   std::vector<LayerParts> layer_parts;  // per layer
   std::vector<SharedBlockSpec> shared_blocks = {};  // per layer; empty: none
@@ -84,6 +86,7 @@ struct ModelConfig {
   bool logit_bias = false;  // DecoderSpec::logit_bias
   ExpertsConfig experts;
   CrossSpec cross;                          // any(): layers look at what an encoder has made
+  std::vector<bool> source_layers = {};     // per layer: whether it does; empty: all of them
   std::vector<TokenId> decoder_start = {};  // what it begins with, of a source that is a text
   LatentSpec latent;                        // any(): of every layer's attention
   bool is_bidirectional = false;

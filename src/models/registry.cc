@@ -39,7 +39,7 @@ std::span<const Family* const> all_families() {
       &llama4_family(),        &baichuan_family(),     &modernbert_family(),
       &mpnet_family(),         &gemma3n_family(),      &zamba2_family(),
       &whisper_family(),       &t5_family(),           &bart_family(),
-      &gte_family(),           &jina_v3_family(),
+      &gte_family(),           &jina_v3_family(),      &mllama_family(),
   };
   return families;
 }

@@ -13,12 +13,15 @@ BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
   element_bytes = size_bytes(limits.activation_type);
   hidden = tokens * spec.hidden_size;
   normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
-  block_out = spec.block.changes_outputs() ? hidden : 0;
+  block_out = spec.block.changes_outputs() || spec.cross.gated ? hidden : 0;
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.attention.latent.any()) qkv = std::max(qkv, tokens * layer.attention.qkv_rows());
     attention = std::max(attention, tokens * layer.attention.output_size());
     gate_up = std::max(gate_up, mlp_tokens * layer.ffn.gate_up_rows());
     if (layer.ffn.gated) ffn = std::max(ffn, mlp_tokens * layer.ffn.intermediate_size);
+    if (!spec.clamps_products) continue;
+    clamped = std::max({clamped, tokens * std::max(spec.hidden_size, layer.attention.output_size()),
+                        mlp_tokens * layer.ffn.intermediate_size});
   }
   for (const RopeSpec& one : spec.ropes) {
     rope.push_back(tokens * (one.rotary_dim / 2));
@@ -34,7 +37,7 @@ BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
 }
 
 int64_t BufferSizes::bytes() const {
-  int64_t sum = Arena::padded(hidden * 4);
+  int64_t sum = Arena::padded(hidden * 4) + Arena::padded(clamped * 4);
   for (const int64_t count : {normed, block_out, qkv, attention, gate_up, ffn})
     sum += Arena::padded(count * element_bytes);
   for (const int64_t count : rope) sum += 2 * Arena::padded(count * 4);

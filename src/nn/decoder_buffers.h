@@ -37,6 +37,7 @@ struct BlockLimits {
 // Elements of every activation buffer, with room for the widest layer.
 struct BufferSizes {
   int64_t hidden = 0, normed = 0, block_out = 0, qkv = 0, attention = 0, gate_up = 0, ffn = 0;
+  int64_t clamped = 0;  // float32
   std::vector<int64_t> rope;
   int64_t rope_scratch = 0, query_scale = 0, position_bias = 0, alibi_slopes = 0;
   int64_t element_bytes = 4;  // of the first line but for hidden

@@ -59,9 +59,10 @@ bool any_layer(const DecoderSpec& spec, const Predicate& predicate) {
 
 int64_t DecoderSpec::num_parameters() const {
   const int64_t norm = hidden_size * (block.norm_bias ? 2 : 1);
-  int64_t sum = (vocab_size + (tied_head || !has_head ? 0 : num_logits())) * hidden_size +
-                num_draft_input_parameters(draft_input, hidden_size) +
-                (num_positions + num_token_types) * hidden_size + (block.final_norm ? norm : 0);
+  int64_t sum =
+      (vocab_size + (tied_head || !has_head ? 0 : num_logits() - unsaid_tokens)) * hidden_size +
+      num_draft_input_parameters(draft_input, hidden_size) +
+      (num_positions + num_token_types) * hidden_size + (block.final_norm ? norm : 0);
   for (const PoolingLayerSpec& layer : pooling.layers) {
     sum += layer.num_outputs * (layer.num_inputs + (layer.bias ? 1 : 0) + (layer.norm ? 1 : 0));
     if (layer.input_norm) sum += layer.num_inputs * (layer.input_norm->is_rms ? 1 : 2);
@@ -89,7 +90,7 @@ int64_t DecoderSpec::num_layer_parameters(size_t index) const {
   sum += hidden_size *
          (attention.qkv_rows() * (attention.reads_pairs ? 2 : 1) + attention.output_size());
   sum += num_latent_parameters(attention);
-  if (cross.any()) sum += cross.num_parameters(hidden_size) + norm;
+  if (layers[index].reads_source) sum += cross.num_parameters(hidden_size) + norm;
   sum += attention.qkv_bias ? attention.qkv_rows() : 0;
   sum += attention.o_bias && attention.any() ? hidden_size : 0;
   if (attention.qk_norm && !attention.plain_qk_norm && attention.any()) {

@@ -39,13 +39,15 @@ struct BlockStyle {
   bool norm_bias = false;     // of kLayer norms
   bool input_norms = true;    // on what attention and MLP read
   bool output_norms = false;  // on what they add; RMSNorms alone
-  // What they add is multiplied column by column (LayerScale of CaiT). On CPUs alone.
+  // What they add is multiplied column by column (LayerScale of CaiT), or by the hyperbolic tangent of
+  // one number each (Llama 3.2 Vision's tower). On CPUs alone.
   bool output_scales = false;
+  bool output_gates = false;
   bool embedding_norm = false;  // on the embedding, before the first layer
   bool final_norm = true;       // behind the last layer
   ResidualStyle residual = ResidualStyle::kSequential;
 
-  bool changes_outputs() const { return output_norms || output_scales; }
+  bool changes_outputs() const { return output_norms || output_scales || output_gates; }
   // Norms of what attention and MLP add, or of the sums.
   bool norms_behind() const { return output_norms || residual == ResidualStyle::kNormOfSum; }
 };
@@ -75,6 +77,7 @@ struct AttentionSpec {
   // Sequences are cut into chunks of that many tokens instead, and a query sees those of its own.
   bool window_is_chunk = false;
   bool causal = true;     // else tokens see those behind them too, on CPUs alone
+  bool sees_ends = true;  // ForwardInputs::seen_ends hold for the layer
   float scale = 1.0f;     // of scores
   float soft_cap = 0.0f;  // 0: none
   RopeStyle rope_style = RopeStyle::kNeox;
@@ -159,6 +162,7 @@ struct LayerSpec {
   StateSpec state;
   FfnSpec ffn;
   SharedBlockSpec shared;      // any(): attention and MLP come before the state
+  bool reads_source = false;   // with DecoderSpec::cross
   bool has_input_norm = true;  // of its mixer, in a block with input norms
 
   bool has_mixer() const { return attention.any() || state.any(); }
@@ -179,6 +183,7 @@ struct LayerSpec {
 struct LayerInputSpec {
   int64_t size = 0;        // P; 0: there are none
   int64_t vocab_size = 0;  // rows of the table; tokens behind them take row 0
+  int64_t given_row = 0;   // of rows whose embeddings are given (GivenRows), a picture's
   Activation activation = Activation::kGeluTanh;
 
   bool any() const { return size > 0; }
@@ -205,6 +210,9 @@ struct DecoderSpec {
   LayerInputSpec layer_inputs;
   StreamsSpec streams;
   bool layer_scale = false;  // the residual stream behind each layer times a number of the layer
+  // What the matrices of layers read and make is held between bounds, which each matrix has of its
+  // own (Gemma 4's tower). CPUs alone.
+  bool clamps_products = false;
   float norm_eps = 1e-6f;
 
   float embedding_scale = 1.0f;
@@ -212,11 +220,12 @@ struct DecoderSpec {
   float final_soft_cap = 0.0f;  // of logits; 0: none
   bool has_head = true;         // else no logits come of it
   bool tied_head = false;       // the head reads the token embedding
+  int64_t unsaid_tokens = 0;  // the last of the vocabulary, which are read alone: the head has none
   bool head_bias = false;
   bool logit_bias = false;  // the same in a tensor that is named apart from the head (BART)
 
   PoolingSpec pooling;
-  CrossSpec cross;  // between the attention and the MLP of every layer
+  CrossSpec cross;  // between the attention and the MLP of layers that read a source
 
   // Of a decoder that drafts for another one.
   DraftInputSpec draft_input;

@@ -23,8 +23,7 @@ ApiCheck check_serves(const Route& route, const ServedModel& model) {
   if (route.mode == RouteMode::kSpeech && model.speech == nullptr)
     return api_error(404,
                      fmt::format("the model {} hears nothing: it takes text", in_quotes(name)));
-  if (route.mode == RouteMode::kGeneration && info.media.is_source &&
-      !info.media.text_source.any()) {
+  if (route.mode == RouteMode::kGeneration && info.media.needs_recording()) {
     return api_error(404, fmt::format("the model {} writes down what is said: it serves "
                                       "/v1/audio/transcriptions and /v1/audio/translations",
                                       in_quotes(name)));

@@ -77,6 +77,7 @@ struct WeightSlot {
   // checkpoint quantized is packed as it is, in parts set by resolve_checkpoint().
   MatrixWeight* matrix = nullptr;
   bool keeps_dtype = false;  // a float matrix is packed in the element type that the file has
+  bool keeps_parts = false;  // parts stay apart, in as many parts of the matrix
   ComputeType quant_compute = ComputeType::kF32;  // of what the checkpoint quantized
   const float** vector = nullptr;                 // float32 [rows, vector_columns]
   TableWeight* table = nullptr;  // [rows, table_columns], dtype wanted by the model in table->dtype

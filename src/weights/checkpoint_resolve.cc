@@ -349,7 +349,7 @@ class Resolver {
       } else if (slot.keeps_dtype && packing_.takes_any_float()) {
         spec.dtype = *part.tensor->dtype;
       }
-      const bool alike = !matrix.parts.empty() &&
+      const bool alike = !slot.keeps_parts && !matrix.parts.empty() &&
                          packing_.may_stack(spec, matrix.parts.back().spec.n) &&
                          matrix.parts.back().spec.dtype == spec.dtype &&
                          matrix.parts.back().spec.compute == spec.compute &&

@@ -110,6 +110,43 @@ def test_pictures_of_their_own_size(binary):
             refused(context, [{"role": "user", "content": [video]}], 400, "reads no videos")
 
 
+def test_pictures_with_a_budget(binary):
+    """Gemma 4: as many cells of 12 pixels as 12 allow, and two tokens around them."""
+    for model in ("gemma4", "gemma4_moe"):
+        server, context = served(binary, model=model)
+        with server:
+            text = ask(context, question(text="what is it")).usage.prompt_tokens
+            seen = set()
+            for name, cells in (("wide.png", 4 * 2), ("tall.png", 2 * 5), ("small.png", 2 * 4)):
+                answer = ask(context, question(data_url(name)))
+                assert answer.usage.prompt_tokens == text + cells + 2, (model, name, answer.usage)
+                seen.add(answer.choices[0].message.content)
+            assert len(seen) > 1, f"{model}: the images make no difference: {seen}"
+        server, context = served(binary, "--max-image-tokens", "4", model=model)
+        with server:
+            answer = ask(context, question(data_url("wide.png")))
+            assert answer.usage.prompt_tokens <= text + 4 + 2, (model, answer.usage)
+
+
+def test_pictures_that_take_no_tokens(binary):
+    """Llama 3.2 Vision looks at a picture beside its prompt; it takes one, or none."""
+    server, context = served(binary, model="mllama")
+    with server:
+        text = ask(context, question(text="what is it"))
+        seen = {text.choices[0].message.content}
+        for name in ("wide.png", "tall.png", "small.png"):
+            answer = ask(context, question(data_url(name)))
+            assert answer.usage.prompt_tokens == text.usage.prompt_tokens + 1, (name, answer.usage)
+            seen.add(answer.choices[0].message.content)
+        assert len(seen) > 2, f"the images make no difference: {seen}"
+        again = ask(context, question(data_url("small.png")))
+        assert again.choices[0].message.content == answer.choices[0].message.content
+        chunks = ask(context, question(data_url("small.png")), stream=True)
+        streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        assert streamed == answer.choices[0].message.content
+        refused(context, question(data_url("wide.png"), data_url("tall.png")), 400, "expected one of a prompt")
+
+
 def test_rows_are_written_out(binary):
     """Mistral 3 and Pixtral: a token behind each row of embeddings, of 17 x 23 pixels in cells of 8 or 4."""
     for model, tokens in (("mistral3", 3 * (3 + 1)), ("pixtral", 6 * (5 + 1))):

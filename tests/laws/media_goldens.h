@@ -26,6 +26,23 @@ inline std::shared_ptr<const ModelFiles> open_model_files(const std::filesystem:
   return std::make_shared<const ModelFiles>(std::move(*files));
 }
 
+// What a tower by itself, in float32, is opened with.
+struct TowerPlace {
+  explicit TowerPlace(std::shared_ptr<const ModelFiles> model)
+      : files(std::move(model)),
+        source(TensorSource::open(*files).value()),
+        team(ThreadTeam::create({.num_threads = 2}).value()),
+        stream(team, best_isa()),
+        packing(stream) {}
+
+  std::shared_ptr<const ModelFiles> files;
+  TensorSource source;
+  ThreadTeam team;
+  HostStream stream;
+  HostPacking packing;
+  WeightOptions options{.dtype = DType::kF32};
+};
+
 // Float32 values, little-endian.
 inline std::vector<float> floats_of(const boost::json::value& base64) {
   const std::string bytes = *base64_decode(std::string(base64.as_string()));

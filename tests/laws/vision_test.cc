@@ -134,22 +134,17 @@ class WholePictures : public Vision {};  // of families whose goldens have them
 // A model's tower by itself, in float32.
 class Tower {
  public:
-  explicit Tower(const std::string& name)
-      : files_(open_files(name)),
-        source_(TensorSource::open(*files_).value()),
-        team_(ThreadTeam::create({.num_threads = 2}).value()),
-        stream_(team_, best_isa()),
-        packing_(stream_) {
-    const VisionSpec vision = vision_of(*files_);
-    auto tower =
-        VisionTower::open(vision, {.dtype = DType::kF32},
-                          tower_tensors(vision, *files_, source_).value(), packing_, stream_);
+  explicit Tower(const std::string& name) : place_(open_files(name)) {
+    const VisionSpec vision = vision_of(files());
+    auto tower = VisionTower::open(vision, place_.options,
+                                   tower_tensors(vision, files(), place_.source).value(),
+                                   place_.packing, place_.stream);
     QUIRE_CHECK(tower.ok(), "{}", tower.status().message());
     tower_ = std::move(*tower);
     QUIRE_CHECK(tower_->load({}).ok());
   }
 
-  const ModelFiles& files() const { return *files_; }
+  const ModelFiles& files() const { return *place_.files; }
   const VisionSpec& spec() const { return tower_->spec(); }
 
   void encode(const MediaItem& item, std::vector<float>& out) {
@@ -161,11 +156,7 @@ class Tower {
   }
 
  private:
-  std::shared_ptr<const ModelFiles> files_;
-  TensorSource source_;
-  ThreadTeam team_;
-  HostStream stream_;
-  HostPacking packing_;
+  test::TowerPlace place_;
   std::unique_ptr<VisionTower> tower_;
 };
 
@@ -301,20 +292,25 @@ TEST_P(Vision, PicturesOfAnotherSizeFailTheirRequestAlone) {
   EXPECT_TRUE(result->requests[1].status.ok());
 }
 
-std::vector<std::string> all_names(std::vector<std::string> families) {
+// `families` as transformers and as llama.cpp have them, and those that transformers alone has.
+std::vector<std::string> all_names(std::vector<std::string> families,
+                                   const std::vector<std::string>& others) {
   const size_t count = families.size();
   for (size_t i = 0; i < count; ++i) families.push_back(std::string(kMmproj) + families[i]);
+  families.insert(families.end(), others.begin(), others.end());
   return families;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Vision,
                          ::testing::ValuesIn(all_names(
                              {"llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "mistral3",
-                              "pixtral", "gemma3", "llava_next", "smolvlm", "internvl"})),
+                              "pixtral", "gemma3", "llava_next", "smolvlm", "internvl"},
+                             {"gemma4", "gemma4_moe"})),
                          [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Some, WholePictures,
                          ::testing::ValuesIn(all_names({"gemma3", "llava_next", "smolvlm",
-                                                        "internvl"})),
+                                                        "internvl"},
+                                                       {"gemma4", "gemma4_moe"})),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -15,6 +15,16 @@ void add_scaled(const float* from, float scale, int64_t width, float* to) {
   for (int64_t i = 0; i < width; ++i) to[i] += scale * from[i];
 }
 
+// A channel x, 0 to 255, enters as (x - mean) / std.
+struct ChannelScale {
+  float mean, std;
+};
+ChannelScale scale_of(const VisionSpec& spec, size_t channel) {
+  const float mean = spec.mean[channel] * 255.0f, std = spec.std[channel] * 255.0f;
+  if (!spec.centers_channels) return {mean, std};
+  return {mean + 0.5f * std, 0.5f * std};
+}
+
 // Where one of `size` patches stands among `side` rows of a table that is stretched over them.
 struct Between {
   int64_t first = 0;
@@ -28,41 +38,69 @@ Between between(int32_t place, int64_t size, int64_t side) {
   return {first, std::min(first + 1, side - 1), at - static_cast<float>(first)};
 }
 
+// Rows of the table of positions that are kept as floats: all, or those of the patches at hand.
+int64_t num_kept_positions(const VisionSpec& spec) {
+  return spec.positions == PatchPositions::kPerAxis ? 2 * kRowsAtOnce : spec.encoder.num_positions;
+}
+
 }  // namespace
+
+void cut_patch(const VisionSpec& spec, const PicturePixels& picture, const PatchPlace& place,
+               float* out) {
+  const int64_t size = spec.patch_size;
+  const int64_t step = spec.channels_last ? 3 : 1;  // from a pixel to the next one
+  float* to = out;
+  for (size_t channel = 0; channel < 3; ++channel) {
+    const auto [mean, std] = scale_of(spec, channel);
+    if (spec.channels_last) to = out + channel;
+    const float* const frame = to;
+    for (int64_t y = place.y * size; y < (place.y + 1) * size; ++y) {
+      const int64_t row = (y * picture.width + place.x * size) * 3 + static_cast<int64_t>(channel);
+      for (int64_t x = 0; x < size; ++x) {
+        *to = (static_cast<float>(picture.rgb[row + x * 3]) - mean) / std;
+        to += step;
+      }
+    }
+    for (int32_t more = 1; more < spec.num_frames; ++more) to = std::copy_n(frame, size * size, to);
+  }
+}
 
 int64_t PatchRows::arena_bytes(const VisionSpec& spec) {
   const int64_t width = spec.encoder.hidden_size;
   const auto floats = [](int64_t count) { return Arena::padded(count * int64_t{sizeof(float)}); };
   return floats(kRowsAtOnce * spec.patch_elements()) + floats(width) +
-         floats(spec.encoder.num_positions * width);
+         floats(num_kept_positions(spec) * width);
 }
 
 PatchRows::PatchRows(const VisionSpec& spec, const DecoderWeights& weights, Decoder& decoder,
                      Stream& stream, Arena& arena)
-    : spec_(spec), decoder_(decoder) {
+    : spec_(spec), table_(weights.position_embedding()), decoder_(decoder), stream_(stream) {
   const int64_t width = spec.encoder.hidden_size, num_positions = spec.encoder.num_positions;
   patches_ = arena.allocate<float>(kRowsAtOnce * spec.patch_elements());
   class_row_ = arena.allocate<float>(width);
-  positions_ = arena.allocate<float>(num_positions * width);
+  positions_ = arena.allocate<float>(num_kept_positions(spec) * width);
   table_side_ = std::llround(std::sqrt(static_cast<double>(num_positions)));
-  read_table(weights.position_embedding(), num_positions, stream, positions_);
+  if (spec.positions != PatchPositions::kPerAxis) read_table(table_, num_positions, positions_);
   if (!spec.has_class_token()) return;
-  read_table(weights.token_embedding(), 1, stream, class_row_);
+  read_table(weights.token_embedding(), 1, class_row_);
   if (spec.positions == PatchPositions::kRows) add_scaled(positions_, 1.0f, width, class_row_);
 }
 
 // As float32.
-void PatchRows::read_table(const TableWeight& table, int64_t num_rows, Stream& stream,
-                           float* out) const {
-  if (num_rows == 0) return;
-  std::vector<int32_t> ids(static_cast<size_t>(num_rows));
-  std::iota(ids.begin(), ids.end(), 0);
-  embedding(stream, {.token_ids = ids.data(),
-                     .table = table.data,
-                     .table_dtype = table.dtype,
-                     .out = out,
-                     .num_tokens = num_rows,
-                     .hidden_size = spec_.encoder.hidden_size});
+void PatchRows::read_table(const TableWeight& table, int64_t num_rows, float* out) {
+  ids_.resize(static_cast<size_t>(num_rows));
+  std::iota(ids_.begin(), ids_.end(), 0);
+  if (num_rows > 0) read_rows(table, out);
+}
+
+void PatchRows::read_rows(const TableWeight& table, float* out) const {
+  embedding(stream_, {.token_ids = ids_.data(),
+                      .table = table.data,
+                      .packed_table = table.packed ? &*table.packed : nullptr,
+                      .table_dtype = table.dtype,
+                      .out = out,
+                      .num_tokens = std::ssize(ids_),
+                      .hidden_size = spec_.encoder.hidden_size});
 }
 
 void PatchRows::embed(const PicturePixels& picture, const PictureGrid& grid, float* rows) {
@@ -77,32 +115,18 @@ void PatchRows::embed(const PicturePixels& picture, const PictureGrid& grid, flo
   add_positions(grid, rows);
 }
 
-// Patches [first, first + count) of the order, each [3, frames, patch, patch], normalized.
+// Patches [first, first + count) of the order.
 void PatchRows::cut(const PicturePixels& picture, const PictureGrid& grid, int64_t first,
                     int64_t count) {
-  const int64_t size = spec_.patch_size;
-  float* to = patches_;
-  for (int64_t patch = first; patch < first + count; ++patch) {
-    const PatchPlace place = grid.patches[static_cast<size_t>(patch)];
-    for (size_t channel = 0; channel < 3; ++channel) {
-      const float mean = spec_.mean[channel] * 255.0f, std = spec_.std[channel] * 255.0f;
-      const float* const frame = to;
-      for (int64_t y = place.y * size; y < (place.y + 1) * size; ++y) {
-        const int64_t row =
-            (y * picture.width + place.x * size) * 3 + static_cast<int64_t>(channel);
-        for (int64_t x = 0; x < size; ++x) {
-          const auto value = static_cast<float>(picture.rgb[row + x * 3]);
-          *to++ = (value - mean) / std;
-        }
-      }
-      for (int32_t more = 1; more < spec_.num_frames; ++more)
-        to = std::copy_n(frame, size * size, to);
-    }
+  for (int64_t i = 0; i < count; ++i) {
+    cut_patch(spec_, picture, grid.patches[static_cast<size_t>(first + i)],
+              patches_ + i * spec_.patch_elements());
   }
 }
 
-void PatchRows::add_positions(const PictureGrid& grid, float* rows) const {
+void PatchRows::add_positions(const PictureGrid& grid, float* rows) {
   if (spec_.positions == PatchPositions::kNone) return;
+  if (spec_.positions == PatchPositions::kPerAxis) return add_per_axis(grid, rows);
   const int64_t width = spec_.encoder.hidden_size;
   const int64_t first = spec_.has_class_token() ? 1 : 0;
   const int64_t per_row = int64_t{grid.width} * spec_.merge_size;
@@ -114,6 +138,23 @@ void PatchRows::add_positions(const PictureGrid& grid, float* rows) const {
       add_resampled(grid, place, rows);
     }
     rows += width;
+  }
+}
+
+void PatchRows::add_per_axis(const PictureGrid& grid, float* rows) {
+  const int64_t width = spec_.encoder.hidden_size;
+  const auto first_of_rows = static_cast<int32_t>(spec_.encoder.num_positions / 2);
+  const auto num_patches = std::ssize(grid.patches);
+  for (int64_t first = 0; first < num_patches; first += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, num_patches - first);
+    ids_.clear();
+    for (int64_t i = first; i < first + count; ++i) {
+      const PatchPlace& place = grid.patches[static_cast<size_t>(i)];
+      ids_.insert(ids_.end(), {place.x, first_of_rows + place.y});
+    }
+    read_rows(table_, positions_);
+    for (int64_t i = 0; i < 2 * count; ++i)
+      add_scaled(positions_ + i * width, 1.0f, width, rows + (first + i / 2) * width);
   }
 }
 

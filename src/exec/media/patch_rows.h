@@ -16,6 +16,11 @@ struct PicturePixels {
   int32_t width = 0;
 };
 
+// One patch, [3, frames, patch, patch] or, with VisionSpec::channels_last, [patch, patch, 3],
+// normalized.
+void cut_patch(const VisionSpec& spec, const PicturePixels& picture, const PatchPlace& place,
+               float* out);
+
 // One thread at a time. Borrows all that it is made with.
 class PatchRows {
  public:
@@ -29,16 +34,23 @@ class PatchRows {
   void embed(const PicturePixels& picture, const PictureGrid& grid, float* rows);
 
  private:
-  void read_table(const TableWeight& table, int64_t num_rows, Stream& stream, float* out) const;
+  // The first `num_rows` rows of a table, or those that ids_ names.
+  void read_table(const TableWeight& table, int64_t num_rows, float* out);
+  void read_rows(const TableWeight& table, float* out) const;
   void cut(const PicturePixels& picture, const PictureGrid& grid, int64_t first, int64_t count);
-  void add_positions(const PictureGrid& grid, float* rows) const;
+  void add_positions(const PictureGrid& grid, float* rows);
+  void add_per_axis(const PictureGrid& grid, float* rows);
   void add_resampled(const PictureGrid& grid, const PatchPlace& place, float* row) const;
 
   const VisionSpec& spec_;
+  const TableWeight& table_;  // of positions
   Decoder& decoder_;
+  Stream& stream_;
   float* patches_;    // [kMaxPooledRows, elements of a patch]
   float* class_row_;  // [E]
-  float* positions_;  // [num_positions, E]
+  float*
+      positions_;  // [num_positions, E], or [2 * kMaxPooledRows, E] with PatchPositions::kPerAxis
+  std::vector<int32_t> ids_;
   int64_t table_side_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -99,6 +100,7 @@ void VisionTower::place_buffers() {
   constexpr float kOne = 1.0f;
   const size_t last_layer = spec_.encoder.pooling.layers.size() - 1;
   if (!spec_.grids.empty()) decoder_->head().pooling_layer(last_layer, &kOne, line_break_, 1);
+  ones_.assign(static_cast<size_t>(cell_elements(spec_)), 1.0f);
   zeros_.assign(max_rows, 0);
   sequence_.resize(max_rows);
   std::iota(sequence_.begin(), sequence_.end(), 0);
@@ -154,9 +156,15 @@ Status VisionTower::check_size(const MediaItem& item) const {
   if (!item.order.empty()) return check_tiles(item);
   const int32_t side = spec_.image_size, cell = spec_.cell_size();
   const int64_t num_cells = int64_t{item.width / cell} * (item.height / cell);
-  const bool fits = side > 0 ? item.width == side && item.height == side
-                             : item.width % cell == 0 && item.height % cell == 0 && num_cells > 0 &&
-                                   num_cells <= spec_.max_cells;
+  // Tables of positions for each axis have an end.
+  const int64_t most_patches = spec_.positions == PatchPositions::kPerAxis
+                                   ? spec_.encoder.num_positions / 2
+                                   : std::numeric_limits<int32_t>::max();
+  const bool fits = side > 0
+                        ? item.width == side && item.height == side
+                        : item.width % cell == 0 && item.height % cell == 0 && num_cells > 0 &&
+                              num_cells <= spec_.max_cells &&
+                              std::max(item.width, item.height) / spec_.patch_size <= most_patches;
   if (fits && std::ssize(item.rgb) == int64_t{3} * item.width * item.height &&
       item.num_embeddings == spec_.num_embeddings(static_cast<int32_t>(num_cells)))
     return {};
@@ -234,9 +242,14 @@ const float* VisionTower::projector_input(size_t layer, const float* from, int64
   if (!norm) return from;
   const NormWeights& weights = weights_.pooling_layer(layer).input_norm;
   const int64_t size = spec_.encoder.pooling.layers[layer].num_inputs;
+  if (norm->shifts_input) {
+    if (from != cells_) std::copy_n(from, count * size, cells_);
+    shift_cells(weights_.pooling_layer(layer), size, count);
+    from = cells_;
+  }
   if (norm->is_rms) {
     rms_norm(stream_, {.x = from,
-                       .weight = weights.weight,
+                       .weight = norm->has_weight ? weights.weight : ones_.data(),
                        .out = cells_,
                        .eps = norm->eps,
                        .num_tokens = count,
@@ -251,6 +264,14 @@ const float* VisionTower::projector_input(size_t layer, const float* from, int64
                          .hidden_size = size});
   }
   return cells_;
+}
+
+void VisionTower::shift_cells(const PoolingLayerWeights& weights, int64_t size, int64_t count) {
+  float* x = cells_;
+  for (int64_t cell = 0; cell < count; ++cell) {
+    for (int64_t i = 0; i < size; ++i, ++x)
+      *x = (*x + weights.input_shift[i]) * weights.input_factor[i];
+  }
 }
 
 // The patches of `count` cells as VisionSpec::cells says: `from`, or cells_.

@@ -54,6 +54,8 @@ class VisionTower {
   void project(const PictureGrid& grid, const float* hidden, size_t projector, float* out);
   const float* projector_input(size_t layer, const float* from, int64_t count);
   const float* cell_rows(const float* from, int64_t count);
+  // Moves and scales the columns of `count` rows of cells_ (InputNormSpec::shifts_input).
+  void shift_cells(const PoolingLayerWeights& weights, int64_t size, int64_t count);
 
   const VisionSpec spec_;
   HostStream& stream_;
@@ -69,6 +71,7 @@ class VisionTower {
   float* projected_ = nullptr;   // [2, kMaxPooledRows, widest]
   float* tiles_ = nullptr;       // [tiles, tile_embeddings, embedding_size], with VisionSpec::grids
   float* line_break_ = nullptr;  // [embedding_size]
+  std::vector<float> ones_;      // the weights of a projector's norm that has none
   std::vector<int32_t> zeros_, sequence_, axis_positions_;
   // Keys lie in blocks, those of a window in blocks of their own.
   std::vector<int32_t> block_table_, window_table_, window_lens_;

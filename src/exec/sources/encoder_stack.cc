@@ -1,8 +1,10 @@
 #include "exec/sources/encoder_stack.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "base/check.h"
 #include "nn/decoder/decoder_memory.h"
 
 namespace quire {
@@ -13,12 +15,14 @@ constexpr int32_t kBlockSize = 16;
 }  // namespace
 
 EncoderStack::EncoderStack(const DecoderSpec& spec, const WeightOptions& options, int32_t max_rows,
-                           HostStream& stream)
+                           HostStream& stream, int32_t min_seen)
     : spec_(spec),
       stream_(stream),
       weights_(spec, options),
-      limits_(
-          {.max_tokens = max_rows, .max_reqs = 1, .max_seq_len = max_rows, .max_logit_rows = 1}),
+      limits_({.max_tokens = max_rows,
+               .max_reqs = min_seen > 0 ? 1 + max_rows / min_seen : 1,
+               .max_seq_len = max_rows,
+               .max_logit_rows = 1}),
       source_(std::vector<RawTensor>()) {}
 
 Status EncoderStack::open(TensorSource source, const NameMap& names,
@@ -55,8 +59,9 @@ Status EncoderStack::load(const LoadOptions& options, int64_t more_bytes) {
   std::iota(sequence_.begin(), sequence_.end(), 0);
   slots_.resize(max_rows);
   std::iota(slots_.begin(), slots_.end(), 0);
-  block_table_.resize(static_cast<size_t>(num_blocks()));
-  std::iota(block_table_.begin(), block_table_.end(), 0);
+  for (int64_t run = 0; run < limits_.max_reqs; ++run) {
+    for (int32_t block = 0; block < num_blocks(); ++block) block_table_.push_back(block);
+  }
   return {};
 }
 
@@ -73,20 +78,33 @@ std::vector<LayerCache> EncoderStack::one_cache() {
   return std::vector<LayerCache>(spec_.layers.size(), LayerCache{.view = view, .group = 0});
 }
 
-const float* EncoderStack::run_rows(const float* rows, int32_t count) {
-  const GivenRows given{.first = 0, .count = count, .rows = rows};
-  return run(zeros_.data(), {&given, 1}, count);
-}
+const float* EncoderStack::run_rows(const EncoderRows& rows) { return run(zeros_.data(), rows); }
 
 const float* EncoderStack::run_tokens(const TokenId* token_ids, int32_t count) {
-  return run(token_ids, {}, count);
+  return run(token_ids, {.count = count});
 }
 
-const float* EncoderStack::run(const TokenId* token_ids, std::span<const GivenRows> given,
-                               int32_t count) {
-  const KvGroupInputs group{.slot_mapping = slots_.data(),
-                            .block_table = block_table_.data(),
-                            .max_blocks = std::ssize(block_table_)};
+// A run has no more rows than it sees: attention that is not causal wants it so.
+void EncoderStack::cut_runs(const EncoderRows& rows, KvGroupInputs& group) {
+  run_starts_ = {0, rows.num_seen};
+  run_lens_ = {rows.count};
+  while (run_starts_.back() < rows.count) {
+    run_starts_.push_back(std::min(rows.count, run_starts_.back() + rows.num_seen));
+    run_lens_.push_back(rows.num_seen);
+  }
+  QUIRE_CHECK(std::ssize(run_lens_) <= limits_.max_reqs, "{} runs of rows", run_lens_.size());
+  group.num_windows = static_cast<int32_t>(run_lens_.size());
+  group.window_start_loc = run_starts_.data();
+  group.window_lens = run_lens_.data();
+}
+
+const float* EncoderStack::run(const TokenId* token_ids, const EncoderRows& rows) {
+  const int32_t count = rows.count;
+  const GivenRows given{.first = 0, .count = count, .rows = rows.rows};
+  KvGroupInputs group{.slot_mapping = slots_.data(),
+                      .block_table = block_table_.data(),
+                      .max_blocks = num_blocks()};
+  if (rows.num_seen > 0) cut_runs(rows, group);
   const int32_t bounds[2] = {0, count};
   decoder_->forward({.num_tokens = count,
                      .num_reqs = 1,
@@ -97,7 +115,8 @@ const float* EncoderStack::run(const TokenId* token_ids, std::span<const GivenRo
                      .seq_lens = &count,
                      .max_query_len = count,
                      .groups = {&group, 1},
-                     .given_rows = given});
+                     .given_rows = {&given, rows.rows == nullptr ? size_t{0} : size_t{1}},
+                     .taps = rows.taps});
   return decoder_->head().final_hidden(count);
 }
 

@@ -1,5 +1,5 @@
-// EncoderStack: the layers of an encoder with their memory, on the host. All rows see each other, and
-// one sequence runs at a time, so that its bits are its own (law L4).
+// EncoderStack: the layers of an encoder with their memory, on the host. One sequence runs at a time, so
+// that its bits are its own (law L4).
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,22 @@
 
 namespace quire {
 
+// What an encoder reads: rows [count, E], which see each other. Or the first num_seen of them do, and
+// those behind see these alone.
+struct EncoderRows {
+  const float* rows = nullptr;
+  int32_t count = 0;
+  int32_t num_seen = 0;  // 0: all
+  std::span<const HiddenTap> taps = {};
+};
+
 // One thread at a time.
 class EncoderStack {
  public:
-  // Of sequences of up to max_rows. Borrows spec and stream.
+  // Of sequences of up to max_rows, of which those that not all see have at least min_seen of the
+  // others. Borrows spec and stream.
   EncoderStack(const DecoderSpec& spec, const WeightOptions& options, int32_t max_rows,
-               HostStream& stream);
+               HostStream& stream, int32_t min_seen = 0);
 
   // Finds and checks the tensors; reads none. Borrows packing; what `source` borrows must outlive
   // load().
@@ -38,7 +48,7 @@ class EncoderStack {
 
   // [count, E], valid until the next call: what comes of `rows` [count, E], or of tokens, behind the
   // last norm.
-  const float* run_rows(const float* rows, int32_t count);
+  const float* run_rows(const EncoderRows& rows);
   const float* run_tokens(const TokenId* token_ids, int32_t count);
   // 0, 1, 2, …: of max_rows.
   const int32_t* sequence() const { return sequence_.data(); }
@@ -47,7 +57,9 @@ class EncoderStack {
   int64_t num_blocks() const;
   int64_t cache_floats() const;  // of keys, and as many of values
   std::vector<LayerCache> one_cache();
-  const float* run(const TokenId* token_ids, std::span<const GivenRows> given, int32_t count);
+  const float* run(const TokenId* token_ids, const EncoderRows& rows);
+  // The rows as runs that see all of them, or the first num_seen.
+  void cut_runs(const EncoderRows& rows, KvGroupInputs& group);
 
   const DecoderSpec& spec_;
   HostStream& stream_;
@@ -57,7 +69,9 @@ class EncoderStack {
   LoadPlan plan_;
   Arena weight_arena_, workspace_;
   std::unique_ptr<Decoder> decoder_;
-  std::vector<int32_t> zeros_, sequence_, axis_positions_, block_table_;
+  std::vector<int32_t> zeros_, sequence_, axis_positions_;
+  // Of each run; the blocks of all runs are the same.
+  std::vector<int32_t> run_starts_, run_lens_, block_table_;
   std::vector<int64_t> slots_;
 };
 

@@ -1,4 +1,5 @@
-// SourceEncoder: from what requests are about, a recording or a text, to the rows that a decoder looks at.
+// SourceEncoder: from what requests are about, a recording, a text or a picture, to the rows that a decoder
+// looks at.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,8 @@ namespace quire {
 struct SourceRows {
   const float* rows = nullptr;  // [count, size of a row], valid until the next one is encoded
   int32_t count = 0;
+  // Of them those that tokens look at from where the source stands in the prompt on; 0: all.
+  int32_t num_shown = 0;
 };
 
 // One thread at a time.

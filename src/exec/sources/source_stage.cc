@@ -13,7 +13,14 @@ namespace {
 constexpr int32_t kBlockSize = TextSourceInfo::kBlockSize;
 
 int64_t half_block_bytes(const CrossSpec& cross, DType dtype) {
-  return kv_half_block_bytes(dtype, cross.num_heads, cross.head_dim, kBlockSize);
+  return kv_half_block_bytes(dtype, cross.num_kv_heads, cross.head_dim, kBlockSize);
+}
+
+// Of all layers that read sources.
+int64_t block_bytes(const DecoderSpec& spec, DType dtype) {
+  const auto num_layers = std::count_if(spec.layers.begin(), spec.layers.end(),
+                                        [](const LayerSpec& layer) { return layer.reads_source; });
+  return 2 * half_block_bytes(spec.cross, dtype) * num_layers;
 }
 
 int32_t blocks_of(int32_t num_rows) { return (num_rows + kBlockSize - 1) / kBlockSize; }
@@ -30,7 +37,8 @@ SourceStage::SourceStage(std::unique_ptr<SourceEncoder> encoder, const DecoderSp
       shape_(shape),
       stream_(stream),
       nothing_{.blocks = std::vector<int32_t>(static_cast<size_t>(max_blocks()), 0),
-               .num_rows = spec.cross.max_source_len} {
+               .num_rows = spec.cross.max_source_len,
+               .num_shown = spec.cross.max_source_len} {
   free_blocks_.resize(static_cast<size_t>(shape.num_places * max_blocks()));
   std::iota(free_blocks_.rbegin(), free_blocks_.rend(), 0);
   slots_.resize(static_cast<size_t>(spec.cross.max_source_len));
@@ -40,8 +48,8 @@ SourceStage::SourceStage(std::unique_ptr<SourceEncoder> encoder, const DecoderSp
   block_table_.reserve(most * static_cast<size_t>(max_blocks()));
 }
 
-int64_t SourceStage::place_bytes(const CrossSpec& cross, int64_t num_layers, DType kv_dtype) {
-  return blocks_of(cross.max_source_len) * num_layers * 2 * half_block_bytes(cross, kv_dtype);
+int64_t SourceStage::place_bytes(const DecoderSpec& spec, DType kv_dtype) {
+  return blocks_of(spec.cross.max_source_len) * block_bytes(spec, kv_dtype);
 }
 
 int64_t SourceStage::max_blocks() const { return blocks_of(spec_.cross.max_source_len); }
@@ -54,19 +62,19 @@ MediaInfo SourceStage::info() const {
   return {.max_item_embeddings = longest,
           .max_cached_embeddings = longest * shape_.num_places,
           .is_source = true,
+          .may_lack_source = spec_.cross.gated,
           .text_source = shape_.text};
 }
 
 int64_t SourceStage::memory_bytes() const {
   return encoder_->weight_bytes() + encoder_->workspace_bytes() +
-         shape_.num_places * place_bytes(spec_.cross, std::ssize(spec_.layers), shape_.kv_dtype) +
+         shape_.num_places * place_bytes(spec_, shape_.kv_dtype) +
          CrossBlock::memory_bytes(spec_, weights_, limits_, stream_);
 }
 
 Status SourceStage::load(const LoadOptions& options) {
   QUIRE_RETURN_IF_ERROR(encoder_->load(options));
-  const int64_t bytes =
-      shape_.num_places * place_bytes(spec_.cross, std::ssize(spec_.layers), shape_.kv_dtype);
+  const int64_t bytes = shape_.num_places * place_bytes(spec_, shape_.kv_dtype);
   QUIRE_ASSIGN_OR_RETURN(pool_, Arena::create(bytes));
   QUIRE_ASSIGN_OR_RETURN(
       workspace_, Arena::create(CrossBlock::memory_bytes(spec_, weights_, limits_, stream_)));
@@ -76,17 +84,22 @@ Status SourceStage::load(const LoadOptions& options) {
 
 std::vector<KvCacheView> SourceStage::views(void* pool) const {
   const int64_t half = half_block_bytes(spec_.cross, shape_.kv_dtype);
-  const int64_t block_bytes = 2 * half * std::ssize(spec_.layers);
+  auto* key = static_cast<std::byte*>(pool);
   std::vector<KvCacheView> views;
-  for (int64_t layer = 0; layer < std::ssize(spec_.layers); ++layer) {
-    std::byte* const key = static_cast<std::byte*>(pool) + 2 * half * layer;
-    views.push_back({.key = key,
-                     .value = key + half,
-                     .dtype = shape_.kv_dtype,
-                     .block_stride = block_bytes / size_bytes(shape_.kv_dtype),
-                     .block_size = kBlockSize,
-                     .num_kv_heads = spec_.cross.num_heads,
-                     .head_dim = spec_.cross.head_dim});
+  for (const LayerSpec& layer : spec_.layers) {
+    if (!layer.reads_source) {
+      views.emplace_back();
+      continue;
+    }
+    views.push_back(
+        {.key = key,
+         .value = key + half,
+         .dtype = shape_.kv_dtype,
+         .block_stride = block_bytes(spec_, shape_.kv_dtype) / size_bytes(shape_.kv_dtype),
+         .block_size = kBlockSize,
+         .num_kv_heads = spec_.cross.num_kv_heads,
+         .head_dim = spec_.cross.head_dim});
+    key += 2 * half;
   }
   return views;
 }
@@ -108,6 +121,7 @@ void SourceStage::apply(const StepPlan& plan) {
 Status SourceStage::encode(const MediaItem& item, Kept& kept) {
   QUIRE_ASSIGN_OR_RETURN(const SourceRows rows, encoder_->encode(item));
   kept.num_rows = rows.count;
+  kept.num_shown = rows.num_shown > 0 ? rows.num_shown : rows.count;
   while (std::ssize(kept.blocks) < blocks_of(rows.count)) {
     QUIRE_CHECK(!free_blocks_.empty(), "more sources than the {} that plans keep to",
                 shape_.num_places);
@@ -126,7 +140,24 @@ void SourceStage::clear_segments() {
   start_loc_.assign(1, 0);
   source_lens_.clear();
   block_table_.clear();
+  reads_.clear();
+  shown_.clear();
   max_len_ = 0;
+}
+
+void SourceStage::add_run(const Kept& kept, const Run& run) {
+  // None is longer than what it sees: attention that is not causal wants it so.
+  for (int32_t first = 0; first < run.num_tokens; first += run.num_rows) {
+    const int32_t count = std::min(run.num_rows, run.num_tokens - first);
+    start_loc_.push_back(start_loc_.back() + count);
+    source_lens_.push_back(run.num_rows);
+    block_table_.insert(block_table_.end(), kept.blocks.begin(), kept.blocks.end());
+    block_table_.resize(source_lens_.size() * static_cast<size_t>(max_blocks()), 0);
+    max_len_ = std::max(max_len_, count);
+  }
+  const auto end = static_cast<size_t>(start_loc_.back());
+  reads_.resize(end, run.reads ? 1 : 0);
+  shown_.resize(end, run.reads && run.is_shown ? 1 : 0);
 }
 
 Status SourceStage::add_segments(const ScheduledRequest& scheduled,
@@ -134,23 +165,30 @@ Status SourceStage::add_segments(const ScheduledRequest& scheduled,
   const auto it = media.empty() ? kept_.end() : kept_.find(media.front().item->key);
   const bool is_there = it != kept_.end() && it->second.status.ok();
   const Kept& kept = is_there ? it->second : nothing_;
-  // No run is longer than the source: attention that is not causal wants it so.
-  const int32_t longest = kept.num_rows;
-  for (int32_t first = 0; first < scheduled.num_scheduled_tokens; first += longest) {
-    const int32_t count = std::min(longest, scheduled.num_scheduled_tokens - first);
-    start_loc_.push_back(start_loc_.back() + count);
-    source_lens_.push_back(longest);
-    block_table_.insert(block_table_.end(), kept.blocks.begin(), kept.blocks.end());
-    block_table_.resize(source_lens_.size() * static_cast<size_t>(max_blocks()), 0);
-    max_len_ = std::max(max_len_, count);
-  }
+  const int32_t num_tokens = scheduled.num_scheduled_tokens;
+  const int32_t shown_from = media.empty() ? 0 : media.front().shown_from;
+  const int32_t num_before = std::clamp(shown_from - scheduled.num_computed_tokens, 0, num_tokens);
+  const bool reads = is_there || !spec_.cross.gated;
+  // Who reads nothing takes part all the same, with as few rows as may be.
+  const int32_t num_shown =
+      reads ? kept.num_shown : std::min(num_tokens, spec_.cross.max_source_len);
+  add_run(kept,
+          {.num_tokens = num_before, .num_rows = kept.num_rows, .reads = reads, .is_shown = false});
+  add_run(kept, {.num_tokens = num_tokens - num_before, .num_rows = num_shown, .reads = reads});
   if (it != kept_.end()) return it->second.status;
   if (media.empty()) return {};
   return internal_error("step plan: a source was not encoded");
 }
 
 CrossSegments SourceStage::segments() const {
-  return {.count = static_cast<int32_t>(source_lens_.size()),
+  const auto any = [](const std::vector<uint8_t>& flags) {
+    return std::find(flags.begin(), flags.end(), 1) != flags.end();
+  };
+  return {.reads = reads_.data(),
+          .shown = shown_.data(),
+          .any_reads = any(reads_),
+          .any_shown = any(shown_),
+          .count = static_cast<int32_t>(source_lens_.size()),
           .max_len = max_len_,
           .start_loc = start_loc_.data(),
           .source_lens = source_lens_.data(),

@@ -33,8 +33,9 @@ class SourceStage {
               const DecoderWeights& weights, const DecoderLimits& limits, const Shape& shape,
               HostStream& stream);
 
-  // Returns the bytes of keys and values of one source of the greatest length, in all layers.
-  static int64_t place_bytes(const CrossSpec& cross, int64_t num_layers, DType kv_dtype);
+  // Returns the bytes of keys and values of one source of the greatest length, in all layers that read
+  // it.
+  static int64_t place_bytes(const DecoderSpec& spec, DType kv_dtype);
 
   MediaInfo info() const;
   int64_t memory_bytes() const;
@@ -54,11 +55,20 @@ class SourceStage {
   struct Kept {
     std::vector<int32_t> blocks;
     int32_t num_rows = 0;
+    int32_t num_shown = 0;  // SourceRows::num_shown, or all
     Status status;
   };
   int64_t max_blocks() const;  // of a source
   std::vector<KvCacheView> views(void* pool) const;
   Status encode(const MediaItem& item, Kept& kept);
+  // Tokens that look at some rows of a source, or stand beside it.
+  struct Run {
+    int32_t num_tokens = 0;
+    int32_t num_rows = 0;
+    bool reads = true;
+    bool is_shown = true;
+  };
+  void add_run(const Kept& kept, const Run& run);
 
   std::unique_ptr<SourceEncoder> encoder_;
   const DecoderSpec& spec_;
@@ -73,6 +83,7 @@ class SourceStage {
   const Kept nothing_;          // what requests that warm up look at
   std::vector<int64_t> slots_;  // [max_source_len], of the source that is being written
   std::vector<int32_t> start_loc_, source_lens_, block_table_;
+  std::vector<uint8_t> reads_, shown_;  // per token
   int32_t max_len_ = 0;
 };
 

@@ -94,7 +94,7 @@ Result<SourceRows> SpeechEncoder::encode(const MediaItem& item) {
   convolve(0, {item.bands.data(), num_bands, num_frames, num_frames, 1}, 1, halves_);
   convolve(1, {halves_, width, num_frames, 1, width}, 2, rows_);
   for (int64_t i = 0; i < spec_.num_rows * width; ++i) rows_[i] += positions_[i];
-  const float* const out = stack_.run_rows(rows_, spec_.num_rows);
+  const float* const out = stack_.run_rows({.rows = rows_, .count = spec_.num_rows});
   const bool all_finite = std::all_of(out, out + spec_.num_rows * width,
                                       [](float value) { return std::isfinite(value); });
   if (!all_finite)

@@ -91,6 +91,9 @@ enum class RopeStyle : uint8_t {
   kNone,
   kNeox,         // pairs (i, i + rotary_dim/2): Hugging Face layouts
   kInterleaved,  // pairs (2i, 2i + 1): GPT-J, GGUF llama
+  // As kNeox in each half of rotary_dim by itself: pairs (i, i + rotary_dim/4), first those of the
+  // first half (Gemma 4's tower). CPUs alone, and not in latent caches.
+  kNeoxHalves,
 };
 
 // Norms of q and k.

@@ -11,8 +11,15 @@ void rotate(const QkvToCacheParams& p, int64_t token, float* head) {
   if (p.rope_style == RopeStyle::kNone) return;
   const int64_t half = p.rotary_dim / 2;
   for (int64_t i = 0; i < half; ++i) {
-    const int64_t first = p.rope_style == RopeStyle::kNeox ? i : 2 * i;
-    const int64_t second = p.rope_style == RopeStyle::kNeox ? i + half : 2 * i + 1;
+    int64_t first = i, second = i + half;
+    if (p.rope_style == RopeStyle::kInterleaved) {
+      first = 2 * i;
+      second = 2 * i + 1;
+    } else if (p.rope_style == RopeStyle::kNeoxHalves) {
+      const int64_t quarter = half / 2;
+      first = i < quarter ? i : i + quarter;
+      second = first + quarter;
+    }
     const double c = p.cos[token * half + i];
     const double s = p.sin[token * half + i];
     const double a = head[first];

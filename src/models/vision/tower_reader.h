@@ -26,6 +26,8 @@ void read_mistral3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vis
 void read_idefics3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_internvl(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_gemma3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
+void read_mllama(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
+void read_gemma4(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 
 // `tower`: the vision_config of Pixtral. All but the projector and what it reads.
 void read_pixtral(const ConfigReader& tower, VisionSpec& vision);

@@ -6,12 +6,14 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/config_fields.h"
 #include "models/vision/tower_reader.h"
+#include "weights/tensors/element.h"
 
 namespace quire {
 namespace {
@@ -26,7 +28,7 @@ constexpr TowerFamily kTowers[] = {
     {"qwen2_vl", read_qwen_vl},     {"qwen2_5_vl", read_qwen_vl},    {"qwen3_vl", read_qwen_vl},
     {"qwen3_vl_moe", read_qwen_vl}, {"qwen3_5", read_qwen_vl},       {"qwen3_5_moe", read_qwen_vl},
     {"gemma3", read_gemma3},        {"idefics3", read_idefics3},     {"smolvlm", read_idefics3},
-    {"internvl", read_internvl},
+    {"internvl", read_internvl},    {"gemma4", read_gemma4},         {"mllama", read_mllama},
 };
 
 // Three numbers of preprocessor_config.json.
@@ -47,10 +49,26 @@ std::array<float, 3> read_channels(const ConfigReader& reader, std::string_view 
   return channels;
 }
 
+// How many cells a picture is made to have, of patches that are those of the tower.
+void read_cell_budget(const ConfigReader& reader, VisionSpec& vision) {
+  const auto check = [&](std::string_view key, int32_t expected) {
+    const int64_t value = reader.integer(key, {1, 1 << 16}, expected);
+    if (value != expected) {
+      reader.fail(
+          fmt::format("{}: expected {}, as the tower has it, got {}", key, expected, value));
+    }
+  };
+  check("patch_size", vision.patch_size);
+  check("pooling_kernel_size", vision.merge_size);
+  vision.max_cells =
+      static_cast<int32_t>(reader.integer("max_soft_tokens", {1, VisionSpec::kMaxCells}, 280));
+}
+
 // How large a picture of any size may be. Towers see all of it at once: what they need grows faster
 // than the picture.
 void read_picture_size(const ConfigReader& reader, VisionSpec& vision) {
   if (vision.image_size > 0) return;
+  if (vision.fit == PictureFit::kMostCells) return read_cell_budget(reader, vision);
   const bool rounds_up = vision.fit == PictureFit::kRoundedUp;
   constexpr int64_t kMostPixels = int64_t{1} << 30;
   const int64_t of_family = int64_t{28} * 28 * 1280;
@@ -94,8 +112,11 @@ Result<std::optional<VisionSpec>> read_objects(const boost::json::object& config
   const ConfigReader of_file(preprocessor, source.preprocessor, {}, status);
   const ConfigReader reader = of_file.child("image_processor").value_or(of_file);
   read_picture_size(reader, vision);
-  vision.mean = read_channels(reader, "image_mean", vision.mean, false);
-  vision.std = read_channels(reader, "image_std", vision.std, true);
+  // Who centers channels leaves the rest out, unless the file asks for it.
+  if (!vision.centers_channels || reader.boolean("do_normalize", false)) {
+    vision.mean = read_channels(reader, "image_mean", vision.mean, false);
+    vision.std = read_channels(reader, "image_std", vision.std, true);
+  }
   if (!status.ok()) return status;
   return std::optional(std::move(vision));
 }
@@ -165,7 +186,7 @@ Result<std::optional<VisionSpec>> read_vision(const ModelFiles& files, int64_t h
 }
 
 Status limit_image_tokens(int32_t max_tokens, VisionSpec& vision) {
-  if (max_tokens == 0) return {};
+  if (max_tokens == 0 || vision.canvas.any()) return {};
   int32_t least = 1;
   if (!vision.grids.empty()) {
     least = vision.grid_embeddings(vision.grids.front());
@@ -185,6 +206,13 @@ Status limit_image_tokens(int32_t max_tokens, VisionSpec& vision) {
   return {};
 }
 
+DecoderSpec source_encoder(const VisionSpec& vision) {
+  DecoderSpec all = vision.encoder;
+  const std::vector<LayerSpec>& more = vision.canvas.global.layers;
+  all.layers.insert(all.layers.end(), more.begin(), more.end());
+  return all;
+}
+
 bool has_tower(const ModelFiles& files, const TensorSource& source) {
   if (files.mmproj_name()) return true;
   const auto is_of_tower = [](const RawTensor& tensor) {
@@ -199,7 +227,53 @@ bool has_tower(const ModelFiles& files, const TensorSource& source) {
 
 namespace {
 
-TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source) {
+bool is_float(const RawTensor& tensor) {
+  return tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16;
+}
+
+// The four numbers that each matrix with bounds has, by its name, become one tensor beside it.
+void join_bounds(std::vector<RawTensor>& tensors,
+                 std::vector<std::unique_ptr<std::byte[]>>& memory) {
+  constexpr std::string_view kFirst = ".input_min";
+  constexpr std::string_view kAll[] = {kFirst, ".input_max", ".output_min", ".output_max"};
+  const TensorSource source(tensors);
+  const auto is_bound = [&](const RawTensor& tensor) {
+    return std::any_of(std::begin(kAll), std::end(kAll),
+                       [&](std::string_view suffix) { return tensor.name.ends_with(suffix); });
+  };
+  std::erase_if(tensors, is_bound);
+  for (const RawTensor& first : source.tensors()) {
+    if (!first.name.ends_with(kFirst)) continue;
+    const std::string module = first.name.substr(0, first.name.size() - kFirst.size());
+    auto bytes = std::make_unique<std::byte[]>(std::size(kAll) * sizeof(float));
+    bool is_whole = true;
+    for (size_t i = 0; i < std::size(kAll); ++i) {
+      const RawTensor* const tensor = source.find(module + std::string(kAll[i]));
+      is_whole = is_whole && tensor != nullptr && is_float(*tensor) && tensor->num_elements() == 1;
+      if (!is_whole) break;
+      constexpr float kMost = std::numeric_limits<float>::max();
+      const float bound = read_element(tensor->data.data(), *tensor->dtype, 0);
+      write_element(bytes.get(), DType::kF32, static_cast<int64_t>(i),
+                    std::isinf(bound) ? std::copysign(kMost, bound) : bound);
+    }
+    if (!is_whole) continue;  // whoever wants them finds none
+    tensors.push_back({.name = module + ".bounds",
+                       .type_name = "F32",
+                       .dtype = DType::kF32,
+                       .shape = {std::ssize(kAll)},
+                       .data = {bytes.get(), std::size(kAll) * sizeof(float)}});
+    memory.push_back(std::move(bytes));
+  }
+}
+
+// A table of rows for each axis, [2, P, E], is one of them all.
+void join_axes(RawTensor& tensor) {
+  if (!tensor.name.ends_with(".position_embedding_table") || tensor.shape.size() != 3) return;
+  tensor.shape = {tensor.shape[0] * tensor.shape[1], tensor.shape[2]};
+}
+
+// Those of `out` that are the tower's, under the names of VisionSpec::names.
+void name_tensors(const VisionSpec& vision, TowerTensors& out) {
   const auto rename = [](const std::vector<std::string>& names, std::string_view to,
                          std::string& name) {
     for (size_t i = 0; i < names.size(); ++i) {
@@ -210,7 +284,7 @@ TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source
     }
   };
   std::vector<RawTensor> tensors;
-  for (RawTensor tensor : source.tensors()) {
+  for (RawTensor tensor : out.source.tensors()) {
     std::string& name = tensor.name;
     constexpr std::string_view kModel = "model.";
     if (name.starts_with(kModel)) name.erase(0, kModel.size());
@@ -236,9 +310,11 @@ TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source
     }
     const bool is_class = name.ends_with(".class_embedding") || name == "v.class_embd";
     if (is_class && tensor.shape.size() == 1) tensor.shape.insert(tensor.shape.begin(), 1);
+    join_axes(tensor);
     tensors.push_back(std::move(tensor));
   }
-  return TensorSource(std::move(tensors));
+  join_bounds(tensors, out.memory);
+  out.source = TensorSource(std::move(tensors));
 }
 
 }  // namespace
@@ -251,10 +327,10 @@ Result<TowerTensors> tower_tensors(const VisionSpec& vision, const ModelFiles& f
     Result<TowerTensors> read = mmproj_tensors(mmproj);
     if (!read.ok()) return read.status().with_context(*name);
     tensors = std::move(*read);
-    tensors.source = vision_tensors(vision, tensors.source);
   } else {
-    tensors.source = vision_tensors(vision, model);
+    tensors.source = model;
   }
+  name_tensors(vision, tensors);
   return tensors;
 }
 

@@ -35,6 +35,10 @@ Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
 // smallest has more.
 Status limit_image_tokens(int32_t max_tokens, VisionSpec& vision);
 
+// The layers of both encoders of a tower whose rows are a source (CanvasSpec), as one: for whoever counts
+// them.
+DecoderSpec source_encoder(const VisionSpec& vision);
+
 // Whether a checkpoint has a tower. A language model may have been taken out of one that had, whose
 // config.json it keeps.
 bool has_tower(const ModelFiles& files, const TensorSource& model);

@@ -125,6 +125,90 @@ TEST(VisionConfig, Gemma3) {
   EXPECT_EQ(spec.placeholder, 262144);
 }
 
+// Where the configuration of Gemma 4 says nothing, the sizes of the smaller models are meant.
+TEST(VisionConfig, Gemma4) {
+  const auto vision = parse_vision(R"({"model_type": "gemma4", "vision_config": {
+      "model_type": "gemma4_vision", "use_clipped_linears": true},
+      "text_config": {"use_bidirectional_attention": null}})",
+                                   R"({"image_mean": [0.0, 0.0, 0.0], "image_std": [1.0, 1.0, 1.0],
+      "do_normalize": false, "max_soft_tokens": 560, "patch_size": 16, "pooling_kernel_size": 3})",
+                                   1536);
+  ASSERT_TRUE(vision.ok() && vision->has_value()) << vision.status().message();
+  const VisionSpec& spec = **vision;
+  EXPECT_EQ(spec.cell_size(), 48);
+  EXPECT_EQ(spec.max_embeddings(), 560);
+  EXPECT_EQ(spec.max_rows(), 5040);
+  EXPECT_EQ(spec.encoder.layers.size(), 16u);
+  EXPECT_EQ(spec.encoder.num_positions, 2 * 10240);
+  EXPECT_TRUE(spec.encoder.clamps_products);
+  EXPECT_TRUE(spec.centers_channels);
+  EXPECT_FALSE(spec.encoder.pooling.layers[1].input_norm->shifts_input);
+  EXPECT_FALSE(spec.is_bidirectional);
+  EXPECT_EQ(spec.encoder.ropes[0].pair_axes[15], 2);
+  EXPECT_EQ(spec.encoder.ropes[0].pair_axes[16], 1);
+  EXPECT_EQ(spec.encoder.ropes[0].inv_freq[16], 1.0);
+  EXPECT_EQ(spec.placeholder, 258880);
+
+  const auto large = parse_vision(golden_file("gemma4_moe", "config.json"),
+                                  golden_file("gemma4_moe", "preprocessor_config.json"), 32);
+  ASSERT_TRUE(large.ok() && large->has_value()) << large.status().message();
+  EXPECT_TRUE((*large)->is_bidirectional);
+  EXPECT_FALSE((*large)->encoder.clamps_products);
+  EXPECT_TRUE((*large)->encoder.pooling.layers[1].input_norm->shifts_input);
+}
+
+TEST(VisionConfig, ErrorsOfGemma4NameTheField) {
+  for (const auto& [tower, images, part] :
+       {std::tuple{R"("head_dim": 6)", "{}", "head_dim"},
+        {R"("num_key_value_heads": 5)", "{}", "num_key_value_heads"},
+        {R"("attention_bias": true)", "{}", "attention_bias"},
+        {R"("rope_parameters": {"rope_type": "yarn"})", "{}", "rope_type"},
+        {R"("pooling_kernel_size": 0)", "{}", "pooling_kernel_size"},
+        {R"("model_type": "siglip_vision_model")", "{}", "gemma4_vision"},
+        {R"("patch_size": 16)", R"({"patch_size": 14})", "patch_size"},
+        {R"("patch_size": 16)", R"({"max_soft_tokens": 4096})", "max_soft_tokens"}}) {
+    const auto vision = parse_vision(
+        fmt::format(R"({{"model_type": "gemma4", "vision_config": {{{}}}}})", tower), images, 32);
+    ASSERT_FALSE(vision.ok()) << tower;
+    EXPECT_NE(vision.status().message().find(part), std::string::npos) << vision.status().message();
+  }
+}
+
+// What Llama 3.2 Vision's tower is where its configuration says nothing but the size of tiles.
+TEST(VisionConfig, Mllama) {
+  const auto vision = parse_vision(R"({"model_type": "mllama", "image_token_index": 128256,
+      "vision_config": {"model_type": "mllama_vision_model", "image_size": 560}})",
+                                   "", 4096);
+  ASSERT_TRUE(vision.ok() && vision->has_value()) << vision.status().message();
+  const VisionSpec& spec = **vision;
+  EXPECT_TRUE(spec.canvas.any());
+  EXPECT_EQ(spec.grids.size(), 8u);
+  EXPECT_EQ(spec.max_rows(), 1601) << "of a tile";
+  EXPECT_EQ(spec.source_rows(), 6404);
+  EXPECT_EQ(spec.shape().num_embeddings, 6404);
+  EXPECT_EQ(spec.encoder.layers.size(), 32u);
+  EXPECT_EQ(spec.canvas.global.layers.size(), 8u);
+  EXPECT_EQ(source_encoder(spec).layers.size(), 40u);
+  EXPECT_EQ(spec.encoder.pooling.layers[1].num_inputs, 7680);
+  EXPECT_TRUE(spec.canvas.global.block.output_gates);
+}
+
+TEST(VisionConfig, ErrorsOfMllamaNameTheField) {
+  for (const auto& [tower, part] :
+       {std::pair{R"("image_size": 450)", "image_size"},
+        {R"("vision_output_dim": 7000)", "vision_output_dim"},
+        {R"("intermediate_layers_indices": [32])", "intermediate_layers_indices"},
+        {R"("supported_aspect_ratios": [[1, 1], [2, 1]])", "supported_aspect_ratios"},
+        {R"("norm_eps": 1e-6)", "norm_eps"},
+        {R"("num_channels": 1)", "num_channels"},
+        {R"("max_num_tiles": 99)", "max_num_tiles"}}) {
+    const auto vision = parse_vision(
+        fmt::format(R"({{"model_type": "mllama", "vision_config": {{{}}}}})", tower), "", 32);
+    ASSERT_FALSE(vision.ok()) << tower;
+    EXPECT_NE(vision.status().message().find(part), std::string::npos) << vision.status().message();
+  }
+}
+
 // What those of llava-hf/llava-v1.6-mistral-7b-hf, HuggingFaceTB/SmolVLM-Instruct and
 // OpenGVLab/InternVL3-1B-hf say.
 TEST(VisionConfig, FamiliesOfTiles) {

@@ -20,6 +20,7 @@ enum class PatchPositions : uint8_t {
   kNone,
   kRows,       // one row for each patch, row by row, behind that of the class token
   kResampled,  // the table is a square grid, stretched over the picture's by linear interpolation
+  kPerAxis,    // a row for each column, and behind as many for each row: the two are added
 };
 
 // What the projector reads of a cell's patches.
@@ -27,6 +28,24 @@ enum class CellRows : uint8_t {
   kJoined,     // all of them, patch by patch
   kByChannel,  // all of them, channel by channel
   kAveraged,   // their mean
+};
+
+// A tower that reads a canvas of tiles as one picture, and whose rows the language model looks at instead
+// of reading them as tokens (Llama 3.2 Vision). The class token and the patches of a tile are rows;
+// rows of zeros fill each tile up to a multiple of kRowMultiple, and tiles that the canvas has not are
+// of nothing. These see the others, and not each other.
+struct CanvasSpec {
+  static constexpr int32_t kRowMultiple = 8;
+  int32_t max_tiles = 0;  // 0: the tower is none of that kind
+  // The second encoder, which reads what comes of VisionSpec::encoder behind its last norm; whose rows
+  // are gated.
+  DecoderSpec global;
+  NameMap global_names;
+  NameMap front_names;  // of what is added before and between the two
+  // Layers of the first encoder whose outputs the projector reads beside those of the second.
+  std::vector<int32_t> layers;
+
+  bool any() const { return max_tiles > 0; }
 };
 
 // A picture is cut into square patches. Each becomes a row of the encoder, which reads them all in
@@ -49,6 +68,8 @@ struct VisionSpec {
   int32_t merge_size = 1;  // a cell is so many patches each way
   PictureFit fit = PictureFit::kMiddle;
   int32_t num_frames = 1;  // a patch is so many frames of a film, all alike
+  // A patch is read pixel by pixel, and not channel by channel; then it is one frame.
+  bool channels_last = false;
   int32_t max_cells = 0;   // of a picture of any size; at most kMaxCells
   int32_t max_tokens = 0;  // of a picture of any kind, if that is bounded
   static constexpr int32_t kMaxCells = 2048;
@@ -56,6 +77,7 @@ struct VisionSpec {
   // That a picture may be cut into, all in one item with a line break behind each row: then the last of
   // pooling.layers makes the line break of a 1.
   std::vector<TileGrid> grids;
+  CanvasSpec canvas;                    // any(): then `grids` are the canvases that there are
   int32_t window_cells = 0;             // sides of a window; 0: all layers see the whole picture
   std::vector<bool> layer_has_windows;  // per layer, with window_cells
   int32_t num_projector_layers = 2;
@@ -69,7 +91,8 @@ struct VisionSpec {
   // A channel x, 0 to 255, enters as (x - 255 mean) / (255 std), CLIP's unless a family has its own.
   std::array<float, 3> mean = {0.48145466f, 0.4578275f, 0.40821073f};
   std::array<float, 3> std = {0.26862954f, 0.26130258f, 0.27577711f};
-  TokenId placeholder = -1;  // the token whose place in a prompt an image takes
+  bool centers_channels = false;  // then 2 x - 1 of that enters
+  TokenId placeholder = -1;       // the token whose place in a prompt an image takes
   PictureText text;
 
   bool has_class_token() const { return encoder.vocab_size > 0; }
@@ -87,6 +110,8 @@ struct VisionSpec {
     return num_cells + (has_class_token() && !drops_class_token ? 1 : 0);
   }
   int32_t max_rows() const { return num_rows(most_cells()); }
+  // With `canvas`: rows of the language model's source, those of all tiles.
+  int32_t source_rows() const { return canvas.max_tiles * max_rows(); }
   int32_t tile_embeddings() const { return num_embeddings(most_cells()); }
   // Of a picture cut into such a grid, at most.
   int32_t grid_embeddings(const TileGrid& grid) const {
@@ -112,7 +137,7 @@ struct VisionSpec {
   PictureShape shape() const {
     return {.fit = fit,
             .image_size = image_size,
-            .num_embeddings = tile_embeddings(),
+            .num_embeddings = canvas.any() ? source_rows() : tile_embeddings(),
             .cell_size = cell_size(),
             .max_cells = max_cells,
             .max_tokens = max_tokens,

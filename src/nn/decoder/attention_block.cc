@@ -182,7 +182,7 @@ void AttentionBlock::attend(const ForwardInputs& inputs, size_t index) {
                    .sliding_window = attention.sliding_window,
                    .window_is_chunk = attention.window_is_chunk,
                    .causal = attention.causal,
-                   .seen_ends = inputs.seen_ends,
+                   .seen_ends = attention.sees_ends ? inputs.seen_ends : nullptr,
                    .soft_cap = attention.soft_cap,
                    .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : alibi_slopes_,
                    .position_bias = position_bias(index),

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "kernels/api/attention.h"
+#include "kernels/api/norm.h"
 #include "nn/products/block_norm.h"
+#include "nn/products/gated_rows.h"
 #include "nn/products/linear_product.h"
 
 namespace quire {
@@ -21,7 +23,7 @@ struct CrossSizes {
              const Stream& stream)
       : normed(limits.max_tokens * spec.hidden_size),
         heads(limits.max_tokens * spec.cross.rows()),
-        key_value(kRowsAtOnce * 2 * spec.cross.rows()) {
+        key_value(kRowsAtOnce * 2 * spec.cross.kv_rows()) {
     const auto add = [&](int64_t max_rows, const LinearWeights& linear) {
       linear_workspace_bytes =
           std::max(linear_workspace_bytes, quire::linear_workspace_bytes(stream, max_rows, linear));
@@ -74,13 +76,16 @@ void CrossBlock::write(const float* rows, const int64_t* slots, int64_t count) {
   for (int64_t first = 0; first < count; first += kRowsAtOnce) {
     const int64_t some = std::min(kRowsAtOnce, count - first);
     for (size_t layer = 0; layer < layers_.size(); ++layer) {
+      if (!spec_.layers[layer].reads_source) continue;
       run_linear(stream_, {.weights = weights_.layer(layer).cross.kv,
                            .x = rows + first * spec_.cross.source_size,
                            .y = key_value_,
                            .num_tokens = some,
                            .workspace = linear_workspace_});
       qkv_to_cache(stream_, {.qkv = key_value_,
-                             .qkv_stride = 2 * spec_.cross.rows(),
+                             .qkv_stride = 2 * spec_.cross.kv_rows(),
+                             .k_norm_weight = weights_.layer(layer).cross.k_norm,
+                             .norm_eps = spec_.norm_eps,
                              .rope_style = RopeStyle::kNone,
                              .slot_mapping = slots + first,
                              .kv = layers_[layer],
@@ -92,6 +97,7 @@ void CrossBlock::write(const float* rows, const int64_t* slots, int64_t count) {
 
 void CrossBlock::run(size_t index, const CrossSegments& segments, float* hidden,
                      int64_t num_tokens) {
+  if (spec_.cross.gated && !segments.any_reads) return;
   const CrossWeights& weights = weights_.layer(index).cross;
   const bool norms_sum = spec_.block.residual == ResidualStyle::kNormOfSum;
   const auto norm = [&](float* out) {
@@ -104,6 +110,14 @@ void CrossBlock::run(size_t index, const CrossSegments& segments, float* hidden,
                        .y = queries_,
                        .num_tokens = num_tokens,
                        .workspace = linear_workspace_});
+  if (spec_.cross.qk_norm) {
+    rms_norm(stream_, {.x = queries_,
+                       .weight = weights.q_norm,
+                       .out = queries_,
+                       .eps = spec_.norm_eps,
+                       .num_tokens = num_tokens * spec_.cross.num_heads,
+                       .hidden_size = spec_.cross.head_dim});
+  }
   paged_attention(stream_, {.query = queries_,
                             .query_stride = spec_.cross.rows(),
                             .kv = layers_[index],
@@ -120,13 +134,26 @@ void CrossBlock::run(size_t index, const CrossSegments& segments, float* hidden,
                             .workspace_bytes = attention_workspace_bytes_,
                             .batch_cut = cut_,
                             .max_query_len = segments.max_len});
+  add_output(weights, segments, hidden, num_tokens);
+  if (norms_sum) norm(hidden);
+}
+
+void CrossBlock::add_output(const CrossWeights& weights, const CrossSegments& segments,
+                            float* hidden, int64_t num_tokens) {
+  const bool is_gated = spec_.cross.gated;
   run_linear(stream_, {.weights = weights.o,
                        .x = heads_,
-                       .y = hidden,
+                       .y = is_gated ? normed_ : hidden,
                        .num_tokens = num_tokens,
-                       .accumulate = true,
+                       .accumulate = !is_gated,
                        .workspace = linear_workspace_});
-  if (norms_sum) norm(hidden);
+  if (!is_gated) return;
+  add_gated_rows({.rows = normed_,
+                  .gate = *weights.gate,
+                  .wanted = segments.reads,
+                  .num_rows = num_tokens,
+                  .width = spec_.hidden_size},
+                 hidden);
 }
 
 }  // namespace quire

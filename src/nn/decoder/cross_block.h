@@ -17,6 +17,12 @@ namespace quire {
 // Runs of a step's tokens that look at one source, each of at most as many tokens as the source has
 // rows. All arrays lie where the stream's device reads them.
 struct CrossSegments {
+  // With CrossSpec::gated, [T] each: whether a token looks at its run's source, and whether what it looks
+  // at is shown to it, so that the layer's MLP counts too. Whether any does.
+  const uint8_t* reads = nullptr;
+  const uint8_t* shown = nullptr;
+  bool any_reads = false;
+  bool any_shown = false;
   int32_t count = 0;
   int32_t max_len = 0;                   // tokens of the longest
   const int32_t* start_loc = nullptr;    // [count + 1]
@@ -33,17 +39,21 @@ class CrossBlock {
   // Segments of a step, at most.
   static int64_t max_segments(const DecoderLimits& limits) { return limits.max_tokens; }
 
-  // `layers`: where each layer's keys and values lie.
+  // `layers`: where each layer's keys and values lie, of those that read a source.
   CrossBlock(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
              std::vector<KvCacheView> layers, Stream& stream, Arena& arena);
 
-  // The keys and values of rows [count, source_size], in all layers, to slots [count].
+  // The keys and values of rows [count, source_size], in all layers that read them, to slots [count].
   void write(const float* rows, const int64_t* slots, int64_t count);
-  // hidden [T, E] += what the tokens of layer `index` read of their sources; or a norm of the sum, as
-  // the model's blocks are.
+  // hidden [T, E] += what the tokens of layer `index` read of their sources, gated or not; or a norm of
+  // the sum, as the model's blocks are.
   void run(size_t index, const CrossSegments& segments, float* hidden, int64_t num_tokens);
 
  private:
+  // Adds what heads_ come to.
+  void add_output(const CrossWeights& weights, const CrossSegments& segments, float* hidden,
+                  int64_t num_tokens);
+
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
@@ -51,7 +61,7 @@ class CrossBlock {
   float* normed_;     // [T, E]
   float* queries_;    // [T, Hq * D]
   float* heads_;      // [T, Hq * D]
-  float* key_value_;  // [kRowsAtOnce, 2 * Hq * D]
+  float* key_value_;  // [kRowsAtOnce, 2 * Hkv * D]
   void* linear_workspace_;
   void* attention_workspace_;
   int64_t attention_workspace_bytes_;

@@ -9,6 +9,7 @@
 #include "kernels/api/norm.h"
 #include "nn/decoder/decoder_memory.h"
 #include "nn/products/block_norm.h"
+#include "nn/products/gated_rows.h"
 #include "nn/products/product_inputs.h"
 
 namespace quire {
@@ -36,7 +37,8 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
       arena.allocate_bytes(decoder_memory(spec, weights, limits, stream).linear_workspace);
   if (limits.lora.max_ranks > 0) lora_.emplace(limits.lora, limits.max_tokens, stream, arena);
   LoraBatch* const lora = lora_ ? &*lora_ : nullptr;
-  linears_.emplace(stream, BatchLinears::Shared{linear_workspace_, lora, ranks});
+  float* const clamped = arena.allocate<float>(sizes.clamped);
+  linears_.emplace(stream, BatchLinears::Shared{linear_workspace_, clamped, lora, ranks});
   const BatchSizes batch = batch_sizes(spec, limits);
   if (spec.has_shared_blocks()) shared_.emplace(weights.shared(), batch, stream, arena);
   SharedBlocks* const shared = shared_ ? &*shared_ : nullptr;
@@ -80,9 +82,9 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   } else {
     const GpuRange range(stream_, "layer end", piece - 1);
     output_block(piece - 1, inputs.num_tokens);
-    if (inputs.cross != nullptr)
+    if (inputs.cross != nullptr && spec_.layers[piece - 1].reads_source)
       inputs.cross->run(piece - 1, inputs.cross_segments, hidden_, inputs.num_tokens);
-    ffn_block(piece - 1, inputs.num_tokens);
+    ffn_block(inputs, piece - 1);
     end_layer(inputs, piece - 1);
   }
   if (streams_ && piece == spec_.layers.size())
@@ -112,8 +114,7 @@ void Decoder::embed(const ForwardInputs& inputs) {
     draft_input_->join(inputs.draft_rows, inputs.positions, hidden_, inputs.num_tokens,
                        linear_workspace_);
   }
-  if (layer_inputs_)
-    layer_inputs_->prepare(inputs.input_ids, hidden_, inputs.num_tokens, linear_workspace_);
+  if (layer_inputs_) layer_inputs_->prepare(inputs, hidden_, linear_workspace_);
   if (streams_) streams_->spread(hidden_, inputs.num_tokens, linear_workspace_);
   if (shared_) shared_->begin(hidden_, inputs.num_tokens);
 }
@@ -202,6 +203,14 @@ void Decoder::norm(const NormWeights& weights, ConstActivations x, Activations o
 }
 
 void Decoder::add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens) {
+  if (spec_.block.output_gates) {
+    add_gated_rows({.rows = block_out_,
+                    .gate = *norm.weight,
+                    .num_rows = num_tokens,
+                    .width = spec_.hidden_size},
+                   add_to);
+    return;
+  }
   if (spec_.block.output_scales) {
     const float* x = block_out_;
     for (int64_t token = 0; token < num_tokens; ++token) {
@@ -219,15 +228,26 @@ void Decoder::add_changed(const NormWeights& norm, float* add_to, int64_t num_to
                      .hidden_size = spec_.hidden_size});
 }
 
-void Decoder::ffn_block(size_t index, int64_t num_tokens) {
+void Decoder::ffn_block(const ForwardInputs& inputs, size_t index) {
   const LayerWeights& weights = weights_.layer(index);
+  const int64_t num_tokens = inputs.num_tokens;
   if (!spec_.layers[index].ffn.any() || spec_.layers[index].shared.any()) return;
+  const bool is_gated = spec_.cross.gated && spec_.layers[index].reads_source;
+  if (is_gated && !inputs.cross_segments.any_shown) return;
   for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
     const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
     linears_->select(begin, count);
     float* hidden = hidden_ + begin * spec_.hidden_size;
     const ConstActivations x = mlp_input(weights, hidden, begin, count);
-    if (spec_.block.changes_outputs()) {
+    if (is_gated) {
+      ffn_->run(index, x, block_out_, count, false);
+      add_gated_rows({.rows = block_out_,
+                      .gate = *weights.cross.mlp_gate,
+                      .wanted = inputs.cross_segments.shown + begin,
+                      .num_rows = count,
+                      .width = spec_.hidden_size},
+                     hidden);
+    } else if (spec_.block.changes_outputs()) {
       ffn_->run(index, x, block_out_, count, false);
       if (spec_.layers[index].ffn.experts.own_norms)
         ffn_->add_experts_beside(index, hidden, block_out_, count);

@@ -74,7 +74,7 @@ class Decoder {
   const void* position_row(int64_t row) const;  // of the learned position table, or null
   void mixer_input(const ForwardInputs& inputs, size_t layer);
   void output_block(size_t layer, int64_t num_tokens);
-  void ffn_block(size_t layer, int64_t num_tokens);
+  void ffn_block(const ForwardInputs& inputs, size_t layer);
   // The rest of a block before the layer's mixer with a state, and what that mixer reads.
   void shared_block(size_t layer, int64_t num_tokens);
   // What a layer adds and multiplies behind its MLP.
@@ -85,7 +85,7 @@ class Decoder {
   ConstActivations mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
                              int64_t count);
   void norm(const NormWeights& weights, ConstActivations x, Activations out, int64_t num_tokens);
-  // add_to [T, E] += block_out_, normed or scaled.
+  // add_to [T, E] += block_out_, normed, scaled or gated.
   void add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens);
 
   const DecoderSpec& spec_;

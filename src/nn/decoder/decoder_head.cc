@@ -9,6 +9,12 @@
 #include "nn/rank_exchange.h"
 
 namespace quire {
+namespace {
+
+// The logit of tokens that no head knows: low enough for no sampler to draw them, and a number.
+constexpr float kNeverSaid = -1e30f;
+
+}  // namespace
 
 DecoderHead::DecoderHead(const DecoderSpec& spec, const DecoderWeights& weights,
                          const DecoderLimits& limits, BatchLinears& linears, const Rows& rows)
@@ -91,7 +97,11 @@ void DecoderHead::logits(std::span<const int32_t> rows, float* out) {
   const GpuRange range(stream_, "logits");
   const int64_t count = norm_of(rows);
   if (RankExchange* const ranks = linears_.ranks(); ranks == nullptr) {
-    linears_.run(weights_.lm_head(), rows_.normed, {out}, count);
+    linears_.run(weights_.lm_head(), rows_.normed, {out, spec_.num_logits()}, count);
+    for (int64_t row = 1; spec_.unsaid_tokens > 0 && row <= count; ++row) {
+      std::fill_n(out + row * spec_.num_logits() - spec_.unsaid_tokens, spec_.unsaid_tokens,
+                  kNeverSaid);
+    }
   } else {
     linears_.run(weights_.lm_head(), rows_.normed, {ranks->begin_logits(), spec_.vocab_size},
                  count);

@@ -16,12 +16,13 @@
 namespace quire {
 
 struct LayerInputs::Sizes {
-  int64_t inputs = 0, scratch = 0, read = 0, gated = 0, inside = 0;
+  int64_t ids = 0, inputs = 0, scratch = 0, read = 0, gated = 0, inside = 0;
 
   Sizes(const DecoderSpec& spec, const BlockLimits& limits) {
     if (!spec.layer_inputs.any()) return;
     const int64_t max_tokens = limits.max_tokens;
     const int64_t width = spec.layer_inputs.size * static_cast<int64_t>(spec.layers.size());
+    ids = max_tokens;
     inputs = max_tokens * width;
     scratch = max_tokens * std::max(width, spec.hidden_size);
     if (limits.activation_type != DType::kF32) read = max_tokens * spec.hidden_size;
@@ -32,7 +33,7 @@ struct LayerInputs::Sizes {
 
 int64_t LayerInputs::memory_bytes(const DecoderSpec& spec, const BlockLimits& limits) {
   const Sizes sizes(spec, limits);
-  int64_t bytes = 0;
+  int64_t bytes = Arena::padded(sizes.ids * int64_t{sizeof(TokenId)});
   for (const int64_t count : {sizes.inputs, sizes.scratch})
     bytes += Arena::padded(count * int64_t{sizeof(float)});
   for (const int64_t count : {sizes.read, sizes.gated, sizes.inside})
@@ -44,6 +45,7 @@ LayerInputs::LayerInputs(const DecoderSpec& spec, const DecoderWeights& weights,
                          const BlockLimits& limits, Stream& stream, Arena& arena)
     : spec_(spec), weights_(weights), stream_(stream) {
   const Sizes sizes(spec, limits);
+  ids_ = arena.allocate<TokenId>(sizes.ids);
   inputs_ = arena.allocate<float>(sizes.inputs);
   scratch_ = arena.allocate<float>(sizes.scratch);
   read_ = allocate_activations(arena, limits.activation_type, sizes.read);
@@ -55,10 +57,18 @@ int64_t LayerInputs::width() const {
   return spec_.layer_inputs.size * static_cast<int64_t>(spec_.layers.size());
 }
 
-void LayerInputs::prepare(const TokenId* ids, const float* embedded, int64_t num_tokens,
+void LayerInputs::prepare(const ForwardInputs& inputs, const float* embedded,
                           void* linear_workspace) {
   const GpuRange range(stream_, "layer inputs");
-  const int64_t size = spec_.layer_inputs.size;
+  const int64_t size = spec_.layer_inputs.size, num_tokens = inputs.num_tokens;
+  const TokenId* ids = inputs.input_ids;
+  if (!inputs.given_rows.empty()) {
+    std::copy_n(inputs.input_ids, num_tokens, ids_);
+    for (const GivenRows& given : inputs.given_rows)
+      std::fill_n(ids_ + given.first, given.count,
+                  static_cast<TokenId>(spec_.layer_inputs.given_row));
+    ids = ids_;
+  }
   const TableWeight& table = weights_.layer_table();
   embedding(stream_, {.token_ids = ids,
                       .table = table.data,

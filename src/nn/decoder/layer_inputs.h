@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/ids.h"
 #include "device/stream.h"
+#include "nn/decoder/forward_inputs.h"
 #include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/weights/decoder_weights.h"
@@ -23,8 +25,7 @@ class LayerInputs {
               Stream& stream, Arena& arena);
 
   // The inputs of all layers, of tokens whose embeddings are `embedded` [T, E].
-  void prepare(const TokenId* ids, const float* embedded, int64_t num_tokens,
-               void* linear_workspace);
+  void prepare(const ForwardInputs& inputs, const float* embedded, void* linear_workspace);
   // hidden [T, E] += norm(up(act(gate(hidden)) * input of the layer)). Once per layer and batch.
   void add(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);
   // What add() would add, [T, E], until the next call.
@@ -43,6 +44,7 @@ class LayerInputs {
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
+  TokenId* ids_;        // [T]: the rows of the table where some embeddings are given
   float* inputs_;       // [T, layers * P]
   float* scratch_;      // [T, max(layers * P, E)]
   Activations read_;    // [T, E]: what products read, where that is no float

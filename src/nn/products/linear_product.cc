@@ -1,9 +1,52 @@
 #include "nn/products/linear_product.h"
 
+#include <algorithm>
+
+#include "base/check.h"
 #include "device/gpu_range.h"
 #include "nn/rank_exchange.h"
 
 namespace quire {
+
+namespace {
+
+// Some columns of `num_rows` rows.
+struct Block {
+  const float* rows;
+  int64_t stride, width;
+};
+
+// out [num_rows, width], rows `out_stride` apart: `in`, held between bounds[0] and bounds[1].
+void clamp_rows(const Block& in, const float* bounds, int64_t num_rows, float* out,
+                int64_t out_stride) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const float* const from = in.rows + row * in.stride;
+    std::transform(from, from + in.width, out + row * out_stride,
+                   [&](float value) { return std::min(std::max(value, bounds[0]), bounds[1]); });
+  }
+}
+
+// The product of one part of a matrix with bounds, whose outputs begin at column `first`.
+void run_clamped(Stream& stream, const LinearProduct& product, const PackedWeight& part,
+                 const float* bounds, int64_t first) {
+  QUIRE_CHECK(!product.accumulate && product.clamped != nullptr && product.weights.bias == nullptr,
+              "a product with bounds adds to nothing");
+  const int64_t x_stride = product.x_stride > 0 ? product.x_stride : part.spec.k;
+  const int64_t y_stride = product.y_stride > 0 ? product.y_stride : product.weights.weight.n;
+  float* const y = static_cast<float*>(product.y) + first;
+  clamp_rows({product.x, x_stride, part.spec.k}, bounds, product.num_tokens, product.clamped,
+             part.spec.k);
+  linear(stream, {.x = product.clamped,
+                  .x_stride = part.spec.k,
+                  .weight = &part,
+                  .y = y,
+                  .y_stride = y_stride,
+                  .num_rows = product.num_tokens,
+                  .workspace = product.workspace});
+  clamp_rows({y, y_stride, part.spec.n}, bounds + 2, product.num_tokens, y, y_stride);
+}
+
+}  // namespace
 
 void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora) {
   const MatrixWeight& matrix = product.weights.weight;
@@ -11,7 +54,14 @@ void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora) {
   const int64_t x_stride = product.x_stride > 0 ? product.x_stride : matrix.k;
   const int64_t y_stride = product.y_stride > 0 ? product.y_stride : matrix.n;
   int64_t first = 0;  // of the part, among the outputs
+  const float* bounds = product.weights.bounds;
   for (const PackedWeight& part : matrix.parts) {
+    if (bounds != nullptr) {
+      run_clamped(stream, product, part, bounds, first);
+      bounds += 4;
+      first += part.spec.n;
+      continue;
+    }
     linear(stream, {.x = product.x,
                     .x_stride = x_stride,
                     .weight = &part,
@@ -45,7 +95,8 @@ void BatchLinears::run(const LinearWeights& weights, ConstActivations x, const C
               .y_stride = y.stride,
               .num_tokens = num_tokens,
               .accumulate = accumulate,
-              .workspace = shared_.workspace},
+              .workspace = shared_.workspace,
+              .clamped = shared_.clamped},
              shared_.lora);
 }
 

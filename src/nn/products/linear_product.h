@@ -30,6 +30,7 @@ struct LinearProduct {
   int64_t num_tokens = 0;
   bool accumulate = false;
   void* workspace = nullptr;  // linear_workspace_bytes() bytes
+  float* clamped = nullptr;   // [T, K], of weights with bounds: what they read is put there
 };
 // `lora`: the batch's adapters, or null.
 void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora = nullptr);
@@ -40,6 +41,7 @@ class BatchLinears {
  public:
   struct Shared {
     void* workspace = nullptr;
+    float* clamped = nullptr;       // BufferSizes::clamped, of models that have it
     LoraBatch* lora = nullptr;      // null: no adapters
     RankExchange* ranks = nullptr;  // null: alone
   };

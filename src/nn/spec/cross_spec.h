@@ -1,6 +1,6 @@
 // What the tokens of a decoder look at beside each other: rows that an encoder has made of a source, of
-// which every layer keeps keys and values of its own. They are written once, and their number does
-// not grow with the tokens (Whisper, BART, T5).
+// which every layer that reads it keeps keys and values of its own. They are written once, and their
+// number does not grow with the tokens (Whisper, BART, T5, Llama 3.2 Vision).
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,26 @@ namespace quire {
 
 struct CrossSpec {
   int32_t num_heads = 0;  // 0: there is no source
+  int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
-  float scale = 1.0f;          // of scores
-  bool bias = false;           // of all four projections
+  float scale = 1.0f;    // of scores
+  bool bias = false;     // of all four projections
+  bool qk_norm = false;  // RMSNorm of each head of queries and keys
+  // What the layer's attention to the source and its MLP add is multiplied by the hyperbolic tangents
+  // of two numbers. A sequence may do without a source: such layers leave its tokens alone.
+  bool gated = false;
   int64_t source_size = 0;     // of a row
   int32_t max_source_len = 0;  // rows of the longest source
 
   bool any() const { return num_heads > 0; }
   int64_t rows() const { return int64_t{num_heads} * head_dim; }
+  int64_t kv_rows() const { return int64_t{num_kv_heads} * head_dim; }
   // Of a layer's projections.
   int64_t num_parameters(int64_t hidden_size) const {
     if (!any()) return 0;
-    const int64_t matrices = rows() * (2 * hidden_size + 2 * source_size);
-    return matrices + (bias ? 3 * rows() + hidden_size : 0);
+    const int64_t matrices = 2 * rows() * hidden_size + 2 * kv_rows() * source_size;
+    const int64_t beside = (qk_norm ? 2 * head_dim : 0) + (gated ? 2 : 0);
+    return matrices + beside + (bias ? rows() + 2 * kv_rows() + hidden_size : 0);
   }
 };
 

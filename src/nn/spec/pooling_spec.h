@@ -21,7 +21,10 @@ enum class PoolingKind : uint8_t {
 // A norm of what a layer reads, which Decoder::pooling_layer() leaves to its caller.
 struct InputNormSpec {
   TensorRole role = TensorRole::kDenseInputNorm;
-  bool is_rms = false;  // else a LayerNorm with a bias
+  bool is_rms = false;        // else a LayerNorm with a bias
+  bool has_weight = true;     // of an RMSNorm
+  bool shifts_input = false;  // it reads (x + shift) * factor, column by column
+  float shift_scale = 1.0f;   // of the shift that is stored
   float eps = 1e-6f;
 };
 

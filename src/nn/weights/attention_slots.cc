@@ -1,4 +1,4 @@
-// The slots of attention over keys and values, over latents, and over another stack's rows.
+// The slots of attention over keys and values, over latents, and over what an encoder has made.
 #include <optional>
 #include <utility>
 #include <vector>
@@ -39,6 +39,12 @@ void add_heads(WeightSlots& slots, const DecoderSpec& spec, int32_t index, Layer
     }
   }
   for (WeightSlot& slot : slots.from(first)) slot.head_rows = attention.head_dim;
+  if (spec.clamps_products) {
+    std::vector<TensorRole> bounds = {TensorRole::kQBounds};
+    if (attention.has_own_kv())
+      bounds.insert(bounds.end(), {TensorRole::kKBounds, TensorRole::kVBounds});
+    add_bound_slots(slots, index, first, bounds, layer.qkv);
+  }
   if (attention.has_sinks) {
     slots.add_vector(index, {TensorRole::kSinks, attention.num_heads}, layer.sinks);
     slots.keep(slots.count() - 1, {share.heads});
@@ -91,16 +97,27 @@ void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t in
   slots.add_matrix(index, {TensorRole::kO, spec.hidden_size}, attention.output_size(), layer.o,
                    attention.o_bias);
   slots.keep(output, {slots.options().share.outputs(spec.hidden_size)});
+  if (spec.clamps_products) add_bound_slots(slots, index, output, {TensorRole::kOBounds}, layer.o);
+}
+
+void add_cross_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
+                     CrossWeights& weights) {
   const CrossSpec& cross = spec.cross;
-  if (!cross.any()) return;
-  add_norm_slots(slots, spec, index, TensorRole::kCrossNorm, layer.cross.norm);
-  slots.add_matrix(index, {TensorRole::kCrossQ, cross.rows()}, spec.hidden_size, layer.cross.q,
+  add_norm_slots(slots, spec, index, TensorRole::kCrossNorm, weights.norm);
+  slots.add_matrix(index, {TensorRole::kCrossQ, cross.rows()}, spec.hidden_size, weights.q,
                    cross.bias);
   slots.add_matrix(index,
-                   {{TensorRole::kCrossK, cross.rows()}, {TensorRole::kCrossV, cross.rows()}},
-                   std::nullopt, cross.source_size, layer.cross.kv, cross.bias);
-  slots.add_matrix(index, {TensorRole::kCrossO, spec.hidden_size}, cross.rows(), layer.cross.o,
+                   {{TensorRole::kCrossK, cross.kv_rows()}, {TensorRole::kCrossV, cross.kv_rows()}},
+                   std::nullopt, cross.source_size, weights.kv, cross.bias);
+  slots.add_matrix(index, {TensorRole::kCrossO, spec.hidden_size}, cross.rows(), weights.o,
                    cross.bias);
+  if (cross.qk_norm) {
+    slots.add_vector(index, {TensorRole::kCrossQNorm, cross.head_dim}, weights.q_norm);
+    slots.add_vector(index, {TensorRole::kCrossKNorm, cross.head_dim}, weights.k_norm);
+  }
+  if (!cross.gated) return;
+  slots.add_vector(index, {TensorRole::kCrossGate, 1}, weights.gate);
+  slots.add_vector(index, {TensorRole::kCrossMlpGate, 1}, weights.mlp_gate);
 }
 
 }  // namespace quire

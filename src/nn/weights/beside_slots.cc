@@ -14,6 +14,15 @@ void add_norm_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, 
   if (spec.block.norm_bias) slots.add_vector(layer, part, out.bias, true);
 }
 
+void add_bound_slots(WeightSlots& slots, int32_t layer, size_t matrix_slot,
+                     const std::vector<TensorRole>& roles, LinearWeights& out) {
+  constexpr int64_t kBounds = 4;
+  std::vector<SlotPart> parts;
+  for (const TensorRole role : roles) parts.push_back({role, kBounds});
+  slots.from(matrix_slot).front().keeps_parts = true;
+  slots.add_vector(layer, std::move(parts), std::nullopt, false, out.bounds);
+}
+
 void add_layer_input_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
                            LayerWeights& layer) {
   const int64_t size = spec.layer_inputs.size;
@@ -99,7 +108,7 @@ void add_draft_input_slots(WeightSlots& slots, const DecoderSpec& spec,
 void add_head_slots(WeightSlots& slots, const DecoderSpec& spec, LinearWeights& out) {
   const TensorRole head = spec.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kLmHead;
   const size_t first = slots.count();
-  slots.add_matrix(-1, {head, spec.num_logits()}, spec.hidden_size, out);
+  slots.add_matrix(-1, {head, spec.num_logits() - spec.unsaid_tokens}, spec.hidden_size, out);
   if (spec.head_bias) slots.add_vector(-1, {TensorRole::kLmHead, spec.vocab_size}, out.bias, true);
   if (spec.logit_bias) slots.add_vector(-1, {TensorRole::kLogitBias, spec.vocab_size}, out.bias);
   slots.keep(first, {slots.options().share.outputs(spec.vocab_size)});
@@ -117,8 +126,13 @@ void add_pooling_slots(WeightSlots& slots, const PoolingLayerSpec& layer,
   if (layer.norm) slots.add_vector(-1, {*layer.norm, layer.num_outputs}, out.norm.weight);
   if (layer.input_norm) {
     const SlotPart norm{layer.input_norm->role, layer.num_inputs};
-    slots.add_vector(-1, norm, out.input_norm.weight);
+    if (layer.input_norm->has_weight) slots.add_vector(-1, norm, out.input_norm.weight);
     if (!layer.input_norm->is_rms) slots.add_vector(-1, norm, out.input_norm.bias, true);
+    if (layer.input_norm->shifts_input) {
+      slots.add_vector(-1, {TensorRole::kDenseInputShift, layer.num_inputs}, out.input_shift);
+      slots.last().scale = layer.input_norm->shift_scale;
+      slots.add_vector(-1, {TensorRole::kDenseInputFactor, layer.num_inputs}, out.input_factor);
+    }
   }
   for (WeightSlot& slot : slots.from(first)) slot.layer = layer.index;
 }

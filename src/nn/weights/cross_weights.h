@@ -9,8 +9,13 @@ namespace quire {
 struct CrossWeights {
   NormWeights norm;  // of what it reads, or of the sum
   LinearWeights q;   // [Hq * D, E]
-  LinearWeights kv;  // [2 * Hq * D, size of a source's row]
+  LinearWeights kv;  // [2 * Hkv * D, size of a source's row]
   LinearWeights o;   // [E, Hq * D]
+  // [D] each with CrossSpec::qk_norm, [1] each with CrossSpec::gated; or null.
+  const float* q_norm = nullptr;
+  const float* k_norm = nullptr;
+  const float* gate = nullptr;
+  const float* mlp_gate = nullptr;
 };
 
 }  // namespace quire

@@ -3,7 +3,9 @@
 // their share; `layer` is a layer's index, and -1 stands for no layer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "nn/decoder_spec.h"
 #include "nn/weights/draft_input_weights.h"
@@ -22,6 +24,8 @@ void add_norm_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, 
 void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                          LayerWeights& out);
 void add_state_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, StateWeights& out);
+// Of layers that read a source.
+void add_cross_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, CrossWeights& out);
 void add_mlp_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, LayerWeights& out);
 void add_expert_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                       ExpertsWeights& out);
@@ -39,6 +43,11 @@ void add_layer_stream_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t
                             LayerStreamWeights& out);
 void add_shared_block_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                             SharedBlockWeights& out);
+
+// The bounds (DecoderSpec::clamps_products) of the matrix of slot `matrix_slot`, one role for each of its
+// parts.
+void add_bound_slots(WeightSlots& slots, int32_t layer, size_t matrix_slot,
+                     const std::vector<TensorRole>& roles, LinearWeights& out);
 
 // Of the model:
 void add_stream_slots(WeightSlots& slots, const DecoderSpec& spec, StreamWeights& out);

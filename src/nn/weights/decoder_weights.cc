@@ -97,6 +97,7 @@ void DecoderWeights::add_layer(int32_t index) {
   if (spec.shared.any())
     add_shared_block_slots(slots_, spec_, index, shared_[static_cast<size_t>(index)]);
   if (spec.attention.any()) add_attention_slots(slots_, spec_, index, layer);
+  if (spec.reads_source) add_cross_slots(slots_, spec_, index, layer.cross);
   if (spec.state.any()) add_state_slots(slots_, spec_, index, layer.state);
   if (block.norms_behind() && spec.has_mixer())
     add_norm(TensorRole::kPostAttentionNorm, layer.post_attention_norm);
@@ -105,8 +106,8 @@ void DecoderWeights::add_layer(int32_t index) {
   if (spec.ffn.experts.any()) add_expert_slots(slots_, spec_, index, layer.experts);
   if (block.norms_behind() && spec.ffn.any())
     add_norm(TensorRole::kPostMlpNorm, layer.post_mlp_norm);
-  if (block.output_scales) {
-    const int64_t width = spec_.hidden_size;
+  if (block.output_scales || block.output_gates) {
+    const int64_t width = block.output_gates ? 1 : spec_.hidden_size;
     slots_.add_vector(index, {TensorRole::kPostAttentionNorm, width},
                       layer.post_attention_norm.weight);
     slots_.add_vector(index, {TensorRole::kPostMlpNorm, width}, layer.post_mlp_norm.weight);

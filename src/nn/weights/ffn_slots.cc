@@ -43,9 +43,16 @@ void add_mlp_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
     slots.add_matrix(index, {up, size}, spec.hidden_size, layer.gate_up, ffn.bias);
     slots.keep(inside, {own});
   }
+  if (spec.clamps_products) {
+    std::vector<TensorRole> bounds = {TensorRole::kUpBounds};
+    if (ffn.gated) bounds.insert(bounds.begin(), TensorRole::kGateBounds);
+    add_bound_slots(slots, index, inside, bounds, layer.gate_up);
+  }
   const size_t output = slots.count();
   slots.add_matrix(index, {down, spec.hidden_size}, size, layer.down, ffn.bias);
   slots.keep(output, {slots.options().share.outputs(spec.hidden_size)});
+  if (spec.clamps_products)
+    add_bound_slots(slots, index, output, {TensorRole::kDownBounds}, layer.down);
   if (ffn.activation == Activation::kXielu) {
     slots.add_vector(index, {{TensorRole::kXieluP, 1}, {TensorRole::kXieluN, 1}}, std::nullopt,
                      false, layer.xielu);

@@ -35,9 +35,11 @@ struct LayerWeights {
 };
 
 struct PoolingLayerWeights {
-  NormWeights input_norm;  // of the inputs, or null
-  LinearWeights dense;     // [outputs, inputs]
-  NormWeights norm;        // of the outputs, or null
+  NormWeights input_norm;              // of the inputs, or null
+  const float* input_shift = nullptr;  // [inputs] each with InputNormSpec::shifts_input, or null
+  const float* input_factor = nullptr;
+  LinearWeights dense;  // [outputs, inputs]
+  NormWeights norm;     // of the outputs, or null
 };
 
 }  // namespace quire

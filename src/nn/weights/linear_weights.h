@@ -11,6 +11,9 @@ namespace quire {
 struct LinearWeights {
   MatrixWeight weight;
   const float* bias = nullptr;  // [N] or null
+  // [parts of the weight, 4] or null: the least and the greatest of what each reads, and of what it
+  // makes.
+  const float* bounds = nullptr;
 
   bool is_empty() const { return weight.parts.empty(); }
 };

@@ -142,22 +142,24 @@ void plan_source(const ModelShape& model, const Parallelism& parallelism, Device
   const SourceShape& source = model.source;
   const double heads = per_rank(source.num_heads, parallelism.tp);
   const double dim = source.head_dim;
+  const double kv_rows = source.kv_rows() / parallelism.tp;
   plan.cross = {.num_heads = heads,
-                .num_kv_heads = heads,
+                .num_kv_heads = kv_rows / dim,
                 .qk_dim = dim,
                 .v_dim = dim,
-                .kv_bytes_per_token = 2 * heads * dim * model.kv.bytes(),
+                .kv_bytes_per_token = 2 * kv_rows * model.kv.bytes(),
                 .activation_bytes = model.activations.bytes(),
                 .kv = model.kv};
   const auto size = static_cast<double>(source.row_size);
-  plan.source_kv = {Kernel::kEncoder, 2 * heads * dim, size, model.weights};
+  plan.source_kv = {Kernel::kEncoder, 2 * kv_rows, size, model.weights};
   if (source.front_elements > 0) {
     // A product of as many weights, which does as much as they do.
     const double elements = static_cast<double>(source.front_elements);
-    plan.encoder_front.push_back({Kernel::kEncoder, size, elements / size, model.weights});
+    const auto width = static_cast<double>(source.encoder_width());
+    plan.encoder_front.push_back({Kernel::kEncoder, width, elements / width, model.weights});
   }
   ModelShape encoder = model;
-  encoder.hidden_size = source.row_size;
+  encoder.hidden_size = source.encoder_width();
   encoder.groups = source.encoder;
   encoder.source = {};
   plan.encoder = plan_device(encoder, parallelism).groups;
@@ -183,7 +185,7 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
       plan_dense_attention(group.attention, model, parallelism.tp, layer);
     }
     if (group.state.any()) plan_state(group.state, model, parallelism.tp, layer);
-    if (model.source.any()) plan_cross_products(model, parallelism.tp, layer);
+    if (model.source.is_read_by(group)) plan_cross_products(model, parallelism.tp, layer);
     layer.num_reductions =
         (group.attention.any() || group.state.any() ? 1 : 0) + (group.ffn.any() ? 1 : 0);
     if (group.more_elements > 0) {

@@ -39,7 +39,7 @@ double device_weight_bytes(const ModelShape& model, const Parallelism& paralleli
                        model.head_weights.bytes() / tp;
   const double ends = parallelism.pp > 1 ? table : (model.tied_head ? 1 : 2) * table;
   const double share = widest_share(model, parallelism);
-  const double sources = (model.num_layers() * model.source.num_parameters(hidden) +
+  const double sources = (model.num_source_layers() * model.source.num_parameters(hidden) +
                           model.source.num_encoder_parameters()) *
                          model.weights.bytes() / tp;
   return layers * share + ends + sources;

@@ -35,7 +35,7 @@ void visit_encoder(const Model& model, int32_t num_rows, Visit& visit) {
           model.seen(source_attention_time(group.prefill, {&all, 1}, model.hardware)),
           group.num_layers);
   }
-  product(plan.source_kv, model.model.num_layers());
+  product(plan.source_kv, model.model.num_source_layers());
 }
 
 template <typename Model, typename Visit>
@@ -43,7 +43,7 @@ void visit_sources(const Model& model, const StepShape& step, Visit& visit) {
   const AttentionWork& cross = model.plan.cross;
   if (cross.num_heads <= 0) return;
   for (const int32_t rows : step.encoded_rows) visit_encoder(model, rows, visit);
-  const double layers = model.model.num_layers();
+  const double layers = model.model.num_source_layers();
   if (step.decode_source_rows > 0) {
     const KernelTime time =
         decode_attention_time(cross, step.decode.num_requests,

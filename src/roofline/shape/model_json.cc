@@ -121,9 +121,15 @@ json::array written(const std::vector<LayerGroup>& groups) {
 }
 
 json::object written(const SourceShape& source) {
-  return {{"num_heads", source.num_heads},     {"head_dim", source.head_dim},
-          {"row_size", source.row_size},       {"max_rows", source.max_rows},
-          {"is_prompt", source.is_prompt},     {"front_elements", source.front_elements},
+  return {{"num_heads", source.num_heads},
+          {"head_dim", source.head_dim},
+          {"num_kv_heads", source.num_kv_heads},
+          {"num_layers", source.num_layers},
+          {"row_size", source.row_size},
+          {"encoder_size", source.encoder_size},
+          {"max_rows", source.max_rows},
+          {"is_prompt", source.is_prompt},
+          {"front_elements", source.front_elements},
           {"encoder", written(source.encoder)}};
 }
 
@@ -150,10 +156,18 @@ void read_groups(const JsonFields& fields, std::string_view key, Status& status,
   }
 }
 
+// 0 where the file does not say it.
+int32_t count_of(const JsonFields& fields, std::string_view key) {
+  return static_cast<int32_t>(fields.integer({key}, 0, 0, 1 << 20));
+}
+
 SourceShape read_source(const JsonFields& fields, Status& status) {
   SourceShape source{.num_heads = size_of(fields, "num_heads"),
                      .head_dim = size_of(fields, "head_dim"),
+                     .num_kv_heads = count_of(fields, "num_kv_heads"),
+                     .num_layers = count_of(fields, "num_layers"),
                      .row_size = size_of(fields, "row_size"),
+                     .encoder_size = count_of(fields, "encoder_size"),
                      .max_rows = size_of(fields, "max_rows"),
                      .is_prompt = fields.boolean("is_prompt", false),
                      .front_elements = fields.integer({"front_elements"}, 0, 0, int64_t{1} << 40)};

@@ -85,7 +85,7 @@ Status check_source(const SourceShape& source) {
 }
 
 // Models whose layers all have attention and a feed-forward part forget neither.
-Status check_layers(const std::vector<LayerGroup>& groups) {
+Status check_layers(const std::vector<LayerGroup>& groups, const SourceShape& source) {
   const auto has_state = [](const LayerGroup& group) { return group.state.any(); };
   const bool any_state = std::any_of(groups.begin(), groups.end(), has_state);
   for (const LayerGroup& group : groups) {
@@ -94,7 +94,7 @@ Status check_layers(const std::vector<LayerGroup>& groups) {
       return invalid_argument("intermediate_size: expected at least 1, got {}",
                               group.ffn.intermediate_size);
     }
-    if (!group.attention.any() && !any_state) {
+    if (!group.attention.any() && !any_state && source.num_layers == 0) {
       return invalid_argument("num_heads: expected at least 1, got {}", group.attention.num_heads);
     }
   }
@@ -140,7 +140,8 @@ bool LayerGroup::is_like(const LayerGroup& other) const {
 }
 
 double SourceShape::num_parameters(int64_t hidden_size) const {
-  return rows() * 2 * (static_cast<double>(hidden_size) + static_cast<double>(row_size));
+  return 2 *
+         (rows() * static_cast<double>(hidden_size) + kv_rows() * static_cast<double>(row_size));
 }
 
 double FfnShape::num_expert_parameters(int64_t hidden_size) const {
@@ -152,6 +153,10 @@ int32_t ModelShape::num_layers() const {
   int32_t count = 0;
   for (const LayerGroup& group : groups) count += group.num_layers;
   return count;
+}
+
+int32_t ModelShape::num_source_layers() const {
+  return source.num_layers > 0 ? source.num_layers : num_layers();
 }
 
 namespace {
@@ -181,13 +186,14 @@ double count_parameters(const ModelShape& model, Experts which) {
       static_cast<double>(model.vocab_size) * static_cast<double>(model.hidden_size);
   return (model.tied_head || which == Experts::kActive ? 1 : 2) * table +
          count_layers(model.groups, model.hidden_size, which) +
-         model.num_layers() * model.source.num_parameters(model.hidden_size);
+         model.num_source_layers() * model.source.num_parameters(model.hidden_size);
 }
 
 }  // namespace
 
 double SourceShape::num_encoder_parameters() const {
-  return static_cast<double>(front_elements) + count_layers(encoder, row_size, Experts::kAll);
+  return static_cast<double>(front_elements) +
+         count_layers(encoder, encoder_width(), Experts::kAll);
 }
 
 int64_t ModelShape::num_parameters() const {
@@ -204,7 +210,7 @@ int64_t ModelShape::num_decoder_parameters() const {
 }
 
 double ModelShape::source_bytes_per_row() const {
-  return 2 * source.rows() * num_layers() * kv.bytes();
+  return 2 * source.kv_rows() * num_source_layers() * kv.bytes();
 }
 
 double ModelShape::kv_bytes_per_token() const {
@@ -242,7 +248,7 @@ Status ModelShape::validate() const {
     return invalid_argument("vocab_size: expected 1 to {}, got {}", kMaxDimension, vocab_size);
   }
   if (groups.empty()) return invalid_argument("groups: expected at least one group of layers");
-  QUIRE_RETURN_IF_ERROR(check_layers(groups));
+  QUIRE_RETURN_IF_ERROR(check_layers(groups, source));
   QUIRE_RETURN_IF_ERROR(check_source(source));
   constexpr double kMaxParameters = 1e15;
   if (const double parameters =

@@ -81,18 +81,29 @@ struct LayerGroup {
   bool is_like(const LayerGroup& other) const;             // but for the number of layers
 };
 
-// What every layer of a decoder looks at beside its tokens: rows that an encoder has made of a source, a
-// text or a recording, of which each layer keeps keys and values.
+// What the layers of a decoder look at beside its tokens: rows that an encoder has made of a source, a
+// text, a recording or a picture, of which each layer keeps keys and values.
 struct SourceShape {
   int32_t num_heads = 0;  // of each layer's attention to them; 0: there is no source
   int32_t head_dim = 0;
-  int64_t row_size = 0;    // E of the encoder
-  int32_t max_rows = 0;    // of the longest source
+  int32_t num_kv_heads = 0;  // 0: as many as heads
+  // Layers that look at them, which then have no other attention; 0: all do, beside what they have.
+  int32_t num_layers = 0;
+  int64_t row_size = 0;
+  int64_t encoder_size = 0;  // E of the encoder; 0: row_size
+  int32_t max_rows = 0;      // of the longest source
   bool is_prompt = false;  // sources are prompts, which no decoder reads; else all are of max_rows
   std::vector<LayerGroup> encoder;  // all of whose rows see each other
   int64_t front_elements = 0;       // weights of what comes before its layers (convolutions)
   bool any() const { return num_heads > 0; }
   double rows() const { return static_cast<double>(num_heads) * head_dim; }
+  double kv_rows() const {
+    return static_cast<double>(num_kv_heads > 0 ? num_kv_heads : num_heads) * head_dim;
+  }
+  int64_t encoder_width() const { return encoder_size > 0 ? encoder_size : row_size; }
+  bool is_read_by(const LayerGroup& group) const {
+    return any() && (num_layers == 0 || !group.attention.any());
+  }
   double num_encoder_parameters() const;
   double num_parameters(int64_t hidden_size) const;  // of one layer's attention to a source
 };
@@ -113,6 +124,7 @@ struct ModelShape {
   NumberFormat kv{16, MathType::kBf16};           // in the cache
 
   int32_t num_layers() const;
+  int32_t num_source_layers() const;      // that look at a source, where there is one
   int64_t num_parameters() const;         // embeddings, norms left out
   int64_t num_active_parameters() const;  // used by one token, of a source or of what is made of it
   int64_t num_decoder_parameters() const;  // num_parameters() without the encoder's

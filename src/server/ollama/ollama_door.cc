@@ -170,8 +170,7 @@ json::object description_of(const ModelStatus& status) {
     const ServedModel& model = status.loaded->model;
     const ReplyFormat& replies = status.loaded->options.reply_format;
     const ExecutorInfo info = model.engine->model_info();
-    if (info.generates && (!info.media.is_source || info.media.text_source.any()))
-      capabilities.push_back("completion");
+    if (info.generates && !info.media.needs_recording()) capabilities.push_back("completion");
     if (info.pooling.any()) capabilities.push_back("embedding");
     if (replies.dialect != nullptr) capabilities.push_back("tools");
     if (replies.reasoning != nullptr) capabilities.push_back("thinking");

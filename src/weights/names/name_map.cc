@@ -70,6 +70,8 @@ bool is_norm(TensorRole role) {
     case TensorRole::kKNorm:
     case TensorRole::kPostAttentionNorm:
     case TensorRole::kCrossNorm:
+    case TensorRole::kCrossQNorm:
+    case TensorRole::kCrossKNorm:
     case TensorRole::kPreMlpNorm:
     case TensorRole::kPostMlpNorm:
     case TensorRole::kDraftEmbeddingNorm:

@@ -102,6 +102,10 @@ enum class TensorRole : uint8_t {
   kCrossK,
   kCrossV,
   kCrossO,
+  kCrossQNorm,
+  kCrossKNorm,
+  kCrossGate,     // [1]
+  kCrossMlpGate,  // [1]: of the MLP behind it
   // Of a mixer with a state (nn/spec/state_spec.h):
   kStateIn,  // its input projection, all parts together
   kStateQ,
@@ -141,6 +145,23 @@ enum class TensorRole : uint8_t {
   kClassifier,      // [labels, E]
   kSentenceDense,   // of sentence-transformers; "{}" stands for the place among its modules
   kDenseInputNorm,  // on what such a layer reads
+  // Of pictures that are cut into tiles, by the grid that they lie in (models/vision/mllama.h):
+  kTilePositions,     // [grids, tiles * rows of a tile * E]
+  kTilePositionGate,  // [1]: how much of them counts instead of kPositionEmbedding
+  kTileBefore,        // [grids, tiles * E]: added to patches
+  kTileBeforeGate,    // [1]
+  kTileBehind,        // [grids, tiles * E]: added behind the first layers
+  kTileBehindGate,    // [1]
+  kDenseInputShift,
+  kDenseInputFactor,
+  // Bounds of what a matrix reads and makes, [4] (LinearWeights::bounds):
+  kQBounds,
+  kKBounds,
+  kVBounds,
+  kOBounds,
+  kGateBounds,
+  kUpBounds,
+  kDownBounds,
 };
 
 // The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part

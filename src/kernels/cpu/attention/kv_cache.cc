@@ -84,12 +84,17 @@ void rotate_heads(const QkvToCacheParams& p, const cpu::ElementKernels& kernels,
                   float* heads, int64_t num_heads) {
   if (p.rope_style == RopeStyle::kNone || p.rotary_dim == 0) return;
   const int64_t half = p.rotary_dim / 2;
+  const int32_t num_parts = p.rope_style == RopeStyle::kNeoxHalves ? 2 : 1;
+  const int32_t part_dim = p.rotary_dim / num_parts;
   for (int64_t h = 0; h < num_heads; ++h) {
-    kernels.rope({.head = heads + h * p.kv.head_dim,
-                  .rotary_dim = p.rotary_dim,
-                  .interleaved = p.rope_style == RopeStyle::kInterleaved,
-                  .cos = p.cos + token * half,
-                  .sin = p.sin + token * half});
+    for (int32_t part = 0; part < num_parts; ++part) {
+      const int64_t first_pair = token * half + part * (part_dim / 2);
+      kernels.rope({.head = heads + h * p.kv.head_dim + part * part_dim,
+                    .rotary_dim = part_dim,
+                    .interleaved = p.rope_style == RopeStyle::kInterleaved,
+                    .cos = p.cos + first_pair,
+                    .sin = p.sin + first_pair});
+    }
   }
 }
 

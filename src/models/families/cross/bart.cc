@@ -99,6 +99,7 @@ void read_decoder(const ConfigReader& reader, ModelConfig& config) {
   read_stack(reader, config);
   config.cross = {
       .num_heads = static_cast<int32_t>(config.num_attention_heads),
+      .num_kv_heads = static_cast<int32_t>(config.num_attention_heads),
       .head_dim = static_cast<int32_t>(config.head_dim),
       .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim))),
       .bias = true,

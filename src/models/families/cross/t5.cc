@@ -134,6 +134,7 @@ void read_encoder(const ConfigReader& reader, ModelConfig& config) {
 void read_decoder(const ConfigReader& reader, ModelConfig& config) {
   read_stack(reader, true, config);
   config.cross = {.num_heads = static_cast<int32_t>(config.num_attention_heads),
+                  .num_kv_heads = static_cast<int32_t>(config.num_attention_heads),
                   .head_dim = static_cast<int32_t>(config.head_dim),
                   .source_size = config.hidden_size,
                   .max_source_len = static_cast<int32_t>(config.max_position_embeddings)};

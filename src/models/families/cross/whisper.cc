@@ -43,6 +43,7 @@ constexpr KeyAlias kAliases[] = {{"hidden_size", "d_model"},
 void read_whisper(const ConfigReader& reader, ModelConfig& config) {
   config.cross = {
       .num_heads = static_cast<int32_t>(config.num_attention_heads),
+      .num_kv_heads = static_cast<int32_t>(config.num_attention_heads),
       .head_dim = static_cast<int32_t>(config.head_dim),
       .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config.head_dim))),
       .bias = true,

@@ -141,6 +141,7 @@ void read_gemma4(const ConfigReader& reader, ModelConfig& config) {
   if (!reader.has("rope_parameters") && !reader.has("rope_freq_factors"))
     reader.fail("rope_parameters: expected full_attention and sliding_attention, got nothing");
   config.layer_windows.back() = 0;  // whatever layer_types says
+  config.full_layers_see_ends = false;
   config.full_head_dim = reader.integer("global_head_dim", {2, kMaxAttentionHeadDim}, 512);
   config.full_kv_heads = config.num_key_value_heads;
   // GGUF files say how many there are where they differ.

@@ -29,6 +29,7 @@ void read_layer_inputs(const ConfigReader& reader, ModelConfig& config) {
   inputs.size =
       reader.integer("hidden_size_per_layer_input", {0, kMaxWidth / config.num_hidden_layers}, 256);
   inputs.vocab_size = reader.integer("vocab_size_per_layer_input", {1, int64_t{1} << 24}, 262144);
+  inputs.given_row = reader.integer("pad_token_id", {0, inputs.vocab_size - 1}, 0);
   inputs.activation = config.activation;
 }
 

@@ -1,0 +1,69 @@
+// CanvasFront: the rows that a tower begins with which reads a canvas of tiles (CanvasSpec), and what it
+// adds to them behind its first layers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/stream.h"
+#include "exec/media/patch_rows.h"
+#include "models/vision/vision_spec.h"
+#include "nn/decoder/decoder.h"
+#include "nn/weights/weight_slots.h"
+#include "tensor/arena.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+// A picture that fills a canvas of `grid` tiles.
+struct Canvas {
+  PicturePixels picture;
+  TileGrid grid;
+  size_t id = 0;  // among VisionSpec::grids, from 1 on
+};
+
+// One thread at a time. Borrows spec and stream.
+class CanvasFront {
+ public:
+  CanvasFront(const VisionSpec& spec, const WeightOptions& options, HostStream& stream);
+
+  Status open(const TensorSource& source, WeightPacking& packing);
+  int64_t weight_bytes() const { return plan_.arena_bytes(); }
+  int64_t arena_bytes() const;
+  // `decoder` makes rows of patches and holds the class token, `weights` are its weights.
+  Status load(const LoadOptions& options, const DecoderWeights& weights, Decoder& decoder,
+              Arena& arena);
+
+  // Rows of a tile; of all tiles with the zeros that fill them up.
+  int32_t tile_rows() const { return spec_.max_rows(); }
+  int32_t num_rows() const;
+  // rows [num_rows, E]: tile by tile those of the class token and the patches, then the zeros.
+  void embed(const Canvas& canvas, float* rows);
+  // Adds to rows [num_rows, E] of the same order what each tile has of its own behind the first layers.
+  void add_behind(const Canvas& canvas, float* rows);
+
+ private:
+  // A row of a table as float32.
+  void read_row(const TableWeight& table, size_t row, int64_t size, float* out);
+  void embed_tile(const Canvas& canvas, int32_t tile, float* rows);
+
+  const VisionSpec& spec_;
+  HostStream& stream_;
+  WeightSlots slots_;
+  TableWeight positions_, tile_positions_, before_, behind_;
+  const float* position_gate_ = nullptr;
+  const float* before_gate_ = nullptr;
+  const float* behind_gate_ = nullptr;
+  NormWeights norm_;
+  LoadPlan plan_;
+  Arena weight_arena_;
+  Decoder* decoder_ = nullptr;
+  float* patches_ = nullptr;        // [kMaxPooledRows, elements of a patch]
+  float* class_row_ = nullptr;      // [E]
+  float* all_positions_ = nullptr;  // [tile_rows, E]
+  float* of_tiles_ = nullptr;       // [tiles, tile_rows, E], of the canvas at hand
+  float* before_rows_ = nullptr;    // [tiles, E]
+  float* behind_rows_ = nullptr;    // [tiles, E]
+};
+
+}  // namespace quire

@@ -1,0 +1,18 @@
+// Rows that a number of the model's own lets through.
+#pragma once
+
+#include <cstdint>
+
+namespace quire {
+
+struct GatedRows {
+  const float* rows = nullptr;  // [T, width]
+  float gate = 0.0f;
+  const uint8_t* wanted = nullptr;  // [T]: whether a row counts; null: all of them do
+  int64_t num_rows = 0;             // T
+  int64_t width = 0;
+};
+// add_to [T, width] += tanh(gate) * rows, on the host. Rows that do not count may hold anything.
+void add_gated_rows(const GatedRows& gated, float* add_to);
+
+}  // namespace quire
