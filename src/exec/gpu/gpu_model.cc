@@ -45,6 +45,7 @@ Status check_ops(const DecoderSpec& spec) {
     if (!attention.has_own_kv()) return refuse("layers that read the keys and values of others");
     if (attention.window_is_chunk) return refuse("attention in chunks");
     if (attention.value_norm) return refuse("norms of values");
+    if (attention.qkv_clip > 0.0f) return refuse("clipped queries, keys and values");
     if (attention.has_output_gate) return refuse("a gate on the attention's output");
     if (!attention.qk_norm) continue;
     if (*attention.qk_norm != QkNorm::kHead) return refuse("norms of all queries or keys together");
