@@ -17,10 +17,36 @@ function(quire_layer_deps folder out)
   message(FATAL_ERROR "src/${folder} has no row in tools/layers.txt")
 endfunction()
 
+# quire_unity(TARGET SOURCE...): with QUIRE_UNITY the compiler takes several of the target's sources at once. Most of what
+# it does for one file is to read the headers that it shares with its neighbours.
+function(quire_unity target)
+  if(NOT QUIRE_UNITY)
+    return()
+  endif()
+  set(sources ${ARGN})
+  list(FILTER sources INCLUDE REGEX "^[^/].*\\.cc$")  # those of the tree, not what the build makes
+  execute_process(COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/unity_groups.py" ${sources}
+                  WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE rows COMMAND_ERROR_IS_FATAL ANY)
+  string(STRIP "${rows}" rows)
+  string(REPLACE "\n" ";" rows "${rows}")
+  foreach(row IN LISTS rows)
+    string(REGEX MATCH "^([0-9]+) (.*)$" row "${row}")
+    set_source_files_properties("${CMAKE_MATCH_2}" PROPERTIES UNITY_GROUP "${target}_${CMAKE_MATCH_1}")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # A class that a source defines for itself may hold types of its unnamed namespace. To GCC a group's sources look like
+    # headers, where it warns of that.
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
+                          "#pragma GCC diagnostic ignored \"-Wsubobject-linkage\"")
+  endif()
+endfunction()
+
 function(quire_folder name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK;TESTS;TEST_LINK" ${ARGN})
   add_library(quire_${name} STATIC ${ARG_SOURCES})
   add_library(quire::${name} ALIAS quire_${name})
+  quire_unity(quire_${name} ${ARG_SOURCES})
   target_link_libraries(quire_${name} PUBLIC Threads::Threads ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
   quire_layer_deps(${name} deps)
   foreach(dep IN LISTS deps)
@@ -43,6 +69,7 @@ function(quire_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  quire_unity(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} quire_test_support GTest::gtest GTest::gmock
                                         GTest::gtest_main)

@@ -7,13 +7,13 @@ headers that are a part of another file (-inl.h, and those of one instruction se
 """
 import argparse
 import concurrent.futures
-import json
 import os
 import pathlib
 import re
-import shlex
 import subprocess
 import sys
+
+from source_commands import source_commands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEVICE_FOLDER = "src/kernels/cuda/"  # for the CUDA compiler
@@ -26,22 +26,21 @@ MAX_ERROR_LINES = 6
 def compile_commands(build_dir):
     """{source: flags of its command, without the source and the object}"""
     commands = {}
-    for entry in json.loads((build_dir / "compile_commands.json").read_text()):
-        words = shlex.split(entry["command"])
-        if entry["file"].endswith(".cu"):
+    for source, _, words in source_commands(build_dir):
+        if source.endswith(".cu"):
             continue
         while not re.search(r"(\+\+|clang|gcc|cc)[-\d.]*$", words[0]):  # a launcher
             words = words[1:]
         flags = words[:1]
         skip = False
         for word in words[1:]:
-            if skip or word in ("-c", entry["file"]):
+            if skip or word in ("-c", source):
                 skip = False
             elif word in ("-o", "-MF", "-MT"):
                 skip = True
             elif not word.startswith("-M"):
                 flags.append(word)
-        commands[pathlib.Path(entry["file"]).resolve()] = flags
+        commands[pathlib.Path(source).resolve()] = flags
     return commands
 
 

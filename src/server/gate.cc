@@ -21,24 +21,26 @@ ApiCheck check_serves(const Route& route, const ServedModel& model) {
   const ExecutorInfo info = model.engine->model_info();
   const std::string& name = model.names.front();
   if (route.mode == RouteMode::kSpeech && model.speech == nullptr)
-    return api_error(404, fmt::format("the model {} hears nothing: it takes text", quoted(name)));
+    return api_error(404,
+                     fmt::format("the model {} hears nothing: it takes text", in_quotes(name)));
   if (route.mode == RouteMode::kGeneration && info.media.is_source &&
       !info.media.text_source.any()) {
     return api_error(404, fmt::format("the model {} writes down what is said: it serves "
                                       "/v1/audio/transcriptions and /v1/audio/translations",
-                                      quoted(name)));
+                                      in_quotes(name)));
   }
   if (route.mode == RouteMode::kGeneration && !info.generates) {
-    return api_error(404, fmt::format("the model {} generates no text: it serves {}", quoted(name),
-                                      info.pooling.embedding_size > 0
-                                          ? "/v1/embeddings, /v2/embed, /pooling, /score and "
-                                            "/rerank"
-                                          : "/classify, /pooling, /score and /rerank"));
+    return api_error(404,
+                     fmt::format("the model {} generates no text: it serves {}", in_quotes(name),
+                                 info.pooling.embedding_size > 0
+                                     ? "/v1/embeddings, /v2/embed, /pooling, /score and "
+                                       "/rerank"
+                                     : "/classify, /pooling, /score and /rerank"));
   }
   if (route.mode == RouteMode::kPooling && !info.pooling.any()) {
     return api_error(404, fmt::format("the model {} makes no embeddings or scores: it serves "
                                       "/v1/chat/completions and /v1/completions",
-                                      quoted(name)));
+                                      in_quotes(name)));
   }
   return std::nullopt;
 }

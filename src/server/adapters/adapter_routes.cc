@@ -125,7 +125,7 @@ HttpResponse load_adapter(const HttpRequest& request, const PrepareContext& cont
   if (served.is_named(fields.name)) {
     return error_response(
         user_error("lora_name", fmt::format("lora_name: {} is the name of the served model itself",
-                                            server::quoted(fields.name))));
+                                            server::in_quotes(fields.name))));
   }
   const Result<std::string> folder = adapter_folder(options.lora_dir, fields.path);
   if (!folder.ok()) return error_response(from_status(folder.status()));
@@ -134,7 +134,7 @@ HttpResponse load_adapter(const HttpRequest& request, const PrepareContext& cont
         "lora_name",
         fmt::format("The lora adapter {} has already been loaded. If you want to load the adapter "
                     "in place, set 'load_inplace' to True.",
-                    server::quoted(fields.name))));
+                    server::in_quotes(fields.name))));
   }
   const Status status = served.adapters->load(
       {fields.name, *folder}, fields.replaces ? IfLoaded::kReplace : IfLoaded::kRefuse);
@@ -154,7 +154,7 @@ HttpResponse unload_adapter(const HttpRequest& request, const PrepareContext& co
   }
   if (served.adapters->unload(fields.name).ok()) return success(fields, "removed");
   ApiError error = api_error(
-      404, fmt::format("The lora adapter {} cannot be found.", server::quoted(fields.name)));
+      404, fmt::format("The lora adapter {} cannot be found.", server::in_quotes(fields.name)));
   error.param = "lora_name";
   return error_response(error);
 }

@@ -86,7 +86,7 @@ class Conversation {
                                    is_assistant      ? "text, thinking or tool_use"
                                    : role_ == "user" ? "text or tool_result"
                                                      : "text",
-                                   quoted(type.value())));
+                                   in_quotes(type.value())));
   }
 
   ApiCheck add_text(const json::object& block, const std::string& where) {
@@ -151,7 +151,7 @@ class Conversation {
       if (type.value() != "text") {
         return field_error(at + ".type", fmt::format("expected text, got {}; this model reads text "
                                                      "alone",
-                                                     quoted(type.value())));
+                                                     in_quotes(type.value())));
       }
       if (const auto text = text_of(block.get_object(), "text", at); !text.ok()) {
         return text.error();

@@ -51,9 +51,9 @@ json::array check_batch_input(const std::string& path, std::string_view endpoint
           "mismatched_endpoint", line_number,
           fmt::format("url: expected {}, which the batch names, got {}", endpoint, request.url)));
     } else if (!ids.insert(request.custom_id).second) {
-      errors.push_back(error_of(
-          "duplicate_custom_id", line_number,
-          fmt::format("custom_id: expected each once, got {} again", quoted(request.custom_id))));
+      errors.push_back(error_of("duplicate_custom_id", line_number,
+                                fmt::format("custom_id: expected each once, got {} again",
+                                            in_quotes(request.custom_id))));
     }
   }
   if (num_requests == 0)

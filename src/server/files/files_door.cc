@@ -24,7 +24,7 @@ constexpr int64_t kWindowS = 24 * 3600;
 constexpr size_t kMaxMetadata = 16;
 
 HttpResponse not_found_response(std::string_view what, std::string_view id) {
-  return error_response(api_error(404, fmt::format("No such {}: {}", what, quoted(id))));
+  return error_response(api_error(404, fmt::format("No such {}: {}", what, in_quotes(id))));
 }
 
 json::object file_object(const FileInfo& file) {
@@ -47,7 +47,7 @@ HttpResponse page_of(std::vector<json::object> all, std::string_view query,
   const std::string_view order = query_value(query, "order").value_or("desc");
   if (order != "asc" && order != "desc") {
     return error_response(
-        field_error("order", fmt::format("expected asc or desc, got {}", quoted(order))));
+        field_error("order", fmt::format("expected asc or desc, got {}", in_quotes(order))));
   }
   if (order == "desc") std::ranges::reverse(all);
   auto first = all.begin();
@@ -56,8 +56,8 @@ HttpResponse page_of(std::vector<json::object> all, std::string_view query,
       return std::string_view(o.at("id").get_string()) == *after;
     });
     if (first == all.end())
-      return error_response(
-          field_error("after", fmt::format("expected an id of the list, got {}", quoted(*after))));
+      return error_response(field_error(
+          "after", fmt::format("expected an id of the list, got {}", in_quotes(*after))));
     ++first;
   }
   const bool has_more = all.end() - first > limit.value();
@@ -78,9 +78,9 @@ HttpResponse upload(const HttpRequest& request, FileStore& files, const PrepareC
   if (!form.ok()) return error_response(form.error());
   const FormPart* const purpose = find_part(form.value(), "purpose");
   if (purpose == nullptr || purpose->data != "batch") {
-    return error_response(
-        field_error("purpose", fmt::format("expected batch, got {}",
-                                           purpose == nullptr ? "none" : quoted(purpose->data))));
+    return error_response(field_error(
+        "purpose", fmt::format("expected batch, got {}",
+                               purpose == nullptr ? "none" : in_quotes(purpose->data))));
   }
   const FormPart* const file = find_part(form.value(), "file");
   if (file == nullptr || !file->filename)
@@ -149,14 +149,15 @@ HttpResponse create_batch(const HttpRequest& request, const PrepareContext& cont
                .expires_s = context.created_s + kWindowS};
   if (!is_batch_url(job.endpoint)) {
     return error_response(field_error(
-        "endpoint", fmt::format("expected one of {}, got {}", batch_urls(), quoted(job.endpoint))));
+        "endpoint",
+        fmt::format("expected one of {}, got {}", batch_urls(), in_quotes(job.endpoint))));
   }
   if (text_member(body.value(), "completion_window") != "24h")
     return error_response(field_error("completion_window", "expected 24h"));
   if (!context.server->batches->files().find(job.input_file_id, job.owner)) {
     return error_response(field_error(
         "input_file_id", fmt::format("expected the id of a file that was uploaded, got {}",
-                                     quoted(job.input_file_id))));
+                                     in_quotes(job.input_file_id))));
   }
   if (ApiCheck error = read_metadata(body.value(), job.metadata)) return error_response(*error);
   const ApiResult<BatchJob> added = context.server->batches->add(std::move(job));

@@ -85,7 +85,8 @@ ApiResult<FormPart> parse_part(std::string_view part) {
 ApiResult<std::vector<FormPart>> parse_form(std::string_view content_type, std::string_view body) {
   const size_t type_end = std::min(content_type.find(';'), content_type.size());
   if (!equals_ignoring_case(trim(content_type.substr(0, type_end)), kType))
-    return bad_form(content_type.empty() ? std::string("no content type") : quoted(content_type));
+    return bad_form(content_type.empty() ? std::string("no content type")
+                                         : in_quotes(content_type));
   const std::optional<std::string> boundary = parameter(content_type, "boundary");
   if (!boundary || boundary->empty() || boundary->size() > kMaxBoundaryBytes)
     return bad_form("no boundary");

@@ -57,7 +57,7 @@ bool is_field_name(std::string_view text) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kMaxBytes = 100;
   if (text.size() <= kMaxBytes) return fmt::format("'{}'", text);
   return fmt::format("'{}...' ({} bytes)", text.substr(0, utf8_cut(text, kMaxBytes)), text.size());

@@ -40,7 +40,7 @@ ApiError api_error(int status, std::string message);
 ApiError from_status(const Status& status);
 
 // 'text' for a message: cut when it is long, so that the message's end is still read.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 template <typename T>
 class [[nodiscard]] ApiResult {

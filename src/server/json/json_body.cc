@@ -78,7 +78,7 @@ ApiResult<json::object> parse_body(const HttpRequest& request, const ServerLimit
   const bool is_json = type ? is_json_content_type(*type) : !request.header("Origin");
   if (!is_json) {
     return malformed(fmt::format("expected Content-Type: application/json, got {}",
-                                 type ? quoted(*type) : std::string("none")));
+                                 type ? in_quotes(*type) : std::string("none")));
   }
   if (request.body.empty()) return malformed("expected a JSON object, got an empty body");
   if (parsed_bytes_bound(request.body) > limits.parsed_bytes) {

@@ -28,7 +28,7 @@ ApiResult<int64_t> query_integer(std::string_view query, std::string_view name, 
     return value;
   }
   return field_error(
-      name, fmt::format("expected an integer in [{}, {}], got {}", least, most, quoted(*text)));
+      name, fmt::format("expected an integer in [{}, {}], got {}", least, most, in_quotes(*text)));
 }
 
 }  // namespace quire::server

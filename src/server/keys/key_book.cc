@@ -30,16 +30,16 @@ std::string refusal_text(const KeySpec& spec, const KeyLimiter::Refusal& refusal
   switch (refusal.limit) {
     case KeyLimit::kRequests:
       return fmt::format("the key {} may ask {} requests per minute; try again in {}",
-                         quoted(spec.name), *limits.requests_per_minute,
+                         in_quotes(spec.name), *limits.requests_per_minute,
                          duration_text(refusal.wait_us));
     case KeyLimit::kTokens:
       return fmt::format("the key {} may use {} tokens per minute; try again in {}",
-                         quoted(spec.name), *limits.tokens_per_minute,
+                         in_quotes(spec.name), *limits.tokens_per_minute,
                          duration_text(refusal.wait_us));
     case KeyLimit::kConcurrency:
       break;
   }
-  return fmt::format("the key {} may have {} requests under way at once", quoted(spec.name),
+  return fmt::format("the key {} may have {} requests under way at once", in_quotes(spec.name),
                      *limits.max_concurrent);
 }
 
@@ -111,7 +111,7 @@ Result<std::unique_ptr<KeyBook>> KeyBook::open(const std::string& path, bool has
 }
 
 Status KeyBook::reload(int64_t now_us) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path_, kMaxFileBytes));
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, quire::read_text(path_, kMaxFileBytes));
   Result<std::vector<KeySpec>> specs = parse_key_file(text);
   if (!specs.ok()) return specs.status().with_context(path_);
   const auto ranked =
@@ -119,7 +119,7 @@ Status KeyBook::reload(int64_t now_us) {
   if (ranked != specs->end() && !has_priorities_) {
     return invalid_argument(
         "{}: the key {} has a priority, which needs --scheduling-policy priority", path_,
-        quoted(ranked->name));
+        in_quotes(ranked->name));
   }
   const std::lock_guard lock(mutex_);
   std::unordered_map<std::string, std::shared_ptr<KeyAccount>> by_digest, by_name;

@@ -64,12 +64,12 @@ Result<KeySpec> read_entry(const json::value& value) {
   for (const auto& member : *entry) {
     const std::string_view name{member.key().data(), member.key().size()};
     if (std::ranges::find(kMembers, name) == std::end(kMembers))
-      return invalid_argument("{}: this member is unknown", quoted(name));
+      return invalid_argument("{}: this member is unknown", in_quotes(name));
   }
   KeySpec spec{.name = std::string(text_member(*entry, "name")), .digest = {}};
   if (!is_name(spec.name))
     return invalid_argument("name: expected 1 to {} characters of A-Z a-z 0-9 . _ -, got {}",
-                            kMaxNameBytes, quoted(spec.name));
+                            kMaxNameBytes, in_quotes(spec.name));
   QUIRE_RETURN_IF_ERROR(read_digest(*entry, spec.digest));
   KeyLimits& limits = spec.limits;
   std::optional<int64_t> priority;
@@ -102,7 +102,7 @@ Result<std::vector<KeySpec>> parse_key_file(std::string_view text) {
     if (!spec.ok()) return spec.status().with_context(fmt::format("keys.{}", i));
     if (!names.insert(spec->name).second)
       return invalid_argument("keys.{}: name: expected each once, got {} again", i,
-                              quoted(spec->name));
+                              in_quotes(spec->name));
     if (!digests.insert(spec->digest).second)
       return invalid_argument("keys.{}: expected each key once, got that of another again", i);
     keys.push_back(std::move(spec).value());

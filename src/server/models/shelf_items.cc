@@ -15,7 +15,7 @@ ApiError unavailable_error(std::string message, int64_t retry_after_s) {
 
 ApiError ShelfItem::cannot_load() const {
   return api_error(500,
-                   fmt::format("the model {} cannot be loaded: {}", quoted(found.name), error));
+                   fmt::format("the model {} cannot be loaded: {}", in_quotes(found.name), error));
 }
 
 Status ShelfItems::read(const std::string& directory, const ModelAliases& aliases) {
@@ -95,7 +95,7 @@ ApiError ShelfItems::unknown(std::string_view name) const {
   for (const auto& [alias, model] : aliases_) known.push_back(alias);
   const std::optional<std::string> meant = nearest_name(std::string(name), known);
   ApiError error =
-      api_error(404, fmt::format("the model {} does not exist; {}there are {}", quoted(name),
+      api_error(404, fmt::format("the model {} does not exist; {}there are {}", in_quotes(name),
                                  meant ? fmt::format("did you mean {}? ", *meant) : "", names));
   error.param = "model";
   return error;
@@ -122,7 +122,7 @@ void ShelfItems::refuse_expired(int64_t now_us, ShelfCalls& calls) {
     const ApiError error = unavailable_error(
         fmt::format("the model {} is not loaded: others are in use, and the time for its turn "
                     "(--model-load-timeout) is over",
-                    quoted(name)),
+                    in_quotes(name)),
         10);
     while (!item.waiters.empty() && item.waiters.front().deadline_us <= now_us) {
       calls.push_back(

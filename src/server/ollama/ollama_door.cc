@@ -213,7 +213,7 @@ HttpResponse show(const HttpRequest& request, const PrepareContext& context) {
   const auto found = std::find_if(
       all.begin(), all.end(), [&](const ModelStatus& status) { return is_called(status, asked); });
   if (found != all.end()) return json_response(description_of(*found));
-  ApiError error = api_error(404, fmt::format("the model {} does not exist", quoted(asked)));
+  ApiError error = api_error(404, fmt::format("the model {} does not exist", in_quotes(asked)));
   error.param = "model";
   return ollama_error_response(error);
 }

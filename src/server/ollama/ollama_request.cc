@@ -184,7 +184,7 @@ ApiCheck set_option(F& f, std::string_view name, Value& value) {
         std::find(std::begin(kOptionsWithoutEffect), std::end(kOptionsWithoutEffect), name) !=
         std::end(kOptionsWithoutEffect);
     if (is_known) return std::nullopt;
-    return field_error(fmt::format("options.{}", quoted(name)), "this option is unknown");
+    return field_error(fmt::format("options.{}", in_quotes(name)), "this option is unknown");
   }
   // Under the chat's name, checked by the chat's row.
   Field field = field_of(option->chat_name, Endpoint::kChat);

@@ -53,7 +53,7 @@ ApiResult<std::string> part_text(const json::value& part, const std::string& whe
     return std::string(text->get_string());
   }
   return field_error(where, fmt::format("expected text parts only, got {}: this model reads no {}",
-                                        quoted(type), media_name(type)));
+                                        in_quotes(type), media_name(type)));
 }
 
 ApiResult<std::string> content_text(const json::value& content, const std::string& where) {
@@ -174,7 +174,7 @@ ApiResult<json::object> normalize(json::object& message, const std::string& wher
   constexpr size_t kMaxRoleBytes = 64;  // it comes back in every chunk of the answer
   if (role->get_string().size() > kMaxRoleBytes) {
     return field_error(where + ".role", fmt::format("expected at most {} bytes, got {}",
-                                                    kMaxRoleBytes, quoted(role->get_string())));
+                                                    kMaxRoleBytes, in_quotes(role->get_string())));
   }
   json::object out;
   out["role"] = role->get_string();

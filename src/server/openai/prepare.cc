@@ -405,7 +405,7 @@ ApiResult<std::shared_ptr<const Adapter>> find_adapter(const std::optional<std::
   if (served.adapters != nullptr) {
     if (std::shared_ptr<const Adapter> adapter = served.adapters->find(*model)) return adapter;
   }
-  ApiError error = api_error(404, fmt::format("the model {} does not exist", quoted(*model)));
+  ApiError error = api_error(404, fmt::format("the model {} does not exist", in_quotes(*model)));
   error.param = "model";
   return error;
 }

@@ -198,11 +198,11 @@ ApiCheck check_tools(const RequestFields& f) {
   for (const json::value& tool : f.tools) {
     if (names.insert(tool_name(tool)).second) continue;
     return field_error("tools", fmt::format("expected each function's name once, got {} twice",
-                                            quoted(tool_name(tool))));
+                                            in_quotes(tool_name(tool))));
   }
   if (f.tool_choice == ToolChoice::kNamed && !names.contains(f.tool_choice_name)) {
     return field_error("tool_choice", fmt::format("expected the name of one of the tools, got {}",
-                                                  quoted(f.tool_choice_name)));
+                                                  in_quotes(f.tool_choice_name)));
   }
   return std::nullopt;
 }

@@ -132,7 +132,7 @@ ApiCheck check_names(const json::object& object) {
                                      [&](const RuleName& rule) { return rule.name == name; });
     const bool is_option =
         std::find(std::begin(kOptions), std::end(kOptions), name) != std::end(kOptions);
-    if (!is_rule && !is_option) return field_error(kOutputs, "unknown member " + quoted(name));
+    if (!is_rule && !is_option) return field_error(kOutputs, "unknown member " + in_quotes(name));
   }
   return std::nullopt;
 }
@@ -172,7 +172,7 @@ ApiResult<Rule> read_structured_outputs(const json::value& value) {
     if (is_off) continue;
     if (rule) {
       return field_error(kOutputs, fmt::format("expected one rule, got {} and {}",
-                                               quoted(rule->field), quoted(known.name)));
+                                               in_quotes(rule->field), in_quotes(known.name)));
     }
     rule = StructuredOutputs{.kind = known.kind, .field = path_of(kOutputs, known.name)};
     if (ApiCheck error = read_rule(*member, *rule)) return *error;

@@ -123,7 +123,7 @@ class Preparation {
     }
     return field_error(
         name, fmt::format("expected one of {}, got {}", list,
-                          value->is_string() ? quoted(value->get_string()) : describe(*value)));
+                          value->is_string() ? in_quotes(value->get_string()) : describe(*value)));
   }
 
   ApiCheck read_common() {
@@ -177,7 +177,7 @@ class Preparation {
       if (task) params_.task = static_cast<PoolingTask>(*task);
     }
     if (!info_.supports(params_.task)) {
-      return api_error(400, fmt::format("the model {} has no {}", quoted(call_.model),
+      return api_error(400, fmt::format("the model {} has no {}", in_quotes(call_.model),
                                         is_classification(params_.task) ? "labels" : "embeddings"));
     }
     std::optional<int64_t> dimensions;
@@ -391,7 +391,7 @@ class Preparation {
     }
     if (info_.num_labels != 1) {
       return api_error(400, fmt::format("scores need a model with one label, and {} has {}",
-                                        quoted(call_.model), info_.num_labels));
+                                        in_quotes(call_.model), info_.num_labels));
     }
     for (size_t i = 0; i < documents.size(); ++i) {
       const std::string& query = queries[queries.size() == 1 ? 0 : i];

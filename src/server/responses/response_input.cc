@@ -45,7 +45,7 @@ ApiCheck check_content(const json::value* content, const std::string& where,
                          fmt::format("expected {}, got {}",
                                      has_images ? "input_text, output_text or input_image"
                                                 : "input_text or output_text",
-                                     quoted(type)));
+                                     in_quotes(type)));
     }
     const std::string_view name = type == "refusal" ? "refusal" : "text";
     if (ApiCheck error = check_string(part.get_object(), name, at)) return error;
@@ -94,7 +94,7 @@ ApiCheck check_item(json::value& value, const std::string& where) {
   return field_error(where + ".type",
                      fmt::format("expected message, function_call, function_call_output or "
                                  "reasoning, got {}",
-                                 quoted(type)));
+                                 in_quotes(type)));
 }
 
 std::string_view id_prefix(const json::object& item) {

@@ -42,9 +42,9 @@ ApiCheck find_previous(const HttpRequest& request, const PrepareContext& context
           ? fmt::format(
                 "Previous response with id {} not found (it was made with \"store\": false, "
                 "by another key, or has been forgotten)",
-                quoted(id))
+                in_quotes(id))
           : fmt::format("previous_response_id: expected a response that has ended, got {}",
-                        quoted(id)));
+                        in_quotes(id)));
   error.param = "previous_response_id";
   return error;
 }

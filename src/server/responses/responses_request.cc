@@ -34,7 +34,7 @@ ApiCheck set_tools(F& f, Value& value) {
       return field_error(where + ".type",
                          fmt::format("expected \"function\" (this server runs no tools of its "
                                      "own), got {}",
-                                     quoted(text_member(object, "type"))));
+                                     in_quotes(text_member(object, "type"))));
     }
     if (text_member(object, "name").empty()) {
       return field_error(where + ".name", "expected a name, got none");

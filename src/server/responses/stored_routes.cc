@@ -26,7 +26,7 @@ HttpResponse input_items(const StoredResponse& stored, std::string_view query) {
   const std::string_view order = query_value(query, "order").value_or("desc");
   if (order != "asc" && order != "desc") {
     return error_response(
-        field_error("order", fmt::format("expected asc or desc, got {}", quoted(order))));
+        field_error("order", fmt::format("expected asc or desc, got {}", in_quotes(order))));
   }
   std::vector<const json::value*> items;
   for (const json::value& item : stored.input()) items.push_back(&item);
@@ -40,8 +40,8 @@ HttpResponse input_items(const StoredResponse& stored, std::string_view query) {
       return std::string_view(id_of(item).as_string()) == *after;
     });
     if (found == items.end()) {
-      return error_response(
-          field_error("after", fmt::format("expected the id of an item, got {}", quoted(*after))));
+      return error_response(field_error(
+          "after", fmt::format("expected the id of an item, got {}", in_quotes(*after))));
     }
     begin = static_cast<size_t>(found - items.begin()) + 1;
   }
@@ -68,7 +68,7 @@ HttpResponse cancel(StoredResponse& stored) {
 }
 
 ApiError unknown(std::string_view id) {
-  ApiError error = api_error(404, fmt::format("Response with id {} not found", quoted(id)));
+  ApiError error = api_error(404, fmt::format("Response with id {} not found", in_quotes(id)));
   error.param = "response_id";
   return error;
 }

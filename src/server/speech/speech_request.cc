@@ -69,14 +69,14 @@ class FormReader {
     if (code == std::errc() && end == digits->data() + digits->size() && value >= min &&
         value <= max)
       return value;
-    fail(name, fmt::format("expected a number in [{}, {}], got {}", min, max, quoted(*digits)));
+    fail(name, fmt::format("expected a number in [{}, {}], got {}", min, max, in_quotes(*digits)));
     return std::nullopt;
   }
   bool flag(std::string_view name) {
     const std::string_view value = text(name).value_or("false");
     if (value == "true" || value == "True" || value == "1") return true;
     if (value != "false" && value != "False" && value != "0")
-      fail(name, fmt::format("expected true or false, got {}", quoted(value)));
+      fail(name, fmt::format("expected true or false, got {}", in_quotes(value)));
     return false;
   }
   void fail(std::string_view name, std::string message) {
@@ -96,7 +96,7 @@ void read_format(FormReader& form, PreparedSpeech& speech) {
   if (known == std::end(kFormats)) {
     return form.fail(
         "response_format",
-        fmt::format("expected json, text, verbose_json, srt or vtt, got {}", quoted(name)));
+        fmt::format("expected json, text, verbose_json, srt or vtt, got {}", in_quotes(name)));
   }
   speech.format = known->format;
   speech.streams = form.flag("stream");
@@ -119,7 +119,7 @@ void read_granularities(const std::vector<FormPart>& parts, FormReader& form,
                 "expected segment: the times of single words are not known here");
     } else {
       form.fail("timestamp_granularities",
-                fmt::format("expected segment, got {}", quoted(part.data)));
+                fmt::format("expected segment, got {}", in_quotes(part.data)));
     }
   }
   if (!is_there) return;
@@ -141,7 +141,7 @@ TranscriptionOptions read_options(FormReader& form, bool translates, const Speec
     const bool is_english = model.tokens.languages.empty() && options.language == "en";
     if (!is_english && model.tokens.find_language(options.language) < 0) {
       form.fail("language", fmt::format("expected one of {}, got {}", language_list(model.tokens),
-                                        quoted(*language)));
+                                        in_quotes(*language)));
     }
   }
   options.prompt = form.text("prompt").value_or("");
