@@ -8,6 +8,8 @@ import safetensors.torch
 import torch
 import transformers as tf
 
+from renamed_models import BAILING, BAILING_JOINED, Renaming, kept
+
 MIN_ROUTER_GAP = 1e-3  # below this a golden would be about ties
 
 
@@ -97,11 +99,44 @@ def variants(common, rope):
                          dict(gguf="qwen3vlmoe", stacked=True, first_seed=1,
                               wrap_text=("qwen3_vl_moe", "qwen3_vl_moe_text", dict(
                                   rope_type="default", mrope_interleaved=True, mrope_section=[2, 2, 2])))),
+        "flex_olmo": (tf.FlexOlmoConfig(**common(**two, num_experts=6, num_experts_per_tok=2, intermediate_size=24), **rope()),
+                      "bfloat16", {}),
+        "mellum": (tf.MellumConfig(**common(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24, head_dim=12,
+                                            sliding_window=9, layer_types=["sliding_attention", "full_attention",
+                                                                           "sliding_attention"],
+                                            mlp_layer_types=["dense", "sparse", "sparse"]),
+                                   rope_parameters=dict(full_attention=dict(yarn, rope_theta=500000.0),
+                                                        sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+                   "bfloat16", {}),
+        "cohere2_moe": (tf.Cohere2MoeConfig(**common(num_hidden_layers=5, sliding_window=9, head_dim=8, num_experts=4,
+                                                     num_experts_per_tok=2, intermediate_size=12,
+                                                     prefix_dense_intermediate_size=40, first_k_dense_replace=1,
+                                                     num_shared_experts=1, shared_expert_combination_strategy="sum",
+                                                     expert_selection_fn="sigmoid", logit_scale=0.4,
+                                                     tie_word_embeddings=True), **rope()), "bfloat16", {}),
+        "cohere2_moe_softmax": (tf.Cohere2MoeConfig(**common(num_hidden_layers=4, sliding_window=9, head_dim=8,
+                                                             num_experts=4, num_experts_per_tok=2, intermediate_size=16,
+                                                             rms_norm_eps=1e-5, logit_scale=0.4,
+                                                             tie_word_embeddings=True), **rope()), "bfloat16", {}),
+        "bailing_moe_v2": (tf.Glm4MoeConfig(**common(n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1,
+                                                     moe_intermediate_size=8, first_k_dense_replace=1, head_dim=8,
+                                                     n_group=4, topk_group=2, routed_scaling_factor=2.5,
+                                                     num_hidden_layers=2, use_qk_norm=True, num_mtp_layers=0),
+                                            **rope(partial_rotary_factor=0.5)), "bfloat16",
+                           dict(gguf="bailingmoe2", renamed=Renaming(bailing_moe_v2, BAILING, BAILING_JOINED))),
         "glm4_moe_groups": (tf.Glm4MoeConfig(**common(n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=2,
                                                       moe_intermediate_size=16, first_k_dense_replace=1, head_dim=8,
                                                       n_group=4, topk_group=2, norm_topk_prob=False, num_mtp_layers=0),
                                              **rope(partial_rotary_factor=0.5)), "bfloat16", {}),
     }
+
+
+def bailing_moe_v2(config):
+    return dict(kept(config, "num_key_value_heads", "head_dim", "num_experts_per_tok", "moe_intermediate_size", "n_group",
+                     "topk_group", "norm_topk_prob", "routed_scaling_factor", "first_k_dense_replace"),
+                architectures=["BailingMoeV2ForCausalLM"], model_type="bailing_moe_v2", num_experts=8, num_shared_experts=1,
+                partial_rotary_factor=0.5, rope_theta=10000.0, rope_scaling=None, score_function="sigmoid", use_bias=False,
+                use_qkv_bias=False, use_qk_norm=True, num_nextn_predict_layers=0, moe_router_enable_expert_bias=True)
 
 
 def without(fields, name):
@@ -237,10 +272,12 @@ def gguf_metadata(config, arch):
         "leading_dense_block_count": getattr(config, "first_k_dense_replace",
                                              getattr(config, "moe_layer_start_index", None)),
     }
-    if arch in ("glm4moe", "dots1", "exaone-moe", "afmoe"):
+    if arch in ("glm4moe", "dots1", "exaone-moe", "afmoe", "bailingmoe2"):
         scale = config.route_scale if arch == "afmoe" else config.routed_scaling_factor
         optional.update(expert_weights_norm=bool(getattr(config, "norm_topk_prob", True)),
                         expert_weights_scale=float(scale), expert_gating_func=2)
+    if arch == "bailingmoe2":
+        optional.update(expert_group_count=config.n_group, expert_group_used_count=config.topk_group)
     if config.model_type == "solar_open":
         optional.update(leading_dense_block_count=0)
     if arch == "afmoe":

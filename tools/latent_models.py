@@ -29,6 +29,15 @@ def variants(common, rope):
                                                         **without(experts, "first_k_dense_replace"), n_group=1,
                                                         topk_group=1, mlp_layer_types=["dense", "sparse"]),
                                                **rope()), "bfloat16", dict(gguf="deepseek2")),
+        "youtu": (tf.YoutuConfig(**common(**latent, tie_word_embeddings=True), **rope()), "bfloat16",
+                  dict(gguf="deepseek2")),
+        # As many tokens as fit are chosen: all.
+        "deepseek_v32": (tf.DeepseekV32Config(**common(**latent, **experts, n_group=4, topk_group=2, index_topk=128,
+                                                       index_head_dim=8, index_n_heads=2), **rope(**yarn)),
+                         "bfloat16", dict(max_model_len=128)),
+        "glm_moe_dsa": (tf.GlmMoeDsaConfig(**common(**dict(latent, qk_nope_head_dim=12, v_head_dim=16), **experts,
+                                                    index_topk=128, index_head_dim=8, index_n_heads=2), **rope()),
+                        "bfloat16", dict(max_model_len=128)),
         "minicpm3": (tf.MiniCPM3Config(**common(**latent, scale_emb=3.0, scale_depth=1.1, dim_model_base=16), **rope()),
                      "bfloat16", {}),
         # GGUF files do not state the multipliers, nor how wide values are.

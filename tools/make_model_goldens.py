@@ -21,11 +21,13 @@ import safetensors.torch
 import torch
 import transformers as tf
 
+import dense_models
 import expert_models
 import gguf_blocks
 import latent_models
 import layered_models
 import renamed_models
+import reshaped_models
 import state_models
 import stream_models
 
@@ -239,7 +241,9 @@ def dense_variants():
         **layered_models.variants(common),
         **state_models.variants(common, rope),
         **stream_models.variants(common),
+        **dense_models.variants(common, rope),
         **renamed_models.variants(common, rope),
+        **reshaped_models.variants(common, rope),
     }
 
 
@@ -263,7 +267,7 @@ def is_norm(name):
 def randomize(model, seed, dtype):
     """Larger than usual initial weights: logits must differ clearly. Values are exact in the stored type."""
     generator = torch.Generator().manual_seed(seed)
-    gemma = "gemma" in model.config.model_type
+    gemma = "gemma" in model.config.model_type or model.config.model_type == "biogpt"  # embeddings that are multiplied
     offset = has_offset_norms(model.config.model_type)
     correction = [(name, buffer) for name, buffer in model.named_buffers()
                   if name.endswith(("correction_bias", "expert_bias", "layer_scalar"))]
@@ -416,7 +420,17 @@ POST_ATTENTION_NORM = {"glm4moe": "post_attention_norm", "gpt-oss": "post_attent
                        "exaone4": "post_attention_norm", "gemma3n": "post_attention_norm", "gemma4": "post_attention_norm",
                        "afmoe": "post_attention_norm", "qwen35": "post_attention_norm", "qwen35moe": "post_attention_norm", "qwen3next": "post_attention_norm", "seed_oss": "post_attention_norm"}
 # Converters turn halves of a head's q and k rows into pairs.
-PERMUTED = ("baichuan", "granitemoe", "granitehybrid", "llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
+PERMUTED = ("bailingmoe", "deci", "deepseek", "internlm2", "olmo", "xverse", "baichuan", "granitemoe", "granitehybrid", "llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
+
+
+# Converters leave queries, keys and values in one tensor.
+FUSED_QKV = ("bailingmoe2", "openelm", "qwen")
+
+
+def join_qkv(tensors):
+    for name in [name for name in tensors if ".attn_q." in name]:
+        parts = [tensors.pop(name.replace("attn_q.", f"attn_{part}.")) for part in "qkv"]
+        tensors[name.replace("attn_q.", "attn_qkv.")] = np.concatenate(parts)
 
 
 def gguf_stem(stem):
@@ -489,14 +503,15 @@ def gguf_tensors(model, arch, joined):
         if arch == "gpt2" and value.ndim == 2 and ".c_" in name:
             value = value.T
         if arch in PERMUTED and ("q_proj" in name or "k_proj" in name):  # rows of a head: halves become pairs
-            heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
-            half = value.shape[0] // heads // 2
-            value = value.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(value.shape)
+            half = (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads) // 2
+            value = value.reshape(-1, 2, half, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
         if "query_key_value" in name:
             value = regrouped(value, config)
         if has_offset_norms(arch) and "norm" in name and name.endswith("weight"):
             value = value + 1.0
         out[gguf_name(name, arch)] = np.ascontiguousarray(value, dtype=np.float32)
+    if arch in FUSED_QKV:
+        join_qkv(out)
     parameters = getattr(config, "rope_parameters", None) or {}
     if parameters.get("rope_type") == "llama3":
         plain = 1.0 / parameters["rope_theta"] ** (np.arange(0, config.head_dim, 2) / config.head_dim)
@@ -533,6 +548,9 @@ def gguf_metadata(config, arch, joined):
             meta[f"{arch}.attention.layer_norm_epsilon"] = float(getattr(config, key))
     if hasattr(config, "rms_norm_eps"):
         meta[f"{arch}.attention.layer_norm_rms_epsilon"] = float(config.rms_norm_eps)
+    clip = getattr(config, "clip_qkv", None) or getattr(getattr(config, "attn_config", None), "clip_qkv", None)
+    if clip:
+        meta[f"{arch}.attention.clamp_kqv"] = float(clip)
     if arch == "mpt":
         meta["mpt.attention.max_alibi_bias"] = float(config.attn_config.alibi_bias_max)
     if arch in ("gpt2", "bloom", "mpt"):
@@ -601,11 +619,48 @@ def gguf_tensor(value):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def write_as_family(folder, options):
+    """What transformers has written, as files of the family are."""
+    if "renamed" in options:
+        renamed_models.rename(folder, options["renamed"])
+    if options.get("spare_head"):  # as tools that do not know of tying save it
+        repeat_head(folder / "model.safetensors")
+    if options.get("claims_tied"):  # the head was trained on its own all the same
+        path = folder / "config.json"
+        path.write_text(path.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true'))
+    if options.get("old_rope"):
+        old_style_config(folder / "config.json", options.get("wrap"))
+    if options.get("su"):
+        path = folder / "config.json"
+        path.write_text(path.read_text().replace('"longrope"', '"su"'))
+    if options.get("stacked"):
+        expert_models.stack_inputs_first(folder / "model.safetensors")
+    if options.get("released"):
+        path = folder / "config.json"
+        path.write_text(json.dumps(layered_models.released_config(json.loads(path.read_text())), indent=1))
+    if "wrap_plain" in options:
+        path = folder / "config.json"
+        path.write_text(json.dumps(stream_models.wrap_plain(json.loads(path.read_text()), *options["wrap_plain"]), indent=1))
+    if "wrap_text" in options:  # the text model of a multimodal one
+        wrap_text(folder / "config.json", *options["wrap_text"])
+    if "model_type" in options:  # the same under another name
+        path = folder / "config.json"
+        path.write_text(json.dumps(dict(json.loads(path.read_text()), model_type=options["model_type"]), indent=1))
+    if options.get("config"):  # of a family that transformers computes under another name
+        path = folder / "config.json"
+        stated = json.loads(path.read_text())
+        for key in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"):
+            stated.pop(key)
+        path.write_text(json.dumps(dict(stated, **options["config"]), indent=1))
+
+
 def make(name, config, dtype, options):
     torch_dtype = getattr(torch, dtype)
     attention = options.get("attention", "eager")
     config._attn_implementation = attention
     model = tf.AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32).eval()
+    if "reshape" in options:
+        options["reshape"](model)
     prompt = torch.randint(3, VOCAB, (PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
     best = None
     oracle = renamed_models.WithAlibi(model) if options.get("alibi") else model
@@ -641,40 +696,11 @@ def make(name, config, dtype, options):
     tensors = gguf_tensors(model, options["gguf"], joined) if "gguf" in options else {}  # before buffers are rounded
     model.to(torch_dtype).save_pretrained(folder, **({"max_shard_size": options["shard"]} if "shard" in options else {}))
     (folder / "generation_config.json").unlink(missing_ok=True)
-    if "renamed" in options:
-        renamed_models.rename(folder, options["renamed"])
-    if options.get("spare_head"):  # as tools that do not know of tying save it
-        repeat_head(folder / "model.safetensors")
-    if options.get("claims_tied"):  # the head was trained on its own all the same
-        path = folder / "config.json"
-        path.write_text(path.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true'))
-    if options.get("old_rope"):
-        old_style_config(folder / "config.json", options.get("wrap"))
-    if options.get("su"):
-        path = folder / "config.json"
-        path.write_text(path.read_text().replace('"longrope"', '"su"'))
-    if options.get("stacked"):
-        expert_models.stack_inputs_first(folder / "model.safetensors")
-    if options.get("released"):
-        path = folder / "config.json"
-        path.write_text(json.dumps(layered_models.released_config(json.loads(path.read_text())), indent=1))
-    if "wrap_plain" in options:
-        path = folder / "config.json"
-        path.write_text(json.dumps(stream_models.wrap_plain(json.loads(path.read_text()), *options["wrap_plain"]), indent=1))
-    if "wrap_text" in options:  # the text model of a multimodal one
-        wrap_text(folder / "config.json", *options["wrap_text"])
-    if "model_type" in options:  # the same under another name
-        path = folder / "config.json"
-        path.write_text(json.dumps(dict(json.loads(path.read_text()), model_type=options["model_type"]), indent=1))
-    if options.get("config"):  # of a family that transformers computes under another name
-        path = folder / "config.json"
-        stated = json.loads(path.read_text())
-        for key in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"):
-            stated.pop(key)
-        path.write_text(json.dumps(dict(stated, **options["config"]), indent=1))
+    write_as_family(folder, options)
     if "gguf" in options:
         stored = {name: gguf_tensor(value) for name, value in tensors.items()}
-        gguf_blocks.write_gguf(folder / "model.gguf", gguf_metadata(config, options["gguf"], joined), stored)
+        more = {f"{options['gguf']}.{key}": value for key, value in options.get("gguf_more", {}).items()}
+        gguf_blocks.write_gguf(folder / "model.gguf", gguf_metadata(config, options["gguf"], joined) | more, stored)
 
     chosen = sorted({0, 1, 7, 13, 31, 32, 40, PROMPT - 1})
     logits = rows[chosen].contiguous().numpy().astype("<f4")

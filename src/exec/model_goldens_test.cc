@@ -13,9 +13,13 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <map>
+#include <set>
+#include <sstream>
+#include <tuple>
 
 #include "exec/testing/golden_support.h"
 #include "exec/testing/test_driver.h"
+#include "models/shapes.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
@@ -106,6 +110,55 @@ INSTANTIATE_TEST_SUITE_P(All, GgufGolden, ::testing::ValuesIn(model_golden_names
 
 std::string yes(bool there) { return there ? "yes" : ""; }
 
+// What a model's layers are made of, as far as it decides about speed.
+std::set<std::string> block_kinds(const ModelConfig& config) {
+  const auto spec =
+      make_decoder_spec(config, std::min<int64_t>(config.max_model_len(), 256), DType::kBF16);
+  QUIRE_CHECK(spec.ok(), "{}", spec.status().message());
+  std::set<std::string> kinds;
+  if (!spec->alibi_slopes.empty()) kinds.insert("ALiBi");
+  if (spec->streams.any()) kinds.insert("streams");
+  for (const LayerSpec& layer : spec->layers) {
+    const AttentionSpec& attention = layer.attention;
+    if (attention.latent.any()) kinds.insert("latents");
+    if (attention.any() && !attention.latent.any())
+      kinds.insert(attention.sliding_window > 0 ? "window" : "attention");
+    if (attention.has_sinks) kinds.insert("sinks");
+    if (layer.state.any())
+      kinds.insert(fmt::format("state {}", static_cast<int>(layer.state.kind)));
+    if (layer.shared.any()) kinds.insert("shared block");
+    if (layer.ffn.experts.any()) kinds.insert("experts");
+    if (layer.ffn.intermediate_size > 0) kinds.insert(layer.ffn.gated ? "MLP" : "MLP of two");
+  }
+  return kinds;
+}
+
+// The fewest named shapes that have all kinds of blocks of a family, and none that it lacks; none:
+// some kind has no shape.
+std::string speed_shapes(const std::vector<std::string>& goldens) {
+  std::set<std::string> missing;
+  for (const std::string& name : goldens) missing.merge(block_kinds(test::golden_config(name)));
+  const std::set<std::string> wanted = missing;
+  std::string list;
+  while (!missing.empty()) {
+    size_t most = 0;
+    std::string best;
+    std::set<std::string> best_kinds;
+    std::stringstream names(known_model_shapes());
+    for (std::string name; std::getline(names >> std::ws, name, ',');) {
+      const std::set<std::string> kinds = block_kinds(*model_shape(name));
+      if (!std::ranges::includes(wanted, kinds)) continue;
+      const auto found = static_cast<size_t>(
+          std::ranges::count_if(kinds, [&](const auto& kind) { return missing.contains(kind); }));
+      if (found > most) std::tie(most, best, best_kinds) = std::tie(found, name, kinds);
+    }
+    if (most == 0) return "";
+    for (const std::string& kind : best_kinds) missing.erase(kind);
+    list.append(list.empty() ? "" : ", ").append(best);
+  }
+  return list;
+}
+
 // The table of docs/models.md: what a test stands behind, per family.
 std::string families_table() {
   std::map<const Family*, std::vector<std::string>> goldens;
@@ -120,7 +173,8 @@ std::string families_table() {
     }
   }
   std::string table =
-      "| family | config.json | GGUF | quantized | same bits (L4) |\n|---|---|---|---|---|\n";
+      "| family | config.json | GGUF | quantized | same bits (L4) | speed shape |\n"
+      "|---|---|---|---|---|---|\n";
   for (const Family* family : all_families()) {
     if (family->is_bidirectional || family->reads_source) continue;  // in tables of their own
     const std::vector<std::string>& names = goldens[family];
@@ -130,9 +184,9 @@ std::string families_table() {
     std::string types;
     for (const std::string_view type : family->model_types)
       types.append(types.empty() ? "" : ", ").append(type);
-    table += fmt::format("| {} | {} | {} | {} | {} |\n", family->name, types,
+    table += fmt::format("| {} | {} | {} | {} | {} | {} |\n", family->name, types,
                          has_gguf ? family->gguf_architecture : "", yes(quantized[family->name]),
-                         yes(!names.empty()));
+                         yes(!names.empty()), speed_shapes(names));
   }
   return table;
 }

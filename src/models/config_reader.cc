@@ -211,6 +211,25 @@ bool ConfigReader::is_integer(std::string_view key) const {
   return value != nullptr && value->is_int64();
 }
 
+std::vector<ConfigReader> ConfigReader::children(std::string_view key) const {
+  const boost::json::value* value = find(key);
+  std::vector<ConfigReader> children;
+  if (value == nullptr) return children;
+  if (!value->is_array() || value->get_array().size() > kMaxListLength) {
+    fail_kind(key, "a list of objects", *value);
+    return children;
+  }
+  for (const boost::json::value& element : value->get_array()) {
+    if (!element.is_object()) {
+      fail_kind(key, "a list of objects", element);
+      return children;
+    }
+    const std::string where = fmt::format("{}: {}: {}", where_, key, children.size());
+    children.emplace_back(element.get_object(), where, std::span<const KeyAlias>(), *status_);
+  }
+  return children;
+}
+
 std::optional<ConfigReader> ConfigReader::child(std::string_view key) const {
   const boost::json::value* value = find(key);
   if (value == nullptr) return std::nullopt;

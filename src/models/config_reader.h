@@ -55,7 +55,8 @@ class ConfigReader {
   int64_t length(std::string_view key) const;
   bool is_string(std::string_view key) const;
   bool is_integer(std::string_view key) const;
-  std::optional<ConfigReader> child(std::string_view key) const;  // the object under `key`
+  std::optional<ConfigReader> child(std::string_view key) const;   // the object under `key`
+  std::vector<ConfigReader> children(std::string_view key) const;  // of a list of objects
 
   // Keeps the first error, with where it happened.
   void fail(std::string message) const;

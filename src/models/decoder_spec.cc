@@ -77,8 +77,11 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
   const Family& family = *config.family;
   const int32_t window = config.layer_windows[index];
   const int64_t head_dim = head_dim_of(config, window);
-  const int64_t kv_heads =
+  const int64_t heads =
+      config.layer_heads.empty() ? config.num_attention_heads : config.layer_heads[index];
+  int64_t kv_heads =
       window == 0 && config.full_kv_heads > 0 ? config.full_kv_heads : config.num_key_value_heads;
+  if (!config.layer_kv_heads.empty()) kv_heads = config.layer_kv_heads[index];
   const double head_scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   auto scale = static_cast<float>(config.attention_scale.value_or(head_scale));
   if (!config.layer_parts[index].attention) return {};
@@ -88,7 +91,7 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
   const LatentSpec& latent = config.latent;
   const bool is_latent = latent.any();
   if (is_latent) scale = static_cast<float>(latent_scale(config));
-  return {.num_heads = static_cast<int32_t>(config.num_attention_heads),
+  return {.num_heads = static_cast<int32_t>(heads),
           .num_kv_heads = is_latent ? 1 : static_cast<int32_t>(kv_heads),
           .head_dim = is_latent ? latent.rank + latent.rope_dim : static_cast<int32_t>(head_dim),
           .sliding_window = window,
@@ -105,6 +108,7 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .qk_norm_eps = static_cast<float>(config.norm_eps),
           .scales_queries = config.query_scale && (config.scales_rotated_queries || !rotates),
           .value_norm = config.value_norm,
+          .qkv_clip = static_cast<float>(config.qkv_clip),
           .kv_layer = config.kv_layers.empty() ? -1 : config.kv_layers[index],
           .has_sinks = family.has_sinks,
           .has_output_gate = config.has_output_gate,

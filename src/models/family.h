@@ -84,6 +84,7 @@ struct Family {
   int32_t window_pattern = 0;
   PositionKind positions = PositionKind::kRope;
   RopeStyle rope_style = RopeStyle::kNeox;
+  bool rotates_backwards = false;     // RopeConfig::backwards
   bool has_local_rope = false;        // sliding layers rotate by rope_local_base_freq
   bool has_sections_in_turn = false;  // RopeConfig::sections_in_turn, of files that do not say it
   int64_t first_position_row = 0;     // of learned positions
@@ -95,6 +96,7 @@ struct Family {
   ClassifierKind classifier = ClassifierKind::kLinear;
   PoolingKind default_pooling = PoolingKind::kLast;  // where no file says it
 
+  bool has_own_heads = false;  // layers may differ in their heads and the width of their MLP
   bool has_sinks = false;  // one more score per attention head, which takes weight and adds nothing
   const ExpertRules* experts = nullptr;  // null: no layer has experts
 
@@ -209,6 +211,34 @@ const Family& hunyuan_moe_family();
 const Family& qwen3_vl_moe_family();
 const Family& llama4_family();
 const Family& baichuan_family();
+const Family& gptj_family();
+const Family& codegen_family();
+const Family& gpt_bigcode_family();
+const Family& gpt_neo_family();
+const Family& openai_gpt_family();
+const Family& granite_swa_family();
+const Family& biogpt_family();
+const Family& olmo_family();
+const Family& flex_olmo_family();
+const Family& internlm_family();
+const Family& internlm2_family();
+const Family& xverse_family();
+const Family& orion_family();
+const Family& qwen_family();
+const Family& chatglm_family();
+const Family& exaone_family();
+const Family& hyperclovax_family();
+const Family& nanochat_family();
+const Family& youtu_family();
+const Family& mellum_family();
+const Family& bailing_moe_family();
+const Family& bailing_moe_v2_family();
+const Family& deepseek_family();
+const Family& deepseek_v32_family();
+const Family& glm_moe_dsa_family();
+const Family& deci_family();
+const Family& openelm_family();
+const Family& cohere2_moe_family();
 const Family& whisper_family();
 const Family& mllama_family();
 const Family& t5_family();

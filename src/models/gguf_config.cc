@@ -122,7 +122,7 @@ class Translator {
     object_["use_sliding_window"] = object_.contains("sliding_window");
     if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
     QUIRE_RETURN_IF_ERROR(add_layer_types());
-    QUIRE_RETURN_IF_ERROR(add_layer_shapes());
+    QUIRE_RETURN_IF_ERROR(family_.has_own_heads ? add_layer_counts() : add_layer_shapes());
     QUIRE_RETURN_IF_ERROR(add_gguf_streams(file_, object_));
     add_delta_net();
     // Left out, it is as many as query heads, whatever config.json of the family would mean.
@@ -188,6 +188,10 @@ class Translator {
     } else if (const auto real = value->as_float()) {
       out = *real;
     } else if (auto list = value->as_ints(); list && !list->empty()) {
+      if (family_.has_own_heads) {
+        out = std::ranges::max(*list);
+        return {};
+      }
       // Layers without an MLP say 0.
       if (key.json == "intermediate_size" &&
           std::ranges::any_of(*list, [](int64_t x) { return x > 0; }))
@@ -230,6 +234,26 @@ class Translator {
           family_.gguf_architecture);
     }
     object_["layer_types"] = std::move(types);
+    return {};
+  }
+
+  // What layers have of their own: a list, or a number for all of them.
+  Status add_layer_counts() {
+    constexpr GgufKey kCounts[] = {{"attention.head_count", "layer_num_heads"},
+                                   {"attention.head_count_kv", "layer_num_kv_heads"},
+                                   {"feed_forward_length", "layer_intermediate_sizes"}};
+    const auto layers = std::clamp(number("block_count").value_or(0.0), 0.0, kMaxLayers);
+    for (const GgufKey& key : kCounts) {
+      const GgufValue* value = find(key.gguf);
+      if (value == nullptr) continue;
+      auto counts = value->as_ints();
+      if (const auto one = value->as_int()) counts.emplace(static_cast<size_t>(layers), *one);
+      if (!counts) {
+        return invalid_argument("{}.{}: expected numbers", family_.gguf_architecture, key.gguf);
+      }
+      object_[boost::json::string_view(key.json.data(), key.json.size())] =
+          boost::json::array(counts->begin(), counts->end());
+    }
     return {};
   }
 

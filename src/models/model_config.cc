@@ -476,14 +476,16 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
 
 int64_t ModelConfig::max_model_len() const {
   if (max_seq_length > 0 && max_seq_length < max_position_embeddings) return max_seq_length;
-  if (positions != PositionKind::kRope || family->has_local_rope) return max_position_embeddings;
+  const int64_t longest = served_length > 0 ? served_length : kMaxPositions;
+  if (positions != PositionKind::kRope || family->has_local_rope)
+    return std::min(longest, max_position_embeddings);
   double length = static_cast<double>(max_position_embeddings);
   if (rope.type == RopeType::kLinear || rope.type == RopeType::kDynamic) length *= rope.factor;
   if (rope.type == RopeType::kYarn) {
     length =
         std::max(length, static_cast<double>(rope.original_max_position_embeddings) * rope.factor);
   }
-  return static_cast<int64_t>(std::min(length, static_cast<double>(kMaxPositions)));
+  return static_cast<int64_t>(std::min(length, static_cast<double>(longest)));
 }
 
 }  // namespace quire

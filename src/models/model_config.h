@@ -37,11 +37,15 @@ struct ModelConfig {
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;
-  int64_t full_head_dim = 0;            // of layers without a window; 0: head_dim
-  int64_t full_kv_heads = 0;            // likewise; 0: num_key_value_heads
-  std::vector<int64_t> ffn_sizes = {};  // per layer; empty: intermediate_size of all
-  std::vector<int32_t> kv_layers = {};  // AttentionSpec::kv_layer per layer; empty: all -1
+  int64_t full_head_dim = 0;                 // of layers without a window; 0: head_dim
+  int64_t full_kv_heads = 0;                 // likewise; 0: num_key_value_heads
+  std::vector<int64_t> ffn_sizes = {};       // per layer; empty: intermediate_size of all
+  std::vector<int32_t> kv_layers = {};       // AttentionSpec::kv_layer per layer; empty: all -1
+  std::vector<int64_t> layer_heads = {};     // query heads per layer; empty: num_attention_heads
+  std::vector<int64_t> layer_kv_heads = {};  // likewise; empty: num_key_value_heads
   int64_t max_position_embeddings = 0;
+  // Behind so many tokens the model attends in a way that is not served; 0: at any length it is.
+  int64_t served_length = 0;
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
   bool qkv_bias = false;
@@ -53,6 +57,7 @@ struct ModelConfig {
   std::optional<QkNorm> qk_norm;
   bool plain_qk_norm = false;  // of layers that rotate alone, without weights
   bool value_norm = false;     // AttentionSpec::value_norm
+  double qkv_clip = 0.0;       // AttentionSpec::qkv_clip
   LayerInputSpec layer_inputs;
   StreamsSpec streams;
   std::vector<std::optional<float>> gate_cuts = {};  // FfnSpec::gate_cut per layer; empty: none

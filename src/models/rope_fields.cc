@@ -95,7 +95,10 @@ RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
 void finish(const ConfigReader& scaling, const ConfigReader& model, const ModelConfig& config,
             RopeConfig& rope) {
   const FamilyDefaults& defaults = config.family->defaults;
+  rope.backwards = config.family->rotates_backwards;
   rope.theta = scaling.positive("rope_theta", model.positive("rope_theta", defaults.rope_theta));
+  // ChatGLM states how many times as large the base is.
+  rope.theta *= model.positive("rope_ratio", 1.0);
   // MiniMax states the dimension itself.
   const double share = model.has("rotary_dim")
                            ? model.positive("rotary_dim") / static_cast<double>(config.head_dim)

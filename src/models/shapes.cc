@@ -81,6 +81,26 @@ constexpr ShapeRow kShapes[] = {
     {"mamba2-1.3b-24l",
      R"({"model_type": "mamba2", "vocab_size": 50288, "hidden_size": 2048, "num_hidden_layers": 24, "num_heads": 64,
          "head_dim": 64, "n_groups": 1, "state_size": 128, "conv_kernel": 4, "tie_word_embeddings": true})"},
+    // Half of the 48 layers of Mamba 1.4B: selective scans.
+    {"mamba-1.4b-24l",
+     R"({"model_type": "mamba", "vocab_size": 50280, "hidden_size": 2048, "intermediate_size": 4096,
+         "num_hidden_layers": 24, "state_size": 16, "conv_kernel": 4, "time_step_rank": 128,
+         "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true})"},
+    // LFM2: short convolutions beside attention.
+    {"lfm2-1.2b",
+     R"({"model_type": "lfm2", "vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 12288,
+         "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "conv_L_cache": 3,
+         "full_attn_idxs": [2, 5, 8, 10, 12, 14], "block_multiple_of": 256, "block_auto_adjust_ff_dim": true,
+         "max_position_embeddings": 128000, "norm_eps": 1e-5, "rope_theta": 1000000.0,
+         "tie_word_embeddings": true})"},
+    // An MLP without a gate, biases, learned positions.
+    {"gpt2-xl-12l",
+     R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 12, "n_head": 25,
+         "n_positions": 1024})"},
+    // ALiBi.
+    {"bloom-1b1",
+     R"({"model_type": "bloom", "vocab_size": 250880, "hidden_size": 1536, "n_layer": 24, "n_head": 16,
+         "seq_length": 2048})"},
     // Five of the 30 layers of Gemma 3n E2B, its first: four residual streams, sparse MLPs.
     {"gemma-3n-e2b-5l",
      R"({"model_type": "gemma3n_text", "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 8192,

@@ -88,6 +88,7 @@ struct AttentionSpec {
   float qk_norm_eps = 1e-6f;
   bool scales_queries = false;  // by DecoderSpec::query_scale
   bool value_norm = false;      // RMSNorm of each value head, without a weight
+  float qkv_clip = 0.0f;        // queries, keys and values lie in [-clip, clip]; 0: anywhere
   // The layer before this one whose keys and values are read; -1: the layer has its own.
   int32_t kv_layer = -1;
   bool has_sinks = false;        // one more score per head, which takes weight and adds nothing

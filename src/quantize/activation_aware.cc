@@ -169,7 +169,8 @@ class Scaler {
 Result<Rescales> activation_aware_rescales(const TensorSource& source, const ModelConfig& config,
                                            const std::vector<LayerInputMeans>& inputs,
                                            ThreadTeam& team, const ScalingOptions& options) {
-  if (config.block.norm != NormKind::kRms || !config.block.input_norms) {
+  const bool shares_norm = config.block.residual == ResidualStyle::kParallelOneNorm;
+  if (config.block.norm != NormKind::kRms || !config.block.input_norms || shares_norm) {
     return unimplemented(
         "--method awq: expected a family with RMS norms before attention and MLP, got {}",
         config.family->name);

@@ -284,7 +284,8 @@ class Loader {
     for (const ResolvedSlot::Part& part : resolved.parts) {
       const int64_t columns = resolved.slot->vector_columns;
       if (part.tensor == nullptr) {
-        values.insert(values.end(), static_cast<size_t>(part.rows * columns), 0.0f);
+        values.insert(values.end(), static_cast<size_t>(part.rows * columns),
+                      part.offset * resolved.slot->scale);
         continue;
       }
       for (int64_t i = 0; i < part.rows * columns; ++i) {

@@ -103,7 +103,8 @@ struct WeightSlot {
 struct ResolvedSlot {
   const WeightSlot* slot = nullptr;
   struct Part {
-    const RawTensor* tensor = nullptr;     // null when quantized, or zeros that no file has
+    // Null when quantized, or where no file has it: then every element is `offset`.
+    const RawTensor* tensor = nullptr;
     std::span<const std::byte> data = {};  // stored_rows rows of the tensor
     std::shared_ptr<const QuantMatrix> quant = {};
     int64_t rows = 0;

@@ -98,7 +98,8 @@ class Resolver {
     if (const NameMapEntry* fused = find_fused(slot)) {
       const SlotPart all{fused->role, slot.rows()};
       QUIRE_RETURN_IF_ERROR(resolve_part(slot, all, *fused, resolved.parts));
-      if (fused->order == QkvOrder::kPerKvHead) QUIRE_RETURN_IF_ERROR(regroup(slot, resolved));
+      if (fused->order != QkvOrder::kStacked)
+        QUIRE_RETURN_IF_ERROR(regroup(slot, fused->order, resolved));
     } else {
       for (const SlotPart& part : slot.parts) {
         const NameMapEntry* entry = find_entry(slot, part.role);
@@ -246,6 +247,7 @@ class Resolver {
       return resolve_quantized(slot, part, entry, module_of(name));
     }
     if (slot.bias && !entry.has_bias) return ResolvedSlot::Part{.rows = part.rows};
+    if (entry.constant) return ResolvedSlot::Part{.rows = part.rows, .offset = *entry.constant};
     QUIRE_ASSIGN_OR_RETURN(const RawTensor* tensor, source_.require(name));
     const int64_t stored_rows = part.rows * entry.rows.parts;
     std::vector<int64_t> shape{stored_rows};
@@ -279,33 +281,34 @@ class Resolver {
                               .offset = offset};
   }
 
-  // Rows that lie KV head by KV head, in the order of the model: q, k, v.
-  static Status regroup(const WeightSlot& slot, ResolvedSlot& resolved) {
+  // Rows that lie group by group, in the order of the model: q, k, v.
+  static Status regroup(const WeightSlot& slot, QkvOrder order, ResolvedSlot& resolved) {
     const ResolvedSlot::Part all = std::move(resolved.parts.front());
-    if (all.quant != nullptr || all.transposed) {
+    if (all.transposed) {
       return unimplemented(
-          "layer {}: quantized weights whose queries, keys and values lie head by head in one "
-          "tensor cannot be read",
+          "layer {}: weights that store their inputs first, and whose queries, keys and values lie "
+          "head by head, cannot be read",
           slot.layer);
     }
-    const int64_t kv_heads = slot.parts[1].rows / slot.head_rows;
-    const int64_t query_rows = slot.parts[0].rows / kv_heads;  // of one KV head
-    const int64_t stride = query_rows + 2 * slot.head_rows;
-    const size_t row_bytes = all.data.size() / static_cast<size_t>(all.rows);
+    constexpr int64_t kQuarters = 4;
+    const bool by_quarters = order == QkvOrder::kQueryValueKey;
+    const int64_t groups = by_quarters ? kQuarters : slot.parts[1].rows / slot.head_rows;
+    if (slot.parts[1].rows / slot.head_rows % groups != 0) {
+      return invalid_argument("layer {}: expected a number of heads that {} divides, got {}",
+                              slot.layer, groups, slot.parts[1].rows / slot.head_rows);
+    }
+    const int64_t query_rows = slot.parts[0].rows / groups;  // of one group
+    const int64_t kv_rows = slot.parts[1].rows / groups;
     resolved.parts.clear();
     const auto take = [&](int64_t first, int64_t rows) {
-      for (int64_t head = 0; head < kv_heads; ++head) {
-        const auto begin = static_cast<size_t>(head * stride + first) * row_bytes;
-        resolved.parts.push_back(
-            {.tensor = all.tensor,
-             .data = all.data.subspan(begin, static_cast<size_t>(rows) * row_bytes),
-             .rows = rows,
-             .stored_rows = rows});
+      for (int64_t group = 0; group < groups; ++group) {
+        const int64_t begin = group * (query_rows + 2 * kv_rows) + first;
+        resolved.parts.push_back(cut_run(all, begin, rows));
       }
     };
     take(0, query_rows);
-    take(query_rows, slot.head_rows);
-    take(query_rows + slot.head_rows, slot.head_rows);
+    take(query_rows + (by_quarters ? kv_rows : 0), kv_rows);
+    take(query_rows + (by_quarters ? 0 : kv_rows), kv_rows);
     return {};
   }
 
@@ -371,7 +374,11 @@ class Resolver {
                           aligned(part.tensor->data.data(), *part.tensor->dtype);
       return {};
     }
-    if (!in_place) return {};
+    // Those that are added to rows of the first are read as floats.
+    const TensorRole role = slot.parts.front().role;
+    const bool is_added =
+        role == TensorRole::kPositionEmbedding || role == TensorRole::kTokenTypeEmbedding;
+    if (!in_place || is_added) return {};
     // Rows are looked up one by one: how they would be multiplied does not matter.
     WeightSpec spec{.n = part.rows, .k = slot.table_columns, .quant = part.quant->spec()};
     QUIRE_RETURN_IF_ERROR(packed_spec(part, ComputeType::kF32, false, packing_).status());

@@ -94,20 +94,23 @@ std::string resolve_error(File file) {
   return plan.ok() ? "" : plan.status().message();
 }
 
-// Queries, keys and values that lie KV head by KV head are read as q, k, v; of a bias likewise.
-TEST(Checkpoint, RegroupsFusedHeads) {
-  constexpr NameMapEntry kFused[] = {{TensorRole::kTokenEmbedding, "embed"},
-                                     {TensorRole::kQkv, "qkv", false, QkvOrder::kPerKvHead}};
-  const NameMap map{.entries = kFused, .prefixes = kPrefixes};
-  File file;  // two KV heads of three query heads of two rows each
-  file.add("model.embed.weight", {5, 16}).add("model.qkv.weight", {20, 16});
+// Which rows of the tensor that holds queries, keys and values stand where in the model.
+std::vector<int> fused_rows(QkvOrder order, int query_rows, int kv_rows) {
+  const NameMapEntry fused[] = {{TensorRole::kTokenEmbedding, "embed"},
+                                {TensorRole::kQkv, "qkv", false, order}};
+  const NameMap map{.entries = fused, .prefixes = kPrefixes};
+  const int64_t all = query_rows + 2 * kv_rows;
+  File file;
+  file.add("model.embed.weight", {5, 16}).add("model.qkv.weight", {all, 16});
   const ModelFiles files = file.open();
   const auto source = TensorSource::open(files);
-  ASSERT_TRUE(source.ok()) << source.status().message();
+  QUIRE_CHECK(source.ok(), "{}", source.status().message());
   Model model;
-  MatrixWeight qkv{.n = 20, .k = 16, .parts = {{.spec = {.n = 20, .k = 16, .dtype = DType::kF32}}}};
+  MatrixWeight qkv{
+      .n = all, .k = 16, .parts = {{.spec = {.n = all, .k = 16, .dtype = DType::kF32}}}};
   WeightSlot matrix;
-  matrix.parts = {{TensorRole::kQ, 12}, {TensorRole::kK, 4}, {TensorRole::kV, 4}};
+  matrix.parts = {
+      {TensorRole::kQ, query_rows}, {TensorRole::kK, kv_rows}, {TensorRole::kV, kv_rows}};
   matrix.fused_role = TensorRole::kQkv;
   matrix.head_rows = 2;
   matrix.matrix = &qkv;
@@ -116,15 +119,54 @@ TEST(Checkpoint, RegroupsFusedHeads) {
   HostStream stream(team, Isa::kPortable);
   HostPacking packing(stream);
   const auto plan = resolve_checkpoint(slots, map, QuantConfig(), *source, packing);
-  ASSERT_TRUE(plan.ok()) << plan.status().message();
-  std::vector<int> rows;  // of the tensor, in the order of the model
+  QUIRE_CHECK(plan.ok(), "{}", plan.status().message());
+  std::vector<int> rows;
   for (const ResolvedSlot::Part& part : plan->slots[1].parts) {
     float first;
     std::memcpy(&first, part.data.data(), sizeof first);
     for (int i = 0; i < part.rows; ++i) rows.push_back(static_cast<int>(first) / 16 + i);
   }
-  EXPECT_EQ(rows, (std::vector<int>{0, 1, 2,  3,  4, 5, 10, 11, 12, 13, 14, 15,  // q
-                                    6, 7, 16, 17, 8, 9, 18, 19}));
+  return rows;
+}
+
+// Queries, keys and values that lie KV head by KV head are read as q, k, v; of a bias likewise.
+TEST(Checkpoint, RegroupsFusedHeads) {
+  // Two KV heads of three query heads of two rows each.
+  EXPECT_EQ(fused_rows(QkvOrder::kPerKvHead, 12, 4),
+            (std::vector<int>{0, 1, 2,  3,  4, 5, 10, 11, 12, 13, 14, 15,  // q
+                              6, 7, 16, 17, 8, 9, 18, 19}));
+  // Four heads, one in each quarter.
+  EXPECT_EQ(fused_rows(QkvOrder::kQueryValueKey, 8, 8),
+            (std::vector<int>{0, 1, 6,  7,  12, 13, 18, 19,  // q
+                              4, 5, 10, 11, 16, 17, 22, 23,  // k
+                              2, 3, 8,  9,  14, 15, 20, 21}));
+}
+
+// A vector that no file has is filled with its constant, by the scale of its slot.
+TEST(Checkpoint, FillsConstants) {
+  constexpr NameMapEntry kConstants[] = {
+      {TensorRole::kTokenEmbedding, "embed"},
+      {TensorRole::kQ, "layers.{}.q"},
+      {TensorRole::kK, "layers.{}.k"},
+      {.role = TensorRole::kInputNorm, .pattern = "", .constant = 1.5f}};
+  const NameMap map{.entries = kConstants, .prefixes = kPrefixes};
+  File file;
+  file.add("model.embed.weight", {5, 16}).add("model.layers.0.k.weight", {4, 16});
+  file.add("model.layers.0.q.weight", {8, 16});
+  const ModelFiles files = file.open();
+  const auto source = TensorSource::open(files);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  Model model;
+  model.slots[1].scale = 2.0f;
+  ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
+  HostStream stream(team, Isa::kPortable);
+  HostPacking packing(stream);
+  const auto plan = resolve_checkpoint(model.slots, map, QuantConfig(), *source, packing);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  auto arena = Arena::create(plan->arena_bytes());
+  ASSERT_TRUE(arena.ok());
+  ASSERT_TRUE(load_checkpoint(*plan, *arena, {}).ok());
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(model.norm[i], 3.0f);
 }
 
 // Parts that share a tensor lie in it one after the other, whole or group by group.

@@ -38,8 +38,8 @@ constexpr ExpertRules kOlmoeExperts{
     .normalizes = false,
 };
 
-void read_olmoe(const ConfigReader& reader, ModelConfig&) {
-  if (reader.has("clip_qkv")) reader.fail("clip_qkv: expected null, got a number");
+void read_olmoe(const ConfigReader& reader, ModelConfig& config) {
+  config.qkv_clip = reader.optional_positive("clip_qkv").value_or(0.0);
 }
 
 }  // namespace

@@ -9,10 +9,17 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kLlamaTypes[] = {"llama"};
+// Those behind the first have Llama's layers and names.
+constexpr std::string_view kLlamaTypes[] = {"llama", "iquestcoder", "aquila"};
 constexpr std::string_view kMistralTypes[] = {"mistral", "ministral"};
 
 constexpr std::string_view kMinistral3Types[] = {"ministral3"};
+
+void read_llama(const ConfigReader& reader, ModelConfig&) {
+  if (reader.has("clip_qkv")) reader.fail("clip_qkv: expected null, got a number");
+  if (reader.boolean("use_sliding_window", false) && reader.has("sliding_window"))
+    reader.fail("use_sliding_window: expected false, got true");
+}
 
 // Of rope_parameters; GGUF files have it beside the rest.
 void read_ministral3(const ConfigReader& reader, ModelConfig& config) {
@@ -49,6 +56,7 @@ const Family& llama_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kConfig,
+      .read_more = read_llama,
       .hf_names = kLlamaNames,
       .gguf_names = kGgufNames,
       .gguf_rope_style = RopeStyle::kInterleaved,  // its q and k rows are stored permuted

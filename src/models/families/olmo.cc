@@ -1,6 +1,8 @@
-// Norms on the outputs of attention and MLP alone: OLMo 2 and 3 (queries and keys normed over all
-// heads), EXAONE 4 (normed per head; full layers beside sliding ones do not rotate).
+// OLMo (LayerNorms without weights), and norms on the outputs of attention and MLP alone: OLMo 2 and 3
+// (queries and keys normed over all heads), FlexOlmo (experts instead of the MLP), EXAONE 4 (normed per
+// head; full layers beside sliding ones do not rotate).
 #include "models/config_reader.h"
+#include "models/expert_names.h"
 #include "models/family.h"
 #include "models/model_config.h"
 #include "models/standard_names.h"
@@ -16,6 +18,26 @@ constexpr NameMapEntry kEntries[] = {
 constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
 
 constexpr BlockStyle kBlock{.input_norms = false, .output_norms = true};
+
+constexpr std::string_view kOlmoTypes[] = {"olmo"};
+constexpr NameMapEntry kOlmoEntries[] = {
+    {.role = TensorRole::kInputNorm, .pattern = "", .constant = 1.0f},
+    {.role = TensorRole::kPreMlpNorm, .pattern = "", .constant = 1.0f},
+    {.role = TensorRole::kFinalNorm, .pattern = "", .constant = 1.0f},
+};
+constexpr NameMap kOlmoNames{kOlmoEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
+constexpr NameMap kGgufOlmoNames{kOlmoEntries, kGgufPrefixes, kIgnoredTensors, 0.0f, &kGgufNames};
+
+void read_olmo(const ConfigReader& reader, ModelConfig& config) {
+  config.qkv_clip = reader.optional_positive("clip_qkv").value_or(0.0);
+}
+
+constexpr std::string_view kFlexTypes[] = {"flex_olmo"};
+constexpr NameMap kFlexNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kMlpExpertNames};
+constexpr ExpertRules kFlexExperts{
+    .router = {.num_experts = 7, .experts_per_token = 5},
+    .normalizes = false,
+};
 
 constexpr std::string_view kOlmo2Types[] = {"olmo2"};
 constexpr std::string_view kOlmo3Types[] = {"olmo3"};
@@ -34,6 +56,50 @@ void read_exaone(const ConfigReader& reader, ModelConfig& config) {
 }
 
 }  // namespace
+
+const Family& olmo_family() {
+  static constexpr Family family{
+      .name = "olmo",
+      .model_types = kOlmoTypes,
+      .gguf_architecture = "olmo",
+      .defaults = {.vocab_size = 50304,
+                   .hidden_size = 4096,
+                   .intermediate_size = 11008,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .max_position_embeddings = 2048,
+                   .norm_eps = 1e-5},
+      .block = {.norm = NormKind::kLayer},
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_olmo,
+      .hf_names = kOlmoNames,
+      .gguf_names = kGgufOlmoNames,
+      .gguf_rope_style = RopeStyle::kInterleaved,
+  };
+  return family;
+}
+
+const Family& flex_olmo_family() {
+  static constexpr Family family{
+      .name = "flex_olmo",
+      .model_types = kFlexTypes,
+      .defaults = {.vocab_size = 100352,
+                   .hidden_size = 4096,
+                   .intermediate_size = 11008,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .max_position_embeddings = 4096,
+                   .rope_theta = 500000.0},
+      .experts = &kFlexExperts,
+      .block = kBlock,
+      .qk_norm = QkNorm::kAllHeads,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .hf_names = kFlexNames,
+  };
+  return family;
+}
 
 const Family& olmo2_family() {
   static constexpr Family family{

@@ -1,5 +1,7 @@
-// OPT: learned positions whose first two rows are for padding, LayerNorms with bias, biases
+// OPT and BioGPT: learned positions whose first two rows are for padding, LayerNorms with bias, biases
 // everywhere.
+#include <cmath>
+
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -22,6 +24,7 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kDown, "layers.{}.fc2"},
 };
 constexpr NamePrefix kPrefixes[] = {{"model.decoder.", ""}, {"decoder.", ""}};
+constexpr NameMap kNames{kEntries, kPrefixes};
 
 constexpr std::string_view kTypes[] = {"opt"};
 constexpr KeyAlias kAliases[] = {{"intermediate_size", "ffn_dim"},
@@ -34,6 +37,21 @@ void read_opt(const ConfigReader& reader, ModelConfig& config) {
   }
   if (reader.integer("word_embed_proj_dim", {1, 1 << 20}, config.hidden_size) != config.hidden_size)
     reader.fail(fmt::format("word_embed_proj_dim: expected hidden_size {}", config.hidden_size));
+}
+
+constexpr NameMapEntry kBioEntries[] = {
+    {TensorRole::kFinalNorm, "layer_norm"},
+    {TensorRole::kLmHead, "output_projection"},
+};
+constexpr NamePrefix kBioPrefixes[] = {{"biogpt.", ""}, {"", ""}};
+constexpr NameMap kBioNames{kBioEntries, kBioPrefixes, {}, 0.0f, &kNames};
+
+constexpr std::string_view kBioTypes[] = {"biogpt"};
+
+// Its LayerNorms have an epsilon of their own, whatever layer_norm_eps says.
+void read_biogpt(const ConfigReader& reader, ModelConfig& config) {
+  if (reader.boolean("scale_embedding", true))
+    config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));
 }
 
 }  // namespace
@@ -60,7 +78,33 @@ const Family& opt_family() {
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_opt,
-      .hf_names = {kEntries, kPrefixes},
+      .hf_names = kNames,
+  };
+  return family;
+}
+
+const Family& biogpt_family() {
+  static constexpr Family family{
+      .name = "biogpt",
+      .model_types = kBioTypes,
+      .defaults = {.vocab_size = 42384,
+                   .hidden_size = 1024,
+                   .intermediate_size = 4096,
+                   .num_hidden_layers = 24,
+                   .num_attention_heads = 16,
+                   .max_position_embeddings = 1024,
+                   .norm_eps = 1e-5,
+                   .activation = "gelu",
+                   .tie_word_embeddings = true},
+      .positions = PositionKind::kLearned,
+      .first_position_row = 2,
+      .block = {.norm = NormKind::kLayer, .norm_bias = true},
+      .qkv_bias = BiasRule::kAlways,
+      .o_bias = BiasRule::kAlways,
+      .mlp_bias = BiasRule::kAlways,
+      .gated_mlp = false,
+      .read_more = read_biogpt,
+      .hf_names = kBioNames,
   };
   return family;
 }

@@ -7,7 +7,11 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kQwen2Types[] = {"qwen2"};
+// MiMo is Qwen2 with layers that predict further tokens.
+constexpr std::string_view kQwen2Types[] = {"qwen2", "mimo"};
+constexpr std::string_view kQwen2Ignored[] = {
+    "rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "vision_model.", "connector.",
+    "image_newline",       "mtp_layers."};
 constexpr std::string_view kQwen3Types[] = {"qwen3"};
 constexpr std::string_view kQwen2VlTypes[] = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl",
                                               "qwen2_5_vl_text"};
@@ -33,7 +37,7 @@ const Family& qwen2_family() {
                    .sliding_window = 4096},
       .window_rule = WindowRule::kFromLayer,
       .qkv_bias = BiasRule::kAlways,
-      .hf_names = kLlamaNames,
+      .hf_names = {.prefixes = kLlamaPrefixes, .ignored = kQwen2Ignored, .base = &kLlamaNames},
       .gguf_names = kGgufNames,
   };
   return family;

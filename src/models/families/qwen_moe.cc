@@ -1,5 +1,5 @@
-// Qwen2-MoE (a shared MLP that each token takes a part of) and Qwen3-MoE (no shared one): the
-// attention of the dense models with routed experts in some layers.
+// Qwen2-MoE (a shared MLP that each token takes a part of), Qwen3-MoE (no shared one) and Mellum 2 (some
+// layers slide, by a rope of their own): the attention of dense models with routed experts in some layers.
 #include "models/expert_names.h"
 #include "models/family.h"
 
@@ -33,6 +33,15 @@ constexpr ExpertRules kQwen3Experts{
     .gguf_normalizes = true,
     .layers = ExpertLayers::kSparseStep,
 };
+
+constexpr std::string_view kMellumTypes[] = {"mellum"};
+constexpr ExpertRules kMellumExperts{
+    .router = {.num_experts = 64, .experts_per_token = 8},
+    .intermediate_size = 896,
+    .normalizes = true,
+};
+// A layer that predicts a further token.
+constexpr std::string_view kMellumIgnored[] = {"rotary_emb.inv_freq", "mtp."};
 
 }  // namespace
 
@@ -82,6 +91,35 @@ const Family& qwen3_moe_family() {
       .o_bias = BiasRule::kConfig,
       .hf_names = kMlpExpertNames,
       .gguf_names = kGgufExpertNames,
+  };
+  return family;
+}
+
+// Layers slide where layer_types says so alone.
+const Family& mellum_family() {
+  static constexpr Family family{
+      .name = "mellum",
+      .model_types = kMellumTypes,
+      .defaults = {.vocab_size = 98304,
+                   .hidden_size = 2304,
+                   .intermediate_size = 7168,
+                   .num_hidden_layers = 28,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 4,
+                   .head_dim = 128,
+                   .max_position_embeddings = 131072,
+                   .sliding_window = 1024,
+                   .rope_theta = 500000.0},
+      .aliases = kQwen3Aliases,
+      .window_rule = WindowRule::kPattern,
+      .window_pattern = 1,
+      .has_local_rope = true,
+      .experts = &kMellumExperts,
+      .qk_norm = QkNorm::kHead,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_mlp_layer_types,
+      .hf_names = {.prefixes = kLlamaPrefixes, .ignored = kMellumIgnored, .base = &kMlpExpertNames},
   };
   return family;
 }

@@ -116,6 +116,7 @@ void AttentionBlock::project_heads(const ForwardInputs& inputs, size_t index, Co
   linears_.run(weights.qkv, x, {qkv_}, inputs.num_tokens);
   if (spec_.layers[index].shared.any())
     shared_->update_qkv(index, qkv_, inputs.num_tokens, linears_.workspace());
+  if (attention.qkv_clip > 0.0f) clip(attention, inputs.num_tokens);
   KvCacheView kv = cache.view;
   if (!attention.has_own_kv()) {
     kv.num_kv_heads = 0;  // there are queries alone
@@ -144,6 +145,13 @@ void AttentionBlock::project_heads(const ForwardInputs& inputs, size_t index, Co
                          .kv = kv,
                          .num_tokens = inputs.num_tokens,
                          .num_heads = attention.num_heads});
+}
+
+void AttentionBlock::clip(const AttentionSpec& attention, int64_t num_tokens) {
+  float* const x = qkv_;
+  const int64_t count = num_tokens * attention.qkv_rows();
+  for (int64_t i = 0; i < count; ++i)
+    x[i] = std::clamp(x[i], -attention.qkv_clip, attention.qkv_clip);
 }
 
 void AttentionBlock::project_latents(const ForwardInputs& inputs, size_t index,

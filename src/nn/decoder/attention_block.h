@@ -44,6 +44,8 @@ class AttentionBlock {
  private:
   void project_heads(const ForwardInputs& inputs, size_t layer, ConstActivations x);
   void project_latents(const ForwardInputs& inputs, size_t layer, ConstActivations x);
+  // Of what project_heads() has made of the rows.
+  void clip(const AttentionSpec& attention, int64_t num_tokens);
   void gate_heads(const AttentionSpec& attention, int64_t num_tokens);
   // Of a layer, with DecoderSpec::relative_bias; else null.
   float* position_bias(size_t layer) const;

@@ -163,6 +163,8 @@ Status check_config(const RopeConfig& config, int32_t rotary_dim) {
     return invalid_argument("rope original_max_position_embeddings: expected at least 2, got {}",
                             config.original_max_position_embeddings);
   }
+  if (config.backwards && config.type == RopeType::kDynamic)
+    return invalid_argument("dynamic rope: expected pairs that turn forwards");
   if (config.type == RopeType::kDynamic && (rotary_dim < 4 || config.max_position_embeddings < 1)) {
     return invalid_argument("dynamic rope: expected a rotary dimension above 2, got {}",
                             rotary_dim);
@@ -245,6 +247,9 @@ Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t
   }
   for (size_t i = 0; i < config.freq_factors.size(); ++i)
     rope.inv_freq[i] /= config.freq_factors[i];
+  if (config.backwards) {
+    for (double& freq : rope.inv_freq) freq = -freq;
+  }
   if (!std::isfinite(rope.scale) || rope.scale <= 0.0) {
     return invalid_argument("rope attention factor: expected a positive number, got {}",
                             rope.scale);

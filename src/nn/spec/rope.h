@@ -50,6 +50,7 @@ struct RopeConfig {
   // third pair from 1 and 2 on, time the rest.
   std::vector<int64_t> sections = {};
   bool sections_in_turn = false;
+  bool backwards = false;  // pairs turn the other way (nanochat); of types that do not grow
 };
 
 // Dynamic NTK scaling: from position max_position on, the base grows with the position.

@@ -56,6 +56,12 @@ constexpr std::string_view kYoutuWords =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kMiniCpm5Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Runs of blanks are cut into powers of two.
+constexpr std::string_view kJais2Words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1})";
+// Words may hold blanks; of digits in a run, threes from the right are cut.
+constexpr std::string_view kNumbers = R"(\p{N}+)";
+constexpr std::string_view kDigitThousands = R"(\d{1,3}(?=(?:\d{3})*(?!\d)))";
 
 // The same of every kind of number.
 constexpr std::string_view kNumberThousands = R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))";
@@ -113,6 +119,8 @@ const Entry kEntries[] = {
     {{"tiny_aya", "cohere2moe"}, {kThousands, kO200kPattern}},
     {{"youtu"}, {kYoutuScripts, kYoutuWords}, true},
     {{"tekken"}, {kTekkenWords}, true, true},
+    {{"jais-2"}, {kJais2Words}},
+    {{"superbpe"}, {kNumbers, kDigitThousands}},
     {{"kimi-k2"}, {kKimiPattern}},
     {{"exaone-moe"}, {kExaoneMoeWords}},
     {{"deepseek-llm"},

@@ -181,8 +181,9 @@ enum class RowRuns : uint8_t {
 
 // How the rows of a kQkv tensor follow each other.
 enum class QkvOrder : uint8_t {
-  kStacked,    // all of q, then k, then v
-  kPerKvHead,  // for each KV head its query heads, its key, its value (GPT-NeoX, Bloom, Falcon)
+  kStacked,        // all of q, then k, then v
+  kPerKvHead,      // for each KV head its query heads, its key, its value (GPT-NeoX, Bloom, Falcon)
+  kQueryValueKey,  // for each quarter of the heads its queries, its values, its keys (CodeGen)
 };
 
 struct NameMapEntry {
@@ -200,6 +201,8 @@ struct NameMapEntry {
   bool unit_rows = false;  // of a float matrix: a row stands for itself divided by its length
   float offset = 0.0f;     // added to a weight vector, whatever NameMap::norm_offset says
   bool has_bias = true;    // else it is 0 and not stored, where the weight's other parts have one
+  // Of a vector that no file holds: each of its elements. OLMo's norms have no weights.
+  std::optional<float> constant = {};
 };
 
 // Checkpoints of one family differ in what stands before the names (a multimodal wrapper, a bare

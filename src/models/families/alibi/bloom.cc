@@ -60,9 +60,7 @@ void read_mpt(const ConfigReader& reader, ModelConfig& config) {
   if (!reader.boolean("no_bias", true)) reader.fail("no_bias: expected true, got false");
   config.alibi_bias_max = reader.positive("alibi_bias_max", 8.0);
   const std::optional<ConfigReader> attention = reader.child("attn_config");
-  for (const ConfigReader* fields : {&reader, attention ? &*attention : &reader}) {
-    if (fields->has("clip_qkv")) fields->fail("clip_qkv: expected null: it is not supported");
-  }
+  config.qkv_clip = (attention ? *attention : reader).optional_positive("clip_qkv").value_or(0.0);
   if (!attention) return;
   if (!attention->boolean("alibi", true)) attention->fail("alibi: expected true, got false");
   if (attention->boolean("qk_ln", false)) attention->fail("qk_ln: expected false, got true");

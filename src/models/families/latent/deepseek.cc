@@ -12,9 +12,6 @@
 namespace quire {
 namespace {
 
-constexpr KeyAlias kAliases[] = {{"num_experts", "n_routed_experts"},
-                                 {"num_shared_experts", "n_shared_experts"}};
-
 constexpr std::string_view kV2Types[] = {"deepseek_v2"};
 constexpr ExpertRules kV2Experts{
     .router = {.num_experts = 64, .experts_per_token = 6},
@@ -25,22 +22,6 @@ constexpr ExpertRules kV2Experts{
 };
 
 constexpr std::string_view kV3Types[] = {"deepseek_v3", "kimi_k2"};
-constexpr ExpertRules kV3Experts{
-    .router = {.num_experts = 256,
-               .experts_per_token = 8,
-               .score = RouterScore::kSigmoid,
-               .min_sum = 1e-20f,
-               .scale = 2.5f,
-               .group_score = GroupScore::kSumOfTwo},
-    .intermediate_size = 2048,
-    .normalizes = true,
-    .gguf_normalizes = true,
-    .layers = ExpertLayers::kAfterDense,
-    .first_layer = 3,
-    .shared = SharedExperts::kCount,
-    .shared_default = 1,
-    .has_correction = true,
-};
 
 constexpr std::string_view kFlashTypes[] = {"glm4_moe_lite"};
 constexpr ExpertRules kFlashExperts{
@@ -59,8 +40,6 @@ constexpr ExpertRules kFlashExperts{
     .has_correction = true,
 };
 
-constexpr LatentSpec kDeepseekLatent{
-    .rank = 512, .rope_dim = 64, .nope_dim = 128, .value_dim = 128, .query_rank = 1536};
 constexpr LatentSpec kFlashLatent{
     .rank = 512, .rope_dim = 64, .nope_dim = 192, .value_dim = 256, .query_rank = 768};
 
@@ -118,7 +97,7 @@ const Family& deepseek_v2_family() {
                    .num_attention_heads = 32,
                    .head_dim = 64,
                    .max_position_embeddings = 2048},
-      .aliases = kAliases,
+      .aliases = kDeepseekAliases,
       .rope_style = RopeStyle::kInterleaved,
       .experts = &kV2Experts,
       .qkv_bias = BiasRule::kConfig,
@@ -144,9 +123,9 @@ const Family& deepseek_v3_family() {
                    .num_attention_heads = 128,
                    .head_dim = 64,
                    .max_position_embeddings = 4096},
-      .aliases = kAliases,
+      .aliases = kDeepseekAliases,
       .rope_style = RopeStyle::kInterleaved,
-      .experts = &kV3Experts,
+      .experts = &kDeepseekV3Experts,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .read_more = read_v3,
@@ -171,7 +150,7 @@ const Family& glm4_moe_lite_family() {
                    .head_dim = 64,
                    .max_position_embeddings = 202752,
                    .norm_eps = 1e-5},
-      .aliases = kAliases,
+      .aliases = kDeepseekAliases,
       .rope_style = RopeStyle::kInterleaved,
       .experts = &kFlashExperts,
       .qkv_bias = BiasRule::kConfig,

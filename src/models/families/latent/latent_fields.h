@@ -3,15 +3,38 @@
 #pragma once
 
 #include "models/expert_names.h"
+#include "models/family.h"
 
 namespace quire {
 
 class ConfigReader;
-struct LatentSpec;
 struct ModelConfig;
 
 // Fills ModelConfig::latent, by `defaults` where nothing is said, and head_dim with what is rotated.
 void read_latent(const ConfigReader& reader, const LatentSpec& defaults, ModelConfig& config);
+
+inline constexpr KeyAlias kDeepseekAliases[] = {{"num_experts", "n_routed_experts"},
+                                                {"num_shared_experts", "n_shared_experts"}};
+
+// DeepSeek-V3's, which others took over.
+inline constexpr LatentSpec kDeepseekLatent{
+    .rank = 512, .rope_dim = 64, .nope_dim = 128, .value_dim = 128, .query_rank = 1536};
+inline constexpr ExpertRules kDeepseekV3Experts{
+    .router = {.num_experts = 256,
+               .experts_per_token = 8,
+               .score = RouterScore::kSigmoid,
+               .min_sum = 1e-20f,
+               .scale = 2.5f,
+               .group_score = GroupScore::kSumOfTwo},
+    .intermediate_size = 2048,
+    .normalizes = true,
+    .gguf_normalizes = true,
+    .layers = ExpertLayers::kAfterDense,
+    .first_layer = 3,
+    .shared = SharedExperts::kCount,
+    .shared_default = 1,
+    .has_correction = true,
+};
 
 inline constexpr NameMapEntry kLatentEntries[] = {
     {TensorRole::kQueryDown, "layers.{}.self_attn.q_a_proj"},
