@@ -20,10 +20,13 @@ DEFINITIONS = [re.compile(pattern, re.M) for pattern in (
     r"^(?:[A-Za-z_][\w:<>,*&\[\]. ]*?[ *&])(\w+)\(",
     r"^#\s*define\s+(\w+)",
 )]
+# The names inside an enum that is no class lie outside of it.
+PLAIN_ENUM = re.compile(r"^enum\s+(?!class\b)[^{;]*\{([^}]*)\}", re.M)
 
 
 def names_of(text):
-    return {name for pattern in DEFINITIONS for name in pattern.findall(text)}
+    names = {name for pattern in DEFINITIONS for name in pattern.findall(text)}
+    return names.union(*(re.findall(r"\bk[A-Z]\w*", body) for body in PLAIN_ENUM.findall(text)))
 
 
 def groups_of(texts):
