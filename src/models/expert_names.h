@@ -4,9 +4,14 @@
 #include <array>
 #include <cstddef>
 
+#include "models/family.h"
 #include "models/standard_names.h"
 
 namespace quire {
+
+// What DeepSeek's configurations, and those after them, call their counts.
+inline constexpr KeyAlias kDeepseekAliases[] = {{"num_experts", "n_routed_experts"},
+                                                {"num_shared_experts", "n_shared_experts"}};
 
 // Mixtral's words, which others took over: w1 is the gate, w3 up, w2 down.
 inline constexpr NameMapEntry kSparseMoeEntries[] = {

@@ -19,7 +19,8 @@ Result<QuantizedCopy> QuantizedCopy::make(const ModelFiles& files,
     return internal_error("{}: cannot be made: {}", folder, std::strerror(errno));
   }
   QuantizedCopy copy{std::filesystem::path(folder)};
-  QuantizeOptions options{.output = (copy.folder_ / "model").string()};
+  QuantizeOptions options;
+  options.output = (copy.folder_ / "model").string();
   QUIRE_ASSIGN_OR_RETURN(options.scheme, parse_write_scheme(kCopyWeights));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(files));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(files, source));

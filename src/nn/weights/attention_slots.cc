@@ -40,9 +40,9 @@ void add_heads(WeightSlots& slots, const DecoderSpec& spec, int32_t index, Layer
   }
   for (WeightSlot& slot : slots.from(first)) slot.head_rows = attention.head_dim;
   if (spec.clamps_products) {
-    std::vector<TensorRole> bounds = {TensorRole::kQBounds};
-    if (attention.has_own_kv())
-      bounds.insert(bounds.end(), {TensorRole::kKBounds, TensorRole::kVBounds});
+    std::vector<TensorRole> bounds = {TensorRole::kQBounds, TensorRole::kKBounds,
+                                      TensorRole::kVBounds};
+    if (!attention.has_own_kv()) bounds.resize(1);
     add_bound_slots(slots, index, first, bounds, layer.qkv);
   }
   if (attention.has_sinks) {

@@ -10,8 +10,6 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kDeepseekTypes[] = {"deepseek"};
-constexpr KeyAlias kDeepseekAliases[] = {{"num_experts", "n_routed_experts"},
-                                         {"num_shared_experts", "n_shared_experts"}};
 constexpr ExpertRules kDeepseekExperts{
     .intermediate_size = 1407,
     .normalizes = false,

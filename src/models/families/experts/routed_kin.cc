@@ -10,9 +10,6 @@
 namespace quire {
 namespace {
 
-constexpr KeyAlias kDeepseekAliases[] = {{"num_experts", "n_routed_experts"},
-                                         {"num_shared_experts", "n_shared_experts"}};
-
 constexpr ExpertRules rules_of(int32_t num_experts, int32_t experts_per_token, float scale,
                                int64_t intermediate_size, int64_t first_layer) {
   return {.router = {.num_experts = num_experts,
