@@ -90,7 +90,7 @@ struct ServerOptions {
   bool per_request_spec_decode_metrics = false;  // what became of drafts, beside each usage
   bool force_include_usage = false;
   bool enable_request_id_headers = false;
-  bool log_requests = false;  // a line of the log for each, when its answer is out
+  bool log_requests = false;                // a line of the log for each, when its answer is out
   bool return_tokens_as_token_ids = false;  // tokens of logprobs print as token_id:N
   bool enable_dev_endpoints = false;        // /pause, /sleep, /reset_prefix_cache and their kind
   bool enable_tokenizer_info = false;       // /tokenizer_info

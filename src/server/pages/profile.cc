@@ -17,17 +17,17 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int64_t kMaxSteps = 512;  // that an engine keeps
+constexpr int64_t kMostSteps = 512;  // that an engine keeps
 
 // Rows of the trace.
-enum Row : int { kSteps = 1, kParts, kBounds };
+enum TraceRow : int { kStepRow = 1, kPartRow, kBoundRow };
 
-json::object event(std::string_view name, Row row, int64_t begin_us, int64_t duration_us) {
+json::object event(std::string_view name, TraceRow row, int64_t begin_us, int64_t duration_us) {
   return {{"name", name},    {"ph", "X"},      {"pid", 1},
           {"tid", int{row}}, {"ts", begin_us}, {"dur", duration_us}};
 }
 
-json::object name_of(Row row, std::string_view name) {
+json::object name_of(TraceRow row, std::string_view name) {
   return {{"name", "thread_name"},
           {"ph", "M"},
           {"pid", 1},
@@ -36,7 +36,7 @@ json::object name_of(Row row, std::string_view name) {
 }
 
 void add_step(const StepRecord& step, json::array& events) {
-  json::object whole = event("step", kSteps, step.begin_us, step.total_us());
+  json::object whole = event("step", kStepRow, step.begin_us, step.total_us());
   whole["args"] = json::object{{"step", step.step_id},
                                {"tokens", step.num_tokens},
                                {"requests", step.num_requests},
@@ -47,11 +47,11 @@ void add_step(const StepRecord& step, json::array& events) {
                                {"failed", step.failed}};
   events.emplace_back(std::move(whole));
   const int64_t execute_us = step.begin_us + step.schedule_us;
-  events.emplace_back(event("schedule", kParts, step.begin_us, step.schedule_us));
-  events.emplace_back(event("execute", kParts, execute_us, step.execute_us));
-  events.emplace_back(event("update", kParts, execute_us + step.execute_us, step.update_us));
+  events.emplace_back(event("schedule", kPartRow, step.begin_us, step.schedule_us));
+  events.emplace_back(event("execute", kPartRow, execute_us, step.execute_us));
+  events.emplace_back(event("update", kPartRow, execute_us + step.execute_us, step.update_us));
   if (step.cost.bound_us > 0) {
-    events.emplace_back(event(to_string(step.cost.binding), kBounds, execute_us,
+    events.emplace_back(event(to_string(step.cost.binding), kBoundRow, execute_us,
                               static_cast<int64_t>(step.cost.bound_us)));
   }
 }
@@ -67,10 +67,10 @@ HttpResponse stop_profile(const HttpRequest& request, const PrepareContext& cont
   if (begin_us < 0)
     return error_response(
         api_error(400, "no profile is being made; POST /start_profile begins one"));
-  ApiResult<int64_t> most = query_integer(request.query, "num_steps", kMaxSteps, 1, kMaxSteps);
+  ApiResult<int64_t> most = query_integer(request.query, "num_steps", kMostSteps, 1, kMostSteps);
   if (!most.ok()) return error_response(most.error());
-  json::array events{name_of(kSteps, "steps"), name_of(kParts, "schedule, execute, update"),
-                     name_of(kBounds, "bound")};
+  json::array events{name_of(kStepRow, "steps"), name_of(kPartRow, "schedule, execute, update"),
+                     name_of(kBoundRow, "bound")};
   for (const StepRecord& step : context.model.engine->recent_steps()) {
     if (step.begin_us < begin_us || most.value() == 0) continue;
     add_step(step, events);
