@@ -142,6 +142,29 @@ void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
 }
 
+void add_expert_flags(CLI::App& verb, EngineArgs& args) {
+  constexpr const char* kGroup = "Execution";
+  verb.add_flag("--enable-expert-parallel,!--no-enable-expert-parallel",
+                args.enable_expert_parallel,
+                "Ranks have some experts whole each, instead of some columns of every expert. "
+                "Answers are the same bits")
+      ->group(kGroup);
+  verb.add_option("--all2all-backend", args.all2all_backend,
+                  "How the outputs of such experts come together: auto (the way that moves fewer "
+                  "bytes), allgather_reducescatter, or all2all, which vLLM's deepep_… mean too")
+      ->check(one_of({"auto", "allgather_reducescatter", "all2all", "deepep_high_throughput",
+                      "deepep_low_latency"}))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_flag("--enable-eplb,!--no-enable-eplb", args.enable_eplb,
+                "Deals such experts out to ranks by their loads, while requests run")
+      ->group(kGroup);
+  verb.add_option("--eplb-config", args.eplb_config,
+                  "JSON: window_size (steps that are counted, 1000), step_interval (steps from one "
+                  "placement to the next, 3000), num_redundant_experts (copies in each layer, 0)")
+      ->group(kGroup);
+}
+
 void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Execution";
   verb.add_option("--tensor-parallel-size", args.tensor_parallel_size,
@@ -164,11 +187,7 @@ void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_flag("--enable-expert-parallel,!--no-enable-expert-parallel",
-                args.enable_expert_parallel,
-                "Ranks have some experts whole each, instead of some columns of every expert. "
-                "Answers are the same bits")
-      ->group(kGroup);
+  add_expert_flags(verb, args);
   constexpr const char* kRanks = "Ranks in processes of their own";
   verb.add_option(
           "--nnodes", args.ranks.size,

@@ -1,6 +1,8 @@
 // How long two ranks take to put a matrix together, of which each has half of the columns: the columns
 // are copied to the group's memory, the ranks meet, and the other's columns are copied back, as the
-// outputs of a layer are. Median, 90th and 99th percentile in microseconds:
+// outputs of a layer are. Then how long four ranks take to combine what their experts made of some tokens,
+// each of which went to eight experts: by all-gather of all rows and by all-to-all, without the sums. Median,
+// 90th and 99th percentile in microseconds:
 //
 //   quire_exchange_bench [ROUNDS]
 //
@@ -11,12 +13,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "comm/process_ranks.h"
 #include "comm/shared_ranks.h"
-#include "comm/tcp_ranks.h"
 
 namespace quire {
 namespace {
@@ -25,13 +27,55 @@ constexpr int64_t kRowBytes = 16 << 10;  // 4096 floats
 constexpr int64_t kRows[] = {1, 4, 16};
 constexpr int kWarmUp = 200;
 
+constexpr int64_t kExpertsPerToken = 8;
+constexpr int64_t kTokens[] = {1, 16, 128};
+constexpr int kExpertRanks = 4;
+constexpr int64_t kExpertRowBytes = 8 << 10;  // 2048 floats
+
+using Clock = std::chrono::steady_clock;
+
+double us_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+std::vector<double> time_combining(RankGroup& ranks, int64_t num_tokens, bool by_all_to_all,
+                                   int num_rounds) {
+  const int64_t num_rows = num_tokens * kExpertsPerToken;
+  std::vector<MatrixRows> rows;
+  std::vector<ByteColumns> pieces, columns;
+  for (int64_t rank = 0; rank < kExpertRanks; ++rank) {
+    rows.push_back({num_rows * rank / kExpertRanks, num_rows * (rank + 1) / kExpertRanks});
+    pieces.push_back({rows.back().begin * kExpertRowBytes, rows.back().end * kExpertRowBytes});
+    columns.push_back(
+        {kExpertRowBytes * rank / kExpertRanks, kExpertRowBytes * (rank + 1) / kExpertRanks});
+  }
+  std::vector<double> times_us;
+  for (int round = 0; round < kWarmUp + num_rounds; ++round) {
+    const auto start = Clock::now();
+    bool ok = true;
+    if (by_all_to_all) {
+      ok = ranks.all_to_all(
+               {.row_stride_bytes = kExpertRowBytes, .rows = rows, .columns = columns}) &&
+           ranks.gather(
+               {.row_stride_bytes = kExpertRowBytes, .num_rows = num_tokens, .columns = columns});
+    } else {
+      ok = ranks.gather(
+          {.row_stride_bytes = num_rows * kExpertRowBytes, .num_rows = 1, .columns = pieces});
+    }
+    QUIRE_CHECK(ok, "{}", ranks.status().message());
+    if (round >= kWarmUp) times_us.push_back(us_since(start));
+  }
+  std::sort(times_us.begin(), times_us.end());
+  return times_us;
+}
+
 std::vector<double> time_rounds(RankGroup& ranks, int64_t num_rows, int num_rounds) {
   const ByteColumns columns[] = {{0, kRowBytes / 2}, {kRowBytes / 2, kRowBytes}};
   const ByteColumns mine = columns[ranks.rank()], other = columns[1 - ranks.rank()];
   std::vector<std::byte> own(static_cast<size_t>(num_rows * kRowBytes));
   std::vector<double> times_us;
   for (int round = 0; round < kWarmUp + num_rounds; ++round) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     std::byte* const shared = ranks.memory().data() + round % 2 * num_rows * kRowBytes;
     const auto copy = [&](const ByteColumns& range, const std::byte* from, std::byte* to) {
       for (int64_t row = 0; row < num_rows; ++row) {
@@ -46,45 +90,76 @@ std::vector<double> time_rounds(RankGroup& ranks, int64_t num_rows, int num_roun
                                   .columns = columns});
     QUIRE_CHECK(ok, "{}", ranks.status().message());
     copy(other, shared, own.data());
-    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    if (round >= kWarmUp) times_us.push_back(took.count());
+    if (round >= kWarmUp) times_us.push_back(us_since(start));
   }
   std::sort(times_us.begin(), times_us.end());
   return times_us;
 }
 
-void measure(const char* what, RankGroup& ranks, int num_rounds) {
+void print(const std::string& what, int64_t bytes, const std::vector<double>& times_us) {
+  const auto at = [&](double share) {
+    return times_us[static_cast<size_t>(share * static_cast<double>(times_us.size()))];
+  };
+  fmt::print("{:<34}{:>8}{:>10.1f}{:>10.1f}{:>10.1f}\n", what, bytes, at(0.5), at(0.9), at(0.99));
+}
+
+void measure(const std::string& what, RankGroup& ranks, int num_rounds) {
   for (const int64_t rows : kRows) {
     const std::vector<double> times = time_rounds(ranks, rows, num_rounds);
-    if (ranks.rank() > 0) continue;
-    const auto at = [&](double share) { return times[static_cast<size_t>(share * num_rounds)]; };
-    fmt::print("{:<20}{:>8}{:>10.1f}{:>10.1f}{:>10.1f}\n", what, rows * kRowBytes, at(0.5), at(0.9),
-               at(0.99));
+    if (ranks.rank() == 0) print(what, rows * kRowBytes, times);
   }
 }
 
-void on_threads(int num_rounds) {
-  auto groups = SharedRanks::create(2, {.memory_bytes = 2 * kRows[2] * kRowBytes});
-  QUIRE_CHECK(groups.ok(), "{}", groups.status().message());
-  std::thread other([&] { measure("threads", *(*groups)[1], num_rounds); });
-  measure("threads", *(*groups)[0], num_rounds);
-  other.join();
+void measure_experts(const std::string& what, RankGroup& ranks, int num_rounds) {
+  for (const int64_t tokens : kTokens) {
+    for (const bool by_all_to_all : {false, true}) {
+      const auto times = time_combining(ranks, tokens, by_all_to_all, num_rounds);
+      if (ranks.rank() > 0) continue;
+      print(fmt::format("experts, {}, {}", what, by_all_to_all ? "all-to-all" : "all-gather"),
+            tokens * kExpertsPerToken * kExpertRowBytes, times);
+    }
+  }
 }
 
-void over_tcp(int num_rounds) {
-  const auto run = [num_rounds](int rank) {
-    auto links = RankLinks::join({.rank = rank, .size = 2, .port = 29511});
+using Measure = void (*)(const std::string& what, RankGroup& ranks, int num_rounds);
+
+void on_threads(int size, Measure measured, int num_rounds) {
+  constexpr int64_t kBytes = kTokens[2] * kExpertsPerToken * kExpertRowBytes;
+  auto groups = SharedRanks::create(size, {.memory_bytes = kBytes});
+  QUIRE_CHECK(groups.ok(), "{}", groups.status().message());
+  std::vector<std::thread> others;
+  for (int rank = 1; rank < size; ++rank)
+    others.emplace_back(
+        [&, rank] { measured("threads", *(*groups)[static_cast<size_t>(rank)], num_rounds); });
+  measured("threads", *groups->front(), num_rounds);
+  for (std::thread& other : others) other.join();
+}
+
+// Linked as processes are, over either transport.
+void on_links(int size, RankTransport transport, Measure measured, int num_rounds) {
+  constexpr int64_t kBytes = kTokens[2] * kExpertsPerToken * kExpertRowBytes;
+  const std::string what = transport == RankTransport::kTcp ? "TCP on loopback" : "shared memory";
+  const auto run = [&](int rank) {
+    auto links = RankLinks::join({.rank = rank, .size = size, .port = 29511});
     QUIRE_CHECK(links.ok(), "{}", links.status().message());
-    TcpRanks ranks(**links, 0, 2);
-    QUIRE_CHECK(ranks.allocate(2 * kRows[2] * kRowBytes).ok(), "memory is short");
-    measure("TCP on loopback", ranks, num_rounds);
-    if (rank == 0) return (*links)->end();
-    std::byte none{};
-    (void)receive_all((*links)->control(0), {&none, 1}, deadline_in_ms(10'000));  // until the end
+    auto ranks = join_processes({.links = links->get(), .size = size}, kBytes, transport);
+    QUIRE_CHECK(ranks.ok(), "{}", ranks.status().message());
+    measured(what, **ranks, num_rounds);
+    std::byte done{};
+    const int64_t deadline_us = deadline_in_ms(10'000);
+    if (rank > 0) {
+      (void)send_all((*links)->control(0), {&done, 1}, deadline_us);
+      (void)receive_all((*links)->control(0), {&done, 1}, deadline_us);  // until the end
+      return;
+    }
+    for (int other = 1; other < size; ++other)
+      (void)receive_all((*links)->control(other), {&done, 1}, deadline_us);
+    (*links)->end();
   };
-  std::thread other(run, 1);
+  std::vector<std::thread> others;
+  for (int rank = 1; rank < size; ++rank) others.emplace_back(run, rank);
   run(0);
-  other.join();
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace
@@ -92,7 +167,12 @@ void over_tcp(int num_rounds) {
 
 int main(int argc, char** argv) {
   const int num_rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5000;
-  fmt::print("{:<20}{:>8}{:>10}{:>10}{:>10}\n", "", "bytes", "p50 us", "p90 us", "p99 us");
-  quire::on_threads(num_rounds);
-  quire::over_tcp(num_rounds);
+  constexpr auto kFastest = quire::RankTransport::kFastest, kTcp = quire::RankTransport::kTcp;
+  fmt::print("{:<34}{:>8}{:>10}{:>10}{:>10}\n", "", "bytes", "p50 us", "p90 us", "p99 us");
+  quire::on_threads(2, &quire::measure, num_rounds);
+  quire::on_links(2, kFastest, &quire::measure, num_rounds);
+  quire::on_links(2, kTcp, &quire::measure, num_rounds);
+  const int num_combined = std::max(1, num_rounds / 20);
+  quire::on_threads(quire::kExpertRanks, &quire::measure_experts, num_combined);
+  quire::on_links(quire::kExpertRanks, kTcp, &quire::measure_experts, num_combined);
 }

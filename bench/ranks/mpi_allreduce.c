@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
     }
     qsort(times, (size_t)rounds, sizeof(double), compare);
     if (rank == 0) {
-      printf("%-20s%8d%10.1f%10.1f%10.1f\n", "Open MPI allreduce", count * 4, times[rounds / 2],
+      printf("%-34s%8d%10.1f%10.1f%10.1f\n", "Open MPI allreduce", count * 4, times[rounds / 2],
              times[rounds * 9 / 10], times[rounds / 100 * 99]);
     }
     free(in);

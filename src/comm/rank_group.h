@@ -5,6 +5,10 @@
 //   write_own_columns(ranks.memory());
 //   if (!ranks.gather({.offset_bytes = 0, .row_stride_bytes = …, .columns = by_rank})) return ranks.status();
 //   read_all_columns(ranks.memory());
+//
+//   write_own_rows(ranks.memory());
+//   if (!ranks.all_to_all({.row_stride_bytes = …, .rows = by_rank, .columns = by_rank})) return ranks.status();
+//   read_own_columns(ranks.memory());
 #pragma once
 
 #include <cstddef>
@@ -20,6 +24,22 @@ struct ByteColumns {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t size() const { return end - begin; }
+};
+
+// Rows [begin, end) of a matrix.
+struct MatrixRows {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// A matrix in the memory of the group, of which each rank has written some rows whole and wants some
+// columns of all rows.
+struct ExchangedMatrix {
+  int64_t offset_bytes = 0;  // of its first row
+  int64_t row_stride_bytes = 0;
+  std::span<const MatrixRows> rows = {};      // by rank: which it has
+  std::span<const ByteColumns> columns = {};  // by rank: which it wants
 };
 
 // A matrix in the memory of the group.
@@ -43,12 +63,15 @@ class RankGroup {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Where matrices are put together, 64-byte aligned. Ranks of one process share it.
+  // Where matrices are put together, 64-byte aligned. Ranks of one process, or of one machine, may share it.
   virtual std::span<std::byte> memory() const = 0;
 
   // Every rank has written its own columns: returns when this one may read all of them. False, now
   // and ever after: the group is broken.
   virtual bool gather(const GatheredMatrix& matrix) = 0;
+  // Every rank has written its own rows: returns when this one may read its own columns of all rows.
+  // Each rank sends each other one a part of its rows and nothing else. False as above.
+  virtual bool all_to_all(const ExchangedMatrix& matrix) = 0;
   // Returns when no rank reads any longer what was gathered before. False as above.
   virtual bool release() = 0;
   // Breaks the group: no rank waits any longer.

@@ -56,8 +56,10 @@ size_t header_bytes() { return (sizeof(Header) + kPageBytes - 1) / kPageBytes * 
 
 // The mapping: the header, then the shared bytes.
 struct SharedRanks::Region {
-  Region(std::byte* memory, size_t num_bytes, int ranks)
-      : bytes(memory, num_bytes), header(new (memory) Header), num_ranks(ranks) {}
+  Region(std::byte* memory, size_t num_bytes, int ranks, bool begins)
+      : bytes(memory, num_bytes),
+        header(begins ? new (memory) Header : reinterpret_cast<Header*>(memory)),
+        num_ranks(ranks) {}
   ~Region() { ::munmap(bytes.data(), bytes.size()); }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -72,21 +74,42 @@ Result<std::vector<std::unique_ptr<RankGroup>>> SharedRanks::create(
   if (num_ranks < 1 || num_ranks > kMaxRanks) {
     return invalid_argument("ranks: expected a number in [1, {}], got {}", kMaxRanks, num_ranks);
   }
-  const size_t num_bytes = header_bytes() + static_cast<size_t>(options.memory_bytes);
+  const auto num_bytes = static_cast<size_t>(mapped_bytes(options.memory_bytes));
   void* memory = ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return resource_exhausted("ranks: no {} bytes of memory to share", num_bytes);
   }
-  auto region = std::make_shared<Region>(static_cast<std::byte*>(memory), num_bytes, num_ranks);
+  auto region =
+      std::make_shared<Region>(static_cast<std::byte*>(memory), num_bytes, num_ranks, true);
   std::vector<std::unique_ptr<RankGroup>> ranks;
   for (int rank = 0; rank < num_ranks; ++rank)
-    ranks.emplace_back(new SharedRanks(region, rank, options.deadline_ms));
+    ranks.emplace_back(new SharedRanks(region, rank, options.deadline_ms, {}));
   return ranks;
 }
 
-SharedRanks::SharedRanks(std::shared_ptr<Region> region, int rank, int64_t deadline_ms)
-    : RankGroup(rank, region->num_ranks), region_(std::move(region)), deadline_ms_(deadline_ms) {}
+int64_t SharedRanks::mapped_bytes(int64_t memory_bytes) {
+  return static_cast<int64_t>(header_bytes()) + memory_bytes;
+}
+
+Result<std::unique_ptr<RankGroup>> SharedRanks::map(int file_descriptor, int64_t memory_bytes,
+                                                    bool begins, const SharedSeat& seat) {
+  const auto num_bytes = static_cast<size_t>(mapped_bytes(memory_bytes));
+  void* memory = ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_descriptor, 0);
+  if (memory == MAP_FAILED)
+    return resource_exhausted("ranks: {} bytes of shared memory cannot be mapped", num_bytes);
+  auto region =
+      std::make_shared<Region>(static_cast<std::byte*>(memory), num_bytes, seat.size, begins);
+  return std::unique_ptr<RankGroup>(new SharedRanks(
+      std::move(region), seat.links->rank() - seat.first, seat.links->deadline_ms(), seat));
+}
+
+SharedRanks::SharedRanks(std::shared_ptr<Region> region, int rank, int64_t deadline_ms,
+                         SharedSeat seat)
+    : RankGroup(rank, region->num_ranks),
+      region_(std::move(region)),
+      deadline_ms_(deadline_ms),
+      seat_(seat) {}
 
 SharedRanks::~SharedRanks() = default;
 
@@ -94,7 +117,7 @@ std::span<std::byte> SharedRanks::memory() const { return region_->bytes.subspan
 
 bool SharedRanks::meet() {
   Header& header = *region_->header;
-  if (header.missing.load(std::memory_order_relaxed) != kNobody) return false;
+  if (is_broken()) return false;
   Seat& mine = header.seats[rank()];
   // Either this rank sees the sleeper, or the sleeper sees the new number: both are in one order.
   mine.num_meetings.store(++num_meetings_, std::memory_order_seq_cst);
@@ -105,13 +128,23 @@ bool SharedRanks::meet() {
   return true;
 }
 
+bool SharedRanks::is_broken() const {
+  return region_->header->missing.load(std::memory_order_acquire) != kNobody ||
+         (seat_.links != nullptr && !seat_.links->status().ok());
+}
+
+void SharedRanks::break_at(int other) {
+  uint32_t nobody = kNobody;
+  region_->header->missing.compare_exchange_strong(nobody, static_cast<uint32_t>(other));
+  if (seat_.links == nullptr) return;
+  seat_.links->break_at(seat_.first + other, fmt::format("no answer within {} ms", deadline_ms_));
+}
+
 bool SharedRanks::wait_for(int other) {
-  Header& header = *region_->header;
-  Seat& seat = header.seats[other];
+  Seat& seat = region_->header->seats[other];
   const auto is_there = [&] {
     return has_come(seat.num_meetings.load(std::memory_order_acquire), num_meetings_);
   };
-  const auto is_broken = [&] { return header.missing.load(std::memory_order_acquire) != kNobody; };
   for (int spin = 0; spin < kSpins; ++spin) {
     if (is_there()) return true;
     pause();
@@ -122,8 +155,7 @@ bool SharedRanks::wait_for(int other) {
   bool came = false;
   while (!(came = is_there()) && !is_broken()) {
     if (clock.now_us() > deadline_us) {
-      uint32_t nobody = kNobody;
-      header.missing.compare_exchange_strong(nobody, static_cast<uint32_t>(other));
+      break_at(other);
       break;
     }
     const uint32_t seen = seat.num_meetings.load(std::memory_order_seq_cst);
@@ -138,9 +170,11 @@ void SharedRanks::leave() {
   uint32_t nobody = kNobody;
   header.missing.compare_exchange_strong(nobody, static_cast<uint32_t>(rank()));
   for (int other = 0; other < size(); ++other) wake_all(header.seats[other].num_meetings);
+  if (seat_.links != nullptr) seat_.links->leave();
 }
 
 Status SharedRanks::status() const {
+  if (seat_.links != nullptr) QUIRE_RETURN_IF_ERROR(seat_.links->status());
   const uint32_t missing = region_->header->missing.load(std::memory_order_acquire);
   if (missing == kNobody) return {};
   return unavailable("rank {} of {} is gone or did not answer within {} ms", missing, size(),

@@ -1,5 +1,5 @@
-// Ranks that are threads of one process: what one writes the others read where it lies, so they only
-// have to meet.
+// Ranks that are threads of one process, or processes of one machine: what one writes the others read
+// where it lies, so they only have to meet.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto ranks, SharedRanks::create(2, {.memory_bytes = bytes}));
 #pragma once
@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "comm/rank_group.h"
+#include "comm/rank_links.h"
 
 namespace quire {
 
@@ -21,6 +22,13 @@ struct SharedRanksOptions {
   int64_t deadline_ms = 4000;
 };
 
+// What linked processes take their seats in.
+struct SharedSeat {
+  RankLinks* links = nullptr;  // who is lost there is lost here
+  int first = 0;               // of the linked ranks, the first one of the group
+  int size = 1;
+};
+
 class SharedRanks final : public RankGroup {
  public:
   // Seats for `num_ranks` threads. kInvalidArgument: a number outside of [1, kMaxRanks].
@@ -28,23 +36,34 @@ class SharedRanks final : public RankGroup {
   static Result<std::vector<std::unique_ptr<RankGroup>>> create(int num_ranks,
                                                                 const SharedRanksOptions& options);
 
+  // How many bytes of memory `memory_bytes` for matrices take.
+  static int64_t mapped_bytes(int64_t memory_bytes);
+  // One seat for this process, in a file of mapped_bytes() which the others map too, and of which the
+  // one that `begins` has seen nobody use. kResourceExhausted: it cannot be mapped.
+  static Result<std::unique_ptr<RankGroup>> map(int file_descriptor, int64_t memory_bytes,
+                                                bool begins, const SharedSeat& seat);
+
   ~SharedRanks() override;
 
   std::span<std::byte> memory() const override;
   bool gather(const GatheredMatrix&) override { return meet(); }
+  bool all_to_all(const ExchangedMatrix&) override { return meet(); }
   bool release() override { return meet(); }
   void leave() override;
   Status status() const override;
 
  private:
   struct Region;
-  SharedRanks(std::shared_ptr<Region> region, int rank, int64_t deadline_ms);
+  SharedRanks(std::shared_ptr<Region> region, int rank, int64_t deadline_ms, SharedSeat seat);
   // Returns when every rank has come as often as this one.
   bool meet();
   bool wait_for(int other);
+  bool is_broken() const;
+  void break_at(int other);
 
   std::shared_ptr<Region> region_;
   int64_t deadline_ms_;
+  SharedSeat seat_;
   uint32_t num_meetings_ = 0;
 };
 

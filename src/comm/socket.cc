@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -205,11 +206,36 @@ Status receive_all(const Socket& socket, std::span<std::byte> bytes, int64_t dea
   return {};
 }
 
+OutgoingFrame::OutgoingFrame(uint32_t kind, std::span<const std::byte> payload)
+    : payload_(payload) {
+  const FrameHeader header{.kind = kind, .length = payload.size(), .sum = sum_of(payload)};
+  static_assert(sizeof(header) == kHeaderBytes);
+  std::memcpy(header_, &header, kHeaderBytes);
+}
+
+// Mostly one call of the system; what it leaves follows.
+Status OutgoingFrame::send(const Socket& socket, int64_t deadline_us) const {
+  iovec parts[2] = {
+      {.iov_base = const_cast<std::byte*>(header_), .iov_len = kHeaderBytes},
+      {.iov_base = const_cast<std::byte*>(payload_.data()), .iov_len = payload_.size()}};
+  const msghdr message{.msg_name = nullptr,
+                       .msg_namelen = 0,
+                       .msg_iov = parts,
+                       .msg_iovlen = 2,
+                       .msg_control = nullptr,
+                       .msg_controllen = 0,
+                       .msg_flags = 0};
+  const ssize_t sent = ::sendmsg(socket.fd(), &message, MSG_NOSIGNAL);
+  if (sent < 0 && errno != EAGAIN && errno != EINTR) return unavailable("{}", last_error());
+  const auto done = static_cast<size_t>(std::max<ssize_t>(sent, 0));
+  const size_t of_header = std::min(done, kHeaderBytes);
+  QUIRE_RETURN_IF_ERROR(send_all(socket, std::span(header_).subspan(of_header), deadline_us));
+  return send_all(socket, payload_.subspan(done - of_header), deadline_us);
+}
+
 Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte> payload,
                   int64_t deadline_us) {
-  const FrameHeader header{.kind = kind, .length = payload.size(), .sum = sum_of(payload)};
-  QUIRE_RETURN_IF_ERROR(send_all(socket, std::as_bytes(std::span(&header, 1)), deadline_us));
-  return send_all(socket, payload, deadline_us);
+  return OutgoingFrame(kind, payload).send(socket, deadline_us);
 }
 
 Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us) {

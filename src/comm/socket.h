@@ -58,6 +58,17 @@ struct Frame {
   std::vector<std::byte> payload;
 };
 inline constexpr int64_t kMaxFrameBytes = int64_t{1} << 30;
+// A frame that may be sent to several: its sum is computed once. Borrows the payload.
+class OutgoingFrame {
+ public:
+  OutgoingFrame(uint32_t kind, std::span<const std::byte> payload);
+  Status send(const Socket& socket, int64_t deadline_us) const;
+
+ private:
+  static constexpr size_t kHeaderBytes = 24;
+  std::byte header_[kHeaderBytes];
+  std::span<const std::byte> payload_;
+};
 Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte> payload,
                   int64_t deadline_us);
 // kDataLoss: these bytes are no frame of this version, too long or not what was sent.

@@ -28,28 +28,46 @@ class TcpRanks final : public RankGroup {
 
   std::span<std::byte> memory() const override { return memory_; }
   bool gather(const GatheredMatrix& matrix) override;
+  bool all_to_all(const ExchangedMatrix& matrix) override;
   bool release() override { return links_.status().ok(); }  // memory is each rank's own
   void leave() override { links_.leave(); }
   Status status() const override { return links_.status(); }
 
  private:
+  // A part of a matrix, as it is packed into a message.
+  struct Block {
+    MatrixRows rows;
+    ByteColumns columns;
+    size_t size_bytes() const { return static_cast<size_t>(rows.size() * columns.size()); }
+  };
   // What is on its way to or from another rank.
   struct Transfer {
-    std::vector<std::byte> in;
+    Block block;  // that comes
+    std::vector<std::byte> in, own;
+    std::span<const std::byte> out;  // what all others get as well, or `own`
     size_t num_sent = 0, num_received = 0;
-    bool sends = false;
+
+    bool is_done() const { return num_sent == out.size() && num_received == in.size(); }
   };
 
   const Socket& data(int other) const { return links_.data(first_ + other); }
-  bool exchange();
-  Status move_bytes(int other, short ready);
+  // A message begins with the number of the exchange: ranks that are not at the same place are found out.
+  void pack(const std::byte* first, int64_t stride_bytes, const Block& block,
+            std::vector<std::byte>& message) const;
+  void expect(const Block& block, Transfer& transfer) const;
+  // Sends and receives what is prepared, and puts it in its place in the matrix at `first`.
+  bool exchange(std::byte* first, int64_t stride_bytes);
+  bool move_all();
+  bool unpack(int other, std::byte* first, int64_t stride_bytes);
+  // False: nothing could be moved now.
+  Result<bool> move_bytes(int other);
   bool break_at(int other, const std::string& reason);
 
   RankLinks& links_;
   int first_;
   std::vector<Transfer> transfers_;  // by rank; that of this one is unused
-  std::vector<std::byte> out_;       // of this rank, in the exchange under way
-  uint64_t num_gathers_ = 0;
+  std::vector<std::byte> out_;       // of this rank, for all others
+  uint64_t num_exchanges_ = 0;
   std::unique_ptr<std::byte[]> storage_;
   std::span<std::byte> memory_;
 };

@@ -1,5 +1,6 @@
 #include "comm/tcp_ranks.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <random>
@@ -60,6 +61,61 @@ TEST(TcpRanks, GathersColumns) {
   }
 }
 
+// Cuts [0, size) into a run for each rank, some of them empty.
+std::vector<int64_t> random_cuts(std::mt19937& random, int64_t size, int num_ranks) {
+  std::vector<int64_t> cuts = {0};
+  for (int rank = 1; rank < num_ranks; ++rank)
+    cuts.push_back(static_cast<int64_t>(random() % static_cast<uint64_t>(size + 1)));
+  cuts.push_back(size);
+  std::sort(cuts.begin(), cuts.end());
+  return cuts;
+}
+
+// Every rank reads its columns of what the others wrote, and nothing else of its memory changes.
+TEST(TcpRanks, AllToAllBringsColumnsOfAllRows) {
+  for (const int size : {1, 2, 3, 5}) {
+    on_all(size, {}, [&](TcpRanks& ranks, RankLinks& links) {
+      ASSERT_TRUE(ranks.allocate(1 << 20).ok());
+      std::mt19937 random(8);  // the same on every rank
+      for (int round = 0; round < 60; ++round) {
+        const auto num_rows = static_cast<int64_t>(random() % 60);
+        const auto stride = 1 + static_cast<int64_t>(random() % 3000);
+        const auto row_cuts = random_cuts(random, num_rows, size);
+        const auto column_cuts = random_cuts(random, stride, size);
+        std::vector<MatrixRows> rows;
+        std::vector<ByteColumns> columns;
+        for (size_t rank = 0; rank < static_cast<size_t>(size); ++rank) {
+          rows.push_back({row_cuts[rank], row_cuts[rank + 1]});
+          columns.push_back({column_cuts[rank], column_cuts[rank + 1]});
+        }
+        const auto mine = static_cast<size_t>(ranks.rank());
+        const auto is_own_row = [&](int64_t row) {
+          return row >= rows[mine].begin && row < rows[mine].end;
+        };
+        const auto is_own_column = [&](int64_t column) {
+          return column >= columns[mine].begin && column < columns[mine].end;
+        };
+        const auto value = [&](int64_t row, int64_t column) {
+          return static_cast<std::byte>((row * 31 + column * 7 + round) & 0xff);
+        };
+        constexpr std::byte kUntouched{0xee};
+        std::byte* at = ranks.memory().data() + 64;
+        for (int64_t i = 0; i < num_rows * stride; ++i)
+          at[i] = is_own_row(i / stride) ? value(i / stride, i % stride) : kUntouched;
+        ASSERT_TRUE(ranks.all_to_all(
+            {.offset_bytes = 64, .row_stride_bytes = stride, .rows = rows, .columns = columns}))
+            << ranks.status().message();
+        for (int64_t i = 0; i < num_rows * stride; ++i) {
+          const int64_t row = i / stride, column = i % stride;
+          const bool is_there = is_own_row(row) || is_own_column(column);
+          ASSERT_EQ(at[i], is_there ? value(row, column) : kUntouched) << round;
+        }
+      }
+      test::part_in_peace(links);
+    });
+  }
+}
+
 TEST(TcpRanks, ARankThatIsGoneBreaksTheGroup) {
   const std::vector<ByteColumns> columns = {{0, 8}, {8, 16}, {16, 24}};
   on_all(3, {.deadline_ms = 60'000}, [&](TcpRanks& ranks, RankLinks&) {
@@ -70,6 +126,18 @@ TEST(TcpRanks, ARankThatIsGoneBreaksTheGroup) {
     EXPECT_FALSE(ranks.gather(matrix));
     EXPECT_EQ(ranks.status().code(), StatusCode::kUnavailable);
     EXPECT_FALSE(ranks.gather(matrix));
+    EXPECT_FALSE(ranks.all_to_all({}));
+  });
+}
+
+TEST(TcpRanks, ARankThatDoesNotComeToAnAllToAllBreaksTheGroup) {
+  const std::vector<ByteColumns> columns = {{0, 8}, {8, 16}};
+  const std::vector<MatrixRows> rows = {{0, 1}, {1, 2}};
+  on_all(2, {.deadline_ms = 200}, [&](TcpRanks& ranks, RankLinks&) {
+    ASSERT_TRUE(ranks.allocate(4096).ok());
+    if (ranks.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(2));
+    EXPECT_FALSE(ranks.all_to_all({.row_stride_bytes = 16, .rows = rows, .columns = columns}));
+    EXPECT_EQ(ranks.status().code(), StatusCode::kUnavailable);
   });
 }
 

@@ -79,6 +79,9 @@ class Executor {
     return Status{StatusCode::kUnimplemented, "this executor runs one step at a time"};
   }
 
+  // kUnavailable: a part of it is lost, and with it the executor, whether or not steps run. Any thread.
+  virtual Status health() const { return {}; }
+
   // Called while no block holds anything that is still wanted and no step is under way: gives the
   // memory of the KV pool back to the system until steps write to it again, where that can be done.
   virtual void discard_kv() {}

@@ -87,7 +87,9 @@ class ThreadedEngine final : public AsyncEngine {
   Status wake_up() override;
   int32_t sleep_level() const override { return thread_.pauses().sleep_level(); }
   Result<int64_t> abort_requests(std::span<const std::string> external_ids) override;
-  bool healthy() const override { return !thread_.mailbox()->dead(); }
+  bool healthy() const override {
+    return !thread_.mailbox()->dead() && thread_.engine().executor().health().ok();
+  }
   void drain(int64_t timeout_us) override;
 
  private:

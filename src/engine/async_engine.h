@@ -93,7 +93,8 @@ class AsyncEngine {
   // Ends the requests whose external_id is one of these (none given: all) with
   // FinishReason::kAbort. Returns how many they were.
   virtual Result<int64_t> abort_requests(std::span<const std::string> external_ids) = 0;
-  virtual bool healthy() const = 0;  // false once the engine thread has died
+  // False once the executor is lost or the engine thread has died.
+  virtual bool healthy() const = 0;
   // Returns the shape and times of the last steps, oldest first; at most 512. The engine thread makes
   // them between steps.
   virtual std::vector<StepRecord> recent_steps() const;

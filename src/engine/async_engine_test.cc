@@ -267,6 +267,23 @@ TEST(AsyncEngine, ALostDeviceEndsEverything) {
   }
 }
 
+// Also when nothing is to be run.
+TEST(AsyncEngine, AnIdleEngineEndsWithItsExecutor) {
+  auto options = fast_rig();
+  std::atomic<bool> is_lost = false;
+  options.fake.health = [&]() -> Status {
+    if (!is_lost) return {};
+    return {StatusCode::kUnavailable, "rank 1 is gone"};
+  };
+  std::atomic<int> num_deaths = 0;
+  options.engine.on_death = [&] { ++num_deaths; };
+  Served served = serve(options);
+  EXPECT_TRUE(served.engine->healthy());
+  is_lost = true;
+  EXPECT_FALSE(served.engine->healthy()) << "at once";
+  EXPECT_TRUE(eventually([&] { return num_deaths == 1; }));
+}
+
 TEST(AsyncEngine, QueuedDeadlineIsKept) {
   auto options = fast_rig();
   options.fake.step_us = 3000;

@@ -60,6 +60,8 @@ void EngineThread::loop(Mail& mail) {
   // waits for: a request often follows right after the last one's answer.
   bool is_calm = false;
   while (take(mail, wait)) {
+    if (const Status health = engine_->executor().health(); !health.ok())
+      throw std::runtime_error(health.message());
     is_calm = mail.empty() && (is_calm || wait == Mailbox::Wait::kSettling);
     handle(mail);
     if (pauses_.is_waiting() && !engine_->has_unfinished()) pauses_.enter();

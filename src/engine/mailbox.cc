@@ -7,8 +7,8 @@
 namespace quire {
 namespace {
 constexpr std::chrono::milliseconds kSettlingWake{20};
-constexpr std::chrono::milliseconds kIdleWake{
-    10000};  // so that the log notices that work has ended
+// So that the log notices that work has ended, and the engine that its executor is lost.
+constexpr std::chrono::milliseconds kIdleWake{1000};
 }  // namespace
 
 void Mail::clear() {

@@ -18,8 +18,8 @@ void MemoryPlan::add(const MemoryPlan& part) {
   for (int64_t MemoryPlan::*const bytes :
        {&MemoryPlan::weights, &MemoryPlan::matrices, &MemoryPlan::adapters,
         &MemoryPlan::activations, &MemoryPlan::linear_workspace, &MemoryPlan::attention_workspace,
-        &MemoryPlan::logits, &MemoryPlan::batch, &MemoryPlan::kv_cache, &MemoryPlan::block_bytes,
-        &MemoryPlan::budget}) {
+        &MemoryPlan::logits, &MemoryPlan::moving_experts, &MemoryPlan::batch, &MemoryPlan::kv_cache,
+        &MemoryPlan::block_bytes, &MemoryPlan::budget}) {
     this->*bytes += part.*bytes;
   }
   kv_bytes_per_token += part.kv_bytes_per_token;
@@ -40,6 +40,7 @@ std::string MemoryPlan::table() const {
   row("attention workspace", attention_workspace);
   if (hidden_rows > 0) row("hidden states", hidden_rows, "for the model that drafts");
   row("logits", logits);
+  if (moving_experts > 0) row("experts on their way", moving_experts);
   if (graphs > 0) row("graphs", graphs);
   row("batch", batch);
   const int64_t states = kv_plan.num_state_blocks * kv_spec.state.block_bytes;

@@ -23,10 +23,11 @@ struct MemoryPlan {
   int64_t attention_workspace = 0;
   int64_t hidden_rows = 0;  // of a step, for a model that drafts
   int64_t logits = 0;
-  int64_t graphs = 0;    // captured graphs of a GPU
-  int64_t batch = 0;     // ids, positions, block tables of one step
-  int64_t kv_cache = 0;  // what is left for, or was asked for, KV blocks
-  int64_t host_kv = 0;   // copies of KV blocks on their way to and from files
+  int64_t moving_experts = 0;  // read beside those that they replace
+  int64_t graphs = 0;          // captured graphs of a GPU
+  int64_t batch = 0;           // ids, positions, block tables of one step
+  int64_t kv_cache = 0;        // what is left for, or was asked for, KV blocks
+  int64_t host_kv = 0;         // copies of KV blocks on their way to and from files
   int64_t block_bytes = 0;
   KvSpec kv_spec;                   // what the blocks are of
   KvPlan kv_plan;                   // how kv_cache is divided among the pools
@@ -39,8 +40,8 @@ struct MemoryPlan {
   int64_t budget = 0;  // the share of it that may be used; 0 when the KV cache was sized by hand
 
   int64_t workspace() const {
-    return activations + linear_workspace + attention_workspace + hidden_rows + logits + graphs +
-           batch;
+    return activations + linear_workspace + attention_workspace + hidden_rows + logits +
+           moving_experts + graphs + batch;
   }
   // Of all replicas together.
   int64_t total() const {

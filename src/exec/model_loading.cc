@@ -84,9 +84,7 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
         loading.source, with_sentence_modules(*options.files, config, std::move(*loading.source)));
   }
   QUIRE_ASSIGN_OR_RETURN(plan, plan_model(options, config, checkpoint_dtype));
-  weights = std::make_unique<DecoderWeights>(
-      plan.staged, WeightOptions{plan.dtype, plan.compute, plan.quant_compute, plan.layer_packing,
-                                 options.share, options.stage.is_first()});
+  weights = std::make_unique<DecoderWeights>(plan.staged, weight_options(options, plan));
   if (!loading.source) return choose_packing(weights->slots(), packing);
   loading.source = unstack_experts(*loading.source, checkpoint_names(plan.config));
   if (plan.whole.has_latents()) {
@@ -103,6 +101,11 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
     if (!status.ok()) return status.with_context(options.files->source());
   }
   return {};
+}
+
+WeightOptions weight_options(const ModelRunnerOptions& options, const ModelPlan& plan) {
+  return {plan.dtype,         plan.compute,  plan.quant_compute,
+          plan.layer_packing, options.share, options.stage.is_first()};
 }
 
 Result<ThreadTeam> start_team(const ModelRunnerOptions& options) {

@@ -38,6 +38,9 @@ struct LoadedModel {
 Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, ModelPlan& plan,
                      std::unique_ptr<DecoderWeights>& weights, ModelLoading& loading);
 
+// How the weights of such a plan are kept.
+WeightOptions weight_options(const ModelRunnerOptions& options, const ModelPlan& plan);
+
 // Packs the weights into `arena` of weight_bytes(). `team` may be null.
 Status load_weights(WeightPacking& packing, ThreadTeam* team, const ModelRunnerOptions& options,
                     const ModelLoading& loading, const DecoderWeights& weights, Arena& arena);

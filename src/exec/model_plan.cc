@@ -101,11 +101,26 @@ Status keep_first_layers(int64_t num_layers, ModelPlan& plan) {
 Status check_adapters(const ModelRunnerOptions& options, const DecoderSpec& whole) {
   QUIRE_RETURN_IF_ERROR(check_range("--max-cpu-loras", options.max_adapters, 0, 1 << 16));
   QUIRE_RETURN_IF_ERROR(check_range("--max-lora-rank", options.max_lora_rank, 1, 1 << 14));
-  if (options.max_adapters > 0 && options.stage.count > 1)
-    return unimplemented("--enable-lora: expected one stage, got {}", options.stage.count);
   if (options.max_adapters > 0 && whole.has_shared_blocks())
     return unimplemented("--enable-lora: expected a model whose layers share no block");
   return {};
+}
+
+Status check_balance(const ModelRunnerOptions& options) {
+  const ExpertBalanceOptions& balance = options.expert_balance;
+  if (!balance.is_enabled) return {};
+  if (!options.share.whole_experts)
+    return invalid_argument("--enable-eplb: expected --enable-expert-parallel too");
+  if (options.files == nullptr)
+    return unimplemented("--enable-eplb: expected a checkpoint, from which experts are read anew");
+  if (options.num_replicas > 1) {
+    return unimplemented("--enable-eplb: expected --data-parallel-size 1, got {}",
+                         options.num_replicas);
+  }
+  constexpr int64_t kMostSteps = int64_t{1} << 40;
+  QUIRE_RETURN_IF_ERROR(
+      check_range("--eplb-config: window_size", balance.window_size, 1, kMostSteps));
+  return check_range("--eplb-config: step_interval", balance.step_interval, 1, kMostSteps);
 }
 
 // The element types of weights, KV and products.
@@ -180,6 +195,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   plan.config = config;
   QUIRE_RETURN_IF_ERROR(choose_types(options, checkpoint_dtype, plan));
   QUIRE_RETURN_IF_ERROR(check_sizes(options));
+  QUIRE_RETURN_IF_ERROR(check_balance(options));
   const int64_t model_len = std::min(config.max_model_len(), kMaxModelLen);
   if (options.max_model_len > model_len) {
     return invalid_argument(
@@ -202,10 +218,10 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
     plan.shared_bytes = RankExchange::shared_bytes(plan.whole, options.share, plan.limits);
   const int32_t state_blocks =
       (options.state_block_size + options.block_size - 1) / options.block_size;
-  plan.kv = make_kv_layout(
-      share_of(plan.whole, options.share), options.block_size, plan.kv_dtype,
-      state_blocks * options.block_size,
-      options.stage.count == 1 ? kAllLayers : options.stage.layers(std::ssize(plan.whole.layers)));
+  plan.kv =
+      make_kv_layout(share_of(plan.whole, options.share), options.block_size, plan.kv_dtype,
+                     state_blocks * options.block_size,
+                     options.stage.count == 1 ? kAllLayers : layers_of(plan.whole, options.stage));
   return plan;
 }
 

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "core/hidden_rows.h"
 #include "core/step.h"
+#include "exec/balancing/expert_balance_options.h"
 #include "exec/kv_layout.h"
 #include "exec/memory_plan.h"
 #include "exec/stages/pipeline_stage.h"
@@ -76,6 +77,8 @@ struct ModelRunnerOptions {
   // ModelPlan::shared_bytes; only a plan can do without the group.
   RankShare share = {};
   RankGroup* group = nullptr;
+  // Of experts that are spread over ranks (RankShare::whole_experts), read from files.
+  ExpertBalanceOptions expert_balance = {};
 
   // Of a model that drafts from the hidden states of another: its checkpoint, of which `files` are.
   std::shared_ptr<const DraftHead> draft_head = {};

@@ -140,6 +140,20 @@ Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& option
   return media;
 }
 
+// Reads experts anew from the checkpoint, which is not loaded from any more.
+Result<std::unique_ptr<ExpertReader>> make_reader(const ModelRunnerOptions& options,
+                                                  const ModelPlan& plan, Isa isa,
+                                                  ModelLoading loading) {
+  return ExpertReader::create({.spec = plan.staged,
+                               .options = weight_options(options, plan),
+                               .names = checkpoint_names(plan.config),
+                               .quantization = plan.config.quantization,
+                               .tensors = std::move(*loading.source),
+                               .memory = std::move(loading.memory),
+                               .is_mapped = options.files->source() != "<memory>"},
+                              isa);
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(ModelRunnerOptions options, ThreadTeam team, Isa isa)
@@ -164,7 +178,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelRunnerOptions opti
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(options), std::move(team), isa));
   ModelLoading loading;
   QUIRE_RETURN_IF_ERROR(runner->prepare(loading));
-  QUIRE_RETURN_IF_ERROR(runner->load(loading));
+  QUIRE_RETURN_IF_ERROR(runner->load(std::move(loading)));
   return runner;
 }
 
@@ -191,7 +205,7 @@ Status ModelRunner::prepare(ModelLoading& loading) {
   return plan_memory(options_, loading, *model_->weights, packing_, stream_, plan_);
 }
 
-Status ModelRunner::load(const ModelLoading& loading) {
+Status ModelRunner::load(ModelLoading loading) {
   const MemoryPlan& memory = plan_.memory;
   if (loading.source && !options_.weight_cache_dir.empty()) {
     QUIRE_ASSIGN_OR_RETURN(model_->arena, cached_weights(stream_, options_, loading.checkpoint));
@@ -208,7 +222,19 @@ Status ModelRunner::load(const ModelLoading& loading) {
     QUIRE_RETURN_IF_ERROR(
         source_->load({.release_pages = options_.files->source() != "<memory>", .team = &team_}));
   }
-  return make_workspace();
+  QUIRE_RETURN_IF_ERROR(make_workspace());
+  const bool spreads = options_.share.spreads_experts() && decoder_->experts() != nullptr;
+  if (!options_.expert_balance.is_enabled || !spreads) return {};
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<ExpertReader> reader,
+                         make_reader(options_, model_->plan, stream_.isa(), std::move(loading)));
+  balancer_ = std::make_unique<ExpertBalancer>(
+      options_.expert_balance, ExpertBalancer::Parts{.spec = plan_.spec,
+                                                     .weights = *model_->weights,
+                                                     .arena = model_->arena,
+                                                     .experts = *decoder_->experts(),
+                                                     .ranks = *ranks_,
+                                                     .reader = std::move(reader)});
+  return {};
 }
 
 Status ModelRunner::make_workspace() {
@@ -355,6 +381,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   for (const NewRequest& request : plan.new_requests)
     requests_->find(request.id)->first_position = hidden_->first_position(request.id);
   QUIRE_RETURN_IF_ERROR(hidden_->before(plan, inputs));
+  if (balancer_ != nullptr) balancer_->begin_step();
   decoder_->forward(inputs);
   hidden_->after(plan);
   StepTimings& timings = result.timings;
@@ -402,12 +429,15 @@ Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::stri
   }
   const Family& family = *plan_.config.family;
   const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
-  QUIRE_ASSIGN_OR_RETURN(
-      LoraWeights weights,
-      LoraWeights::load(files, model_->weights->slots(), family.hf_names,
-                        {.dtype = plan_.dtype,
-                         .pairs_rows = is_gguf && family.gguf_rope_style != family.rope_style,
-                         .isa = stream_.isa()}));
+  LoraOptions lora{.dtype = plan_.dtype,
+                   .pairs_rows = is_gguf && family.gguf_rope_style != family.rope_style,
+                   .isa = stream_.isa()};
+  if (options_.stage.count > 1) {
+    lora.own_layers = layers_of(plan_.whole, options_.stage);
+    lora.num_layers = std::ssize(plan_.whole.layers);
+  }
+  QUIRE_ASSIGN_OR_RETURN(LoraWeights weights,
+                         LoraWeights::load(files, model_->weights->slots(), family.hf_names, lora));
   auto adapter = std::make_shared<LoadedAdapter>(std::move(slot), std::move(weights));
   adapter->name = name;
   adapter->content_key = files.digest();

@@ -15,6 +15,7 @@
 #include "base/threads/thread_team.h"
 #include "core/executor.h"
 #include "device/stream.h"
+#include "exec/balancing/expert_balancer.h"
 #include "exec/hidden/hidden_stages.h"
 #include "exec/input_batch.h"
 #include "exec/kv/kv_pools.h"
@@ -74,7 +75,7 @@ class ModelRunner final : public Executor {
   ModelRunner(ModelRunnerOptions options, ThreadTeam team, Isa isa);
   // Configuration, specs, slots, tensors, memory.
   Status prepare(ModelLoading& loading);
-  Status load(const ModelLoading& loading);
+  Status load(ModelLoading loading);
   // Everything but the weights.
   Status make_workspace();
   void make_logits_stage();
@@ -92,6 +93,7 @@ class ModelRunner final : public Executor {
   KvPools kv_;
   std::optional<RankExchange> ranks_;  // of one rank among several
   std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<ExpertBalancer> balancer_;  // of a rank whose experts are dealt out by load
   std::unique_ptr<InputBatch> batch_;
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<PoolingStage> pooling_;  // of models for pooling

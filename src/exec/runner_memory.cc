@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/kv_division.h"
+#include "exec/balancing/expert_balancer.h"
 #include "exec/hidden/hidden_stages.h"
 #include "exec/input_batch.h"
 #include "exec/memory/free_memory.h"
@@ -27,6 +28,8 @@ void plan_weights(const ModelRunnerOptions& options, const ModelLoading& loading
   memory.matrices = weights.matrix_bytes(packing);
   memory.mapped_tables = loading.checkpoint.borrowed_bytes();
   plan.matrix_compute = weights.matrix_compute();
+  if (options.expert_balance.is_enabled && options.share.spreads_experts())
+    memory.moving_experts = moving_expert_bytes(weights.slots(), packing);
   if (options.max_adapters == 0) return;
   plan.limits.lora = LoraWeights::limits(weights.slots(), options.max_lora_rank, plan.dtype);
   memory.adapters = options.max_adapters *

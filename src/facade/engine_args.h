@@ -79,7 +79,12 @@ struct EngineArgs {
   int32_t pipeline_parallel_size = 1;   // stages of this process that share the layers; CPU only
   int32_t data_parallel_size = 1;       // engines of this process that share the weights; CPU only
   bool enable_expert_parallel = false;  // ranks have experts whole instead of columns of each
-  RankArgs ranks;                       // or ranks in processes of their own
+  std::string all2all_backend =
+      "auto";                // how outputs of such experts come together: the way that moves
+                             // fewer bytes, allgather_reducescatter, or all2all
+  bool enable_eplb = false;  // such experts are dealt out by load
+  std::string eplb_config;   // JSON (facade/parallel/eplb_config.h); empty: the defaults
+  RankArgs ranks;            // or ranks in processes of their own
   std::string distributed_executor_backend = "auto";
   bool pin_threads = false;      // each compute thread keeps to one core
   std::string weight_cache_dir;  // packed weights are kept here between starts; empty: nowhere

@@ -284,7 +284,6 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.isa = args.isa;
   options.threads = threads_per_engine(args);
   options.num_replicas = args.data_parallel_size;
-  options.share.whole_experts = args.enable_expert_parallel;
   options.pin_threads = args.pin_threads;
   options.weight_cache_dir = args.weight_cache_dir;
   options.block_size = args.block_size;
@@ -311,6 +310,7 @@ Status serve_rank(const EngineArgs& given) {
     QUIRE_ASSIGN_OR_RETURN(bundle, open_model(args.model, args.chat_template, args.mmproj));
   }
   ModelRunnerOptions runner = model_runner_options(args, bundle);
+  QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
   QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
   return follow_first_rank(runner, rank_process(args));
 }
@@ -331,6 +331,7 @@ Result<RunningModel> start_model(const EngineArgs& given) {
     model.bundle.name = args.shape;
   }
   ModelRunnerOptions runner = model_runner_options(args, model.bundle);
+  QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
   QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
   std::vector<ModelDrafter> drafters;
   if (drafting) {

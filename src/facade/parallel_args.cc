@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/threads/thread_share.h"
+#include "facade/parallel/eplb_config.h"
 
 namespace quire {
 
@@ -35,6 +36,23 @@ Status check_parallel(const EngineArgs& args) {
   if (args.kv_cache_dir.empty() || (engines == 1 && stages == 1)) return {};
   return unimplemented("--kv-cache-dir: expected one engine of one stage, got {} of {}", engines,
                        stages);
+}
+
+Status set_expert_options(const EngineArgs& args, ModelRunnerOptions& options) {
+  options.share.whole_experts = args.enable_expert_parallel;
+  if (args.all2all_backend == "allgather_reducescatter") {
+    options.share.combine = ExpertCombine::kAllGather;
+  } else if (args.all2all_backend != "auto") {
+    options.share.combine = ExpertCombine::kAllToAll;
+  }
+  if (!args.enable_eplb) {
+    if (args.eplb_config.empty()) return {};
+    return invalid_argument("--eplb-config: expected --enable-eplb too");
+  }
+  QUIRE_ASSIGN_OR_RETURN(const EplbConfig config, parse_eplb_config(args.eplb_config));
+  options.expert_balance = config.balance;
+  options.share.num_redundant_experts = config.num_redundant_experts;
+  return {};
 }
 
 int32_t threads_per_engine(const EngineArgs& args) {

@@ -4,12 +4,17 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "exec/model_plan.h"
 #include "facade/engine_args.h"
 
 namespace quire {
 
 // Refuses what can be refused without the model.
 Status check_parallel(const EngineArgs& args);
+
+// Writes into `options` what flags say of experts that ranks have whole. kInvalidArgument: flags that
+// contradict each other.
+Status set_expert_options(const EngineArgs& args, ModelRunnerOptions& options);
 
 // Of args.num_threads, those of one engine of args.data_parallel_size. 0: as many as there are.
 int32_t threads_per_engine(const EngineArgs& args);

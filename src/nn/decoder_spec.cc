@@ -75,29 +75,33 @@ int64_t DecoderSpec::num_parameters() const {
   if (block.output_scales) sum += 2 * num_layers * hidden_size;
   sum += layer_inputs.num_parameters(hidden_size, num_layers) + (layer_scale ? num_layers : 0);
   sum += streams.num_parameters(hidden_size, num_layers);
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const LayerSpec layer = with_own_weights(layers[i], static_cast<int32_t>(i));
-    const AttentionSpec& attention = layer.attention;
-    const FfnSpec& ffn = layer.ffn;
-    sum += num_shared_parameters(layers[i], static_cast<int32_t>(i), hidden_size);
-    sum += layer.num_norms(block) * norm + layer.state.num_parameters(hidden_size);
-    sum += hidden_size *
-           (attention.qkv_rows() * (attention.reads_pairs ? 2 : 1) + attention.output_size());
-    sum += num_latent_parameters(attention);
-    if (cross.any()) sum += cross.num_parameters(hidden_size) + norm;
-    sum += attention.qkv_bias ? attention.qkv_rows() : 0;
-    sum += attention.o_bias && attention.any() ? hidden_size : 0;
-    if (attention.qk_norm && !attention.plain_qk_norm && attention.any()) {
-      const bool shared = *attention.qk_norm == QkNorm::kHead;
-      sum += shared ? attention.head_dim : attention.q_rows();
-      if (attention.has_own_kv()) sum += shared ? attention.head_dim : attention.kv_rows();
-    }
-    sum += hidden_size * (ffn.gate_up_rows() + ffn.intermediate_size);
-    if (ffn.bias && ffn.intermediate_size > 0) sum += ffn.gate_up_rows() + hidden_size;
-    sum += num_expert_parameters(ffn.experts, hidden_size);
-    if (attention.has_sinks) sum += attention.num_heads;
-    if (ffn.activation == Activation::kXielu) sum += 2;
+  for (size_t i = 0; i < layers.size(); ++i) sum += num_layer_parameters(i);
+  return sum;
+}
+
+int64_t DecoderSpec::num_layer_parameters(size_t index) const {
+  const int64_t norm = hidden_size * (block.norm_bias ? 2 : 1);
+  const LayerSpec layer = with_own_weights(layers[index], static_cast<int32_t>(index));
+  const AttentionSpec& attention = layer.attention;
+  const FfnSpec& ffn = layer.ffn;
+  int64_t sum = num_shared_parameters(layers[index], static_cast<int32_t>(index), hidden_size);
+  sum += layer.num_norms(block) * norm + layer.state.num_parameters(hidden_size);
+  sum += hidden_size *
+         (attention.qkv_rows() * (attention.reads_pairs ? 2 : 1) + attention.output_size());
+  sum += num_latent_parameters(attention);
+  if (cross.any()) sum += cross.num_parameters(hidden_size) + norm;
+  sum += attention.qkv_bias ? attention.qkv_rows() : 0;
+  sum += attention.o_bias && attention.any() ? hidden_size : 0;
+  if (attention.qk_norm && !attention.plain_qk_norm && attention.any()) {
+    const bool shared = *attention.qk_norm == QkNorm::kHead;
+    sum += shared ? attention.head_dim : attention.q_rows();
+    if (attention.has_own_kv()) sum += shared ? attention.head_dim : attention.kv_rows();
   }
+  sum += hidden_size * (ffn.gate_up_rows() + ffn.intermediate_size);
+  if (ffn.bias && ffn.intermediate_size > 0) sum += ffn.gate_up_rows() + hidden_size;
+  sum += num_expert_parameters(ffn.experts, hidden_size);
+  if (attention.has_sinks) sum += attention.num_heads;
+  if (ffn.activation == Activation::kXielu) sum += 2;
   return sum;
 }
 

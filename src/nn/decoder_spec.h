@@ -224,6 +224,8 @@ struct DecoderSpec {
   int64_t num_logits() const { return head_size > 0 ? head_size : vocab_size; }
 
   int64_t num_parameters() const;
+  // Those of one layer by itself.
+  int64_t num_layer_parameters(size_t index) const;
   bool has_experts() const;
   bool has_states() const;
   bool has_latents() const;

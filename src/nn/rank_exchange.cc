@@ -10,6 +10,7 @@ namespace quire {
 // Bytes of the shared buffers, in their order.
 struct RankExchange::Places {
   int64_t heads = 0, inside = 0, experts = 0, num_experts_buffers = 1, outputs = 0, logits = 0;
+  static constexpr int64_t kNumbers = Arena::padded(RankGroup::kMaxRanks);
 
   Places(const DecoderSpec& whole, const RankShare& share, const DecoderLimits& limits) {
     const BufferSizes sizes(whole, limits);
@@ -33,7 +34,7 @@ int64_t RankExchange::shared_bytes(const DecoderSpec& whole, const RankShare& sh
                                    const DecoderLimits& limits) {
   const Places places(whole, share, limits);
   return places.heads + places.inside + places.num_experts_buffers * places.experts +
-         2 * places.outputs + places.logits;
+         2 * places.outputs + places.logits + Places::kNumbers;
 }
 
 RankExchange::RankExchange(const DecoderSpec& whole, const RankShare& share,
@@ -49,16 +50,22 @@ RankExchange::RankExchange(const DecoderSpec& whole, const RankShare& share,
   outputs_[0] = experts_[1] + places.experts;
   outputs_[1] = outputs_[0] + places.outputs;
   logits_ = outputs_[1] + places.outputs;
+  numbers_ = logits_ + places.logits;
 }
 
 template <typename Own>
-void RankExchange::gather(const std::byte* at, int64_t num_columns, int64_t element_bytes,
-                          int64_t num_rows, bool first_only, const Own& own) {
+void RankExchange::cut_columns(int64_t element_bytes, const Own& own) {
   columns_.clear();
   for (int32_t rank = 0; rank < share_.num_ranks; ++rank) {
     const RowRange columns = own(RankShare{rank, share_.num_ranks});
     columns_.push_back({columns.begin * element_bytes, columns.end * element_bytes});
   }
+}
+
+template <typename Own>
+void RankExchange::gather(const std::byte* at, int64_t num_columns, int64_t element_bytes,
+                          int64_t num_rows, bool first_only, const Own& own) {
+  cut_columns(element_bytes, own);
   group_.gather({.offset_bytes = at - group_.memory().data(),
                  .row_stride_bytes = num_columns * element_bytes,
                  .num_rows = num_rows,
@@ -126,27 +133,63 @@ ExpertsSpread RankExchange::spread_experts(size_t layer, int64_t num_tokens) {
   experts_layer_ = layer;
   experts_tokens_ = num_tokens;
   experts_turn_ = 1 - experts_turn_;
-  const RowRange own = share_.experts(whole_.layers[layer].ffn.experts.router.num_experts);
+  const RowRange own = share_.expert_slots(whole_.layers[layer].ffn.experts.router.num_experts);
+  RowRange columns{0, whole_.hidden_size};
+  if (combines_columns(layer)) columns = share_.outputs(whole_.hidden_size);
   return {.first = static_cast<int32_t>(own.begin),
           .end = static_cast<int32_t>(own.end),
           .outputs = reinterpret_cast<float*>(experts_[experts_turn_]),
+          .first_column = columns.begin,
+          .end_column = columns.end,
           .gather =
               [](void* exchange, std::span<const int32_t> first_row) {
-                static_cast<RankExchange*>(exchange)->gather_expert_rows(first_row);
+                static_cast<RankExchange*>(exchange)->combine_expert_rows(first_row);
               },
           .context = this};
 }
 
-// All rows are one row to the group, of which each rank has a piece.
-void RankExchange::gather_expert_rows(std::span<const int32_t> first_row) {
+bool RankExchange::combines_columns(size_t layer) const {
+  return share_.combines_by_all_to_all(whole_.layers[layer].ffn.experts.router.experts_per_token);
+}
+
+// Rows of slots lie one after the other, so those of a rank are together.
+void RankExchange::combine_expert_rows(std::span<const int32_t> first_row) {
   const ExpertsSpec& experts = whole_.layers[experts_layer_].ffn.experts;
+  rows_.clear();
+  for (int32_t rank = 0; rank < share_.num_ranks; ++rank) {
+    RankShare share = share_;
+    share.rank = rank;
+    const RowRange slots = share.expert_slots(experts.router.num_experts);
+    rows_.push_back(
+        {first_row[static_cast<size_t>(slots.begin)], first_row[static_cast<size_t>(slots.end)]});
+  }
   const int64_t row_bytes = whole_.hidden_size * int64_t{sizeof(float)};
-  const int64_t num_rows = experts_tokens_ * experts.router.experts_per_token;
-  gather(experts_[experts_turn_], num_rows, row_bytes, 1, false, [&](const RankShare& share) {
-    const RowRange own = share.experts(experts.router.num_experts);
-    return RowRange{first_row[static_cast<size_t>(own.begin)],
-                    first_row[static_cast<size_t>(own.end)]};
+  const std::byte* at = experts_[experts_turn_];
+  if (!combines_columns(experts_layer_)) {
+    // All rows are one row to the group, of which each rank has a piece.
+    const int64_t num_rows = experts_tokens_ * experts.router.experts_per_token;
+    return gather(at, num_rows, row_bytes, 1, false, [&](const RankShare& share) {
+      const MatrixRows& rows = rows_[static_cast<size_t>(share.rank)];
+      return RowRange{rows.begin, rows.end};
+    });
+  }
+  cut_columns(sizeof(float),
+              [&](const RankShare& share) { return share.outputs(whole_.hidden_size); });
+  group_.all_to_all({.offset_bytes = at - group_.memory().data(),
+                     .row_stride_bytes = row_bytes,
+                     .rows = rows_,
+                     .columns = columns_});
+}
+
+uint8_t RankExchange::least_of_all(uint8_t mine) {
+  const auto own = static_cast<size_t>(share_.rank);
+  const auto size = static_cast<size_t>(share_.num_ranks);
+  numbers_[own] = static_cast<std::byte>(mine);
+  gather(numbers_, share_.num_ranks, 1, 1, false, [](const RankShare& share) {
+    return RowRange{share.rank, share.rank + 1};
   });
+  const std::byte* least = std::min_element(numbers_, numbers_ + size);
+  return std::to_integer<uint8_t>(*least);
 }
 
 void RankExchange::gather_outputs(Activations x, int64_t num_tokens) {

@@ -49,11 +49,16 @@ class RankExchange {
   // For run_experts() of the layer, whose `out` is the rank's columns of a matrix [T, E].
   ExpertsExchange experts(size_t layer, int64_t num_tokens);
 
-  // The same where experts are spread; `out` is the whole matrix, of the rank's own.
+  // The same where experts are spread; `out` is the whole matrix, of the rank's own. Where
+  // combines_columns(), only the rank's columns of it are summed, and gather_outputs() comes next.
   ExpertsSpread spread_experts(size_t layer, int64_t num_tokens);
+  bool combines_columns(size_t layer) const;
 
   // Each rank has computed its columns (RankShare::outputs()) of x [T, E]: the others' come in.
   void gather_outputs(Activations x, int64_t num_tokens);
+
+  // Every rank says a number from 0 to 255: returns the least one.
+  uint8_t least_of_all(uint8_t mine);
 
   // [max_logit_rows, V]: of all ranks.
   float* logits() const { return reinterpret_cast<float*>(logits_); }
@@ -64,12 +69,15 @@ class RankExchange {
 
  private:
   struct Places;
-  // A matrix at `at` in the group's memory; own(rank): a rank's columns, elements.
+  // The bytes of every rank's columns; own(rank): a rank's columns, elements.
+  template <typename Own>
+  void cut_columns(int64_t element_bytes, const Own& own);
+  // A matrix at `at` in the group's memory.
   template <typename Own>
   void gather(const std::byte* at, int64_t num_columns, int64_t element_bytes, int64_t num_rows,
               bool first_only, const Own& own);
   void gather_experts();
-  void gather_expert_rows(std::span<const int32_t> first_row);
+  void combine_expert_rows(std::span<const int32_t> first_row);
   // Rows of `row_bytes` each.
   void copy_columns(const std::byte* from, int64_t from_stride_bytes, std::byte* to,
                     int64_t to_stride_bytes, int64_t row_bytes, int64_t num_rows);
@@ -90,7 +98,9 @@ class RankExchange {
   std::vector<ByteColumns> columns_;  // of the matrix that is gathered, by rank
   size_t experts_layer_ = 0;          // that run_experts() is at, and its tokens
   int64_t experts_tokens_ = 0;
-  std::byte* logits_;  // [max_logit_rows, V]
+  std::vector<MatrixRows> rows_;  // likewise
+  std::byte* logits_;             // [max_logit_rows, V]
+  std::byte* numbers_;            // [ranks], of least_of_all()
 };
 
 }  // namespace quire

@@ -22,15 +22,28 @@ RowRange split(int64_t count, int64_t run, const RankShare& share) {
           runs * (share.rank + 1) / share.num_ranks * run};
 }
 
-Status check_experts(const DecoderSpec& whole, int32_t num_ranks) {
+Status check_experts(const DecoderSpec& whole, const RankShare& share) {
   if (!whole.has_experts())
     return invalid_argument("--enable-expert-parallel: expected a model with experts");
   for (size_t i = 0; i < whole.layers.size(); ++i) {
     const ExpertsSpec& experts = whole.layers[i].ffn.experts;
-    if (!experts.any() || experts.router.num_experts >= num_ranks) continue;
-    return invalid_argument(
-        "--enable-expert-parallel: layer {} has {} experts; expected at most as many ranks, got {}",
-        i, experts.router.num_experts, num_ranks);
+    if (!experts.any()) continue;
+    const int64_t num_experts = experts.router.num_experts;
+    if (num_experts < share.num_ranks) {
+      return invalid_argument(
+          "--enable-expert-parallel: layer {} has {} experts; expected at most as many ranks, got "
+          "{}",
+          i, num_experts, share.num_ranks);
+    }
+    const int64_t most = num_experts * (share.num_ranks - 1);
+    if (!share.is_whole() &&
+        (share.num_redundant_experts < 0 || share.num_redundant_experts > most)) {
+      return invalid_argument(
+          "--eplb-config: num_redundant_experts: layer {} has {} experts on {} ranks; expected 0 "
+          "to "
+          "{} copies, got {}",
+          i, num_experts, share.num_ranks, most, share.num_redundant_experts);
+    }
   }
   return {};
 }
@@ -45,7 +58,16 @@ RowRange RankShare::outputs(int64_t count) const {
   return split(count, run_of(count, num_ranks), *this);
 }
 
-RowRange RankShare::experts(int64_t count) const { return split(count, 1, *this); }
+RowRange RankShare::expert_slots(int64_t num_experts) const {
+  return split(num_expert_slots(num_experts), 1, *this);
+}
+
+// With R ranks, k experts a token and rows of B bytes, a rank gets k (R - 1) / R rows a token by
+// all-gather; by all-to-all the same in one of R parts, and (R - 1) / R of a row with the sums.
+bool RankShare::combines_by_all_to_all(int64_t experts_per_token) const {
+  if (combine != ExpertCombine::kFewerBytes) return combine == ExpertCombine::kAllToAll;
+  return experts_per_token + num_ranks < experts_per_token * num_ranks;
+}
 
 RowRange HeadShare::q_rows(const AttentionSpec& whole) const {
   return times(heads, whole.head_dim, 0);
@@ -90,7 +112,7 @@ HeadShare share_of(const AttentionSpec& attention, const RankShare& share) {
 
 Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
   const int32_t num_ranks = share.num_ranks;
-  if (share.whole_experts) QUIRE_RETURN_IF_ERROR(check_experts(whole, num_ranks));
+  if (share.whole_experts) QUIRE_RETURN_IF_ERROR(check_experts(whole, share));
   if (num_ranks == 1) return {};
   if (whole.relative_bias.any()) {
     return unimplemented(

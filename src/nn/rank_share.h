@@ -4,9 +4,9 @@
 // from all inputs and in the order that one rank alone would take. So no sum is cut, and ids and
 // logprobs are the same bits for every number of ranks (law L4; docs/decisions/035-ranks.md).
 // Attention is cut by heads, which know nothing of each other. Experts may be spread whole instead
-// (expert parallel): their outputs are put together, and every rank sums them in the order of a
-// token's choice. Between two cut products the ranks
-// put their outputs together.
+// (expert parallel): their outputs are put together, all of them on every rank or some columns on each,
+// and summed in the order of a token's choice. Between two cut products the ranks put their outputs
+// together.
 #pragma once
 
 #include <cstdint>

@@ -49,11 +49,7 @@ LeadingExecutor::~LeadingExecutor() {
   (void)tell_all(RankFrame::kEnd);
 }
 
-Status LeadingExecutor::tell_all(RankFrame kind) {
-  for (int other = 1; other < rank_->process().size; ++other)
-    QUIRE_RETURN_IF_ERROR(rank_->send(other, kind, message_));
-  return {};
-}
+Status LeadingExecutor::tell_all(RankFrame kind) { return rank_->send_to_all(kind, message_); }
 
 Status LeadingExecutor::initialize(const KvPlan& plan) {
   kv_plan_ = plan;

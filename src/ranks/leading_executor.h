@@ -45,6 +45,7 @@ class LeadingExecutor final : public Executor {
   Status submit(const StepPlan& plan) override;
   // The last stage of a step is run here.
   Result<StepResult> collect() override;
+  Status health() const override { return rank_->links().status(); }
   void discard_kv() override;
   Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
                                                       const std::string& path) const override {

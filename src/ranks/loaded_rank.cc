@@ -13,10 +13,24 @@ namespace {
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const RankProcess& process) {
   ModelRunnerOptions options = whole;
   options.stage = process.stage();
-  options.share = {process.rank_in_stage(), process.ranks_per_stage(), whole.share.whole_experts};
+  options.share.rank = process.rank_in_stage();
+  options.share.num_ranks = process.ranks_per_stage();
   if (whole.threads == 0) options.threads = share_of_threads(0, process.num_on_host);
   options.memory_utilization = whole.memory_utilization / process.num_on_host;
   return options;
+}
+
+std::string agreement_of_experts(const ModelRunnerOptions& options) {
+  const RankShare& share = options.share;
+  const ExpertBalanceOptions& balance = options.expert_balance;
+  if (!share.whole_experts) return "experts cut";
+  std::string text = fmt::format("experts whole, combined in way {}, {} copies",
+                                 static_cast<int>(share.combine), share.num_redundant_experts);
+  if (balance.is_enabled) {
+    text += fmt::format(", dealt out every {} steps by the last {}", balance.step_interval,
+                        balance.window_size);
+  }
+  return text;
 }
 
 // What ranks must have been started with alike: all that decides the bits, and the sizes of what
@@ -24,10 +38,10 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const RankProcess
 std::string agreement_of(const ModelRunnerOptions& options, const ModelPlan& plan) {
   return fmt::format(
       "{} parameters, weights {}, KV cache {}, isa {}, model length {}, {} tokens and {} requests "
-      "a step, blocks of {}, experts {}, stages {}, {} adapters of rank {}",
+      "a step, blocks of {}, {}, stages {}, {} adapters of rank {}",
       plan.whole.num_parameters(), to_string(plan.dtype), to_string(plan.kv_dtype), options.isa,
       plan.limits.max_seq_len, plan.limits.max_tokens, plan.limits.max_reqs, options.block_size,
-      options.share.whole_experts ? "whole" : "cut", options.stage.count, options.max_adapters,
+      agreement_of_experts(options), options.stage.count, options.max_adapters,
       options.max_lora_rank);
 }
 
@@ -73,9 +87,10 @@ Result<std::unique_ptr<LoadedRank>> LoadedRank::load(const ModelRunnerOptions& w
                                                         .port = process.port,
                                                         .agreement = agreement_of(options, plan)}));
   if (process.ranks_per_stage() > 1) {
-    rank->group_ = std::make_unique<TcpRanks>(*rank->links_, process.first_of_stage(),
-                                              process.ranks_per_stage());
-    QUIRE_RETURN_IF_ERROR(rank->group_->allocate(plan.shared_bytes));
+    QUIRE_ASSIGN_OR_RETURN(rank->group_, join_processes({.links = rank->links_.get(),
+                                                         .first = process.first_of_stage(),
+                                                         .size = process.ranks_per_stage()},
+                                                        plan.shared_bytes, process.transport));
     options.group = rank->group_.get();
   }
   QUIRE_ASSIGN_OR_RETURN(rank->runner_, ModelRunner::create(std::move(options)));
@@ -160,6 +175,14 @@ Status LoadedRank::lost(int other, const Status& status) {
 Status LoadedRank::send(int other, RankFrame kind, std::span<const std::byte> payload) {
   const std::lock_guard lock(sending_);
   return lost(other, send_frame(links_->control(other), static_cast<uint32_t>(kind), payload, 0));
+}
+
+Status LoadedRank::send_to_all(RankFrame kind, std::span<const std::byte> payload) {
+  const OutgoingFrame frame(static_cast<uint32_t>(kind), payload);
+  const std::lock_guard lock(sending_);
+  for (int other = 1; other < process_.size; ++other)
+    QUIRE_RETURN_IF_ERROR(lost(other, frame.send(links_->control(other), 0)));
+  return {};
 }
 
 Status LoadedRank::receive(int other, Frame& frame) {

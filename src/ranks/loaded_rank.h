@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "comm/tcp_ranks.h"
+#include "comm/process_ranks.h"
 #include "exec/model_runner.h"
 #include "ranks/rank_process.h"
 
@@ -51,6 +51,8 @@ class LoadedRank {
   // To or from the first rank, as links().control() has it. Waits as long as both live. A frame of a
   // kind other than `kind` is an error. Any thread may send, one at a time receives.
   Status send(int other, RankFrame kind, std::span<const std::byte> payload);
+  // To all others; of the first rank.
+  Status send_to_all(RankFrame kind, std::span<const std::byte> payload);
   Status receive(int other, Frame& frame);
   Status receive(int other, RankFrame kind, Frame& frame);
 
@@ -71,7 +73,7 @@ class LoadedRank {
   RankProcess process_;
   KvSpec kv_spec_;
   std::unique_ptr<RankLinks> links_;
-  std::unique_ptr<TcpRanks> group_;  // of the ranks of this stage, where there are several
+  std::unique_ptr<RankGroup> group_;  // of the ranks of this stage, where there are several
   std::unique_ptr<ModelRunner> runner_;
   Frame frame_;
   std::vector<std::byte> message_;

@@ -7,6 +7,7 @@
 #include "base/threads/thread_share.h"
 #include "core/step_timings.h"
 #include "exec/dummy_step.h"
+#include "ranks/parted_adapter.h"
 #include "ranks/stage_memory.h"
 
 namespace quire {
@@ -22,7 +23,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& 
   // What was free before any stage was loaded.
   options.free_memory_bytes = plan.memory.free_memory;
   if (whole.kv_cache_memory_bytes) {
-    const RowRange layers = stage.layers(std::ssize(plan.whole.layers));
+    const RowRange layers = layers_of(plan.whole, stage);
     const double share = share_of_blocks(layout_of(plan, num_ranks, layers).spec,
                                          layout_of(plan, num_ranks, kAllLayers).spec);
     options.kv_cache_memory_bytes =
@@ -144,6 +145,17 @@ void PipelineExecutor::discard_kv() {
   for (Stage& stage : stages_) stage.executor->discard_kv();
 }
 
+Result<std::shared_ptr<const Adapter>> PipelineExecutor::load_adapter(
+    const std::string& name, const std::string& path) const {
+  auto adapter = std::make_shared<PartedAdapter>();
+  for (const Stage& stage : stages_) {
+    QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Adapter> part,
+                           stage.executor->load_adapter(name, path));
+    QUIRE_RETURN_IF_ERROR(adapter->add(std::move(part), path));
+  }
+  return std::shared_ptr<const Adapter>(std::move(adapter));
+}
+
 // --- Steps ---
 
 Result<StepResult> PipelineExecutor::execute(const StepPlan& plan) {
@@ -205,7 +217,9 @@ void PipelineExecutor::run_step(size_t index, Step& step) {
   RankedExecutor::Hidden hidden{.count = count};
   if (index > 0) hidden.in = step.hidden.data();
   if (!is_last) hidden.out = step.hidden.data();
-  Result<StepResult> result = executor.execute(step.plan, hidden);
+  Result<StepResult> result = has_adapters(step.plan)
+                                  ? executor.execute(with_parts(step.plan, index), hidden)
+                                  : executor.execute(step.plan, hidden);
   if (!result.ok()) {
     if (step.status.ok()) step.status = result.status();
     return;

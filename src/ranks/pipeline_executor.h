@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -55,6 +56,8 @@ class PipelineExecutor final : public Executor {
   Status submit(const StepPlan& plan) override;
   Result<StepResult> collect() override;
   void discard_kv() override;
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override;
 
  private:
   // A step on its way through the stages.

@@ -119,7 +119,8 @@ TEST(PipelineExecutor, EachStageHoldsItsPart) {
   EXPECT_LT(half->memory.weights, (*alone)->plan().memory.weights * 7 / 10);
   const int64_t num_layers = std::ssize((*alone)->plan().whole.layers);
   EXPECT_EQ(half->memory.block_bytes * num_layers,
-            (*alone)->plan().memory.block_bytes * options.stage.layers(num_layers).size());
+            (*alone)->plan().memory.block_bytes *
+                layers_of((*alone)->plan().whole, options.stage).size());
 }
 
 TEST(PipelineExecutor, RefusesWhatCannotBeShared) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "comm/process_ranks.h"
 #include "exec/model_runner.h"
 
 namespace quire {
@@ -23,6 +24,7 @@ struct RankProcess {
   int num_on_host = 1;  // ranks of this machine, which share its memory and its cores
   std::string address = "127.0.0.1";
   uint16_t port = 29500;
+  RankTransport transport = RankTransport::kFastest;  // of the exchanges within a stage
 
   int ranks_per_stage() const { return size / num_stages; }
   PipelineStage stage() const {

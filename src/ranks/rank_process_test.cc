@@ -1,7 +1,8 @@
-// Ranks and stages over TCP, as threads of this process: the bits are those of one rank alone.
+// Ranks and stages as processes have them, in threads of this one: the bits are those of one rank alone.
 #include "ranks/rank_process.h"
 
 #include <thread>
+#include <tuple>
 
 #include "comm/testing/linked_ranks.h"
 #include "exec/testing/golden_support.h"
@@ -44,9 +45,9 @@ std::vector<Status> beside_others(const ModelRunnerOptions& options, RankProcess
   return statuses;
 }
 
-class SameBitsOverTcp : public ::testing::TestWithParam<const char*> {};
+class SameBitsOfProcesses : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(SameBitsOverTcp, AloneAndInACrowd) {
+TEST_P(SameBitsOfProcesses, AloneAndInACrowd) {
   const ModelRunnerOptions options = options_for(GetParam());
   auto alone = ModelRunner::create(options);
   ASSERT_TRUE(alone.ok()) << alone.status().message();
@@ -55,10 +56,18 @@ TEST_P(SameBitsOverTcp, AloneAndInACrowd) {
   const test::DriverOutput want =
       driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
   const auto num_layers = static_cast<int>((*alone)->plan().whole.layers.size());
-  for (const auto& [size, stages] : {std::pair(2, 1), {4, 1}, {2, 2}, {4, 2}, {3, 3}}) {
+  constexpr auto kTcp = RankTransport::kTcp, kFastest = RankTransport::kFastest;
+  for (const auto& [size, stages, transport] : {std::tuple(2, 1, kTcp),
+                                                {2, 1, kFastest},
+                                                {4, 1, kTcp},
+                                                {2, 2, kTcp},
+                                                {4, 2, kFastest},
+                                                {3, 3, kTcp}}) {
     if (stages > num_layers) continue;
-    const RankProcess process{.size = size, .num_stages = stages, .port = test::free_port()};
-    const std::string what = fmt::format("{} ranks in {} stages", size, stages);
+    const RankProcess process{
+        .size = size, .num_stages = stages, .port = test::free_port(), .transport = transport};
+    const std::string what =
+        fmt::format("{} ranks in {} stages{}", size, stages, transport == kTcp ? " over TCP" : "");
     const auto ends = beside_others(options, process, [&] {
       auto first = LeadingExecutor::create(options, process);
       ASSERT_TRUE(first.ok()) << first.status().message();
@@ -75,10 +84,48 @@ TEST_P(SameBitsOverTcp, AloneAndInACrowd) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SameBitsOverTcp,
+INSTANTIATE_TEST_SUITE_P(Models, SameBitsOfProcesses,
                          ::testing::Values("llama", "gemma2", "olmo2", "mixtral", "gpt_oss",
                                            "qwen3_5_moe", "falcon_h1", "awq_llama",
                                            "fp8_block_qwen3"));
+
+// Experts that ranks have whole, both ways in which their outputs come together, moved by their loads.
+class SpreadOverProcesses : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SpreadOverProcesses, SameBits) {
+  ModelRunnerOptions options = options_for(GetParam());
+  auto alone = ModelRunner::create(options);
+  ASSERT_TRUE(alone.ok()) << alone.status().message();
+  ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+  test::PlanDriver driver(**alone, kNumBlocks);
+  const test::DriverOutput want =
+      driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
+  options.share.whole_experts = true;
+  for (const auto& [size, combine] : {std::pair(2, ExpertCombine::kAllGather),
+                                      {2, ExpertCombine::kAllToAll},
+                                      {4, ExpertCombine::kAllToAll}}) {
+    options.share.combine = combine;
+    options.expert_balance = {.is_enabled = size != 4, .window_size = 5, .step_interval = 5};
+    options.share.num_redundant_experts = size == 4 ? 0 : 1;
+    const RankProcess process{
+        .size = size,
+        .port = test::free_port(),
+        .transport = size == 4 ? RankTransport::kFastest : RankTransport::kTcp};
+    const auto ends = beside_others(options, process, [&] {
+      auto first = LeadingExecutor::create(options, process);
+      ASSERT_TRUE(first.ok()) << first.status().message();
+      ASSERT_TRUE((*first)->initialize(kPlan).ok());
+      test::PlanDriver of_ranks(**first, kNumBlocks);
+      auto crowd = of_ranks.run(test::make_crowd(100, 16),
+                                {.chunk = 7, .step_tokens = 300, .preempt_after_output = 5});
+      test::expect_same_bits(crowd[100], want, fmt::format("{} ranks", size));
+    });
+    for (const Status& end : ends) EXPECT_TRUE(end.ok()) << size << ": " << end.message();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SpreadOverProcesses,
+                         ::testing::Values("mixtral", "gpt_oss", "qwen3_5_moe", "deepseek_v3"));
 
 TEST(RankProcess, AFirstRankThatIsGoneIsAnError) {
   const ModelRunnerOptions options = options_for("llama");

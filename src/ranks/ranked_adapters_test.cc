@@ -7,6 +7,7 @@
 
 #include "exec/testing/golden_support.h"
 #include "exec/testing/l4_support.h"
+#include "ranks/pipeline_executor.h"
 #include "ranks/ranked_executor.h"
 #include "tests/support/test_data.h"
 
@@ -81,6 +82,12 @@ class AdaptersOnRanks : public ::testing::TestWithParam<std::string> {
       }
     }
     EXPECT_GE(num_shared, 1) << "no number of ranks can share the model";
+    auto stages = PipelineExecutor::create(options, {.num_stages = 2});
+    ASSERT_TRUE(stages.ok()) << stages.status().message();
+    ASSERT_TRUE((*stages)->initialize(kPlan).ok());
+    const auto got = run_batch(**stages, GetParam());
+    for (size_t i = 0; i < want.size(); ++i)
+      test::expect_same_bits(got[i], want[i], fmt::format("{}, 2 stages, request {}", dtype, i));
   }
 };
 
@@ -98,6 +105,20 @@ INSTANTIATE_TEST_SUITE_P(All, AdaptersOnRanks, ::testing::ValuesIn(adapter_names
                            std::replace(name.begin(), name.end(), '.', '_');
                            return name;
                          });
+
+// What no stage has is refused by the stage that has its layer.
+TEST(AdaptersOnRanks, StagesRefuseWhatTheModelDoesNotHave) {
+  const ModelRunnerOptions options =
+      options_for(test::golden_model(test::golden_dir("qwen2")), "float32");
+  auto alone = ModelRunner::create(options);
+  auto stages = PipelineExecutor::create(options, {.num_stages = 2});
+  ASSERT_TRUE(alone.ok() && stages.ok());
+  for (const std::string& name : adapter_names()) {
+    const std::string path = (adapters_dir() / name).string();
+    EXPECT_EQ((*stages)->load_adapter("a", path).ok(), (*alone)->load_adapter("a", path).ok())
+        << name;
+  }
+}
 
 TEST(AdaptersOnRanks, SlotsAreThoseOfOneModelAndEnginesShareThem) {
   const ModelRunnerOptions options =

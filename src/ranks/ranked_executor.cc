@@ -5,34 +5,16 @@
 
 #include "base/threads/thread_share.h"
 #include "exec/dummy_step.h"
+#include "ranks/parted_adapter.h"
 
 namespace quire {
 namespace {
 
-// Each rank's part of an adapter, by rank.
-struct RankedAdapter final : Adapter {
-  std::vector<std::shared_ptr<const Adapter>> parts;
-};
-
-bool has_adapters(const StepPlan& plan) {
-  return std::any_of(plan.new_requests.begin(), plan.new_requests.end(),
-                     [](const NewRequest& request) { return request.adapter != nullptr; });
-}
-
-// The plan with one rank's parts of adapters.
-StepPlan plan_of(const StepPlan& plan, size_t rank) {
-  StepPlan own = plan;
-  for (NewRequest& request : own.new_requests) {
-    if (request.adapter != nullptr)
-      request.adapter = static_cast<const RankedAdapter&>(*request.adapter).parts[rank];
-  }
-  return own;
-}
-
 // One rank's part of what the whole may take.
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num_ranks) {
   ModelRunnerOptions options = whole;
-  options.share = {rank, num_ranks, whole.share.whole_experts};
+  options.share.rank = rank;
+  options.share.num_ranks = num_ranks;
   options.threads = share_of_threads(whole.threads, num_ranks);
   options.memory_utilization = whole.memory_utilization / num_ranks;
   if (whole.kv_cache_memory_bytes)
@@ -40,6 +22,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num
   if (rank > 0) {
     options.on_progress = {};
     options.on_logits = {};
+    options.expert_balance.on_change = {};
   }
   return options;
 }
@@ -123,8 +106,9 @@ Result<StepResult> RankedExecutor::execute(const StepPlan& plan, const Hidden& h
   QUIRE_RETURN_IF_ERROR(threads_.run([&](int rank) -> Status {
     ModelRunner& runner = *runners_[static_cast<size_t>(rank)];
     if (hidden.in != nullptr) std::copy_n(hidden.in, hidden.count, runner.hidden());
-    Result<StepResult> result =
-        differs ? runner.execute(plan_of(plan, static_cast<size_t>(rank))) : runner.execute(plan);
+    Result<StepResult> result = differs
+                                    ? runner.execute(with_parts(plan, static_cast<size_t>(rank)))
+                                    : runner.execute(plan);
     if (!result.ok()) return result.status();
     if (rank == 0) {
       if (hidden.out != nullptr) std::copy_n(runner.hidden(), hidden.count, hidden.out);
@@ -144,14 +128,10 @@ void RankedExecutor::follow(const StepResult& first) {
 
 Result<std::shared_ptr<const Adapter>> RankedExecutor::load_adapter(const std::string& name,
                                                                     const std::string& path) const {
-  auto adapter = std::make_shared<RankedAdapter>();
+  auto adapter = std::make_shared<PartedAdapter>();
   for (const auto& runner : runners_) {
     QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Adapter> part, runner->load_adapter(name, path));
-    if (!adapter->parts.empty() && part->content_key != adapter->content_key)
-      return data_loss("{}: the adapter's files change while they are read", path);
-    adapter->name = part->name;
-    adapter->content_key = part->content_key;
-    adapter->parts.push_back(std::move(part));
+    QUIRE_RETURN_IF_ERROR(adapter->add(std::move(part), path));
   }
   return std::shared_ptr<const Adapter>(std::move(adapter));
 }

@@ -100,12 +100,17 @@ INSTANTIATE_TEST_SUITE_P(Models, QuantizedSameBits,
                          ::testing::ValuesIn(shareable(test::quant_golden_names())),
                          [](const auto& info) { return info.param; });
 
-// Experts that are spread whole over the ranks give the bits of those that are cut, and of one rank.
+// Experts that are spread whole over the ranks give the bits of those that are cut, and of one rank:
+// however their outputs come together, and wherever they lie.
 class SpreadExperts : public ::testing::TestWithParam<std::string> {
  protected:
-  void expect_equal(const std::string& dtype) {
+  ModelRunnerOptions spread_options(const std::string& dtype) {
     ModelRunnerOptions options = options_for(GetParam(), dtype);
     options.share.whole_experts = true;
+    return options;
+  }
+
+  void expect_equal(const ModelRunnerOptions& options, const std::string& what) {
     const DriverRequest request = test::make_request(1, 5, test::kPromptTokens);
     auto alone = ModelRunner::create(options);
     ASSERT_TRUE(alone.ok()) << alone.status().message();
@@ -113,28 +118,50 @@ class SpreadExperts : public ::testing::TestWithParam<std::string> {
     PlanDriver driver(**alone, kNumBlocks);
     const DriverOutput want = driver.run({request}, {})[1];
     ASSERT_TRUE(want.status.ok()) << want.status.message();
-    int num_spread = 0;
+    num_spread_ = 0;
     for (const int num_ranks : {2, 3, 4}) {
       auto ranks = RankedExecutor::create(options, num_ranks);
       if (!ranks.ok()) {
         ASSERT_EQ(ranks.status().code(), StatusCode::kInvalidArgument) << ranks.status().message();
         continue;
       }
-      ++num_spread;
+      ++num_spread_;
       ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
       ASSERT_TRUE((*ranks)->warm_up().ok());
-      const std::string what = fmt::format("{}, {} ranks", dtype, num_ranks);
+      const std::string of = fmt::format("{}, {} ranks", what, num_ranks);
       PlanDriver of_ranks(**ranks, kNumBlocks);
-      test::expect_same_bits(of_ranks.run({request}, {})[1], want, what + ", alone");
+      test::expect_same_bits(of_ranks.run({request}, {})[1], want, of + ", alone");
       auto crowd = of_ranks.run(test::make_crowd(100, 16), {.chunk = 7, .step_tokens = 300});
-      test::expect_same_bits(crowd[100], want, what + ", in a crowd");
+      test::expect_same_bits(crowd[100], want, of + ", in a crowd");
     }
-    EXPECT_GE(num_spread, 1) << "no number of ranks can share the model";
+    EXPECT_GE(num_spread_, 1) << "no number of ranks can share the model";
   }
+
+  int num_spread_ = 0;
 };
 
-TEST_P(SpreadExperts, Float32) { expect_equal("float32"); }
-TEST_P(SpreadExperts, AsStored) { expect_equal("auto"); }
+TEST_P(SpreadExperts, Float32) { expect_equal(spread_options("float32"), "float32"); }
+
+TEST_P(SpreadExperts, AsStored) {
+  for (const ExpertCombine combine : {ExpertCombine::kAllGather, ExpertCombine::kAllToAll}) {
+    ModelRunnerOptions options = spread_options("auto");
+    options.share.combine = combine;
+    expect_equal(options, combine == ExpertCombine::kAllToAll ? "all-to-all" : "all-gather");
+  }
+}
+
+// Experts move while requests run, and one of them lies on two ranks.
+TEST_P(SpreadExperts, ByLoad) {
+  ModelRunnerOptions options = spread_options("auto");
+  options.share.num_redundant_experts = 1;
+  int64_t num_changes = 0;  // of layers, to other placements
+  options.expert_balance = {
+      .is_enabled = true, .window_size = 3, .step_interval = 4, .on_change = [&](size_t) {
+        ++num_changes;
+      }};
+  expect_equal(options, "by load");
+  EXPECT_GT(num_changes, 0);
+}
 
 // Of those with a config.json: a GGUF file says itself what it holds.
 std::vector<std::string> expert_goldens() {

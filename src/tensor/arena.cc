@@ -1,6 +1,7 @@
 #include "tensor/arena.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -28,6 +29,15 @@ Result<Arena> Arena::create(int64_t capacity_bytes) {
 
 void Arena::discard() {
   if (discardable_) madvise(base_, static_cast<size_t>(capacity_bytes_), MADV_DONTNEED);
+}
+
+void Arena::discard(const void* at, int64_t num_bytes) {
+  if (!discardable_) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(at) + page - 1) / page * page;
+  const auto end =
+      (reinterpret_cast<uintptr_t>(at) + static_cast<uintptr_t>(num_bytes)) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT
 }
 
 Arena Arena::adopt(void* base, int64_t capacity_bytes, Release release, void* context) {

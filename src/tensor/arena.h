@@ -39,6 +39,8 @@ class Arena {
   // Gives the pages of an arena that create() made back to the system: its content becomes zero,
   // and comes back from the system page by page when touched. Of other arenas nothing changes.
   void discard();
+  // The same of the whole pages within `num_bytes` at `at`, which lie in this arena.
+  void discard(const void* at, int64_t num_bytes);
 
   // What `num_bytes` takes of the capacity.
   static constexpr int64_t padded(int64_t num_bytes) {

@@ -158,6 +158,17 @@ def test_a_stage_that_dies_or_stops_is_noticed(binary):
     assert os.listdir("/dev/shm") == before
 
 
+def test_a_lost_rank_is_noticed_before_any_request(binary):
+    for size, *flags in ((2,), (4, "-pp", "2")):
+        with Ranks(binary, size, *flags) as ranks:
+            context = harness.Context(ranks.server.url, "none", ranks.server.process.pid)
+            context.wait_ready(60)
+            assert context.request("GET", "/health", None, 10)[0] == 200
+            ranks.others[-1].kill()
+            assert ranks.server.wait(20) == 3, ranks.server.output()
+            assert f"rank {size - 1} of {size}" in ranks.server.output(), ranks.server.output()
+
+
 def test_ranks_end_when_the_first_one_dies(binary):
     for size, *flags in ((2,), (4, "-pp", "2")):
         with Ranks(binary, size, *flags) as ranks:

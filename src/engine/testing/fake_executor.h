@@ -47,6 +47,9 @@ struct FakeExecutorOptions {
   bool generates = true;
   PoolingInfo pooling;
 
+  // Empty: it is never lost. Any thread.
+  std::function<Status()> health;
+
   // Off: only the plan's arithmetic is checked, and a decode step costs the same at any context
   // length.
   bool verify_kv = true;
@@ -74,6 +77,7 @@ class FakeExecutor final : public Executor {
   Result<StepResult> execute(const StepPlan& plan) override;
   bool keeps_blocks_on_host() const override { return options_.keeps_blocks_on_host; }
   HostBlocks host_blocks() override;
+  Status health() const override { return options_.health ? options_.health() : Status(); }
   int32_t max_steps_in_flight() const override { return options_.max_steps_in_flight; }
   bool feeds_its_samples() const override { return options_.feeds_its_samples; }
   Status submit(const StepPlan& plan) override;

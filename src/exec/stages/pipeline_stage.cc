@@ -2,18 +2,87 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <vector>
+
+#include "base/check.h"
 
 namespace quire {
 
-RowRange PipelineStage::layers(int64_t num_layers) const {
-  const int64_t each = num_layers / count, rest = num_layers % count;
-  // Stages from `first` on, but for the last one, have one more.
-  const int64_t first = count - 1 - rest;
-  const auto begin_of = [&](int64_t stage) {
-    if (stage == count) return num_layers;
-    return stage * each + std::max<int64_t>(0, stage - first);
+namespace {
+
+// Parameters of the stage that has most, then the sum of their squares: less is better.
+struct Balance {
+  double most = 0.0;
+  double squares = 0.0;
+
+  Balance with(double parameters) const {
+    return {std::max(most, parameters), squares + parameters * parameters};
+  }
+  bool operator<(const Balance& other) const {
+    return most < other.most || (most == other.most && squares < other.squares);
+  }
+};
+
+// [layer]: whether a stage may begin there.
+std::vector<bool> find_begins(const DecoderSpec& whole) {
+  const auto num_layers = static_cast<int64_t>(whole.layers.size());
+  std::vector<bool> may_begin(whole.layers.size(), true);
+  for (int64_t i = 0; i < num_layers; ++i) {
+    const AttentionSpec& attention = whole.layers[static_cast<size_t>(i)].attention;
+    if (!attention.any() || attention.has_own_kv()) continue;
+    for (int64_t at = attention.kv_layer + 1; at <= i; ++at)
+      may_begin[static_cast<size_t>(at)] = false;
+  }
+  return may_begin;
+}
+
+// The first layers of all stages, and the end of the last one. Empty: there are none that begin where
+// they may.
+std::vector<int64_t> balance(const DecoderSpec& whole, int32_t num_stages,
+                             const std::vector<bool>& may_begin) {
+  const auto num_layers = static_cast<int64_t>(whole.layers.size());
+  std::vector<double> before = {0.0};  // parameters of all layers before one
+  for (size_t i = 0; i < whole.layers.size(); ++i)
+    before.push_back(before.back() + static_cast<double>(whole.num_layer_parameters(i)));
+  if (whole.has_head) before.back() += static_cast<double>(whole.num_logits() * whole.hidden_size);
+  // By number of stages and layers that they have: the best balance, and where the last of them begins.
+  struct Best {
+    std::optional<Balance> balance;
+    int64_t begin = 0;
   };
-  return {begin_of(index), begin_of(index + 1)};
+  const auto width = static_cast<size_t>(num_layers + 1);
+  std::vector<std::vector<Best>> best(static_cast<size_t>(num_stages) + 1,
+                                      std::vector<Best>(width));
+  best[0][0].balance = Balance{};
+  for (size_t stage = 1; stage < best.size(); ++stage) {
+    for (size_t end = stage; end < width; ++end) {
+      for (size_t begin = stage - 1; begin < end; ++begin) {
+        const std::optional<Balance>& head = best[stage - 1][begin].balance;
+        if (!head || !may_begin[begin]) continue;
+        const Balance all = head->with(before[end] - before[begin]);
+        Best& kept = best[stage][end];
+        if (!kept.balance || all < *kept.balance) kept = {all, static_cast<int64_t>(begin)};
+      }
+    }
+  }
+  if (!best.back().back().balance) return {};
+  std::vector<int64_t> begins(best.size());
+  begins.back() = num_layers;
+  for (size_t stage = best.size() - 1; stage > 0; --stage)
+    begins[stage - 1] = best[stage][static_cast<size_t>(begins[stage])].begin;
+  return begins;
+}
+
+}  // namespace
+
+RowRange layers_of(const DecoderSpec& whole, const PipelineStage& stage) {
+  std::vector<int64_t> begins = balance(whole, stage.count, find_begins(whole));
+  if (begins.empty())
+    begins = balance(whole, stage.count, std::vector<bool>(whole.layers.size(), true));
+  QUIRE_CHECK(!begins.empty(), "{} layers in {} stages", whole.layers.size(), stage.count);
+  const auto index = static_cast<size_t>(stage.index);
+  return {begins[index], begins[index + 1]};
 }
 
 Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
@@ -42,7 +111,7 @@ Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
         num_stages);
   }
   for (int32_t index = 0; index < num_stages; ++index) {
-    const RowRange layers = PipelineStage{index, num_stages}.layers(num_layers);
+    const RowRange layers = layers_of(whole, {index, num_stages});
     for (int64_t i = layers.begin; i < layers.end; ++i) {
       const AttentionSpec& attention = whole.layers[static_cast<size_t>(i)].attention;
       if (!attention.any() || attention.has_own_kv() || attention.kv_layer >= layers.begin)
@@ -58,7 +127,7 @@ Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
 
 DecoderSpec stage_of(const DecoderSpec& whole, const PipelineStage& stage) {
   DecoderSpec own = whole;
-  const RowRange layers = stage.layers(std::ssize(whole.layers));
+  const RowRange layers = layers_of(whole, stage);
   for (size_t i = 0; i < own.layers.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     if (at >= layers.begin && at < layers.end) continue;

@@ -17,10 +17,13 @@ struct PipelineStage {
 
   bool is_first() const { return index == 0; }
   bool is_last() const { return index == count - 1; }
-  // Of `num_layers`. What does not divide goes to the stages before the last one, from the back:
-  // the last one has the head.
-  RowRange layers(int64_t num_layers) const;
 };
+
+// The layers of a stage of the whole model: at least one, and such runs that the stage with the most
+// parameters has as few as can be. The head counts as the last stage's: on small models with many
+// tokens it is as large as several layers. Layers that read the keys and values of others stay with
+// these where that can be.
+RowRange layers_of(const DecoderSpec& whole, const PipelineStage& stage);
 
 // kInvalidArgument, kUnimplemented: so many stages cannot share such a model.
 Status check_stages(const DecoderSpec& whole, int32_t num_stages);

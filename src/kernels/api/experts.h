@@ -55,8 +55,11 @@ struct ExpertsSpread {
   int32_t end = 0;
   float* outputs =
       nullptr;  // [T * k, E] of all, the rows of an expert behind those of the one before
-  // Called once, before the sums: returns when the rows of all are there. The rows of expert i are
-  // [first_row[i], first_row[i + 1]).
+  // Columns of `out`, which are summed here. The others are left as they are.
+  int64_t first_column = 0;
+  int64_t end_column = 0;
+  // Called once, before the sums: returns when the rows of all are there, with these columns at least.
+  // The rows of expert i are [first_row[i], first_row[i + 1]).
   void (*gather)(void* context, std::span<const int32_t> first_row) = nullptr;
   void* context = nullptr;
 };

@@ -1,6 +1,7 @@
 #include "nn/adapters/lora_weights.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -69,7 +70,7 @@ class LoraReader {
     if (prefixes_.empty()) prefixes_.emplace_back();
   }
 
-  Status find(std::span<const WeightSlot> slots) {
+  Status find(std::span<const WeightSlot> slots, const LoraOptions& options) {
     for (const WeightSlot& slot : slots) {
       if (!takes_updates(slot)) continue;
       if (slot.fused_role) add(slot, *slot.fused_role, slot.parts, 0);
@@ -81,7 +82,7 @@ class LoraReader {
       }
     }
     for (const auto& [name, module] : modules_) {
-      if (!used_.contains(module)) {
+      if (!used_.contains(module) && !is_elsewhere(name, options)) {
         return invalid_argument(
             "module '{}': the model has no such linear, or one that takes no updates (experts, "
             "head, embeddings, what stands beside attention and MLP)",
@@ -144,6 +145,23 @@ class LoraReader {
     }
     Status finish() override { return {}; }
   };
+
+  // Whether another stage has the layer that is named: the first number between two dots.
+  static bool is_elsewhere(std::string_view module, const LoraOptions& options) {
+    for (size_t at = 0; at < module.size();) {
+      const size_t end = std::min(module.find('.', at), module.size());
+      int64_t layer = 0;
+      const char* const first = module.data() + at;
+      const char* const last = module.data() + end;
+      const auto [parsed, error] = std::from_chars(first, last, layer);
+      if (error == std::errc() && parsed == last) {
+        const bool is_own = layer >= options.own_layers.begin && layer < options.own_layers.end;
+        return layer >= 0 && layer < options.num_layers && !is_own;
+      }
+      at = end + 1;
+    }
+    return false;
+  }
 
   // B is stored [outputs, rank], however the checkpoint stores the matrix.
   void flatten(const NameMap& names) {
@@ -312,7 +330,7 @@ LoraPart pack(const Update& update, const LoraOptions& options, Arena& arena) {
 Result<LoraWeights> LoraWeights::load(const LoraFiles& files, std::span<const WeightSlot> slots,
                                       const NameMap& names, const LoraOptions& options) {
   LoraReader reader(files, names);
-  Status status = reader.find(slots);
+  Status status = reader.find(slots, options);
   if (status.ok()) status = reader.read();
   if (!status.ok()) return status.with_context(files.source());
   int64_t bytes = 0;

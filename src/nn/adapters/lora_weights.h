@@ -22,6 +22,10 @@ struct LoraOptions {
   // Rows of q and k lie in pairs, where the adapter's lie in halves (GGUF files of Llama's kin).
   bool pairs_rows = false;
   Isa isa = Isa::kPortable;  // that the model's weights are packed for
+  // Of a stage of a pipeline: its layers of how many. What changes another one is that stage's to
+  // read, and to refuse.
+  RowRange own_layers = {};
+  int64_t num_layers = 0;  // 0: all layers are here
 };
 
 // What every batch of a model keeps to.

@@ -64,6 +64,7 @@ class Decoder {
     return {hidden_ + token * spec_.hidden_size, static_cast<size_t>(spec_.hidden_size)};
   }
 
+  ExpertsBlock* experts() { return ffn_->experts(); }  // null: there are none
   // What becomes of the residual stream that the last forward() left: logits, final states.
   DecoderHead& head() { return *head_; }
 

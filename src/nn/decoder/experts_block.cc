@@ -1,6 +1,7 @@
 #include "nn/decoder/experts_block.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/api/activation.h"
 #include "kernels/api/norm.h"
@@ -40,11 +41,11 @@ struct RouterBuffers {
 
 std::vector<ExpertWeights> ExpertsWeights::views() const {
   std::vector<ExpertWeights> views;
-  views.reserve(experts.size());
+  views.reserve(slots.size());
   const auto packed = [](const LinearWeights& weights) {
     return weights.is_empty() ? nullptr : &weights.weight.parts.front();
   };
-  for (const Expert& expert : experts) {
+  for (const Expert& expert : slots) {
     views.push_back({.gate = packed(expert.gate),
                      .up = packed(expert.up),
                      .down = packed(expert.down),
@@ -64,9 +65,9 @@ ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weight
                            int64_t max_tokens, Stream& stream, Arena& arena, RankExchange* ranks)
     : spec_(spec), weights_(weights), stream_(stream), ranks_(ranks) {
   const RouterBuffers sizes(spec, weights, max_tokens, stream);
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    views_.push_back(weights.layer(i).experts.views());
-  }
+  views_.resize(spec.layers.size());
+  dealers_.resize(spec.layers.size());
+  for (size_t i = 0; i < spec.layers.size(); ++i) take_weights(i);
   logits_ = arena.allocate<float>(sizes.logits);
   expert_ids_ = arena.allocate<int32_t>(sizes.pairs);
   expert_weights_ = arena.allocate<float>(sizes.pairs);
@@ -74,6 +75,25 @@ ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weight
   in_ = arena.allocate<float>(sizes.rows);
   out_ = arena.allocate<float>(sizes.rows);
 }
+
+void ExpertsBlock::take_weights(size_t layer) {
+  const ExpertsWeights& weights = weights_.layer(layer).experts;
+  views_[layer] = weights.views();
+  dealers_[layer].reset();
+  if (ranks_ != nullptr && ranks_->share().spreads_experts() && !weights.slots.empty()) {
+    dealers_[layer].emplace(weights.expert_of, spec_.layers[layer].ffn.experts.router.num_experts);
+  }
+}
+
+void ExpertsBlock::count_tokens() {
+  counts_.resize(spec_.layers.size());
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    const int32_t num_experts = spec_.layers[i].ffn.experts.router.num_experts;
+    counts_[i].assign(static_cast<size_t>(num_experts), 0);
+  }
+}
+
+std::vector<std::vector<int64_t>> ExpertsBlock::take_counts() { return std::exchange(counts_, {}); }
 
 void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool accumulate,
                        int64_t num_tokens, void* linear_workspace) {
@@ -122,9 +142,14 @@ void ExpertsBlock::route(size_t layer, ConstActivations x, int64_t num_tokens,
                          .expert_ids = expert_ids_,
                          .expert_weights = expert_weights_,
                          .num_tokens = num_tokens});
-  if (weights.scale == nullptr) return;
-  const int64_t pairs = num_tokens * experts.router.experts_per_token;
-  for (int64_t i = 0; i < pairs; ++i) expert_weights_[i] *= weights.scale[expert_ids_[i]];
+  const std::span<int32_t> ids(expert_ids_,
+                               static_cast<size_t>(num_tokens * experts.router.experts_per_token));
+  for (size_t i = 0; i < ids.size() && weights.scale != nullptr; ++i)
+    expert_weights_[i] *= weights.scale[ids[i]];
+  if (!counts_.empty()) {
+    for (const int32_t id : ids) ++counts_[layer][static_cast<size_t>(id)];
+  }
+  if (dealers_[layer]) dealers_[layer]->deal(ids);
 }
 
 void ExpertsBlock::multiply(size_t layer, ConstActivations x, Activations out, bool accumulate,
@@ -144,7 +169,9 @@ void ExpertsBlock::multiply(size_t layer, ConstActivations x, Activations out, b
   if (ranks_->share().spreads_experts()) {
     const ExpertsSpread spread = ranks_->spread_experts(layer, num_tokens);
     params.spread = &spread;
-    return run_experts(stream_, params);
+    run_experts(stream_, params);
+    if (ranks_->combines_columns(layer)) ranks_->gather_outputs(out, num_tokens);
+    return;
   }
   const ExpertsExchange exchange = ranks_->experts(layer, num_tokens);
   params.out = out.from(ranks_->share().outputs(spec_.hidden_size).begin);

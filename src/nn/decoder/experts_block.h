@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "device/stream.h"
 #include "kernels/api/experts.h"
 #include "nn/decoder_spec.h"
+#include "nn/experts/slot_dealer.h"
 #include "nn/rank_exchange.h"
 #include "nn/weights/decoder_weights.h"
 #include "tensor/activations.h"
@@ -26,6 +28,12 @@ class ExpertsBlock {
   ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
                Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
 
+  // The layer's experts lie in other slots, or elsewhere in memory, than before.
+  void take_weights(size_t layer);
+  // From now on counts the tokens that go to each expert of each layer, until take_counts().
+  void count_tokens();
+  std::vector<std::vector<int64_t>> take_counts();  // by layer, by expert
+
   // out [T, E] = (accumulate ? out : 0) + what the layer's experts make of x [T, E], for up to
   // max_tokens tokens. `linear_workspace`: what linear() needs for the router.
   void run(size_t layer, ConstActivations x, Activations out, bool accumulate, int64_t num_tokens,
@@ -42,7 +50,7 @@ class ExpertsBlock {
                     void* linear_workspace);
 
  private:
-  // Whom the tokens go to, into expert_ids_ and expert_weights_.
+  // Whom the tokens go to, into expert_ids_, which are slots then, and expert_weights_.
   void route(size_t layer, ConstActivations x, int64_t num_tokens, void* linear_workspace);
   void multiply(size_t layer, ConstActivations x, Activations out, bool accumulate,
                 int64_t num_tokens);
@@ -54,9 +62,12 @@ class ExpertsBlock {
   Stream& stream_;
   RankExchange* ranks_;
   std::vector<std::vector<ExpertWeights>> views_;  // per layer
-  float* logits_ = nullptr;                        // [max_tokens, X]
-  int32_t* expert_ids_ = nullptr;                  // [max_tokens, k]
-  float* expert_weights_ = nullptr;                // [max_tokens, k]
+  // Per layer, where experts are spread over ranks.
+  std::vector<std::optional<SlotDealer>> dealers_;
+  std::vector<std::vector<int64_t>> counts_;  // per layer, while tokens are counted
+  float* logits_ = nullptr;                   // [max_tokens, X]
+  int32_t* expert_ids_ = nullptr;             // [max_tokens, k]
+  float* expert_weights_ = nullptr;           // [max_tokens, k]
   void* workspace_ = nullptr;
   float* in_ = nullptr;  // [max_tokens, E] each, with own norms or inputs that are weighed
   float* out_ = nullptr;

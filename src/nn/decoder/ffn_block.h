@@ -30,6 +30,8 @@ class FfnBlock {
   // norm(dense) + norm(what the layer's experts make of hidden [T, E]).
   void add_experts_beside(size_t layer, const float* hidden, Activations dense, int64_t num_tokens);
 
+  ExpertsBlock* experts() { return experts_ ? &*experts_ : nullptr; }  // null: there are none
+
  private:
   // The first half of the MLP, into `inside` [T, F]. Its rows lie apart only where
   // gates_in_product() and no adapter changes the matrix.

@@ -25,6 +25,14 @@ void add_state_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
 void add_mlp_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, LayerWeights& out);
 void add_expert_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                       ExpertsWeights& out);
+// One expert, whole if experts are spread over ranks and this rank has it.
+struct ExpertPlace {
+  int32_t layer = 0;
+  int32_t expert = 0;
+  bool is_own = true;
+};
+void add_expert(WeightSlots& slots, const DecoderSpec& spec, const ExpertPlace& place,
+                ExpertsWeights::Expert& out);
 void add_layer_input_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                            LayerWeights& out);
 void add_layer_stream_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,

@@ -182,7 +182,7 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     add(shared.down);
     add(layer.experts.router);
     add(layer.experts.shared_router);
-    for (const ExpertsWeights::Expert& expert : layer.experts.experts) {
+    for (const ExpertsWeights::Expert& expert : layer.experts.slots) {
       add(expert.gate);
       add(expert.up);
       add(expert.down);

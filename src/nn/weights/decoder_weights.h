@@ -54,6 +54,8 @@ class DecoderWeights {
   const SharedWeights& shared() const { return shared_; }    // with LayerSpec::shared
   const DraftInputWeights& draft_input() const { return draft_input_; }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
+  // Of a layer whose experts are dealt out anew, between two forward passes.
+  ExpertsWeights& experts(size_t layer) { return layers_[layer].experts; }
   // Of the layer whose attention and MLP layer i uses (SharedBlockSpec): mostly itself.
   const LayerWeights& block(size_t i) const {
     const SharedBlockSpec& shared = spec_.layers[i].shared;

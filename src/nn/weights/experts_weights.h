@@ -1,6 +1,7 @@
 // The weights of a layer's routed experts.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "kernels/api/experts.h"
@@ -24,9 +25,12 @@ struct ExpertsWeights {
   const float* pre_norm = nullptr;
   const float* post_norm = nullptr;
   const float* dense_norm = nullptr;
-  std::vector<Expert> experts;  // [X]
+  // Slots, one of each expert and in its order unless ranks have experts whole: then some experts may
+  // have several (nn/experts/expert_placement.h), and those of other ranks are empty.
+  std::vector<Expert> slots;
+  std::vector<int32_t> expert_of;  // by slot
 
-  // As the kernels take them. Points into this object.
+  // By slot, as the kernels take them. Points into this object.
   std::vector<ExpertWeights> views() const;
 };
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <optional>
 
+#include "nn/experts/expert_placement.h"
 #include "nn/weights/decoder_slots.h"
 
 namespace quire {
@@ -18,33 +19,6 @@ void add_expert_norms(WeightSlots& slots, int64_t hidden_size, int32_t index,
   add(TensorRole::kPreExpertNorm, experts.pre_norm);
   add(TensorRole::kPostExpertNorm, experts.post_norm);
   add(TensorRole::kPostDenseNorm, experts.dense_norm);
-}
-
-struct ExpertPlace {
-  int32_t layer, expert;
-};
-
-void add_expert(WeightSlots& slots, const DecoderSpec& spec, ExpertPlace place,
-                ExpertsWeights::Expert& out) {
-  const ExpertsSpec& experts = spec.layers[static_cast<size_t>(place.layer)].ffn.experts;
-  const RankShare& share = slots.options().share;
-  const RowRange own = share.experts(experts.router.num_experts);
-  const bool is_own = place.expert >= own.begin && place.expert < own.end;
-  const size_t first_slot = slots.count();
-  const auto add = [&](TensorRole role, int64_t rows, int64_t columns, LinearWeights& matrix) {
-    const size_t first = slots.count();
-    slots.add_matrix(place.layer, {role, rows}, columns, matrix, experts.bias);
-    if (share.spreads_experts()) {
-      slots.keep(first, {is_own ? RowRange{0, rows} : RowRange{}});
-    } else {
-      slots.keep(first, {share.outputs(rows)});
-    }
-  };
-  const int64_t size = experts.intermediate_size;
-  if (experts.gated) add(TensorRole::kExpertGate, size, spec.hidden_size, out.gate);
-  add(TensorRole::kExpertUp, size, spec.hidden_size, out.up);
-  add(TensorRole::kExpertDown, spec.hidden_size, size, out.down);
-  for (WeightSlot& slot : slots.from(first_slot)) slot.expert = place.expert;
 }
 
 }  // namespace
@@ -78,6 +52,27 @@ void add_mlp_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
   }
 }
 
+void add_expert(WeightSlots& slots, const DecoderSpec& spec, const ExpertPlace& place,
+                ExpertsWeights::Expert& out) {
+  const ExpertsSpec& experts = spec.layers[static_cast<size_t>(place.layer)].ffn.experts;
+  const RankShare& share = slots.options().share;
+  const size_t first_slot = slots.count();
+  const auto add = [&](TensorRole role, int64_t rows, int64_t columns, LinearWeights& matrix) {
+    const size_t first = slots.count();
+    slots.add_matrix(place.layer, {role, rows}, columns, matrix, experts.bias);
+    if (share.spreads_experts()) {
+      slots.keep(first, {place.is_own ? RowRange{0, rows} : RowRange{}});
+    } else {
+      slots.keep(first, {share.outputs(rows)});
+    }
+  };
+  const int64_t size = experts.intermediate_size;
+  if (experts.gated) add(TensorRole::kExpertGate, size, spec.hidden_size, out.gate);
+  add(TensorRole::kExpertUp, size, spec.hidden_size, out.up);
+  add(TensorRole::kExpertDown, spec.hidden_size, size, out.down);
+  for (WeightSlot& slot : slots.from(first_slot)) slot.expert = place.expert;
+}
+
 void add_expert_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
                       ExpertsWeights& weights) {
   const ExpertsSpec& experts = spec.layers[static_cast<size_t>(index)].ffn.experts;
@@ -95,9 +90,18 @@ void add_expert_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index
     slots.add_vector(index, {TensorRole::kExpertScale, num_experts}, weights.scale);
   }
   if (experts.own_norms) add_expert_norms(slots, hidden, index, weights);
-  weights.experts.resize(static_cast<size_t>(num_experts));
-  for (int32_t expert = 0; expert < num_experts; ++expert)
-    add_expert(slots, spec, {index, expert}, weights.experts[static_cast<size_t>(expert)]);
+  const RankShare& share = slots.options().share;
+  const RowRange own = share.expert_slots(num_experts);
+  weights.expert_of = first_placement(num_experts, share.num_expert_slots(num_experts));
+  weights.slots.resize(weights.expert_of.size());
+  for (size_t slot = 0; slot < weights.slots.size(); ++slot) {
+    const auto at = static_cast<int64_t>(slot);
+    add_expert(slots, spec,
+               {.layer = index,
+                .expert = weights.expert_of[slot],
+                .is_own = at >= own.begin && at < own.end},
+               weights.slots[slot]);
+  }
 }
 
 }  // namespace quire

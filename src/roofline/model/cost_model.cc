@@ -7,6 +7,7 @@
 
 #include "roofline/model/cost_model_impl.h"
 #include "roofline/model/source_kernels.h"
+#include "roofline/shape/pipeline_layers.h"
 
 namespace quire {
 namespace {
@@ -118,9 +119,12 @@ StepCost CostModel::predict(const StepShape& step) const {
   add(parts, head);
   cost.host_us = impl_->host_us(step);
   cost.total_us = layers_us + sources.us + head.us + cost.host_us;
-  const double num_layers = impl_->model.num_layers();
-  const double widest_stage = std::ceil(num_layers / impl_->parallelism.pp) / num_layers;
-  cost.stage_us = cost.total_us - layers_us * (1 - widest_stage);
+  const PipelineLayers dealt = deal_layers(impl_->model, impl_->parallelism.pp);
+  const double layer_us = layers_us / impl_->model.num_layers();
+  cost.stage_us =
+      cost.host_us + std::max(static_cast<double>(dealt.before_last) * layer_us + sources.us,
+                              static_cast<double>(dealt.last) * layer_us + head.us);
+  if (impl_->parallelism.pp == 1) cost.stage_us = cost.total_us;
   cost.bound_us = parts.bound_us;
   cost.flops = parts.flops;
   cost.read_bytes = parts.read_bytes;

@@ -4,11 +4,17 @@
 #include <cmath>
 
 #include "roofline/model/layer_plan.h"
+#include "roofline/shape/pipeline_layers.h"
 
 namespace quire {
 namespace {
 
 constexpr double kGb = 1e9;
+
+// Returns which part of the layers the stage with the most has.
+double widest_share(const ModelShape& model, const Parallelism& parallelism) {
+  return static_cast<double>(deal_layers(model, parallelism.pp).most()) / model.num_layers();
+}
 
 // Returns the weights of one device: layers are cut tp and pp ways, experts over their ranks,
 // embedding and head lie on the first and the last stage. The larger of the stages counts.
@@ -32,8 +38,7 @@ double device_weight_bytes(const ModelShape& model, const Parallelism& paralleli
   const double table = static_cast<double>(hidden) * static_cast<double>(model.vocab_size) *
                        model.head_weights.bytes() / tp;
   const double ends = parallelism.pp > 1 ? table : (model.tied_head ? 1 : 2) * table;
-  const double share =
-      std::ceil(static_cast<double>(model.num_layers()) / parallelism.pp) / model.num_layers();
+  const double share = widest_share(model, parallelism);
   const double sources = (model.num_layers() * model.source.num_parameters(hidden) +
                           model.source.num_encoder_parameters()) *
                          model.weights.bytes() / tp;
@@ -47,15 +52,11 @@ double device_kv_bytes_per_token(const ModelShape& model, const Parallelism& par
     if (model.groups[i].attention.shares_kv) continue;
     bytes += plan.groups[i].num_layers * plan.groups[i].prefill.kv_bytes_per_token;
   }
-  const double share =
-      std::ceil(static_cast<double>(model.num_layers()) / parallelism.pp) / model.num_layers();
-  return bytes * share;
+  return bytes * widest_share(model, parallelism);
 }
 
 double device_state_bytes(const ModelShape& model, const Parallelism& parallelism) {
-  const double share =
-      std::ceil(static_cast<double>(model.num_layers()) / parallelism.pp) / model.num_layers();
-  return model.state_bytes_per_sequence() / parallelism.tp * share;
+  return model.state_bytes_per_sequence() / parallelism.tp * widest_share(model, parallelism);
 }
 
 // Returns the widest feed-forward layer of one device: all its products' outputs together.

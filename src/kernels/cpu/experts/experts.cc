@@ -46,7 +46,8 @@ class ExpertsCall {
         expert_size_(cut_.sample->up->spec.n),
         input_size_(cut_.sample->up->spec.k),
         output_size_(cut_.sample->down->spec.n),
-        out_stride_(output_size_) {
+        out_stride_(output_size_),
+        summed_{0, output_size_} {
     const int threads = stream.team().size();
     auto* at = reinterpret_cast<uint8_t*>(
         round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));
@@ -95,6 +96,7 @@ class ExpertsCall {
     grouping_.num_active =
         static_cast<int32_t>(std::lower_bound(begin, end, spread.end) - grouping_.active);
     outputs_ = spread.outputs;
+    summed_ = {spread.first_column, spread.end_column};
   }
 
   // Some columns of an expert, for a thread.
@@ -310,15 +312,17 @@ class ExpertsCall {
   }
 
   void sum_outputs() const {
-    const int64_t total = params_.num_tokens * output_size_;
+    const int64_t width = summed_.end - summed_.begin;
+    const int64_t total = params_.num_tokens * width;
     cpu::run_parallel(stream_, total * params_.experts_per_token, kSumElements,
                       [&](int thread, int num_threads) {
                         const WorkRange mine = split_work(total, 16, thread, num_threads);
                         for (int64_t at = mine.begin; at < mine.end;) {
-                          const int64_t token = at / output_size_;
-                          const int64_t column = at % output_size_;
-                          const int64_t count = std::min(output_size_ - column, mine.end - at);
-                          sum_token(token, {column, column + count});
+                          const int64_t token = at / width;
+                          const int64_t column = at % width;
+                          const int64_t count = std::min(width - column, mine.end - at);
+                          const int64_t first = summed_.begin + column;
+                          sum_token(token, {first, first + count});
                           at += count;
                         }
                       });
@@ -352,6 +356,7 @@ class ExpertsCall {
   const int64_t input_size_;   // E
   const int64_t output_size_;  // columns of E
   int64_t out_stride_;
+  WorkRange summed_;  // columns of E
   Grouping grouping_;
   uint8_t* packed_;
   uint8_t* up_packed_;
