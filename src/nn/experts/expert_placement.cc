@@ -43,8 +43,8 @@ bool contains(const std::vector<int32_t>& experts, int32_t expert) {
   return std::find(experts.begin(), experts.end(), expert) != experts.end();
 }
 
-// Deals the slots out to ranks, the ones with the most tokens first. Two of one expert meet on a rank
-// only where nobody else has room.
+// Deals the slots out to ranks, the ones with the most tokens first. Two of one expert may meet on a rank
+// that has fewer tokens than others: as one of them alone would have been there.
 RankExperts pack(const ExpertLoad& load, const std::vector<int64_t>& counts) {
   const auto tokens_of = [&](int32_t expert) {
     const auto at = static_cast<size_t>(expert);
@@ -62,7 +62,7 @@ RankExperts pack(const ExpertLoad& load, const std::vector<int64_t>& counts) {
     for (size_t rank = 0; rank < experts.size(); ++rank) {
       if (std::ssize(experts[rank]) == load.slots_per_rank[rank]) continue;
       const auto key = [&](size_t of) {
-        return std::pair(contains(experts[of], expert), tokens[of]);
+        return std::pair(tokens[of], contains(experts[of], expert));
       };
       if (best == experts.size() || key(rank) < key(best)) best = rank;
     }
@@ -70,49 +70,6 @@ RankExperts pack(const ExpertLoad& load, const std::vector<int64_t>& counts) {
     tokens[best] += tokens_of(expert);
   }
   return experts;
-}
-
-// The exchange of two slots that leaves the heaviest rank with less.
-struct Swap {
-  size_t rank = 0, own = 0, other = 0;  // slot `own` of the heaviest rank, `other` of `rank`
-  double most = 0.0;                    // that one of the two has then
-};
-
-// Exchanges slots of the heaviest rank with others as long as that leaves it with less.
-void refine(const ExpertLoad& load, const std::vector<int64_t>& counts, RankExperts& experts) {
-  const auto tokens_of = [&](int32_t expert) {
-    const auto at = static_cast<size_t>(expert);
-    return static_cast<double>(load.tokens[at]) / static_cast<double>(counts[at]);
-  };
-  const auto tokens_on = [&](const std::vector<int32_t>& rank) {
-    double tokens = 0.0;
-    for (const int32_t expert : rank) tokens += tokens_of(expert);
-    return tokens;
-  };
-  std::vector<double> tokens;
-  for (const std::vector<int32_t>& rank : experts) tokens.push_back(tokens_on(rank));
-  constexpr double kLess = 1 - 1e-9;  // rounding is no gain
-  for (size_t round = 0; round < 4 * counts.size(); ++round) {
-    const auto heaviest =
-        static_cast<size_t>(std::max_element(tokens.begin(), tokens.end()) - tokens.begin());
-    std::vector<int32_t>& from = experts[heaviest];
-    Swap best{.most = tokens[heaviest] * kLess};
-    for (size_t rank = 0; rank < experts.size(); ++rank) {
-      for (size_t own = 0; own < from.size() && rank != heaviest; ++own) {
-        for (size_t other = 0; other < experts[rank].size(); ++other) {
-          const double moved = tokens_of(from[own]) - tokens_of(experts[rank][other]);
-          const double most = std::max(tokens[heaviest] - moved, tokens[rank] + moved);
-          const bool meets =
-              contains(experts[rank], from[own]) || contains(from, experts[rank][other]);
-          if (most < best.most && !meets) best = {rank, own, other, most};
-        }
-      }
-    }
-    if (best.most == tokens[heaviest] * kLess) return;
-    std::swap(from[best.own], experts[best.rank][best.other]);
-    tokens[heaviest] = tokens_on(from);
-    tokens[best.rank] = tokens_on(experts[best.rank]);
-  }
 }
 
 // How many of `experts` the slots hold.
@@ -195,10 +152,7 @@ std::vector<int32_t> place_experts(const ExpertLoad& load, std::span<const int32
     held.push_back(current.subspan(first, static_cast<size_t>(num_slots)));
     first += static_cast<size_t>(num_slots);
   }
-  const std::vector<int64_t> counts = count_slots(load);
-  RankExperts packed = pack(load, counts);
-  refine(load, counts, packed);
-  const RankExperts by_rank = match(packed, held);
+  const RankExperts by_rank = match(pack(load, count_slots(load)), held);
   std::vector<int32_t> expert_of(current.size());
   first = 0;
   for (size_t rank = 0; rank < held.size(); ++rank) {

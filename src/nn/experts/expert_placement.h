@@ -27,8 +27,7 @@ double heaviest_rank(const ExpertLoad& load, std::span<const int32_t> expert_of)
 
 // Returns the expert of each slot, so that ranks have about equally many tokens. A copy at a time goes to
 // the expert with the most tokens a slot; then slots go by their tokens, the greatest first, to the rank
-// with the fewest that has room, and slots of the heaviest rank are exchanged for others as long as that
-// helps. What lies on a rank in `current` stays in its slot if the rank keeps
+// with the fewest that has room. What lies on a rank in `current` stays in its slot if the rank keeps
 // it, and ranks get those sets of experts of which they have most already. Equal arguments give
 // equal placements.
 std::vector<int32_t> place_experts(const ExpertLoad& load, std::span<const int32_t> current);
