@@ -18,7 +18,7 @@ namespace quire {
 namespace {
 
 // Kinds of frames while memory is shared.
-enum : uint32_t { kOffer = 40, kReply = 41, kVerdict = 42 };
+enum : uint32_t { kOffer = 40, kReply = 41, kOutcome = 42 };
 
 // In the last bytes of the file, so that a rank knows that it has the same one: numbers of processes
 // and of their files mean something else on another machine.
@@ -110,7 +110,7 @@ Result<std::unique_ptr<RankGroup>> offer(const SharedSeat& seat, int64_t memory_
     all_share &= is_yes(reply);
   }
   for (int other = first + 1; other < end; ++other)
-    QUIRE_RETURN_IF_ERROR(send_answer(seat, other, kVerdict, all_share));
+    QUIRE_RETURN_IF_ERROR(send_answer(seat, other, kOutcome, all_share));
   if (!all_share) group.reset();
   return group;
 }
@@ -133,8 +133,8 @@ Result<std::unique_ptr<RankGroup>> accept(const SharedSeat& seat, int64_t memory
     }
   }
   QUIRE_RETURN_IF_ERROR(send_answer(seat, seat.first, kReply, group != nullptr));
-  QUIRE_ASSIGN_OR_RETURN(const Frame verdict, receive(seat, seat.first, kVerdict));
-  if (!is_yes(verdict)) group.reset();
+  QUIRE_ASSIGN_OR_RETURN(const Frame outcome, receive(seat, seat.first, kOutcome));
+  if (!is_yes(outcome)) group.reset();
   return group;
 }
 

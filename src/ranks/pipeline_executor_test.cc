@@ -91,13 +91,6 @@ TEST(PipelineExecutor, RefusesToPartWhatLayersShare) {
   }
 }
 
-TEST(PipelineExecutor, RefusesAdapters) {
-  ModelRunnerOptions options = options_for("llama", "float32");
-  options.max_adapters = 2;
-  EXPECT_EQ(PipelineExecutor::create(options, {.num_stages = 2}).status().code(),
-            StatusCode::kUnimplemented);
-}
-
 TEST(PipelineExecutor, EachStageHoldsItsPart) {
   ModelRunnerOptions options = options_for("llama", "float32");
   const auto alone = ModelRunner::create(options);

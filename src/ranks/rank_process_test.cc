@@ -102,7 +102,7 @@ TEST_P(SpreadOverProcesses, SameBits) {
       driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
   options.share.whole_experts = true;
   for (const auto& [size, combine] : {std::pair(2, ExpertCombine::kAllGather),
-                                      {3, ExpertCombine::kAllToAll},
+                                      {2, ExpertCombine::kAllToAll},
                                       {4, ExpertCombine::kAllToAll}}) {
     options.share.combine = combine;
     options.expert_balance = {.is_enabled = size != 4, .window_size = 5, .step_interval = 5};

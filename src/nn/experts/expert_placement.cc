@@ -43,8 +43,8 @@ bool contains(const std::vector<int32_t>& experts, int32_t expert) {
   return std::find(experts.begin(), experts.end(), expert) != experts.end();
 }
 
-// Deals the slots out to ranks, the ones with the most tokens first. Two of one expert meet on a rank
-// only where nobody else has room.
+// Deals the slots out to ranks, the ones with the most tokens first. Two of one expert may meet on a rank
+// that has fewer tokens than others: as one of them alone would have been there.
 RankExperts pack(const ExpertLoad& load, const std::vector<int64_t>& counts) {
   const auto tokens_of = [&](int32_t expert) {
     const auto at = static_cast<size_t>(expert);
@@ -62,7 +62,7 @@ RankExperts pack(const ExpertLoad& load, const std::vector<int64_t>& counts) {
     for (size_t rank = 0; rank < experts.size(); ++rank) {
       if (std::ssize(experts[rank]) == load.slots_per_rank[rank]) continue;
       const auto key = [&](size_t of) {
-        return std::pair(contains(experts[of], expert), tokens[of]);
+        return std::pair(tokens[of], contains(experts[of], expert));
       };
       if (best == experts.size() || key(rank) < key(best)) best = rank;
     }

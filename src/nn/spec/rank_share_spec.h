@@ -20,7 +20,8 @@ struct RankShare {
 
   bool whole_experts = false;  // a rank has some experts whole instead of some columns of each
   ExpertCombine combine = ExpertCombine::kFewerBytes;
-  int32_t num_redundant_experts = 0;  // of each layer: copies of experts that lie on other ranks too
+  int32_t num_redundant_experts =
+      0;  // of each layer: copies of experts that lie on other ranks too
 
   bool is_whole() const { return num_ranks == 1; }
   bool spreads_experts() const { return whole_experts && !is_whole(); }

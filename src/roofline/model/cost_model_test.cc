@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "roofline/model/kernel_time.h"
+#include "roofline/shape/pipeline_layers.h"
 #include "roofline/testing/test_models.h"
 
 namespace quire {
@@ -336,6 +337,15 @@ TEST(CostModel, PipelineStagesShareTheLayers) {
   const StepCost step = cost.predict(decodes(8, 1000));
   EXPECT_LT(step.stage_us, 0.5 * step.total_us);
   EXPECT_GT(step.total_us, make(test::kLlama31_8B, h100()).predict_us(decodes(8, 1000)));
+}
+
+// Of Llama 3.1 8B the head has as many parameters as 2.4 of its layers.
+TEST(CostModel, TheHeadCountsAsLayersOfTheLastStage) {
+  const ModelShape model = model_of(test::kLlama31_8B);
+  EXPECT_EQ(deal_layers(model, 1).last, 32);
+  EXPECT_EQ(deal_layers(model, 4).before_last, 9);
+  EXPECT_EQ(deal_layers(model, 4).last, 6);
+  EXPECT_EQ(deal_layers(model, 32).most(), 1);
 }
 
 TEST(CostModel, WhatIfsPayOffWhereTheyShould) {
