@@ -80,8 +80,7 @@ TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
   EXPECT_EQ(counts->num_eager_uncaptured, 1);
   int64_t num_steps = 0;
   for (const GraphShapeCount& shape : counts->shapes) {
-    EXPECT_EQ(shape.num_steps > 0, shape.is_whole ? shape.size <= 2 : shape.size == 16)
-        << shape.size;
+    EXPECT_EQ(shape.num_steps > 0, shape.size == (shape.is_whole ? 2 : 16)) << shape.size;
     num_steps += shape.num_steps;
   }
   EXPECT_EQ(num_steps, 9);
