@@ -13,8 +13,8 @@ struct ModelConfig;
 // Fills ModelConfig::latent, by `defaults` where nothing is said, and head_dim with what is rotated.
 void read_latent(const ConfigReader& reader, const LatentSpec& defaults, ModelConfig& config);
 
-inline constexpr KeyAlias kDeepseekAliases[] = {{"num_experts", "n_routed_experts"},
-                                                {"num_shared_experts", "n_shared_experts"}};
+inline constexpr KeyAlias kLatentAliases[] = {{"num_experts", "n_routed_experts"},
+                                              {"num_shared_experts", "n_shared_experts"}};
 
 // DeepSeek-V3's, which others took over.
 inline constexpr LatentSpec kDeepseekLatent{
