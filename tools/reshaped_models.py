@@ -74,7 +74,7 @@ def variants(common, rope):
     heads, kv_heads, widths = [4, 0, 4], [2, 0, 1], [256, 256, 0]
     super_49b = own_layers(llama, "LlamaAttention", "LlamaMLP", heads, kv_heads, widths)
     deci = own_layers(llama, "LlamaAttention", "LlamaMLP", [4] * 3, [4, 1, 2], [56] * 3)
-    elm_heads, elm_kv, elm_widths = [3, 4, 6], [1, 2, 3], [32, 48, 80]
+    elm_heads, elm_kv, elm_widths = [2, 4, 6], [1, 2, 3], [32, 48, 80]
     elm = own_layers(qwen3, "Qwen3Attention", "Qwen3MLP", elm_heads, elm_kv, elm_widths)
     experts = dict(count=6, per_token=2, shared=2, width=8)
     expert_keys = {"expert_count": 6, "expert_used_count": 2, "expert_shared_count": 2, "expert_feed_forward_length": 8,

@@ -133,27 +133,29 @@ std::set<std::string> block_kinds(const ModelConfig& config) {
   return kinds;
 }
 
-// The fewest named shapes that have all kinds of blocks of a family, and none that it lacks; none:
-// some kind has no shape.
+// Named shapes that have all kinds of blocks of a family: one after the other the one with the most that
+// are missing, then with the fewest that the family lacks. None: a kind has no shape.
 std::string speed_shapes(const std::vector<std::string>& goldens) {
-  std::set<std::string> missing;
-  for (const std::string& name : goldens) missing.merge(block_kinds(test::golden_config(name)));
-  const std::set<std::string> wanted = missing;
+  std::set<std::string> wanted;
+  for (const std::string& name : goldens) wanted.merge(block_kinds(test::golden_config(name)));
+  std::set<std::string> missing = wanted;
   std::string list;
   while (!missing.empty()) {
-    size_t most = 0;
+    std::pair<int64_t, int64_t> most;  // kinds that are missing, and minus those to no use
     std::string best;
-    std::set<std::string> best_kinds;
     std::stringstream names(known_model_shapes());
     for (std::string name; std::getline(names >> std::ws, name, ',');) {
       const std::set<std::string> kinds = block_kinds(*model_shape(name));
-      if (!std::ranges::includes(wanted, kinds)) continue;
-      const auto found = static_cast<size_t>(
-          std::ranges::count_if(kinds, [&](const auto& kind) { return missing.contains(kind); }));
-      if (found > most) std::tie(most, best, best_kinds) = std::tie(found, name, kinds);
+      const auto in = [](const std::set<std::string>& set) {
+        return [&set](const std::string& kind) { return set.contains(kind); };
+      };
+      const std::pair<int64_t, int64_t> found{
+          std::ranges::count_if(kinds, in(missing)),
+          std::ranges::count_if(kinds, in(wanted)) - std::ssize(kinds)};
+      if (found.first > 0 && found > most) std::tie(most, best) = std::tie(found, name);
     }
-    if (most == 0) return "";
-    for (const std::string& kind : best_kinds) missing.erase(kind);
+    if (best.empty()) return "";
+    for (const std::string& kind : block_kinds(*model_shape(best))) missing.erase(kind);
     list.append(list.empty() ? "" : ", ").append(best);
   }
   return list;
