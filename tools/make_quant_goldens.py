@@ -263,7 +263,7 @@ def make_gguf(name, family, mix):
         stored, exact = {}, {}
         for key, value in plain.gguf_tensors(model, arch, joined=False).items():
             if value.ndim == 1 or key == "position_embd.weight":  # which converters do not quantize
-                stored[key] = ("F32", value.copy())
+                stored[key] = plain.gguf_tensor(value.copy())
                 continue
             kind = kind_of(key.removesuffix(".weight").split(".")[-1])
             if value.shape[1] % (gguf_blocks.TYPES | gguf_blocks.GRID_TYPES)[kind][1]:

@@ -190,7 +190,9 @@ Status read_pooling(const ModelFiles& files, ModelConfig& config) {
   const bool per_token = name.ends_with("ForTokenClassification");
   const bool classifies = per_token || name.ends_with("ForSequenceClassification");
   const bool has_modules = files.contains("modules.json");
-  const bool is_trunk = name.ends_with("Model") && !name.ends_with("LMHeadModel");
+  // ChatGLM calls so what has a head.
+  const bool is_trunk =
+      name.ends_with("Model") && !name.ends_with("LMHeadModel") && name != "ChatGLMModel";
   if (!classifies && !has_modules && !config.is_bidirectional && !is_trunk) return status;
   if (family.reads_source) {
     return unimplemented(

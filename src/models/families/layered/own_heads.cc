@@ -229,7 +229,7 @@ const Family& openelm_family() {
       .qk_norm = QkNorm::kHead,
       .read_more = read_openelm,
       .hf_names = kOpenElmNames,
-      .gguf_names = kGgufGateUpNames,
+      .gguf_names = kGgufNames,
   };
   return family;
 }
