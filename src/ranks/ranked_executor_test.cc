@@ -89,16 +89,20 @@ TEST(RankedExecutor, RefusesWhatNeedsWholeRows) {
   }
 }
 
+std::string case_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');  // GoogleTest takes no other mark
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, SameBits,
-                         ::testing::ValuesIn(shareable(test::model_golden_names())),
-                         [](const auto& info) { return info.param; });
+                         ::testing::ValuesIn(shareable(test::model_golden_names())), case_name);
 
 // Quantized weights are cut as they are stored.
 class QuantizedSameBits : public SameBits {};
 TEST_P(QuantizedSameBits, AsStored) { expect_equal("auto"); }
 INSTANTIATE_TEST_SUITE_P(Models, QuantizedSameBits,
-                         ::testing::ValuesIn(shareable(test::quant_golden_names())),
-                         [](const auto& info) { return info.param; });
+                         ::testing::ValuesIn(shareable(test::quant_golden_names())), case_name);
 
 // Experts that are spread whole over the ranks give the bits of those that are cut, and of one rank:
 // however their outputs come together, and wherever they lie.
@@ -176,8 +180,7 @@ std::vector<std::string> expert_goldens() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SpreadExperts, ::testing::ValuesIn(expert_goldens()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Models, SpreadExperts, ::testing::ValuesIn(expert_goldens()), case_name);
 
 TEST(SpreadExperts, NeedExpertsAndNoMoreRanksThanThose) {
   ModelRunnerOptions options = options_for("llama", "float32");
