@@ -22,11 +22,15 @@ DEFINITIONS = [re.compile(pattern, re.M) for pattern in (
 )]
 # The names inside an enum that is no class lie outside of it.
 PLAIN_ENUM = re.compile(r"^enum\s+(?!class\b)[^{;]*\{([^}]*)\}", re.M)
+# One declaration may name several constants.
+CONSTANTS = re.compile(r"^(?:inline |static )*constexpr\s[^;{]*", re.M)
 
 
 def names_of(text):
     names = {name for pattern in DEFINITIONS for name in pattern.findall(text)}
-    return names.union(*(re.findall(r"\bk[A-Z]\w*", body) for body in PLAIN_ENUM.findall(text)))
+    names.update(*(re.findall(r"\bk[A-Z]\w*", body) for body in PLAIN_ENUM.findall(text)))
+    names.update(*(re.findall(r"\b(k[A-Z]\w*)\s*=", line) for line in CONSTANTS.findall(text)))
+    return names
 
 
 def groups_of(texts):
