@@ -157,7 +157,7 @@ TEST(ModelConfig, SaysWhatIsWrong) {
   const BadConfig cases[] = {
       {"[]", "expected an object"},
       {"{\"model_type\": ", "not valid JSON"},
-      {R"({"model_type": "rwkv7"})", "expected one of llama, mistral"},
+      {R"({"model_type": "rwkv7"})", "expected one of llama, iquestcoder, aquila, mistral"},
       {R"({})", "model_type"},
       {llama_with(R"("rope_scaling": {"type": "linear"})"),
        "factor: expected a positive number, got nothing"},
@@ -230,7 +230,7 @@ TEST(ModelConfig, SaysWhatIsWrong) {
            {"attention": {"n_heads_in_group": 8, "replace_with_linear": true}, "ffn": {}}]})",
        "block_configs: 0: attention: replace_with_linear: expected false"},
       {R"({"model_type": "nemotron-nas", "num_hidden_layers": 1, "num_attention_heads": 8,
-           "block_configs": [{"attention": {"n_heads_in_group": 3}, "ffn": {"ffn_mult": 1}}]})",
+           "head_dim": 64, "block_configs": [{"attention": {"n_heads_in_group": 3}, "ffn": {"ffn_mult": 1}}]})",
        "n_heads_in_group: expected a divisor of num_attention_heads 8, got 3"},
       {R"({"model_type": "openelm", "num_transformer_layers": 2, "num_query_heads": [12],
            "num_kv_heads": [3, 3], "ffn_multipliers": [1, 2]})",
