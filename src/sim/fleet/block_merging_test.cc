@@ -25,7 +25,7 @@ Workload workload_of(int32_t input, int32_t output, int32_t count) {
 
 FleetSpec fleet_of() {
   PoolOptions options;
-  options.model = test::model_of(test::kLlama31_8B);
+  options.model = quire::test::model_of(quire::test::kLlama31_8B);
   options.hardware = find_hardware("h100-sxm").value();
   options.engine.scheduler.max_num_batched_tokens = 8192;
   options.engine.scheduler.async_scheduling = true;
