@@ -389,10 +389,10 @@ FAMILIES = {
     "baichuan": "baichuan", "gptj": "gptj", "codegen": "codegen", "gpt_bigcode": "gpt_bigcode", "gpt_neo": "gpt_neo",
     "biogpt": "biogpt", "olmo": "olmo", "flex_olmo": "flex_olmo", "internlm": "internlm", "internlm2": "internlm2",
     "xverse": "xverse", "orion": "orion", "qwen": "qwen", "chatglm": "chatglm", "exaone": "exaone",
-    "hyperclovax": "hyperclovax", "nanochat": "nanochat", "youtu": "youtu", "mellum": "mellum",
+    "hyperclovax": "hyperclovax", "nanochat": "nanochat", "mellum": "mellum",
     "bailing_moe": "bailing_moe", "bailing_moe_v2": "bailing_moe_v2", "deepseek": "deepseek",
-    "deepseek_v32": "deepseek_v32", "glm_moe_dsa": "glm_moe_dsa", "nemotron_nas": "nemotron-nas", "openelm": "openelm",
-    "cohere2_moe": "cohere2_moe", "granite_swa": "granite_swa", "hy_v3": "hy_v3", "kimi_linear": "kimi_linear",
+    "deepseek_v32": "deepseek_v32", "nemotron_nas": "nemotron-nas", "openelm": "openelm",
+    "cohere2_moe": "cohere2_moe", "granite_swa": "granite_swa", "hy_v3": "hy_v3", 
 }
 
 
