@@ -202,14 +202,23 @@ QUIRE_DEVICE bool changes_scores(const AttentionArgs& args) {
 QUIRE_DEVICE float score_factor(const AttentionArgs& args, const AttentionItem& item) {
   return changes_scores(args) ? 1.0f : ptx::multiply(item.scale, kLog2E);
 }
+// The score of a dot product, capped.
+QUIRE_DEVICE float capped_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
+  const float score = ptx::multiply(dot, item.scale);
+  if (args.soft_cap <= 0.0f) return score;
+  return ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap)));
+}
+
 // `distance`: from the key's position to the query's.
+QUIRE_DEVICE float lessened_score(float slope, int32_t distance, float score) {
+  return ptx::multiply_add(-slope, static_cast<float>(distance), score);
+}
+
 QUIRE_DEVICE float changed_score(const AttentionArgs& args, const AttentionItem& item, int32_t head,
                                  int32_t distance, float dot) {
-  float score = ptx::multiply(dot, item.scale);
-  if (args.soft_cap > 0.0f)
-    score = ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap)));
+  float score = capped_score(args, item, dot);
   if (args.alibi_slopes != nullptr)
-    score = ptx::multiply_add(-args.alibi_slopes[head], static_cast<float>(distance), score);
+    score = lessened_score(args.alibi_slopes[head], distance, score);
   return ptx::multiply(score, kLog2E);
 }
 

@@ -58,21 +58,37 @@ QUIRE_DEVICE void unrolled(F&& f) {
   }
 }
 
-// Caps scores and lessens them by ALiBi: rows from first_row on, positions from first_position on.
-QUIRE_DEVICE void change_scores(const AttentionArgs& args, const AttentionItem& item,
+// ALiBi's part of change_scores().
+QUIRE_DEVICE void lessen_scores(const AttentionArgs& args, const AttentionItem& item,
                                 int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
-  if (!changes_scores(args)) return;
   const int lane = ptx::thread_index() % 32;
   unrolled<2>([&](auto h) {
     const int32_t row = first_row + lane / 4 + h * 8;
     const int32_t head = item.kv_head * args.cut.group + row % args.cut.group;
+    const float slope = args.alibi_slopes[head];
     const int32_t query = item.first_position + row / args.cut.group;
     const int32_t distance = query - first_position - lane % 4 * 2;
     unrolled<16>([&](auto i) {
       constexpr int kPosition = i / 2 * 8 + i % 2;
       float& score = scores[i / 2][2 * h + i % 2];
-      score = changed_score(args, item, head, distance - kPosition, score);
+      score = lessened_score(slope, distance - kPosition, score);
     });
+  });
+}
+
+// Caps scores and lessens them by ALiBi: rows from first_row on, positions from first_position on.
+QUIRE_DEVICE void change_scores(const AttentionArgs& args, const AttentionItem& item,
+                                int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
+  if (!changes_scores(args)) return;
+  // One thing after the other: side by side they take more registers than there are.
+  unrolled<32>([&](auto i) {
+    float& score = scores[i / 4][i % 4];
+    score = capped_score(args, item, score);
+  });
+  if (args.alibi_slopes != nullptr) lessen_scores(args, item, first_row, first_position, scores);
+  unrolled<32>([&](auto i) {
+    float& score = scores[i / 4][i % 4];
+    score = ptx::multiply(score, kLog2E);
   });
 }
 
