@@ -129,10 +129,14 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
     for (int m = 0; m < kRowTiles; ++m) {  // one after another: scores of both take 64 registers
       float scores[8][4];
       prefill_scores<kHeadDim>(memory + Memory::kQuery, view.keys, warp_row + m * 16, scores);
-      const int32_t first_row = item.first_row + warp_row + m * 16;
-      const int32_t first_position = (walk.first_tile + tile) * kAttentionTile;
-      change_scores(args, item, first_row, first_position, scores);
-      if (walk.needs_check(tile)) hide_scores(args, item, first_row, first_position, scores);
+      cap_scores(args, item, scores);
+      if (args.alibi_slopes != nullptr || walk.needs_check(tile)) {
+        const int32_t first_row = item.first_row + warp_row + m * 16;
+        const int32_t first_position = (walk.first_tile + tile) * kAttentionTile;
+        if (args.alibi_slopes != nullptr)
+          lessen_scores(args, item, first_row, first_position, scores);
+        if (walk.needs_check(tile)) hide_scores(args, item, first_row, first_position, scores);
+      }
       float shrink[2];
       weigh_scores(softmax[m].maximum, factor, scores, shrink);
       pack_weights(scores, weights[m]);

@@ -154,9 +154,13 @@ QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& i
   float shrink[2];
   uint32_t weights[4][4];
   const auto weigh = [&](int32_t tile) {
-    const int32_t first_position = (walk.first_tile + tile) * kAttentionTile;
-    change_scores(args, item, first_row, first_position, scores);
-    if (walk.needs_check(tile)) hide_scores(args, item, first_row, first_position, scores);
+    cap_scores(args, item, scores);
+    if (args.alibi_slopes != nullptr || walk.needs_check(tile)) {
+      const int32_t first_position = (walk.first_tile + tile) * kAttentionTile;
+      if (args.alibi_slopes != nullptr)
+        lessen_scores(args, item, first_row, first_position, scores);
+      if (walk.needs_check(tile)) hide_scores(args, item, first_row, first_position, scores);
+    }
     weigh_scores(softmax.maximum, factor, scores, shrink);
   };
 

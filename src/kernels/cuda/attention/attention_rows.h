@@ -58,7 +58,7 @@ QUIRE_DEVICE void unrolled(F&& f) {
   }
 }
 
-// ALiBi's part of change_scores().
+// Lessens scores by ALiBi: rows from first_row on, positions from first_position on.
 QUIRE_DEVICE void lessen_scores(const AttentionArgs& args, const AttentionItem& item,
                                 int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
   const int lane = ptx::thread_index() % 32;
@@ -71,24 +71,19 @@ QUIRE_DEVICE void lessen_scores(const AttentionArgs& args, const AttentionItem& 
     unrolled<16>([&](auto i) {
       constexpr int kPosition = i / 2 * 8 + i % 2;
       float& score = scores[i / 2][2 * h + i % 2];
-      score = lessened_score(slope, distance - kPosition, score);
+      score = ptx::multiply(lessened_score(slope, distance - kPosition, score), kLog2E);
     });
   });
 }
 
-// Caps scores and lessens them by ALiBi: rows from first_row on, positions from first_position on.
-QUIRE_DEVICE void change_scores(const AttentionArgs& args, const AttentionItem& item,
-                                int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
+// Caps scores, which then count in powers of 2 unless ALiBi comes behind.
+QUIRE_DEVICE void cap_scores(const AttentionArgs& args, const AttentionItem& item,
+                             float (&scores)[8][4]) {
   if (!changes_scores(args)) return;
-  // One thing after the other: side by side they take more registers than there are.
+  const float unit = args.alibi_slopes != nullptr ? 1.0f : kLog2E;
   unrolled<32>([&](auto i) {
     float& score = scores[i / 4][i % 4];
-    score = capped_score(args, item, score);
-  });
-  if (args.alibi_slopes != nullptr) lessen_scores(args, item, first_row, first_position, scores);
-  unrolled<32>([&](auto i) {
-    float& score = scores[i / 4][i % 4];
-    score = ptx::multiply(score, kLog2E);
+    score = ptx::multiply(capped_score(args, item, score), unit);
   });
 }
 
