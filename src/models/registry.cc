@@ -49,7 +49,8 @@ constexpr const Family& (*kFamilies[])() = {
     granite_swa_family,   nanochat_family,     youtu_family,
     mellum_family,        bailing_moe_family,  bailing_moe_v2_family,
     deepseek_family,      deepseek_v32_family, glm_moe_dsa_family,
-    deci_family,          openelm_family,      cohere2_moe_family,  mllama_family};
+    deci_family,          openelm_family,      cohere2_moe_family,
+    mllama_family};
 
 }  // namespace
 

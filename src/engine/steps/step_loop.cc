@@ -123,7 +123,8 @@ void StepLoop::finish(const StepPlan& plan, Result<StepResult> result, StepRecor
   step.update_us = std::exchange(flush_us_, 0) + updated_us - executed_us;
   step.failed = !result.ok();
   parts_.journal.record(plan, result.ok() ? &*result : nullptr, step);
-  if (const GraphCounts* counts = parts_.executor.graph_counts()) parts_.metrics.set_graphs(*counts);
+  if (const GraphCounts* counts = parts_.executor.graph_counts())
+    parts_.metrics.set_graphs(*counts);
   parts_.answers.flush();  // last: who holds the tokens of a step finds it in the metrics
   last_step_end_us_ = parts_.clock.now_us();
   flush_us_ = last_step_end_us_ - updated_us;

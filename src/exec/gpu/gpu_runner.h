@@ -94,7 +94,7 @@ class GpuRunner final : public Executor {
   GpuSteps steps_;
   int64_t num_host_sampled_steps_ = 0;
   mutable GraphCounts graph_counts_;  // kept for its memory
-  int64_t num_idle_tokens_ = 0;  // of the last step that ran without a graph while idle
+  int64_t num_idle_tokens_ = 0;       // of the last step that ran without a graph while idle
 };
 
 }  // namespace quire

@@ -34,12 +34,12 @@ struct PagedAttentionParams {
   const int32_t* seq_lens = nullptr;         // [R], computed + scheduled
   const int32_t* block_table = nullptr;      // [R, max_blocks]
   int64_t max_blocks = 0;
-  int32_t num_reqs = 0;          // R
-  int32_t num_heads = 0;         // Hq, a multiple of Hkv
-  float scale = 1.0f;            // of scores, > 0
-  int32_t sliding_window = 0;    // 0: none
+  int32_t num_reqs = 0;        // R
+  int32_t num_heads = 0;       // Hq, a multiple of Hkv
+  float scale = 1.0f;          // of scores, > 0
+  int32_t sliding_window = 0;  // 0: none
   bool window_is_chunk = false;
-  bool causal = true;            // CPUs alone run without it
+  bool causal = true;  // CPUs alone run without it
   // [T], or null: token t sees positions before seen_ends[t] instead of those up to its own: p + 1 to
   // seq_lens[r], and of a request never less than the token before it (the tokens of an image see each
   // other). Causal attention on CPUs alone.

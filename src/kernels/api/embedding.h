@@ -23,7 +23,7 @@ struct EmbeddingParams {
   DType table_dtype = DType::kF32;             // of all tables: f32, bf16 or f16
   float scale = 1.0f;
   Activations out = nullptr;  // [T, E]
-  int64_t num_rows = 0;  // of the table: ids from there on take row 0; 0: all ids have rows
+  int64_t num_rows = 0;       // of the table: ids from there on take row 0; 0: all ids have rows
   int64_t num_tokens = 0;
   int64_t hidden_size = 0;
 };

@@ -207,13 +207,13 @@ void cpu::query_scales(Stream& /*stream*/, const QueryScalesParams& params) {
 void cpu::copy_rows(Stream& stream, const CopyRowsParams& params) {
   const float* const x = params.x;
   float* const out = params.out;
-  cpu::run_parallel(
-      cpu::host(stream), params.num_tokens * params.size, kCheapElements,
-      [&](int thread, int num_threads) {
-        const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
-        for (int64_t t = mine.begin; t < mine.end; ++t)
-          std::copy_n(x + t * params.x_stride, params.size, out + t * params.out_stride);
-      });
+  cpu::run_parallel(cpu::host(stream), params.num_tokens * params.size, kCheapElements,
+                    [&](int thread, int num_threads) {
+                      const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+                      for (int64_t t = mine.begin; t < mine.end; ++t)
+                        std::copy_n(x + t * params.x_stride, params.size,
+                                    out + t * params.out_stride);
+                    });
 }
 
 void cpu::place_floats(Stream& /*stream*/, const PlaceFloatsParams& params) {

@@ -1,12 +1,11 @@
 // Copies and conversions of rows, factors of queries, and norms and gates of groups, on a GPU.
-#include "kernels/api/rows/copy_rows.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "kernels/api/gated_norm.h"
 #include "kernels/api/kv_cache.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "kernels/cuda/test/test_device.h"
 #include "kernels/testing/test_support.h"
 
