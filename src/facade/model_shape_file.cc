@@ -160,16 +160,6 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
   return shape;
 }
 
-// Returns whether the reader of config.json knows nothing of what a decoder is made of: states, several
-// residual streams, an encoder, inputs of each layer, keys and values of another layer, gates of heads.
-bool goes_by_decoder(const DecoderSpec& spec) {
-  return spec.has_states() || spec.streams.any() || spec.layer_inputs.any() || spec.cross.any() ||
-         std::any_of(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& layer) {
-           return layer.attention.any() &&
-                  (!layer.attention.has_own_kv() || layer.attention.has_output_gate);
-         });
-}
-
 // What reads the sources of the decoder `config`.
 Result<DecoderSpec> parse_encoder(const std::string& text, const ModelConfig& config,
                                   int32_t max_source_len) {
@@ -188,16 +178,17 @@ Result<DecoderSpec> parse_encoder(const std::string& text, const ModelConfig& co
   return speech->encoder;
 }
 
-// Such models go by the decoder that serves them; nothing when the text describes none.
+// Models that Quire serves go by their decoder; nothing when the text describes none.
 std::optional<Result<ModelShape>> parse_served_model(const std::string& text) {
   const Result<ModelConfig> config = parse_model_config(text);
   if (!config.ok()) return {};
   const Result<DecoderSpec> spec =
       make_decoder_spec(*config, config->max_model_len(), DType::kBF16);
-  if (!spec.ok() || !goes_by_decoder(*spec)) return {};
+  if (!spec.ok()) return {};
   Result<ModelShape> shape = parse_model_sizes(text);
   if (!shape.ok()) return shape;
   shape->tied_head = spec->tied_head;
+  shape->hidden_size = static_cast<int32_t>(spec->hidden_size);
   shape->vocab_size = spec->vocab_size;
   shape->max_model_len = config->max_model_len();
   add_layer_shapes(*spec, *shape);

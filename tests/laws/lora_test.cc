@@ -237,10 +237,7 @@ TEST_P(LoraLaw, ReplacedAndUnloadedWhileTheyRun) {
 INSTANTIATE_TEST_SUITE_P(All, LoraLaw, ::testing::Values("float32", "bfloat16"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(LoraLimits, StagesAndGpusAreRefusedClearly) {
-  const Status stages = start({.pipeline_parallel_size = 2}).status();
-  EXPECT_EQ(stages.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(stages.message().find("--enable-lora"), std::string::npos) << stages.message();
+TEST(LoraLimits, GpusAreRefusedClearly) {
   const Status gpu = start({.device = "cuda"}).status();
   EXPECT_EQ(gpu.code(), StatusCode::kUnimplemented);
   EXPECT_NE(gpu.message().find("--enable-lora"), std::string::npos) << gpu.message();

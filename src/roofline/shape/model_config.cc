@@ -353,9 +353,9 @@ JsonFields decoder_fields(const JsonFields& top) {
 ModelShape read_sizes(const JsonFields& top, const JsonFields& config, std::string_view family) {
   ModelShape model;
   model.name = top.string("_name_or_path", family);
-  model.hidden_size =
-      config.integer({"hidden_size", "n_embd", "d_model", "dim"}, {}, 1, int64_t{1} << 24);
-  model.vocab_size = config.integer({"vocab_size"}, {}, 1, int64_t{1} << 24);
+  model.hidden_size = config.integer({"hidden_size", "n_embd", "d_model", "dim", "model_dim"}, {},
+                                     1, int64_t{1} << 24);
+  model.vocab_size = config.integer({"vocab_size", "padded_vocab_size"}, {}, 1, int64_t{1} << 24);
   model.max_model_len =
       config.integer({"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"}, 4096, 1);
   // A model of several parts ties its head itself, whatever the decoder's part says.

@@ -84,19 +84,23 @@ Status check_source(const SourceShape& source) {
   return {};
 }
 
-// Models whose layers all have attention and a feed-forward part forget neither.
+// Some layer has what all others lack: a model without any attention or feed-forward part has states,
+// or a source that it looks at.
 Status check_layers(const std::vector<LayerGroup>& groups, const SourceShape& source) {
-  const auto has_state = [](const LayerGroup& group) { return group.state.any(); };
-  const bool any_state = std::any_of(groups.begin(), groups.end(), has_state);
+  bool any_state = false, any_ffn = false, any_attention = source.num_layers > 0;
   for (const LayerGroup& group : groups) {
     QUIRE_RETURN_IF_ERROR(check_layer(group));
-    if (!group.ffn.any() && !any_state) {
-      return invalid_argument("intermediate_size: expected at least 1, got {}",
-                              group.ffn.intermediate_size);
-    }
-    if (!group.attention.any() && !any_state && source.num_layers == 0) {
-      return invalid_argument("num_heads: expected at least 1, got {}", group.attention.num_heads);
-    }
+    any_state |= group.state.any();
+    any_ffn |= group.ffn.any();
+    any_attention |= group.attention.any();
+  }
+  if (!any_ffn && !any_state) {
+    return invalid_argument("intermediate_size: expected at least 1, got {}",
+                            groups.front().ffn.intermediate_size);
+  }
+  if (!any_attention && !any_state) {
+    return invalid_argument("num_heads: expected at least 1, got {}",
+                            groups.front().attention.num_heads);
   }
   return {};
 }

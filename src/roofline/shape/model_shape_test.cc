@@ -51,9 +51,11 @@ TEST(ModelShape, DescriptionsKeepStates) {
   EXPECT_EQ(read->state_bytes_per_sequence(), 3 * 2 * 4);
   model.groups[1].state.num_floats = 0;
   EXPECT_NE(model.validate().message().find("num_floats"), std::string_view::npos);
-  // A layer without attention or without a feed-forward part is one of a model with states.
+  // A layer may lack attention where another has some; without states one must.
   model.groups[1] = {
       .num_layers = 1, .attention = {}, .ffn = {.intermediate_size = 8}, .state = {}};
+  EXPECT_TRUE(model.validate().ok());
+  model.groups[0].attention = {};
   EXPECT_NE(model.validate().message().find("num_heads"), std::string_view::npos);
 }
 
