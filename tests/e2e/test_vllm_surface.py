@@ -717,7 +717,7 @@ def the_page_of_flags_is_the_parsers_table(binary):
     sections = page.split("\n## ")
     for name in re.findall(r"`(--[a-z-]+)`", "".join(s for s in sections if s.startswith(("One value", "No effect",
                                                                                           "Refused")))):
-        assert any(name in names.split(",") for names, _, _ in table) or name in ("--enforce-eager", "--max-images"), name
+        assert any(name in names.split(",") for names, _, _ in table) or name in ("--enforce-eager", "--cudagraph-mode", "--max-images"), name
 
 
 PROGRAM = [start_scripts_are_accepted, impossible_values_are_refused, the_last_of_repeated_flags_counts,

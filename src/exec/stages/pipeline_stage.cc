@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "base/check.h"
+#include "nn/rank_share.h"
 
 namespace quire {
 
@@ -105,17 +105,11 @@ Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
         "--pipeline-parallel-size: expected 1 for a model whose layers share a block, got {}",
         num_stages);
   }
-  // Stages of such models do not answer: their blocks are not yet those of the whole model's plan.
-  std::set<int64_t> kinds;
-  for (const LayerSpec& layer : whole.layers) {
-    if (layer.attention.any()) kinds.insert(layer.attention.kv_rows());
-  }
-  constexpr size_t kMostKinds = 2;
-  if (kinds.size() > kMostKinds) {
+  if (const size_t widths = num_kv_widths(whole); widths > kMostKvWidths) {
     return unimplemented(
         "--pipeline-parallel-size: expected 1 for a model whose layers have keys and values of {} "
         "widths, got {}",
-        kinds.size(), num_stages);
+        widths, num_stages);
   }
   if (whole.cross.any()) {
     return unimplemented(
