@@ -17,6 +17,7 @@ Status check_ops(const DecoderSpec& spec) {
     return unimplemented("cuda: {}: models with that run on a CPU alone (--device cpu)", what);
   };
   if (spec.block.output_scales) return refuse("outputs that are scaled by column");
+  if (!spec.block.final_norm) return refuse("no norm behind the last layer");
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     if (attention.qkv_clip > 0.0f) return refuse("clipped queries, keys and values");
