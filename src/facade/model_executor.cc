@@ -89,8 +89,7 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                          GpuRunner::create(options,
                                            {.graphs = *graphs,
                                             .programmatic_launch = args.programmatic_launch,
-                                            .deterministic = args.deterministic,
-                                            .untried_kernels = args.device == "cuda"},
+                                            .deterministic = args.deterministic},
                                            std::move(device)));
   ModelPlan plan = runner->model().plan();
   ModelExecutor made = only(std::move(runner), std::move(plan));
