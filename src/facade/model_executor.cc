@@ -141,7 +141,9 @@ Result<ModelExecutor> make_model_executor(const EngineArgs& args,
   Result<ModelExecutor> executor = on_cuda(args, options);
   if (executor.ok()) return executor;
   const StatusCode code = executor.status().code();
-  const bool is_for_cpu = code == StatusCode::kUnavailable || code == StatusCode::kUnimplemented;
+  // Whoever asked for no GPU is served by the CPU, too, when the GPU's memory is too small.
+  const bool is_for_cpu = code == StatusCode::kUnavailable || code == StatusCode::kUnimplemented ||
+                          code == StatusCode::kResourceExhausted;
   if (!is_for_cpu) return executor;
   log_info("--device auto: the CPU, since {}", executor.status().message());
   return on_cpu(args, options);
