@@ -236,10 +236,10 @@ TEST(Speech, KeysOfAnyTypeAlignTokens) {
 void expect_alignments_with_same_bits(const std::string& dtype) {
   const std::vector<Window> windows = read_golden();
   test::LawLoad load{.few_encoder_tokens = kRows};
-  for (uint64_t id = 1; id <= 8; ++id) {
+  for (uint64_t id = 1; id <= 12; ++id) {
     const Window& window = windows[id % 2];
     load.requests.push_back(id % 4 < 2 ? make_alignment(id, window, 30 + static_cast<int32_t>(id))
-                                       : make_request(id, window, true, 20));
+                                       : make_request(id, window, true, 90));
   }
   test::ModelSystem system(open_files(), dtype);
   const auto alone = test::run_alone(system, load.requests);
