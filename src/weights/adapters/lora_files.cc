@@ -35,8 +35,8 @@ constexpr std::array<Ending, 7> kEndings = {
 
 constexpr std::string_view kEmbeddingPart = ".lora_embedding_";
 constexpr std::string_view kBaseLayer = ".base_layer";
-constexpr std::string_view kWeight = ".weight";
-constexpr std::string_view kBias = ".bias";
+constexpr std::string_view kWeightEnd = ".weight";
+constexpr std::string_view kBiasEnd = ".bias";
 
 // Takes `suffix` off the end of `text`, if it is there.
 bool take_suffix(std::string_view& text, std::string_view suffix) {
@@ -144,8 +144,8 @@ Status LoraFiles::find_modules() {
       module.is_embedding = is_embedding;
       continue;
     }
-    const bool is_weight = take_suffix(name, kWeight);
-    const bool is_known = is_weight || take_suffix(name, kBias);
+    const bool is_weight = take_suffix(name, kWeightEnd);
+    const bool is_known = is_weight || take_suffix(name, kBiasEnd);
     if (!is_known || name.find("lora_") != name.npos) return unknown_tensor(tensor);
     if (is_weight && take_suffix(name, kBaseLayer)) {
       bases.emplace_back(&tensor, name);
