@@ -529,9 +529,17 @@ def test_adapters_tells_what_a_file_is(binary):
         shown = ok(binary, "adapters", folder).stdout
         values = {line[:17].strip(): line[17:] for line in shown.splitlines()}
         assert values["kind"] == "LoRA" and values["rank"] == "8" and values["scale"] == "2", shown
-        assert values["trained on"] == "small" and values["linears"] == "4", shown
+        assert values["trained on"] == "small" and values["updates"] == "4", shown
         assert values["parameters"] == str(4 * (8 * 32 + 16 * 8)), shown
         assert re.search(r"q_proj +2, 32 inputs, 16 outputs", shown), shown
+        stem = "base_model.model.model.layers.0.mlp.experts.{}lora_{}.weight"
+        experts = {stem.format("base_layer.", "A"): [24, 32], stem.format("base_layer.", "B"): [40, 24],
+                   stem.format("", "A"): [24, 20], stem.format("", "B"): [32, 24], "base_model.model.lm_head.weight": [50, 32]}
+        write_adapter(folder, dict(config, target_parameters=["experts.gate_up_proj", "experts.down_proj"]),
+                      {**shapes, **experts})
+        shown = ok(binary, "adapters", folder).stdout
+        assert re.search(r"experts +6, 20 to 32 inputs, 32 to 40 outputs", shown), shown
+        assert re.search(r"whole modules +1\n +lm_head +1", shown), shown
         write_adapter(folder, dict(config, use_dora=True), shapes)
         refused(binary, "use_dora", "adapters", folder)
         write_adapter(folder, dict(config, use_dora=True),
