@@ -127,7 +127,8 @@ GGUF_NAMES = {
     "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up", "output.dense": "ffn_down",
     "output.LayerNorm": "layer_output_norm", "emb_ln": "token_embd_norm", "attn.Wqkv": "attn_qkv",
     "attn.out_proj": "attn_output", "norm1": "attn_output_norm", "norm2": "layer_output_norm", "mlp.fc11": "ffn_up",
-    "mlp.fc12": "ffn_gate", "mlp.fc2": "ffn_down",
+    "mlp.fc12": "ffn_gate", "mlp.fc2": "ffn_down", "mlp.gated_layers": "ffn_up", "mlp.wo": "ffn_down",
+    "mlp.layernorm": "layer_output_norm",
 }
 
 

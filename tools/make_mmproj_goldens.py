@@ -27,7 +27,9 @@ import make_model_goldens
 GOLDENS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens"
 ARCHITECTURES = {"llava": "llama", "llava_next": "llama", "qwen2_vl": "qwen2vl", "qwen2_5_vl": "qwen2vl",
                  "qwen3_vl": "qwen3vl", "qwen3_5": "qwen35", "mistral3": "llama", "pixtral": "llama",
-                 "gemma3": "gemma3", "smolvlm": "llama", "internvl": "qwen2"}
+                 "gemma3": "gemma3", "smolvlm": "llama", "internvl": "qwen2", "gemma4": "gemma4",
+                 "gemma4_moe": "gemma4"}
+SUFFIXES = (".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min")
 # Old converters wrote the two layers of an MLP under each other's names.
 SWAPPED_MLPS = ("llava",)
 
@@ -41,6 +43,8 @@ def text_metadata(folder, config, arch):
     if arch == "gemma3":
         meta["gemma3.attention.sliding_window_pattern"] = [kind == "sliding_attention" for kind in config.layer_types]
         meta["gemma3.rope.freq_base_swa"] = float(rope["sliding_attention"]["rope_theta"])
+    if arch == "gemma4":
+        meta["tokenizer.ggml.padding_token_id"] = config.pad_token_id
     own = (lambda text: text.replace("<image>", "<|image_pad|>")) if folder.name.startswith("qwen") else str
     tokenizer = json.loads(own((folder / "tokenizer.json").read_text()))
     vocab = tokenizer["model"]["vocab"]
@@ -116,6 +120,9 @@ def kind_metadata(name, config, processor):
     if name == "gemma3":
         scale = vision.image_size // vision.patch_size // int(config.mm_tokens_per_image ** 0.5)
         return VisionProjectorType.GEMMA3, {"clip.use_gelu": True, "clip.vision.projector.scale_factor": scale}
+    if name.startswith("gemma4"):
+        cell = processor["patch_size"] * processor["pooling_kernel_size"]
+        return VisionProjectorType.GEMMA4V, {"clip.vision.image_max_pixels": processor["max_soft_tokens"] * cell ** 2}
     if name == "smolvlm":
         return VisionProjectorType.IDEFICS3, {"clip.use_gelu": True,
                                               "clip.vision.projector.scale_factor": config.scale_factor,
@@ -150,6 +157,12 @@ def tower_parts(name, key, value, vision):
     if name == "gemma3":
         key = key.replace("_weight", ".weight")
         value = value + 1 if "soft_emb_norm" in key else value
+    if name.startswith("gemma4"):
+        if key.endswith("patch_embedder.input_proj.weight"):  # as a convolution: channel by channel
+            value = value.reshape(len(value), vision.patch_size, vision.patch_size, 3).transpose(0, 3, 1, 2)
+        value = value.reshape(1) if value.ndim == 0 else value
+        key = key.replace("vision_tower.encoder.", "vision_model.model.").replace(".linear.weight", ".weight")
+        key += ".weight" if key.endswith("position_embedding_table") else ""
     if name == "internvl":
         for old, new in (("layer_norm", "mlp1.0"), ("linear_1", "mlp1.1"), ("linear_2", "mlp1.3")):
             key = key.replace(f"multi_modal_projector.{old}", new)
@@ -170,7 +183,7 @@ def table_name(table, key):
     # Newer versions of transformers leave a part out of names.
     for known in (key, f"model.{key}", key.replace("vision_tower.", "vision_tower.vision_model.", 1),
                   key.replace("vision_model.", "model.vision_model.", 1)):
-        if found := table.get_name(known, try_suffixes=(".weight", ".bias")):
+        if found := table.get_name(known, try_suffixes=SUFFIXES):
             return found
     raise KeyError(key)
 

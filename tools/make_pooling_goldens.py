@@ -92,7 +92,7 @@ def variants():
                                                                                           normalize=True)),
         "jina_bert_mean": (encoder_models.JinaBert, encoder_models.JinaBertConfig(
             vocab_size=VOCAB, hidden_size=48, num_hidden_layers=2, num_attention_heads=6, intermediate_size=40),
-            dict(pooling="mean_tokens", normalize=True, pairs=True)),
+            dict(pooling="mean_tokens", normalize=True, pairs=True, gguf="jina-bert-v2")),
         "t5_encoder_dense": (tf.T5EncoderModel, tf.T5Config(
             vocab_size=VOCAB, d_model=32, d_kv=12, d_ff=48, num_layers=2, num_heads=4, relative_attention_num_buckets=16,
             relative_attention_max_distance=24, n_positions=64, feed_forward_proj="gated-gelu"),

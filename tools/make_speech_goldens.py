@@ -7,7 +7,7 @@ Writes tests/goldens/speech/whisper/: recording.wav; config.json, generation_con
 safetensors and a tokenizer of bytes; and golden.json: frames of the log-mel spectrogram for 80 and 128 bands in windows
 of 30 s; for two windows of the tiny model's one second the bands, the encoder's output, logits and greedy tokens with
 and without the rules of timestamps, and the language that it hears; and how transformers writes down all of the
-recording, window by window (float32, eager attention). Needs the oracle environment (./dev setup --oracles).
+recording, window by window, with the time of each token and what that makes of words (float32, eager attention). Needs the oracle environment (./dev setup --oracles).
 """
 
 import base64
@@ -20,6 +20,7 @@ import numpy as np
 import tokenizers
 import torch
 import transformers as tf
+from transformers.models.whisper.tokenization_whisper import _collate_word_timestamps
 from transformers.generation.logits_process import (SuppressTokensAtBeginLogitsProcessor, SuppressTokensLogitsProcessor,
                                                     WhisperTimeStampLogitsProcessor)
 
@@ -36,6 +37,8 @@ TIMES = [f"<|{i * 0.02:.2f}|>" for i in range(POSITIONS + 1)]
 ID = {mark: 256 + i for i, mark in enumerate(MARKS + TIMES)}
 VOCAB = 256 + len(ID)
 END, START, FIRST_TIME, NO_TIMES = ID["<|endoftext|>"], ID["<|startoftranscript|>"], ID["<|0.00|>"], ID["<|notimestamps|>"]
+# [layer, head]: whose attention says which frames a token is about.
+ALIGNMENT_HEADS = [[0, 1], [1, 0], [1, 1]]
 SUPPRESSED = [1, 2, 7, 40, START, ID["<|translate|>"], ID["<|transcribe|>"], ID["<|startoflm|>"],
               ID["<|startofprev|>"], ID["<|nospeech|>"]]
 FIRST_SUPPRESSED = [32, END]
@@ -109,6 +112,7 @@ def make_model(seed):
                   prev_sot_token_id=ID["<|startofprev|>"], return_timestamps=False,
                   lang_to_id={f"<|{l}|>": ID[f"<|{l}|>"] for l in LANGUAGES},
                   task_to_id=dict(transcribe=ID["<|transcribe|>"], translate=ID["<|translate|>"]),
+                  alignment_heads=ALIGNMENT_HEADS,
                   pad_token_id=END, bos_token_id=END, eos_token_id=END, decoder_start_token_id=START)
     for name, value in fields.items():
         setattr(generation, name, value)
@@ -156,15 +160,56 @@ def window_golden(model, samples):
     return golden, min(gap, timed_gap), len(set(tokens)), timed_tokens
 
 
+class Decoder:
+    """What words are made with."""
+    eos_token_id = END
+
+    def __init__(self):
+        self.tokenizer = tf.AutoTokenizer.from_pretrained(ROOT)
+
+    def decode(self, tokens, decode_with_timestamps=True):
+        return self.tokenizer.decode(tokens)
+
+
+def words_of(tokens, times, language):
+    """As transformers' pipeline: a token begins where the one before it has ended."""
+    text = [i for i, token in enumerate(tokens) if token < END]
+    spans = [(times[i - 1] if i else 0.0, times[i]) for i in text]
+    words = _collate_word_timestamps(Decoder(), [tokens[i] for i in text], spans, language, False)
+    return [dict(word=w["text"], start=round(w["timestamp"][0], 2), end=round(w["timestamp"][1], 2)) for w in words]
+
+
+def segment_golden(segment):
+    tokens = [int(t) for t in segment["tokens"]]
+    times = [round(float(t), 2) for t in segment["token_timestamps"]]
+    return dict(start=round(float(segment["start"]), 2), end=round(float(segment["end"]), 2), tokens=tokens, times=times,
+                words=words_of(tokens, times, "english"), characters=words_of(tokens, times, "japanese"))
+
+
+@torch.no_grad()
+def alignments(model, window, samples):
+    """Where each of the timed tokens begins, of so many rows that count."""
+    extractor = tf.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
+    features = extractor(samples, sampling_rate=RATE, return_tensors="pt")["input_features"]
+    prompt = window["timed_prompt"]
+    tokens = prompt + window["timed_tokens"]
+    made = model(features, decoder_input_ids=torch.tensor([tokens]), output_attentions=True)
+    outputs = tf.generation.GenerateEncoderDecoderOutput(cross_attentions=[made.cross_attentions], sequences=torch.tensor([tokens]))
+    cuts = []
+    for rows in (50, 37, 3):
+        times = model._extract_token_timestamps(outputs, ALIGNMENT_HEADS, num_frames=2 * rows, num_input_ids=len(prompt))
+        cuts.append(dict(rows=rows, first_rows=[round(float(t) / 0.02) for t in times[0, len(prompt):-1]]))
+    return cuts
+
+
 def whole_golden(model, samples):
     """transformers' own walk over windows."""
     extractor = tf.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
     inputs = extractor(samples, sampling_rate=RATE, return_tensors="pt", truncation=False, padding="longest",
                        return_attention_mask=True)
     made = model.generate(**inputs, language="en", task="transcribe", return_timestamps=True, return_segments=True,
-                          num_beams=1, do_sample=False, max_new_tokens=100)
-    return [dict(start=round(float(s["start"]), 2), end=round(float(s["end"]), 2),
-                 tokens=[int(t) for t in s["tokens"]]) for s in made["segments"][0]]
+                          return_token_timestamps=True, num_beams=1, do_sample=False, max_new_tokens=100)
+    return made["segments"][0]
 
 
 def main():
@@ -184,10 +229,12 @@ def main():
             break
     model.save_pretrained(ROOT)
     write_tokenizer()
+    segments = [segment_golden(segment) for segment in segments]
     file = tf.WhisperFeatureExtractor(feature_size=8, chunk_length=1)
     file.save_pretrained(ROOT)
     golden = dict(mel=[mel_golden(signal, bands) for bands in (80, 128)], min_gap=round(gap, 6),
                   windows=[w[0] for w in windows], segments=segments,
+                  alignments=[alignments(model, w[0], part) for w, part in zip(windows, parts)],
                   transformers=tf.__version__, torch=torch.__version__.split("+")[0])
     (ROOT / "golden.json").write_text(json.dumps(golden) + "\n")
     print(f"seed {seed} gap {gap:.4f}, {len(segments)} segments:",

@@ -11,10 +11,12 @@ enum class PoolingTask : uint8_t {
   kClassify,       // one score per label for the prompt
   kTokenEmbed,     // one vector per token
   kTokenClassify,  // one score per label for each token
+  kAlign,          // the row of the source where each token begins, from first_aligned_token on
 };
 
 constexpr bool is_per_token(PoolingTask task) {
-  return task == PoolingTask::kTokenEmbed || task == PoolingTask::kTokenClassify;
+  return task == PoolingTask::kTokenEmbed || task == PoolingTask::kTokenClassify ||
+         task == PoolingTask::kAlign;
 }
 constexpr bool is_classification(PoolingTask task) {
   return task == PoolingTask::kClassify || task == PoolingTask::kTokenClassify;
@@ -30,6 +32,9 @@ struct PoolingParams {
   int32_t first_type_1_token = -1;
   // The hidden states of all tokens count, so none may come from the prefix cache.
   bool reads_all_tokens = false;
+  // Of kAlign: tokens before it steer the model, and rows of the source behind so many are nobody's.
+  int32_t first_aligned_token = 0;
+  int32_t num_aligned_rows = 0;
 };
 
 // One row for the prompt, or one per token.
@@ -51,7 +56,12 @@ struct PoolingInfo {
   // Tokens see those behind them: a prompt is computed in one step, and its KV serves nobody else.
   bool is_bidirectional = false;
 
+  // Tokens can be aligned with the rows of a source. No request of its own asks for it: any() is about
+  // the others.
+  bool aligns = false;
+
   bool supports(PoolingTask task) const {
+    if (task == PoolingTask::kAlign) return aligns;
     return (is_classification(task) ? num_labels : embedding_size) > 0;
   }
   bool any() const { return embedding_size > 0 || num_labels > 0; }

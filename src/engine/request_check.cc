@@ -47,7 +47,14 @@ Status check_pooling(const GenerationRequest& request, const RequestLimits& limi
   }
   if (!limits.pooling.supports(pooling.task)) {
     return invalid_argument("expected another kind of request: the model has no {}",
-                            is_classification(pooling.task) ? "labels" : "embeddings");
+                            pooling.task == PoolingTask::kAlign ? "heads that align tokens"
+                            : is_classification(pooling.task)   ? "labels"
+                                                                : "embeddings");
+  }
+  if (pooling.task == PoolingTask::kAlign) {
+    if (pooling.first_aligned_token >= 0 && pooling.num_aligned_rows > 0) return {};
+    return invalid_argument("pooling: expected tokens and rows to align, got {} and {}",
+                            pooling.first_aligned_token, pooling.num_aligned_rows);
   }
   const int32_t size = limits.pooling.embedding_size;
   if (pooling.dimensions < 0 || (pooling.dimensions > size && !is_classification(pooling.task))) {

@@ -91,6 +91,8 @@ Result<std::unique_ptr<SourceStage>> make_source(const ModelRunnerOptions& optio
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
                          open_encoder(options, plan, tensors, packing, stream));
   plan.encoder = encoder->layers();
+  if (!plan.spec.cross.gated && plan.config.family->text_encoder == nullptr)
+    QUIRE_RETURN_IF_ERROR(read_alignment(*options.files, plan.spec));
   SourceStage::Shape shape{.kv_dtype = plan.kv_dtype,
                            .num_places = num_source_places(options, plan)};
   if (plan.config.family->text_encoder != nullptr)
@@ -166,6 +168,21 @@ Result<std::unique_ptr<ExpertReader>> make_reader(const ModelRunnerOptions& opti
                                .memory = std::move(loading.memory),
                                .is_mapped = options.files->source() != "<memory>"},
                               isa);
+}
+
+// Fills `pooled` of the requests whose last token the step has computed.
+void align_tokens(const InputBatch& batch, const SourceStage& source, TokenAlignment& alignment,
+                  std::vector<RequestStepResult>& results) {
+  const ForwardInputs inputs = batch.inputs();
+  for (size_t i = 0; i < results.size(); ++i) {
+    RequestState& state = batch.request(i);
+    if (state.pooling == nullptr || inputs.seq_lens[i] != state.num_prompt_tokens) continue;
+    if (state.status.ok()) {
+      results[i].pooled =
+          alignment.align(state.pooled, *state.pooling, source, state.media.front().item->key);
+    }
+    state.pooled = {};
+  }
 }
 
 }  // namespace
@@ -262,6 +279,8 @@ Status ModelRunner::make_workspace() {
                                        workspace_arena_, ranks_ ? &*ranks_ : nullptr);
   if (plan_.spec.pooling.any())
     pooling_ = std::make_unique<PoolingStage>(plan_.spec, *decoder_, team_);
+  if (source_ != nullptr && !plan_.spec.cross.alignment_heads.empty())
+    alignment_.emplace(plan_.spec, team_);
   make_logits_stage();
   hidden_.emplace(options_.hidden_rows, options_.draft_head != nullptr, *decoder_, plan_.spec,
                   plan_.limits, static_cast<float>(plan_.config.residual_multiplier),
@@ -323,10 +342,12 @@ void ModelRunner::make_logits_stage() {
 }
 
 ExecutorInfo ModelRunner::info() const {
+  PoolingInfo pooling = pooling_ == nullptr ? PoolingInfo{} : pooling_->info();
+  pooling.aligns = alignment_.has_value();
   return {.vocab_size = static_cast<int32_t>(plan_.spec.vocab_size),
           .max_model_len = static_cast<int32_t>(plan_.limits.max_seq_len),
           .generates = plan_.spec.has_head,
-          .pooling = pooling_ == nullptr ? PoolingInfo{} : pooling_->info(),
+          .pooling = pooling,
           .media = source_ != nullptr  ? source_->info()
                    : media_ != nullptr ? media_->info()
                                        : MediaInfo{}};
@@ -355,6 +376,7 @@ void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs) {
   } else {
     return;
   }
+  if (alignment_) alignment_->clear();
   int64_t first_row = 0;
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     const ScheduledRequest& scheduled = plan.scheduled[i];
@@ -362,6 +384,8 @@ void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs) {
     Status status = media_ != nullptr ? media_->add_rows(scheduled, first_row, state.media)
                                       : source_->add_segments(scheduled, state.media);
     if (!status.ok()) state.status = std::move(status);
+    if (alignment_ && state.pooling != nullptr)
+      alignment_->add(scheduled, *state.pooling, first_row, state.pooled);
     first_row += scheduled.num_scheduled_tokens;
   }
   if (media_ != nullptr) {
@@ -369,6 +393,7 @@ void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs) {
   } else {
     inputs.cross = source_->block();
     inputs.cross_segments = source_->segments();
+    if (alignment_) inputs.cross_segments.query_copies = alignment_->wanted_queries();
   }
 }
 
@@ -410,6 +435,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   }
   if (options_.group != nullptr) QUIRE_RETURN_IF_ERROR(options_.group->status());
   if (pooling_ != nullptr) pooling_->run(*batch_, result.requests);
+  if (alignment_) align_tokens(*batch_, *source_, *alignment_, result.requests);
   if (hidden_->is_read()) tell_texts(plan);
   const ThreadTeamStats team = team_.stats();
   timings.num_members = team.num_members;

@@ -15,6 +15,7 @@
 #include "base/threads/thread_team.h"
 #include "core/executor.h"
 #include "device/stream.h"
+#include "exec/alignment/token_alignment.h"
 #include "exec/balancing/expert_balancer.h"
 #include "exec/hidden/hidden_stages.h"
 #include "exec/input_batch.h"
@@ -96,9 +97,10 @@ class ModelRunner final : public Executor {
   std::unique_ptr<ExpertBalancer> balancer_;  // of a rank whose experts are dealt out by load
   std::unique_ptr<InputBatch> batch_;
   std::unique_ptr<LogitsStage> logits_;
-  std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
-  std::unique_ptr<MediaStage> media_;      // of models that read images
-  std::unique_ptr<SourceStage> source_;    // of models that look at what an encoder makes
+  std::unique_ptr<PoolingStage> pooling_;    // of models for pooling
+  std::unique_ptr<MediaStage> media_;        // of models that read images
+  std::unique_ptr<SourceStage> source_;      // of models that look at what an encoder makes
+  std::optional<TokenAlignment> alignment_;  // of those whose attention says when words are said
   std::optional<HiddenStages> hidden_;
   std::vector<HiddenText> texts_;  // kept for its capacity
   std::unique_ptr<RequestTable> requests_;

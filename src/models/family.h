@@ -171,6 +171,7 @@ const Family& glm4_moe_lite_family();
 const Family& minicpm3_family();
 const Family& bert_family();
 const Family& roberta_family();
+const Family& jina_bert_family();
 const Family& nomic_bert_family();
 const Family& distilbert_family();
 const Family& modernbert_family();

@@ -266,6 +266,8 @@ class Translator {
     if (const RawTensor* table = find_tensor(file_, "per_layer_token_embd.weight");
         table != nullptr && !table->shape.empty()) {
       object_["vocab_size_per_layer_input"] = table->shape[0];
+      const GgufValue* const padding = file_.find("tokenizer.ggml.padding_token_id");
+      if (padding != nullptr) object_["pad_token_id"] = padding->as_int().value_or(0);
     }
     if (!object_.contains("hidden_size_per_layer_input"))
       object_["hidden_size_per_layer_input"] = 0;

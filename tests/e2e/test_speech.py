@@ -71,6 +71,27 @@ def test_windows_are_those_of_transformers(binary):
         assert got.text == "".join(s.text for s in got.segments).strip()
 
 
+def test_words_are_those_of_transformers(binary):
+    """Of whole windows, in the text of the segments, in order."""
+    with open(os.path.join(MODEL, "golden.json")) as file:
+        expected = [w for s in json.load(file)["segments"] if s["end"] <= 2.3 for w in s["words"]]
+    server, context = served(binary)
+    with server:
+        got = transcribe(context, language="en", response_format="verbose_json",
+                         timestamp_granularities=["word", "segment"], extra_body={"max_completion_tokens": "100"})
+        assert len(expected) >= 8 and got.segments
+        for mine, theirs in zip(got.words, expected):
+            assert mine.word == theirs["word"].strip(), (mine, theirs)
+            assert abs(mine.start - theirs["start"]) < 1e-6 and abs(mine.end - theirs["end"]) < 1e-6, (mine, theirs)
+        words = transcribe(context, language="en", response_format="verbose_json", timestamp_granularities=["word"],
+                           extra_body={"max_completion_tokens": "100"})
+        assert words.segments is None and words.words == got.words
+        english = context.client().audio.translations.with_raw_response.create(
+            file=("a.wav", tone(1.0)), model=context.model, response_format="verbose_json",
+            extra_body=dict(STEADY, **{"timestamp_granularities[]": "word"}))
+        assert "words" in json.loads(english.text)
+
+
 def test_formats_and_streams(binary):
     server, context = served(binary)
     with server:
@@ -123,7 +144,7 @@ def test_what_is_refused(binary):
         refused(context, 413, "seconds", file=tone(6.0))
         refused(context, 413, "bytes", file=tone(20.0))
         refused(context, 400, "language", language="xx")
-        refused(context, 400, "single words", response_format="verbose_json", timestamp_granularities=["word"])
+        refused(context, 400, "verbose_json", timestamp_granularities=["word"])
         lying = bytearray(tone(1.0))
         lying[22:24] = struct.pack("<H", 60000)
         refused(context, 400, "", file=bytes(lying))

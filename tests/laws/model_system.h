@@ -21,6 +21,7 @@ inline constexpr int32_t kMaxModelLen = 160;
 struct Output {
   std::vector<TokenId> token_ids;
   std::vector<float> logprobs;
+  PooledOutput pooled = {};
   RequestStatus status = RequestStatus::kWaiting;
 };
 
@@ -76,6 +77,7 @@ class ModelSystem {
         for (const TokenId id : update.new_token_ids) output.token_ids.push_back(id);
         for (const TokenLogprobs& one : update.result->logprobs)
           output.logprobs.push_back(one.logprob);
+        if (!update.result->pooled.values.empty()) output.pooled = update.result->pooled;
         if (update.finished) output.status = *update.finished;
       }
     }
@@ -113,6 +115,7 @@ inline void expect_same(const std::map<uint64_t, Output>& got,
   for (const auto& [id, output] : alone) {
     EXPECT_EQ(got.at(id).token_ids, output.token_ids) << "request " << id;
     EXPECT_EQ(got.at(id).logprobs, output.logprobs) << "request " << id;  // bit for bit
+    EXPECT_EQ(got.at(id).pooled.values, output.pooled.values) << "request " << id;
   }
 }
 

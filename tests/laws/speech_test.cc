@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "exec/sources/speech_encoder.h"
 #include "media/audio/audio_input.h"
@@ -173,6 +174,85 @@ TEST(Speech, TokensWithTimestampsAreTheOracles) {
       EXPECT_EQ(outputs.at(1).token_ids, window.timed_tokens) << step_tokens;
     }
   }
+}
+
+// Where in its window each of these tokens begins, those of the prompt being read before.
+Request make_alignment(uint64_t id, const Window& window, int32_t num_rows) {
+  Request request = make_request(id, window, true, 1);
+  auto pooling = std::make_shared<PoolingParams>();
+  pooling->task = PoolingTask::kAlign;
+  pooling->reads_all_tokens = true;
+  pooling->first_aligned_token = static_cast<int32_t>(window.timed_prompt.size());
+  pooling->num_aligned_rows = num_rows;
+  request.kind = RequestKind::kPool;
+  request.token_ids.insert(request.token_ids.end(), window.timed_tokens.begin(),
+                           window.timed_tokens.end());
+  request.num_prompt_tokens = request.num_tokens();
+  request.pooling = std::move(pooling);
+  return request;
+}
+
+TEST(Speech, TokensAreAlignedAsTheOracleDoes) {
+  const boost::json::value json = boost::json::parse(test::read_file(golden_dir() / "golden.json"));
+  const std::vector<Window> windows = read_golden();
+  test::ModelSystem system(open_files());
+  std::set<float> different;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    for (const auto& cut : json.at("alignments").at(i).as_array()) {
+      const auto outputs =
+          system.run({make_alignment(1, windows[i], cut.at("rows").to_number<int32_t>())},
+                     {.max_num_batched_tokens = 256, .max_num_seqs = 1}, 100, true);
+      const std::vector<TokenId> expected = ids_of(cut.at("first_rows"));
+      EXPECT_EQ(outputs.at(1).pooled.values, std::vector<float>(expected.begin(), expected.end()));
+      different.insert(expected.begin(), expected.end());
+    }
+  }
+  EXPECT_GT(different.size(), 8u) << "the tokens all begin at once: it proves nothing";
+}
+
+// Keys in fewer bits say much the same: most tokens begin within a row of where they did.
+TEST(Speech, KeysOfAnyTypeAlignTokens) {
+  const std::vector<Window> windows = read_golden();
+  const auto rows_with = [&](const std::string& kv_cache_dtype) {
+    ModelRunnerOptions options = test::ModelSystem::options_of(open_files(), "float32", 1);
+    options.kv_cache_dtype = kv_cache_dtype;
+    test::ModelSystem system(options);
+    return system
+        .run({make_alignment(1, windows[0], kRows)},
+             {.max_num_batched_tokens = 256, .max_num_seqs = 1}, 100, true)
+        .at(1)
+        .pooled.values;
+  };
+  const std::vector<float> exact = rows_with("float32");
+  for (const char* type : {"bfloat16", "float16", "fp8_e4m3", "fp8_e5m2", "int8"}) {
+    const std::vector<float> rows = rows_with(type);
+    ASSERT_EQ(rows.size(), exact.size());
+    size_t num_near = 0;
+    for (size_t i = 0; i < rows.size(); ++i) num_near += std::fabs(rows[i] - exact[i]) <= 1.0f;
+    EXPECT_GT(2 * num_near, rows.size()) << type;
+  }
+}
+
+void expect_alignments_with_same_bits(const std::string& dtype) {
+  const std::vector<Window> windows = read_golden();
+  test::LawLoad load{.few_encoder_tokens = kRows};
+  for (uint64_t id = 1; id <= 8; ++id) {
+    const Window& window = windows[id % 2];
+    load.requests.push_back(id % 4 < 2 ? make_alignment(id, window, 30 + static_cast<int32_t>(id))
+                                       : make_request(id, window, true, 20));
+  }
+  test::ModelSystem system(open_files(), dtype);
+  const auto alone = test::run_alone(system, load.requests);
+  EXPECT_FALSE(alone.at(1).pooled.values.empty());
+  test::expect_same_bits(system, load, alone);
+  test::expect_same_in_turn(system, load, alone);
+  test::ModelSystem threads(open_files(), dtype, 3);
+  test::expect_same_of_threads(threads, load, alone);
+}
+
+TEST(Speech, AlignmentsHaveTheSameBitsWhateverElseRuns) {
+  expect_alignments_with_same_bits("float32");
+  expect_alignments_with_same_bits("bfloat16");
 }
 
 std::vector<Request> make_load(const std::vector<Window>& windows) {

@@ -5,6 +5,7 @@
 
 #include <boost/json.hpp>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "base/base64.h"
@@ -14,6 +15,8 @@
 #include "models/vision/vision_config.h"
 #include "tests/laws/media_goldens.h"
 #include "tests/laws/model_system.h"
+#include "tests/laws/retyped_gguf.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
@@ -40,11 +43,14 @@ std::filesystem::path golden_dir(const std::string& name) {
   return test::source_dir() / "tests" / "goldens" / "vision" / family;
 }
 
+std::filesystem::path mmproj_dir(const std::string& family) {
+  return test::source_dir() / "tests" / "goldens" / "mmproj" / family;
+}
+
 std::shared_ptr<const ModelFiles> open_files(const std::string& name) {
   const bool is_mmproj = name.starts_with(kMmproj);
-  const std::filesystem::path dir = golden_dir(name);
-  return test::open_model_files(
-      is_mmproj ? dir.parent_path().parent_path() / "mmproj" / dir.filename() : dir);
+  return test::open_model_files(is_mmproj ? mmproj_dir(name.substr(kMmproj.size()))
+                                          : golden_dir(name));
 }
 
 VisionSpec vision_of(const ModelFiles& files) {
@@ -130,11 +136,13 @@ Request make_request(uint64_t id, const Golden& golden,
 
 class Vision : public ::testing::TestWithParam<std::string> {};
 class WholePictures : public Vision {};  // of families whose goldens have them
+class Mmproj : public Vision {};         // of families that llama.cpp has
 
 // A model's tower by itself, in float32.
 class Tower {
  public:
-  explicit Tower(const std::string& name) : place_(open_files(name)) {
+  explicit Tower(const std::string& name) : Tower(open_files(name)) {}
+  explicit Tower(std::shared_ptr<const ModelFiles> model) : place_(std::move(model)) {
     const VisionSpec vision = vision_of(files());
     auto tower = VisionTower::open(vision, place_.options,
                                    tower_tensors(vision, files(), place_.source).value(),
@@ -172,6 +180,29 @@ TEST_P(Vision, TowerMakesTheOraclesEmbeddings) {
     std::vector<float> out;
     tower.encode(*golden.items[i], out);
     expect_near(out, golden.embeddings[i]);
+  }
+}
+
+// What a tower makes of the goldens' pictures, of an mmproj file with these bytes.
+std::vector<float> encode_all(const std::string& name, const std::string& mmproj) {
+  const test::TempFolder folder;
+  std::filesystem::copy_file(mmproj_dir(name) / "model.gguf", folder.path() / "model.gguf");
+  std::ofstream(folder.path() / "mmproj-model.gguf", std::ios::binary) << mmproj;
+  Tower tower(test::open_model_files(folder.path()));
+  std::vector<float> out;
+  for (const auto& item : read_golden(std::string(kMmproj) + name).items) tower.encode(*item, out);
+  return out;
+}
+
+// Towers as people download them: what is stored in fewer bits is worth the same in float32.
+TEST_P(Mmproj, AnyTypeMakesTheEmbeddingsOfItsValues) {
+  const std::string file = test::read_file(mmproj_dir(GetParam()) / "mmproj-model.gguf");
+  for (const auto type : {test::StoredAs::kF16, test::StoredAs::kBF16, test::StoredAs::kQ8_0}) {
+    SCOPED_TRACE(static_cast<uint32_t>(type));
+    const test::RetypedGguf retyped = test::retyped_gguf(file, type);
+    EXPECT_LT(retyped.stored.size(), file.size());
+    const std::vector<float> expected = encode_all(GetParam(), retyped.decoded);
+    expect_near(encode_all(GetParam(), retyped.stored), expected);
   }
 }
 
@@ -292,25 +323,24 @@ TEST_P(Vision, PicturesOfAnotherSizeFailTheirRequestAlone) {
   EXPECT_TRUE(result->requests[1].status.ok());
 }
 
-// `families` as transformers and as llama.cpp have them, and those that transformers alone has.
-std::vector<std::string> all_names(std::vector<std::string> families,
-                                   const std::vector<std::string>& others) {
+const std::vector<std::string> kFamilies = {
+    "llava",  "qwen2_vl",   "qwen2_5_vl", "qwen3_vl", "qwen3_5", "mistral3",  "pixtral",
+    "gemma3", "llava_next", "smolvlm",    "internvl", "gemma4",  "gemma4_moe"};
+
+// `families` as transformers and as llama.cpp have them.
+std::vector<std::string> all_names(std::vector<std::string> families) {
   const size_t count = families.size();
   for (size_t i = 0; i < count; ++i) families.push_back(std::string(kMmproj) + families[i]);
-  families.insert(families.end(), others.begin(), others.end());
   return families;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Vision,
-                         ::testing::ValuesIn(all_names(
-                             {"llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "mistral3",
-                              "pixtral", "gemma3", "llava_next", "smolvlm", "internvl"},
-                             {"gemma4", "gemma4_moe"})),
+INSTANTIATE_TEST_SUITE_P(All, Vision, ::testing::ValuesIn(all_names(kFamilies)),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, Mmproj, ::testing::ValuesIn(kFamilies),
                          [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Some, WholePictures,
                          ::testing::ValuesIn(all_names({"gemma3", "llava_next", "smolvlm",
-                                                        "internvl"},
-                                                       {"gemma4", "gemma4_moe"})),
+                                                        "internvl", "gemma4", "gemma4_moe"})),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/float8.h"
+#include "weights/tensors/element.h"
 
 namespace quire {
 namespace {
@@ -21,6 +23,16 @@ int64_t block_bytes(const DecoderSpec& spec, DType dtype) {
   const auto num_layers = std::count_if(spec.layers.begin(), spec.layers.end(),
                                         [](const LayerSpec& layer) { return layer.reads_source; });
   return 2 * half_block_bytes(spec.cross, dtype) * num_layers;
+}
+
+// Element `at` of a cache's keys, without its scale.
+float key_element(const KvCacheView& kv, int64_t at) {
+  if (kv.dtype == DType::kI8) return static_cast<const int8_t*>(kv.key)[at];
+  if (is_fp8(kv.dtype)) {
+    const auto format = kv.dtype == DType::kF8E4M3 ? Float8::kE4M3 : Float8::kE5M2;
+    return float8_to_float(format, static_cast<const uint8_t*>(kv.key)[at]);
+  }
+  return read_element(static_cast<const std::byte*>(kv.key), kv.dtype, at);
 }
 
 int32_t blocks_of(int32_t num_rows) { return (num_rows + kBlockSize - 1) / kBlockSize; }
@@ -78,7 +90,8 @@ Status SourceStage::load(const LoadOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(pool_, Arena::create(bytes));
   QUIRE_ASSIGN_OR_RETURN(
       workspace_, Arena::create(CrossBlock::memory_bytes(spec_, weights_, limits_, stream_)));
-  block_.emplace(spec_, weights_, limits_, views(pool_.allocate_bytes(bytes)), stream_, workspace_);
+  views_ = views(pool_.allocate_bytes(bytes));
+  block_.emplace(spec_, weights_, limits_, views_, stream_, workspace_);
   return {};
 }
 
@@ -134,6 +147,28 @@ Status SourceStage::encode(const MediaItem& item, Kept& kept) {
   }
   block_->write(rows.rows, slots_.data(), rows.count);
   return {};
+}
+
+std::vector<float> SourceStage::read_keys(const std::string& key,
+                                          CrossSpec::AlignmentHead head) const {
+  const Kept& kept = kept_.at(key);
+  const KvCacheView& kv = views_[static_cast<size_t>(head.layer)];
+  const int64_t kv_head = head.head / (spec_.cross.num_heads / kv.num_kv_heads);
+  std::vector<float> keys(static_cast<size_t>(int64_t{kept.num_rows} * kv.head_dim));
+  for (int32_t row = 0; row < kept.num_rows; ++row) {
+    const int32_t block = kept.blocks[static_cast<size_t>(row / kBlockSize)];
+    const int64_t offset = row % kBlockSize;
+    float scale = 1.0f;
+    if (has_token_scales(kv.dtype)) {
+      scale = to_float(
+          static_cast<const bfloat16*>(kv.key)[token_scale_index(kv, block, kv_head, offset)]);
+    }
+    for (int64_t i = 0; i < kv.head_dim; ++i) {
+      keys[static_cast<size_t>(i * kept.num_rows + row)] =
+          scale * key_element(kv, key_index(kv, block, kv_head, offset, i));
+    }
+  }
+  return keys;
 }
 
 void SourceStage::clear_segments() {

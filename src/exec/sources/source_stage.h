@@ -48,6 +48,9 @@ class SourceStage {
   // request do, whose media these are. An error: its source has no rows.
   void clear_segments();
   Status add_segments(const ScheduledRequest& scheduled, std::span<const MediaSpan> media);
+  // Rows of a source that is there, and their keys in one head of a layer that reads it: [D, rows].
+  int32_t num_rows(const std::string& key) const { return kept_.at(key).num_rows; }
+  std::vector<float> read_keys(const std::string& key, CrossSpec::AlignmentHead head) const;
   CrossBlock* block() { return &*block_; }
   CrossSegments segments() const;
 
@@ -77,6 +80,7 @@ class SourceStage {
   const Shape shape_;
   HostStream& stream_;
   Arena pool_, workspace_;
+  std::vector<KvCacheView> views_;  // per layer
   std::optional<CrossBlock> block_;
   std::unordered_map<std::string, Kept> kept_;  // by MediaItem::key
   std::vector<int32_t> free_blocks_;

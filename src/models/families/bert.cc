@@ -44,6 +44,12 @@ constexpr NameMapEntry kGgufEntries[] = {
     {TensorRole::kPostMlpNorm, "blk.{}.layer_output_norm"},
 };
 constexpr std::string_view kGgufIgnored[] = {"cls."};
+constexpr NameMap kGgufBertNames{kGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufNames};
+// Jina's gate and what it gates lie in one matrix, as in its checkpoints.
+constexpr NameMapEntry kJinaGgufEntries[] = {
+    {.role = TensorRole::kGate, .pattern = "blk.{}.ffn_up", .rows = {0, 2}, .has_bias = false},
+    {.role = TensorRole::kUp, .pattern = "blk.{}.ffn_up", .rows = {1, 2}, .has_bias = false},
+};
 
 constexpr std::string_view kBertTypes[] = {"bert"};
 constexpr std::string_view kRobertaTypes[] = {"roberta", "xlm-roberta", "camembert"};
@@ -65,6 +71,11 @@ void read_bert(const ConfigReader& reader, ModelConfig& config) {
   if (positions != "absolute" && !is_jina)
     reader.fail(fmt::format("position_embedding_type: expected absolute, got {}", positions));
   if (reader.boolean("is_decoder", false)) reader.fail("is_decoder: expected false, got true");
+  config.num_token_types = reader.integer("type_vocab_size", {1, 1 << 10}, 2);
+}
+
+void read_jina_gguf(const ConfigReader& reader, ModelConfig& config) {
+  read_jina(reader, config);
   config.num_token_types = reader.integer("type_vocab_size", {1, 1 << 10}, 2);
 }
 
@@ -113,7 +124,7 @@ constexpr Family kBert{
     .gated_mlp = false,
     .read_more = read_bert,
     .hf_names = {kEntries, kPrefixes, kIgnored},
-    .gguf_names = {kGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufNames},
+    .gguf_names = kGgufBertNames,
 };
 
 }  // namespace
@@ -133,6 +144,21 @@ const Family& roberta_family() {
     roberta.classifier = ClassifierKind::kDense;
     roberta.read_more = read_roberta;
     return roberta;
+  }();
+  return family;
+}
+
+// What GGUF files of jina-embeddings-v2 say; its checkpoints say that they are BERT.
+const Family& jina_bert_family() {
+  static const Family family = [] {
+    Family jina = kBert;
+    jina.name = "jina_bert_v2";
+    jina.model_types = {};
+    jina.gguf_architecture = "jina-bert-v2";
+    jina.default_pooling = PoolingKind::kMean;
+    jina.read_more = read_jina_gguf;
+    jina.gguf_names = {kJinaGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufBertNames};
+    return jina;
   }();
   return family;
 }

@@ -101,6 +101,53 @@ Result<std::optional<SpeechSpec>> read_speech(const ModelFiles& files) {
   return parse_speech(config);
 }
 
+Status parse_alignment(std::string_view config, std::string_view generation, DecoderSpec& decoder) {
+  CrossSpec& cross = decoder.cross;
+  Status status;
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_config_object(config, "config.json"));
+  const ConfigReader reader(object, "config.json", {}, status);
+  cross.alignment_filter_rows =
+      static_cast<int32_t>(reader.integer("median_filter_width", {1, 1 << 10}, 7));
+  if (cross.alignment_filter_rows % 2 == 0) {
+    reader.fail(fmt::format("median_filter_width: expected an odd number, got {}",
+                            cross.alignment_filter_rows));
+  }
+  if (!status.ok() || generation.empty()) return status;
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object defaults,
+                         parse_config_object(generation, "generation_config.json"));
+  const boost::json::value* const list = defaults.if_contains("alignment_heads");
+  if (list == nullptr || list->is_null()) return {};
+  const auto refuse = [&] {
+    cross.alignment_heads.clear();
+    return invalid_argument(
+        "generation_config.json: alignment_heads: expected pairs of one of {} layers and one of {} "
+        "heads",
+        decoder.layers.size(), cross.num_heads);
+  };
+  const size_t most = decoder.layers.size() * static_cast<size_t>(cross.num_heads);
+  if (!list->is_array() || list->get_array().size() > most) return refuse();
+  for (const boost::json::value& pair : list->get_array()) {
+    if (!pair.is_array() || pair.get_array().size() != 2) return refuse();
+    const std::int64_t* const layer = pair.get_array()[0].if_int64();
+    const std::int64_t* const head = pair.get_array()[1].if_int64();
+    if (layer == nullptr || head == nullptr || *layer < 0 || *head < 0 ||
+        *layer >= std::ssize(decoder.layers) || *head >= cross.num_heads)
+      return refuse();
+    cross.alignment_heads.push_back({static_cast<int32_t>(*layer), static_cast<int32_t>(*head)});
+  }
+  return {};
+}
+
+Status read_alignment(const ModelFiles& files, DecoderSpec& decoder) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view config, files.text("config.json"));
+  std::string_view generation;
+  if (files.contains("generation_config.json")) {
+    QUIRE_ASSIGN_OR_RETURN(generation, files.text("generation_config.json"));
+  }
+  return parse_alignment(config, generation, decoder);
+}
+
 TensorSource speech_tensors(const TensorSource& source) {
   std::vector<RawTensor> tensors;
   for (RawTensor tensor : source.tensors()) {

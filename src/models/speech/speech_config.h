@@ -17,6 +17,12 @@ Result<std::optional<SpeechSpec>> read_speech(const ModelFiles& files);
 // The reader behind it. `config`: config.json.
 Result<std::optional<SpeechSpec>> parse_speech(std::string_view config);
 
+// Which heads say what a token is about (`alignment_heads` of generation_config.json), and how that is
+// smoothed, into the decoder's spec. Without such a list there are none.
+Status read_alignment(const ModelFiles& files, DecoderSpec& decoder);
+// The reader behind it. `generation`: generation_config.json, or empty.
+Status parse_alignment(std::string_view config, std::string_view generation, DecoderSpec& decoder);
+
 // The tensors of the encoder under the names of SpeechSpec::names, convolutions with a row per output.
 TensorSource speech_tensors(const TensorSource& source);
 

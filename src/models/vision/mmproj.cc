@@ -15,6 +15,7 @@ namespace json = boost::json;
 
 struct Translation {
   MmprojFields& file;
+  const GgufFile& model;
   MmprojConfig& out;
   json::object& tower;  // vision_config
 };
@@ -139,6 +140,36 @@ void translate_internvl(const Translation& in) {
     in.out.preprocessor["max_patches"] = *tiles;
 }
 
+// Whether tokens of a picture see each other is a matter of the language model, whose file does not say
+// it: they do in models whose layers have no inputs of their own (26B-A4B, 31B).
+bool has_layer_inputs(const GgufFile& model) {
+  const GgufValue* const width = model.find("gemma4.embedding_length_per_layer_input");
+  return width != nullptr && width->as_int().value_or(0) > 0;
+}
+
+void translate_gemma4(const Translation& in) {
+  add_sizes(in);
+  if (const auto eps = in.file.number("attention.layer_norm_epsilon"))
+    in.tower["rms_norm_eps"] = *eps;
+  in.tower["model_type"] = "gemma4_vision";
+  const int64_t heads = in.file.integer("attention.head_count");
+  const int64_t head_dim = in.file.rows("v.blk.0.attn_q.weight") / heads;
+  in.tower["head_dim"] = head_dim;
+  in.tower["num_key_value_heads"] =
+      in.file.rows("v.blk.0.attn_k.weight") / std::max<int64_t>(head_dim, 1);
+  in.tower["position_embedding_size"] = in.file.rows("v.position_embd.weight");
+  const int64_t merged = in.file.optional_integer("projector.scale_factor").value_or(3);
+  in.tower["pooling_kernel_size"] = merged;
+  in.tower["standardize"] = in.file.has_tensor("v.std_scale");
+  in.tower["use_clipped_linears"] = in.file.has_tensor("v.blk.0.attn_q.input_min");
+  if (!has_layer_inputs(in.model))
+    in.out.config["text_config"] = json::object{{"use_bidirectional_attention", "vision"}};
+  if (const auto most = in.file.optional_integer("image_max_pixels")) {
+    const int64_t cell = in.file.integer("patch_size") * std::max<int64_t>(merged, 1);
+    in.out.preprocessor["max_soft_tokens"] = *most / (cell * cell);
+  }
+}
+
 // Of Mistral 3 where cells are merged, else of LLaVA.
 void translate_pixtral(const Translation& in) {
   add_sizes(in);
@@ -234,6 +265,7 @@ void translate_qwen3(const Translation& in) {
 constexpr Kind kKinds[] = {
     {"mlp", "llava", "<image>", translate_llava},
     {"gemma3", "gemma3", "<image_soft_token>", translate_gemma3},
+    {"gemma4v", "gemma4", "<|image|>", translate_gemma4},
     {"idefics3", "idefics3", "<image>", translate_idefics3},
     {"internvl", "internvl", "<IMG_CONTEXT>", translate_internvl},
     {"pixtral", "llava", "[IMG]", translate_pixtral},
@@ -306,7 +338,7 @@ Result<MmprojConfig> translate_mmproj(const GgufFile& mmproj, const GgufFile& mo
   json::object tower;
   out.config["model_type"] = json::string(kind->model_type.data(), kind->model_type.size());
   out.config["image_token_id"] = token;
-  kind->translate({file, out, tower});
+  kind->translate({file, model, out, tower});
   out.config["vision_config"] = std::move(tower);
   add_channels(file, "image_mean", out.preprocessor);
   add_channels(file, "image_std", out.preprocessor);

@@ -19,6 +19,8 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kQ, "v.blk.{}.attn_q"},
     {TensorRole::kK, "v.blk.{}.attn_k"},
     {TensorRole::kV, "v.blk.{}.attn_v"},
+    {TensorRole::kQNorm, "v.blk.{}.attn_q_norm"},
+    {TensorRole::kKNorm, "v.blk.{}.attn_k_norm"},
     {TensorRole::kO, "v.blk.{}.attn_out"},
     {TensorRole::kPostAttentionNorm, "v.blk.{}.ls1"},
     {TensorRole::kPreMlpNorm, "v.blk.{}.ln2"},
@@ -40,9 +42,28 @@ constexpr NameMapEntry kGemmaEntries[] = {
     {TensorRole::kSentenceDense, "dense.{}"},
     {.role = TensorRole::kSentenceDense, .pattern = "dense.{}", .transposed = true, .bare = true},
 };
+// Bounds of a matrix lie beside it.
+constexpr NameMapEntry bare(TensorRole role, std::string_view pattern) {
+  return {.role = role, .pattern = pattern, .bare = true};
+}
+constexpr NameMapEntry kGemma4Entries[] = {
+    {TensorRole::kPostAttentionNorm, "v.blk.{}.attn_post_norm"},
+    {TensorRole::kPostMlpNorm, "v.blk.{}.ffn_post_norm"},
+    bare(TensorRole::kQBounds, "v.blk.{}.attn_q.bounds"),
+    bare(TensorRole::kKBounds, "v.blk.{}.attn_k.bounds"),
+    bare(TensorRole::kVBounds, "v.blk.{}.attn_v.bounds"),
+    bare(TensorRole::kOBounds, "v.blk.{}.attn_out.bounds"),
+    bare(TensorRole::kGateBounds, "v.blk.{}.ffn_gate.bounds"),
+    bare(TensorRole::kUpBounds, "v.blk.{}.ffn_up.bounds"),
+    bare(TensorRole::kDownBounds, "v.blk.{}.ffn_down.bounds"),
+    bare(TensorRole::kDenseInputShift, "v.std_bias"),
+    bare(TensorRole::kDenseInputFactor, "v.std_scale"),
+    {TensorRole::kSentenceDense, "dense.{}"},
+};
 constexpr NameMapEntry kMergerEntries[] = {{TensorRole::kFinalNorm, "mm.input_norm"}};
-// What stands behind the layer that is read, and rows of the language model's own table.
-constexpr std::string_view kIgnored[] = {"v.post_ln", "v.token_embd.img_break"};
+// What stands behind the layer that is read, rows of the language model's own table, and the projector
+// of what hears.
+constexpr std::string_view kIgnored[] = {"v.post_ln", "v.token_embd.img_break", "mm.a."};
 
 constexpr NameMap kNames{.entries = kEntries, .prefixes = kTowerPrefix};
 constexpr NameMap kSwappedNames{
@@ -67,6 +88,8 @@ void name_projector(const MmprojFields& file, std::string_view type, VisionSpec&
   if (type == "gemma3") {
     add({"mm.input_projection.weight"});
     vision.dense_norm_names.emplace_back("mm.soft_emb_norm");
+  } else if (type == "gemma4v") {
+    add({"mm.input_projection"});
   } else if (type == "idefics3") {
     add({"mm.model.fc"});
   } else if (type == "internvl") {
@@ -124,6 +147,10 @@ void use_mmproj_layout(const GgufFile& mmproj, VisionSpec& vision) {
   vision.names = shared;
   if (type == "gemma3")
     vision.names = {.entries = kGemmaEntries, .prefixes = kTowerPrefix, .base = &shared};
+  if (type == "gemma4v") {
+    vision.names = {.entries = kGemma4Entries, .prefixes = kTowerPrefix, .base = &shared};
+    vision.channels_last = false;  // what reads patches is stored as a convolution
+  }
   if (type == "pixtral") {
     vision.names = {.entries = kMergerEntries, .prefixes = kTowerPrefix, .base = &shared};
     // Rows of queries and keys are turned around so that pairs lie side by side.

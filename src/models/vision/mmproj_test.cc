@@ -57,9 +57,10 @@ TEST(Mmproj, SaysWhatDoesNotFit) {
   ASSERT_EQ(error_of(tower), "");
   EXPECT_EQ(error_of(replaced(tower, "clip\x0c", "clap\x0c")),
             "mmproj.gguf: general.architecture: expected clip, got clap");
-  EXPECT_EQ(error_of(replaced(tower, "qwen2.5vl_merger", "qwen9.9vl_merger")),
-            "mmproj.gguf: clip.projector_type: expected one of mlp, gemma3, idefics3, internvl, "
-            "pixtral, qwen2vl_merger, qwen2.5vl_merger, qwen3vl_merger; got qwen9.9vl_merger");
+  EXPECT_EQ(
+      error_of(replaced(tower, "qwen2.5vl_merger", "qwen9.9vl_merger")),
+      "mmproj.gguf: clip.projector_type: expected one of mlp, gemma3, gemma4v, idefics3, "
+      "internvl, pixtral, qwen2vl_merger, qwen2.5vl_merger, qwen3vl_merger; got qwen9.9vl_merger");
   EXPECT_EQ(error_of(with_number(tower, "clip.vision.projection_dim", 33)),
             "mmproj.gguf: clip.vision.projection_dim: expected the width of the language model, "
             "32, got 33: this is the projector of another model");
@@ -91,7 +92,7 @@ TEST(Mmproj, FramesMustBeAlike) {
 TEST(Mmproj, RandomNumbersAreAnsweredInOneLine) {
   std::mt19937 random(7);
   for (const char* name : {"llava", "gemma3", "smolvlm", "internvl", "mistral3", "qwen2_vl",
-                           "qwen2_5_vl", "qwen3_vl"}) {
+                           "qwen2_5_vl", "qwen3_vl", "gemma4"}) {
     const std::string tower = read_tower(name);
     const std::string model = test::read_file(golden(name) / "model.gguf");
     std::vector<size_t> numbers;

@@ -268,7 +268,9 @@ void join_bounds(std::vector<RawTensor>& tensors,
 
 // A table of rows for each axis, [2, P, E], is one of them all.
 void join_axes(RawTensor& tensor) {
-  if (!tensor.name.ends_with(".position_embedding_table") || tensor.shape.size() != 3) return;
+  const bool is_table =
+      tensor.name.ends_with(".position_embedding_table") || tensor.name == "v.position_embd.weight";
+  if (!is_table || tensor.shape.size() != 3) return;
   tensor.shape = {tensor.shape[0] * tensor.shape[1], tensor.shape[2]};
 }
 

@@ -118,6 +118,7 @@ void CrossBlock::run(size_t index, const CrossSegments& segments, float* hidden,
                        .num_tokens = num_tokens * spec_.cross.num_heads,
                        .hidden_size = spec_.cross.head_dim});
   }
+  copy_queries(index, segments.query_copies);
   paged_attention(stream_, {.query = queries_,
                             .query_stride = spec_.cross.rows(),
                             .kv = layers_[index],
@@ -136,6 +137,22 @@ void CrossBlock::run(size_t index, const CrossSegments& segments, float* hidden,
                             .max_query_len = segments.max_len});
   add_output(weights, segments, hidden, num_tokens);
   if (norms_sum) norm(hidden);
+}
+
+void CrossBlock::copy_queries(size_t index, std::span<const QueryCopy> copies) const {
+  const int64_t dim = spec_.cross.head_dim;
+  const std::vector<CrossSpec::AlignmentHead>& heads = spec_.cross.alignment_heads;
+  for (const QueryCopy& copy : copies) {
+    for (size_t i = 0; i < heads.size(); ++i) {
+      if (static_cast<size_t>(heads[i].layer) != index) continue;
+      for (int64_t token = 0; token < copy.num_tokens; ++token) {
+        const float* const query =
+            queries_ + (copy.first_token + token) * spec_.cross.rows() + heads[i].head * dim;
+        const auto place = token * std::ssize(heads) + static_cast<int64_t>(i);
+        std::copy_n(query, dim, copy.out + place * dim);
+      }
+    }
+  }
 }
 
 void CrossBlock::add_output(const CrossWeights& weights, const CrossSegments& segments,

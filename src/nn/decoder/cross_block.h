@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "device/stream.h"
@@ -13,6 +14,13 @@
 #include "tensor/arena.h"
 
 namespace quire {
+
+// Where the queries of CrossSpec::alignment_heads of some tokens of a step are wanted.
+struct QueryCopy {
+  int64_t first_token = 0;
+  int64_t num_tokens = 0;
+  float* out = nullptr;  // [num_tokens, alignment heads, D]
+};
 
 // Runs of a step's tokens that look at one source, each of at most as many tokens as the source has
 // rows. All arrays lie where the stream's device reads them.
@@ -29,6 +37,7 @@ struct CrossSegments {
   const int32_t* source_lens = nullptr;  // [count]
   const int32_t* block_table = nullptr;  // [count, max_blocks]
   int64_t max_blocks = 0;
+  std::span<const QueryCopy> query_copies = {};
 };
 
 // Borrows what it is made of. One thread at a time. On CPUs alone.
@@ -50,6 +59,7 @@ class CrossBlock {
   void run(size_t index, const CrossSegments& segments, float* hidden, int64_t num_tokens);
 
  private:
+  void copy_queries(size_t index, std::span<const QueryCopy> copies) const;
   // Adds what heads_ come to.
   void add_output(const CrossWeights& weights, const CrossSegments& segments, float* hidden,
                   int64_t num_tokens);

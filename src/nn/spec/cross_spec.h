@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace quire {
 
@@ -19,6 +20,13 @@ struct CrossSpec {
   bool gated = false;
   int64_t source_size = 0;     // of a row
   int32_t max_source_len = 0;  // rows of the longest source
+  // Heads whose attention says which rows a token is about (Whisper). Empty: nobody knows them.
+  struct AlignmentHead {
+    int32_t layer = 0;
+    int32_t head = 0;
+  };
+  std::vector<AlignmentHead> alignment_heads = {};
+  int32_t alignment_filter_rows = 7;  // width of the median that smooths it, odd
 
   bool any() const { return num_heads > 0; }
   int64_t rows() const { return int64_t{num_heads} * head_dim; }

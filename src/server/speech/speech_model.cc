@@ -66,6 +66,9 @@ Status read_generation(std::string_view text, SpeechTokens& tokens) {
           "generation_config.json: max_initial_timestamp_index: expected a number >= 0");
     tokens.max_first_step = static_cast<int32_t>(*index);
   }
+  // Whoever runs the model checks them.
+  const json::value* const heads = object.if_contains("alignment_heads");
+  tokens.times_words = heads != nullptr && heads->is_array() && !heads->get_array().empty();
   const json::value* const multilingual = object.if_contains("is_multilingual");
   if (multilingual != nullptr && multilingual->is_bool() && !multilingual->get_bool())
     tokens.languages.clear();

@@ -32,6 +32,8 @@ struct SpeechTokens {
   std::vector<TokenId> suppressed = {};
   std::vector<TokenId> suppressed_first = {};
   int32_t max_first_step = 50;  // of the first timestamp
+  // Whether it is known which of the model's heads say when a word is spoken.
+  bool times_words = false;
   static constexpr double kStepSeconds = 0.02;
 
   // -1: there is no such language.

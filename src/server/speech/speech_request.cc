@@ -106,26 +106,29 @@ void read_format(FormReader& form, PreparedSpeech& speech) {
   }
 }
 
-void read_granularities(const std::vector<FormPart>& parts, FormReader& form,
-                        PreparedSpeech& speech) {
-  bool is_there = false, has_segments = false;
+// Whether the times of words are wanted; of segments is `speech`'s to know.
+bool read_granularities(const std::vector<FormPart>& parts, const SpeechTokens& tokens,
+                        FormReader& form, PreparedSpeech& speech) {
+  constexpr std::string_view kName = "timestamp_granularities";
+  bool is_there = false, has_segments = false, has_words = false;
   for (const FormPart& part : parts) {
-    if (!part.name.starts_with("timestamp_granularities")) continue;
+    if (!part.name.starts_with(kName)) continue;
     is_there = true;
-    if (part.data == "segment") {
-      has_segments = true;
-    } else if (part.data == "word") {
-      form.fail("timestamp_granularities",
-                "expected segment: the times of single words are not known here");
-    } else {
-      form.fail("timestamp_granularities",
-                fmt::format("expected segment, got {}", in_quotes(part.data)));
-    }
+    has_segments = has_segments || part.data == "segment";
+    has_words = has_words || part.data == "word";
+    if (part.data != "segment" && part.data != "word")
+      form.fail(kName, fmt::format("expected segment or word, got {}", in_quotes(part.data)));
   }
-  if (!is_there) return;
+  if (has_words && !tokens.times_words) {
+    form.fail(kName,
+              "expected segment: the model's generation_config.json has no alignment_heads, which "
+              "tell when words are said");
+  }
+  if (!is_there) return false;
   if (speech.format != TranscriptFormat::kVerboseJson)
-    form.fail("timestamp_granularities", "expected response_format verbose_json beside it");
+    form.fail(kName, "expected response_format verbose_json beside it");
   speech.lists_segments = has_segments;
+  return has_words;
 }
 
 TranscriptionOptions read_options(FormReader& form, bool translates, const SpeechModel& model,
@@ -214,9 +217,8 @@ ApiResult<PreparedCall> prepare_speech(const HttpRequest& request, bool translat
   speech->model = model.speech;
   speech->codec = model.codec;
   read_format(form, *speech);
-  read_granularities(parts.value(), form, *speech);
-  const TranscriptionOptions options =
-      read_options(form, translates, *model.speech, model.max_model_len);
+  TranscriptionOptions options = read_options(form, translates, *model.speech, model.max_model_len);
+  options.times_words = read_granularities(parts.value(), model.speech->tokens, form, *speech);
   read_schedule(request, form, context, *speech);
   if (form.error()) return *form.error();
   const FormPart* const file = find_part(parts.value(), "file");

@@ -51,6 +51,14 @@ std::string form(const std::vector<Field>& fields, const std::string& file) {
 // Hears German, and says the same in each window.
 std::vector<OutputDelta> script(const GenerationRequest& request) {
   OutputDelta delta;
+  if (request.pooling != nullptr) {
+    const auto first = static_cast<size_t>(request.pooling->first_aligned_token);
+    delta.pooled.num_columns = 1;
+    for (size_t i = first; i < request.prompt_token_ids.size(); ++i)
+      delta.pooled.values.push_back(static_cast<float>(i - first));
+    delta.finish_reason = FinishReason::kLength;
+    return {delta};
+  }
   const bool listens = request.params.max_tokens == 1;
   if (listens) {
     delta.token_ids = {kGerman};
@@ -65,9 +73,11 @@ std::vector<OutputDelta> script(const GenerationRequest& request) {
 
 class SpeechTest : public ServerTest {
  protected:
-  void start_hearing(AudioInputOptions options = {}) {
+  void start_hearing(AudioInputOptions options = {}, bool times_words = false) {
     constexpr WindowShape kShape{.num_bands = 8, .num_frames = 100, .num_embeddings = 50};
-    speech = std::make_shared<const SpeechModel>(AudioInput(kShape, options), tokens());
+    SpeechTokens known = tokens();
+    known.times_words = times_words;
+    speech = std::make_shared<const SpeechModel>(AudioInput(kShape, options), std::move(known));
     start({.script = script});
   }
   ClientResponse send(const std::vector<Field>& fields, const std::string& file,
@@ -108,6 +118,26 @@ TEST_F(SpeechTest, AnswersInEveryFormat) {
   EXPECT_EQ(second.at("text").as_string(), " hi");
   EXPECT_NEAR(second.at("start").as_double(), 1.0, 1e-9);
   EXPECT_EQ(second.at("seek"), 100);
+}
+
+TEST_F(SpeechTest, ListsWords) {
+  start_hearing({}, true);
+  const auto body = parse(
+      send({{"response_format", "verbose_json"}, {"timestamp_granularities[]", "word"}}, wav(1.5))
+          .body);
+  EXPECT_FALSE(body.as_object().contains("segments"));
+  const auto& words = body.at("words").as_array();
+  ASSERT_EQ(words.size(), 2u);
+  EXPECT_EQ(words[1].at("word").as_string(), "hi");
+  EXPECT_NEAR(words[1].at("start").as_double(), 1.0, 1e-9);
+  EXPECT_NEAR(words[1].at("end").as_double(), 1.06, 1e-9);
+  const auto both = parse(send({{"response_format", "verbose_json"},
+                                {"timestamp_granularities[]", "word"},
+                                {"timestamp_granularities[]", "segment"}},
+                               wav(1.5), "/v1/audio/translations")
+                              .body);
+  EXPECT_EQ(both.at("segments").as_array().size(), 2u);
+  EXPECT_EQ(both.at("words").as_array().size(), 2u);
 }
 
 TEST_F(SpeechTest, StreamsAreTheFoldOfTheAnswer) {
@@ -157,7 +187,9 @@ TEST_F(SpeechTest, WrongFormsAreRefused) {
   expect_refused({{"timestamp_granularities[]", "segment"}}, wav(), 400, "timestamp_granularities",
                  "verbose_json");
   expect_refused({{"timestamp_granularities[]", "word"}, {"response_format", "verbose_json"}},
-                 wav(), 400, "timestamp_granularities", "single words");
+                 wav(), 400, "timestamp_granularities", "alignment_heads");
+  expect_refused({{"timestamp_granularities[]", "line"}, {"response_format", "verbose_json"}},
+                 wav(), 400, "timestamp_granularities", "segment or word");
   expect_refused({{"prompt", "\xff\xfe"}}, wav(), 400, "prompt", "UTF-8");
   expect_refused({{"priority", "3"}}, wav(), 400, "priority", "0");
   std::vector<float> bad = test::tones(8000, 1, 0.5);

@@ -23,13 +23,6 @@ double compression_ratio(std::string_view text) {
   return status == Z_OK ? static_cast<double>(text.size()) / static_cast<double>(size) : 0.0;
 }
 
-std::string trimmed(std::string_view text) {
-  const auto is_blank = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return std::string(text);
-}
-
 }  // namespace
 
 Transcriber::Transcriber(const SpeechModel& model, const TextCodec& codec, HeardRecording recording,
@@ -57,6 +50,7 @@ Result<std::optional<SpeechQuery>> Transcriber::next() {
     has_listened_ = false;
     num_attempts_ = 0;
   }
+  if (aligned_) return std::optional(align_query());
   return std::optional(has_listened_ ? write_query() : listen_query());
 }
 
@@ -77,7 +71,7 @@ SpeechQuery Transcriber::listen_query() const {
 
 // Of text alone: what steers the model is no client's to write.
 std::vector<TokenId> Transcriber::earlier_tokens() const {
-  const std::string prompt = trimmed(options_.prompt);
+  const std::string prompt(trimmed_text(options_.prompt));
   if (prompt.empty() || frame_ > 0 || model_.tokens.previous < 0) return {};
   const auto encoded = codec_.encode(" " + prompt, false);
   if (!encoded.ok()) return {};
@@ -110,7 +104,20 @@ SpeechQuery Transcriber::write_query() const {
   return query;
 }
 
+SpeechQuery Transcriber::align_query() const {
+  SpeechQuery query = write_query();
+  PoolingParams alignment{.task = PoolingTask::kAlign};
+  alignment.first_aligned_token = static_cast<int32_t>(query.prompt.size());
+  alignment.num_aligned_rows = std::max(frames_left() / kFramesPerStep, 1);
+  query.prompt.insert(query.prompt.end(), aligned_->token_ids.begin(),
+                      aligned_->token_ids.begin() + aligned_->num_read());
+  query.params = {};
+  query.alignment = std::make_shared<const PoolingParams>(alignment);
+  return query;
+}
+
 void Transcriber::take(const SpeechAnswer& answer) {
+  if (aligned_) return take_alignment(answer.pooled);
   if (has_listened_) return take_attempt(read_attempt(answer));
   take_language(answer);
   has_listened_ = true;
@@ -130,8 +137,9 @@ void Transcriber::take_language(const SpeechAnswer& answer) {
 
 Transcriber::Attempt Transcriber::read_attempt(const SpeechAnswer& answer) const {
   Attempt attempt{.token_ids = answer.token_ids};
-  if (!attempt.token_ids.empty() && attempt.token_ids.back() == model_.tokens.end_of_text)
-    attempt.token_ids.pop_back();
+  attempt.has_end =
+      !attempt.token_ids.empty() && attempt.token_ids.back() == model_.tokens.end_of_text;
+  if (attempt.has_end) attempt.token_ids.pop_back();
   attempt.text = text_of(attempt.token_ids);
   double sum = 0.0;
   for (const TokenLogprobs& one : answer.logprobs) sum += one.logprob;
@@ -153,15 +161,31 @@ bool Transcriber::is_poor(const Attempt& attempt) const {
 void Transcriber::take_attempt(const Attempt& attempt) {
   int32_t num_frames = frames_left();
   if (!is_silence(attempt)) {
+    const bool is_timed = !attempt.token_ends.empty();
     const bool may_retry = options_.temperature == 0.0f && num_attempts_ + 1 < kMostAttempts;
-    if (may_retry && is_poor(attempt)) {
+    if (may_retry && !is_timed && is_poor(attempt)) {
       ++num_attempts_;
+      return;
+    }
+    if (options_.times_words && !is_timed && attempt.num_read() > 0) {
+      aligned_ = attempt;
       return;
     }
     num_frames = add_segments(attempt);
   }
   frame_ += num_frames;
   window_.reset();
+}
+
+// A token that the model has not read ends where the one before it does.
+void Transcriber::take_alignment(const PooledOutput& rows) {
+  Attempt attempt = std::move(*aligned_);
+  aligned_.reset();
+  for (const float row : rows.values)
+    attempt.token_ends.push_back(double{row} * SpeechTokens::kStepSeconds);
+  const double last = attempt.token_ends.empty() ? 0.0 : attempt.token_ends.back();
+  attempt.token_ends.resize(attempt.token_ids.size(), last);
+  take_attempt(attempt);
 }
 
 double Transcriber::time_of(TokenId timestamp) const {
@@ -177,10 +201,26 @@ std::string Transcriber::text_of(std::span<const TokenId> token_ids) const {
   return codec_.decode(text, false);
 }
 
-void Transcriber::add_segment(const Attempt& attempt, std::span<const TokenId> token_ids,
-                              double start, double end) {
+// A token begins where the one before it ends.
+std::vector<TranscriptWord> Transcriber::words_of(const Attempt& attempt, size_t begin,
+                                                  size_t count) const {
+  if (attempt.token_ends.empty()) return {};
+  const double window = time_of(model_.tokens.first_timestamp);
+  const auto end_of = [&](size_t i) { return std::min(window + attempt.token_ends[i], seconds()); };
+  std::vector<TimedToken> tokens;
+  for (size_t i = begin; i < begin + count; ++i) {
+    if (attempt.token_ids[i] >= model_.tokens.end_of_text) continue;
+    tokens.push_back(
+        {.id = attempt.token_ids[i], .start = i == 0 ? window : end_of(i - 1), .end = end_of(i)});
+  }
+  return make_words(tokens, codec_, has_spaces(options_.translates ? "en" : language_));
+}
+
+void Transcriber::add_segment(const Attempt& attempt, size_t begin, size_t count, double start,
+                              double end) {
+  const std::span<const TokenId> token_ids = std::span(attempt.token_ids).subspan(begin, count);
   std::string text = text_of(token_ids);
-  if (trimmed(text).empty()) return;
+  if (trimmed_text(text).empty()) return;
   segments_.push_back({.start = start,
                        .end = std::min(end, seconds()),
                        .window_frame = frame_,
@@ -189,7 +229,8 @@ void Transcriber::add_segment(const Attempt& attempt, std::span<const TokenId> t
                        .temperature = temperature(),
                        .mean_logprob = attempt.mean_logprob,
                        .compression_ratio = attempt.compression_ratio,
-                       .no_speech_prob = no_speech_prob_});
+                       .no_speech_prob = no_speech_prob_,
+                       .words = words_of(attempt, begin, count)});
 }
 
 // Segments end at two timestamps in a row. Behind the last such pair the window is heard again, unless
@@ -201,8 +242,7 @@ int32_t Transcriber::add_segments(const Attempt& attempt) {
   size_t begin = 0;
   for (size_t i = 1; i < tokens.size(); ++i) {
     if (!is_time(i - 1) || !is_time(i)) continue;
-    add_segment(attempt, tokens.subspan(begin, i - begin), time_of(tokens[begin]),
-                time_of(tokens[i - 1]));
+    add_segment(attempt, begin, i - begin, time_of(tokens[begin]), time_of(tokens[i - 1]));
     begin = i;
   }
   const size_t size = tokens.size();
@@ -217,14 +257,14 @@ int32_t Transcriber::add_segments(const Attempt& attempt) {
   double end = time_of(model_.tokens.first_timestamp + num_frames / kFramesPerStep);
   if (ends_with_time && tokens[size - 1] > model_.tokens.first_timestamp && size - 1 > begin)
     end = time_of(tokens[size - 1]);
-  add_segment(attempt, tokens.subspan(begin), start, end);
+  add_segment(attempt, begin, size - begin, start, end);
   return num_frames;
 }
 
 std::string Transcriber::text() const {
   std::string text;
   for (const TranscriptSegment& segment : segments_) text += segment.text;
-  return trimmed(text);
+  return std::string(trimmed_text(text));
 }
 
 }  // namespace quire

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "core/media.h"
+#include "core/pooling.h"
 #include "core/sampling_params.h"
 #include "core/step.h"
 #include "server/speech/speech_model.h"
+#include "server/speech/transcript_words.h"
 
 namespace quire {
 
@@ -24,6 +26,7 @@ struct TranscriptionOptions {
   float temperature = 0.0f;
   std::optional<uint64_t> seed = {};
   int32_t max_tokens = 0;  // of a window; 0: half of what the model can hold
+  bool times_words = false;
   // Of a window: what is worse is tried again, what is below both is silence.
   double max_compression_ratio = 2.4;
   double min_mean_logprob = -1.0;
@@ -41,6 +44,7 @@ struct TranscriptSegment {
   double mean_logprob = 0.0;
   double compression_ratio = 0.0;
   double no_speech_prob = 0.0;
+  std::vector<TranscriptWord> words = {};  // with TranscriptionOptions::times_words
 };
 
 // One request to the model.
@@ -48,12 +52,15 @@ struct SpeechQuery {
   std::vector<TokenId> prompt;
   std::shared_ptr<const MediaItem> window;
   SamplingParams params;
+  // Set: nothing is to be said, but where in the window tokens of the prompt begin.
+  std::shared_ptr<const PoolingParams> alignment = {};
 };
 
 // All that came of it. `logprobs`: one per token.
 struct SpeechAnswer {
   std::vector<TokenId> token_ids;
   std::vector<TokenLogprobs> logprobs;
+  PooledOutput pooled = {};  // with SpeechQuery::alignment
 };
 
 // One thread at a time.
@@ -78,21 +85,29 @@ class Transcriber {
  private:
   struct Attempt {
     std::vector<TokenId> token_ids;  // without the end
+    bool has_end = false;
+    std::vector<double> token_ends;  // seconds from the window's beginning; empty: not known
     std::string text;
     double mean_logprob = 0.0;
     double compression_ratio = 0.0;
+
+    // Tokens that the model has read: where the end was not said, all but the last.
+    int64_t num_read() const { return std::ssize(token_ids) - (has_end ? 0 : 1); }
   };
   SpeechQuery listen_query() const;  // who speaks, and in which language?
   SpeechQuery write_query() const;
+  SpeechQuery align_query() const;  // when is each token of aligned_ said?
   std::vector<TokenId> earlier_tokens() const;
   void take_language(const SpeechAnswer& answer);
   Attempt read_attempt(const SpeechAnswer& answer) const;
   bool is_silence(const Attempt& attempt) const;
   bool is_poor(const Attempt& attempt) const;
   void take_attempt(const Attempt& attempt);
+  void take_alignment(const PooledOutput& rows);
   int32_t add_segments(const Attempt& attempt);
-  void add_segment(const Attempt& attempt, std::span<const TokenId> token_ids, double start,
-                   double end);
+  // Of the attempt's tokens from `begin` on.
+  void add_segment(const Attempt& attempt, size_t begin, size_t count, double start, double end);
+  std::vector<TranscriptWord> words_of(const Attempt& attempt, size_t begin, size_t count) const;
   int32_t frames_left() const;
   double time_of(TokenId timestamp) const;
   std::string text_of(std::span<const TokenId> token_ids) const;
@@ -107,7 +122,8 @@ class Transcriber {
   std::shared_ptr<const MediaItem> window_;  // null: the next one has not been begun
   int32_t frame_ = 0;                        // where it begins
   bool has_listened_ = false;
-  int32_t num_attempts_ = 0;  // at the window
+  int32_t num_attempts_ = 0;        // at the window
+  std::optional<Attempt> aligned_;  // the one that stands, while its words have no times
   double no_speech_prob_ = 0.0;
   std::string language_;
   std::vector<TranscriptSegment> segments_;

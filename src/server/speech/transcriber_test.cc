@@ -210,6 +210,70 @@ TEST_F(TranscriberTest, WhatWasSaidBeforeIsTextAlone) {
   EXPECT_LE(static_cast<int32_t>(query.prompt.size()) + query.params.max_tokens, 448);
 }
 
+TEST_F(TranscriberTest, WordsAreTimedByTheirTokens) {
+  Transcriber transcriber = start(1.6, {.language = "en", .times_words = true});
+  ask(transcriber);
+  transcriber.take(heard(kEnglish));
+  const Tokens prompt = ask(transcriber).prompt;
+  const Tokens said = Tokens{at(0.1)} + say(" hi, yo") + Tokens{at(0.8), at(0.8)};
+  transcriber.take(answer(said + Tokens{kEnd}));
+  EXPECT_TRUE(transcriber.segments().empty()) << "the words have no times yet";
+  SpeechQuery query = ask(transcriber);
+  ASSERT_NE(query.alignment, nullptr);
+  EXPECT_EQ(query.prompt, prompt + said);
+  EXPECT_EQ(query.alignment->first_aligned_token, 3);
+  EXPECT_EQ(query.alignment->num_aligned_rows, 50);
+  SpeechAnswer rows;
+  rows.pooled = {.num_columns = 1, .values = {5, 6, 10, 12, 20, 21, 30, 35, 40, 41}};
+  transcriber.take(rows);
+  ASSERT_EQ(transcriber.segments().size(), 1u);
+  const std::vector<TranscriptWord>& words = transcriber.segments()[0].words;
+  ASSERT_EQ(words.size(), 2u);
+  EXPECT_EQ(words[0].text, " hi,");
+  EXPECT_NEAR(words[0].start, 0.10, 1e-9) << "where the timestamp before it ends";
+  EXPECT_NEAR(words[0].end, 0.40, 1e-9);
+  EXPECT_EQ(words[1].text, " yo");
+  EXPECT_NEAR(words[1].start, 0.40, 1e-9);
+  EXPECT_NEAR(words[1].end, 0.70, 1e-9);
+  // The next window begins at 0.8. Its answer is cut short: the model has not read the last token.
+  ask(transcriber);
+  transcriber.take(heard(kEnglish));
+  ask(transcriber);
+  transcriber.take(answer(Tokens{at(0.0)} + say("ab")));
+  query = ask(transcriber);
+  EXPECT_EQ(query.prompt, prompt + Tokens{at(0.0)} + say("a"));
+  EXPECT_EQ(query.alignment->num_aligned_rows, 40);
+  rows.pooled.values = {10, 45};
+  transcriber.take(rows);
+  EXPECT_TRUE(is_done(transcriber));
+  const TranscriptWord& last = transcriber.segments()[1].words.at(0);
+  EXPECT_EQ(last.text, "ab");
+  EXPECT_NEAR(last.start, 1.0, 1e-9);
+  EXPECT_NEAR(last.end, 1.6, 1e-9) << "not behind the end";
+}
+
+TEST(TranscriptWords, GoByLanguage) {
+  const ByteCodec codec;
+  std::vector<TimedToken> tokens;
+  const std::string text = " \"a\xc3\xa9!\" - b(c) \xff";
+  for (const char c : text) {
+    const auto start = static_cast<double>(tokens.size());
+    tokens.push_back({static_cast<unsigned char>(c), start, start + 1});
+  }
+  const auto texts = [&](bool has_spaces) {
+    std::vector<std::string> list;
+    for (const TranscriptWord& word : make_words(tokens, codec, has_spaces))
+      list.push_back(word.text);
+    return list;
+  };
+  EXPECT_EQ(make_words({}, codec, true).size(), 0u);
+  const std::vector<std::string> words = texts(true);
+  EXPECT_EQ(words.front(), " \"a\xc3\xa9!\"");
+  EXPECT_FALSE(has_spaces("ja"));
+  EXPECT_TRUE(has_spaces("en"));
+  EXPECT_GT(texts(false).size(), words.size());
+}
+
 TEST(SpeechTokens, AreReadFromTheVocabulary) {
   EXPECT_EQ(read_speech_tokens({}, "").status().code(), StatusCode::kInvalidArgument);
   const auto tokens =
@@ -220,6 +284,8 @@ TEST(SpeechTokens, AreReadFromTheVocabulary) {
   EXPECT_EQ(tokens->suppressed_first, Tokens{3});
   EXPECT_EQ(tokens->max_first_step, 7);
   EXPECT_TRUE(tokens->languages.empty());
+  EXPECT_FALSE(tokens->times_words);
+  EXPECT_TRUE(read_speech_tokens(marks(), R"({"alignment_heads":[[0,1]]})")->times_words);
   for (const char* text : {"[]", "{", R"({"suppress_tokens":["a"]})", R"({"suppress_tokens":7})",
                            R"({"max_initial_timestamp_index":-3})"}) {
     EXPECT_FALSE(read_speech_tokens(marks(), text).ok()) << text;

@@ -31,12 +31,25 @@ json::array segment_list(const Transcriber& transcriber) {
   return list;
 }
 
+json::array word_list(const Transcriber& transcriber) {
+  json::array list;
+  for (const TranscriptSegment& segment : transcriber.segments()) {
+    for (const TranscriptWord& word : segment.words) {
+      const std::string_view text = trimmed_text(word.text);
+      if (text.empty()) continue;
+      list.push_back(json::object{{"word", text}, {"start", word.start}, {"end", word.end}});
+    }
+  }
+  return list;
+}
+
 json::object verbose(const Transcriber& transcriber, bool lists_segments) {
   json::object body{{"task", transcriber.options().translates ? "translate" : "transcribe"},
                     {"language", transcriber.language()},
                     {"duration", transcriber.seconds()},
                     {"text", transcriber.text()}};
   if (lists_segments) body["segments"] = segment_list(transcriber);
+  if (transcriber.options().times_words) body["words"] = word_list(transcriber);
   body["usage"] = transcript_usage(transcriber);
   return body;
 }

@@ -42,6 +42,10 @@ ApiCheck TranscriptionCall::ask(SpeechQuery query) {
                             .prompt_token_ids = std::move(query.prompt),
                             .params = std::move(query.params)};
   request.media = {MediaSpan::of_source(std::move(query.window))};
+  if (query.alignment != nullptr) {
+    request.kind = RequestKind::kPool;
+    request.pooling = std::move(query.alignment);
+  }
   request.priority = prepared_->priority;
   request.cache_keys = prepared_->cache_keys;
   request.arrival_us = prepared_->arrival_us;
@@ -75,6 +79,7 @@ bool TranscriptionCall::pop_one() {
   answer_.logprobs.insert(answer_.logprobs.end(), std::make_move_iterator(delta->logprobs.begin()),
                           std::make_move_iterator(delta->logprobs.end()));
   if (!delta->finish_reason) return true;
+  answer_.pooled = std::move(delta->pooled);
   if (!delta->status.ok()) {
     fail(from_status(delta->status));
     return false;
