@@ -207,7 +207,8 @@ void add_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--max-concurrency", load.max_concurrency, "Most requests at once; 0: no limit")
       ->check(cli::at_least(0))
       ->capture_default_str();
-  verb.add_option("--goodput", flags->goodput, "Limits, for example ttft:500 tpot:50 (ms)");
+  verb.add_option("--goodput", flags->goodput, "Limits, for example ttft:500 tpot:50 (ms)")
+      ->delimiter(',');
   verb.add_flag("--ignore-eos,!--no-ignore-eos", load.ignore_eos,
                 "Always generate the full length (on)");
   verb.add_option("--seed", load.seed, "Seed of lengths, prompts and arrivals")
