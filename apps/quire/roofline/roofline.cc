@@ -109,11 +109,10 @@ Status run_roofline(const Flags& flags) {
   }
   QUIRE_ASSIGN_OR_RETURN(
       const CostModel cost,
-      CostModel::create(model, hardware, flags.parallelism,
-                        {.fidelity = fidelity,
-                         .max_memoised_tokens = 0,
-                         .routing_skew = flags.routing_skew},
-                        tables));
+      CostModel::create(
+          model, hardware, flags.parallelism,
+          {.fidelity = fidelity, .max_memoised_tokens = 0, .routing_skew = flags.routing_skew},
+          tables));
   if (flags.as_json) {
     boost::json::object out = report_json(cost, flags.report);
     out["fidelity"] = to_string(fidelity);
