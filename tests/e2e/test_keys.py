@@ -71,9 +71,9 @@ class Caller(threading.Thread):
     """Asks on one connection with a key, again and again, until `is_over`; counts statuses and tokens."""
     TOKENS = 4
 
-    def __init__(self, server, key, is_over):
+    def __init__(self, server, key, start_line, is_over):
         super().__init__()
-        self.key, self.is_over = key, is_over
+        self.key, self.start_line, self.is_over = key, start_line, is_over
         self.connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
         self.statuses, self.tokens = {}, 0
 
@@ -84,6 +84,7 @@ class Caller(threading.Thread):
     def run(self):
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         body = json.dumps({"prompt": "Hello", "max_tokens": self.TOKENS, "ignore_eos": True, "temperature": 0})
+        self.start_line.wait()
         while not self.is_over(self):
             self.connection.request("POST", "/v1/completions", body, headers)
             answer = self.connection.getresponse()
@@ -106,13 +107,13 @@ def test_limits_of_keys_under_many_clients(binary):
               {"name": "tokens", "key": "kt", "tokens_per_minute": tokens},
               {"name": "narrow", "key": "kn", "max_concurrent": 2}, {"name": "free", "key": "kf"})
         with Server(binary, "--hardware", "none", "--api-key-file", path) as server:
-            begin = time.monotonic()
+            begin, start_line = time.monotonic(), threading.Barrier(4 * clients)
 
             def is_over(caller):
                 if caller.key in ("kr", "kt"):
                     return time.monotonic() - begin > seconds
                 return caller.answered == 10  # of the others each client goes on until it has had its share
-            callers = [Caller(server, key, is_over) for key in ("kr", "kt", "kn", "kf") for _ in range(clients)]
+            callers = [Caller(server, key, start_line, is_over) for key in ("kr", "kt", "kn", "kf") for _ in range(clients)]
             for caller in callers:
                 caller.start()
             context, running = harness.Context(server.url, "kf", None), 0
