@@ -100,7 +100,7 @@ class Caller(threading.Thread):
 def test_limits_of_keys_under_many_clients(binary):
     """Four keys, eight clients each, all at once and deaf to Retry-After: no key goes beyond its limits, none stops
     another, each client of a limited key has its turn, and the server has counted what the clients have."""
-    requests, tokens, clients, seconds = 60, 300, 8, 4
+    requests, tokens, clients, seconds = 60, 300, 8, 2
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "keys.json")
         write(path, {"name": "requests", "key": "kr", "requests_per_minute": requests},
