@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs every case of GoogleTest programs in a process of its own, several at once.
+"""Runs the cases of GoogleTest programs in processes of few cases each, several at once.
 
-A case that loses the device, or never ends, takes no other case with it. The output of cases that
-fail follows at the end, and after it the counts.
+The cases of a process that fails are run again, each in a process of its own, so that a case that
+loses the device, or never ends, takes no other case with it. The output of cases that fail follows
+at the end, and after it the counts.
 """
 
 import argparse
@@ -25,16 +26,25 @@ def cases_of(program, pattern):
             suite = name
 
 
-def run(program, case, seconds):
+def run(program, cases, seconds):
+    """The exit code, output and seconds of one process that runs `cases`."""
     start = time.monotonic()
     try:
-        done = subprocess.run([program, "--gtest_brief=1", f"--gtest_filter={case}"],
+        done = subprocess.run([program, "--gtest_brief=1", f"--gtest_filter={':'.join(cases)}"],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               errors="replace", timeout=seconds)
         code, output = done.returncode, done.stdout
     except subprocess.TimeoutExpired as expired:
         code, output = "none: it did not end", (expired.stdout or b"").decode(errors="replace")
-    return case, code, output, time.monotonic() - start
+    return code, output, time.monotonic() - start
+
+
+def run_batch(program, cases, seconds):
+    """A list of (cases, exit code, output, seconds): of the batch, or of each of its cases where it fails."""
+    result = run(program, cases, seconds)
+    if result[0] == 0 or len(cases) == 1:
+        return [(cases, *result)]
+    return [([case], *run(program, [case], seconds)) for case in cases]
 
 
 def main():
@@ -42,25 +52,29 @@ def main():
     parser.add_argument("programs", nargs="+", metavar="PROGRAM")
     parser.add_argument("--filter", default="*", help="GoogleTest's filter (default: every case)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cases at once")
-    parser.add_argument("--seconds", type=float, default=60, help="most time of a case")
+    parser.add_argument("--batch", type=int, default=1, help="cases of one process (default: 1)")
+    parser.add_argument("--seconds", type=float, default=60, help="most time of a process")
     parser.add_argument("--lines", type=int, default=40, help="most lines of a failed case's output")
     options = parser.parse_args()
 
-    cases = [(program, case) for program in options.programs
-             for case in cases_of(program, options.filter)]
+    batches = []
+    for program in options.programs:
+        cases = list(cases_of(program, options.filter))
+        batches += [(program, cases[at:at + options.batch]) for at in range(0, len(cases), options.batch)]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda one: run(*one, options.seconds), cases))
+        results = sum(pool.map(lambda batch: run_batch(*batch, options.seconds), batches), [])
 
     failed = [result for result in results if result[1] != 0]
-    skipped = sum("SKIPPED" in output for _, code, output, _ in results if code == 0)
-    for case, code, output, seconds in failed:
-        print(f"FAILED: {case} (exit code {code}, {seconds:.1f} s)")
+    num_cases = sum(len(cases) for cases, *_ in results)
+    skipped = sum(output.count("SKIPPED:") for _, code, output, _ in results if code == 0)
+    for cases, code, output, seconds in failed:
+        print(f"FAILED: {cases[0]} (exit code {code}, {seconds:.1f} s)")
         for line in output.splitlines()[:options.lines]:
             print("  " + line[:400])
     slowest = max(results, key=lambda result: result[3], default=None)
     if slowest:
-        print(f"The slowest case was {slowest[0]} with {slowest[3]:.1f} s.")
-    print(f"{len(results)} cases: {len(results) - len(failed) - skipped} passed, {len(failed)} failed, "
+        print(f"The slowest process took {slowest[3]:.1f} s, with {slowest[0][0]} first.")
+    print(f"{num_cases} cases: {num_cases - len(failed) - skipped} passed, {len(failed)} failed, "
           f"{skipped} skipped")
     return 1 if failed or not results else 0
 

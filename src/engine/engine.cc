@@ -101,6 +101,8 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
   QUIRE_RETURN_IF_ERROR(options.scheduler.validate());
   QUIRE_RETURN_IF_ERROR(executor->initialize(sizing.plan));
   QUIRE_RETURN_IF_ERROR(executor->warm_up());
+  while (options.prepare_at_start && executor->work_while_idle()) {
+  }
   std::unique_ptr<KvFiles> kv_files;
   if (options.open_kv_files) {
     QUIRE_ASSIGN_OR_RETURN(kv_files, options.open_kv_files(executor->host_blocks()));

@@ -55,6 +55,9 @@ struct EngineOptions {
   // Counts from arrival, for requests that bring none.
   std::optional<int64_t> default_timeout_us;
 
+  // Does at the start what an executor would do while there is nothing to run
+  // (Executor::work_while_idle): for benchmarks, whose requests would wait for it.
+  bool prepare_at_start = false;
   int64_t log_interval_us = 10'000'000;  // between log lines about throughput; 0: none
   bool log_steps = false;                // one debug line per step
   // Gives every step its bound and prediction; null: none, until AsyncEngine::set_cost_model().

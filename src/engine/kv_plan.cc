@@ -94,6 +94,7 @@ Status too_long(const BlockSizing& blocks, const KvSpec& spec, int32_t limit, in
 }  // namespace
 
 int32_t count_host_blocks(int64_t num_bytes, const KvSpec& spec) {
+  if (!spec.uses(KvPool::kAttention)) return 0;
   const int64_t num_blocks = num_bytes / spec.block_bytes;
   if (num_blocks < 1) return 0;
   return static_cast<int32_t>(

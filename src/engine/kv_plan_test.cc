@@ -106,6 +106,7 @@ TEST(KvPlan, ModelsWithStatesAlone) {
   ASSERT_TRUE(sizing.ok()) << sizing.status().message();
   EXPECT_EQ(sizing->plan.num_blocks, 0);
   EXPECT_EQ(sizing->plan.num_state_blocks, 10);
+  EXPECT_EQ(count_host_blocks(1 << 20, spec), 0);
   const auto refused = plan_kv(o, kModel, spec, 8'000);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("state blocks of 4000 bytes"), std::string::npos)

@@ -46,6 +46,7 @@ std::optional<int> prepare(EngineBenchFlags& flags) {
 Result<RunningModel> start_for_bench(EngineBenchFlags& flags) {
   flags.engine.on_progress = cli::loading_bar();
   flags.engine.engine.log_interval_us = 0;
+  flags.engine.engine.prepare_at_start = true;
   // Prompts are random, and nothing of them or of the answers may come for free.
   flags.engine.engine.kv.enable_prefix_caching = false;
   if (flags.engine.speculative_config.empty()) flags.engine.speculative_config = kNoDrafts;

@@ -12,6 +12,7 @@
 #include "kernels/cuda/linear/int8_linear.h"
 #include "kernels/cuda/linear/lt_products.h"
 #include "kernels/cuda/linear/place_bias.h"
+#include "kernels/cuda/linear/plain_linear.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/quant/quant_weight.h"
@@ -97,6 +98,7 @@ void linear(Stream& stream, const LinearParams& params) {
               "[linear] a GPU wants bf16 weights, got {}", to_string(spec.dtype));
   if (fits_dense_linear(queue, params)) return dense_linear(stream, params);
   QUIRE_CHECK(params.gate == nullptr, "[linear] no gate for {} outputs", spec.n);
+  if (!are_operands_aligned(params)) return plain_linear(stream, params);
   use_device_of(queue);
   queue.fail(multiply(queue, params));
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/linear/dense_linear.h"
 #include "kernels/cuda/linear/few_rows_linear.h"
+#include "kernels/cuda/linear/plain_linear.h"
 
 namespace quire {
 namespace {
@@ -106,6 +107,48 @@ TEST_F(GpuOwnLinear, FewRowsMatchReference) {
         cuda::few_rows_linear(stream(), p);
       });
     }
+  }
+}
+
+TEST_F(GpuOwnLinear, PlainMatchesReference) {
+  const struct {
+    int64_t m, n, k;
+  } shapes[] = {{1, 16, 8}, {3, 33, 12}, {9, 5, 100}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const DType y_type : {DType::kF32, DType::kBF16}) {
+      expect_product(m, n, k, y_type, n + 3,
+                     [&](const LinearParams& p) { cuda::plain_linear(stream(), p); });
+    }
+  }
+}
+
+// A head of 12 dims begins between two pieces of 16 bytes.
+TEST_F(GpuOwnLinear, OperandsMayBeginAnywhere) {
+  constexpr int64_t kRows = 5, kHeads = 3, kDims = 12, kOutputs = 6;
+  const auto x = rounded(random_floats(11, kRows * kHeads * kDims));
+  const auto dense = rounded(random_floats(12, kOutputs * kDims));
+  const std::vector<float> poison(static_cast<size_t>(kRows * kHeads * kOutputs), 7.0f);
+  PackedWeight weight{{.n = kOutputs, .k = kDims, .compute = ComputeType::kBF16}, nullptr};
+  weight.data = upload_as(DType::kBF16, dense).data();
+  const Activations from = upload_as(DType::kBF16, x);
+  const Activations to = upload_as(DType::kF32, poison);
+  for (int64_t head = 0; head < kHeads; ++head) {
+    linear(stream(), {.x = ConstActivations(from).from(head * kDims),
+                      .x_stride = kHeads * kDims,
+                      .weight = &weight,
+                      .y = to.from(head * kOutputs),
+                      .y_stride = kHeads * kOutputs,
+                      .num_rows = kRows,
+                      .workspace = poisoned(linear_workspace_bytes(stream(), kRows, weight.spec))});
+  }
+  const auto got = download_floats(to, kRows * kHeads * kOutputs);
+  for (int64_t i = 0; i < kRows * kHeads * kOutputs; ++i) {
+    const int64_t row = i / kOutputs, output = i % kOutputs;  // rows of heads
+    double want = 0;
+    for (int64_t k = 0; k < kDims; ++k)
+      want += static_cast<double>(x[static_cast<size_t>(row * kDims + k)]) *
+              static_cast<double>(dense[static_cast<size_t>(output * kDims + k)]);
+    EXPECT_NEAR(got[static_cast<size_t>(i)], want, 1e-5) << i;
   }
 }
 
