@@ -18,7 +18,7 @@ Status check_flags(const ServeFlags& flags, const std::string& where) {
     return invalid_argument("{}: {} {}", where, name, why);
   };
   const EngineArgs& engine = flags.engine;
-  if (engine.device != "cpu") return refuse("device", "is cpu for models of a folder");
+  if (engine.device == "cuda") return refuse("device", "is cpu for models of a folder");
   if (engine.ranks.size > 1) return refuse("nnodes", "is 1 for models of a folder");
   for (const auto& [name, value] : {std::pair("kv-transfer-config", &engine.kv_transfer_config),
                                     std::pair("kv-events-config", &engine.kv_events_config)}) {

@@ -37,7 +37,7 @@ Status check_flags(const ServeFlags& flags) {
   if (!engine.kv_events_config.empty()) return one("--kv-events-config");
   if (!engine.step_log.empty()) return one("--step-log");
   if (!engine.chrome_trace.empty()) return one("--chrome-trace");
-  if (engine.device != "cpu")
+  if (engine.device == "cuda")
     return invalid_argument("--models-dir: expected --device cpu, got {}", engine.device);
   if (engine.ranks.size > 1)
     return invalid_argument("--models-dir: expected one process, got {} ranks", engine.ranks.size);
@@ -56,6 +56,7 @@ Result<server::ShelfModel> load(const ServeFlags& all, const server::FoundModel&
   QUIRE_ASSIGN_OR_RETURN(const ModelsConfig config, ModelsConfig::read(all.models.config));
   QUIRE_ASSIGN_OR_RETURN(ServeFlags flags, config.flags_of(found.name, all));
   flags.engine.model = found.path;
+  flags.engine.device = "cpu";  // models of a folder share the host's memory
   flags.served_model_names = names;
   flags.engine.on_progress = [&on_progress](int64_t done_bytes, int64_t total_bytes) {
     if (total_bytes > 0)

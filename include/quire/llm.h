@@ -31,9 +31,9 @@ struct LLMOptions {
   std::string model{};  // Hugging Face directory or .gguf file; empty: the built-in model
   // This Jinja template replaces the model's own chat template: a file, or the template itself.
   std::string chat_template{};
-  std::string device = "cpu";  // cpu, cuda, or auto (a GPU when one can take the model)
-  std::string cache_dir{};     // packed weights are kept here between loads; empty: nowhere
-  std::string dtype = "auto";  // auto (the checkpoint's), float32, bfloat16, float16
+  std::string device = "auto";  // cpu, cuda, or auto (a GPU when one can take the model)
+  std::string cache_dir{};      // packed weights are kept here between loads; empty: nowhere
+  std::string dtype = "auto";   // auto (the checkpoint's), float32, bfloat16, float16
   // It is auto (as dtype), float32, bfloat16, float16, fp8, fp8_e5m2 or int8.
   std::string kv_cache_dtype = "auto";
   std::string isa = "auto";               // auto (the best here), portable, avx2, avx512, amx

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Of blocks in which a stage keeps nothing.
+// Of blocks in which a rank's stage keeps nothing.
 constexpr int64_t kLeastBlockBytes = 64;
 
 bool has(const RowRange& layers, size_t layer) {
@@ -39,29 +39,36 @@ void share_one_place(KvLayout& layout) {
   layout.spec.groups = {std::move(group)};
 }
 
-// Groups of the layers with attention.
-void add_attention_groups(const DecoderSpec& spec, KvLayout& layout) {
+// The layers' keys and values, in no group yet.
+std::vector<KvLayerPlace> places_of(const DecoderSpec& spec) {
+  std::vector<KvLayerPlace> places;
+  int64_t num_scales = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    places.push_back({.group = -1,
+                      .num_kv_heads = attention.num_kv_heads,
+                      .head_dim = attention.head_dim,
+                      .latent_dim = attention.latent.rank,
+                      .first_scale = num_scales});
+    if (attention.any()) num_scales += attention.num_kv_heads;
+  }
+  return places;
+}
+
+// Groups of the layers with attention, by what they take in the whole model: on a rank, layers of
+// several widths may take the same.
+void add_attention_groups(const DecoderSpec& whole, KvLayout& layout) {
+  const std::vector<KvLayerPlace> places = places_of(whole);
   std::vector<KvLayerKind> kinds;
   std::vector<int32_t> layers;  // that the kinds are of
-  int64_t num_scales = 0;
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    const AttentionSpec& attention = spec.layers[i].attention;
-    layout.layers.push_back({.group = -1,
-                             .num_kv_heads = attention.num_kv_heads,
-                             .head_dim = attention.head_dim,
-                             .latent_dim = attention.latent.rank,
-                             .first_scale = num_scales});
-    if (!attention.any()) continue;
-    num_scales += attention.num_kv_heads;
-    if (!attention.has_own_kv()) continue;
-    kinds.push_back({attention.sliding_window, layer_block_bytes(layout, layout.layers.back())});
+  for (size_t i = 0; i < whole.layers.size(); ++i) {
+    const AttentionSpec& attention = whole.layers[i].attention;
+    if (!attention.any() || !attention.has_own_kv()) continue;
+    kinds.push_back({attention.sliding_window, layer_block_bytes(layout, places[i])});
     layers.push_back(static_cast<int32_t>(i));
   }
-  if (spec.is_bidirectional()) return share_one_place(layout);
   if (layers.empty()) return;
-  KvGrouping grouping = group_layers(kinds);
-  layout.spec.groups = std::move(grouping.groups);
-  layout.spec.block_bytes = grouping.block_bytes;
+  layout.spec.groups = group_layers(kinds).groups;
   for (KvGroupSpec& group : layout.spec.groups) {
     for (int32_t& layer : group.layers) layer = layers[static_cast<size_t>(layer)];
   }
@@ -69,8 +76,7 @@ void add_attention_groups(const DecoderSpec& spec, KvLayout& layout) {
 
 // Where the kept layers lie in the blocks of their groups.
 void place_layers(const RowRange& kept, KvLayout& layout) {
-  int64_t most_bytes = kLeastBlockBytes;
-  for (KvLayerPlace& place : layout.layers) place.group = -1;
+  int64_t most_bytes = 0;
   for (size_t g = 0; g < layout.spec.groups.size(); ++g) {
     int64_t offset_bytes = 0;
     for (const int32_t layer : layout.spec.groups[g].layers) {
@@ -82,7 +88,7 @@ void place_layers(const RowRange& kept, KvLayout& layout) {
     }
     most_bytes = std::max(most_bytes, offset_bytes);
   }
-  if (kept.size() != kAllLayers.size()) layout.spec.block_bytes = most_bytes;
+  layout.spec.block_bytes = most_bytes > 0 ? most_bytes : kLeastBlockBytes;
 }
 
 void add_state_group(const DecoderSpec& spec, int32_t state_block_size, const RowRange& kept,
@@ -106,20 +112,25 @@ void add_state_group(const DecoderSpec& spec, int32_t state_block_size, const Ro
 
 }  // namespace
 
-KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype,
-                        int32_t state_block_size, const RowRange& kept) {
+KvLayout make_kv_layout(const DecoderSpec& whole, int32_t block_size, DType dtype,
+                        int32_t state_block_size, const KvPart& part) {
+  const DecoderSpec own = share_of(whole, part.share);
   KvLayout layout;
   layout.dtype = dtype;
   layout.spec.block_size = block_size;
-  add_attention_groups(spec, layout);
-  if (spec.is_bidirectional()) return layout;
-  if (!layout.spec.groups.empty()) place_layers(kept, layout);
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    const AttentionSpec& attention = spec.layers[i].attention;
-    if (attention.any() && !attention.has_own_kv() && has(kept, i))
+  layout.layers = places_of(own);
+  if (whole.is_bidirectional()) {
+    share_one_place(layout);
+    return layout;
+  }
+  add_attention_groups(whole, layout);
+  if (!layout.spec.groups.empty()) place_layers(part.layers, layout);
+  for (size_t i = 0; i < own.layers.size(); ++i) {
+    const AttentionSpec& attention = own.layers[i].attention;
+    if (attention.any() && !attention.has_own_kv() && has(part.layers, i))
       layout.layers[i] = layout.layers[static_cast<size_t>(attention.kv_layer)];
   }
-  add_state_group(spec, state_block_size, kept, layout);
+  add_state_group(own, state_block_size, part.layers, layout);
   return layout;
 }
 

@@ -16,6 +16,7 @@
 #include "core/kv_spec.h"
 #include "nn/decoder/decoder.h"
 #include "nn/decoder_spec.h"
+#include "nn/rank_share.h"
 #include "weights/checkpoint.h"
 
 namespace quire {
@@ -53,11 +54,17 @@ struct KvLayout {
 
 inline constexpr RowRange kAllLayers = {0, std::numeric_limits<int64_t>::max()};
 
+// What one rank of one stage keeps of a model's keys, values and states.
+struct KvPart {
+  RankShare share = {};          // its heads
+  RowRange layers = kAllLayers;  // its stage's
+};
+
 // `state_block_size`: tokens from one snapshot of the states to the next, a multiple of block_size.
-// `kept`: of a stage of a pipeline, its layers. Groups are those of all layers, since they share
-// block tables; in the blocks there is room for the kept ones alone.
-KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype,
+// Groups are those of the whole model, since all ranks and stages share block tables; in the blocks
+// there is room for `part` alone.
+KvLayout make_kv_layout(const DecoderSpec& whole, int32_t block_size, DType dtype,
                         int32_t state_block_size = KvSpec().state.block_size,
-                        const RowRange& kept = kAllLayers);
+                        const KvPart& part = {});
 
 }  // namespace quire

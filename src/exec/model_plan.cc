@@ -218,10 +218,11 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
     plan.shared_bytes = RankExchange::shared_bytes(plan.whole, options.share, plan.limits);
   const int32_t state_blocks =
       (options.state_block_size + options.block_size - 1) / options.block_size;
-  plan.kv =
-      make_kv_layout(share_of(plan.whole, options.share), options.block_size, plan.kv_dtype,
-                     state_blocks * options.block_size,
-                     options.stage.count == 1 ? kAllLayers : layers_of(plan.whole, options.stage));
+  const KvPart part = {
+      .share = options.share,
+      .layers = options.stage.count == 1 ? kAllLayers : layers_of(plan.whole, options.stage)};
+  plan.kv = make_kv_layout(plan.whole, options.block_size, plan.kv_dtype,
+                           state_blocks * options.block_size, part);
   return plan;
 }
 

@@ -242,10 +242,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Setup{"falcon_rw", "bfloat16"}, Setup{"stablelm_parallel", "bfloat16"},
                       Setup{"cohere_qk_norm", "float32"}, Setup{"bloom", "float32", "portable"},
                       Setup{"bloom", "bfloat16", "avx2"}, Setup{"bloom", "bfloat16", "avx512-core"},
-                      Setup{"bloom", "bfloat16", "amx-emulated"},
                       Setup{"mpt", "bfloat16", "auto", "int8"},
-                      Setup{"gemma3n_streams", "float32", "portable"},
-                      Setup{"olmo3", "bfloat16", "amx-emulated"}),
+                      Setup{"gemma3n_streams", "float32", "portable"}),
     name_of);
 
 // Mixtures of experts: whom a token shares an expert with leaves no trace in it.
@@ -256,7 +254,6 @@ INSTANTIATE_TEST_SUITE_P(Experts, LawL4,
                                            Setup{"glm4_moe", "bfloat16", "avx512-core"},
                                            Setup{"gpt_oss", "bfloat16"},
                                            Setup{"llama4", "float32", "avx2"},
-                                           Setup{"llama4", "bfloat16", "amx-emulated"},
                                            Setup{"gpt_oss", "bfloat16", "amx-emulated"}),
                          name_of);
 
@@ -300,7 +297,6 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"llama", "bfloat16", "avx2"}, Setup{"llama", "bfloat16", "avx512-core"},
                       Setup{"llama", "bfloat16", "amx"}, Setup{"llama", "bfloat16", "amx-emulated"},
                       Setup{"gemma3", "bfloat16", "avx2"},
-                      Setup{"gemma3", "bfloat16", "amx-emulated"},
                       Setup{"packed_mixed_llama", "auto", "avx2-core"},
                       Setup{"packed_mixed_llama", "auto", "avx2"},
                       Setup{"packed_mixed_llama", "auto", "avx512-vnni"},

@@ -70,8 +70,8 @@ struct EngineArgs {
   std::string kv_cache_dtype = "auto";
   bool activation_int8 = false;  // on a CPU: int8 activations for quantized weights of integers
   std::string isa = "auto";
-  std::string device = "cpu";  // cpu, cuda, or auto (a GPU when one can take the model)
-  bool deterministic = true;   // on a GPU: a request's bits do not depend on its batch
+  std::string device = "auto";  // cpu, cuda, or auto (a GPU when one can take the model)
+  bool deterministic = true;    // on a GPU: a request's bits do not depend on its batch
   // On a GPU: none, piecewise or full captured graphs (exec/gpu/graphs/graph_dispatcher.h).
   std::string cudagraph_mode = "full";
   bool enforce_eager = false;           // the same as none

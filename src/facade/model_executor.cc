@@ -89,8 +89,7 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                          GpuRunner::create(options,
                                            {.graphs = *graphs,
                                             .programmatic_launch = args.programmatic_launch,
-                                            .deterministic = args.deterministic,
-                                            .untried_kernels = args.device == "cuda"},
+                                            .deterministic = args.deterministic},
                                            std::move(device)));
   ModelPlan plan = runner->model().plan();
   ModelExecutor made = only(std::move(runner), std::move(plan));
@@ -142,7 +141,9 @@ Result<ModelExecutor> make_model_executor(const EngineArgs& args,
   Result<ModelExecutor> executor = on_cuda(args, options);
   if (executor.ok()) return executor;
   const StatusCode code = executor.status().code();
-  const bool is_for_cpu = code == StatusCode::kUnavailable || code == StatusCode::kUnimplemented;
+  // Whoever asked for no GPU is served by the CPU, too, when the GPU's memory is too small.
+  const bool is_for_cpu = code == StatusCode::kUnavailable || code == StatusCode::kUnimplemented ||
+                          code == StatusCode::kResourceExhausted;
   if (!is_for_cpu) return executor;
   log_info("--device auto: the CPU, since {}", executor.status().message());
   return on_cpu(args, options);

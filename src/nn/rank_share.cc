@@ -1,7 +1,6 @@
 #include "nn/rank_share.h"
 
 #include <algorithm>
-#include <set>
 
 namespace quire {
 namespace {
@@ -111,14 +110,6 @@ HeadShare share_of(const AttentionSpec& attention, const RankShare& share) {
   return {split(heads, 1, share), {kv_head, kv_head + 1}};
 }
 
-size_t num_kv_widths(const DecoderSpec& whole) {
-  std::set<int64_t> widths;
-  for (const LayerSpec& layer : whole.layers) {
-    if (layer.attention.any()) widths.insert(layer.attention.kv_rows());
-  }
-  return widths.size();
-}
-
 Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
   const int32_t num_ranks = share.num_ranks;
   if (share.whole_experts) QUIRE_RETURN_IF_ERROR(check_experts(whole, share));
@@ -127,12 +118,6 @@ Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
     return unimplemented(
         "--tensor-parallel-size: expected 1 for a model with biases by distance, got {}",
         num_ranks);
-  }
-  if (const size_t widths = num_kv_widths(whole); widths > kMostKvWidths) {
-    return unimplemented(
-        "--tensor-parallel-size: expected 1 for a model whose layers have keys and values of {} "
-        "widths, got {}",
-        widths, num_ranks);
   }
   if (whole.has_shared_blocks()) {
     return unimplemented(

@@ -36,11 +36,6 @@ struct HeadShare {
 bool cuts_heads(const AttentionSpec& attention, const RankShare& share);
 HeadShare share_of(const AttentionSpec& attention, const RankShare& share);
 
-// Returns how many widths the keys and values of layers have. Blocks of models with more than two are
-// not yet those of the whole model's plan where ranks or stages have parts of them.
-size_t num_kv_widths(const DecoderSpec& whole);
-inline constexpr size_t kMostKvWidths = 2;
-
 // kInvalidArgument: so many ranks cannot compute such a model together.
 Status check_ranks(const DecoderSpec& whole, const RankShare& share);
 

@@ -73,8 +73,7 @@ TEST_P(SameBits, Bfloat16) { expect_equal("bfloat16"); }
 // Sparse MLPs, and blocks that layers share.
 const std::vector<std::string> kWhole = {"gemma3n",          "zamba2",
                                          "zamba2_one_block", "zamba2_untied",
-                                         "int8_rows_zamba2", "int8_rows_gemma3n_text",
-                                         "openelm",          "int8_rows_openelm"};
+                                         "int8_rows_zamba2", "int8_rows_gemma3n_text"};
 
 // All that can be shared.
 std::vector<std::string> shareable(std::vector<std::string> names) {

@@ -18,8 +18,8 @@ double share_of_blocks(const KvSpec& part, const KvSpec& whole) {
 
 KvLayout layout_of(const ModelPlan& plan, int num_ranks, const RowRange& kept) {
   const KvSpec& kv = plan.kv.spec;
-  return make_kv_layout(share_of(plan.whole, {0, num_ranks}), kv.block_size, plan.kv_dtype,
-                        kv.state.block_size, kept);
+  return make_kv_layout(plan.whole, kv.block_size, plan.kv_dtype, kv.state.block_size,
+                        {.share = {0, num_ranks}, .layers = kept});
 }
 
 Status check_pipeline(const ModelPlan& plan, int num_stages) {

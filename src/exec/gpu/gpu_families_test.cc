@@ -34,25 +34,6 @@ TEST_P(GpuFamily, LogitsWithinTheBudgetOfBf16) {
 INSTANTIATE_TEST_SUITE_P(All, GpuFamily, ::testing::ValuesIn(test::model_golden_names()),
                          case_name);
 
-// What only emulation has shown to be right runs where --device cuda asks for it, not by itself.
-TEST_F(GpuRunnerTest, LeavesUntriedKernelsToTheCpuUnlessAsked) {
-  struct Untried {
-    const char* model;
-    const char* what;
-  };
-  for (const Untried& untried :
-       {Untried{"mixtral", "routed experts"}, Untried{"lfm2", "layers that carry a state"},
-        Untried{"mpt", "ALiBi"}, Untried{"olmo2", "norm their outputs alone"},
-        Untried{"apertus", "xIELU"}, Untried{"minicpm3", "latent attention"},
-        Untried{"gemma3n", "several residual streams"}}) {
-    const auto runner = load_runner(untried.model, {.gpu = {.untried_kernels = false}});
-    ASSERT_FALSE(runner.ok()) << untried.model;
-    EXPECT_NE(runner.status().message().find(untried.what), std::string::npos)
-        << runner.status().message();
-  }
-  EXPECT_TRUE(load_runner("llama", {.gpu = {.untried_kernels = false}}).ok());
-}
-
 // Law L4: alone or in a crowd, in one chunk or several, with graphs or without, after a prefix hit and
 // after a preemption. Snapshots of states lie 16 tokens apart.
 class GpuFamilyBits : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};

@@ -74,8 +74,8 @@ GpuSampling::Shape GpuModel::sampling_shape() const {
 
 Status GpuModel::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
-  QUIRE_RETURN_IF_ERROR(check_gpu_support(plan_, device_->info().gpu, gpu_options_.untried_kernels,
-                                          inputs_shape().num_table_entries()));
+  QUIRE_RETURN_IF_ERROR(
+      check_gpu_support(plan_, device_->info().gpu, inputs_shape().num_table_entries()));
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
   dispatcher_ = GraphDispatcher(gpu_options_.graphs, static_cast<int32_t>(plan_.limits.max_reqs),

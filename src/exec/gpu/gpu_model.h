@@ -25,8 +25,6 @@ struct GpuRunnerOptions {
   bool sample_on_device = true;
   // Kernels of warpgroup products run where there are such, which is on compute capability 9.0.
   bool warpgroup_products = true;
-  // Models run whose kernels only emulation has shown to be right: routed experts.
-  bool untried_kernels = true;
 };
 
 // Owns the device. One thread at a time.

@@ -33,13 +33,6 @@ std::vector<std::string> quant_goldens() {
   return names;
 }
 
-TEST_F(GpuRunnerTest, RunsExpertsOnlyWhereUntriedKernelsMayRun) {
-  const auto runner = load_runner("mixtral", {.gpu = {.untried_kernels = false}});
-  ASSERT_FALSE(runner.ok());
-  EXPECT_NE(runner.status().message().find("experts"), std::string::npos)
-      << runner.status().message();
-}
-
 class GpuQuantGolden : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(GpuQuantGolden, LogitsAsServed) {

@@ -49,43 +49,9 @@ Status check_heads(const AttentionSpec& attention, DType kv_dtype, const GpuInfo
       wanted, head_dim, to_string(kv_dtype), gpu.shared_bytes_per_block);
 }
 
-std::string_view untried_kernels_of(const AttentionSpec& attention, DType kv_dtype) {
-  if (!attention.any()) return {};
-  if (attention.latent.any()) return "latent attention";
-  if (!cuda::fits_tensor_cores(attention.head_dim, kv_dtype == DType::kF8E4M3))
-    return "heads whose dims are no multiple of 8, or more than 256,";
-  if (attention.window_is_chunk) return "attention in chunks";
-  if (attention.scales_queries) return "queries scaled by their position";
-  if (attention.value_norm || attention.has_output_gate || attention.output_scale != 1.0f)
-    return "norms, gates and scales of values and heads";
-  if (attention.qk_norm && (*attention.qk_norm != QkNorm::kHead || attention.qk_norm_after_rope))
-    return "norms of queries and keys together or after rotation";
-  return {};
-}
-
-// The kernels of the model that only emulation has shown to be right; empty: there are none.
-std::string_view untried_kernels_of(const ModelPlan& plan) {
-  const DecoderSpec& spec = plan.spec;
-  if (spec.has_experts()) return "routed experts";
-  if (spec.has_states()) return "layers that carry a state";
-  if (spec.streams.any()) return "several residual streams";
-  if (!spec.alibi_slopes.empty()) return "ALiBi";
-  if (!spec.block.input_norms) return "layers that norm their outputs alone";
-  if (spec.layer_inputs.any() || spec.layer_scale) return "inputs or scales of each layer";
-  for (const LayerSpec& layer : spec.layers) {
-    if (layer.ffn.activation == Activation::kXielu) return "xIELU";
-    if (layer.ffn.gate_cut) return "sparse MLPs";
-    if (layer.ffn.gate_scale != 1.0f || layer.ffn.inner_scale != 1.0f) return "scales in MLPs";
-    const std::string_view untried = untried_kernels_of(layer.attention, plan.kv_dtype);
-    if (!untried.empty()) return untried;
-  }
-  return {};
-}
-
 }  // namespace
 
-Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kernels,
-                         int64_t num_table_entries) {
+Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, int64_t num_table_entries) {
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
   if (plan.spec.pooling.any()) {
     return unimplemented(
@@ -95,11 +61,6 @@ Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, bool untried
     return unimplemented(
         "cuda: this model looks at what an encoder has made, which CPUs alone do: use --device "
         "cpu");
-  }
-  const std::string_view untried = untried_kernels_of(plan);
-  if (!untried.empty() && !untried_kernels) {
-    return unimplemented(
-        "cuda: the kernels of {} have not run on a GPU yet: --device cuda runs them", untried);
   }
   for (const LayerSpec& layer : plan.spec.layers) {
     QUIRE_RETURN_IF_ERROR(check_experts(layer.ffn.experts, plan.spec.hidden_size));

@@ -1,4 +1,4 @@
-// Which models a GPU runs: what it refuses, and what only emulation has shown to be right.
+// Which models a GPU runs, and what it refuses.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,7 @@
 namespace quire {
 
 // kUnimplemented, kInvalidArgument: what of the planned model or its options the GPU does not take.
-// `untried_kernels`: as GpuRunnerOptions has it. `num_table_entries`: of all block tables.
-Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, bool untried_kernels,
-                         int64_t num_table_entries);
+// `num_table_entries`: of all block tables.
+Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, int64_t num_table_entries);
 
 }  // namespace quire

@@ -105,12 +105,6 @@ Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
         "--pipeline-parallel-size: expected 1 for a model whose layers share a block, got {}",
         num_stages);
   }
-  if (const size_t widths = num_kv_widths(whole); widths > kMostKvWidths) {
-    return unimplemented(
-        "--pipeline-parallel-size: expected 1 for a model whose layers have keys and values of {} "
-        "widths, got {}",
-        widths, num_stages);
-  }
   if (whole.cross.any()) {
     return unimplemented(
         "--pipeline-parallel-size: expected 1 for a model that looks at what an encoder has made, "

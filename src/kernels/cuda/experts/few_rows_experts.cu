@@ -6,34 +6,39 @@ namespace {
 
 constexpr int kWarps = 4;  // of a block, a piece each
 constexpr int kThreads = kWarps * 32;
-// Chunks on their way at once: many experts of several rows keep memory busy by their number.
-constexpr int chunks_ahead(int row_tiles) { return 8 / row_tiles; }
+constexpr int kChunksAhead = 12;  // on their way at once
+constexpr int kPartBytes = 16;    // eight inputs of a row
 
-// A lane's part of a chunk.
+// Lanes read what they copied themselves: 16 bytes of each of two weight rows and of a row of x per
+// tile. A slot of a warp's ring holds a chunk, part by part, and in a part the lanes' pieces.
 template <int kRowTiles>
-struct Fetched {
-  Chunk low;
-  Chunk high;
-  Chunk x[kRowTiles];
-};
+struct ChunkRing {
+  static constexpr int kParts = 2 + kRowTiles;
+  static constexpr int kSlotBytes = kParts * 32 * kPartBytes;
+  static constexpr int kBytes = kChunksAhead * kSlotBytes;  // of a warp
 
-// Reads along the rows of a piece and of x. A row that is not there is zeros.
-template <int kRowTiles>
-struct Rows {
-  const bfloat16* low = nullptr;
-  const bfloat16* high = nullptr;
-  const bfloat16* x[kRowTiles] = {};
+  const bfloat16* rows[kParts] = {};  // a row that is not there is zeros
+  const bfloat16* somewhere = nullptr;
   int64_t k = 0;
 
-  QUIRE_DEVICE void fetch(int64_t chunk, Fetched<kRowTiles>& to) const {
+  QUIRE_DEVICE static uint8_t* part_of(int slot, int part) {
+    const int warp = ptx::thread_index() / 32;
+    const int lane = ptx::thread_index() % 32;
+    return ptx::shared_memory() + warp * kBytes + slot * kSlotBytes +
+           (part * 32 + lane) * kPartBytes;
+  }
+  // Always a group of copies, so that groups can be counted.
+  QUIRE_DEVICE void fetch(int64_t chunk, int slot) const {
     const int64_t input = chunk * kChunkInputs + ptx::thread_index() % 4 * 8;
-    const auto part = [&](const bfloat16* row) {
-      return row != nullptr && input < k ? *reinterpret_cast<const Chunk*>(row + input) : Chunk{};
-    };
-    to.low = part(low);
-    to.high = part(high);
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) to.x[r] = part(x[r]);
+    for (int part = 0; part < kParts; ++part) {
+      const bool is_there = rows[part] != nullptr && input < k;
+      ptx::copy_async_16(part_of(slot, part), is_there ? rows[part] + input : somewhere, is_there);
+    }
+    ptx::copy_async_commit();
+  }
+  QUIRE_DEVICE static const Chunk& at(int slot, int part) {
+    return *reinterpret_cast<const Chunk*>(part_of(slot, part));
   }
 };
 
@@ -57,7 +62,7 @@ QUIRE_DEVICE void store_sums(const ExpertProductArgs& args, const ExpertTile& ti
 }
 
 template <ExpertStage kStage, int kRowTiles>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 3)
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
     few_rows_experts_kernel(const ExpertProductArgs args, const int num_columns) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
@@ -67,31 +72,33 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 3)
   const int64_t piece = int64_t{block.column} * kWarps + warp;
   if (block.tile >= *args.num_tiles || piece * piece_outputs(kStage) >= args.n) return;
   const ExpertTile tile = args.tiles[block.tile];
-  Rows<kRowTiles> rows;
-  rows.k = args.k;
-  rows.low = weight_row<kStage>(args, tile.expert, piece, lane / 4);
-  rows.high = weight_row<kStage>(args, tile.expert, piece, lane / 4 + 8);
+  ChunkRing<kRowTiles> ring;
+  ring.k = args.k;
+  ring.somewhere = args.weight.first;
+  ring.rows[0] = weight_row<kStage>(args, tile.expert, piece, lane / 4);
+  ring.rows[1] = weight_row<kStage>(args, tile.expert, piece, lane / 4 + 8);
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
     const int row = r * 8 + lane / 4;
-    if (row < tile.num_rows) rows.x[r] = input_row<kStage>(args, tile.first_row + row);
+    if (row < tile.num_rows) ring.rows[2 + r] = input_row<kStage>(args, tile.first_row + row);
   }
-  constexpr int kAhead = chunks_ahead(kRowTiles);
-  Fetched<kRowTiles> ahead[kAhead];
-#pragma unroll
-  for (int j = 0; j < kAhead; ++j) rows.fetch(j, ahead[j]);
+  // A slot is filled again a chunk after it was multiplied.
+  for (int slot = 0; slot + 1 < kChunksAhead; ++slot) ring.fetch(slot, slot);
   const int64_t num_chunks = (args.k + kChunkInputs - 1) / kChunkInputs;
   float sums[kRowTiles][4] = {};
-  for (int64_t chunk = 0; chunk < num_chunks; chunk += kAhead) {
+  int slot = 0;
+  int free_slot = kChunksAhead - 1;
+  for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    ptx::copy_async_wait<kChunksAhead - 2>();
+    const Chunk low = ring.at(slot, 0);
+    const Chunk high = ring.at(slot, 1);
 #pragma unroll
-    for (int j = 0; j < kAhead; ++j) {
-      if (chunk + j >= num_chunks) continue;
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r)
-        multiply_chunk(ahead[j].low, ahead[j].high, ahead[j].x[r], sums[r]);
-      rows.fetch(chunk + j + kAhead, ahead[j]);
-    }
+    for (int r = 0; r < kRowTiles; ++r) multiply_chunk(low, high, ring.at(slot, 2 + r), sums[r]);
+    ring.fetch(chunk + kChunksAhead - 1, free_slot);
+    free_slot = slot;
+    if (++slot == kChunksAhead) slot = 0;
   }
+  ptx::copy_async_wait<0>();
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) store_sums<kStage>(args, tile, piece, r * 8, sums[r]);
 }
@@ -102,13 +109,17 @@ void few_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs
                       int tile_rows, int64_t max_tiles) {
   const int64_t outputs = int64_t{kWarps} * piece_outputs(stage);
   const int64_t num_columns = (args.n + outputs - 1) / outputs;
-  const LaunchShape shape{.num_blocks = num_expert_blocks(max_tiles, num_columns),
-                          .num_threads = kThreads};
+  const auto shape_with = [&](int64_t ring_bytes) {
+    return LaunchShape{.num_blocks = num_expert_blocks(max_tiles, num_columns),
+                       .num_threads = kThreads,
+                       .shared_bytes = kWarps * ring_bytes};
+  };
   with_stage(stage, [&]<ExpertStage kStage> {
     if (tile_rows == 8)
-      return launch<few_rows_experts_kernel<kStage, 1>>(stream, shape, args,
-                                                        static_cast<int>(num_columns));
-    launch<few_rows_experts_kernel<kStage, 2>>(stream, shape, args, static_cast<int>(num_columns));
+      return launch<few_rows_experts_kernel<kStage, 1>>(stream, shape_with(ChunkRing<1>::kBytes),
+                                                        args, static_cast<int>(num_columns));
+    launch<few_rows_experts_kernel<kStage, 2>>(stream, shape_with(ChunkRing<2>::kBytes), args,
+                                               static_cast<int>(num_columns));
   });
 }
 

@@ -11,6 +11,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kTokensAhead = 8;  // whose inputs are on their way
 
 struct ConvArgs {
   const float* x;
@@ -50,10 +51,12 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) conv_kernel(const ConvArgs args) {
     for (int j = 0; j < kTaps - 1; ++j)
       last[j] = j < unused || state == nullptr ? 0.0f : state[state_index(j)];
   };
-  const auto step = [&](int64_t t) {
+  const auto fetch = [&](int64_t t) {
     const int64_t at = t * args.x_stride + channel;
-    float value = args.x[at];
-    if (args.in_gate != nullptr) value = ptx::multiply(value, args.in_gate[at]);
+    const float x = args.x[at];
+    return args.in_gate == nullptr ? x : ptx::multiply(x, args.in_gate[at]);
+  };
+  const auto step = [&](int64_t t, float value) {
     float y = bias;
 #pragma unroll
     for (int j = 0; j < kTaps - 1; ++j) {
@@ -62,8 +65,11 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) conv_kernel(const ConvArgs args) {
     }
     y = ptx::multiply_add(tap[kTaps - 1], value, y);
     if (args.silu) y = ptx::divide(y, ptx::add(1.0f, expf(-y)));
-    if (args.out_gate != nullptr) y = ptx::multiply(y, args.out_gate[at]);
+    if (args.out_gate != nullptr) y = ptx::multiply(y, args.out_gate[t * args.x_stride + channel]);
     args.out[t * args.out_stride + channel] = y;
+  };
+  const auto run = [&](int32_t begin, int32_t end) {
+    run_tokens<kTokensAhead>(begin, end, fetch, step);
   };
   const auto save = [&](float* state) {
 #pragma unroll
@@ -71,7 +77,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) conv_kernel(const ConvArgs args) {
       if (j >= unused) state[state_index(j)] = last[j];
     }
   };
-  run_chain(args.segments, args.state, ptx::block_index() / args.num_tiles, load, step, save);
+  run_chain(args.segments, args.state, ptx::block_index() / args.num_tiles, load, run, save);
 }
 
 }  // namespace

@@ -28,6 +28,9 @@ struct ScanPlace {
   bool writes = false;  // it is the first lane of its column
 };
 
+// Tokens whose inputs are on their way, as many as registers have room for.
+constexpr int tokens_ahead(int rows) { return rows <= 8 ? 4 : rows <= 16 ? 2 : 0; }
+
 // Mamba: the columns are channels, the rows states of a channel.
 struct SelectiveScan {
   const float* x;
@@ -41,21 +44,36 @@ struct SelectiveScan {
   float* out;
 
   template <int kRows>
+  struct Token {
+    float value;
+    float delta;
+    float b[kRows];
+    float c[kRows];
+  };
+  template <int kRows>
+  QUIRE_DEVICE Token<kRows> fetch(const ScanShape& shape, const ScanPlace& place, int64_t t) const {
+    Token<kRows> token = {};
+    token.value = x[t * x_stride + place.column];
+    token.delta = delta[t * shape.num_columns + place.column];
+    for_each_row<kRows>(shape.num_rows, [&](int32_t row, int r) {
+      token.b[r] = b[t * bc_stride + row];
+      token.c[r] = c[t * bc_stride + row];
+    });
+    return token;
+  }
+  template <int kRows>
   QUIRE_DEVICE void step(const ScanShape& shape, const ScanPlace& place, int64_t t,
-                         StateColumn<kRows>& column) const {
-    const int64_t at = t * shape.num_columns + place.column;
-    const float value = x[t * x_stride + place.column];
-    const float moved = ptx::multiply(delta[at], value);
+                         const Token<kRows>& token, StateColumn<kRows>& column) const {
+    const float moved = ptx::multiply(token.delta, token.value);
     const float* rates = a + int64_t{place.column} * shape.num_rows;
     float sum = 0.0f;
     for_each_row<kRows>(shape.num_rows, [&](int32_t row, int r) {
-      const float decay = expf(ptx::multiply(delta[at], rates[row]));
-      column.at[r] =
-          ptx::multiply_add(decay, column.at[r], ptx::multiply(moved, b[t * bc_stride + row]));
-      sum = ptx::multiply_add(c[t * bc_stride + row], column.at[r], sum);
+      const float decay = expf(ptx::multiply(token.delta, rates[row]));
+      column.at[r] = ptx::multiply_add(decay, column.at[r], ptx::multiply(moved, token.b[r]));
+      sum = ptx::multiply_add(token.c[r], column.at[r], sum);
     });
-    const float y = ptx::multiply_add(d[place.column], value, column_sum(sum));
-    if (place.writes) out[at] = y;
+    const float y = ptx::multiply_add(d[place.column], token.value, column_sum(sum));
+    if (place.writes) out[t * shape.num_columns + place.column] = y;
   }
 };
 
@@ -72,21 +90,39 @@ struct SsdScan {
   int32_t heads_per_group;
 
   template <int kRows>
-  QUIRE_DEVICE void step(const ScanShape& shape, const ScanPlace& place, int64_t t,
-                         StateColumn<kRows>& column) const {
+  struct Token {
+    float value;
+    float delta;
+    float decay;
+    float b[kRows];
+    float c[kRows];
+  };
+  template <int kRows>
+  QUIRE_DEVICE Token<kRows> fetch(const ScanShape& shape, const ScanPlace& place, int64_t t) const {
     const int64_t head = t * shape.num_states + place.state;
     const int64_t group = t * x_stride + int64_t{place.state / heads_per_group} * shape.num_rows;
-    const int64_t of_head = int64_t{place.state} * shape.num_columns + place.column;
-    const float value = x[t * x_stride + of_head];
-    const float moved = ptx::multiply(delta[head], value);
-    float sum = 0.0f;
+    Token<kRows> token = {};
+    token.value = x[t * x_stride + int64_t{place.state} * shape.num_columns + place.column];
+    token.delta = delta[head];
+    token.decay = decay[head];
     for_each_row<kRows>(shape.num_rows, [&](int32_t row, int r) {
-      column.at[r] =
-          ptx::multiply_add(decay[head], column.at[r], ptx::multiply(b[group + row], moved));
-      sum = ptx::multiply_add(column.at[r], c[group + row], sum);
+      token.b[r] = b[group + row];
+      token.c[r] = c[group + row];
     });
-    const float y = ptx::multiply_add(d[place.state], value, column_sum(sum));
-    if (place.writes) out[head * shape.num_columns + place.column] = y;
+    return token;
+  }
+  template <int kRows>
+  QUIRE_DEVICE void step(const ScanShape& shape, const ScanPlace& place, int64_t t,
+                         const Token<kRows>& token, StateColumn<kRows>& column) const {
+    const float moved = ptx::multiply(token.delta, token.value);
+    float sum = 0.0f;
+    for_each_row<kRows>(shape.num_rows, [&](int32_t, int r) {
+      column.at[r] = ptx::multiply_add(token.decay, column.at[r], ptx::multiply(token.b[r], moved));
+      sum = ptx::multiply_add(column.at[r], token.c[r], sum);
+    });
+    const float y = ptx::multiply_add(d[place.state], token.value, column_sum(sum));
+    if (place.writes)
+      out[(t * shape.num_states + place.state) * shape.num_columns + place.column] = y;
   }
 };
 
@@ -103,31 +139,57 @@ struct DeltaRule {
   int32_t num_key_heads;
   bool tiled_heads;
 
-  template <int kRows>
-  QUIRE_DEVICE void step(const ScanShape& shape, const ScanPlace& place, int64_t t,
-                         StateColumn<kRows>& column) const {
-    const int64_t head = t * shape.num_states + place.state;
+  // Where the token's keys and queries of the state begin.
+  QUIRE_DEVICE int64_t key_of(const ScanShape& shape, const ScanPlace& place, int64_t t) const {
     const int32_t key_head = tiled_heads ? place.state % num_key_heads
                                          : place.state / (shape.num_states / num_key_heads);
-    const int64_t key = t * qkv_stride + int64_t{key_head} * shape.num_rows;
-    float keys[kRows];
-    float memory = 0.0f;
+    return t * qkv_stride + int64_t{key_head} * shape.num_rows;
+  }
+  template <int kRows>
+  struct Token {
+    float value;
+    float beta;
+    float decay[kRows];
+    float k[kRows];
+    float q[tokens_ahead(kRows) > 0 ? kRows : 1];  // where registers have room for it
+  };
+  template <int kRows>
+  QUIRE_DEVICE Token<kRows> fetch(const ScanShape& shape, const ScanPlace& place, int64_t t) const {
+    const int64_t head = t * shape.num_states + place.state;
+    const int64_t key = key_of(shape, place, t);
+    Token<kRows> token = {};
+    token.value = v[t * qkv_stride + int64_t{place.state} * shape.num_columns + place.column];
+    token.beta = beta[head];
     for_each_row<kRows>(shape.num_rows, [&](int32_t row, int r) {
-      const float left = has_channel_decay ? decay[head * shape.num_rows + row] : decay[head];
-      keys[r] = k[key + row];
-      column.at[r] = ptx::multiply(left, column.at[r]);
-      memory = ptx::multiply_add(column.at[r], keys[r], memory);
+      token.decay[r] = has_channel_decay ? decay[head * shape.num_rows + row] : decay[head];
+      token.k[r] = k[key + row];
+      if constexpr (tokens_ahead(kRows) > 0) token.q[r] = q[key + row];
     });
-    const int64_t of_head = int64_t{place.state} * shape.num_columns + place.column;
-    const float value = v[t * qkv_stride + of_head];
-    const float change = ptx::multiply(beta[head], ptx::add(value, -column_sum(memory)));
+    return token;
+  }
+  template <int kRows>
+  QUIRE_DEVICE void step(const ScanShape& shape, const ScanPlace& place, int64_t t,
+                         const Token<kRows>& token, StateColumn<kRows>& column) const {
+    float memory = 0.0f;
+    for_each_row<kRows>(shape.num_rows, [&](int32_t, int r) {
+      column.at[r] = ptx::multiply(token.decay[r], column.at[r]);
+      memory = ptx::multiply_add(column.at[r], token.k[r], memory);
+    });
+    const float change = ptx::multiply(token.beta, ptx::add(token.value, -column_sum(memory)));
+    const int64_t key = key_of(shape, place, t);
     float sum = 0.0f;
     for_each_row<kRows>(shape.num_rows, [&](int32_t row, int r) {
-      column.at[r] = ptx::multiply_add(keys[r], change, column.at[r]);
-      sum = ptx::multiply_add(column.at[r], q[key + row], sum);
+      column.at[r] = ptx::multiply_add(token.k[r], change, column.at[r]);
+      float query = 0.0f;
+      if constexpr (tokens_ahead(kRows) > 0)
+        query = token.q[r];
+      else
+        query = q[key + row];
+      sum = ptx::multiply_add(column.at[r], query, sum);
     });
     const float y = column_sum(sum);
-    if (place.writes) out[head * shape.num_columns + place.column] = y;
+    if (place.writes)
+      out[(t * shape.num_states + place.state) * shape.num_columns + place.column] = y;
   }
 };
 
@@ -150,7 +212,13 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kStateThreads, 1)
       [&](const float* state) {
         load_column(state == nullptr ? nullptr : state + at, shape.num_rows, column);
       },
-      [&](int64_t t) { scan.template step<kRows>(shape, place, t, column); },
+      [&](int32_t begin, int32_t end) {
+        run_tokens<tokens_ahead(kRows)>(
+            begin, end, [&](int64_t t) { return scan.template fetch<kRows>(shape, place, t); },
+            [&](int64_t t, const typename Scan::template Token<kRows>& token) {
+              scan.template step<kRows>(shape, place, t, token, column);
+            });
+      },
       [&](float* state) {
         if (has_column) save_column(column, shape.num_rows, state + at);
       });
