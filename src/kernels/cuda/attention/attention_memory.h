@@ -9,8 +9,8 @@ namespace quire::cuda {
 // are made for (CUDA C++ Programming Guide, technical specifications per compute capability).
 inline constexpr int64_t kLeastSharedBytes = 99 << 10;
 
-// The decode and prefill kernels take heads whose rows in the cache are whole pieces of 16 bytes, with
-// keys and values of their own.
+// The decode and prefill kernels take heads whose rows in the cache are whole pieces of 16 bytes,
+// with keys and values of their own.
 constexpr bool fits_tensor_cores(int32_t head_dim, bool is_fp8) {
   return head_dim <= 256 && head_dim % (is_fp8 ? 16 : 8) == 0;
 }
@@ -47,9 +47,9 @@ constexpr WideDims wide_dims(const HeadKind& kind) {
   if (kind.head_dim <= 320 && kind.latent_dim <= 256) return {320, 256};
   return kind.head_dim <= 576 && kind.latent_dim <= 512 ? WideDims{576, 512} : WideDims{};
 }
-// Returns the shared memory of a block of the wide kernel with room for so many tiles of 64 positions,
-// each of keys or of values: beside them lie the weights of a tile, the maxima of warps and what the
-// block works on.
+// Returns the shared memory of a block of the wide kernel with room for so many tiles of 64
+// positions, each of keys or of values: beside them lie the weights of a tile, the maxima of warps
+// and what the block works on.
 constexpr int64_t wide_attention_bytes(int32_t key_dims, int num_tiles) {
   return int64_t{num_tiles} * 64 * key_dims * 2 + 16 * 64 * 2 + 16 * 4 * 4 + 128;
 }

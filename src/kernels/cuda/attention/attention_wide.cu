@@ -1,8 +1,8 @@
-// This is attention over latents (kernels/api/latent.h) and of heads of more than 256 dims, by tensor
-// cores: a block has 16 packed query rows, and reads each tile of 64 positions once for all of them.
-// Decode cuts the context into splits, which are combined in order. Prompts go through the same steps,
-// and a block folds its splits one after another with the arithmetic of combine, so that a row has the
-// same bits either way (law L4).
+// This is attention over latents (kernels/api/latent.h) and of heads of more than 256 dims, by
+// tensor cores: a block has 16 packed query rows, and reads each tile of 64 positions once for all
+// of them. Decode cuts the context into splits, which are combined in order. Prompts go through the
+// same steps, and a block folds its splits one after another with the arithmetic of combine, so
+// that a row has the same bits either way (law L4).
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_rows.h"
 #include "kernels/cuda/attention/decode_items.h"
@@ -153,7 +153,8 @@ void launch_with(Stream& stream, const AttentionArgs& args, WideKernel kernel, i
   launch_as<Shape>(stream, args, kernel, num_blocks);
 }
 
-// Latents take two slots: one is read while the other fills. Keys and values of their own take three.
+// Latents take two slots: one is read while the other fills. Keys and values of their own take
+// three.
 void launch_wide(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
   if (!args.is_latent) return launch_with<512, 512, false, 3>(stream, args, kernel, num_blocks);
   const WideDims dims =

@@ -8,8 +8,8 @@
 namespace quire::cuda {
 
 // These are operands of the tensor cores, each of 16 dims or positions by 8 rows. Row tile r is
-// rows 8 r and following. Scores are shared out among the warps by positions and, where there are more
-// warps than kScoreWarps, by row tiles.
+// rows 8 r and following. Scores are shared out among the warps by positions and, where there are
+// more warps than kScoreWarps, by row tiles.
 template <typename Shape>
 using QueryOperands = uint32_t[Shape::kScoreRowTiles][Shape::kHeadDim / 16][2];
 template <typename Shape>
@@ -95,8 +95,9 @@ QUIRE_DEVICE void for_each_score(Scores<Shape>& scores, F f) {
   }
 }
 
-// Adds the products of 16 keys with the queries, over the dims in ascending order. Every kScoreChains-th
-// 16 dims make a chain of their own, none of which waits for another, and the chains are added up in order.
+// Adds the products of 16 keys with the queries, over the dims in ascending order. Every
+// kScoreChains-th 16 dims make a chain of their own, none of which waits for another, and the
+// chains are added up in order.
 template <typename Shape>
 QUIRE_DEVICE void add_scores(const uint8_t* keys, const QueryOperands<Shape>& query,
                              float (&scores)[Shape::kScoreRowTiles][4]) {
@@ -234,8 +235,8 @@ QUIRE_DEVICE void shrink_state(const float (&shrink)[Shape::kRowTiles][2],
   }
 }
 
-// Returns the maximum of row j of the lane and of a row tile whose number only the warp knows: registers
-// cannot be indexed by it.
+// Returns the maximum of row j of the lane and of a row tile whose number only the warp knows:
+// registers cannot be indexed by it.
 template <typename Shape>
 QUIRE_DEVICE float maximum_of(const DecodeState<Shape>& state, int row_tile, int j) {
   float maximum = state.maximum[0][j];

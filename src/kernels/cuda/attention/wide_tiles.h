@@ -6,9 +6,10 @@
 
 namespace quire::cuda {
 
-// These are the sizes of a wide kernel, and its shared memory: a ring of kSlots tiles, and behind them
-// what DecodeShape has there, too. A tile is the keys of 64 positions or their values; values that are
-// the first dims of their keys have no tile of their own. The names that both shapes have mean the same.
+// These are the sizes of a wide kernel, and its shared memory: a ring of kSlots tiles, and behind
+// them what DecodeShape has there, too. A tile is the keys of 64 positions or their values; values
+// that are the first dims of their keys have no tile of their own. The names that both shapes have
+// mean the same.
 template <int kKeyDims, int kValueDims, bool kIsLatentOf, int kSlotsOf>
 struct WideShape {
   static constexpr int kHeadDim = kKeyDims;
@@ -34,9 +35,9 @@ struct WideShape {
   static_assert(kSharedBytes == wide_attention_bytes(kHeadDim, kSlots));
 };
 
-// RingFetcher fetches the tiles of the positions [work.begin, work.end) one after another, keys before
-// values, as many ahead as there are slots. A block of the cache has at least eight tokens, so the eight
-// rows that a warp copies lie one after another.
+// RingFetcher fetches the tiles of the positions [work.begin, work.end) one after another, keys
+// before values, as many ahead as there are slots. A block of the cache has at least eight tokens,
+// so the eight rows that a warp copies lie one after another.
 template <typename Shape>
 class RingFetcher {
  public:
@@ -48,8 +49,8 @@ class RingFetcher {
     for (int i = 0; i < Shape::kSlots - 1; ++i) fetch();
   }
 
-  // Returns the next tile, which is there; the one before it must not be read any more. The whole block
-  // calls this, and what any thread wrote to shared memory before, all see after.
+  // Returns the next tile, which is there; the one before it must not be read any more. The whole
+  // block calls this, and what any thread wrote to shared memory before, all see after.
   QUIRE_DEVICE const uint8_t* take() {
     if constexpr (Shape::kSlots == 1) {
       ptx::sync_threads();

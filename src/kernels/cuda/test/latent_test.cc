@@ -246,9 +246,9 @@ class GpuLatentAttention : public GpuLatent {
   }
 };
 
-// Requests in the middle of their prompts and ones that decode, within a split and across two or three;
-// values are the first dims of keys. Of those shapes the first and the codes of all go through the
-// plain kernel, the others through the wide one.
+// Requests in the middle of their prompts and ones that decode, within a split and across two or
+// three; values are the first dims of keys. Of those shapes the first and the codes of all go
+// through the plain kernel, the others through the wide one.
 TEST_F(GpuLatentAttention, MatchesReference) {
   struct Case {
     LatentShape shape;
@@ -279,8 +279,8 @@ TEST_F(GpuLatentAttention, ManyHeadsMatchReference) {
   ASSERT_TRUE(close(got.data(), want.data(), batch->out_size(), 0x1p-7));
 }
 
-// A token decoded beside other requests, with room for partial sums or without, has the bits that it has
-// in one chunk; and so it does with less shared memory.
+// A token decoded beside other requests, with room for partial sums or without, has the bits that
+// it has in one chunk; and so it does with less shared memory.
 TEST_F(GpuLatentAttention, BitsDoNotDependOnHowARequestIsCut) {
   constexpr int32_t kContext = 510, kTokens = 4;
   for (const LatentShape& shape : {LatentShape{512, 64, 5, 16}, LatentShape{64, 32, 20, 8, 400}}) {
