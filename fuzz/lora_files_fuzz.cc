@@ -18,8 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       {{"adapter_config.json", bytes.first(config_size)}, {"adapter_model.safetensors", tensors}}));
   if (!adapter.ok()) return 0;
   for (const quire::LoraModule& module : adapter->modules()) {
-    if (module.a->num_elements() != module.rank * module.num_inputs()) std::abort();
-    if (module.b->num_elements() != module.rank * module.num_outputs()) std::abort();
+    const int64_t ranks = module.rank * module.num_experts;
+    if (module.a->num_elements() != ranks * module.num_inputs()) std::abort();
+    if (module.b->num_elements() != ranks * module.num_outputs()) std::abort();
   }
   return 0;
 }

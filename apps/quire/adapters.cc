@@ -16,6 +16,14 @@ namespace {
 // "model.layers.3.mlp.down_proj" -> "down_proj".
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
+// What the update is of: PEFT calls a second parameter's "base_layer" of the first.
+std::string kind_of(const LoraModule& module) {
+  constexpr std::string_view kBaseLayer = ".base_layer";
+  std::string name = module.name;
+  while (name.ends_with(kBaseLayer)) name.resize(name.size() - kBaseLayer.size());
+  return last_part(name);
+}
+
 // "4" or "4 to 16".
 template <typename T>
 std::string range_of(const std::set<T>& values) {
@@ -31,8 +39,8 @@ void print_modules(const std::vector<LoraModule>& modules) {
   };
   std::map<std::string, Kind> kinds;
   for (const LoraModule& module : modules) {
-    Kind& kind = kinds[last_part(module.name)];
-    ++kind.count;
+    Kind& kind = kinds[kind_of(module)];
+    kind.count += module.num_experts;
     kind.inputs.insert(module.num_inputs());
     kind.outputs.insert(module.num_outputs());
   }
@@ -42,22 +50,34 @@ void print_modules(const std::vector<LoraModule>& modules) {
   }
 }
 
+void print_whole_modules(const std::vector<WholeModule>& modules) {
+  if (modules.empty()) return;
+  std::map<std::string, int64_t> kinds;
+  for (const WholeModule& module : modules) ++kinds[last_part(module.name)];
+  fmt::print("whole modules    {}\n", modules.size());
+  for (const auto& [name, count] : kinds) fmt::print("  {:<14} {:>4}\n", name, count);
+}
+
 void print_json(const std::string& path, const LoraFiles& adapter) {
   boost::json::array modules;
   for (const LoraModule& module : adapter.modules()) {
     modules.push_back(boost::json::object{{"name", module.name},
                                           {"rank", module.rank},
                                           {"scale", module.scale},
+                                          {"experts", module.num_experts},
                                           {"inputs", module.num_inputs()},
                                           {"outputs", module.num_outputs()}});
   }
+  boost::json::array whole;
+  for (const WholeModule& module : adapter.whole_modules()) whole.emplace_back(module.name);
   const AdapterConfig& config = adapter.config();
   const boost::json::object out{{"path", path},
                                 {"kind", config.has_magnitudes() ? "dora" : "lora"},
                                 {"base_model", config.base_model()},
                                 {"num_parameters", adapter.num_parameters()},
                                 {"digest", fmt::format("{}", adapter.digest())},
-                                {"modules", std::move(modules)}};
+                                {"modules", std::move(modules)},
+                                {"whole_modules", std::move(whole)}};
   fmt::print("{}\n", boost::json::serialize(out));
 }
 
@@ -79,12 +99,15 @@ Status print_adapter(const std::string& path, bool as_json) {
              config.is_rank_stabilized() ? ", rank-stabilized" : "",
              config.has_bias() ? ", with biases" : "");
   if (!config.base_model().empty()) fmt::print("trained on       {}\n", config.base_model());
-  fmt::print("rank             {}\n", range_of(ranks));
-  fmt::print("scale            {}\n", range_of(scales));
+  if (!ranks.empty()) {
+    fmt::print("rank             {}\n", range_of(ranks));
+    fmt::print("scale            {}\n", range_of(scales));
+  }
   fmt::print("parameters       {}\n", adapter.num_parameters());
   fmt::print("digest           {}\n", adapter.digest());
-  fmt::print("linears          {}\n", adapter.modules().size());
+  fmt::print("updates          {}\n", adapter.modules().size());
   print_modules(adapter.modules());
+  print_whole_modules(adapter.whole_modules());
   return {};
 }
 
@@ -92,7 +115,7 @@ Status print_adapter(const std::string& path, bool as_json) {
 
 void add_adapters(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
-      "adapters", "Check a LoRA adapter and show what it is: rank, scale, the linears it changes");
+      "adapters", "Check a LoRA adapter and show what it is: rank, scale, the modules it changes");
   auto path = std::make_shared<std::string>();
   verb.add_option("PATH", *path, "Folder with adapter_config.json and adapter_model.safetensors")
       ->required();

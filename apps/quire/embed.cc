@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <chrono>
 #include <iostream>
 #include <numeric>
@@ -15,6 +16,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 
 namespace quire::cli {
 namespace {
@@ -26,6 +28,7 @@ struct EmbedFlags {
   EmbedOptions options;
   size_t top_n = 0;
   bool prints_speed = false;
+  bool as_json = false;
 };
 
 // The texts that were given, or the lines of standard input.
@@ -70,7 +73,16 @@ Status run_rerank(const EmbedFlags& flags) {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return scores[a] > scores[b]; });
   if (flags.top_n > 0) order.resize(std::min(order.size(), flags.top_n));
-  for (const size_t i : order) fmt::print("{:.6f}  {}\n", scores[i], texts[i]);
+  if (!flags.as_json) {
+    for (const size_t i : order) fmt::print("{:.6f}  {}\n", scores[i], texts[i]);
+    return {};
+  }
+  boost::json::array results;
+  for (const size_t i : order) {
+    results.push_back(
+        boost::json::object{{"index", i}, {"relevance_score", scores[i]}, {"text", texts[i]}});
+  }
+  print_json(boost::json::object{{"results", std::move(results)}});
   return {};
 }
 
@@ -111,6 +123,7 @@ void add_rerank(CLI::App& app, int& exit_code) {
   verb.add_option("QUERY", flags->query, "What the texts are to answer")->required();
   verb.add_option("TEXT", flags->texts, "Texts; nothing: each line of standard input is one");
   verb.add_option("--top-n", flags->top_n, "Print the best so many; 0: all");
+  add_json_flag(verb, flags->as_json);
   add_common(verb, *flags);
   verb.callback([flags, &exit_code] { exit_code = report(run_rerank(*flags)); });
 }

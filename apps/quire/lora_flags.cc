@@ -81,6 +81,12 @@ void add_lora_flags(CLI::App& verb, LoraArgs& args) {
       ->check(in_range(1, 16'384))
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_option("--lora-memory", args.memory_bytes,
+                  "Memory for adapters, such as 2GiB; 0: enough for those of every linear with the "
+                  "greatest rank, and for the modules that --lora-modules replace")
+      ->transform(byte_size())
+      ->type_name("BYTES")
+      ->group(kGroup);
 }
 
 void add_lora_path_flag(CLI::App& verb, LoraArgs& args) {

@@ -1,12 +1,14 @@
 #include "quire/output_file.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <fstream>
 
 namespace quire::cli {
 
 Status check_writable(const std::string& path) {
-  if (path.empty()) return {};
+  if (path.empty() || path == kStandardOutput) return {};
   std::error_code error;
   const bool existed = std::filesystem::exists(path, error);
   const bool is_special = existed && !std::filesystem::is_regular_file(path, error) &&
@@ -19,6 +21,10 @@ Status check_writable(const std::string& path) {
 }
 
 Status write_file(const std::string& path, const std::string& text) {
+  if (path == kStandardOutput) {
+    fmt::print("{}", text);
+    return {};
+  }
   std::ofstream out(path, std::ios::binary);
   out << text;
   out.close();

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <boost/json.hpp>
+
 #include "base/text_fields.h"
 #include "device/isa.h"
 #include "facade/model_bundle.h"
@@ -12,10 +14,13 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 #include "weights/files/tensor_source.h"
 
 namespace quire::cli {
 namespace {
+
+namespace json = boost::json;
 
 constexpr int64_t kCalibrationTokens = 512;
 
@@ -26,6 +31,7 @@ struct QuantizeFlags {
   std::string method = "rtn";
   std::string text_file;
   int64_t report_tokens = 512;
+  bool as_json = false;
 };
 
 Result<std::string> read_calibration_text(const std::string& path) {
@@ -63,6 +69,15 @@ void print_comparison(const LogitComparison& result) {
   fmt::print("same best token  {:.1f} %\n", 100.0 * result.same_best_token);
 }
 
+json::object to_json(const LogitComparison& result) {
+  return {{"perplexity_before", result.source_perplexity},
+          {"perplexity", result.perplexity},
+          {"logit_error_share", result.relative_error},
+          {"kl_divergence_nats", result.kl_divergence},
+          {"same_best_token_share", result.same_best_token},
+          {"num_tokens", result.num_rows}};
+}
+
 // Returns no tokens when no report is wanted.
 Result<std::vector<TokenId>> report_tokens(const QuantizeFlags& flags, const ModelBundle& bundle,
                                            const ModelConfig& config) {
@@ -87,13 +102,17 @@ Status report_activations(const QuantizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const TextLogits rounded, text_logits(options, tokens));
   options.activation_int8 = false;
   QUIRE_ASSIGN_OR_RETURN(const TextLogits before, text_logits(options, tokens));
-  print_comparison(compare_logits(before, rounded));
+  const LogitComparison comparison = compare_logits(before, rounded);
+  if (flags.as_json) {
+    print_json(json::object{{"quality", to_json(comparison)}});
+  } else {
+    print_comparison(comparison);
+  }
   return {};
 }
 
-Status report_quality(const QuantizeFlags& flags, const ModelBundle& bundle,
-                      std::span<const TokenId> tokens) {
-  if (tokens.empty()) return {};
+Result<LogitComparison> compare_with_source(const QuantizeFlags& flags, const ModelBundle& bundle,
+                                            std::span<const TokenId> tokens) {
   QUIRE_ASSIGN_OR_RETURN(const TextLogits source,
                          text_logits(model_runner_options(flags.engine, bundle), tokens));
   EngineArgs quantized = flags.engine;
@@ -101,8 +120,7 @@ Status report_quality(const QuantizeFlags& flags, const ModelBundle& bundle,
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle written, open_model(flags.output));
   QUIRE_ASSIGN_OR_RETURN(const TextLogits after,
                          text_logits(model_runner_options(quantized, written), tokens));
-  print_comparison(compare_logits(source, after));
-  return {};
+  return compare_logits(source, after);
 }
 
 // Finds factors that make rounding hurt less, from what enters the layers on the text.
@@ -118,6 +136,34 @@ Result<Rescales> scale_by_activations(const QuantizeFlags& flags, const ModelBun
       layer_inputs(source, config, tokens, team, {.isa = isa, .on_progress = loading_bar()}));
   return activation_aware_rescales(source, config, inputs, team,
                                    {.scheme = scheme, .on_progress = loading_bar("searching")});
+}
+
+void print_summary(const QuantizeSummary& summary, const WriteScheme& scheme,
+                   const std::string& output) {
+  constexpr double kMiB = 1 << 20;
+  fmt::print("written          {} ({} layers as {}, {:.1f} MiB -> {:.1f} MiB)\n", output,
+             summary.num_modules, scheme.name, static_cast<double>(summary.source_bytes) / kMiB,
+             static_cast<double>(summary.written_bytes) / kMiB);
+  if (summary.num_shards_kept > 0) {
+    fmt::print("taken up         {} of {} shards were whole\n", summary.num_shards_kept,
+               summary.num_shards);
+  }
+  if (!summary.kept_modules.empty()) {
+    fmt::print("kept as float    {} layers whose rows the groups do not fill, such as {}\n",
+               summary.kept_modules.size(), summary.kept_modules.front());
+  }
+}
+
+json::object to_json(const QuantizeSummary& summary, const WriteScheme& scheme,
+                     const std::string& output) {
+  return {{"output", output},
+          {"scheme", scheme.name},
+          {"num_layers", summary.num_modules},
+          {"source_bytes", summary.source_bytes},
+          {"written_bytes", summary.written_bytes},
+          {"num_shards", summary.num_shards},
+          {"num_shards_kept", summary.num_shards_kept},
+          {"kept_as_float", json::value_from(summary.kept_modules)}};
 }
 
 Status run_quantize(QuantizeFlags& flags) {
@@ -146,19 +192,19 @@ Status run_quantize(QuantizeFlags& flags) {
   options.on_progress = loading_bar("quantizing");
   QUIRE_ASSIGN_OR_RETURN(const QuantizeSummary summary,
                          quantize_checkpoint(*bundle.files, source, config, team, options));
-  constexpr double kMiB = 1 << 20;
-  fmt::print("written          {} ({} layers as {}, {:.1f} MiB -> {:.1f} MiB)\n", flags.output,
-             summary.num_modules, scheme.name, static_cast<double>(summary.source_bytes) / kMiB,
-             static_cast<double>(summary.written_bytes) / kMiB);
-  if (summary.num_shards_kept > 0) {
-    fmt::print("taken up         {} of {} shards were whole\n", summary.num_shards_kept,
-               summary.num_shards);
+  if (!flags.as_json) print_summary(summary, scheme, flags.output);
+  std::optional<LogitComparison> quality;
+  if (!tokens.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(quality, compare_with_source(flags, bundle, tokens));
   }
-  if (!summary.kept_modules.empty()) {
-    fmt::print("kept as float    {} layers whose rows the groups do not fill, such as {}\n",
-               summary.kept_modules.size(), summary.kept_modules.front());
+  if (flags.as_json) {
+    json::object out = to_json(summary, scheme, flags.output);
+    if (quality) out["quality"] = to_json(*quality);
+    print_json(std::move(out));
+  } else if (quality) {
+    print_comparison(*quality);
   }
-  return report_quality(flags, bundle, tokens);
+  return {};
 }
 
 }  // namespace
@@ -187,6 +233,7 @@ void add_quantize(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   verb.add_option("--threads", flags->engine.num_threads, "Compute threads; 0: one per core")
       ->check(in_range(0, 1024));
+  add_json_flag(verb, flags->as_json);
   verb.add_option("--isa", flags->engine.isa, "As in serve")->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = report(run_quantize(*flags)); });
 }

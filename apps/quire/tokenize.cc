@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <iostream>
 #include <iterator>
 #include <span>
@@ -9,6 +10,7 @@
 #include "base/text_fields.h"
 #include "facade/model_bundle.h"
 #include "quire/commands.h"
+#include "quire/json_output.h"
 
 namespace quire::cli {
 namespace {
@@ -20,6 +22,7 @@ struct TokenizeFlags {
   std::vector<std::string> decode;  // "1,15" and "7", as they are given
   bool add_special_tokens = true;
   bool ids_only = false;
+  bool as_json = false;
 };
 
 std::string read_standard_input() {
@@ -63,8 +66,23 @@ Status print_text(const TokenizeFlags& flags, const Tokenizer& tokenizer) {
                          read_ids(flags, static_cast<int32_t>(tokenizer.vocab_size())));
   const std::span<const TokenId> text_ids =
       flags.add_special_tokens ? without_special_tokens(tokenizer, ids) : ids;
-  fmt::print("{}\n", tokenizer.decode({text_ids.begin(), text_ids.end()}));
+  const std::string text = tokenizer.decode({text_ids.begin(), text_ids.end()});
+  if (flags.as_json) {
+    print_json(boost::json::object{{"text", text}, {"num_tokens", ids.size()}});
+  } else {
+    fmt::print("{}\n", text);
+  }
   return {};
+}
+
+void print_tokens_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
+                       size_t num_bytes) {
+  boost::json::array tokens;
+  for (const TokenId id : ids) {
+    tokens.push_back(boost::json::object{{"id", id}, {"piece", tokenizer.token_to_piece(id)}});
+  }
+  print_json(boost::json::object{
+      {"tokens", std::move(tokens)}, {"num_tokens", ids.size()}, {"num_bytes", num_bytes}});
 }
 
 Status run_tokenize(const TokenizeFlags& flags) {
@@ -77,6 +95,10 @@ Status run_tokenize(const TokenizeFlags& flags) {
       tokenizer.encode(text, {.add_special_tokens = flags.add_special_tokens});
   if (flags.ids_only) {
     fmt::print("{}\n", fmt::join(ids, " "));
+    return {};
+  }
+  if (flags.as_json) {
+    print_tokens_json(tokenizer, ids, text.size());
     return {};
   }
   for (const TokenId id : ids) fmt::print("{:>8}  {}\n", id, tokenizer.token_to_piece(id));
@@ -106,7 +128,9 @@ void add_tokenize(CLI::App& app, int& exit_code) {
       "--add-special-tokens,!--no-add-special-tokens", flags->add_special_tokens,
       "Add what the model expects around a text, such as BOS, and leave it out of decoded "
       "text (on)");
-  verb.add_flag("--ids", flags->ids_only, "Print ids alone, on one line");
+  CLI::Option* const ids = verb.add_flag("--ids", flags->ids_only, "Print ids alone, on one line");
+  add_json_flag(verb, flags->as_json);
+  ids->excludes("--json");
   verb.callback([flags, &exit_code] { exit_code = report(run_tokenize(*flags)); });
 }
 

@@ -79,11 +79,6 @@ std::vector<std::string> flags_of(const CLI::App& verb) {
   return names;
 }
 
-std::string did_you_mean(const std::string& typed, const std::vector<std::string>& names) {
-  const std::optional<std::string> meant = nearest_name(typed, names);
-  return meant && *meant != typed ? fmt::format("; did you mean {}?", *meant) : std::string();
-}
-
 // Returns the verb that was called last, such as `latency` of `quire bench latency`.
 const CLI::App& called_verb(const CLI::App& app) {
   const CLI::App* verb = &app;

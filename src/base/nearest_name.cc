@@ -49,4 +49,9 @@ std::optional<std::string> nearest_name(std::string_view typed,
   return best;
 }
 
+std::string did_you_mean(std::string_view typed, std::span<const std::string> names) {
+  const std::optional<std::string> meant = nearest_name(typed, names);
+  return meant && *meant != typed ? "; did you mean " + *meant + "?" : std::string();
+}
+
 }  // namespace quire

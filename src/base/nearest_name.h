@@ -13,4 +13,7 @@ namespace quire {
 // than a third of the letters. "--" at the beginning and "_" for "-" count as no edit.
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names);
 
+// Returns "; did you mean NAME?" for the end of an error's message; nothing when no name is near.
+std::string did_you_mean(std::string_view typed, std::span<const std::string> names);
+
 }  // namespace quire

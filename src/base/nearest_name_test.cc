@@ -29,5 +29,11 @@ TEST(NearestName, SaysNothingOfWhatIsFarAway) {
   EXPECT_EQ(nearest_name("x", {}), std::nullopt);
 }
 
+TEST(NearestName, EndsAMessage) {
+  EXPECT_EQ(did_you_mean("--dtyp", kFlags), "; did you mean --dtype?");
+  EXPECT_EQ(did_you_mean("--dtype", kFlags), "");
+  EXPECT_EQ(did_you_mean("--frobnicate", kFlags), "");
+}
+
 }  // namespace
 }  // namespace quire

@@ -10,28 +10,46 @@
 
 namespace quire {
 
-// One of the slots that the memory plan has; given back when the adapter goes, on whatever thread
-// that is, also after its runner.
+// Of all adapters that live, shared by the runner and them.
+struct AdaptersInUse {
+  std::atomic<int32_t> count = 0;
+  std::atomic<int64_t> num_bytes = 0;
+};
+
+// One of the slots that the memory plan has, and the bytes that its adapter takes; given back when
+// the adapter goes, on whatever thread that is, also after its runner.
 class AdapterSlot {
  public:
-  using Count = std::shared_ptr<std::atomic<int32_t>>;  // shared by the runner and its adapters
-
   // Empty when `most` are taken.
-  static AdapterSlot take(Count count, int32_t most) {
-    if (count->fetch_add(1) < most) return AdapterSlot(std::move(count));
-    count->fetch_sub(1);
+  static AdapterSlot take(std::shared_ptr<AdaptersInUse> in_use, int32_t most) {
+    if (in_use->count.fetch_add(1) < most) return AdapterSlot(std::move(in_use));
+    in_use->count.fetch_sub(1);
     return AdapterSlot(nullptr);
   }
-  AdapterSlot(AdapterSlot&&) noexcept = default;
+  AdapterSlot(AdapterSlot&& other) noexcept
+      : in_use_(std::move(other.in_use_)), num_bytes_(std::exchange(other.num_bytes_, 0)) {}
   AdapterSlot& operator=(AdapterSlot&&) = delete;
   ~AdapterSlot() {
-    if (count_ != nullptr) count_->fetch_sub(1);
+    if (in_use_ == nullptr) return;
+    in_use_->num_bytes.fetch_sub(num_bytes_);
+    in_use_->count.fetch_sub(1);
   }
-  bool is_empty() const { return count_ == nullptr; }
+  bool is_empty() const { return in_use_ == nullptr; }
+
+  // Once; false: all adapters would take more than `most` bytes.
+  bool take_bytes(int64_t num_bytes, int64_t most) {
+    if (in_use_->num_bytes.fetch_add(num_bytes) + num_bytes > most) {
+      in_use_->num_bytes.fetch_sub(num_bytes);
+      return false;
+    }
+    num_bytes_ = num_bytes;
+    return true;
+  }
 
  private:
-  explicit AdapterSlot(Count count) : count_(std::move(count)) {}
-  Count count_;
+  explicit AdapterSlot(std::shared_ptr<AdaptersInUse> in_use) : in_use_(std::move(in_use)) {}
+  std::shared_ptr<AdaptersInUse> in_use_;
+  int64_t num_bytes_ = 0;
 };
 
 struct LoadedAdapter final : Adapter {

@@ -45,15 +45,12 @@ Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>&
     const int64_t start_us = clock.now_us();
     tokens_.clear();
     for (const LogitsRow& row : chunk) tokens_.push_back(row.token);
-    const bool greatest = find_greatest_ && !observer &&
-                          std::all_of(chunk.begin(), chunk.end(), [&](const LogitsRow& row) {
-                            return wants_only_greatest(batch, row);
-                          });
-    if (greatest) {
-      find_greatest(batch, chunk);
-    } else {
-      QUIRE_RETURN_IF_ERROR(compute_(tokens_));
-    }
+    const bool greatest =
+        find_greatest_ && !observer &&
+        std::all_of(chunk.begin(), chunk.end(),
+                    [&](const LogitsRow& row) { return wants_only_greatest(batch, row); }) &&
+        find_greatest(batch, chunk);
+    if (!greatest) QUIRE_RETURN_IF_ERROR(compute_(tokens_));
     const int64_t logits_us = clock.now_us();
     greatest ? choose_greatest(batch, chunk) : sample_rows(batch, chunk);
     for (size_t i = 0; i < chunk.size(); ++i) {
@@ -104,12 +101,12 @@ void LogitsStage::sample_rows(const InputBatch& batch, std::span<const LogitsRow
   });
 }
 
-void LogitsStage::find_greatest(const InputBatch& batch, std::span<const LogitsRow> rows) {
+bool LogitsStage::find_greatest(const InputBatch& batch, std::span<const LogitsRow> rows) {
   const auto words = [&](const LogitsRow& row) {
     return row.mask_row < 0 ? nullptr : batch.token_mask(row).data();
   };
   std::transform(rows.begin(), rows.end(), allowed_.begin(), words);
-  find_greatest_(tokens_, allowed_.data(), greatest_);
+  return find_greatest_(tokens_, allowed_.data(), greatest_);
 }
 
 // As sampling would: the first of equals, and no row with a logit that is not finite.

@@ -22,9 +22,9 @@ class LogitsStage {
   // Fills the first rows of `logits` with those of the given tokens of the last forward pass.
   using ComputeLogits = std::function<Status(std::span<const int32_t> tokens)>;
   // Of those rows the greatest logits, in the first of `found`, [threads, tokens]; `logits` is
-  // scratch. `allowed`: as LinearParams::allowed.
+  // scratch. `allowed`: as LinearParams::allowed. false: it cannot tell, and the logits are wanted.
   using FindGreatest =
-      std::function<void(std::span<const int32_t> tokens, const uint32_t* const* allowed,
+      std::function<bool(std::span<const int32_t> tokens, const uint32_t* const* allowed,
                          std::span<RowGreatest> found)>;
 
   // `logits`: [max_rows, vocab_size], borrowed. `find_greatest` may be empty: else it takes the
@@ -56,7 +56,7 @@ class LogitsStage {
 
  private:
   void sample_rows(const InputBatch& batch, std::span<const LogitsRow> rows);
-  void find_greatest(const InputBatch& batch, std::span<const LogitsRow> rows);
+  bool find_greatest(const InputBatch& batch, std::span<const LogitsRow> rows);
   void choose_greatest(const InputBatch& batch, std::span<const LogitsRow> rows);
   void sample_row(const InputBatch& batch, const LogitsRow& row, std::span<const float> logits,
                   Sampler& sampler, Outcome& outcome);

@@ -73,6 +73,7 @@ RequestStepResult run(const std::vector<TokenId>& greatest, const std::vector<ui
                std::span<RowGreatest> found) {
       EXPECT_TRUE(compute(rows).ok());
       find_greatest(logits, rows.size(), allowed, found);
+      return true;
     };
   }
   LogitsStage stage(compute, find, *team, logits, kVocab, 4);

@@ -3,13 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "exec/model_runner.h"
 #include "exec/testing/golden_support.h"
 #include "exec/testing/l4_support.h"
 #include "exec/testing/test_driver.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
+#include "weights/tensors/element.h"
+#include "weights/testing/lora_test_support.h"
 
 namespace quire {
 namespace {
@@ -40,6 +44,7 @@ struct Setup {
   int32_t num_replicas = 1;
   bool gguf = false;
   const char* dtype = "float32";
+  int64_t lora_memory_bytes = 0;
   test::LogitsByPosition* seen = nullptr;
 };
 
@@ -57,6 +62,7 @@ std::unique_ptr<ModelRunner> load(const std::string& model, const Setup& setup) 
   options.max_num_batched_tokens = 1024;
   options.max_num_seqs = 64;
   options.max_adapters = setup.max_adapters;
+  options.lora_memory_bytes = setup.lora_memory_bytes;
   if (setup.seen != nullptr) {
     options.on_logits = [seen = setup.seen](RequestId, int32_t at, std::span<const float> row) {
       (*seen)[at].assign(row.begin(), row.end());
@@ -112,14 +118,15 @@ DriverRequest request_with(uint64_t id, std::shared_ptr<const Adapter> adapter) 
 
 class LoraBits : public testing::TestWithParam<const char*> {};
 
-// One batch of three adapters and none: each is what it is alone, and what has no adapter is what a
-// runner without adapters makes of it.
-TEST_P(LoraBits, CrowdIsAsAlone) {
-  const auto plain = load("llama", {.max_adapters = 0, .dtype = GetParam()});
-  const auto runner = load("llama", {.threads = 2, .dtype = GetParam()});
+// One batch of several adapters and none: each is what it is alone, and what has no adapter is what
+// a runner without adapters makes of it.
+void expect_crowd_as_alone(const std::string& model, const std::vector<std::string>& names,
+                           const char* dtype) {
+  const auto plain = load(model, {.max_adapters = 0, .dtype = dtype});
+  const auto runner = load(model, {.threads = 2, .dtype = dtype});
   std::vector<std::shared_ptr<const Adapter>> adapters = {nullptr};
-  for (const char* name : {"llama.plain", "llama.rslora", "llama.bias", "llama.dora"})
-    adapters.push_back(load_adapter(*runner, name));
+  for (const std::string& name : names)
+    adapters.push_back(load_adapter(*runner, model + "." + name));
   std::vector<DriverOutput> want;
   for (const auto& adapter : adapters) {
     PlanDriver driver(*runner, kNumBlocks);
@@ -139,6 +146,35 @@ TEST_P(LoraBits, CrowdIsAsAlone) {
     for (uint64_t i = 0; i < crowd.size(); ++i) {
       expect_same_bits(outputs.at(100 + i), want[i % want.size()],
                        fmt::format("request {}, chunk {}", i, chunk));
+    }
+  }
+}
+
+TEST_P(LoraBits, CrowdIsAsAlone) {
+  expect_crowd_as_alone("llama", {"plain", "rslora", "bias", "dora"}, GetParam());
+}
+
+TEST_P(LoraBits, CrowdWithHeadsEmbeddingsAndNormsIsAsAlone) {
+  expect_crowd_as_alone("llama", {"whole", "ends", "plain"}, GetParam());
+}
+
+TEST_P(LoraBits, CrowdWithExpertsIsAsAlone) {
+  expect_crowd_as_alone("mixtral", {"experts", "down"}, GetParam());
+}
+
+// What is said without a look at the logits is what they say.
+TEST_P(LoraBits, GreatestOfAChangedHead) {
+  const auto runner = load("llama", {.dtype = GetParam()});
+  for (const char* name : {"llama.ends", "llama.whole"}) {
+    std::vector<TokenId> said;
+    for (const bool has_logprobs : {true, false}) {
+      DriverRequest request = request_with(1, load_adapter(*runner, name));
+      request.params.temperature = 0.0f;
+      request.params.logprobs = has_logprobs ? std::optional<int32_t>(1) : std::nullopt;
+      PlanDriver driver(*runner, kNumBlocks);
+      const DriverOutput output = driver.run({request}, {})[1];
+      if (has_logprobs) said = output.token_ids;
+      EXPECT_EQ(output.token_ids, said) << name;
     }
   }
 }
@@ -166,6 +202,77 @@ TEST(LoraErrors, AdaptersThatDoNotFit) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("no such linear"), std::string::npos) << status.message();
   EXPECT_EQ(other->load_adapter("a", "/nowhere").status().code(), StatusCode::kNotFound);
+}
+
+std::vector<float> floats_of(const RawTensor& tensor) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < tensor.num_elements(); ++i)
+    values.push_back(read_element(tensor.data.data(), *tensor.dtype, i));
+  return values;
+}
+
+// The adapter as PEFT saved it when it took the second extent of a parameter for what it reads: the
+// update of each expert is the transpose of B A.
+void save_swapped(const LoraFiles& files, const std::filesystem::path& folder) {
+  std::vector<test::AdapterTensor> tensors;
+  for (const LoraModule& module : files.modules()) {
+    std::vector<float> a = floats_of(*module.a), b = floats_of(*module.b);
+    std::vector<int64_t> a_shape = module.a->shape, b_shape = module.b->shape;
+    if (module.num_experts > 1) {
+      // Of the parameter's own rank, which the module alone does not say.
+      const int64_t experts = 4, rank = a_shape[0] / experts;
+      const int64_t inputs = module.num_inputs(), outputs = module.num_outputs();
+      std::vector<float> old_a(b.size()), old_b(a.size());
+      for (int64_t e = 0; e < experts; ++e) {
+        for (int64_t r = 0; r < rank; ++r) {
+          for (int64_t o = 0; o < outputs; ++o)
+            old_a[static_cast<size_t>((e * rank + r) * outputs + o)] =
+                b[static_cast<size_t>((o * rank + r) * experts + e)];
+          for (int64_t i = 0; i < inputs; ++i)
+            old_b[static_cast<size_t>((i * rank + r) * experts + e)] =
+                a[static_cast<size_t>((e * rank + r) * inputs + i)];
+        }
+      }
+      a_shape = {experts * rank, outputs};
+      b_shape = {inputs, rank * experts};
+      a = std::move(old_a);
+      b = std::move(old_b);
+    }
+    tensors.push_back({module.a->name, a_shape, a});
+    tensors.push_back({module.b->name, b_shape, b});
+  }
+  std::ofstream(folder / "adapter_model.safetensors", std::ios::binary)
+      << test::safetensors_of(tensors);
+}
+
+TEST(LoraExperts, OlderFilesAreReadToo) {
+  const auto runner = load("mixtral", {});
+  const std::filesystem::path path = adapters_dir() / "mixtral.experts";
+  const auto files = LoraFiles::open(path.string());
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  const test::TempFolder folder;
+  std::filesystem::copy(path / "adapter_config.json", folder / "adapter_config.json");
+  save_swapped(*files, folder.path());
+  const auto older = runner->load_adapter("older", folder.string());
+  ASSERT_TRUE(older.ok()) << older.status().message();
+  const auto run = [&](std::shared_ptr<const Adapter> adapter) {
+    PlanDriver driver(*runner, kNumBlocks);
+    return driver.run({request_with(1, std::move(adapter))}, {})[1];
+  };
+  expect_same_bits(run(*older), run(load_adapter(*runner, "mixtral.experts")), "older files");
+}
+
+// Whole modules come out of the same memory as all else that adapters take.
+TEST(LoraErrors, MemoryIsBoundedAndComesBack) {
+  const std::string path = (adapters_dir() / "llama.whole").string();
+  const auto runner = load("llama", {.lora_memory_bytes = 80 << 10});
+  auto first = runner->load_adapter("a", path);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  const Status full = runner->load_adapter("b", path).status();
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(full.message().find("--lora-memory"), std::string::npos) << full.message();
+  first = Status(StatusCode::kCancelled, "gone");
+  EXPECT_TRUE(runner->load_adapter("b", path).ok());
 }
 
 // A layer's update of a block would be all layers'.

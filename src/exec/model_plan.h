@@ -69,6 +69,10 @@ struct ModelRunnerOptions {
   // any.
   int32_t max_adapters = 0;
   int64_t max_lora_rank = 16;
+  // Memory for all of them; 0: for max_adapters of every matrix with the greatest rank, and for so
+  // many elements of modules that they replace as a whole.
+  int64_t lora_memory_bytes = 0;
+  int64_t lora_whole_elements = 0;
 
   // Of a stage of a pipeline: its layers. Hidden states come from the stage before (hidden()).
   PipelineStage stage = {};

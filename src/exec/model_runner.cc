@@ -221,7 +221,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create_beside(const ModelRunne
   runner->options_.group = group;
   runner->plan_ = first.plan_;
   runner->model_ = first.model_;
-  runner->num_adapters_ = first.num_adapters_;
+  runner->adapters_in_use_ = first.adapters_in_use_;
   QUIRE_RETURN_IF_ERROR(runner->make_workspace());
   return runner;
 }
@@ -334,7 +334,7 @@ void ModelRunner::make_logits_stage() {
     find_greatest = [this, scratch = logits.data()](std::span<const int32_t> rows,
                                                     const uint32_t* const* allowed,
                                                     std::span<RowGreatest> found) {
-      decoder_->head().greatest_logits(rows, scratch, found.data(), allowed);
+      return decoder_->head().greatest_logits(rows, scratch, found.data(), allowed);
     };
   }
   logits_ = std::make_unique<LogitsStage>(compute, find_greatest, team_, logits,
@@ -457,7 +457,7 @@ Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::stri
                                                                  const std::string& path) const {
   if (options_.max_adapters == 0)
     return unimplemented("adapters: expected --enable-lora, without which there are none");
-  AdapterSlot slot = AdapterSlot::take(num_adapters_, options_.max_adapters);
+  AdapterSlot slot = AdapterSlot::take(adapters_in_use_, options_.max_adapters);
   if (slot.is_empty()) {
     return resource_exhausted("adapters: {} are loaded or still in use, at most {} fit",
                               options_.max_adapters, options_.max_adapters);
@@ -470,14 +470,23 @@ Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::stri
   const Family& family = *plan_.config.family;
   const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
   LoraOptions lora{.dtype = plan_.dtype,
+                   .compute = plan_.compute,
                    .pairs_rows = is_gguf && family.gguf_rope_style != family.rope_style,
-                   .isa = stream_.isa()};
+                   .isa = stream_.isa(),
+                   .max_bytes = plan_.memory.adapters - adapters_in_use_->num_bytes};
   if (options_.stage.count > 1) {
     lora.own_layers = layers_of(plan_.whole, options_.stage);
     lora.num_layers = std::ssize(plan_.whole.layers);
   }
   QUIRE_ASSIGN_OR_RETURN(LoraWeights weights,
-                         LoraWeights::load(files, model_->weights->slots(), family.hf_names, lora));
+                         LoraWeights::load(files, *model_->weights, family.hf_names, lora));
+  if (weights.changes_experts() && options_.expert_balance.is_enabled) {
+    return unimplemented("{}: adapters of experts are not supported with --enable-eplb", path);
+  }
+  if (!slot.take_bytes(weights.num_bytes(), plan_.memory.adapters)) {
+    return resource_exhausted("{}: the adapter takes {} MiB, more than is left of --lora-memory",
+                              path, (weights.num_bytes() >> 20) + 1);
+  }
   auto adapter = std::make_shared<LoadedAdapter>(std::move(slot), std::move(weights));
   adapter->name = name;
   adapter->content_key = files.digest();

@@ -104,7 +104,7 @@ class ModelRunner final : public Executor {
   std::optional<HiddenStages> hidden_;
   std::vector<HiddenText> texts_;  // kept for its capacity
   std::unique_ptr<RequestTable> requests_;
-  AdapterSlot::Count num_adapters_ = std::make_shared<std::atomic<int32_t>>(0);
+  std::shared_ptr<AdaptersInUse> adapters_in_use_ = std::make_shared<AdaptersInUse>();
   StepResult spare_;  // of an earlier step, for its memory; nothing in it but the lists
 };
 

@@ -21,8 +21,33 @@ KvLoad load_of(const DecoderLimits& limits) {
   return {.max_num_seqs = limits.max_reqs, .max_step_tokens = limits.max_tokens};
 }
 
+void plan_adapters(const ModelRunnerOptions& options, const DecoderWeights& weights,
+                   const HostStream& stream, ModelPlan& plan) {
+  const std::vector<WeightSlot>& slots = weights.slots();
+  plan.memory.adapters = options.lora_memory_bytes;
+  if (plan.memory.adapters == 0) {
+    plan.memory.adapters =
+        options.max_adapters * LoraWeights::most_bytes(slots, options.max_lora_rank, plan.dtype) +
+        options.lora_whole_elements * size_bytes(plan.dtype);
+  }
+  LoraLimits& limits = plan.limits.lora;
+  limits = LoraWeights::limits(slots, options.max_lora_rank, plan.dtype);
+  for (size_t i = 0; i < plan.spec.layers.size(); ++i) {
+    const RouterSpec& router = plan.spec.layers[i].ffn.experts.router;
+    limits.num_experts = std::max(limits.num_experts, std::ssize(weights.layer(i).experts.slots));
+    limits.num_experts_chosen = std::max<int64_t>(
+        limits.num_experts_chosen, router.num_experts == 0 ? 0 : router.experts_per_token);
+  }
+  const MatrixWeight& head = weights.lm_head().weight;
+  if (head.parts.empty()) return;
+  limits.head_workspace_bytes = linear_workspace_bytes(
+      stream, kWholeHeadRows,
+      WeightSpec{.n = head.n, .k = head.k, .dtype = plan.dtype, .compute = plan.compute});
+}
+
 void plan_weights(const ModelRunnerOptions& options, const ModelLoading& loading,
-                  const DecoderWeights& weights, const WeightPacking& packing, ModelPlan& plan) {
+                  const DecoderWeights& weights, const WeightPacking& packing,
+                  const HostStream& stream, ModelPlan& plan) {
   MemoryPlan& memory = plan.memory;
   memory.weights = loading.weight_bytes(weights, packing);
   memory.matrices = weights.matrix_bytes(packing);
@@ -31,9 +56,7 @@ void plan_weights(const ModelRunnerOptions& options, const ModelLoading& loading
   if (options.expert_balance.is_enabled && options.share.spreads_experts())
     memory.moving_experts = moving_expert_bytes(weights.slots(), packing);
   if (options.max_adapters == 0) return;
-  plan.limits.lora = LoraWeights::limits(weights.slots(), options.max_lora_rank, plan.dtype);
-  memory.adapters = options.max_adapters *
-                    LoraWeights::most_bytes(weights.slots(), options.max_lora_rank, plan.dtype);
+  plan_adapters(options, weights, stream, plan);
 }
 
 void plan_workspace(const ModelRunnerOptions& options, const DecoderWeights& weights,
@@ -106,7 +129,7 @@ KvPlan divided_kv_memory(const ModelPlan& plan) {
 Status plan_memory(const ModelRunnerOptions& options, const ModelLoading& loading,
                    const DecoderWeights& weights, const WeightPacking& packing,
                    const HostStream& stream, ModelPlan& plan) {
-  plan_weights(options, loading, weights, packing, plan);
+  plan_weights(options, loading, weights, packing, stream, plan);
   plan_workspace(options, weights, stream, plan);
   plan_kv_memory(options, plan);
   return check_memory(plan.memory);

@@ -40,6 +40,7 @@ struct LoraArgs {
   int32_t max_loras = 8;              // different ones in one step
   int32_t max_cpu_loras = 0;          // in memory at once; 0: as few as the others allow
   int64_t max_lora_rank = 16;         // 0: that of `modules`
+  int64_t memory_bytes = 0;           // for all; 0: as ModelRunnerOptions::lora_memory_bytes says
   std::vector<NamedAdapter> modules;  // loaded at the start
 
   int32_t max_loaded() const {

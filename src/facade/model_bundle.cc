@@ -105,15 +105,22 @@ Status check_lora(const LoraArgs& lora) {
       lora.max_loaded(), lora.max_loras, lora.modules.size(), lora.max_cpu_loras);
 }
 
-// Memory is planned for it.
-Result<int64_t> greatest_rank(const LoraArgs& lora) {
-  int64_t rank = lora.max_lora_rank;
-  if (rank > 0) return rank;
+// Memory is planned for the greatest rank, and for what the modules replace: twice for the largest,
+// of which a new version may be read while the old one answers.
+Status set_lora_options(const LoraArgs& lora, ModelRunnerOptions& options) {
+  options.max_lora_rank = lora.max_lora_rank;
+  options.lora_memory_bytes = lora.memory_bytes;
+  int64_t rank = 0, largest = 0;
   for (const NamedAdapter& module : lora.modules) {
-    QUIRE_ASSIGN_OR_RETURN(const LoraFiles files, LoraFiles::open(module.path));
-    rank = std::max(rank, files.max_rank());
+    const Result<LoraFiles> files = LoraFiles::open(module.path);
+    if (!files.ok()) return files.status().with_context("--lora-modules " + module.name);
+    rank = std::max(rank, files->max_rank());
+    options.lora_whole_elements += files->num_whole_elements();
+    largest = std::max(largest, files->num_whole_elements());
   }
-  return rank;
+  options.lora_whole_elements += largest;
+  if (options.max_lora_rank == 0) options.max_lora_rank = std::max<int64_t>(rank, 1);
+  return {};
 }
 
 // Null without adapters.
@@ -296,7 +303,6 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.memory_utilization = args.memory_utilization;
   // One more than may be named: a new version is read while the old one answers.
   if (args.lora.enabled) options.max_adapters = args.lora.max_loaded() + 1;
-  options.max_lora_rank = args.lora.max_lora_rank;
   options.on_progress = args.on_progress;
   return options;
 }
@@ -311,7 +317,7 @@ Status serve_rank(const EngineArgs& given) {
   }
   ModelRunnerOptions runner = model_runner_options(args, bundle);
   QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
-  QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
+  QUIRE_RETURN_IF_ERROR(set_lora_options(args.lora, runner));
   return follow_first_rank(runner, rank_process(args));
 }
 
@@ -332,7 +338,7 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   }
   ModelRunnerOptions runner = model_runner_options(args, model.bundle);
   QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
-  QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
+  QUIRE_RETURN_IF_ERROR(set_lora_options(args.lora, runner));
   std::vector<ModelDrafter> drafters;
   if (drafting) {
     QUIRE_RETURN_IF_ERROR(check_hidden_states(*drafting, args));

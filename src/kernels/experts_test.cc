@@ -365,5 +365,102 @@ TEST(Experts, SigmoidScalesWholeRows) {
   }
 }
 
+// Low-rank updates of some matrices of a layer's experts, and the matrices with these in them.
+struct Adapter {
+  Adapter(const Layer& layer, int64_t rank, uint64_t seed) {
+    const Shape& shape = layer.shape;
+    for (size_t e = 0; e < layer.experts.size(); ++e) {
+      const auto add = [&](size_t matrix, int64_t n, int64_t k,
+                           bool is_changed) -> const LoraPart* {
+        std::vector<float>& whole = dense.emplace_back(layer.weights[3 * e + matrix].dense);
+        if (!is_changed) return nullptr;
+        const float* const a = floats.emplace_back(random_floats(++seed, rank * k, 0.3f)).data();
+        const float* const b = floats.emplace_back(random_floats(++seed, n * rank, 0.3f)).data();
+        Buffer& packed = buffers.emplace_back(lora_b_elements(n, rank) * 4);
+        pack_lora_b(b, n, rank, 4, packed.data());
+        for (int64_t i = 0; i < n * k; ++i) {
+          for (int64_t r = 0; r < rank; ++r)
+            whole[static_cast<size_t>(i)] += 0.5f * b[i / k * rank + r] * a[r * k + i % k];
+        }
+        return &parts.emplace_back(
+            LoraPart{.num_outputs = n, .rank = rank, .a = a, .b = packed.data(), .scale = 0.5f});
+      };
+      const int64_t inside = shape.expert_size, hidden = shape.hidden_size;
+      ExpertUpdate update;
+      update.gate = add(0, inside, hidden, e % 5 != 4);
+      update.up = add(1, inside, hidden, e % 3 != 1);
+      update.down = add(2, hidden, inside, e % 4 != 2);
+      updates.push_back(update);
+    }
+    for (size_t e = 0; e < layer.experts.size(); ++e)
+      matrices.push_back({dense[3 * e].data(), dense[3 * e + 1].data(), dense[3 * e + 2].data()});
+  }
+  std::deque<std::vector<float>> dense, floats;
+  std::deque<Buffer> buffers;
+  std::deque<LoraPart> parts;
+  std::vector<ExpertUpdate> updates;  // by expert
+  std::vector<ref::DenseExpert> matrices;
+};
+
+// Tokens of two adapters and of none in one call: each is what merged matrices give, has the bits
+// that it has alone, and without an adapter those of a call without any.
+TEST(Experts, AddUpdatesOfAdapters) {
+  constexpr int64_t kMaxRank = 5;
+  Case c{.name = "", .has_bias = true};
+  c.gate = c.up = c.down = dense(DType::kF32, ComputeType::kF32);
+  c.activation = {.activation = Activation::kQuickGelu, .has_clamp = true, .limit = 0.7f};
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa, 3), one_thread(isa);
+    for (const Shape& shape : {Shape{48, 24, 6, 3}, Shape{67, 200, 5, 2}}) {
+      const Layer layer(host.stream, shape, c);
+      const std::deque<Adapter> adapters = [&] {
+        std::deque<Adapter> made;
+        made.emplace_back(layer, kMaxRank, 1000);
+        made.emplace_back(layer, 2, 2000);
+        return made;
+      }();
+      const std::span<const ExpertUpdate> by_adapter[] = {adapters[0].updates, adapters[1].updates};
+      for (const int64_t tokens : {1, 2, 23, 90}) {
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " tokens " << tokens);
+        const auto x = random_floats(7, tokens * shape.hidden_size);
+        const Routing routing(shape, tokens);
+        std::vector<int32_t> adapter_of;
+        for (int64_t t = 0; t < tokens; ++t) adapter_of.push_back(static_cast<int32_t>(t % 3) - 1);
+        Buffer workspace(
+            expert_updates_bytes(tokens * shape.per_token, shape.num_experts, kMaxRank));
+        ExpertUpdates updates{.adapter_of = adapter_of.data(),
+                              .adapters = by_adapter,
+                              .dtype = DType::kF32,
+                              .max_rank = kMaxRank,
+                              .workspace = workspace.data()};
+        auto params = params_of(layer, x.data(), routing, 0, tokens);
+        const auto without = run(host.stream, params, nullptr);
+        params.updates = &updates;
+        const auto got = run(host.stream, params, nullptr);
+        for (int64_t t = 0; t < tokens; ++t) {
+          auto alone = params_of(layer, x.data(), routing, t, 1);
+          ExpertUpdates own = updates;
+          own.adapter_of += t;
+          alone.updates = &own;
+          const float* const row = got.data() + t * shape.hidden_size;
+          ASSERT_TRUE(kernel_test::same_bits(row, run(one_thread.stream, alone, nullptr).data(),
+                                             shape.hidden_size));
+          if (adapter_of[static_cast<size_t>(t)] < 0) {
+            ASSERT_TRUE(kernel_test::same_bits(row, without.data() + t * shape.hidden_size,
+                                               shape.hidden_size));
+            continue;
+          }
+          std::vector<float> want(static_cast<size_t>(shape.hidden_size));
+          alone.updates = nullptr;
+          alone.out = want.data();
+          ref::run_experts(
+              alone, adapters[static_cast<size_t>(adapter_of[static_cast<size_t>(t)])].matrices);
+          EXPECT_TRUE(kernel_test::close(row, want.data(), shape.hidden_size, 5e-5)) << t;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire

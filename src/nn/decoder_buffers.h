@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "device/stream.h"
-#include "nn/adapters/lora_weights.h"
 #include "nn/decoder_spec.h"
 #include "nn/spec/batch_sizes.h"
+#include "nn/spec/lora_limits.h"
 
 namespace quire {
 

@@ -28,6 +28,7 @@ import test_client  # noqa: E402
 import test_client_libraries  # noqa: E402
 import test_dashboard  # noqa: E402
 import test_embeddings  # noqa: E402
+import test_figures  # noqa: E402
 import test_fleet  # noqa: E402
 import test_keys  # noqa: E402
 import test_kubernetes  # noqa: E402
@@ -140,7 +141,7 @@ def run_binary(binary, sanitized, only):
             yield run_forced(binary, isa, only)
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
-    for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
+    for module in (test_process, test_terminal, test_verbs, test_figures, test_planning, test_tools, test_embeddings, test_ranks,
                    test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
                    test_responses, test_ollama, test_client_libraries, test_models_dir, test_pull, test_telemetry, test_llama, test_pages, test_vision, test_speech, test_seq2seq, test_adapters, test_operations,
                    test_kv_files, test_route, test_fleet, test_prefill_decode, test_vllm_router, test_networks,

@@ -102,5 +102,7 @@ def test_embed_and_rerank_in_the_terminal(binary):
     assert len(lines("embed", minilm(), text="one\ntwo\n")) == 2
     ranks = lines("rerank", minilm(), "cat", "--top-n", "1", text="a car\na kitten\n")
     assert len(ranks) == 1 and ranks[0].endswith("a kitten"), ranks
+    [ranks] = lines("rerank", minilm(), "cat", "a car", "a kitten", "--json")
+    assert [result["index"] for result in json.loads(ranks)["results"]] == [1, 0], ranks
     done = subprocess.run([binary, "embed", "", "text"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "embeddings" in done.stderr, done.stderr

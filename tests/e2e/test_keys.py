@@ -1,8 +1,10 @@
-"""Keys of a file through the official client: limits, headers, and the file read again."""
+"""Keys of a file through the official client: limits, headers, the file read again, and many clients at once."""
+import http.client
 import json
 import os
 import signal
 import tempfile
+import threading
 import time
 
 import harness
@@ -63,3 +65,78 @@ def test_limits_of_keys(binary):
             while "stays as it was" not in server.output() and time.time() < end:
                 time.sleep(0.05)
             ask(a)
+
+
+class Caller(threading.Thread):
+    """Asks on one connection with a key, again and again, until `is_over`; counts statuses and tokens."""
+    TOKENS = 4
+
+    def __init__(self, server, key, start_line, is_over):
+        super().__init__()
+        self.key, self.start_line, self.is_over = key, start_line, is_over
+        self.connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+        self.statuses, self.tokens = {}, 0
+
+    @property
+    def answered(self):
+        return self.statuses.get(200, 0)
+
+    def run(self):
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        body = json.dumps({"prompt": "Hello", "max_tokens": self.TOKENS, "ignore_eos": True, "temperature": 0})
+        self.start_line.wait()
+        while not self.is_over(self):
+            self.connection.request("POST", "/v1/completions", body, headers)
+            answer = self.connection.getresponse()
+            text = answer.read()
+            self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
+            if answer.status == 200:
+                self.tokens += json.loads(text)["usage"]["total_tokens"]
+            else:
+                time.sleep(0.005)  # less than Retry-After says
+        self.connection.close()
+
+
+def test_limits_of_keys_under_many_clients(binary):
+    """Four keys, eight clients each, all at once and deaf to Retry-After: no key goes beyond its limits, none stops
+    another, each client of a limited key has its turn, and the server has counted what the clients have."""
+    requests, tokens, clients, seconds = 60, 300, 8, 2
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "keys.json")
+        write(path, {"name": "requests", "key": "kr", "requests_per_minute": requests},
+              {"name": "tokens", "key": "kt", "tokens_per_minute": tokens},
+              {"name": "narrow", "key": "kn", "max_concurrent": 2}, {"name": "free", "key": "kf"})
+        with Server(binary, "--hardware", "none", "--api-key-file", path) as server:
+            begin, start_line = time.monotonic(), threading.Barrier(4 * clients)
+
+            def is_over(caller):
+                if caller.key in ("kr", "kt"):
+                    return time.monotonic() - begin > seconds
+                return caller.answered == 10  # of the others each client goes on until it has had its share
+            callers = [Caller(server, key, start_line, is_over) for key in ("kr", "kt", "kn", "kf") for _ in range(clients)]
+            for caller in callers:
+                caller.start()
+            context, running = harness.Context(server.url, "kf", None), 0
+            while any(caller.is_alive() for caller in callers):
+                running = max(running, context.metric("quire:key_requests_running", key="narrow"))
+                time.sleep(0.02)
+            for caller in callers:
+                caller.join()
+            minutes = (time.monotonic() - begin) / 60
+            rows = {row["name"]: row for row in context.get("/quire/stats")["keys"]}
+            of = {name: [caller for caller in callers if caller.key == key]
+                  for name, key in (("requests", "kr"), ("tokens", "kt"), ("narrow", "kn"), ("free", "kf"))}
+            for name, mine in of.items():
+                assert set().union(*(caller.statuses for caller in mine)) <= {200, 429}, (name, [c.statuses for c in mine])
+                assert sum(c.answered for c in mine) == rows[name]["requests"], (name, rows[name])
+                assert sum(c.statuses.get(429, 0) for c in mine) == rows[name]["refused"], (name, rows[name])
+                assert all(c.answered > 0 for c in mine), (name, [c.statuses for c in mine])
+            admitted = rows["requests"]["requests"]
+            assert requests <= admitted <= requests * (1 + minutes) + 1, (admitted, minutes)
+            charged = rows["tokens"]["prompt_tokens"] + rows["tokens"]["output_tokens"]
+            assert charged == sum(c.tokens for c in of["tokens"]), (charged, rows["tokens"])
+            # A bucket may owe what the requests under way have asked for when it ran out.
+            debt = clients * (charged // rows["tokens"]["requests"] + 1)
+            assert tokens <= charged <= tokens * (1 + minutes) + debt, (charged, minutes)
+            assert 1 <= running <= 2 and rows["narrow"]["refused"] > 0, (running, rows["narrow"])
+            assert rows["free"]["refused"] == 0, rows["free"]

@@ -261,8 +261,14 @@ def test_typos_get_the_nearest_name(binary):
                             (("generate", "-p", "x", "--max-tokns", "3"), "unknown argument --max-tokns; did you mean --max-tokens?"),
                             (("generate", "-p", "x", "--max_tokens=3"), "did you mean --max-tokens?"),
                             (("chat", "--sytem", "x"), "did you mean --system?"),
-                            (("generate", "-p", "x", "--frobnicate"), "unknown argument --frobnicate; see --help")):
+                            (("generate", "-p", "x", "--frobnicate"), "unknown argument --frobnicate; see --help"),
+                            (("inspect", MODEL.replace("builtin", "built_in")), f"did you mean {MODEL}?"),
+                            (("roofline", LLAMA_8B, "--hardware", "h100-smx"), "did you mean h100-sxm?")):
         refused(binary, said, *arguments)
+    with Server(binary, "--hardware", "none", "--served-model-name", "qwen3-4b", "tiny") as server:
+        for name, said in (("qwen-4b", "'qwen-4b' does not exist; did you mean qwen3-4b?"), ("gpt-4o-mini", "does not exist\"")):
+            status, _, text = fetch(server.url, "/v1/completions", {"model": name, "prompt": "x"})
+            assert status == 404 and said in text, text
 
 
 def test_help_speaks_of_flags_and_not_of_the_parser(binary):
@@ -340,7 +346,8 @@ def test_ablation_and_kernels_show_progress_when_asked(binary):
     assert "running 50 %" in done.stderr and "running 100 %" in done.stderr, done
     assert "continuous, paged" in done.stdout, done
     kernels = ("bench", "kernels", "--filter", "llama-1b gate_up", "--rows", "1", "--threads", "1")
-    assert "kernels:" not in ok(binary, *kernels).stderr
+    done = ok(binary, *kernels, "--json")
+    assert "kernels:" not in done.stderr and all(row["us"] > 0 for row in json.loads(done.stdout)["kernels"]), done
     done = ok(binary, *kernels, "--progress")
     assert re.search(r"^\d+ kernels: ", done.stderr, re.MULTILINE), done
 
@@ -529,9 +536,17 @@ def test_adapters_tells_what_a_file_is(binary):
         shown = ok(binary, "adapters", folder).stdout
         values = {line[:17].strip(): line[17:] for line in shown.splitlines()}
         assert values["kind"] == "LoRA" and values["rank"] == "8" and values["scale"] == "2", shown
-        assert values["trained on"] == "small" and values["linears"] == "4", shown
+        assert values["trained on"] == "small" and values["updates"] == "4", shown
         assert values["parameters"] == str(4 * (8 * 32 + 16 * 8)), shown
         assert re.search(r"q_proj +2, 32 inputs, 16 outputs", shown), shown
+        stem = "base_model.model.model.layers.0.mlp.experts.{}lora_{}.weight"
+        experts = {stem.format("base_layer.", "A"): [24, 32], stem.format("base_layer.", "B"): [40, 24],
+                   stem.format("", "A"): [24, 20], stem.format("", "B"): [32, 24], "base_model.model.lm_head.weight": [50, 32]}
+        write_adapter(folder, dict(config, target_parameters=["experts.gate_up_proj", "experts.down_proj"]),
+                      {**shapes, **experts})
+        shown = ok(binary, "adapters", folder).stdout
+        assert re.search(r"experts +6, 20 to 32 inputs, 32 to 40 outputs", shown), shown
+        assert re.search(r"whole modules +1\n +lm_head +1", shown), shown
         write_adapter(folder, dict(config, use_dora=True), shapes)
         refused(binary, "use_dora", "adapters", folder)
         write_adapter(folder, dict(config, use_dora=True),

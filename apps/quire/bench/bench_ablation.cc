@@ -3,6 +3,8 @@
 // (continuous batching, paged KV).
 #include <fmt/format.h>
 
+#include <boost/json.hpp>
+
 #include "engine/observe/engine_stats.h"
 #include "facade/model_bundle.h"
 #include "facade/speculation/speculative_config.h"
@@ -11,9 +13,12 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 
 namespace quire::bench {
 namespace {
+
+namespace json = boost::json;
 
 struct AblationFlags {
   EngineArgs engine;
@@ -27,6 +32,7 @@ struct AblationFlags {
   int32_t num_repeats = 1;
   uint64_t seed = 0;
   bool show_progress = false;
+  bool as_json = false;
 };
 
 struct Mode {
@@ -81,6 +87,70 @@ Result<Outcome> run_mode(const AblationFlags& flags, const Mode& mode) {
                  .mean_wait_s = wait.count == 0 ? 0 : wait.sum / static_cast<double>(wait.count)};
 }
 
+constexpr size_t kNumModes = std::size(kModes);
+
+// Medians of the repeats, by mode.
+struct Outcomes {
+  std::vector<double> rates, waits;
+  std::vector<double> wasted_kv_shares;
+};
+
+Result<Outcomes> run_modes(const AblationFlags& flags) {
+  const cli::ProgressBar progress = cli::progress_bar("running", flags.show_progress);
+  std::vector<double> rates[kNumModes], waits[kNumModes];
+  Outcomes outcomes;
+  outcomes.wasted_kv_shares.resize(kNumModes);
+  // The variants take turns, so that drift of the machine hits all of them alike.
+  for (int32_t repeat = 0; repeat < flags.num_repeats; ++repeat) {
+    for (size_t m = 0; m < kNumModes; ++m) {
+      QUIRE_ASSIGN_OR_RETURN(const Outcome outcome, run_mode(flags, kModes[m]));
+      rates[m].push_back(outcome.output_tokens_per_s);
+      waits[m].push_back(outcome.mean_wait_s);
+      outcomes.wasted_kv_shares[m] = outcome.wasted_kv_share;
+      const int64_t num_done = repeat * int64_t{kNumModes} + static_cast<int64_t>(m) + 1;
+      if (progress) progress(num_done, flags.num_repeats * int64_t{kNumModes});
+    }
+  }
+  for (size_t m = 0; m < kNumModes; ++m) {
+    outcomes.rates.push_back(median(rates[m]));
+    outcomes.waits.push_back(median(waits[m]));
+  }
+  return outcomes;
+}
+
+void print_outcomes(const AblationFlags& flags, const Outcomes& outcomes) {
+  fmt::print(
+      "{} requests, {} prompt tokens, {} to {} output tokens, KV memory for {} tokens; medians of "
+      "{}\n",
+      flags.num_prompts, flags.input_len, flags.min_output_len, flags.max_output_len,
+      flags.num_kv_tokens, flags.num_repeats);
+  fmt::print("{:<28} {:>16} {:>8} {:>12} {:>12}\n", "", "output tokens/s", "ratio", "wasted KV %",
+             "mean wait s");
+  for (size_t m = 0; m < kNumModes; ++m) {
+    fmt::print("{:<28} {:>16.1f} {:>8.2f} {:>12.1f} {:>12.2f}\n", kModes[m].name, outcomes.rates[m],
+               outcomes.rates[m] / outcomes.rates[0], 100 * outcomes.wasted_kv_shares[m],
+               outcomes.waits[m]);
+  }
+}
+
+json::object to_json(const AblationFlags& flags, const Outcomes& outcomes) {
+  json::array modes;
+  for (size_t m = 0; m < kNumModes; ++m) {
+    modes.push_back(json::object{{"mode", kModes[m].name},
+                                 {"output_tokens_per_s", outcomes.rates[m]},
+                                 {"ratio", outcomes.rates[m] / outcomes.rates[0]},
+                                 {"wasted_kv_share", outcomes.wasted_kv_shares[m]},
+                                 {"mean_wait_s", outcomes.waits[m]}});
+  }
+  return {{"num_prompts", flags.num_prompts},
+          {"input_len", flags.input_len},
+          {"min_output_len", flags.min_output_len},
+          {"max_output_len", flags.max_output_len},
+          {"num_kv_tokens", flags.num_kv_tokens},
+          {"num_repeats", flags.num_repeats},
+          {"modes", std::move(modes)}};
+}
+
 Status run_ablation(AblationFlags& flags) {
   // Batching gains something only when a step is bound by reading weights, as steps of served
   // models are.
@@ -94,32 +164,11 @@ Status run_ablation(AblationFlags& flags) {
         "--num-kv-tokens: expected at least --input-len + --max-output-len ({}), got {}",
         flags.input_len + flags.max_output_len, flags.num_kv_tokens);
   }
-  constexpr size_t kNumModes = std::size(kModes);
-  const cli::ProgressBar progress = cli::progress_bar("running", flags.show_progress);
-  std::vector<double> rates[kNumModes], waits[kNumModes];
-  double wasted[kNumModes] = {};
-  // The variants take turns, so that drift of the machine hits all of them alike.
-  for (int32_t repeat = 0; repeat < flags.num_repeats; ++repeat) {
-    for (size_t m = 0; m < kNumModes; ++m) {
-      QUIRE_ASSIGN_OR_RETURN(const Outcome outcome, run_mode(flags, kModes[m]));
-      rates[m].push_back(outcome.output_tokens_per_s);
-      waits[m].push_back(outcome.mean_wait_s);
-      wasted[m] = outcome.wasted_kv_share;
-      const int64_t num_done = repeat * int64_t{kNumModes} + static_cast<int64_t>(m) + 1;
-      if (progress) progress(num_done, flags.num_repeats * int64_t{kNumModes});
-    }
-  }
-  fmt::print(
-      "{} requests, {} prompt tokens, {} to {} output tokens, KV memory for {} tokens; medians of "
-      "{}\n",
-      flags.num_prompts, flags.input_len, flags.min_output_len, flags.max_output_len,
-      flags.num_kv_tokens, flags.num_repeats);
-  fmt::print("{:<28} {:>16} {:>8} {:>12} {:>12}\n", "", "output tokens/s", "ratio", "wasted KV %",
-             "mean wait s");
-  const double base = median(rates[0]);
-  for (size_t m = 0; m < kNumModes; ++m) {
-    fmt::print("{:<28} {:>16.1f} {:>8.2f} {:>12.1f} {:>12.2f}\n", kModes[m].name, median(rates[m]),
-               median(rates[m]) / base, 100 * wasted[m], median(waits[m]));
+  QUIRE_ASSIGN_OR_RETURN(const Outcomes outcomes, run_modes(flags));
+  if (flags.as_json) {
+    cli::print_json(to_json(flags, outcomes));
+  } else {
+    print_outcomes(flags, outcomes);
   }
   return {};
 }
@@ -155,6 +204,7 @@ void add_ablation(CLI::App& bench, int& exit_code) {
       ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Seed of lengths and prompts")->capture_default_str();
   cli::add_progress_flag(verb, flags->show_progress);
+  cli::add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_ablation(*flags)); });
 }
 

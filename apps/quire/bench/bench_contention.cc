@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <random>
@@ -18,6 +17,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 
 namespace quire::bench {
 namespace {
@@ -30,7 +30,7 @@ struct ContentionFlags {
   int32_t output_len = 64;
   int32_t num_neighbours = 1;
   int32_t num_rounds = 5;
-  std::string json_path;
+  bool as_json = false;
 };
 
 struct Scenario {
@@ -123,7 +123,7 @@ Result<std::vector<Measured>> measure(const ContentionFlags& flags, const Runnin
   return measured;
 }
 
-Status write_json(const std::string& path, const std::vector<Measured>& measured) {
+json::array to_json(const std::vector<Measured>& measured) {
   json::array rows;
   for (size_t i = 0; i < kNumScenarios; ++i) {
     const Figures figures = figures_of(measured[i]);
@@ -134,10 +134,21 @@ Status write_json(const std::string& path, const std::vector<Measured>& measured
                                 {"step_mean_ms", figures.step_mean_ms},
                                 {"late_members", measured[i].late_members}});
   }
-  std::ofstream file(path);
-  file << json::serialize(rows) << "\n";
-  file.close();
-  return file ? Status() : invalid_argument("--json: cannot write {}", path);
+  return rows;
+}
+
+void print_figures(const std::vector<Measured>& measured) {
+  const Figures base = figures_of(measured[kFewerQuiet]);
+  fmt::print("{:<32} {:>10} {:>8} {:>8} {:>8} {:>10} {:>8} {:>6}\n", "", "prompt ms", "step ms",
+             "p99 ms", "p99/med", "mean ms", "speed", "late");
+  for (size_t i = 0; i < kNumScenarios; ++i) {
+    const Figures figures = figures_of(measured[i]);
+    fmt::print("{:<32} {:>10.1f} {:>8.2f} {:>8.2f} {:>8.2f} {:>10.2f} {:>8.2f} {:>6}\n",
+               kScenarios[i].name, figures.prefill_ms, figures.step_ms, figures.step_p99_ms,
+               figures.step_p99_ms / figures.step_ms, figures.step_mean_ms,
+               base.step_mean_ms / figures.step_mean_ms, measured[i].late_members);
+  }
+  fmt::print("speed: mean decode speed over that of fewer threads, quiet\n");
 }
 
 Status run_contention(ContentionFlags& flags) {
@@ -150,21 +161,20 @@ Status run_contention(ContentionFlags& flags) {
   }
   QUIRE_ASSIGN_OR_RETURN(const RunningModel all, start_with(flags, threads));
   QUIRE_ASSIGN_OR_RETURN(const RunningModel fewer, start_with(flags, fewer_threads));
-  fmt::print("{}: {} threads, {} fewer, {} neighbours\n", all.bundle.name, threads,
-             flags.num_neighbours, flags.num_neighbours);
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<Measured> measured, measure(flags, all, fewer));
-  const Figures base = figures_of(measured[kFewerQuiet]);
-  fmt::print("{:<32} {:>10} {:>8} {:>8} {:>8} {:>10} {:>8} {:>6}\n", "", "prompt ms", "step ms",
-             "p99 ms", "p99/med", "mean ms", "speed", "late");
-  for (size_t i = 0; i < kNumScenarios; ++i) {
-    const Figures figures = figures_of(measured[i]);
-    fmt::print("{:<32} {:>10.1f} {:>8.2f} {:>8.2f} {:>8.2f} {:>10.2f} {:>8.2f} {:>6}\n",
-               kScenarios[i].name, figures.prefill_ms, figures.step_ms, figures.step_p99_ms,
-               figures.step_p99_ms / figures.step_ms, figures.step_mean_ms,
-               base.step_mean_ms / figures.step_mean_ms, measured[i].late_members);
+  if (!flags.as_json) {
+    fmt::print("{}: {} threads, {} fewer, {} neighbours\n", all.bundle.name, threads,
+               flags.num_neighbours, flags.num_neighbours);
   }
-  fmt::print("speed: mean decode speed over that of fewer threads, quiet\n");
-  return flags.json_path.empty() ? Status() : write_json(flags.json_path, measured);
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<Measured> measured, measure(flags, all, fewer));
+  if (!flags.as_json) {
+    print_figures(measured);
+    return {};
+  }
+  cli::print_json(json::object{{"model", all.bundle.name},
+                               {"num_threads", threads},
+                               {"num_neighbours", flags.num_neighbours},
+                               {"scenarios", to_json(measured)}});
+  return {};
 }
 
 }  // namespace
@@ -191,7 +201,7 @@ void add_contention(CLI::App& bench, int& exit_code) {
   verb.add_option("--num-rounds", flags->num_rounds, "Rounds after the warm-up")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--json", flags->json_path, "Write the figures to this file");
+  cli::add_json_flag(verb, flags->as_json);
   cli::add_engine_flags(verb, flags->engine);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_contention(*flags)); });
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <functional>
 
 #include "facade/model_bundle.h"
@@ -13,11 +14,14 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 #include "quire/launcher.h"
 #include "quire/lora_flags.h"
 
 namespace quire::bench {
 namespace {
+
+namespace json = boost::json;
 
 struct EngineBenchFlags {
   EngineArgs engine;
@@ -29,6 +33,7 @@ struct EngineBenchFlags {
   int32_t num_iters = 3;
   uint64_t seed = 0;
   bool show_progress = false;
+  bool as_json = false;
 };
 
 // Ends with an exit code in a process that is a rank behind the first.
@@ -53,6 +58,18 @@ void print_machine(const RunningModel& model, const Bound& bound) {
              to_string(model.plan.dtype), to_string(model.plan.kv_dtype));
   fmt::print("machine  reads {:.1f} GB/s, {} multiply-adds {:.0f} GFLOP/s (measured now)\n",
              bound.read_bytes_per_s() * 1e-9, to_string(bound.math()), bound.peak_flops() * 1e-9);
+}
+
+json::object machine_json(const EngineBenchFlags& flags, const RunningModel& model,
+                          const Bound& bound) {
+  return {{"model", model.bundle.name},
+          {"dtype", to_string(model.plan.dtype)},
+          {"kv_cache_dtype", to_string(model.plan.kv_dtype)},
+          {"read_gb_per_s", bound.read_bytes_per_s() * 1e-9},
+          {"math", to_string(bound.math())},
+          {"peak_gflop_per_s", bound.peak_flops() * 1e-9},
+          {"input_len", flags.input_len},
+          {"output_len", flags.output_len}};
 }
 
 struct PhaseTimes {
@@ -162,9 +179,13 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
   return runs;
 }
 
-// `what` says how the requests differ from those of the runs without.
-void print_beside(const std::string& what, const std::vector<LatencyRun>& runs,
-                  PhaseTimes LatencyTimes::*times) {
+// Medians of paired runs; speeds are over those of the runs without.
+struct Beside {
+  double prefill_ms = 0, prefill_speed = 0;
+  double step_ms = 0, decode_speed = 0;
+};
+
+Beside beside(const std::vector<LatencyRun>& runs, PhaseTimes LatencyTimes::*times) {
   const auto speed = [&](double PhaseTimes::*phase) {
     return median_of(runs, [&](const LatencyRun& run) {
       const double with = run.*times.*phase;
@@ -174,60 +195,136 @@ void print_beside(const std::string& what, const std::vector<LatencyRun>& runs,
   const auto ms = [&](double PhaseTimes::*phase) {
     return 1e3 * median_of(runs, [&](const LatencyRun& run) { return run.*times.*phase; });
   };
+  return {.prefill_ms = ms(&PhaseTimes::prefill_s),
+          .prefill_speed = speed(&PhaseTimes::prefill_s),
+          .step_ms = ms(&PhaseTimes::decode_s),
+          .decode_speed = speed(&PhaseTimes::decode_s)};
+}
+
+// `what` says how the requests differ from those of the runs without.
+void print_beside(const std::string& what, const Beside& with) {
   fmt::print(
       "{}: prefill {:.1f} ms, {:.3f}x the speed without; decode {:.2f} ms a step, {:.3f}x the "
       "speed without (medians of paired runs)\n",
-      what, ms(&PhaseTimes::prefill_s), speed(&PhaseTimes::prefill_s), ms(&PhaseTimes::decode_s),
-      speed(&PhaseTimes::decode_s));
+      what, with.prefill_ms, with.prefill_speed, with.step_ms, with.decode_speed);
+}
+
+json::object to_json(const Beside& with) {
+  return {{"prefill_ms", with.prefill_ms},
+          {"prefill_speed_ratio", with.prefill_speed},
+          {"decode_step_ms", with.step_ms},
+          {"decode_speed_ratio", with.decode_speed}};
+}
+
+// Medians of the runs.
+struct LatencyFigures {
+  double prefill_s = 0, prefill_share = 0, prefill_flop_per_s = 0;
+  double decode_s = 0, decode_share = 0, decode_bytes_per_s = 0;  // of a step
+  std::optional<Beside> adapted, constrained;
+};
+
+LatencyFigures latency_figures(const EngineBenchFlags& flags, const RunningModel& model,
+                               const std::vector<LatencyRun>& runs) {
+  const Bound& bound = runs.back().bound;
+  const int32_t batch = flags.batch_size;
+  const int32_t context = flags.input_len + flags.output_len / 2;
+  LatencyFigures figures;
+  figures.prefill_s = median_of(runs, [](const LatencyRun& run) { return run.plain.prefill_s; });
+  figures.decode_s = median_of(runs, [](const LatencyRun& run) { return run.plain.decode_s; });
+  figures.prefill_share = median_of(runs, [&](const LatencyRun& run) {
+    return run.bound.prefill(batch, flags.input_len).bound_us * 1e-6 / run.plain.prefill_s;
+  });
+  figures.decode_share = median_of(runs, [&](const LatencyRun& run) {
+    return run.bound.decode(batch, context).bound_us * 1e-6 / run.plain.decode_s;
+  });
+  figures.prefill_flop_per_s = bound.prefill(batch, flags.input_len).flops / figures.prefill_s;
+  figures.decode_bytes_per_s = bound.decode(batch, context).read_bytes / figures.decode_s;
+  if (model.adapters != nullptr) figures.adapted = beside(runs, &LatencyTimes::adapted);
+  if (!flags.json_schema.empty()) figures.constrained = beside(runs, &LatencyTimes::constrained);
+  return figures;
+}
+
+// The step of the prompt brings the first token, so that one token takes no step of decoding.
+bool decodes(const EngineBenchFlags& flags) { return flags.output_len > 1; }
+
+void print_latency(const EngineBenchFlags& flags, const LatencyFigures& figures,
+                   const Bound& bound) {
+  const int32_t batch = flags.batch_size;
+  fmt::print(
+      "prefill  {} x {} tokens: {:.1f} ms, {:.1f} tokens/s, {:.0f} GFLOP/s ({:.0f} % of the peak), "
+      "{:.0f} % of the bound\n",
+      batch, flags.input_len, figures.prefill_s * 1e3, batch * flags.input_len / figures.prefill_s,
+      figures.prefill_flop_per_s * 1e-9, 100 * figures.prefill_flop_per_s / bound.peak_flops(),
+      100 * figures.prefill_share);
+  if (figures.adapted) {
+    print_beside(fmt::format("adapters {} among {} requests", flags.engine.lora.modules.size(),
+                             flags.batch_size),
+                 *figures.adapted);
+  }
+  if (figures.constrained) print_beside("schema  ", *figures.constrained);
+  if (!decodes(flags)) {
+    explain_share(figures.prefill_share);
+    return;
+  }
+  fmt::print(
+      "decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
+      "bound\n",
+      batch, flags.output_len, figures.decode_s * 1e3, batch / figures.decode_s,
+      figures.decode_bytes_per_s * 1e-9, 100 * figures.decode_share);
+  explain_share(std::max(figures.prefill_share, figures.decode_share));
+}
+
+json::object latency_json(const EngineBenchFlags& flags, const LatencyFigures& figures) {
+  const int32_t batch = flags.batch_size;
+  json::object out{
+      {"batch_size", batch},
+      {"num_iters", flags.num_iters},
+      {"prefill_ms", figures.prefill_s * 1e3},
+      {"prefill_tokens_per_s", batch * flags.input_len / figures.prefill_s},
+      {"prefill_gflop_per_s", figures.prefill_flop_per_s * 1e-9},
+      {"prefill_bound_share", figures.prefill_share},
+  };
+  if (decodes(flags)) {
+    out["decode_step_ms"] = figures.decode_s * 1e3;
+    out["decode_tokens_per_s"] = batch / figures.decode_s;
+    out["decode_gb_per_s"] = figures.decode_bytes_per_s * 1e-9;
+    out["decode_bound_share"] = figures.decode_share;
+  }
+  if (figures.adapted) out["with_adapters"] = to_json(*figures.adapted);
+  if (figures.constrained) out["with_schema"] = to_json(*figures.constrained);
+  return out;
 }
 
 Status run_latency(EngineBenchFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<LatencyRun> runs, measure_latency(flags, model));
   const Bound& bound = runs.back().bound;
-  print_machine(model, bound);
-  const int32_t batch = flags.batch_size;
-  const int32_t context = flags.input_len + flags.output_len / 2;
-  const double prefill = median_of(runs, [](const LatencyRun& run) { return run.plain.prefill_s; });
-  const double decode = median_of(runs, [](const LatencyRun& run) { return run.plain.decode_s; });
-  const double prefill_share = median_of(runs, [&](const LatencyRun& run) {
-    return run.bound.prefill(batch, flags.input_len).bound_us * 1e-6 / run.plain.prefill_s;
-  });
-  const double decode_share = median_of(runs, [&](const LatencyRun& run) {
-    return run.bound.decode(batch, context).bound_us * 1e-6 / run.plain.decode_s;
-  });
-  const double prefill_flop_per_s = bound.prefill(batch, flags.input_len).flops / prefill;
-  fmt::print(
-      "prefill  {} x {} tokens: {:.1f} ms, {:.1f} tokens/s, {:.0f} GFLOP/s ({:.0f} % of the peak), "
-      "{:.0f} % of the bound\n",
-      batch, flags.input_len, prefill * 1e3, batch * flags.input_len / prefill,
-      prefill_flop_per_s * 1e-9, 100 * prefill_flop_per_s / bound.peak_flops(),
-      100 * prefill_share);
-  if (model.adapters != nullptr) {
-    print_beside(fmt::format("adapters {} among {} requests", flags.engine.lora.modules.size(),
-                             flags.batch_size),
-                 runs, &LatencyTimes::adapted);
-  }
-  if (!flags.json_schema.empty()) print_beside("schema  ", runs, &LatencyTimes::constrained);
-  // The step of the prompt has brought the only token.
-  if (flags.output_len < 2) {
-    explain_share(prefill_share);
+  const LatencyFigures figures = latency_figures(flags, model, runs);
+  if (flags.as_json) {
+    json::object out = machine_json(flags, model, bound);
+    for (auto& [name, value] : latency_json(flags, figures)) out[name] = value;
+    cli::print_json(std::move(out));
     return {};
   }
-  fmt::print(
-      "decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
-      "bound\n",
-      batch, flags.output_len, decode * 1e3, batch / decode,
-      bound.decode(batch, context).read_bytes / decode * 1e-9, 100 * decode_share);
-  explain_share(std::max(prefill_share, decode_share));
+  print_machine(model, bound);
+  print_latency(flags, figures, bound);
   return {};
+}
+
+// Returns the least time that the limits allow for all requests.
+double throughput_bound_s(const EngineBenchFlags& flags, const Bound& bound) {
+  const int32_t batch = std::min(flags.num_prompts, flags.engine.engine.scheduler.max_num_seqs);
+  const double num_decodes = static_cast<double>(flags.output_len - 1) * flags.num_prompts / batch;
+  return 1e-6 *
+         (bound.prefill(flags.num_prompts, flags.input_len).bound_us +
+          num_decodes * bound.decode(batch, flags.input_len + flags.output_len / 2).bound_us);
 }
 
 Status run_throughput(EngineBenchFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags));
   QUIRE_ASSIGN_OR_RETURN(const Hardware ceilings, probe_ceilings(flags.engine, model));
   QUIRE_ASSIGN_OR_RETURN(const Bound bound, Bound::create(model, ceilings));
-  print_machine(model, bound);
+  if (!flags.as_json) print_machine(model, bound);
   std::mt19937_64 rng(flags.seed);
   std::vector<GenerationRequest> requests;
   for (int32_t r = 0; r < flags.num_prompts; ++r) {
@@ -238,22 +335,30 @@ Status run_throughput(EngineBenchFlags& flags) {
                          run_batch(*model.engine, std::move(requests),
                                    cli::progress_bar("running", flags.show_progress)));
   const double output_tokens = static_cast<double>(flags.num_prompts) * flags.output_len;
-  const double input_tokens = static_cast<double>(flags.num_prompts) * flags.input_len;
-  const int32_t batch = std::min(flags.num_prompts, flags.engine.engine.scheduler.max_num_seqs);
-  const double num_decodes = static_cast<double>(flags.output_len - 1) * flags.num_prompts / batch;
-  const double bound_us =
-      bound.prefill(flags.num_prompts, flags.input_len).bound_us +
-      num_decodes * bound.decode(batch, flags.input_len + flags.output_len / 2).bound_us;
+  const double all_tokens =
+      output_tokens + static_cast<double>(flags.num_prompts) * flags.input_len;
+  const double share = throughput_bound_s(flags, bound) / timing.total_s;
+  // The engine answers between steps, so that the last step is counted afterwards.
+  (void)model.engine->recent_steps();
+  const StepUse use = step_use(model.engine->stats());
+  if (flags.as_json) {
+    json::object out = machine_json(flags, model, bound);
+    out["num_prompts"] = flags.num_prompts;
+    out["duration_s"] = timing.total_s;
+    out["output_tokens_per_s"] = output_tokens / timing.total_s;
+    out["tokens_per_s"] = all_tokens / timing.total_s;
+    out["bound_share"] = share;
+    out["steps"] = to_json(use, timing.total_s);
+    cli::print_json(std::move(out));
+    return {};
+  }
   fmt::print(
       "{} requests of {} + {} tokens in {:.2f} s: {:.1f} output tokens/s, {:.1f} tokens/s, {:.0f} "
       "% of the bound\n",
       flags.num_prompts, flags.input_len, flags.output_len, timing.total_s,
-      output_tokens / timing.total_s, (input_tokens + output_tokens) / timing.total_s,
-      100 * bound_us * 1e-6 / timing.total_s);
-  // The engine answers between steps, so that the last step is counted afterwards.
-  (void)model.engine->recent_steps();
-  print_step_use(step_use(model.engine->stats()), timing.total_s);
-  explain_share(bound_us * 1e-6 / timing.total_s);
+      output_tokens / timing.total_s, all_tokens / timing.total_s, 100 * share);
+  print_step_use(use, timing.total_s);
+  explain_share(share);
   return {};
 }
 
@@ -271,6 +376,7 @@ CLI::App& add_common(CLI::App& bench, const char* name, const char* help, Engine
       ->capture_default_str();
   verb.add_option("--seed", flags.seed, "Seed of the prompts")->capture_default_str();
   cli::add_progress_flag(verb, flags.show_progress);
+  cli::add_json_flag(verb, flags.as_json);
   cli::add_engine_flags(verb, flags.engine);
   return verb;
 }

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cstdio>
 
 #include "base/threads/thread_team.h"
@@ -15,9 +16,12 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 
 namespace quire::bench {
 namespace {
+
+namespace json = boost::json;
 
 struct KernelFlags {
   KernelBenchOptions options;
@@ -26,14 +30,17 @@ struct KernelFlags {
   std::string isa = "auto";
   int32_t num_threads = 0;
   bool show_progress = false;
+  bool as_json = false;
 };
 
-// KernelTable prints rows as they are measured, below `machine` and the names of the columns.
+// KernelTable prints rows as they are measured, below `machine` and the names of the columns; as
+// JSON, all of them at the end.
 class KernelTable {
  public:
   KernelTable(std::string machine, const KernelFlags& flags)
       : machine_(std::move(machine)),
         filter_(flags.options.filter),
+        as_json_(flags.as_json),
         // A table that is on the screen shows the progress by itself.
         shows_progress_(flags.show_progress ||
                         (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0)) {}
@@ -43,7 +50,7 @@ class KernelTable {
   void add(const KernelBenchRow& row) {
     held_.push_back(row);
     if (row.name.find(filter_) == std::string::npos && num_rows_ == 0) return;
-    if (num_rows_ == 0) {
+    if (num_rows_ == 0 && !as_json_) {
       fmt::print("{}\n{:<48} {:>10} {:>8} {:>9} {:>10} {:>5}\n", machine_, "kernel", "us", "GB/s",
                  "GFLOP/s", "bound us", "%");
     }
@@ -54,24 +61,39 @@ class KernelTable {
   Status finish() const {
     if (num_rows_ == 0)
       return invalid_argument("--filter: no kernel's name contains '{}'", filter_);
-    explain_share(largest_share_);
+    if (as_json_) {
+      cli::print_json(json::object{{"machine", machine_}, {"kernels", rows_}});
+    } else {
+      explain_share(largest_share_);
+    }
     return {};
   }
 
  private:
   void print(const KernelBenchRow& row) {
     ++num_rows_;
-    fmt::print("{:<48} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
-               row.gb_per_s, row.gflop_per_s, row.bound_us, row.percent);
-    std::fflush(stdout);
+    if (as_json_) {
+      rows_.push_back(json::object{{"kernel", row.name},
+                                   {"us", row.us},
+                                   {"gb_per_s", row.gb_per_s},
+                                   {"gflop_per_s", row.gflop_per_s},
+                                   {"bound_us", row.bound_us},
+                                   {"bound_share", row.percent / 100}});
+    } else {
+      fmt::print("{:<48} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
+                 row.gb_per_s, row.gflop_per_s, row.bound_us, row.percent);
+      std::fflush(stdout);
+    }
     if (shows_progress_) fmt::print(stderr, "{} kernels: {}\n", num_rows_, row.name);
     largest_share_ = std::max(largest_share_, row.percent / 100);
   }
 
   std::string machine_;
   std::string filter_;
+  bool as_json_;
   bool shows_progress_;
   std::vector<KernelBenchRow> held_;
+  json::array rows_;
   int32_t num_rows_ = 0;
   double largest_share_ = 0;
 };
@@ -131,6 +153,7 @@ void add_kernels(CLI::App& bench, int& exit_code) {
   verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
       ->check(cli::in_range(0, 1024));
   cli::add_progress_flag(verb, flags->show_progress);
+  cli::add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_kernels(*flags)); });
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 #include "sim/workload/trace.h"
 
 namespace quire::bench {
@@ -26,6 +28,7 @@ struct ServeBenchFlags {
   std::string save_trace;
   std::vector<std::string> goodput;  // "ttft:200"
   bool show_progress = false;
+  bool as_json = false;
 };
 
 Result<GoodputLimits> parse_goodput(const std::vector<std::string>& terms) {
@@ -72,6 +75,9 @@ void print_summary(const LoadResult& result, const LoadSummary& s) {
   print_distribution("TPOT", s.tpot_ms);
   print_distribution("ITL", s.itl_ms);
   print_distribution("E2EL", s.e2el_ms);
+  const auto failed = std::find_if(result.requests.begin(), result.requests.end(),
+                                   [](const RequestRecord& r) { return !r.error.empty(); });
+  if (failed != result.requests.end()) fmt::print("first error          {}\n", failed->error);
 }
 
 void put_distribution(json::object& out, const std::string& name, const Distribution& d) {
@@ -137,12 +143,10 @@ Status run_serve_bench(ServeBenchFlags& flags) {
   flags.load.progress = cli::progress_bar("running", flags.show_progress);
   QUIRE_ASSIGN_OR_RETURN(const LoadResult result, run_load(flags.load));
   const LoadSummary summary = summarize(result, limits);
-  print_summary(result, summary);
-  for (const RequestRecord& r : result.requests) {
-    if (!r.error.empty()) {
-      fmt::print("first error          {}\n", r.error);
-      break;
-    }
+  if (flags.as_json) {
+    cli::print_json(to_json(result, summary));
+  } else {
+    print_summary(result, summary);
   }
   if (!flags.save_result.empty()) {
     std::ofstream file(flags.save_result);
@@ -203,12 +207,14 @@ void add_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--max-concurrency", load.max_concurrency, "Most requests at once; 0: no limit")
       ->check(cli::at_least(0))
       ->capture_default_str();
-  verb.add_option("--goodput", flags->goodput, "Limits, for example ttft:500 tpot:50 (ms)");
+  verb.add_option("--goodput", flags->goodput, "Limits, for example ttft:500 tpot:50 (ms)")
+      ->delimiter(',');
   verb.add_flag("--ignore-eos,!--no-ignore-eos", load.ignore_eos,
                 "Always generate the full length (on)");
   verb.add_option("--seed", load.seed, "Seed of lengths, prompts and arrivals")
       ->capture_default_str();
   cli::add_progress_flag(verb, flags->show_progress);
+  cli::add_json_flag(verb, flags->as_json);
   verb.add_option("--save-result", flags->save_result, "Write all figures to this JSON file");
   verb.add_option("--save-trace", flags->save_trace,
                   "Write what was sent and when, for quire simulate --trace");

@@ -1,6 +1,7 @@
 // `quire bench speculation` runs the same work with and without drafts, in turn, on one engine.
 #include <fmt/format.h>
 
+#include <boost/json.hpp>
 #include <chrono>
 #include <cstdio>
 
@@ -12,9 +13,12 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 
 namespace quire::bench {
 namespace {
+
+namespace json = boost::json;
 
 struct SpeculationFlags {
   EngineArgs engine;
@@ -25,6 +29,7 @@ struct SpeculationFlags {
   int32_t num_repeats = 5;
   uint64_t seed = 0;
   double acceptance = -1;
+  bool as_json = false;
 };
 
 struct Run {
@@ -84,8 +89,13 @@ Result<Run> run_work(const RunningModel& model, const SpeculationWork& work, boo
   return sum;
 }
 
-Status measure(const SpeculationFlags& flags, const RunningModel& model,
-               const SpeculationWork& work) {
+struct WorkFigures {
+  double tokens_per_s_without = 0, tokens_per_s_with = 0, ratio = 0;  // medians of the pairs
+  double drafts_per_token = 0, accepted_share = 0;                    // of the last run
+};
+
+Result<WorkFigures> measure(const SpeculationFlags& flags, const RunningModel& model,
+                            const SpeculationWork& work) {
   std::vector<double> ratios, without, with;
   Run last;
   for (int32_t i = -1; i < flags.num_repeats; ++i) {  // the first is a warm-up
@@ -110,28 +120,50 @@ Status measure(const SpeculationFlags& flags, const RunningModel& model,
   const auto share = [](int64_t part, int64_t whole) {
     return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
   };
-  fmt::print("{:<16} {:>7} {:>12.1f} {:>12.1f} {:>7.2f} {:>12.2f} {:>11.0f}\n", work.name,
-             work.num_streams, median(without), median(with), median(ratios),
-             share(drafts.num_drafts, last.num_tokens),
-             100 * share(drafts.num_accepted, drafts.num_drafts));
-  std::fflush(stdout);  // works take minutes
-  return {};
+  return WorkFigures{.tokens_per_s_without = median(without),
+                     .tokens_per_s_with = median(with),
+                     .ratio = median(ratios),
+                     .drafts_per_token = share(drafts.num_drafts, last.num_tokens),
+                     .accepted_share = share(drafts.num_accepted, drafts.num_drafts)};
 }
 
+void print_work(const SpeculationWork& work, const WorkFigures& figures) {
+  fmt::print("{:<16} {:>7} {:>12.1f} {:>12.1f} {:>7.2f} {:>12.2f} {:>11.0f}\n", work.name,
+             work.num_streams, figures.tokens_per_s_without, figures.tokens_per_s_with,
+             figures.ratio, figures.drafts_per_token, 100 * figures.accepted_share);
+  std::fflush(stdout);  // works take minutes
+}
+
+json::object to_json(const SpeculationWork& work, const WorkFigures& figures) {
+  return {{"work", work.name},
+          {"streams", work.num_streams},
+          {"tokens_per_s_without", figures.tokens_per_s_without},
+          {"tokens_per_s_with", figures.tokens_per_s_with},
+          {"ratio", figures.ratio},
+          {"drafts_per_token", figures.drafts_per_token},
+          {"accepted_share", figures.accepted_share}};
+}
+
+constexpr size_t kDrafterContext = 8192;
+
+struct DrafterFigures {
+  double us_a_step = 0;
+  double kb_a_token = 0;
+};
+
 // What the suffix drafter itself takes of a request whose text has parts that come again.
-void measure_suffix_drafter(const std::vector<TokenId>& part) {
-  constexpr size_t kContext = 8192;
+DrafterFigures measure_suffix_drafter(const std::vector<TokenId>& part) {
   constexpr size_t kSteps = 2048;
   Request request;
   request.id = RequestId(1);
-  request.num_prompt_tokens = kContext;
+  request.num_prompt_tokens = kDrafterContext;
   const auto next_token = [&] {
     // Every other part as it was before, the others a token further on in the vocabulary.
     const size_t at = request.token_ids.size();
     const auto shift = static_cast<TokenId>(at / part.size() % 2 == 0 ? 0 : at / part.size());
     request.token_ids.push_back(part[at % part.size()] + shift);
   };
-  while (request.token_ids.size() < kContext) next_token();
+  while (request.token_ids.size() < kDrafterContext) next_token();
   SuffixDrafter drafter({});
   DraftQuery query{.request = &request, .max_drafts = 24};
   drafter.propose({&query, 1});
@@ -141,20 +173,17 @@ void measure_suffix_drafter(const std::vector<TokenId>& part) {
     drafter.propose({&query, 1});
   }
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
-  fmt::print("suffix drafter at {} tokens: {:.2f} us a request and step, {:.2f} KB a token\n",
-             kContext, took.count() / kSteps,
-             static_cast<double>(drafter.memory_bytes()) * 1e-3 /
-                 static_cast<double>(request.token_ids.size()));
+  return {.us_a_step = took.count() / kSteps,
+          .kb_a_token = static_cast<double>(drafter.memory_bytes()) * 1e-3 /
+                        static_cast<double>(request.token_ids.size())};
 }
 
-Status run_speculation(SpeculationFlags& flags) {
-  if (flags.engine.speculative_config.empty())
-    flags.engine.speculative_config = R"({"method":"suffix"})";
-  flags.engine.engine.log_interval_us = 0;
-  flags.engine.engine.scheduler.max_model_len = 2 * flags.num_tokens + 64;
-  QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_model(flags.engine));
-  std::vector<SpeculationWork> works = made_up_work(
-      model.engine->model_info().vocab_size, flags.num_tokens, flags.num_streams, flags.seed);
+// Returns the work that the flags ask for; there is some.
+Result<std::vector<SpeculationWork>> work_of(const SpeculationFlags& flags,
+                                             const RunningModel& model) {
+  const int32_t vocab_size = model.engine->model_info().vocab_size;
+  std::vector<SpeculationWork> works =
+      made_up_work(vocab_size, flags.num_tokens, flags.num_streams, flags.seed);
   if (!flags.dataset.empty()) {
     if (model.bundle.tokenizer == nullptr)
       return invalid_argument("--dataset: expected a model with a tokenizer");
@@ -163,20 +192,53 @@ Status run_speculation(SpeculationFlags& flags) {
     std::move(more.begin(), more.end(), std::back_inserter(works));
   }
   if (flags.acceptance >= 0) {
-    works = work_of_acceptance(flags.acceptance, model.engine->model_info().vocab_size,
-                               flags.num_tokens, flags.num_streams, flags.seed);
+    works = work_of_acceptance(flags.acceptance, vocab_size, flags.num_tokens, flags.num_streams,
+                               flags.seed);
   }
   std::erase_if(works, [&](const SpeculationWork& work) {
     return work.name.find(flags.filter) == std::string::npos;
   });
   if (works.empty())
     return invalid_argument("--filter: no work's name contains '{}'", flags.filter);
-  fmt::print("{}, {}: medians of {} pairs of runs in turn, after the prompts\n", model.bundle.name,
-             flags.engine.speculative_config, flags.num_repeats);
-  fmt::print("{:<16} {:>7} {:>12} {:>12} {:>7} {:>12} {:>11}\n", "work", "streams", "tokens/s off",
-             "on", "ratio", "drafts/token", "accepted %");
-  for (const SpeculationWork& work : works) QUIRE_RETURN_IF_ERROR(measure(flags, model, work));
-  measure_suffix_drafter(works.front().prompts.front());
+  return works;
+}
+
+Status run_speculation(SpeculationFlags& flags) {
+  if (flags.engine.speculative_config.empty())
+    flags.engine.speculative_config = R"({"method":"suffix"})";
+  flags.engine.engine.log_interval_us = 0;
+  flags.engine.engine.scheduler.max_model_len = 2 * flags.num_tokens + 64;
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_model(flags.engine));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<SpeculationWork> works, work_of(flags, model));
+  if (!flags.as_json) {
+    fmt::print("{}, {}: medians of {} pairs of runs in turn, after the prompts\n",
+               model.bundle.name, flags.engine.speculative_config, flags.num_repeats);
+    fmt::print("{:<16} {:>7} {:>12} {:>12} {:>7} {:>12} {:>11}\n", "work", "streams",
+               "tokens/s off", "on", "ratio", "drafts/token", "accepted %");
+  }
+  json::array rows;
+  for (const SpeculationWork& work : works) {
+    QUIRE_ASSIGN_OR_RETURN(const WorkFigures figures, measure(flags, model, work));
+    if (flags.as_json) {
+      rows.push_back(to_json(work, figures));
+    } else {
+      print_work(work, figures);
+    }
+  }
+  const DrafterFigures drafter = measure_suffix_drafter(works.front().prompts.front());
+  if (flags.as_json) {
+    cli::print_json(
+        json::object{{"model", model.bundle.name},
+                     {"speculative_config", flags.engine.speculative_config},
+                     {"num_repeats", flags.num_repeats},
+                     {"work", std::move(rows)},
+                     {"suffix_drafter", json::object{{"context", kDrafterContext},
+                                                     {"us_a_step", drafter.us_a_step},
+                                                     {"kb_a_token", drafter.kb_a_token}}}});
+    return {};
+  }
+  fmt::print("suffix drafter at {} tokens: {:.2f} us a request and step, {:.2f} KB a token\n",
+             kDrafterContext, drafter.us_a_step, drafter.kb_a_token);
   return {};
 }
 
@@ -208,6 +270,7 @@ void add_speculation(CLI::App& bench, int& exit_code) {
       ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Seed of made-up texts")->capture_default_str();
+  cli::add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_speculation(*flags)); });
 }
 

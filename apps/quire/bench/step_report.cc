@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cstdlib>
 #include <string>
 
@@ -91,28 +92,56 @@ void explain_share(double largest) {
       "cache.\n");
 }
 
+namespace {
+
+// Of StepUse, by which text and JSON say the same.
+struct StepShares {
+  double execute = 0, forward = 0, logits = 0, sample = 0, inputs = 0;     // of the wall time
+  double schedule_ms = 0, update_ms = 0, between_ms = 0, http_cpu_ms = 0;  // a step
+};
+
+StepShares shares_of(const StepUse& use, double wall_s) {
+  const double wall_us = wall_s * 1e6;
+  const auto share = [wall_us](int64_t us) { return static_cast<double>(us) / wall_us; };
+  const auto ms_a_step = [&](double us) { return us * 1e-3 / static_cast<double>(use.num_steps); };
+  const StepTimeTotals& time = use.time;
+  const auto busy_us = static_cast<double>(time.schedule_us + time.execute_us + time.update_us);
+  return {.execute = share(time.execute_us),
+          .forward = share(time.executor.forward_us),
+          .logits = share(time.executor.logits_us),
+          .sample = share(time.executor.sample_us),
+          .inputs = share(time.executor.inputs_us),
+          .schedule_ms = ms_a_step(static_cast<double>(time.schedule_us)),
+          .update_ms = ms_a_step(static_cast<double>(time.update_us)),
+          .between_ms = ms_a_step(std::max(0.0, wall_us - busy_us)),
+          .http_cpu_ms = ms_a_step(use.http_cpu_s * 1e6)};
+}
+
+}  // namespace
+
 void print_step_use(const StepUse& use, double wall_s) {
   if (use.num_steps < 1 || wall_s <= 0) return;
-  const double wall_us = wall_s * 1e6;
-  const auto percent = [wall_us](int64_t us) { return 100 * static_cast<double>(us) / wall_us; };
-  const auto steps = static_cast<double>(use.num_steps);
-  const auto ms_a_step = [steps](double us) { return us * 1e-3 / steps; };
-  const StepTimeTotals& time = use.time;
+  const StepShares shares = shares_of(use, wall_s);
   fmt::print(
       "steps                {}: executor {:.1f} % of the wall time (forward {:.1f}, logits {:.1f}, "
       "sampling {:.1f}, inputs {:.1f})\n",
-      use.num_steps, percent(time.execute_us), percent(time.executor.forward_us),
-      percent(time.executor.logits_us), percent(time.executor.sample_us),
-      percent(time.executor.inputs_us));
-  const auto busy_us = static_cast<double>(time.schedule_us + time.execute_us + time.update_us);
+      use.num_steps, 100 * shares.execute, 100 * shares.forward, 100 * shares.logits,
+      100 * shares.sample, 100 * shares.inputs);
   fmt::print(
       "host, ms a step      scheduling {:.3f}, text and streams {:.3f}, between steps {:.3f}",
-      ms_a_step(static_cast<double>(time.schedule_us)),
-      ms_a_step(static_cast<double>(time.update_us)), ms_a_step(std::max(0.0, wall_us - busy_us)));
-  if (use.http_cpu_s > 0) {
-    fmt::print("; CPU of HTTP threads {:.3f}", ms_a_step(use.http_cpu_s * 1e6));
-  }
+      shares.schedule_ms, shares.update_ms, shares.between_ms);
+  if (use.http_cpu_s > 0) fmt::print("; CPU of HTTP threads {:.3f}", shares.http_cpu_ms);
   fmt::print("\n");
+}
+
+boost::json::object to_json(const StepUse& use, double wall_s) {
+  if (use.num_steps < 1 || wall_s <= 0) return {{"num_steps", use.num_steps}};
+  const StepShares shares = shares_of(use, wall_s);
+  return {{"num_steps", use.num_steps},        {"executor_share", shares.execute},
+          {"forward_share", shares.forward},   {"logits_share", shares.logits},
+          {"sampling_share", shares.sample},   {"inputs_share", shares.inputs},
+          {"schedule_ms", shares.schedule_ms}, {"text_ms", shares.update_ms},
+          {"between_ms", shares.between_ms},   {"http_cpu_ms", shares.http_cpu_ms}};
 }
 
 }  // namespace quire::bench

@@ -2,6 +2,7 @@
 // model's, and what the host adds.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -37,5 +38,7 @@ void explain_share(double largest);
 // Prints the shares of the wall time that the executor and its parts took, and per step what
 // scheduling, text and everything between steps took.
 void print_step_use(const StepUse& use, double wall_s);
+// Returns the same figures: shares of the wall time, and milliseconds a step.
+boost::json::object to_json(const StepUse& use, double wall_s);
 
 }  // namespace quire::bench

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -12,7 +13,9 @@
 #include "facade/hardware/machine_hardware.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 #include "quire/output_file.h"
+#include "quire/roofline/calibrate_report.h"
 #include "quire/roofline/commands.h"
 #include "quire/version.h"
 #include "roofline/calibrate/calibrate_operators.h"
@@ -33,12 +36,10 @@ std::string today() {
 struct ProbeFlags {
   int32_t num_threads = 0;
   std::string output;
+  bool as_json = false;
 };
 
-Status run_probe(const ProbeFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(Hardware hardware, probe_machine({.num_threads = flags.num_threads}));
-  hardware.provenance.date = today();
-  hardware.provenance.versions = std::string(version_name());
+void print_limits(const Hardware& hardware) {
   const auto peak = [&](MathType math) {
     return hardware.peak_flops[static_cast<size_t>(math)] * 1e-9;
   };
@@ -48,6 +49,24 @@ Status run_probe(const ProbeFlags& flags) {
       hardware.description, hardware.memory_bytes_per_s * 1e-9, hardware.cache_bytes_per_s * 1e-9,
       hardware.cache_bytes * 1e-6, peak(MathType::kF32), peak(MathType::kBf16),
       peak(MathType::kInt8));
+}
+
+boost::json::object limits_json(const Hardware& hardware) {
+  boost::json::object peaks;
+  for (const MathType math : {MathType::kF32, MathType::kBf16, MathType::kInt8}) {
+    peaks[to_string(math)] = hardware.peak_flops[static_cast<size_t>(math)] * 1e-9;
+  }
+  return {{"machine", hardware.description},
+          {"memory_gb_per_s", hardware.memory_bytes_per_s * 1e-9},
+          {"cache_gb_per_s", hardware.cache_bytes_per_s * 1e-9},
+          {"cache_mb", hardware.cache_bytes * 1e-6},
+          {"peak_gflop_per_s", std::move(peaks)}};
+}
+
+Status run_probe(const ProbeFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(Hardware hardware, probe_machine({.num_threads = flags.num_threads}));
+  hardware.provenance.date = today();
+  hardware.provenance.versions = std::string(version_name());
   const std::string path = flags.output.empty()
                                ? machine_hardware_path({.num_threads = flags.num_threads})
                                : flags.output;
@@ -55,6 +74,13 @@ Status run_probe(const ProbeFlags& flags) {
     return invalid_argument("expected HOME or XDG_CACHE_HOME to be set, or --output FILE");
   }
   QUIRE_RETURN_IF_ERROR(keep_hardware(hardware, path));
+  if (flags.as_json) {
+    boost::json::object out = limits_json(hardware);
+    out["written_to"] = path;
+    cli::print_json(std::move(out));
+    return {};
+  }
+  print_limits(hardware);
   fmt::print("written to {}\n", path);
   return {};
 }
@@ -68,32 +94,8 @@ struct CalibrateFlags {
   bool judge_only = false;
   bool allow_worse = false;
   StepFitOptions steps;
+  bool as_json = false;
 };
-
-// Says that a kernel takes longer than one that moves twice the bytes.
-std::string untuned_text(const FitReport& fit) {
-  if (!fit.untuned) return "";
-  return fmt::format(
-      "\n{:<24} takes {:.1f} times as long as bfloat16 weights of the same shapes: no server would "
-      "choose this kernel, and nothing is fitted to it (--allow-worse insists)",
-      "", fit.times_bf16);
-}
-
-void print_fit(const FitReport& fit) {
-  const std::string dispatched =
-      fit.num_dispatched == 0
-          ? ""
-          : fmt::format(", {} as long as the host's dispatch left out", fit.num_dispatched);
-  fmt::print(
-      "{:<24} {} + {} samples{}{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} "
-      "%){}{}\n",
-      fit.what, fit.num_train, fit.num_test,
-      fit.num_impossible > 0 ? fmt::format(", {} faster than possible left out", fit.num_impossible)
-                             : "",
-      dispatched, fit.train_mape, fit.test_mape, fit.test_bias,
-      fit.table_test_mape > 0 ? fmt::format(", table {:.1f} %", fit.table_test_mape) : "",
-      untuned_text(fit));
-}
 
 // Logs of one model and one machine are joined into one log.
 Status join_step_log(const std::string& path, std::string_view text, std::optional<StepLog>& all) {
@@ -109,21 +111,10 @@ Status join_step_log(const std::string& path, std::string_view text, std::option
   return {};
 }
 
-Status fit_step_log(const CalibrateFlags& flags, const StepLog& log, Hardware& hardware) {
+Status fit_step_log(const CalibrateFlags& flags, const StepLog& log, Hardware& hardware,
+                    CalibrateReport& report) {
   QUIRE_ASSIGN_OR_RETURN(const StepFitReport fit, fit_steps(log, hardware, flags.steps));
-  fmt::print(
-      "{} steps of {}: {} fitted and {} judged, then all fitted and scaled by {:+.1f} % to the "
-      "mean\n"
-      "left out: {} disturbed, {} failed, {} faster than possible\n"
-      "requests waited in {:.0f} %, the machine's speed drifted by {:.1f} %\n",
-      fit.num_steps, log.header.model.name, fit.num_train, fit.num_test, 100 * fit.mean_shift,
-      fit.num_disturbed, fit.num_failed, fit.num_impossible, 100 * fit.waiting_share, fit.drift);
-  fmt::print(
-      "{:.0f} us between steps; error: fitted half {:.1f} %, other half {:.1f} % (median {:.1f} %, "
-      "bias {:+.1f} %); "
-      "decode {:.1f} %, prompts {:.1f} %, mixed {:.1f} %\n",
-      fit.gap_us, fit.train_mape, fit.test_mape, fit.test_median, fit.test_bias, fit.decode_mape,
-      fit.prefill_mape, fit.mixed_mape);
+  report.add(fit, log.header.model.name);
   hardware.provenance.num_samples = fit.num_steps;
   hardware.provenance.train_mape = fit.train_mape;
   hardware.provenance.test_mape = fit.test_mape;
@@ -249,28 +240,20 @@ Status check_written(const std::vector<Table>& tables, const std::string& text,
                           status.message());
 }
 
-Status judge_mixed_table(const Table& table, const Hardware& hardware) {
+Status judge_mixed_table(const Table& table, const Hardware& hardware, CalibrateReport& report) {
   QUIRE_ASSIGN_OR_RETURN(const auto samples, read_mixed_csv(table.text, table.path));
-  const MixedReport report = judge_mixed(samples, hardware);
-  fmt::print(
-      "mixed attention launches  {} samples, nothing fitted: a launch for each kind {:.1f} % (bias "
-      "{:+.1f} %), one launch for both {:.1f} % (bias {:+.1f} %)\n",
-      report.num_samples, report.apart_mape, report.apart_bias, report.joined_mape,
-      report.joined_bias);
+  report.add(judge_mixed(samples, hardware));
   return {};
 }
 
-Status judge_latent_table(const Table& table, const Hardware& hardware) {
+Status judge_latent_table(const Table& table, const Hardware& hardware, CalibrateReport& report) {
   QUIRE_ASSIGN_OR_RETURN(const auto samples, read_latent_modules_csv(table.text, table.path));
   std::set<std::pair<NumberFormat, NumberFormat>> kinds;
   for (const LatentModuleSample& sample : samples) kinds.emplace(sample.weights, sample.kv);
   for (const auto& [weights, kv] : kinds) {
-    QUIRE_ASSIGN_OR_RETURN(const LatentModuleReport report,
+    QUIRE_ASSIGN_OR_RETURN(const LatentModuleReport judged,
                            judge_latent_modules(samples, weights, kv, hardware));
-    fmt::print(
-        "latent attention, {} weights, {} cache  {} samples, nothing fitted: {:.1f} % "
-        "(bias {:+.1f} %)\n",
-        name_of(weights), name_of(kv), report.num_samples, report.mape, report.bias);
+    report.add(fmt::format("{} weights, {} cache", name_of(weights), name_of(kv)), judged);
   }
   return {};
 }
@@ -282,7 +265,8 @@ struct Inputs {
   std::string names;
 };
 
-Result<Inputs> read_inputs(const CalibrateFlags& flags, const Hardware& hardware) {
+Result<Inputs> read_inputs(const CalibrateFlags& flags, const Hardware& hardware,
+                           CalibrateReport& report) {
   Inputs inputs;
   for (const std::string& path : flags.inputs) {
     Table table{.path = path};
@@ -293,9 +277,9 @@ Result<Inputs> read_inputs(const CalibrateFlags& flags, const Hardware& hardware
     } else if (steps) {
       QUIRE_RETURN_IF_ERROR(join_step_log(path, table.text, inputs.steps));
     } else if (table.has("mla_dtype")) {
-      QUIRE_RETURN_IF_ERROR(judge_latent_table(table, hardware));
+      QUIRE_RETURN_IF_ERROR(judge_latent_table(table, hardware, report));
     } else if (table.has("n_decode")) {
-      QUIRE_RETURN_IF_ERROR(judge_mixed_table(table, hardware));
+      QUIRE_RETURN_IF_ERROR(judge_mixed_table(table, hardware, report));
     } else {
       inputs.tables.push_back(std::move(table));
     }
@@ -312,28 +296,33 @@ Status run_calibrate(const CalibrateFlags& flags) {
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.output));
   QUIRE_ASSIGN_OR_RETURN(const Hardware start,
                          resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
-  QUIRE_ASSIGN_OR_RETURN(const Inputs inputs, read_inputs(flags, start));
+  CalibrateReport report(flags.as_json);
+  QUIRE_ASSIGN_OR_RETURN(const Inputs inputs, read_inputs(flags, start, report));
   Hardware hardware = start;
   for (const Table& table : inputs.tables) {
     Reports reports;
     const FitOptions options{.judge_only = flags.judge_only, .fit_untuned = flags.allow_worse};
     QUIRE_RETURN_IF_ERROR(fit_table(table, options, hardware, reports));
-    for (const FitReport& report : reports) print_fit(report);
+    for (const FitReport& fit : reports) report.add(fit);
   }
-  if (flags.judge_only) return {};
+  if (flags.judge_only) {
+    report.finish();
+    return {};
+  }
   hardware.provenance = {
       .source = fmt::format("calibrated from {} on the limits of {}", inputs.names, start.name),
       .date = today(),
       .device = start.provenance.device,
       .versions = std::string(version_name())};
-  if (inputs.steps) QUIRE_RETURN_IF_ERROR(fit_step_log(flags, *inputs.steps, hardware));
+  if (inputs.steps) QUIRE_RETURN_IF_ERROR(fit_step_log(flags, *inputs.steps, hardware, report));
   if (!flags.name.empty()) hardware.name = flags.name;
   const std::string text = to_json(hardware);
   if (!flags.allow_worse) {
     QUIRE_RETURN_IF_ERROR(check_written(inputs.tables, text, flags.output, start));
   }
   QUIRE_RETURN_IF_ERROR(cli::write_file(flags.output, text));
-  fmt::print("written to {}\n", flags.output);
+  report.written_to(flags.output);
+  report.finish();
   return {};
 }
 
@@ -346,6 +335,7 @@ void add_probe(CLI::App& roofline, int& exit_code) {
   verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
       ->check(cli::in_range(0, 1024));
   verb.add_option("--output", flags->output, "File to write; nothing: the one that auto reads");
+  cli::add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_probe(*flags)); });
 }
 
@@ -367,6 +357,7 @@ void add_calibrate(CLI::App& roofline, int& exit_code) {
                 "Write the description even where tables say that it is worse than the one that it "
                 "replaces");
   verb.add_option("--name", flags->name, "Its name");
+  cli::add_json_flag(verb, flags->as_json);
   verb.add_flag("--allow-overloaded", flags->steps.allow_overloaded,
                 "Accept logs in which requests wait most of the time");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_calibrate(*flags)); });

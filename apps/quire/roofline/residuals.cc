@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cmath>
 #include <iterator>
 #include <map>
 
 #include "facade/hardware/machine_hardware.h"
 #include "quire/commands.h"
+#include "quire/json_output.h"
 #include "quire/output_file.h"
 #include "quire/roofline/commands.h"
 #include "roofline/calibrate/calibrate_steps.h"
@@ -16,6 +18,8 @@
 
 namespace quire::roofline {
 namespace {
+
+namespace json = boost::json;
 
 constexpr std::string_view kPlotStyle =
     "<style>text{font:11px system-ui,sans-serif;fill:#475569}.title{font-size:13px;font-weight:600}"
@@ -25,6 +29,7 @@ struct ResidualFlags {
   std::string log;
   std::string hardware = "auto";
   std::string csv, plot;
+  bool as_json = false;
 };
 
 class Errors {
@@ -35,24 +40,46 @@ class Errors {
     measured_us_ += measured_us;
     error_us_ += error * measured_us;
   }
-  std::string text() {
-    if (sizes_.empty()) return "none";
+  // The four are shares: 0.1 is 10 %.
+  struct Figures {
+    int64_t num_steps = 0;
+    double median = 0, mean = 0;  // of absolute errors
+    double bias = 0;
+    double sum = 0;  // of all times
+  };
+  Figures figures() {
+    if (sizes_.empty()) return {};
     const auto count = static_cast<double>(sizes_.size());
     const auto middle = sizes_.begin() + static_cast<std::ptrdiff_t>(sizes_.size() / 2);
     std::nth_element(sizes_.begin(), middle, sizes_.end());
-    const double median = *middle;
-    double mean = 0;
-    for (const double size : sizes_) mean += size / count;
-    return fmt::format(
-        "{:6} steps: median {:5.1f} %, mean {:5.1f} %, bias {:+5.1f} %, sum {:+5.1f} %",
-        sizes_.size(), 100 * median, 100 * mean, 100 * bias_ / count,
-        100 * error_us_ / measured_us_);
+    Figures figures{.num_steps = static_cast<int64_t>(sizes_.size()), .median = *middle};
+    for (const double size : sizes_) figures.mean += size / count;
+    figures.bias = bias_ / count;
+    figures.sum = error_us_ / measured_us_;
+    return figures;
   }
 
  private:
   std::vector<double> sizes_;
   double bias_ = 0, measured_us_ = 0, error_us_ = 0;
 };
+
+std::string text_of(const Errors::Figures& errors) {
+  if (errors.num_steps == 0) return "none";
+  return fmt::format(
+      "{:6} steps: median {:5.1f} %, mean {:5.1f} %, bias {:+5.1f} %, sum {:+5.1f} %",
+      errors.num_steps, 100 * errors.median, 100 * errors.mean, 100 * errors.bias,
+      100 * errors.sum);
+}
+
+json::object to_json(const std::string& steps, const Errors::Figures& errors) {
+  return {{"steps", steps},
+          {"num_steps", errors.num_steps},
+          {"median_error_percent", 100 * errors.median},
+          {"mean_error_percent", 100 * errors.mean},
+          {"bias_percent", 100 * errors.bias},
+          {"sum_error_percent", 100 * errors.sum}};
+}
 
 std::string standalone(std::string svg) {
   const size_t open = svg.find('>');
@@ -91,15 +118,13 @@ std::string residual_csv(const std::vector<StepResidual>& residuals) {
   return out;
 }
 
-Status run_residuals(const ResidualFlags& flags) {
-  QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.csv));
-  QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.plot));
-  QUIRE_ASSIGN_OR_RETURN(const Hardware hardware, resolve_hardware(flags.hardware, {}));
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_input(flags.log));
-  QUIRE_ASSIGN_OR_RETURN(const StepLog log, parse_step_log(text, flags.log));
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<StepResidual> residuals, step_residuals(log, hardware));
-  fmt::print("{} on {}, {} steps of {}\n", flags.log, hardware.name, residuals.size(),
-             log.header.model.name);
+struct ErrorRow {
+  std::string steps;  // which
+  Errors::Figures errors;
+};
+
+// Returns a row for each kind of step, for each size, and for all.
+std::vector<ErrorRow> error_rows(const std::vector<StepResidual>& residuals) {
   std::map<StepKind, Errors> by_kind;
   std::map<int, Errors> by_size;  // by log2 of the number of tokens
   Errors all;
@@ -110,12 +135,37 @@ Status run_residuals(const ResidualFlags& flags) {
                                                                                     r.measured_us);
     all.add(error, r.measured_us);
   }
-  for (auto& [kind, errors] : by_kind) fmt::print("{:<18} {}\n", to_string(kind), errors.text());
-  for (auto& [size, errors] : by_size) {
-    fmt::print("{:<18} {}\n", fmt::format("{} to {} tokens", 1 << size, (2 << size) - 1),
-               errors.text());
+  std::vector<ErrorRow> rows;
+  for (auto& [kind, errors] : by_kind) {
+    rows.push_back({std::string(to_string(kind)), errors.figures()});
   }
-  fmt::print("{:<18} {}\n", "all", all.text());
+  for (auto& [size, errors] : by_size) {
+    rows.push_back({fmt::format("{} to {} tokens", 1 << size, (2 << size) - 1), errors.figures()});
+  }
+  rows.push_back({"all", all.figures()});
+  return rows;
+}
+
+Status run_residuals(const ResidualFlags& flags) {
+  QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.csv));
+  QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.plot));
+  QUIRE_ASSIGN_OR_RETURN(const Hardware hardware, resolve_hardware(flags.hardware, {}));
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_input(flags.log));
+  QUIRE_ASSIGN_OR_RETURN(const StepLog log, parse_step_log(text, flags.log));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<StepResidual> residuals, step_residuals(log, hardware));
+  const std::vector<ErrorRow> rows = error_rows(residuals);
+  if (flags.as_json) {
+    json::array errors;
+    for (const ErrorRow& row : rows) errors.push_back(to_json(row.steps, row.errors));
+    cli::print_json(json::object{{"step_log", flags.log},
+                                 {"hardware", hardware.name},
+                                 {"model", log.header.model.name},
+                                 {"errors", std::move(errors)}});
+  } else {
+    fmt::print("{} on {}, {} steps of {}\n", flags.log, hardware.name, residuals.size(),
+               log.header.model.name);
+    for (const ErrorRow& row : rows) fmt::print("{:<18} {}\n", row.steps, text_of(row.errors));
+  }
   if (!flags.csv.empty()) {
     QUIRE_RETURN_IF_ERROR(cli::write_file(flags.csv, residual_csv(residuals)));
   }
@@ -132,6 +182,7 @@ void add_residuals(CLI::App& roofline, int& exit_code) {
       "residuals", "Judge a hardware description by a step log: predicted against measured");
   verb.add_option("STEPLOG", flags->log, "What serve --step-log wrote")->required();
   verb.add_option("--hardware", flags->hardware, "As in quire roofline")->capture_default_str();
+  cli::add_json_flag(verb, flags->as_json);
   verb.add_option("--csv", flags->csv, "One row per step");
   verb.add_option("--plot", flags->plot, "FILE.svg: predicted / measured over tokens");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_residuals(*flags)); });

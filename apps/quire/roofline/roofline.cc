@@ -1,6 +1,7 @@
 // `quire roofline` shows what the hardware allows a model, and what it will do.
 #include <fmt/format.h>
 
+#include <boost/json.hpp>
 #include <cstdio>
 
 #include "base/text_fields.h"
@@ -8,9 +9,11 @@
 #include "facade/model_shape_file.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 #include "quire/output_file.h"
 #include "quire/roofline/commands.h"
 #include "quire/roofline/roofline_compare.h"
+#include "quire/roofline/roofline_json.h"
 #include "quire/roofline/roofline_plot.h"
 #include "quire/roofline/roofline_report.h"
 #include "quire/roofline/table_files.h"
@@ -27,7 +30,9 @@ struct Flags {
   std::vector<std::string> tables;
   int32_t num_threads = 0;
   Parallelism parallelism;
+  double routing_skew = 0;
   ReportOptions report;
+  bool as_json = false;
 };
 
 Result<NumberFormat> format_of(const std::string& name) {
@@ -71,12 +76,20 @@ Status run_compare(const Flags& flags, const std::vector<std::string>& models,
                              resolve_hardware(device, {.num_threads = flags.num_threads}));
       QUIRE_ASSIGN_OR_RETURN(CostModel cost,
                              CostModel::create(model, hardware, flags.parallelism,
-                                               {.fidelity = fidelity, .max_memoised_tokens = 0}));
+                                               {.fidelity = fidelity,
+                                                .max_memoised_tokens = 0,
+                                                .routing_skew = flags.routing_skew}));
       columns.push_back(std::move(cost));
     }
   }
   const std::string text = compare(columns, flags.report);
-  fmt::print("{}", text);
+  if (flags.as_json) {
+    boost::json::array out;
+    for (const CostModel& column : columns) out.push_back(steps_json(column, flags.report));
+    cli::print_json(std::move(out));
+  } else {
+    fmt::print("{}", text);
+  }
   if (flags.plot.empty()) return {};
   const bool html = flags.plot.ends_with(".html");
   return cli::write_file(flags.plot, html ? compare_html(columns, flags.report, text)
@@ -90,16 +103,24 @@ Status run_roofline(const Flags& flags) {
                          resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
   QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity,
                          fidelity_of(flags.fidelity, flags.tables, hardware));
-  if (flags.fidelity == "auto") fmt::print("fidelity         {}\n", to_string(fidelity));
   std::shared_ptr<const OperatorTables> tables;
   if (fidelity == Fidelity::kTable) {
     QUIRE_ASSIGN_OR_RETURN(tables, load_tables(flags.tables, hardware));
   }
   QUIRE_ASSIGN_OR_RETURN(
       const CostModel cost,
-      CostModel::create(model, hardware, flags.parallelism,
-                        {.fidelity = fidelity, .max_memoised_tokens = 0}, tables));
-  fmt::print("{}", report(cost, flags.report));
+      CostModel::create(
+          model, hardware, flags.parallelism,
+          {.fidelity = fidelity, .max_memoised_tokens = 0, .routing_skew = flags.routing_skew},
+          tables));
+  if (flags.as_json) {
+    boost::json::object out = report_json(cost, flags.report);
+    out["fidelity"] = to_string(fidelity);
+    cli::print_json(std::move(out));
+  } else {
+    if (flags.fidelity == "auto") fmt::print("fidelity         {}\n", to_string(fidelity));
+    fmt::print("{}", report(cost, flags.report));
+  }
   if (flags.plot.empty()) return {};
   const bool html = flags.plot.ends_with(".html");
   QUIRE_RETURN_IF_ERROR(cli::write_file(
@@ -129,6 +150,11 @@ void add_model_flags(CLI::App& verb, Flags& flags) {
 }
 
 void add_shape_flags(CLI::App& verb, Flags& flags) {
+  verb.add_option("--routing-skew", flags.routing_skew,
+                  "Of models with experts: exponent of the power law by which tokens choose them; "
+                  "0: all alike. quire simulate takes 1.01 where it is told nothing")
+      ->check(cli::between(0, 4))
+      ->capture_default_str();
   verb.add_option("--fidelity", flags.fidelity,
                   "bound, analytic, table or auto: table where there are tables of this device")
       ->capture_default_str();
@@ -146,7 +172,8 @@ void add_shape_flags(CLI::App& verb, Flags& flags) {
       ->capture_default_str();
 }
 
-void add_plot_flag(CLI::App& verb, Flags& flags) {
+void add_output_flags(CLI::App& verb, Flags& flags) {
+  cli::add_json_flag(verb, flags.as_json);
   verb.add_option("--plot", flags.plot, "Write the picture: FILE.svg or FILE.html")
       ->check([](const std::string& path) {
         return path.ends_with(".svg") || path.ends_with(".html")
@@ -168,7 +195,7 @@ void add_compare(CLI::App& roofline, int& exit_code) {
   verb.add_option("--hardware", sides->devices, kHardwareHelp)->delimiter(',');
   add_model_flags(verb, sides->flags);
   add_shape_flags(verb, sides->flags);
-  add_plot_flag(verb, sides->flags);
+  add_output_flags(verb, sides->flags);
   verb.callback([sides, &exit_code] {
     exit_code = cli::report(run_compare(sides->flags, sides->models, sides->devices));
   });
@@ -196,9 +223,11 @@ void add_roofline(CLI::App& app, int& exit_code) {
   verb.add_option("--tables", flags->tables,
                   "CSV files of operator times or folders of them, for --fidelity table")
       ->delimiter(',');
-  verb.add_flag("--explain", flags->report.explain,
-                "Why the listed steps take what they take: the arithmetic, in words");
-  roofline::add_plot_flag(verb, *flags);
+  CLI::Option* const explain =
+      verb.add_flag("--explain", flags->report.explain,
+                    "Why the listed steps take what they take: the arithmetic, in words");
+  roofline::add_output_flags(verb, *flags);
+  explain->excludes("--json");
   roofline::add_compare(verb, exit_code);
   roofline::add_probe(verb, exit_code);
   roofline::add_calibrate(verb, exit_code);

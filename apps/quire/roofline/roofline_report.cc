@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <optional>
 
 #include "quire/roofline/roofline_explain.h"
 #include "quire/roofline/roofline_text.h"
+#include "quire/roofline/what_ifs.h"
 
 namespace quire::roofline {
 namespace {
@@ -116,44 +116,6 @@ void add_kernels(Table& table, const CostModel& cost, std::string_view title,
   }
 }
 
-struct WhatIf {
-  std::string name;
-  ModelShape model;
-  Parallelism parallelism;
-  double tokens_per_step = 1;  // the expected number, per request
-  int32_t positions = 1;       // the positions that a step computes per request
-};
-
-std::vector<WhatIf> what_ifs(const CostModel& cost) {
-  const ModelShape& base = cost.model();
-  const Parallelism& parallel = cost.parallelism();
-  Parallelism doubled = parallel;
-  doubled.tp *= 2;
-  const auto format = [](std::string_view name) { return *parse_number_format(name); };
-  // The draft has 4 tokens, each of which is right with probability 0.7, and the draft model costs
-  // nothing: a step yields 1 + 0.7 + 0.7^2 + 0.7^3 + 0.7^4 tokens.
-  const double speculated = (1 - std::pow(0.7, 5)) / 0.3;
-  return {{"as it is", base, parallel},
-          {"FP8 KV cache", with_kv(base, format("fp8")), parallel},
-          {"8-bit weights", with_weights(base, format("fp8")), parallel},
-          {"4-bit weights", with_weights(base, format("int4")), parallel},
-          {"tp doubled", base, doubled},
-          {"4 drafted, 70 % right", base, parallel, speculated, 5}};
-}
-
-std::optional<double> tokens_per_s(const WhatIf& what, const Hardware& hardware, int32_t batch,
-                                   int32_t context) {
-  const Result<CostModel> cost =
-      CostModel::create(what.model, hardware, what.parallelism, {.max_memoised_tokens = 0});
-  if (!cost.ok()) return std::nullopt;
-  StepShape step;
-  for (int32_t i = 0; i < batch; ++i) {
-    step.add(context - what.positions, what.positions, true, cost->windows());
-  }
-  step.num_sampled = batch * what.positions;
-  return batch * what.tokens_per_step / cost->predict_us(step) * 1e6;
-}
-
 void add_what_ifs(Table& table, const CostModel& cost, const ReportOptions& options) {
   const int32_t context = options.contexts.front();
   table.line("");
@@ -177,6 +139,12 @@ void add_what_ifs(Table& table, const CostModel& cost, const ReportOptions& opti
 
 }  // namespace
 
+ExplainedSteps explained_steps(const ReportOptions& options) {
+  return {.batch = options.batch_sizes[options.batch_sizes.size() / 2],
+          .context = options.contexts.front(),
+          .prompt = options.prompts.back()};
+}
+
 StepShape decode_step(const CostModel& model, int32_t batch, int32_t context) {
   StepShape step;
   for (int32_t i = 0; i < batch; ++i) step.add(context - 1, 1, true, model.windows());
@@ -196,11 +164,9 @@ std::string report(const CostModel& model, const ReportOptions& options) {
   add_head(table, model, memory);
   add_decode(table, model, options, memory);
   add_prompts(table, model, options);
-  const int32_t batch = options.batch_sizes[options.batch_sizes.size() / 2];
-  const int32_t context = options.contexts.front();
+  const auto [batch, context, prompt] = explained_steps(options);
   add_kernels(table, model, fmt::format("one decode step, batch {}, context {}", batch, context),
               decode_step(model, batch, context));
-  const int32_t prompt = options.prompts.back();
   add_kernels(table, model, fmt::format("a prompt of {} tokens", prompt),
               prompt_step(model, prompt));
   if (options.explain) {

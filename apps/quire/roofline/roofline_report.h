@@ -16,6 +16,13 @@ struct ReportOptions {
   bool explain = false;  // show the arithmetic of the two steps whose kernels are listed
 };
 
+// The two steps whose kernels are listed.
+struct ExplainedSteps {
+  int32_t batch = 1, context = 1;  // decoding
+  int32_t prompt = 1;              // tokens
+};
+ExplainedSteps explained_steps(const ReportOptions& options);
+
 // Returns a decoding step of `batch` requests that see `context` keys each; the next one a single
 // prompt.
 StepShape decode_step(const CostModel& model, int32_t batch, int32_t context);

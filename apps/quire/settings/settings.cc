@@ -90,9 +90,8 @@ Status no_such_flag(const CLI::App& verb, const std::string& where, const std::s
   Arguments names;
   for (const CLI::Option* option : verb.get_options())
     names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
-  const std::optional<std::string> meant = nearest_name(name, names);
   return invalid_argument("{}: {} is no flag of {}{}", where, name, verb.get_name(),
-                          meant ? "; did you mean " + *meant + "?" : std::string());
+                          did_you_mean(name, names));
 }
 
 // As YAML: JSON texts are among its own.

@@ -1,7 +1,8 @@
 // `quire compare` puts the figures of a measured run beside those of simulated ones.
 #include <fmt/format.h>
 
-#include <boost/json/object.hpp>
+#include <algorithm>
+#include <boost/json.hpp>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "base/text_fields.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "quire/json_output.h"
 #include "roofline/hardware/json_fields.h"
 
 namespace quire::cli {
@@ -21,6 +23,7 @@ struct CompareFlags {
   std::string measured;
   std::vector<std::string> predicted;
   std::optional<double> max_error_percent;
+  bool as_json = false;
 };
 
 struct Figure {
@@ -59,6 +62,98 @@ std::optional<double> figure_of(const boost::json::object& result, std::string_v
   return value == nullptr || error ? std::nullopt : std::optional(number);
 }
 
+struct ComparedFigure {
+  Figure figure;
+  double measured = 0;
+  std::vector<std::optional<double>> predicted;  // by file
+
+  double error_percent(size_t file) const { return 100 * (*predicted[file] / measured - 1); }
+};
+
+// Returns the figures that were measured and are above 0.
+std::vector<ComparedFigure> rows_of(const boost::json::object& measured,
+                                    const std::vector<boost::json::object>& predicted) {
+  std::vector<ComparedFigure> rows;
+  for (const Figure& figure : kFigures) {
+    const std::optional<double> real = figure_of(measured, figure.key);
+    if (!real || *real <= 0) continue;
+    ComparedFigure row{.figure = figure, .measured = *real};
+    for (const boost::json::object& one : predicted) {
+      row.predicted.push_back(figure_of(one, figure.key));
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void print_rows(const CompareFlags& flags, const std::vector<ComparedFigure>& rows) {
+  fmt::print("{:<16} {:>12}", "", "measured");
+  for (const std::string& path : flags.predicted) {
+    fmt::print(" {:>22}", std::string_view(path).substr(path.find_last_of('/') + 1));
+  }
+  fmt::print("\n");
+  for (const ComparedFigure& row : rows) {
+    fmt::print("{:<16} {:>12.2f}", row.figure.label, row.measured);
+    for (size_t i = 0; i < row.predicted.size(); ++i) {
+      if (row.predicted[i]) {
+        fmt::print(" {:>12.2f} {:>+7.1f} %", *row.predicted[i], row.error_percent(i));
+      } else {
+        fmt::print(" {:>22}", "-");
+      }
+    }
+    fmt::print("\n");
+  }
+}
+
+boost::json::object to_json(const CompareFlags& flags, const std::vector<ComparedFigure>& rows) {
+  boost::json::array figures;
+  for (const ComparedFigure& row : rows) {
+    boost::json::array predicted;
+    for (size_t i = 0; i < row.predicted.size(); ++i) {
+      if (row.predicted[i]) {
+        predicted.push_back(boost::json::object{{"value", *row.predicted[i]},
+                                                {"error_percent", row.error_percent(i)}});
+      } else {
+        predicted.push_back(nullptr);
+      }
+    }
+    figures.push_back(boost::json::object{
+        {"name", row.figure.key}, {"measured", row.measured}, {"predicted", std::move(predicted)}});
+  }
+  return {{"measured", flags.measured},
+          {"predicted", boost::json::value_from(flags.predicted)},
+          {"figures", std::move(figures)}};
+}
+
+// Holds the judged figures against --max-error.
+Status check_errors(const CompareFlags& flags, const std::vector<ComparedFigure>& rows) {
+  int32_t num_judged = 0;
+  double worst_percent = 0;
+  std::string worst, missing;
+  for (const ComparedFigure& row : rows) {
+    for (size_t i = 0; row.figure.judged && i < row.predicted.size(); ++i) {
+      if (!row.predicted[i]) {
+        missing = fmt::format("{} in {}", row.figure.key, flags.predicted[i]);
+        continue;
+      }
+      ++num_judged;
+      if (std::abs(row.error_percent(i)) <= worst_percent) continue;
+      worst_percent = std::abs(row.error_percent(i));
+      worst = fmt::format("{} of {}", row.figure.label, flags.predicted[i]);
+    }
+  }
+  if (num_judged == 0 || !missing.empty()) {
+    return invalid_argument("--max-error: expected {}, got none",
+                            missing.empty() ? "output_throughput, median_ttft_ms, mean_tpot_ms or "
+                                              "mean_e2el_ms in " +
+                                                  flags.measured
+                                            : missing);
+  }
+  if (worst_percent <= *flags.max_error_percent) return {};
+  return unavailable("{} is off by {:.1f} %, more than {:g} %", worst, worst_percent,
+                     *flags.max_error_percent);
+}
+
 Status run_compare(const CompareFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const boost::json::object measured, read_result(flags.measured));
   std::vector<boost::json::object> predicted;
@@ -66,52 +161,22 @@ Status run_compare(const CompareFlags& flags) {
     QUIRE_ASSIGN_OR_RETURN(boost::json::object one, read_result(path));
     predicted.push_back(std::move(one));
   }
-  fmt::print("{:<16} {:>12}", "", "measured");
-  for (const std::string& path : flags.predicted) {
-    fmt::print(" {:>22}", std::string_view(path).substr(path.find_last_of('/') + 1));
-  }
-  fmt::print("\n");
-  int32_t num_compared = 0, num_judged = 0;
-  double worst_percent = 0;
-  std::string worst, missing;  // among the judged figures
-  for (const Figure& figure : kFigures) {
-    const std::optional<double> real = figure_of(measured, figure.key);
-    if (!real || *real <= 0) continue;
-    fmt::print("{:<16} {:>12.2f}", figure.label, *real);
-    for (size_t i = 0; i < predicted.size(); ++i) {
-      const std::optional<double> value = figure_of(predicted[i], figure.key);
-      if (!value) {
-        fmt::print(" {:>22}", "-");
-        if (figure.judged) missing = fmt::format("{} in {}", figure.key, flags.predicted[i]);
-        continue;
-      }
-      const double percent = 100 * (*value / *real - 1);
-      ++num_compared;
-      num_judged += figure.judged ? 1 : 0;
-      fmt::print(" {:>12.2f} {:>+7.1f} %", *value, percent);
-      if (!figure.judged || std::abs(percent) <= worst_percent) continue;
-      worst_percent = std::abs(percent);
-      worst = fmt::format("{} of {}", figure.label, flags.predicted[i]);
-    }
-    fmt::print("\n");
-  }
-  if (num_compared == 0) {
+  const std::vector<ComparedFigure> rows = rows_of(measured, predicted);
+  const bool any_compared = std::any_of(rows.begin(), rows.end(), [](const ComparedFigure& row) {
+    return std::any_of(row.predicted.begin(), row.predicted.end(),
+                       [](const std::optional<double>& value) { return value.has_value(); });
+  });
+  if (!any_compared) {
     return invalid_argument(
         "{}: expected a result of bench serve --save-result, and beside it one of simulate --json",
         flags.measured);
   }
-  if (flags.max_error_percent && (num_judged == 0 || !missing.empty())) {
-    return invalid_argument("--max-error: expected {}, got none",
-                            missing.empty() ? "output_throughput, median_ttft_ms, mean_tpot_ms or "
-                                              "mean_e2el_ms in " +
-                                                  flags.measured
-                                            : missing);
+  if (flags.as_json) {
+    print_json(to_json(flags, rows));
+  } else {
+    print_rows(flags, rows);
   }
-  if (flags.max_error_percent && worst_percent > *flags.max_error_percent) {
-    return unavailable("{} is off by {:.1f} %, more than {:g} %", worst, worst_percent,
-                       *flags.max_error_percent);
-  }
-  return {};
+  return flags.max_error_percent ? check_errors(flags, rows) : Status();
 }
 
 }  // namespace
@@ -126,6 +191,7 @@ void add_compare(CLI::App& app, int& exit_code) {
                   "Fail when output tokens/s, median TTFT, mean TPOT or mean E2E is off by more "
                   "percent")
       ->check(CLI::NonNegativeNumber);
+  add_json_flag(verb, flags->as_json);
   verb.callback([flags, &exit_code] { exit_code = report(run_compare(*flags)); });
 }
 

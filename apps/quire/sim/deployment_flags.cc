@@ -54,10 +54,13 @@ Status set_preset(const DeploymentFlags& flags, sim::PoolOptions& pool) {
 
 void add_draft_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("--draft-acceptance", flags.draft_acceptance,
-                  "Share of drafts that come out when those before them did; drafts cost nothing "
-                  "but their rows")
+                  "Share of drafts that come out when those before them did")
       ->check(between(0, 1))
       ->capture_default_str()
+      ->group("Scheduling");
+  verb.add_option("--draft-model", flags.draft_model,
+                  "The model that drafts, as MODEL; without it drafts cost nothing but their rows, "
+                  "as those from texts do")
       ->group("Scheduling");
 }
 
@@ -320,6 +323,9 @@ Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
   pool.state_block_size = flags.state_block_size;
   pool.memory_utilisation = flags.memory_utilization;
   pool.draft_acceptance = flags.draft_acceptance;
+  if (!flags.draft_model.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(pool.draft_model, read_model_shape(flags.draft_model));
+  }
   pool.offload_bytes = flags.offload_gib * static_cast<double>(int64_t{1} << 30);
   QUIRE_RETURN_IF_ERROR(set_preset(flags, pool));
   return pool;

@@ -29,6 +29,7 @@ struct DeploymentFlags {
   double memory_utilization = 0;
   double offload_gib = 0;
   double draft_acceptance = 0.7;
+  std::string draft_model;
   int32_t lora_rank = 0;  // 0: kLoraRank where requests ask for adapters
   EngineOptions engine;
   std::string routing = "least-requests";

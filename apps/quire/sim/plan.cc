@@ -69,7 +69,8 @@ void add_search_flags(CLI::App& verb, PlanFlags& flags) {
       ->group(kGroup);
   verb.add_flag("--cheapest", flags.cheapest, "Least dollars per hour, not fewest devices")
       ->group(kGroup);
-  verb.add_option("--json", flags.json, "All candidates")->group("Output");
+  verb.add_option("--json", flags.json, "All candidates; -: to standard output, instead of text")
+      ->group("Output");
   verb.add_option("--html", flags.html, "A page with plots")->group("Output");
 }
 
@@ -137,7 +138,7 @@ Status run_plan(const PlanFlags& flags) {
       const sim::DeploymentPlan plan,
       sim::plan_deployment(workload, options, terminal ? show_progress : nullptr));
   if (terminal) fmt::print(stderr, "\r\033[K");
-  fmt::print("{}", sim::plan_text(plan, options));
+  if (flags.json != kStandardOutput) fmt::print("{}", sim::plan_text(plan, options));
   if (!flags.json.empty()) QUIRE_RETURN_IF_ERROR(write_file(flags.json, sim::plan_json(plan)));
   if (!flags.html.empty()) {
     QUIRE_RETURN_IF_ERROR(write_file(flags.html, sim::plan_html(plan, options)));

@@ -105,7 +105,9 @@ void add_fleet_flags(CLI::App& verb, SimulateFlags& flags) {
 
 void add_output_flags(CLI::App& verb, SimulateFlags& flags) {
   constexpr const char* kGroup = "Output";
-  verb.add_option("--json", flags.json, "Figures, keys as in bench serve")->group(kGroup);
+  verb.add_option("--json", flags.json,
+                  "Figures, keys as in bench serve; -: to standard output, instead of text")
+      ->group(kGroup);
   verb.add_option("--csv", flags.csv, "One row per request")->group(kGroup);
   verb.add_option("--html", flags.html, "A page with plots")->group(kGroup);
   verb.add_option("--chrome-trace", flags.chrome_trace,
@@ -253,7 +255,7 @@ Status run_ablation(const SimulateFlags& flags, const sim::Workload& workload,
   QUIRE_ASSIGN_OR_RETURN(const std::vector<sim::ModeRun> runs,
                          sim::run_modes(workload, spec, limits));
   const sim::Description description = describe(flags, workload, spec);
-  fmt::print("{}", sim::ablation_text(runs, description));
+  if (flags.json != kStandardOutput) fmt::print("{}", sim::ablation_text(runs, description));
   if (!flags.json.empty()) {
     QUIRE_RETURN_IF_ERROR(write_file(flags.json, sim::ablation_json(runs)));
   }
@@ -286,7 +288,7 @@ Status run_simulate(const SimulateFlags& flags) {
   if (observer.progress) observer.progress(1, 1);
   const sim::Summary summary = sim::summarize(spec, result, limits);
   const sim::Description description = describe(flags, workload, spec);
-  fmt::print("{}", sim::report_text(summary, description));
+  if (flags.json != kStandardOutput) fmt::print("{}", sim::report_text(summary, description));
   fmt::print(stderr,
              "simulated {:.1f} s in {:.2f} s: {:.0f} requests/s, {:.2f} M output tokens/s\n",
              summary.duration_s, seconds, static_cast<double>(summary.num_completed) / seconds,

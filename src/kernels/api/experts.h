@@ -15,6 +15,7 @@
 
 #include "kernels/api/activation.h"
 #include "kernels/api/linear.h"
+#include "kernels/api/lora.h"
 
 namespace quire {
 
@@ -64,6 +65,25 @@ struct ExpertsSpread {
   void* context = nullptr;
 };
 
+// What an adapter adds to the products of one expert (api/lora.h); null: nothing. Each part is of all
+// outputs of its matrix that are here, without base_gain.
+struct ExpertUpdate {
+  const LoraPart* gate = nullptr;
+  const LoraPart* up = nullptr;
+  const LoraPart* down = nullptr;
+};
+
+// The adapters of a call's tokens. Tokens without one keep their bits.
+struct ExpertUpdates {
+  const int32_t* adapter_of = nullptr;  // [T]: index in `adapters`; -1: none
+  std::span<const std::span<const ExpertUpdate>> adapters = {};  // [X] each
+  DType dtype = DType::kBF16;                                    // as LoraParams::dtype
+  int64_t max_rank = 0;                                          // of any part
+  void* workspace = nullptr;                                     // expert_updates_bytes() bytes
+};
+// For up to `num_pairs` pairs of a token and its expert, of whom so many experts there are.
+int64_t expert_updates_bytes(int64_t num_pairs, int64_t num_experts, int64_t max_rank);
+
 // out[t] = (accumulate ? out[t] : 0) + sum_j expert_weights[t, j] * expert(expert_ids[t, j], x[t]).
 struct RunExpertsParams {
   ConstActivations x = nullptr;                 // [T, E]
@@ -79,6 +99,7 @@ struct RunExpertsParams {
   // Null: the experts are whole, and all of them are here. At most one of the two; CPU only.
   const ExpertsExchange* exchange = nullptr;
   const ExpertsSpread* spread = nullptr;
+  const ExpertUpdates* updates = nullptr;  // CPU only; null: no token has an adapter
 };
 void run_experts(Stream& stream, const RunExpertsParams& params);
 

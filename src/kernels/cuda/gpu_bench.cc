@@ -116,12 +116,13 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
   if (!table.wanted(work.name)) return;
   std::vector<int32_t> start{0}, lens, blocks;
   int64_t max_blocks = 0;
+  const int32_t value_dim = shape.value_dim();
   for (const int32_t context : row.context) {
     start.push_back(start.back() + row.query_len);
     lens.push_back(context + row.query_len);
     max_blocks = std::max<int64_t>(max_blocks, (lens.back() + kBlockSize - 1) / kBlockSize);
-    work.flops +=
-        4.0 * shape.num_heads * shape.head_dim * row.query_len * (context + row.query_len / 2.0);
+    work.flops += 2.0 * shape.num_heads * (shape.head_dim + value_dim) * row.query_len *
+                  (context + row.query_len / 2.0);
   }
   int64_t num_blocks = 0;
   for (const int32_t length : lens) {
@@ -132,10 +133,12 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
   }
   const int64_t block_elements = int64_t{shape.num_kv_heads} * kBlockSize * shape.head_dim;
   const int64_t cache_bytes = num_blocks * block_elements * size_bytes(row.cache_dtype);
+  const bool is_latent = shape.latent_dim > 0;
   const int64_t tokens = start.back();
   const int64_t query_row = int64_t{shape.num_heads + 2 * shape.num_kv_heads} * shape.head_dim;
-  const int64_t out_row = int64_t{shape.num_heads} * shape.head_dim;
-  work.bytes = static_cast<double>(2 * cache_bytes + tokens * out_row * 4);
+  const int64_t out_row = int64_t{shape.num_heads} * value_dim;
+  work.bytes = static_cast<double>((is_latent ? 1 : 2) * cache_bytes +
+                                   tokens * shape.num_heads * (shape.head_dim + value_dim) * 2);
   Stream& stream = table.device().stream();
   PagedAttentionParams p;
   p.query_stride = query_row;
@@ -144,7 +147,8 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
           .block_size = kBlockSize,
           .num_kv_heads = shape.num_kv_heads,
           .head_dim = shape.head_dim,
-          .order = KvOrder::kTokenMajor};
+          .order = KvOrder::kTokenMajor,
+          .latent_dim = shape.latent_dim};
   p.query_start_loc = table.upload(start);
   p.seq_lens = table.upload(lens);
   p.block_table = table.upload(blocks);
@@ -162,7 +166,7 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
     call.batch_is_cut = std::exchange(is_cut, true);
     call.query = ConstActivations(table.next(tokens * query_row * 2), DType::kBF16);
     call.kv.key = table.next(cache_bytes);
-    call.kv.value = table.next(cache_bytes);
+    if (!is_latent) call.kv.value = table.next(cache_bytes);
     call.out = Activations(table.result(tokens * out_row * 2), DType::kBF16);
     call.workspace = table.result(p.workspace_bytes);
     paged_attention(stream, call);
@@ -173,7 +177,7 @@ void attentions(GpuBenchTable& table) {
   std::vector<int32_t> mixed(32);
   for (size_t i = 0; i < mixed.size(); ++i) mixed[i] = static_cast<int32_t>(100 + i * i * 16);
   for (const NamedAttention& shape : kernel_cases::model_attentions()) {
-    if (shape.head_dim > cuda::kMaxHeadDim) continue;
+    if (shape.latent_dim > 0) continue;
     for (const DType dtype : {DType::kBF16, DType::kF8E4M3}) {
       for (const int32_t reqs : {1, 8, 32, 128}) {
         attention_row(table, {shape, dtype, std::vector<int32_t>(static_cast<size_t>(reqs), 4096),
@@ -184,11 +188,20 @@ void attentions(GpuBenchTable& table) {
         attention_row(table, {shape, dtype, {0}, length, fmt::format("{} tokens at 0", length)});
     }
   }
-  // Heads that go through the plain kernel.
+  // Heads and latents that go through the wide kernel.
   const NamedAttention wide{"512 dims", 8, 1, 512, 1};
   attention_row(table, {wide, DType::kBF16, {4096}, 1, "1 token at 4096 x 1"});
   attention_row(table, {wide, DType::kBF16, mixed, 1, "1 token at 100 to 15476, 32 requests"});
   attention_row(table, {wide, DType::kBF16, {0}, 1024, "1024 tokens at 0"});
+  for (const NamedAttention& shape : kernel_cases::model_attentions()) {
+    if (shape.latent_dim == 0) continue;
+    for (const int32_t reqs : {1, 32}) {
+      attention_row(table,
+                    {shape, DType::kBF16, std::vector<int32_t>(static_cast<size_t>(reqs), 4096), 1,
+                     fmt::format("1 token at 4096 x {}", reqs)});
+    }
+    attention_row(table, {shape, DType::kBF16, {0}, 1024, "1024 tokens at 0"});
+  }
 }
 
 struct ExpertsShape {

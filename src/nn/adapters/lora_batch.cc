@@ -7,17 +7,26 @@
 namespace quire {
 namespace {
 
-// Rows whose product is made once more for updates that scale it (DoRA).
-constexpr int64_t kBaseRows = 32;
+// Rows whose product is made once more, for updates that scale it (DoRA) or by another matrix.
+constexpr int64_t kBaseRows = kWholeHeadRows;
+
+int64_t experts_bytes(const LoraLimits& limits, int64_t max_tokens) {
+  return expert_updates_bytes(max_tokens * limits.num_experts_chosen, limits.num_experts,
+                              limits.max_rank);
+}
 
 }  // namespace
 
 int64_t LoraBatch::memory_bytes(const LoraLimits& limits, int64_t max_tokens) {
   if (limits.max_ranks == 0) return 0;
-  return Arena::padded(max_tokens * 4) +
-         Arena::padded(lora_workspace_floats(max_tokens, limits.max_ranks) * 4) +
-         Arena::padded(kBaseRows * limits.max_inputs * 4) +
-         Arena::padded(kBaseRows * limits.max_outputs * 4);
+  int64_t bytes = Arena::padded(max_tokens * 4) +
+                  Arena::padded(lora_workspace_floats(max_tokens, limits.max_ranks) * 4) +
+                  Arena::padded(kBaseRows * limits.max_inputs * 4) +
+                  Arena::padded(kBaseRows * limits.max_outputs * 4) +
+                  Arena::padded(limits.head_workspace_bytes);
+  if (limits.num_experts > 0)
+    bytes += Arena::padded(max_tokens * 4) + Arena::padded(experts_bytes(limits, max_tokens));
+  return bytes;
 }
 
 LoraBatch::LoraBatch(const LoraLimits& limits, int64_t max_tokens, Stream& stream, Arena& arena)
@@ -26,7 +35,13 @@ LoraBatch::LoraBatch(const LoraLimits& limits, int64_t max_tokens, Stream& strea
       rows_(arena.allocate<int32_t>(max_tokens)),
       workspace_(arena.allocate<float>(lora_workspace_floats(max_tokens, limits.max_ranks))),
       base_x_(arena.allocate<float>(kBaseRows * limits.max_inputs)),
-      base_y_(arena.allocate<float>(kBaseRows * limits.max_outputs)) {}
+      base_y_(arena.allocate<float>(kBaseRows * limits.max_outputs)),
+      head_workspace_(arena.allocate_bytes(limits.head_workspace_bytes)) {
+  norms_.reserve(static_cast<size_t>(max_tokens));
+  if (limits.num_experts == 0) return;
+  adapter_of_ = arena.allocate<int32_t>(max_tokens);
+  experts_workspace_ = arena.allocate_bytes(experts_bytes(limits, max_tokens));
+}
 
 void LoraBatch::begin(std::span<const LoraRows> adapters, int64_t num_tokens) {
   adapters_ = adapters;
@@ -47,15 +62,31 @@ void LoraBatch::select(int64_t begin, int64_t count) {
   }
 }
 
+void LoraBatch::select(std::span<const int32_t> tokens) {
+  selected_.clear();
+  int32_t* to = rows_;
+  for (const LoraRows& adapter : adapters_) {
+    int32_t* const first = to;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (std::binary_search(adapter.rows.begin(), adapter.rows.end(), tokens[i]))
+        *to++ = static_cast<int32_t>(i);
+    }
+    if (first != to) selected_.push_back({adapter.weights, {first, to}});
+  }
+}
+
 bool LoraBatch::changes(const MatrixWeight& matrix) const {
   return std::any_of(selected_.begin(), selected_.end(), [&](const LoraRows& adapter) {
-    return !adapter.weights->parts(matrix).empty();
+    return !adapter.weights->parts(matrix).empty() ||
+           adapter.weights->replaced().matrix(matrix) != nullptr;
   });
 }
 
 void LoraBatch::apply(const Product& product) {
   segments_.clear();
   for (const LoraRows& adapter : selected_) {
+    if (const LinearWeights* own = adapter.weights->replaced().matrix(product.matrix))
+      replace(product, *own, adapter);
     const std::span<const LoraPart> parts = adapter.weights->parts(product.matrix);
     if (parts.empty()) continue;
     if (adapter.weights->scales_base()) {
@@ -78,34 +109,121 @@ void LoraBatch::apply(const Product& product, std::span<const LoraSegment> segme
                        .workspace = workspace_});
 }
 
-// y has got a bias, a residual or more by now, so the product alone is made again, with the same
-// bits: a row of it depends on no other.
-void LoraBatch::apply_to_scaled(const Product& product, const LoraRows& adapter) {
-  const MatrixWeight& matrix = product.matrix;
+// A row of a product depends on no other, so it has the bits that it would have among others.
+void LoraBatch::multiply_rows(const Product& product, const MatrixWeight& matrix, void* workspace,
+                              std::span<const int32_t> rows) {
   const float* const x = product.x;
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::copy_n(x + rows[i] * product.x_stride, matrix.k,
+                base_x_ + static_cast<int64_t>(i) * matrix.k);
+  int64_t first = 0;
+  for (const PackedWeight& part : matrix.parts) {
+    linear(stream_, {.x = base_x_,
+                     .x_stride = matrix.k,
+                     .weight = &part,
+                     .y = base_y_ + first,
+                     .y_stride = matrix.n,
+                     .num_rows = std::ssize(rows),
+                     .workspace = workspace});
+    first += part.spec.n;
+  }
+}
+
+// y has got a bias, a residual or more by now, so the product alone is made again.
+void LoraBatch::apply_to_scaled(const Product& product, const LoraRows& adapter) {
   for (size_t begin = 0; begin < adapter.rows.size(); begin += kBaseRows) {
     const std::span<const int32_t> rows =
         adapter.rows.subspan(begin, std::min<size_t>(kBaseRows, adapter.rows.size() - begin));
-    for (size_t i = 0; i < rows.size(); ++i)
-      std::copy_n(x + rows[i] * product.x_stride, matrix.k,
-                  base_x_ + static_cast<int64_t>(i) * matrix.k);
-    int64_t first = 0;
-    for (const PackedWeight& part : matrix.parts) {
-      linear(stream_, {.x = base_x_,
-                       .x_stride = matrix.k,
-                       .weight = &part,
-                       .y = base_y_ + first,
-                       .y_stride = matrix.n,
-                       .num_rows = std::ssize(rows),
-                       .workspace = product.linear_workspace});
-      first += part.spec.n;
-    }
+    multiply_rows(product, product.matrix, product.linear_workspace, rows);
     const LoraSegment segment{.rows = rows,
-                              .parts = adapter.weights->parts(matrix),
+                              .parts = adapter.weights->parts(product.matrix),
                               .base = base_y_,
-                              .base_stride = matrix.n};
+                              .base_stride = product.matrix.n};
     apply(product, {&segment, 1});
   }
+}
+
+void LoraBatch::replace(const Product& product, const LinearWeights& weights,
+                        const LoraRows& adapter) {
+  const float* const bias = weights.bias != nullptr ? weights.bias : product.bias;
+  const int64_t width = weights.weight.n;
+  float* const y = product.y;
+  for (size_t begin = 0; begin < adapter.rows.size(); begin += kBaseRows) {
+    const std::span<const int32_t> rows =
+        adapter.rows.subspan(begin, std::min<size_t>(kBaseRows, adapter.rows.size() - begin));
+    multiply_rows(product, weights.weight, head_workspace_, rows);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const float* const from = base_y_ + static_cast<int64_t>(i) * width;
+      float* const to = y + rows[i] * product.y_stride;
+      for (int64_t n = 0; n < width; ++n) to[n] = from[n] + (bias == nullptr ? 0.0f : bias[n]);
+    }
+  }
+}
+
+const ExpertUpdates* LoraBatch::experts(size_t layer, int64_t num_rows) {
+  expert_adapters_.clear();
+  for (const LoraRows& adapter : selected_) {
+    const std::span<const ExpertUpdate> updates = adapter.weights->experts(layer);
+    if (updates.empty()) continue;
+    if (expert_adapters_.empty()) std::fill_n(adapter_of_, num_rows, -1);
+    for (const int32_t row : adapter.rows)
+      adapter_of_[row] = static_cast<int32_t>(expert_adapters_.size());
+    expert_adapters_.push_back(updates);
+  }
+  if (expert_adapters_.empty()) return nullptr;
+  expert_updates_ = {.adapter_of = adapter_of_,
+                     .adapters = expert_adapters_,
+                     .dtype = limits_.dtype,
+                     .max_rank = limits_.max_rank,
+                     .workspace = experts_workspace_};
+  return &expert_updates_;
+}
+
+void LoraBatch::apply_to_embeddings(const EmbeddingParams& params) {
+  for (const LoraRows& adapter : selected_) {
+    const ReplacedModules& replaced = adapter.weights->replaced();
+    const TableWeight* const table = replaced.embedding();
+    const EmbeddingUpdate* const update = replaced.embedding_update();
+    if (table == nullptr && update == nullptr) continue;
+    for (const int32_t row : adapter.rows) {
+      if (table != nullptr) embed_row(params, *table, row);
+      if (update != nullptr) add_to_row(params, *update, row);
+    }
+  }
+}
+
+void LoraBatch::embed_row(const EmbeddingParams& params, const TableWeight& table, int64_t row) {
+  EmbeddingParams own = params;
+  own.table = table.data;
+  own.packed_table = nullptr;
+  own.token_ids += row;
+  if (own.positions != nullptr) own.positions += row;
+  if (own.token_types != nullptr) own.token_types += row;
+  own.out = params.out.from(row * params.hidden_size);
+  own.num_tokens = 1;
+  embedding(stream_, own);
+}
+
+void LoraBatch::add_to_row(const EmbeddingParams& params, const EmbeddingUpdate& update,
+                           int64_t row) {
+  const int64_t token = params.token_ids[row], width = params.hidden_size;
+  float* const out = static_cast<float*>(params.out) + row * width;
+  for (int64_t r = 0; r < update.rank && token < update.vocab_size; ++r) {
+    const float factor = params.scale * update.a[token * update.rank + r];
+    const float* const b = update.b + r * width;
+    for (int64_t n = 0; n < width; ++n) out[n] += factor * b[n];
+  }
+}
+
+bool LoraBatch::list_norms(const NormWeights& base, int64_t num_rows) {
+  norms_.clear();
+  for (const LoraRows& adapter : selected_) {
+    const NormWeights* const own = adapter.weights->replaced().norm(base);
+    if (own == nullptr) continue;
+    if (norms_.empty()) norms_.assign(static_cast<size_t>(num_rows), &base);
+    for (const int32_t row : adapter.rows) norms_[static_cast<size_t>(row)] = own;
+  }
+  return !norms_.empty();
 }
 
 }  // namespace quire

@@ -1,33 +1,16 @@
 #include "nn/adapters/lora_weights.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstring>
-#include <deque>
-#include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "kernels/api/packed/unpack.h"
+#include "nn/adapters/lora_reader.h"
 #include "weights/tensors/element.h"
 
 namespace quire {
 namespace {
-
-// Of layers, what stands beside attention, mixer and MLP.
-constexpr TensorRole kBeside[] = {TensorRole::kLayerInputGate, TensorRole::kLayerInputUp,
-                                  TensorRole::kStreamRouter,   TensorRole::kStreamPredict,
-                                  TensorRole::kStreamCorrect,  TensorRole::kLaurelDown,
-                                  TensorRole::kLaurelUp,       TensorRole::kBlockOut};
-
-bool takes_updates(const WeightSlot& slot) {
-  return slot.matrix != nullptr && slot.layer >= 0 && slot.expert < 0 &&
-         std::find(std::begin(kBeside), std::end(kBeside), slot.parts.front().role) ==
-             std::end(kBeside);
-}
 
 // `num_vectors`: of floats, one for each output.
 int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, int64_t num_vectors,
@@ -41,207 +24,8 @@ int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, int64_t num_ve
 // A bias, or the gains of updates and of what they are added to (DoRA); never all three.
 constexpr int64_t kMostVectors = 2;
 
-int64_t num_vectors(const LoraModule& module) {
-  return module.magnitude != nullptr ? 2 : module.bias != nullptr ? 1 : 0;
-}
-
-// The update of some outputs of a matrix, while it is read. Of a rank's share of a matrix, which has
-// some of the outputs and all inputs, A is whole and of B those rows are read.
-struct Update {
-  const WeightSlot* slot = nullptr;
-  const LoraModule* module = nullptr;
-  std::vector<SlotPart> parts;
-  std::optional<TensorRole> fused_role;
-  std::vector<RowRange> kept = {};  // of the rows of `parts`; empty: all
-  int64_t first_output = 0;
-  int64_t num_outputs = 0;
-  const float* b = nullptr;       // [num_outputs, rank], rows in the order of the model
-  const float* vector = nullptr;  // [num_outputs]: bias or magnitudes
-};
-
-// Finds the matrices that an adapter's modules change, and brings the rows of B and of biases into
-// the order of the model: they lie as those of the checkpoint's weights do, so its reader does it.
-class LoraReader {
- public:
-  LoraReader(const LoraFiles& files, const NameMap& names)
-      : prefixes_(names.prefixes.begin(), names.prefixes.end()) {
-    for (const LoraModule& module : files.modules()) modules_[module.name] = &module;
-    flatten(names);
-    if (prefixes_.empty()) prefixes_.emplace_back();
-  }
-
-  Status find(std::span<const WeightSlot> slots, const LoraOptions& options) {
-    for (const WeightSlot& slot : slots) {
-      if (!takes_updates(slot)) continue;
-      if (slot.fused_role) add(slot, *slot.fused_role, slot.parts, 0);
-      if (slot.fused_role && slot.parts.size() == 1) continue;
-      int64_t first = 0;
-      for (const SlotPart& part : slot.parts) {
-        add(slot, part.role, {part}, first);
-        first += part.rows;
-      }
-    }
-    for (const auto& [name, module] : modules_) {
-      if (!used_.contains(module) && !is_elsewhere(name, options)) {
-        return invalid_argument(
-            "module '{}': the model has no such linear, or one that takes no updates (experts, "
-            "head, embeddings, what stands beside attention and MLP)",
-            name);
-      }
-    }
-    return {};
-  }
-
-  // Fills `b` and `vector` of the updates, which stay until the reader goes.
-  Status read() {
-    std::vector<WeightSlot> slots;
-    for (Update& update : updates_) {
-      const LoraModule& module = *update.module;
-      if (module.num_inputs() != update.slot->matrix->k) {
-        return invalid_argument("module '{}': expected {} inputs, got {}", module.name,
-                                update.slot->matrix->k, module.num_inputs());
-      }
-      WeightSlot slot{.layer = update.slot->layer,
-                      .parts = update.parts,
-                      .fused_role = update.fused_role,
-                      .head_rows = update.slot->head_rows,
-                      .row_groups = update.slot->row_groups,
-                      .vector_columns = module.rank,
-                      .kept = update.kept,
-                      .vector = &update.b};
-      slots.push_back(slot);
-      if (num_vectors(module) == 0) continue;
-      slot.bias = true;
-      slot.vector_columns = 1;
-      slot.vector = &update.vector;
-      slots.push_back(slot);
-    }
-    VectorsOnly packing;
-    const NameMap names{.entries = entries_, .prefixes = prefixes_};
-    const TensorSource source(std::move(tensors_));
-    QUIRE_ASSIGN_OR_RETURN(const LoadPlan plan,
-                           resolve_checkpoint(slots, names, QuantConfig(), source, packing));
-    QUIRE_ASSIGN_OR_RETURN(arena_, Arena::create(plan.arena_bytes()));
-    return load_checkpoint(plan, arena_, {});
-  }
-
-  const std::deque<Update>& updates() const { return updates_; }
-
- private:
-  // Vectors alone are read: nothing is packed.
-  class VectorsOnly final : public WeightPacking {
-   public:
-    Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations) override {
-      return stored;
-    }
-    int64_t packed_bytes(const WeightSpec&) const override { return 0; }
-    bool may_stack(const WeightSpec&, int64_t) const override { return false; }
-    bool host_reads_tables() const override { return true; }
-    void pack_weight_rows(const PackedWeight&, const WeightRows&) override {}
-    void pack_quant_rows(const PackedWeight&, const QuantSpec&, const QuantRows&) override {}
-    void pack_quant_columns(const PackedWeight&, const int32_t*) override {}
-    void write(void* to, const void* from, int64_t num_bytes) override {
-      std::memcpy(to, from, static_cast<size_t>(num_bytes));
-    }
-    Status finish() override { return {}; }
-  };
-
-  // Whether another stage has the layer that is named: the first number between two dots.
-  static bool is_elsewhere(std::string_view module, const LoraOptions& options) {
-    for (size_t at = 0; at < module.size();) {
-      const size_t end = std::min(module.find('.', at), module.size());
-      int64_t layer = 0;
-      const char* const first = module.data() + at;
-      const char* const last = module.data() + end;
-      const auto [parsed, error] = std::from_chars(first, last, layer);
-      if (error == std::errc() && parsed == last) {
-        const bool is_own = layer >= options.own_layers.begin && layer < options.own_layers.end;
-        return layer >= 0 && layer < options.num_layers && !is_own;
-      }
-      at = end + 1;
-    }
-    return false;
-  }
-
-  // B is stored [outputs, rank], however the checkpoint stores the matrix.
-  void flatten(const NameMap& names) {
-    std::set<TensorRole> known;
-    for (const NameMapEntry& entry : entries_) known.insert(entry.role);
-    for (NameMapEntry entry : names.entries) {
-      if (known.contains(entry.role)) continue;
-      entry.transposed = false;
-      entries_.push_back(entry);
-    }
-    if (names.base != nullptr) flatten(*names.base);
-  }
-
-  void add(const WeightSlot& slot, TensorRole role, std::vector<SlotPart> parts, int64_t first) {
-    for (const NameMapEntry& entry : entries_) {
-      if (entry.role != role || entry.bare || entry.runs != RowRuns::kNone) continue;
-      const LoraModule* const module = find_module(entry, slot.layer);
-      if (module == nullptr) continue;
-      Update update{.slot = &slot, .module = module, .parts = std::move(parts)};
-      if (slot.fused_role == role) update.fused_role = role;
-      keep_outputs(slot, first, update);
-      if (update.num_outputs > 0) updates_.push_back(std::move(update));
-      if (!used_.insert(module).second) return;
-      put(*module->b, tensor_name(entry, prefixes_.front(), slot.layer, "weight"));
-      const RawTensor* const vector =
-          module->magnitude != nullptr ? module->magnitude : module->bias;
-      if (vector != nullptr)
-        put(*vector, tensor_name(entry, prefixes_.front(), slot.layer, "bias"));
-      return;
-    }
-  }
-
-  // The update is one of the stacked rows from `first` on, of which the slot may have only some.
-  static void keep_outputs(const WeightSlot& slot, int64_t first, Update& update) {
-    int64_t rows = 0;
-    for (const SlotPart& part : update.parts) rows += part.rows;
-    if (slot.kept.empty()) {
-      update.first_output = first;
-      update.num_outputs = rows;
-      return;
-    }
-    int64_t num_before = 0;
-    for (const RowRange& range : slot.kept) {
-      const int64_t begin = std::max(range.begin, first), end = std::min(range.end, first + rows);
-      if (begin < end) {
-        if (update.kept.empty()) update.first_output = num_before + begin - range.begin;
-        update.kept.push_back({begin - first, end - first});
-        update.num_outputs += end - begin;
-      }
-      num_before += range.size();
-    }
-  }
-
-  const LoraModule* find_module(const NameMapEntry& entry, int32_t layer) const {
-    for (const NamePrefix& prefix : prefixes_) {
-      std::string name = tensor_name(entry, prefix, layer, "");
-      name.pop_back();  // the dot before the suffix
-      const auto found = modules_.find(name);
-      if (found != modules_.end()) return found->second;
-    }
-    return nullptr;
-  }
-
-  void put(RawTensor tensor, std::string name) {
-    tensor.name = std::move(name);
-    if (tensor.shape.back() == 1 && tensor.shape.size() == 2) tensor.shape.pop_back();
-    tensors_.push_back(std::move(tensor));
-  }
-
-  std::vector<NameMapEntry> entries_;
-  std::vector<NamePrefix> prefixes_;
-  std::map<std::string, const LoraModule*, std::less<>> modules_;
-  std::set<const LoraModule*> used_;
-  std::deque<Update> updates_;
-  std::vector<RawTensor> tensors_;
-  Arena arena_;
-};
-
 // Row i of the model's head among those of the adapter.
-int64_t stored_row(const Update& update, int64_t row, bool pairs_rows) {
+int64_t stored_row(const LoraUpdate& update, int64_t row, bool pairs_rows) {
   const TensorRole role = update.parts.front().role;
   const int64_t head = update.slot->head_rows;
   if (!pairs_rows || head == 0 || (role != TensorRole::kQ && role != TensorRole::kK)) return row;
@@ -266,7 +50,7 @@ void for_each_row(Isa isa, const MatrixWeight& matrix, int64_t begin, int64_t en
 
 // DoRA: an output's row of W + scale B A is brought to the length that its magnitude says. With
 // gain = magnitude / length, y = gain W x + gain scale B A x; the base has added W x already.
-void add_gains(const Update& update, const LoraOptions& options, Arena& arena, LoraPart& part) {
+void add_gains(const LoraUpdate& update, const LoraOptions& options, Arena& arena, LoraPart& part) {
   const LoraModule& module = *update.module;
   const int64_t rank = module.rank, inputs = module.num_inputs();
   std::vector<float> a(static_cast<size_t>(rank * inputs));
@@ -294,13 +78,17 @@ void add_gains(const Update& update, const LoraOptions& options, Arena& arena, L
   part.base_gain = base_gain;
 }
 
-LoraPart pack(const Update& update, const LoraOptions& options, Arena& arena) {
+const void* pack_a(const LoraModule& module, DType dtype, Arena& arena) {
+  const int64_t count = module.a->num_elements();
+  void* const a = arena.allocate_bytes(count * size_bytes(dtype));
+  for (int64_t i = 0; i < count; ++i)
+    write_element(a, dtype, i, read_element(module.a->data.data(), *module.a->dtype, i));
+  return a;
+}
+
+LoraPart pack(const LoraUpdate& update, const LoraOptions& options, const void* a, Arena& arena) {
   const LoraModule& module = *update.module;
   const int64_t rank = module.rank, outputs = update.num_outputs, size = size_bytes(options.dtype);
-  void* const a = arena.allocate_bytes(rank * module.num_inputs() * size);
-  for (int64_t i = 0; i < rank * module.num_inputs(); ++i) {
-    write_element(a, options.dtype, i, read_element(module.a->data.data(), *module.a->dtype, i));
-  }
   std::vector<std::byte> rows(static_cast<size_t>(outputs * rank * size));
   for (int64_t n = 0; n < outputs; ++n) {
     const float* const row = update.b + stored_row(update, n, options.pairs_rows) * rank;
@@ -327,23 +115,54 @@ LoraPart pack(const Update& update, const LoraOptions& options, Arena& arena) {
 
 }  // namespace
 
-Result<LoraWeights> LoraWeights::load(const LoraFiles& files, std::span<const WeightSlot> slots,
+Result<LoraWeights> LoraWeights::load(const LoraFiles& files, const DecoderWeights& weights,
                                       const NameMap& names, const LoraOptions& options) {
   LoraReader reader(files, names);
-  Status status = reader.find(slots, options);
+  Status status = reader.find(weights.slots(), options);
+  if (status.ok()) status = ReplacedModules::check(reader.replaced());
   if (status.ok()) status = reader.read();
   if (!status.ok()) return status.with_context(files.source());
-  int64_t bytes = 0;
-  for (const Update& update : reader.updates()) {
+  int64_t bytes = ReplacedModules::bytes(reader.replaced(), options);
+  for (const LoraUpdate& update : reader.updates()) {
     bytes += part_bytes(update.module->rank, update.module->num_inputs(), update.num_outputs,
-                        num_vectors(*update.module), options.dtype);
+                        update.num_vectors(), options.dtype);
+  }
+  if (bytes > options.max_bytes) {
+    return resource_exhausted("{}: the adapter takes {} MiB, and {} MiB of --lora-memory are left",
+                              files.source(), (bytes >> 20) + 1, options.max_bytes >> 20);
   }
   LoraWeights lora;
   QUIRE_ASSIGN_OR_RETURN(lora.arena_, Arena::create(bytes));
-  for (const Update& update : reader.updates())
-    lora.parts_[update.slot->matrix].push_back(pack(update, options, lora.arena_));
+  std::unordered_map<const LoraModule*, const void*> packed;  // A of what several matrices read
+  for (const LoraUpdate& update : reader.updates()) {
+    const void*& a = packed[update.module];
+    if (a == nullptr) a = pack_a(*update.module, options.dtype, lora.arena_);
+    lora.parts_[update.slot->matrix].push_back(pack(update, options, a, lora.arena_));
+  }
+  QUIRE_RETURN_IF_ERROR(lora.replaced_.load(reader.replaced(), options, lora.arena_));
   lora.scales_base_ = files.config().has_magnitudes();
+  lora.list_experts(weights);
   return lora;
+}
+
+// Of experts whose matrices are in one part each, every part is a whole matrix's.
+void LoraWeights::list_experts(const DecoderWeights& weights) {
+  experts_.resize(weights.num_layers());
+  const auto part_of = [&](const LinearWeights& matrix) {
+    const std::span<const LoraPart> found = parts(matrix.weight);
+    return found.empty() ? nullptr : &found.front();
+  };
+  for (size_t layer = 0; layer < experts_.size(); ++layer) {
+    std::vector<ExpertUpdate> updates;
+    bool has_any = false;
+    for (const ExpertsWeights::Expert& expert : weights.layer(layer).experts.slots) {
+      updates.push_back({part_of(expert.gate), part_of(expert.up), part_of(expert.down)});
+      const ExpertUpdate& last = updates.back();
+      has_any = has_any || last.gate != nullptr || last.up != nullptr || last.down != nullptr;
+    }
+    if (has_any) experts_[layer] = std::move(updates);
+    changes_experts_ = changes_experts_ || has_any;
+  }
 }
 
 std::span<const LoraPart> LoraWeights::parts(const MatrixWeight& matrix) const {
@@ -355,19 +174,22 @@ std::span<const LoraPart> LoraWeights::parts(const MatrixWeight& matrix) const {
 int64_t LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype) {
   int64_t bytes = 0;
   for (const WeightSlot& slot : slots) {
+    if (slot.table != nullptr && slot.parts.front().role == TensorRole::kTokenEmbedding)
+      bytes += EmbeddingUpdate::bytes(rank, slot.rows(), slot.table_columns);
     if (!takes_updates(slot)) continue;
     for (const SlotPart& part : slot.parts)
-      bytes += part_bytes(rank, slot.matrix->k, std::min(part.rows, slot.kept_rows()), kMostVectors,
-                          dtype);
+      bytes += part_bytes(rank, slot.matrix->k, std::min(part.rows, slot.kept_rows()),
+                          slot.expert >= 0 ? 1 : kMostVectors, dtype);
   }
   return bytes;
 }
 
 LoraLimits LoraWeights::limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype) {
-  LoraLimits limits{.dtype = dtype};
+  LoraLimits limits{.dtype = dtype, .max_rank = rank};
   for (const WeightSlot& slot : slots) {
     if (!takes_updates(slot)) continue;
     limits.max_ranks = std::max(limits.max_ranks, rank * std::ssize(slot.parts));
+    if (slot.expert >= 0) continue;  // nothing is made twice for them
     limits.max_inputs = std::max(limits.max_inputs, slot.matrix->k);
     limits.max_outputs = std::max(limits.max_outputs, slot.matrix->n);
   }

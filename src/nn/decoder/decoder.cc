@@ -122,18 +122,20 @@ void Decoder::embed(const ForwardInputs& inputs) {
 void Decoder::embed_tokens(const ForwardInputs& inputs) {
   const TableWeight& table = weights_.token_embedding();
   if (spec_.vocab_size == 0) return;  // all rows are given
-  embedding(stream_, {.token_ids = inputs.input_ids,
-                      .table = table.data,
-                      .packed_table = table.packed ? &*table.packed : nullptr,
-                      .positions = inputs.positions,
-                      .position_table = position_row(spec_.first_position_row),
-                      .token_types = inputs.token_types,
-                      .type_table = weights_.token_type_embedding().data,
-                      .table_dtype = table.dtype,
-                      .scale = spec_.embedding_scale,
-                      .out = hidden_,
-                      .num_tokens = inputs.num_tokens,
-                      .hidden_size = spec_.hidden_size});
+  const EmbeddingParams params{.token_ids = inputs.input_ids,
+                               .table = table.data,
+                               .packed_table = table.packed ? &*table.packed : nullptr,
+                               .positions = inputs.positions,
+                               .position_table = position_row(spec_.first_position_row),
+                               .token_types = inputs.token_types,
+                               .type_table = weights_.token_type_embedding().data,
+                               .table_dtype = table.dtype,
+                               .scale = spec_.embedding_scale,
+                               .out = hidden_,
+                               .num_tokens = inputs.num_tokens,
+                               .hidden_size = spec_.hidden_size};
+  embedding(stream_, params);
+  if (lora_) lora_->apply_to_embeddings(params);
 }
 
 const void* Decoder::position_row(int64_t row) const {
@@ -198,27 +200,36 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
 
 void Decoder::norm(const NormWeights& weights, ConstActivations x, Activations out,
                    int64_t num_tokens) {
-  run_block_norm(stream_, spec_,
-                 {.weights = weights, .x = x, .out = out, .num_tokens = num_tokens});
+  run_block_norm(stream_, spec_, {.weights = weights, .x = x, .out = out, .num_tokens = num_tokens},
+                 linears_->lora());
 }
 
 void Decoder::add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens) {
+  if (!lora_) return add_changed_rows(norm, add_to, 0, num_tokens);
+  lora_->for_each_norm(norm, num_tokens,
+                       [&](int64_t first, int64_t count, const NormWeights& weights) {
+                         add_changed_rows(weights, add_to, first, count);
+                       });
+}
+
+void Decoder::add_changed_rows(const NormWeights& norm, float* to, int64_t first,
+                               int64_t num_tokens) {
+  float* add_to = to + first * spec_.hidden_size;
+  const Activations rows = block_out_.from(first * spec_.hidden_size);
   if (spec_.block.output_gates) {
-    add_gated_rows({.rows = block_out_,
-                    .gate = *norm.weight,
-                    .num_rows = num_tokens,
-                    .width = spec_.hidden_size},
-                   add_to);
+    add_gated_rows(
+        {.rows = rows, .gate = *norm.weight, .num_rows = num_tokens, .width = spec_.hidden_size},
+        add_to);
     return;
   }
   if (spec_.block.output_scales) {
-    const float* x = block_out_;
+    const float* x = rows;
     for (int64_t token = 0; token < num_tokens; ++token) {
       for (int64_t i = 0; i < spec_.hidden_size; ++i) *add_to++ += *x++ * norm.weight[i];
     }
     return;
   }
-  rms_norm(stream_, {.x = block_out_,
+  rms_norm(stream_, {.x = rows,
                      .weight = norm.weight,
                      .out = nullptr,
                      .add_to = add_to,

@@ -87,6 +87,8 @@ class Decoder {
   void norm(const NormWeights& weights, ConstActivations x, Activations out, int64_t num_tokens);
   // add_to [T, E] += block_out_, normed, scaled or gated.
   void add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens);
+  // The same of rows [first, first + num_tokens).
+  void add_changed_rows(const NormWeights& norm, float* add_to, int64_t first, int64_t num_tokens);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;

@@ -31,7 +31,8 @@ void DecoderHead::norm(Activations out, int64_t num_tokens, const int32_t* rows)
                   .x = rows_.hidden,
                   .out = out,
                   .num_tokens = num_tokens,
-                  .rows = rows});
+                  .rows = rows},
+                 linears_.lora());
 }
 
 bool DecoderHead::finds_greatest() const {
@@ -40,11 +41,13 @@ bool DecoderHead::finds_greatest() const {
 }
 
 const float* DecoderHead::final_hidden(int64_t num_tokens) {
+  linears_.select(0, num_tokens);
   if (spec_.block.final_norm) norm(rows_.hidden, num_tokens);
   return rows_.hidden;
 }
 
 void DecoderHead::head_inputs(int64_t num_tokens, float* out) {
+  linears_.select(0, num_tokens);
   if (!spec_.block.final_norm) {
     std::copy_n(rows_.hidden, num_tokens * spec_.hidden_size, out);
     return;
@@ -81,6 +84,7 @@ void DecoderHead::pooling_layer(size_t index, const float* x, float* y, int64_t 
 int64_t DecoderHead::norm_of(std::span<const int32_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
   QUIRE_CHECK(count <= max_logit_rows_, "{} rows, at most {}", count, max_logit_rows_);
+  linears_.select(rows);
   if (spec_.block.final_norm) {
     norm(rows_.normed, count, rows.data());
     return count;
@@ -113,10 +117,12 @@ void DecoderHead::logits(std::span<const int32_t> rows, float* out) {
   }
 }
 
-void DecoderHead::greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
+bool DecoderHead::greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
                                   const uint32_t* const* allowed) {
   QUIRE_CHECK(finds_greatest());
   const LinearWeights& head = weights_.lm_head();
+  linears_.select(rows);
+  if (linears_.has_updates(head)) return false;
   linear(stream_, {.x = rows_.normed,
                    .x_stride = head.weight.k,
                    .weight = &head.weight.parts.front(),
@@ -127,6 +133,7 @@ void DecoderHead::greatest_logits(std::span<const int32_t> rows, float* scratch,
                    .workspace = linears_.workspace(),
                    .greatest = found,
                    .allowed = allowed});
+  return true;
 }
 
 }  // namespace quire

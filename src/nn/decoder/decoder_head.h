@@ -33,7 +33,8 @@ class DecoderHead {
   bool finds_greatest() const;
   // As logits(), but keeps only the greatest of each row: in the first rows.size() of `found`,
   // [threads, rows.size()]. `scratch` is as `out`; `allowed` as LinearParams::allowed. CPU only.
-  void greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
+  // false: an adapter changes the head for some of the rows, so that only logits() can tell.
+  bool greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
                        const uint32_t* const* allowed);
 
   // [T, E]: the residual stream behind the final norm, which overwrites it. Instead of logits(), once.

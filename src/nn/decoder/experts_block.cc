@@ -68,10 +68,13 @@ int64_t ExpertsBlock::memory_bytes(const DecoderSpec& spec, const DecoderWeights
 }
 
 ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights,
-                           const BlockLimits& limits, Stream& stream, Arena& arena,
-                           RankExchange* ranks)
-    : spec_(spec), weights_(weights), stream_(stream), ranks_(ranks) {
-  const RouterBuffers sizes(spec, weights, limits, stream);
+                           const BlockLimits& limits, BatchLinears& linears, Arena& arena)
+    : spec_(spec),
+      weights_(weights),
+      linears_(linears),
+      stream_(linears.stream()),
+      ranks_(linears.ranks()) {
+  const RouterBuffers sizes(spec, weights, limits, stream_);
   views_.resize(spec.layers.size());
   dealers_.resize(spec.layers.size());
   for (size_t i = 0; i < spec.layers.size(); ++i) take_weights(i);
@@ -104,8 +107,8 @@ void ExpertsBlock::count_tokens() {
 std::vector<std::vector<int64_t>> ExpertsBlock::take_counts() { return std::exchange(counts_, {}); }
 
 void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool accumulate,
-                       int64_t num_tokens, void* linear_workspace) {
-  route(layer, x, num_tokens, linear_workspace);
+                       int64_t num_tokens) {
+  route(layer, x, num_tokens);
   if (spec_.layers[layer].ffn.experts.weighs_inputs) {
     sigmoid_scale(stream_, {.x = x,
                             .out = in_,
@@ -118,7 +121,7 @@ void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool a
 }
 
 void ExpertsBlock::add_beside(size_t layer, const float* hidden, Activations dense,
-                              int64_t num_tokens, void* linear_workspace) {
+                              int64_t num_tokens) {
   const ExpertsWeights& weights = weights_.layer(layer).experts;
   const auto norm = [&](const float* weight, ConstActivations x, Activations out,
                         Activations add_to) {
@@ -131,18 +134,17 @@ void ExpertsBlock::add_beside(size_t layer, const float* hidden, Activations den
                        .hidden_size = spec_.hidden_size});
   };
   norm(weights.router_norm, hidden, in_, nullptr);
-  route(layer, in_, num_tokens, linear_workspace);
+  route(layer, in_, num_tokens);
   norm(weights.pre_norm, hidden, in_, nullptr);
   multiply(layer, in_, out_, false, num_tokens);
   norm(weights.dense_norm, dense, dense, nullptr);
   norm(weights.post_norm, out_, nullptr, dense);
 }
 
-void ExpertsBlock::route(size_t layer, ConstActivations x, int64_t num_tokens,
-                         void* linear_workspace) {
+void ExpertsBlock::route(size_t layer, ConstActivations x, int64_t num_tokens) {
   const ExpertsSpec& experts = spec_.layers[layer].ffn.experts;
   const ExpertsWeights& weights = weights_.layer(layer).experts;
-  run_router(weights.router, x, logits_, num_tokens, linear_workspace);
+  linears_.run(weights.router, x, {logits_}, num_tokens);
   route_tokens(stream_, {.logits = logits_,
                          .bias = weights.correction,
                          .router = experts.router,
@@ -172,6 +174,8 @@ void ExpertsBlock::multiply(size_t layer, ConstActivations x, Activations out, b
                           .accumulate = accumulate,
                           .num_tokens = num_tokens,
                           .workspace = workspace_};
+  if (LoraBatch* const lora = linears_.lora(); lora != nullptr)
+    params.updates = lora->experts(layer, num_tokens);
   if (ranks_ == nullptr) return run_experts(stream_, params);
   if (ranks_->share().spreads_experts()) {
     const ExpertsSpread spread = ranks_->spread_experts(layer, num_tokens);
@@ -187,25 +191,16 @@ void ExpertsBlock::multiply(size_t layer, ConstActivations x, Activations out, b
   ranks_->gather_outputs(out, num_tokens);
 }
 
-void ExpertsBlock::scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens,
-                                void* linear_workspace) {
+void ExpertsBlock::scale_shared(size_t layer, ConstActivations x, Activations h,
+                                int64_t num_tokens) {
   const LinearWeights& router = weights_.layer(layer).experts.shared_router;
   if (router.is_empty()) return;
-  run_router(router, x, logits_, num_tokens, linear_workspace);
+  linears_.run(router, x, {logits_}, num_tokens);
   sigmoid_scale(stream_, {.x = h,
                           .out = h,
                           .logits = logits_,
                           .num_rows = num_tokens,
                           .row_size = spec_.layers[layer].ffn.intermediate_size});
-}
-
-void ExpertsBlock::run_router(const LinearWeights& router, ConstActivations x, float* logits,
-                              int64_t num_tokens, void* linear_workspace) {
-  run_linear(stream_, {.weights = router,
-                       .x = x,
-                       .y = logits,
-                       .num_tokens = num_tokens,
-                       .workspace = linear_workspace});
 }
 
 }  // namespace quire

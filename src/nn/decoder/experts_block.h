@@ -11,6 +11,7 @@
 #include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/experts/slot_dealer.h"
+#include "nn/products/linear_product.h"
 #include "nn/rank_exchange.h"
 #include "nn/weights/decoder_weights.h"
 #include "tensor/activations.h"
@@ -27,7 +28,7 @@ class ExpertsBlock {
                               const BlockLimits& limits, const Stream& stream);
 
   ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
-               Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
+               BatchLinears& linears, Arena& arena);
 
   // The layer's experts lie in other slots, or elsewhere in memory, than before.
   void take_weights(size_t layer);
@@ -36,30 +37,26 @@ class ExpertsBlock {
   std::vector<std::vector<int64_t>> take_counts();  // by layer, by expert
 
   // out [T, E] = (accumulate ? out : 0) + what the layer's experts make of x [T, E], for up to
-  // max_tokens tokens. `linear_workspace`: what linear() needs for the router.
-  void run(size_t layer, ConstActivations x, Activations out, bool accumulate, int64_t num_tokens,
-           void* linear_workspace);
+  // max_tokens tokens, the selected ones of the batch (BatchLinears::select()).
+  void run(size_t layer, ConstActivations x, Activations out, bool accumulate, int64_t num_tokens);
 
   // With ExpertsSpec::own_norms: dense [T, E], which the MLP beside the experts has made, becomes
   // norm(dense) + norm(what experts make of hidden).
-  void add_beside(size_t layer, const float* hidden, Activations dense, int64_t num_tokens,
-                  void* linear_workspace);
+  void add_beside(size_t layer, const float* hidden, Activations dense, int64_t num_tokens);
 
   // h [T, F], the inside of the MLP that every token goes through, times the share of it that each
   // token takes. Nothing happens where a token takes all of it.
-  void scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens,
-                    void* linear_workspace);
+  void scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens);
 
  private:
   // Whom the tokens go to, into expert_ids_, which are slots then, and expert_weights_.
-  void route(size_t layer, ConstActivations x, int64_t num_tokens, void* linear_workspace);
+  void route(size_t layer, ConstActivations x, int64_t num_tokens);
   void multiply(size_t layer, ConstActivations x, Activations out, bool accumulate,
                 int64_t num_tokens);
-  void run_router(const LinearWeights& router, ConstActivations x, float* logits,
-                  int64_t num_tokens, void* linear_workspace);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
+  BatchLinears& linears_;
   Stream& stream_;
   RankExchange* ranks_;
   std::vector<std::vector<ExpertWeights>> views_;  // per layer

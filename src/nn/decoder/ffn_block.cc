@@ -26,7 +26,7 @@ FfnBlock::FfnBlock(const DecoderSpec& spec, const DecoderWeights& weights,
     experts_.emplace(
         spec, weights,
         BlockLimits{std::min(limits.max_tokens, limits.mlp_tokens), limits.activation_type},
-        stream_, arena, linears.ranks());
+        linears, arena);
   }
 }
 
@@ -37,7 +37,7 @@ void FfnBlock::run(size_t index, ConstActivations x, Activations out, int64_t nu
   RankExchange* const ranks = linears_.ranks();
   if (ffn.experts.any() && !ffn.experts.own_norms) {
     const GpuRange range(stream_, "experts", index);
-    experts_->run(index, x, out, accumulate, num_tokens, linears_.workspace());
+    experts_->run(index, x, out, accumulate, num_tokens);
     accumulate = true;
   }
   if (ffn.intermediate_size == 0) return;
@@ -47,8 +47,7 @@ void FfnBlock::run(size_t index, ConstActivations x, Activations out, int64_t nu
                         !linears_.has_updates(weights.gate_up) && gates_in_product(ffn, weights);
   if (in_place) inside = {ranks->own_inside(index), ranks->inside_stride(index)};
   activate(index, x, inside, num_tokens);
-  if (ffn.experts.has_shared_router)
-    experts_->scale_shared(index, x, inside.data, num_tokens, linears_.workspace());
+  if (ffn.experts.has_shared_router) experts_->scale_shared(index, x, inside.data, num_tokens);
   if (ffn.inner_scale != 1.0f)
     scale_columns(stream_, inside, ffn.intermediate_size, ffn.inner_scale, num_tokens);
   ConstActivations activated = inside.data;
@@ -61,7 +60,7 @@ void FfnBlock::run(size_t index, ConstActivations x, Activations out, int64_t nu
 
 void FfnBlock::add_experts_beside(size_t index, const float* hidden, Activations dense,
                                   int64_t num_tokens) {
-  experts_->add_beside(index, hidden, dense, num_tokens, linears_.workspace());
+  experts_->add_beside(index, hidden, dense, num_tokens);
 }
 
 bool FfnBlock::gates_in_product(const FfnSpec& ffn, const LayerWeights& weights) const {

@@ -6,8 +6,9 @@
 
 namespace quire {
 
-void run_block_norm(Stream& stream, const DecoderSpec& spec, const BlockNorm& norm) {
-  const GpuRange range(stream, "norm");
+namespace {
+
+void run_norm(Stream& stream, const DecoderSpec& spec, const BlockNorm& norm) {
   if (spec.block.norm == NormKind::kLayer) {
     layer_norm(stream, {.x = norm.x,
                         .weight = norm.weights.weight,
@@ -26,6 +27,23 @@ void run_block_norm(Stream& stream, const DecoderSpec& spec, const BlockNorm& no
                     .eps = spec.norm_eps,
                     .num_tokens = norm.num_tokens,
                     .hidden_size = spec.hidden_size});
+}
+
+}  // namespace
+
+void run_block_norm(Stream& stream, const DecoderSpec& spec, const BlockNorm& norm,
+                    LoraBatch* lora) {
+  const GpuRange range(stream, "norm");
+  if (lora == nullptr) return run_norm(stream, spec, norm);
+  lora->for_each_norm(
+      norm.weights, norm.num_tokens, [&](int64_t first, int64_t count, const NormWeights& weights) {
+        run_norm(stream, spec,
+                 {.weights = weights,
+                  .x = norm.rows == nullptr ? norm.x.from(first * spec.hidden_size) : norm.x,
+                  .out = norm.out.from(first * spec.hidden_size),
+                  .num_tokens = count,
+                  .rows = norm.rows == nullptr ? nullptr : norm.rows + first});
+      });
 }
 
 void scale_columns(Stream& stream, const Columns& x, int64_t size, float scale,

@@ -20,7 +20,10 @@ struct BlockNorm {
   int64_t num_tokens = 0;
   const int32_t* rows = nullptr;  // [T] or null
 };
-void run_block_norm(Stream& stream, const DecoderSpec& spec, const BlockNorm& norm);
+// `lora`: the batch's adapters, some of which may have norms of their own, or null. Row i is the
+// row of its selection.
+void run_block_norm(Stream& stream, const DecoderSpec& spec, const BlockNorm& norm,
+                    LoraBatch* lora = nullptr);
 
 // x [T, size] *= scale.
 void scale_columns(Stream& stream, const Columns& x, int64_t size, float scale, int64_t num_tokens);

@@ -74,7 +74,7 @@ void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora) {
     first += part.spec.n;
   }
   if (lora != nullptr)
-    lora->apply({matrix, product.x, x_stride, product.y, y_stride, product.workspace});
+    lora->apply({matrix, bias, product.x, x_stride, product.y, y_stride, product.workspace});
 }
 
 bool BatchLinears::has_updates(const LinearWeights& weights) const {
@@ -83,6 +83,10 @@ bool BatchLinears::has_updates(const LinearWeights& weights) const {
 
 void BatchLinears::select(int64_t begin, int64_t count) {
   if (shared_.lora != nullptr) shared_.lora->select(begin, count);
+}
+
+void BatchLinears::select(std::span<const int32_t> tokens) {
+  if (shared_.lora != nullptr) shared_.lora->select(tokens);
 }
 
 void BatchLinears::run(const LinearWeights& weights, ConstActivations x, const Columns& y,

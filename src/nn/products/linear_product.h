@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "device/stream.h"
 #include "kernels/api/linear.h"
@@ -50,11 +51,14 @@ class BatchLinears {
   Stream& stream() const { return stream_; }
   void* workspace() const { return shared_.workspace; }
   RankExchange* ranks() const { return shared_.ranks; }
+  LoraBatch* lora() const { return shared_.lora; }
 
   // Whether an adapter of the selected rows changes the matrix.
   bool has_updates(const LinearWeights& weights) const;
   // From here on rows are those of the batch's tokens [begin, begin + count).
   void select(int64_t begin, int64_t count);
+  // From here on row i is that of the batch's token tokens[i].
+  void select(std::span<const int32_t> tokens);
 
   void run(const LinearWeights& weights, ConstActivations x, const Columns& y, int64_t num_tokens,
            bool accumulate = false);

@@ -53,6 +53,7 @@ class DecoderWeights {
   const StreamWeights& streams() const { return streams_; }  // with DecoderSpec::streams
   const SharedWeights& shared() const { return shared_; }    // with LayerSpec::shared
   const DraftInputWeights& draft_input() const { return draft_input_; }
+  size_t num_layers() const { return layers_.size(); }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
   // Of a layer whose experts are dealt out anew, between two forward passes.
   ExpertsWeights& experts(size_t layer) { return layers_[layer].experts; }

@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "base/nearest_name.h"
+
 namespace quire {
 
 // The generated hardware_data.cc defines this: the files of assets/hardware by name.
@@ -143,8 +145,8 @@ Result<Hardware> find_hardware(std::string_view name) {
     if (normalised(stem(file_name)) != normalised(name)) continue;
     return parse_hardware({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file_name);
   }
-  return not_found("hardware: expected the path of a JSON file or one of {}, got {}",
-                   joined(known_hardware()), name);
+  return not_found("hardware: expected the path of a JSON file or one of {}, got {}{}",
+                   joined(known_hardware()), name, did_you_mean(name, known_hardware()));
 }
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <boost/json/serialize.hpp>
 #include <type_traits>
 
+#include "base/nearest_name.h"
 #include "roofline/hardware/hardware.h"
 #include "roofline/hardware/json_fields.h"
 
@@ -411,13 +412,22 @@ json::object every_field() {
   return written_hardware(hardware);
 }
 
+std::vector<std::string> keys_of(const json::object& fields) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : fields) keys.emplace_back(key);
+  return keys;
+}
+
 // Refuses the keys of `given` that `known` does not have. Those of gemm and experts are formats,
 // which their readers check, and each holds the fields of one kind.
 Status check_keys(const json::object& given, const json::object& known, std::string_view where,
                   bool by_kind = false) {
   for (const auto& [key, value] : given) {
     const json::value* field = known.if_contains(by_kind ? json::string_view("bf16") : key);
-    if (field == nullptr) return invalid_argument("{}: unknown field {}", where, std::string(key));
+    if (field == nullptr) {
+      return invalid_argument("{}: unknown field {}{}", where, std::string(key),
+                              did_you_mean({key.data(), key.size()}, keys_of(known)));
+    }
     if (!field->is_object() || !value.is_object()) continue;
     QUIRE_RETURN_IF_ERROR(check_keys(value.get_object(), field->get_object(),
                                      fmt::format("{}: {}", where, std::string(key)),

@@ -24,6 +24,7 @@ TEST(Hardware, NamesIgnoreCaseAndPunctuation) {
   const Status unknown = find_hardware("h1000").status();
   EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
   EXPECT_NE(unknown.message().find("h100-sxm"), std::string::npos);
+  EXPECT_TRUE(find_hardware("h100-sxmm").status().message().ends_with("did you mean h100-sxm?"));
 }
 
 TEST(Hardware, JsonRoundTrip) {
@@ -82,9 +83,10 @@ TEST(Hardware, MisspeltKeysAndZeroRatesAreRefused) {
     return parse_hardware(text, "user.json").status().message();
   };
   EXPECT_EQ(message(""), "");
-  EXPECT_EQ(message(R"(, "memory_gbs": 80)"), "user.json: unknown field memory_gbs");
+  EXPECT_EQ(message(R"(, "memory_gbs": 80)"),
+            "user.json: unknown field memory_gbs; did you mean memory_gb?");
   EXPECT_EQ(message(R"(, "gemm": {"fp8": {"lauch_us": 3}})"),
-            "user.json: gemm: fp8: unknown field lauch_us");
+            "user.json: gemm: fp8: unknown field lauch_us; did you mean launch_us?");
   EXPECT_EQ(message(R"(, "host": {"step": 3})"), "user.json: host: unknown field step");
   EXPECT_NE(message(R"(, "gemm": {"fp9": {}})").find("unknown number format fp9"),
             std::string::npos);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "base/nearest_name.h"
 #include "engine/adapters/adapter_registry.h"
 #include "server/json/json_body.h"
 #include "server/media/chat_images.h"
@@ -399,15 +400,29 @@ bool is_request_id(std::string_view text) {
   });
 }
 
+namespace {
+
+ApiError no_such_model(const std::string& model, const ServedModel& served) {
+  std::vector<std::string> names = served.names;
+  if (served.adapters != nullptr) {
+    for (const LoadedAdapterInfo& adapter : served.adapters->list())
+      names.push_back(adapter.source.name);
+  }
+  ApiError error = api_error(404, fmt::format("the model {} does not exist{}", in_quotes(model),
+                                              did_you_mean(model, names)));
+  error.param = "model";
+  return error;
+}
+
+}  // namespace
+
 ApiResult<std::shared_ptr<const Adapter>> find_adapter(const std::optional<std::string>& model,
                                                        const ServedModel& served) {
   if (!model || model->empty() || served.is_named(*model)) return std::shared_ptr<const Adapter>();
   if (served.adapters != nullptr) {
     if (std::shared_ptr<const Adapter> adapter = served.adapters->find(*model)) return adapter;
   }
-  ApiError error = api_error(404, fmt::format("the model {} does not exist", in_quotes(*model)));
-  error.param = "model";
-  return error;
+  return no_such_model(*model, served);
 }
 
 ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served) {

@@ -76,14 +76,16 @@ Status check_states(const PoolOptions& options) {
 }
 
 // What the model predicts of steps by their rows, each of which brings a token: an engine measures it.
-RowTimes row_times(const CostModel& model) {
+enum class HostTime { kCounted, kLeftOut };
+RowTimes row_times(const CostModel& model, HostTime host = HostTime::kCounted) {
   std::vector<RowTimes::Point> points;
   StepShape shape;
   for (int32_t num_rows = 1; num_rows <= 4096; num_rows += std::max(1, num_rows / 4)) {
     shape.clear();
     shape.add(0, num_rows, true, model.windows());
     shape.num_sampled = num_rows;
-    points.push_back({num_rows, model.predict_us(shape)});
+    const StepCost step = model.predict(shape);
+    points.push_back({num_rows, step.total_us - (host == HostTime::kLeftOut ? step.host_us : 0)});
   }
   Result<RowTimes> times = RowTimes::create(std::move(points));
   return times.ok() ? std::move(*times) : RowTimes();
@@ -92,6 +94,10 @@ RowTimes row_times(const CostModel& model) {
 Status check_drafts(const PoolOptions& options) {
   const int32_t num_drafts = options.engine.scheduler.num_speculative_tokens;
   if (num_drafts == 0) return {};
+  if (options.draft_model && options.draft_model->state_bytes_per_sequence() > 0) {
+    return invalid_argument("{}: expected a model without states for one that drafts",
+                            options.draft_model->name);
+  }
   if (num_drafts < 0 || !(options.draft_acceptance >= 0 && options.draft_acceptance <= 1)) {
     return invalid_argument(
         "speculation: expected drafts of which a share in [0, 1] comes out, got {} and {}",
@@ -116,6 +122,33 @@ void add_adapters(const PoolOptions& options, ReplicaSpec& replica) {
       adapter_times(options.model, options.hardware, options.parallelism, options.lora_rank);
   const int32_t most = std::max(1, options.engine.scheduler.max_loras);
   replica.kv_bytes -= std::llround(replica.adapters.bytes * most);
+}
+
+// Weights and KV of the model that drafts lie in the devices' memory too.
+Status add_draft_model(const PoolOptions& options, const MemoryEstimate& memory,
+                       ReplicaSpec& replica) {
+  const ModelShape& model = *options.draft_model;
+  Parallelism parallelism{.tp = options.parallelism.tp};
+  if (!parallelism.validate(model).ok()) parallelism = {};
+  QUIRE_ASSIGN_OR_RETURN(const MemoryEstimate drafting,
+                         estimate_memory(model, options.hardware, parallelism,
+                                         {.block_size = options.block_size,
+                                          .utilisation = options.memory_utilisation}));
+  replica.kv_bytes -= std::llround(drafting.weight_bytes);
+  if (replica.kv_bytes <= 0) {
+    return resource_exhausted(
+        "{}: its weights take {:.2f} GB of each device, and {:.2f} GB are left beside {}",
+        model.name, drafting.weight_bytes * 1e-9, memory.kv_bytes * 1e-9, options.model.name);
+  }
+  const double kv_share = drafting.kv_bytes_per_token / std::max(memory.kv_bytes_per_token, 1.0);
+  replica.kv_spec.block_bytes =
+      std::llround(static_cast<double>(replica.kv_spec.block_bytes) * (1 + kv_share));
+  QUIRE_ASSIGN_OR_RETURN(CostModel cost, CostModel::create(model, options.hardware, parallelism,
+                                                           options.cost, options.tables));
+  replica.drafting.step_times = row_times(cost, HostTime::kLeftOut);
+  replica.drafting.timer =
+      std::make_shared<CostModelTimer>(std::make_shared<const CostModel>(std::move(cost)));
+  return {};
 }
 
 Status check_adapters(const PoolOptions& options) {
@@ -184,6 +217,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
     // As in the engine, a request with drafts has one step under way.
     replica.engine.scheduler.async_scheduling = false;
     replica.engine.scheduler.draft_planner.row_times = row_times(cost);
+    if (options.draft_model) QUIRE_RETURN_IF_ERROR(add_draft_model(options, memory, replica));
   }
   replica.timer =
       std::make_shared<CostModelTimer>(std::make_shared<const CostModel>(std::move(cost)));

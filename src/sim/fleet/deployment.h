@@ -33,7 +33,10 @@ struct PoolOptions {
   AutoscaleOptions autoscale;
   bool fast_forward = true;
   double draft_acceptance = 0;  // as in ReplicaSpec
-  int32_t lora_rank = 0;        // of the adapters that requests ask for; 0: they ask for none
+  // It drafts, on the same devices, cut by tp where that can be, else whole on each; none: drafts cost
+  // nothing but their rows.
+  std::optional<ModelShape> draft_model;
+  int32_t lora_rank = 0;  // of the adapters that requests ask for; 0: they ask for none
 };
 
 // The error says what does not fit or is out of bounds.

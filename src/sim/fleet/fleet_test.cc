@@ -550,5 +550,61 @@ TEST(Speculation, HelpsAsMuchAsDraftsComeOut) {
   EXPECT_LT(static_cast<double>(ends_ns[3]), 0.7 * static_cast<double>(ends_ns[0]));
 }
 
+// A model that drafts helps less than drafts that cost nothing, and one that is as slow as the served
+// model is hardly asked: the planner weighs its steps.
+TEST(Speculation, WeighsTheModelThatDrafts) {
+  const Workload workload = random_workload(5, 40, 3e6);
+  const auto busy_ns = [&](int32_t num_drafts, double drafting_ns) {
+    FleetSpec spec = small_fleet();
+    ReplicaSpec& replica = spec.pools[0].replica;
+    replica.engine.scheduler.draft_planner.row_times =
+        *RowTimes::create({{1, 1020}, {64, 1000 + 64 * 20}});
+    replica.engine.scheduler.num_speculative_tokens = num_drafts;
+    replica.draft_acceptance = 0.9;
+    if (drafting_ns > 0) {
+      AffineTimer timer;
+      timer.step_ns = drafting_ns;
+      replica.drafting = {
+          .timer = std::make_shared<AffineTimer>(timer),
+          .step_times = *RowTimes::create({{1, drafting_ns * 1e-3}, {64, drafting_ns * 1e-3}})};
+    }
+    const RunResult result = must_run(workload, spec);
+    check_run(workload, result);
+    return static_cast<double>(result.replicas[0].counters.busy_ns);
+  };
+  const double without = busy_ns(0, 0);
+  const double free = busy_ns(4, 0);
+  const double cheap = busy_ns(4, 0.1e6);
+  EXPECT_LT(free, 0.8 * without);
+  EXPECT_LT(1.02 * free, cheap);
+  EXPECT_LT(cheap, 0.95 * without);
+  EXPECT_LT(busy_ns(4, 1.5e6), 1.05 * without);
+}
+
+// The first draft of a request makes the model read all that came before it, and the next what it has
+// not read since.
+TEST(Speculation, DraftersReadWhatTheyHaveNotRead) {
+  AffineTimer timer;
+  timer.step_ns = 1000;
+  timer.token_ns = 10;
+  DraftingWork work;
+  int32_t num_read = 0;
+  work.add({.num_computed_tokens = 99, .num_scheduled_tokens = 4, .num_drafts = 3}, timer,
+           num_read);
+  EXPECT_EQ(work.ns(timer), 3 * 1000 + 10 * (100 + 1 + 1));
+  EXPECT_EQ(num_read, 102);
+  work.clear();
+  EXPECT_EQ(work.ns(timer), 0);
+  work.add({.num_computed_tokens = 103, .num_scheduled_tokens = 2, .num_drafts = 1}, timer,
+           num_read);
+  EXPECT_EQ(work.ns(timer), 1000 + 10 * 2);  // all drafts came out, and one token behind them
+  work.clear();
+  num_read = 110;
+  work.add({.num_computed_tokens = 105, .num_scheduled_tokens = 2, .num_drafts = 1}, timer,
+           num_read);
+  EXPECT_EQ(work.ns(timer), 1000 + 10);  // of what it had drafted, some did not come out
+  EXPECT_EQ(num_read, 106);
+}
+
 }  // namespace
 }  // namespace quire::sim

@@ -11,6 +11,7 @@
 #include "engine/engine_options.h"
 #include "sched/scheduler.h"
 #include "sim/replica/adapter_times.h"
+#include "sim/replica/drafting_work.h"
 #include "sim/replica/kv_tier.h"
 #include "sim/replica/record.h"
 #include "sim/replica/step_timer.h"
@@ -34,6 +35,7 @@ struct ReplicaSpec {
   // Of drafts behind right ones, the share that come out; there are drafts where
   // engine.scheduler.num_speculative_tokens is above 0.
   double draft_acceptance = 0;
+  DraftingTimes drafting;
   AdapterTimes adapters;  // of requests that ask for one
 };
 

@@ -66,7 +66,7 @@ Replica::Replica(int32_t index, const ReplicaSpec& spec, ReplicaSinks& sinks,
       sinks_(sinks),
       kv_(spec.kv_spec, num_blocks, engine.kv),
       slots_(*sinks.workload),
-      drafts_(slots_, spec.draft_acceptance),
+      drafts_(slots_, spec.draft_acceptance, spec.drafting.step_times),
       scheduler_(engine.scheduler, kv_, &drafts_),
       books_(index, sinks, slots_, scheduler_),
       arrivals_(spec, *sinks.workload, kv_, scheduler_, slots_, books_),
@@ -233,8 +233,9 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
   answer(plan, step.result);
   StepTime time = spec_.timer->time(shape_);
   const int64_t adapters_ns = spec_.adapters.step_ns(step_adapters_.count(), shape_.num_tokens);
-  time.total_ns += adapters_ns;
-  time.stage_ns += adapters_ns / spec_.pipeline_depth;
+  const int64_t drafting_ns = spec_.drafting.timer ? drafting_.ns(*spec_.drafting.timer) : 0;
+  time.total_ns += adapters_ns + drafting_ns;
+  time.stage_ns += adapters_ns / spec_.pipeline_depth + drafting_ns;
   step.begin_ns = now_ns;
   step.end_ns = std::max(now_ns + time.total_ns, earliest);
   stage_free_ns_ = overlapped_ ? 0 : now_ns + time.stage_ns;
@@ -272,6 +273,7 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
 void Replica::answer(const StepPlan& plan, StepResult& result) {
   shape_.clear();
   step_adapters_.clear();
+  drafting_.clear();
   const std::span<const int32_t> windows = spec_.timer->windows();
   result.step_id = plan.step_id;
   result.requests.resize(plan.scheduled.size());
@@ -284,6 +286,8 @@ void Replica::answer(const StepPlan& plan, StepResult& result) {
     const bool sampled = position == slot->known_tokens + slot->num_open;
     slot->num_open += sampled;
     step_adapters_.add(slots_.request(slot->leg).adapter);
+    if (spec_.drafting.timer)
+      drafting_.add(scheduled, *spec_.drafting.timer, slot->num_read_by_drafter);
     shape_.add(scheduled.num_computed_tokens, scheduled.num_scheduled_tokens, sampled, windows);
     shape_.num_sampled += scheduled.num_drafts;
     RequestStepResult& answer = result.requests[i];

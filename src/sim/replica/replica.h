@@ -115,6 +115,7 @@ class Replica {
   bool last_step_decoded_ = false;
   StepShape shape_;
   AdapterCount step_adapters_;
+  DraftingWork drafting_;
   int64_t last_head_waits_ = 0;
   std::vector<KvEvent> events_;
 };

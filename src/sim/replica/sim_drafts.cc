@@ -7,6 +7,13 @@
 
 namespace quire::sim {
 
+SimDrafts::SimDrafts(SlotTable& slots, double acceptance, const RowTimes& step_times)
+    : slots_(slots), acceptance_(acceptance) {
+  if (step_times.known()) {
+    cost_ = DraftingCost{.step_times = step_times, .draft_class = {.prior = acceptance}};
+  }
+}
+
 void SimDrafts::propose(std::span<DraftQuery> queries) {
   tokens_.resize(std::max(tokens_.size(), queries.size()));
   for (size_t i = 0; i < queries.size(); ++i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,16 +14,19 @@ namespace quire::sim {
 class SimDrafts final : public Drafter {
  public:
   // Borrows the slots. `acceptance`: of drafts behind right ones, the share that come out.
-  SimDrafts(SlotTable& slots, double acceptance) : slots_(slots), acceptance_(acceptance) {}
+  // `step_times` are those of a model that drafts; unknown: there is none.
+  SimDrafts(SlotTable& slots, double acceptance, const RowTimes& step_times);
 
   void propose(std::span<DraftQuery> queries) override;
   void forget(RequestId) override {}
+  const DraftingCost* cost() const override { return cost_ ? &*cost_ : nullptr; }
 
  private:
   bool is_right(TokenId token_id, int32_t position) const;
 
   SlotTable& slots_;
   const double acceptance_;
+  std::optional<DraftingCost> cost_;
   std::vector<std::vector<TokenId>> tokens_;
 };
 

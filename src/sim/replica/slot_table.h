@@ -15,6 +15,7 @@ struct Slot {
   Delivery leg;
   int32_t known_tokens = 0;
   int32_t num_open = 0;  // tokens that steps under way will have sampled
+  int32_t num_read_by_drafter = 0;
   bool scheduled = false;
   bool has_token = false;  // in this leg
   bool recovering = false;

@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/json.hpp>
 #include <cmath>
+#include <cstdio>
 
 #include "weights/tensors/file_text.h"
 
@@ -18,14 +19,14 @@ constexpr int64_t kMaxRank = 1 << 14;
 constexpr double kMaxAlpha = 1e6;
 
 // Fields that say how the adapter was trained or found its modules, which its tensors show.
-constexpr std::array<std::string_view, 26> kHarmless = {
-    "task_type",         "auto_mapping",        "peft_version",       "revision",
-    "inference_mode",    "target_modules",      "exclude_modules",    "lora_dropout",
-    "fan_in_fan_out",    "layers_to_transform", "layers_pattern",     "megatron_config",
-    "megatron_core",     "loftq_config",        "eva_config",         "lora_ga_config",
-    "runtime_config",    "qalora_group_size",   "base_model_class",   "parent_library",
-    "qalora_config",     "corda_config",        "tokenizer_revision", "ensure_weight_tying",
-    "trust_remote_code", "unsloth_version"};
+constexpr std::array<std::string_view, 25> kHarmless = {
+    "task_type",      "auto_mapping",        "modules_to_save",    "revision",
+    "inference_mode", "target_modules",      "exclude_modules",    "lora_dropout",
+    "fan_in_fan_out", "layers_to_transform", "layers_pattern",     "megatron_config",
+    "megatron_core",  "loftq_config",        "eva_config",         "lora_ga_config",
+    "runtime_config", "qalora_group_size",   "base_model_class",   "parent_library",
+    "qalora_config",  "corda_config",        "tokenizer_revision", "trust_remote_code",
+    "unsloth_version"};
 
 // Ways to begin with that leave the base model's weights as they are.
 constexpr std::array<std::string_view, 3> kPlainInits = {"gaussian", "eva", "orthogonal"};
@@ -93,6 +94,12 @@ class AdapterConfig::Parser {
       read_overrides(key, value, 1, kMaxRank, true, config_.ranks_);
     } else if (key == "alpha_pattern") {
       read_overrides(key, value, -kMaxAlpha, kMaxAlpha, false, config_.alphas_);
+    } else if (key == "ensure_weight_tying") {
+      config_.ties_weights_ = boolean(key, value);
+    } else if (key == "target_parameters") {
+      read_parameters(key, value);
+    } else if (key == "peft_version") {
+      read_version(value);
     } else if (key == "base_model_name_or_path") {
       if (value.is_string()) config_.base_model_ = std::string(value.get_string());
     } else if (key == "bias") {
@@ -116,6 +123,28 @@ class AdapterConfig::Parser {
     if (value.is_string() && is_one_of(kPlainInits, std::string_view(value.get_string()))) return;
     refuse("init_lora_weights: {} changes the base model: convert the adapter to plain LoRA first",
            shown(value));
+  }
+
+  void read_parameters(std::string_view key, const json::value& value) {
+    if (asks_for_nothing(value)) return;
+    const bool is_list = value.is_array() && value.get_array().size() <= kMaxPatterns;
+    for (size_t i = 0; is_list && i < value.get_array().size(); ++i) {
+      const json::value& name = value.get_array()[i];
+      if (!name.is_string() || name.get_string().empty())
+        return fail("{}: expected names, got {}", key, shown(name));
+      config_.parameters_.emplace_back(name.get_string());
+    }
+    if (!is_list)
+      fail("{}: expected a list of at most {} names, got {}", key, kMaxPatterns, shown(value));
+  }
+
+  // "0.19.1"; whatever else it is says nothing.
+  void read_version(const json::value& value) {
+    if (!value.is_string()) return;
+    const std::string text(value.get_string());
+    int major = 0, minor = 0;
+    if (std::sscanf(text.c_str(), "%3d.%3d", &major, &minor) == 2 && major >= 0 && minor >= 0)
+      config_.peft_version_ = major * 1000 + minor;
   }
 
   bool boolean(std::string_view key, const json::value& value) {
@@ -183,6 +212,22 @@ float AdapterConfig::scale_of(std::string_view module) const {
   }
   const auto rank = static_cast<double>(rank_of(module));
   return static_cast<float>(alpha / (is_rank_stabilized_ ? std::sqrt(rank) : rank));
+}
+
+std::vector<std::string> AdapterConfig::parameters_of(std::string_view module) const {
+  std::vector<std::string> found;
+  for (const std::string& parameter : parameters_) {
+    const size_t dot = parameter.rfind('.');
+    const std::string name = parameter.substr(dot + 1);  // npos + 1 is 0
+    // Without a module's name only those that are known to be no linears may be meant.
+    const std::string_view wanted =
+        dot == std::string::npos ? "experts" : std::string_view(parameter).substr(0, dot);
+    const bool ends_so = module.ends_with(wanted);
+    const size_t before = module.size() - (ends_so ? wanted.size() : 0);
+    if (ends_so && (before == 0 || module[before - 1] == '.'))
+      found.push_back(fmt::format("{}.{}", module, name));
+  }
+  return found;
 }
 
 int64_t AdapterConfig::max_rank() const {

@@ -25,10 +25,17 @@ class AdapterConfig {
   float scale_of(std::string_view module) const;
   // The greatest that any module may have.
   int64_t max_rank() const;
+  // Of a module, the names of its parameters that the adapter says it changes by themselves, with
+  // the module's before: "model.layers.0.mlp.experts.down_proj". Mostly none.
+  std::vector<std::string> parameters_of(std::string_view module) const;
   bool has_bias() const { return has_bias_; }
   // DoRA (Liu et al., 2024): each output of an updated linear has a magnitude of its own.
   bool has_magnitudes() const { return has_magnitudes_; }
   bool is_rank_stabilized() const { return is_rank_stabilized_; }
+  // Whether a head that shares its weights with the embeddings goes on sharing them.
+  bool ties_weights() const { return ties_weights_; }
+  // Major and minor version of PEFT, each below 1000, as major * 1000 + minor; 0: not said.
+  int32_t peft_version() const { return peft_version_; }
   const std::string& base_model() const { return base_model_; }  // as trained on; may be empty
 
  private:
@@ -45,6 +52,9 @@ class AdapterConfig {
   bool is_rank_stabilized_ = false;
   bool has_bias_ = false;
   bool has_magnitudes_ = false;
+  bool ties_weights_ = false;
+  int32_t peft_version_ = 0;
+  std::vector<std::string> parameters_;  // ends of their names
   std::string base_model_;
 };
 

@@ -24,20 +24,26 @@ struct Ending {
   std::string_view text;
   const RawTensor* LoraModule::*tensor;
 };
-constexpr std::array<Ending, 5> kEndings = {
+constexpr std::array<Ending, 7> kEndings = {
     {{".lora_A.weight", &LoraModule::a},
      {".lora_B.weight", &LoraModule::b},
+     {".lora_embedding_A", &LoraModule::a},
+     {".lora_embedding_B", &LoraModule::b},
      {".lora_B.bias", &LoraModule::bias},
      {".lora_magnitude_vector", &LoraModule::magnitude},
      {".lora_magnitude_vector.weight", &LoraModule::magnitude}}};
 
-// Other updates that PEFT writes, for a message that says more than a name.
-struct Refused {
-  std::string_view part;
-  std::string_view what;
-};
-constexpr std::array<Refused, 2> kRefused = {
-    {{"lora_embedding_", "LoRA of embeddings"}, {"modules_to_save", "whole modules"}}};
+constexpr std::string_view kEmbeddingPart = ".lora_embedding_";
+constexpr std::string_view kBaseLayer = ".base_layer";
+constexpr std::string_view kWeightEnd = ".weight";
+constexpr std::string_view kBiasEnd = ".bias";
+
+// Takes `suffix` off the end of `text`, if it is there.
+bool take_suffix(std::string_view& text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
 
 std::string sha256(std::initializer_list<std::span<const std::byte>> pieces) {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
@@ -70,14 +76,9 @@ Status check_tensor(const RawTensor& tensor, const std::vector<int64_t>& shape) 
 }
 
 Status unknown_tensor(const RawTensor& tensor) {
-  for (const Refused& refused : kRefused) {
-    if (tensor.name.find(refused.part) != std::string::npos) {
-      return unimplemented("tensor '{}': adapters with {} are not supported", tensor.name,
-                           refused.what);
-    }
-  }
-  return unimplemented(
-      "tensor '{}': expected base_model.model.MODULE.lora_A.weight, .lora_B.weight or .lora_B.bias",
+  return invalid_argument(
+      "tensor '{}': expected base_model.model.MODULE and one of .lora_A.weight, .lora_B.weight, "
+      ".lora_B.bias, .lora_embedding_A, .lora_embedding_B, .weight or .bias",
       tensor.name);
 }
 
@@ -118,36 +119,102 @@ Result<LoraFiles> LoraFiles::read(ModelFiles files) {
 
 Status LoraFiles::find_modules() {
   std::map<std::string, LoraModule, std::less<>> modules;
+  std::map<std::string, WholeModule, std::less<>> whole;
+  std::vector<std::pair<const RawTensor*, std::string_view>> bases;
   for (const RawTensor& tensor : tensors_) {
     std::string_view name = tensor.name;
+    if (!name.starts_with(kPrefix)) return unknown_tensor(tensor);
+    name.remove_prefix(kPrefix.size());
     const auto* const ending =
         std::find_if(kEndings.begin(), kEndings.end(),
                      [&](const Ending& one) { return name.ends_with(one.text); });
-    if (!name.starts_with(kPrefix) || ending == kEndings.end()) return unknown_tensor(tensor);
-    name.remove_prefix(kPrefix.size());
-    name.remove_suffix(std::min(name.size(), ending->text.size()));
-    LoraModule& module = modules[std::string(name)];
+    if (ending != kEndings.end()) {
+      name.remove_suffix(ending->text.size());
+      LoraModule& module = modules[std::string(name)];
+      const bool is_embedding = ending->text.starts_with(kEmbeddingPart);
+      const bool is_mixed = is_embedding != module.is_embedding;
+      if (is_mixed && (module.a != nullptr || module.b != nullptr)) {
+        return invalid_argument(
+            "module '{}': expected an update of a linear or of embeddings, got "
+            "tensors of both",
+            name);
+      }
+      module.name = name;
+      module.*(ending->tensor) = &tensor;
+      module.is_embedding = is_embedding;
+      continue;
+    }
+    const bool is_weight = take_suffix(name, kWeightEnd);
+    const bool is_known = is_weight || take_suffix(name, kBiasEnd);
+    if (!is_known || name.find("lora_") != name.npos) return unknown_tensor(tensor);
+    if (is_weight && take_suffix(name, kBaseLayer)) {
+      bases.emplace_back(&tensor, name);
+      continue;
+    }
+    WholeModule& module = whole[std::string(name)];
     module.name = name;
-    module.*(ending->tensor) = &tensor;
+    (is_weight ? module.weight : module.bias) = &tensor;
   }
   for (auto& [name, module] : modules) {
     QUIRE_RETURN_IF_ERROR(check(module));
     modules_.push_back(std::move(module));
   }
-  return modules_.empty() ? invalid_argument("expected tensors, got none") : Status();
+  for (const auto& [weight, module] : bases) QUIRE_RETURN_IF_ERROR(check_base(*weight, module));
+  for (auto& [name, module] : whole) {
+    if (config_.ties_weights()) {
+      return unimplemented("module '{}': a whole module is not supported with ensure_weight_tying",
+                           name);
+    }
+    whole_modules_.push_back(std::move(module));
+  }
+  return tensors_.empty() ? invalid_argument("expected tensors, got none") : Status();
+}
+
+Status LoraFiles::check_base(const RawTensor& weight, std::string_view module) const {
+  const auto found = std::find_if(modules_.begin(), modules_.end(),
+                                  [&](const LoraModule& one) { return one.name == module; });
+  if (found == modules_.end()) return unknown_tensor(weight);
+  if (found->is_embedding) return check_tensor(weight, {found->num_inputs(), found->num_outputs()});
+  return check_tensor(weight, {found->num_outputs(), found->num_inputs()});
+}
+
+// Of a parameter any of its names may say the rank: the greatest that fits bounds what it is.
+Status LoraFiles::check_rank(LoraModule& module) const {
+  std::string_view name = module.name;
+  while (take_suffix(name, kBaseLayer)) {
+  }
+  module.parameters = config_.parameters_of(name);
+  const int64_t rows = module.a->shape.empty() ? 0 : module.a->shape[0];
+  for (const std::string& parameter : module.parameters) {
+    const int64_t rank = config_.rank_of(parameter);
+    if (rows == 0 || rows % rank != 0 || rank <= module.rank) continue;
+    module.rank = rank;
+    module.scale = config_.scale_of(parameter);
+    module.num_experts = rows / rank;
+  }
+  if (module.rank > 0) return {};
+  if (!module.parameters.empty()) {
+    return invalid_argument("tensor '{}': expected a multiple of rank {} of rows, got {}",
+                            module.a->name, config_.rank_of(module.parameters.front()), rows);
+  }
+  module.rank = config_.rank_of(module.name);
+  module.scale = config_.scale_of(module.name);
+  return {};
 }
 
 Status LoraFiles::check(LoraModule& module) const {
   if (module.a == nullptr || module.b == nullptr) {
-    return invalid_argument("module '{}': no lora_{}.weight", module.name,
-                            module.a == nullptr ? "A" : "B");
+    return invalid_argument("module '{}': no {}", module.name,
+                            module.is_embedding   ? "pair of lora_embedding_A and lora_embedding_B"
+                            : module.a == nullptr ? "lora_A.weight"
+                                                  : "lora_B.weight");
   }
-  module.rank = config_.rank_of(module.name);
-  module.scale = config_.scale_of(module.name);
+  QUIRE_RETURN_IF_ERROR(check_rank(module));
+  const int64_t ranks = module.rank * module.num_experts;
   const int64_t inputs = module.a->shape.size() == 2 ? module.a->shape[1] : 0;
   const int64_t outputs = module.b->shape.empty() ? 0 : module.b->shape[0];
-  QUIRE_RETURN_IF_ERROR(check_tensor(*module.a, {module.rank, inputs}));
-  QUIRE_RETURN_IF_ERROR(check_tensor(*module.b, {outputs, module.rank}));
+  QUIRE_RETURN_IF_ERROR(check_tensor(*module.a, {ranks, inputs}));
+  QUIRE_RETURN_IF_ERROR(check_tensor(*module.b, {outputs, ranks}));
   if ((module.bias != nullptr) != config_.has_bias()) {
     return invalid_argument("module '{}': lora_bias is {}, but the file has {} bias", module.name,
                             config_.has_bias(), module.bias == nullptr ? "no" : "a");
@@ -156,6 +223,12 @@ Status LoraFiles::check(LoraModule& module) const {
     return invalid_argument("module '{}': use_dora is {}, but the file has {} magnitudes",
                             module.name, config_.has_magnitudes(),
                             module.magnitude == nullptr ? "no" : "its");
+  }
+  if (module.is_embedding && config_.ties_weights()) {
+    return unimplemented(
+        "module '{}': updates of embeddings are not supported with "
+        "ensure_weight_tying",
+        module.name);
   }
   if (module.magnitude != nullptr)
     QUIRE_RETURN_IF_ERROR(check_tensor(*module.magnitude, {outputs}));
@@ -168,9 +241,22 @@ int64_t LoraFiles::max_rank() const {
   return most;
 }
 
+// The base's own weights that lie beside an update are none of its parameters.
 int64_t LoraFiles::num_parameters() const {
+  int64_t sum = num_whole_elements();
+  for (const LoraModule& module : modules_) {
+    for (const RawTensor* tensor : {module.a, module.b, module.bias, module.magnitude})
+      sum += tensor == nullptr ? 0 : tensor->num_elements();
+  }
+  return sum;
+}
+
+int64_t LoraFiles::num_whole_elements() const {
   int64_t sum = 0;
-  for (const RawTensor& tensor : tensors_) sum += tensor.num_elements();
+  for (const WholeModule& module : whole_modules_) {
+    for (const RawTensor* tensor : {module.weight, module.bias})
+      sum += tensor == nullptr ? 0 : tensor->num_elements();
+  }
   return sum;
 }
 

@@ -16,19 +16,32 @@
 
 namespace quire {
 
-// The update of one linear of the base model.
+// The update of one linear of the base model, of its embeddings, or of a parameter that holds the
+// matrices of all experts of a layer.
 struct LoraModule {
   std::string name;  // in the base model: "model.layers.0.self_attn.q_proj"
   int64_t rank = 0;
   float scale = 1.0f;
+  int64_t num_experts = 1;    // X
+  bool is_embedding = false;  // its inputs are the vocabulary
+  // Of a parameter: the names that it may have. PEFT's files say by the shape alone of which one
+  // the update is, so rank and scale are those of the one with the greatest rank that fits.
+  std::vector<std::string> parameters = {};
   // Tensors of the adapter's file, checked against each other.
-  const RawTensor* a = nullptr;          // [rank, inputs]
-  const RawTensor* b = nullptr;          // [outputs, rank]
-  const RawTensor* bias = nullptr;       // [outputs] or null
+  const RawTensor* a = nullptr;     // [X * rank, inputs], expert by expert
+  const RawTensor* b = nullptr;     // [outputs, rank * X], for each of the ranks expert by expert
+  const RawTensor* bias = nullptr;  // [outputs] or null
   const RawTensor* magnitude = nullptr;  // [outputs] of DoRA, or null
 
   int64_t num_inputs() const { return a->shape[1]; }
   int64_t num_outputs() const { return b->shape[0]; }
+};
+
+// A module that takes the place of the base model's.
+struct WholeModule {
+  std::string name;
+  const RawTensor* weight = nullptr;  // either may be null, not both
+  const RawTensor* bias = nullptr;
 };
 
 // Owns the file mappings. Immutable; any thread.
@@ -43,8 +56,11 @@ class LoraFiles {
   const std::string& source() const { return files_.source(); }
   const AdapterConfig& config() const { return config_; }
   const std::vector<LoraModule>& modules() const { return modules_; }  // sorted by name
+  const std::vector<WholeModule>& whole_modules() const { return whole_modules_; }  // likewise
   int64_t max_rank() const;
   int64_t num_parameters() const;
+  // Of the tensors of whole modules.
+  int64_t num_whole_elements() const;
   // SHA-256 of both files, in hexadecimal digits.
   const std::string& digest() const { return digest_; }
 
@@ -53,11 +69,15 @@ class LoraFiles {
       : files_(std::move(files)), config_(std::move(config)) {}
   Status find_modules();
   Status check(LoraModule& module) const;
+  Status check_rank(LoraModule& module) const;
+  // Of the weights of a module that has an update: PEFT saves those of embeddings beside it.
+  Status check_base(const RawTensor& weight, std::string_view module) const;
 
   ModelFiles files_;
   AdapterConfig config_;
   std::vector<RawTensor> tensors_;  // never changed once modules_ point to them
   std::vector<LoraModule> modules_;
+  std::vector<WholeModule> whole_modules_;
   std::string digest_;
 };
 

@@ -113,9 +113,8 @@ TEST(LoraFiles, HarmlessFieldsAreAccepted) {
 
 TEST(LoraFiles, FieldsThatChangeTheResultAreRefusedByName) {
   for (const char* field :
-       {R"("modules_to_save": ["lm_head"])", R"("bias": "all")", R"("init_lora_weights": "pissa")",
-        R"("layer_replication": [[0, 1]])", R"("alora_invocation_tokens": [1])",
-        R"("trainable_token_indices": [3])", R"("target_parameters": ["experts.down_proj"])",
+       {R"("bias": "all")", R"("init_lora_weights": "pissa")", R"("layer_replication": [[0, 1]])",
+        R"("alora_invocation_tokens": [1])", R"("trainable_token_indices": [3])",
         R"("use_qalora": true)", R"("a_later_field": 3)"}) {
     const Status status = status_of(config_with(std::string(", ") + field), plain_tensors());
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << field;
@@ -132,7 +131,10 @@ TEST(LoraFiles, FieldsOfOtherTypesAreRefused) {
         R"({"peft_type": "LORA", "lora_alpha": "x"})", R"({"peft_type": "LORA", "use_rslora": 1})",
         R"({"peft_type": "LORA", "rank_pattern": {"q": -1}})",
         R"({"peft_type": "LORA", "rank_pattern": {"(": 1}})",
-        R"({"peft_type": "LORA", "alpha_pattern": 3})"}) {
+        R"({"peft_type": "LORA", "alpha_pattern": 3})",
+        R"({"peft_type": "LORA", "target_parameters": [3]})",
+        R"({"peft_type": "LORA", "target_parameters": "experts"})",
+        R"({"peft_type": "LORA", "ensure_weight_tying": 1})"}) {
     const Status status = status_of(config, plain_tensors());
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << config << status.message();
     EXPECT_EQ(status.message().find('\n'), std::string::npos);
@@ -154,11 +156,73 @@ TEST(LoraFiles, TensorsMustFitEachOther) {
             std::string::npos);
   EXPECT_NE(with(0, {"lora_A.weight", {4, 8}}).find("expected base_model.model."),
             std::string::npos);
-  EXPECT_NE(with(0, {kQ + ".lora_embedding_A", {4, 8}}).find("embeddings"), std::string::npos);
+  EXPECT_NE(with(0, {kQ + ".lora_embedding_A", {4, 8}}).find("tensors of both"), std::string::npos);
+  EXPECT_NE(with(0, {kQ + ".base_layer.weight", {6, 8}}).find("no lora_A.weight"),
+            std::string::npos);
   std::vector<AdapterTensor> half = plain_tensors();
   half.pop_back();
   EXPECT_NE(error_of(config_with(""), half).find("no lora_B.weight"), std::string::npos);
   EXPECT_NE(error_of(config_with(""), {}).find("expected tensors"), std::string::npos);
+}
+
+// Embeddings, with the base's own table beside them as PEFT saves it, and modules as a whole.
+TEST(LoraFiles, EmbeddingsAndWholeModules) {
+  const std::string table = "base_model.model.model.embed_tokens";
+  std::vector<AdapterTensor> tensors = plain_tensors();
+  tensors.push_back({table + ".lora_embedding_A", {4, 11}});
+  tensors.push_back({table + ".lora_embedding_B", {8, 4}});
+  tensors.push_back({table + ".base_layer.weight", {11, 8}});
+  tensors.push_back({"base_model.model.lm_head.weight", {11, 8}});
+  tensors.push_back({"base_model.model.model.norm.weight", {8}});
+  tensors.push_back({"base_model.model.model.norm.bias", {8}});
+  const std::string config = config_with(R"(, "modules_to_save": ["lm_head", "norm"])");
+  const std::string file = safetensors_of(tensors);
+  const auto adapter = read_adapter(config, file);
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  ASSERT_EQ(adapter->modules().size(), 3u);
+  EXPECT_TRUE(adapter->modules()[0].is_embedding);
+  EXPECT_EQ(adapter->modules()[0].num_inputs(), 11);
+  EXPECT_FALSE(adapter->modules()[1].is_embedding);
+  ASSERT_EQ(adapter->whole_modules().size(), 2u);
+  EXPECT_EQ(adapter->whole_modules()[0].name, "lm_head");
+  EXPECT_EQ(adapter->whole_modules()[0].bias, nullptr);
+  EXPECT_NE(adapter->whole_modules()[1].bias, nullptr);
+  EXPECT_EQ(adapter->num_whole_elements(), 11 * 8 + 8 + 8);
+  EXPECT_NE(error_of(config_with(R"(, "ensure_weight_tying": true)"), tensors)
+                .find("ensure_weight_tying"),
+            std::string::npos);
+  tensors[6].shape = {12, 8};  // a vocabulary that grew
+  EXPECT_NE(error_of(config, tensors).find("expected shape [11, 8], got [12, 8]"),
+            std::string::npos);
+}
+
+// The matrices of all experts of a layer in one parameter: the inner module is that of the first.
+TEST(LoraFiles, ParametersOfAllExperts) {
+  const std::string experts = "base_model.model.model.layers.0.mlp.experts";
+  const std::vector<AdapterTensor> tensors = {{experts + ".base_layer.lora_A.weight", {3 * 4, 8}},
+                                              {experts + ".base_layer.lora_B.weight", {10, 4 * 3}},
+                                              {experts + ".lora_A.weight", {3 * 4, 5}},
+                                              {experts + ".lora_B.weight", {8, 4 * 3}}};
+  const std::string config = config_with(
+      R"(, "target_parameters": ["mlp.experts.gate_up_proj", "experts.down_proj"],
+          "peft_version": "0.21.2", "alpha_pattern": {"gate_up_proj": 2})");
+  const std::string file = safetensors_of(tensors);
+  const auto adapter = read_adapter(config, file);
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  EXPECT_EQ(adapter->config().peft_version(), 21);
+  for (const LoraModule& module : adapter->modules()) {
+    EXPECT_EQ(module.num_experts, 3) << module.name;
+    EXPECT_EQ(module.rank, 4);
+    EXPECT_EQ(module.parameters,
+              (std::vector<std::string>{"model.layers.0.mlp.experts.gate_up_proj",
+                                        "model.layers.0.mlp.experts.down_proj"}));
+  }
+  EXPECT_EQ(adapter->max_rank(), 4);
+  std::vector<AdapterTensor> odd = tensors;
+  odd[0].shape = {7, 8};
+  EXPECT_NE(error_of(config, odd).find("expected a multiple of rank 4"), std::string::npos);
+  EXPECT_NE(error_of(config_with(""), tensors).find("expected shape [4, 5], got [12, 5]"),
+            std::string::npos);
 }
 
 TEST(LoraFiles, MagnitudesAreThereWithDora) {

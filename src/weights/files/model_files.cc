@@ -6,12 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <system_error>
+
+#include "base/nearest_name.h"
 
 namespace quire {
 namespace {
@@ -81,8 +84,29 @@ bool looks_like_hub_name(std::string_view path) {
          path[0] != '~' && path.find('/', slash + 1) == path.npos && !path.ends_with(".gguf");
 }
 
+// Returns "; did you mean PATH?" where something of nearly that name lies beside it.
+std::string path_beside(const std::string& path) {
+  constexpr size_t kMostNames = 1000;
+  std::filesystem::path typed(path);
+  if (!typed.has_filename()) typed = typed.parent_path();  // it ends with a slash
+  const std::filesystem::path folder = typed.parent_path();
+  std::vector<std::string> names;
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(folder.empty() ? "." : folder, error);
+  if (error) return {};
+  for (auto it = begin(entries); it != end(entries) && names.size() < kMostNames && !error;
+       it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  const std::optional<std::string> meant = nearest_name(typed.filename().string(), names);
+  return meant ? "; did you mean " + (folder / *meant).string() + "?" : std::string();
+}
+
 Status no_such_path(const std::string& path) {
-  if (!looks_like_hub_name(path)) return not_found("{}: no such file or directory", path);
+  const std::string meant = path_beside(path);
+  if (!meant.empty() || !looks_like_hub_name(path))
+    return not_found("{}: no such file or directory{}", path, meant);
   return not_found(
       "{0}: no such folder; if that is a model's name on a hub, fetch it first, for example with "
       "`hf download {0} --local-dir {1}`, and name the folder {1}",

@@ -6,11 +6,13 @@
 #include "kernels/api/experts.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/experts/grouping.h"
+#include "kernels/cpu/experts/updates.h"
 #include "kernels/cpu/experts/workspace.h"
 #include "kernels/cpu/linear/product.h"
 #include "kernels/cpu/linear_columns.h"
@@ -69,6 +71,10 @@ class ExpertsCall {
     own_hidden_ = hidden_;
     hidden_stride_ = cut_.hidden_stride;
     if (params.spread != nullptr) keep_own(*params.spread);
+    if (params.updates != nullptr) {
+      updates_.emplace(*params.updates, grouping_, num_pairs_,
+                       static_cast<int64_t>(params.experts.size()), stream.isa());
+    }
     if (params.exchange == nullptr) return;
     hidden_ = params.exchange->inside;
     own_hidden_ = hidden_ + params.exchange->first_inside;
@@ -77,8 +83,11 @@ class ExpertsCall {
   }
 
   void run() {
+    if (updates_) updates_->shrink_inputs(stream_, params_.x, input_size_);
     run_round(expert_size_, input_size_, &ExpertsCall::pack_inputs, &ExpertsCall::multiply_inputs);
     if (params_.exchange != nullptr) params_.exchange->gather(params_.exchange->context);
+    if (updates_)
+      updates_->shrink_inside(stream_, hidden_, hidden_stride_, cut_.sample->down->spec.k);
     run_round(output_size_, expert_size_, &ExpertsCall::pack_hidden, &ExpertsCall::multiply_down);
     if (params_.spread != nullptr) {
       params_.spread->gather(params_.spread->context,
@@ -251,6 +260,7 @@ class ExpertsCall {
       float* out = own_hidden_of(piece.expert) + piece.columns.begin;
       multiply_columns(*weights.up, weights.up_bias, piece, piece.columns, piece.packed, out,
                        hidden_stride_);
+      if (updates_) updates_->add_up(piece.expert, piece.columns, out, hidden_stride_);
       for (int64_t row = 0; row < num_rows; ++row) {
         float* h = out + row * hidden_stride_;
         elements_.activate(cpu::activation_kind(params_.activation.activation), h, nullptr, h,
@@ -270,6 +280,10 @@ class ExpertsCall {
       prefetch(*params_.experts[static_cast<size_t>(piece.next_expert)].gate, piece.next_column);
       multiply_columns(*weights.up, weights.up_bias, piece, columns,
                        alike ? piece.packed : piece.up_packed, up, slab);
+      if (updates_) {
+        updates_->add_gate(piece.expert, columns, gate, slab);
+        updates_->add_up(piece.expert, columns, up, slab);
+      }
       float* out = own_hidden_of(piece.expert) + at;
       for (int64_t row = 0; row < num_rows; ++row) {
         activate(gate + row * slab, up + row * slab, out + row * hidden_stride_,
@@ -293,6 +307,7 @@ class ExpertsCall {
     prefetch(*params_.experts[static_cast<size_t>(piece.next_expert)].down, piece.next_column);
     multiply_columns(*weights.down, weights.down_bias, piece, piece.columns, piece.packed, out,
                      output_size_);
+    if (updates_) updates_->add_down(piece.expert, piece.columns, out, output_size_);
   }
 
   // What is read after this piece.
@@ -358,6 +373,7 @@ class ExpertsCall {
   int64_t out_stride_;
   WorkRange summed_;  // columns of E
   Grouping grouping_;
+  std::optional<cpu::ExpertUpdateRows> updates_;
   uint8_t* packed_;
   uint8_t* up_packed_;
   uint8_t* scratch_;
@@ -377,6 +393,10 @@ int64_t cpu::experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
   const HostStream& host_stream = cpu::host(stream);
   return ExpertsCut(host_stream, max_tokens, experts, experts_per_token)
       .bytes(host_stream.team().size());
+}
+
+int64_t expert_updates_bytes(int64_t num_pairs, int64_t num_experts, int64_t max_rank) {
+  return cpu::ExpertUpdateRows::bytes(num_pairs, num_experts, max_rank);
 }
 
 void cpu::run_experts(Stream& stream, const RunExpertsParams& params) {

@@ -19,15 +19,6 @@ constexpr int64_t kChunkOutputs = 16 * kLoraPanel;
 // Multiply-adds that are worth waking the team.
 constexpr int64_t kWorthWaking = 1 << 14;
 
-const cpu::LoraKernels& lora_kernels(Isa isa) {
-#ifdef QUIRE_X86_KERNELS
-  return cpu::by_width(isa, cpu::kLoraPortable, cpu::kLoraAvx2, cpu::kLoraAvx512);
-#else
-  (void)isa;
-  return cpu::kLoraPortable;
-#endif
-}
-
 int64_t chunks(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 // The sums A x of one part for all rows of its segment: [rows, rank] from `h` on.
@@ -126,6 +117,15 @@ void pack_lora_b(const void* rows, int64_t num_outputs, int64_t rank, int64_t by
                   static_cast<size_t>(bytes_per_element));
     }
   }
+}
+
+const cpu::LoraKernels& cpu::lora_kernels(Isa isa) {
+#ifdef QUIRE_X86_KERNELS
+  return by_width(isa, kLoraPortable, kLoraAvx2, kLoraAvx512);
+#else
+  (void)isa;
+  return kLoraPortable;
+#endif
 }
 
 void cpu::apply_lora(Stream& stream, const LoraParams& params) {

@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+#include "device/stream.h"
 #include "kernels/cpu/kernel_tables.h"
 
 namespace quire::cpu {
@@ -46,6 +47,9 @@ struct LoraKernels {
   void (*shrink)(const LoraShrinkArgs& args);
   void (*expand)(const LoraExpandArgs& args);
 };
+
+// Those for CPUs with these instruction sets.
+const LoraKernels& lora_kernels(Isa isa);
 
 extern const LoraKernels kLoraPortable;
 extern const LoraKernels kLoraAvx2;

@@ -13,21 +13,29 @@ constexpr int64_t kMaxPartialBytes = int64_t{256} << 20;
 
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
-PrefillShape prefill_shape_of(const Stream& stream, int head_dim) {
+AttentionWay way_of(const Stream& stream, const KvCacheView& kv) {
+  return attention_way(
+      {.head_dim = kv.head_dim, .latent_dim = kv.latent_dim, .is_fp8 = kv.dtype == DType::kF8E4M3},
+      gpu(stream).info().shared_bytes_per_block);
+}
+
+PrefillShape prefill_shape_of(const Stream& stream, AttentionWay way, int head_dim) {
+  if (way == AttentionWay::kPlain) return {};
+  if (way == AttentionWay::kWide) return wide_prefill_shape(stream);
   return gpu(stream).warpgroup_products() ? warpgroup_prefill_shape(stream, head_dim)
                                           : prefill_shape(stream, head_dim);
 }
 
-int64_t total_bytes(const Stream& stream, int head_dim) {
+int64_t total_bytes(const Stream& stream, AttentionWay way, int head_dim) {
   if (!gpu(stream).deterministic()) return 0;
-  return prefill_shape_of(stream, head_dim).total_floats * int64_t{sizeof(float)};
+  return prefill_shape_of(stream, way, head_dim).total_floats * int64_t{sizeof(float)};
 }
 
-int64_t partial_row_bytes(int32_t num_kv_heads, int32_t head_dim) {
-  return int64_t{num_kv_heads} * (head_dim + 2) * int64_t{sizeof(float)};
+int64_t partial_row_bytes(int32_t num_kv_heads, int32_t value_dim) {
+  return int64_t{num_kv_heads} * (value_dim + 2) * int64_t{sizeof(float)};
 }
 
-AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
+AttentionArgs make_args(const Stream& stream, AttentionWay way, const PagedAttentionParams& p) {
   const KvCacheView& kv = p.kv;
   AttentionArgs args;
   args.query = static_cast<const bfloat16*>(p.query.data());
@@ -44,6 +52,7 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   args.num_kv_heads = kv.num_kv_heads;
   args.head_dim = kv.head_dim;
   args.value_dim = kv.value_dim();
+  args.is_latent = kv.is_latent();
   args.query_start_loc = p.query_start_loc;
   args.seq_lens = p.seq_lens;
   args.block_table = p.block_table;
@@ -55,32 +64,28 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   args.sinks = p.sinks;
   args.out = static_cast<bfloat16*>(p.out.data());
   args.fold_splits = gpu(stream).deterministic();
-  const int64_t totals = total_bytes(stream, kv.head_dim);
+  const int64_t totals = total_bytes(stream, way, kv.head_dim);
   args.totals = static_cast<float*>(p.workspace);
   args.partials = reinterpret_cast<float*>(static_cast<uint8_t*>(p.workspace) + totals);
   args.cut = {.group = p.num_heads / kv.num_kv_heads,
               .sliding_window = p.sliding_window,
               .window_is_chunk = p.window_is_chunk && p.sliding_window > 0,
               .split_size = decode_split(gpu(stream).deterministic(), p.num_reqs, kv.num_kv_heads),
-              .prefill_rows = prefill_shape_of(stream, kv.head_dim).item_rows,
-              .max_partial_rows =
-                  (p.workspace_bytes - totals) / partial_row_bytes(kv.num_kv_heads, kv.head_dim)};
+              .prefill_rows = prefill_shape_of(stream, way, kv.head_dim).item_rows,
+              .max_partial_rows = (p.workspace_bytes - totals) /
+                                  partial_row_bytes(kv.num_kv_heads, args.value_dim)};
   args.lists = cut_lists(p.batch_cut, p.num_reqs);
   args.is_cut = p.batch_is_cut;
   return args;
 }
 
-bool goes_by_tensor_cores(const KvCacheView& kv) {
-  return !kv.is_latent() && fits_tensor_cores(kv.head_dim, kv.dtype == DType::kF8E4M3);
-}
-
-void check(const PagedAttentionParams& p) {
+void check(const Stream& stream, AttentionWay way, const PagedAttentionParams& p) {
   const KvCacheView& kv = p.kv;
   const bool is_fp8 = kv.dtype == DType::kF8E4M3;
   QUIRE_CHECK(kv.order == KvOrder::kTokenMajor && (kv.dtype == DType::kBF16 || is_fp8) &&
                   p.query.dtype() == DType::kBF16 && p.out.dtype() == DType::kBF16,
               "[attention] a GPU wants bf16 queries and a token-major bf16 or e4m3 cache");
-  const bool tensor_cores = goes_by_tensor_cores(kv);
+  const bool tensor_cores = way != AttentionWay::kPlain;
   const int32_t unit = tensor_cores ? (is_fp8 ? 16 : 8) : 2;  // rows of 16 bytes, or of pairs
   const int32_t most = kv.is_latent() ? kMaxAttentionHeadDim : kMaxHeadDim;
   QUIRE_CHECK(kv.head_dim % unit == 0 && kv.value_dim() % unit == 0 && kv.head_dim <= most &&
@@ -92,6 +97,9 @@ void check(const PagedAttentionParams& p) {
               "[attention] blocks of {} tokens: expected a power of two from 8", kv.block_size);
   QUIRE_CHECK(p.num_heads % kv.num_kv_heads == 0 && p.batch_cut != nullptr,
               "[attention] {} query heads, {} KV heads", p.num_heads, kv.num_kv_heads);
+  QUIRE_CHECK(p.workspace_bytes >= total_bytes(stream, way, kv.head_dim) || !tensor_cores,
+              "[attention] a workspace of {} bytes: expected {} and room for partial sums",
+              p.workspace_bytes, total_bytes(stream, way, kv.head_dim));
   QUIRE_CHECK(p.causal && p.position_bias == nullptr && p.seen_ends == nullptr,
               "[attention] a GPU runs causal attention alone");
 }
@@ -100,22 +108,28 @@ void check(const PagedAttentionParams& p) {
 
 void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   if (params.num_reqs == 0) return;
-  check(params);
-  const AttentionArgs args = make_args(stream, params);
-  if (!goes_by_tensor_cores(params.kv)) return launch_plain_attention(stream, args);
+  const AttentionWay way = way_of(stream, params.kv);
+  check(stream, way, params);
+  const AttentionArgs args = make_args(stream, way, params);
+  if (way == AttentionWay::kPlain) return launch_plain_attention(stream, args);
   if (!params.batch_is_cut) launch_attention_cut(stream, args);
   const int64_t max_splits =
       max_decode_splits(args.cut, params.max_blocks * params.kv.block_size);  // of one request
   const int32_t group = args.cut.group;
   const int32_t max_rows = params.max_query_len == 1 ? group : std::max(group, kDecodeRows);
   const int64_t row_tiles = (max_rows + kDecodeRows - 1) / kDecodeRows;
-  launch_decode_attention(stream, args, max_rows,
-                          params.num_reqs * row_tiles * max_splits * params.kv.num_kv_heads);
+  const int64_t max_items = params.num_reqs * row_tiles * max_splits * params.kv.num_kv_heads;
+  if (way == AttentionWay::kWide) {
+    launch_wide_decode_attention(stream, args, max_items);
+  } else {
+    launch_decode_attention(stream, args, max_rows, max_items);
+  }
   if (max_splits > 1) launch_combine_attention(stream, args, max_rows);
   // One token per request always decodes while the partial sums fit.
   const bool all_decode = params.max_query_len == 1 &&
                           params.num_reqs * max_splits * group <= args.cut.max_partial_rows;
   if (all_decode) return;
+  if (way == AttentionWay::kWide) return launch_wide_prefill_attention(stream, args);
   if (gpu(stream).warpgroup_products()) return launch_warpgroup_prefill_attention(stream, args);
   launch_prefill_attention(stream, args);
 }
@@ -126,13 +140,17 @@ int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t max_reqs) {
 
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
-  if (!fits_tensor_cores(head_dim, false)) return 0;
+  // Whether heads of so many dims are latents is not known here.
+  if (head_dim % 8 != 0) return 0;
   const int least_split = gpu(stream).deterministic() ? kDeterministicSplit : kLeastSplit;
   const int64_t splits = max_decode_splits({.split_size = least_split}, max_seq_len);
   // Rows of decode items over all KV heads: one token each, or up to 16 packed rows per KV head.
   const int64_t rows = std::min(max_tokens, max_reqs * kDecodeRows) * num_heads;
   const int64_t bytes = rows * splits * (head_dim + 2) * int64_t{sizeof(float)};
-  return total_bytes(stream, head_dim) + round_up(std::min(bytes, kMaxPartialBytes), 256);
+  int64_t totals = total_bytes(stream, AttentionWay::kWide, head_dim);
+  if (fits_tensor_cores(head_dim, false))
+    totals = std::max(totals, total_bytes(stream, AttentionWay::kTensorCores, head_dim));
+  return totals + round_up(std::min(bytes, kMaxPartialBytes), 256);
 }
 
 }  // namespace quire::cuda

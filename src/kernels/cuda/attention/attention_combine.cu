@@ -23,7 +23,7 @@ struct CombineUnit {
 QUIRE_DEVICE void combine(const AttentionArgs& args, const CombineUnit& unit) {
   using Pair = Elements<2, float>;
   const int32_t dim = unit.first_dim + ptx::thread_index() % 32 * 2;
-  const bool is_dim = dim < args.head_dim;
+  const bool is_dim = dim < args.value_dim;
   float sums[2] = {};
   float maximum = -ptx::infinity();
   float weight = 0.0f;
@@ -35,7 +35,7 @@ QUIRE_DEVICE void combine(const AttentionArgs& args, const CombineUnit& unit) {
     for (int j = 0; j < kSplitsAtOnce; ++j) {
       if (begin + j >= unit.num_splits) continue;
       const float* partial = unit.partials + (begin + j) * unit.split_floats;
-      ends[j] = *reinterpret_cast<const Pair*>(partial + args.head_dim);
+      ends[j] = *reinterpret_cast<const Pair*>(partial + args.value_dim);
       parts[j] = is_dim ? *reinterpret_cast<const Pair*>(partial + dim) : Pair{};
     }
 #pragma unroll
@@ -57,7 +57,7 @@ QUIRE_DEVICE void combine(const AttentionArgs& args, const CombineUnit& unit) {
 
 // Returns unit number i of all that there may be; without splits where there is nothing to fold.
 QUIRE_DEVICE CombineUnit find_unit(const AttentionArgs& args, int32_t max_rows, int64_t i) {
-  const int32_t chunks = (args.head_dim + kWarpDims - 1) / kWarpDims;
+  const int32_t chunks = (args.value_dim + kWarpDims - 1) / kWarpDims;
   const int32_t per_row = args.num_kv_heads * chunks;
   const auto row = static_cast<int32_t>(i / per_row);
   const auto rest = static_cast<int32_t>(i % per_row);
@@ -71,7 +71,7 @@ QUIRE_DEVICE CombineUnit find_unit(const AttentionArgs& args, int32_t max_rows, 
   if (items[0] == items[1] || cut.num_splits == 1 || unit.row >= cut.rows) return unit;
   unit.item = make_item(args, request, rest / chunks, 0, cut.rows);
   unit.num_splits = cut.num_splits;
-  const int64_t row_floats = int64_t{args.head_dim} + 2;
+  const int64_t row_floats = int64_t{args.value_dim} + 2;
   const int64_t slot = int64_t{args.lists.partial_rows[request]} + unit.row;
   unit.split_floats = int64_t{cut.rows} * args.num_kv_heads * row_floats;
   unit.partials = args.partials + (slot * args.num_kv_heads + unit.item.kv_head) * row_floats;
@@ -95,7 +95,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 4)
 }  // namespace
 
 void launch_combine_attention(Stream& stream, const AttentionArgs& args, int32_t max_rows) {
-  const int64_t chunks = (args.head_dim + kWarpDims - 1) / kWarpDims;
+  const int64_t chunks = (args.value_dim + kWarpDims - 1) / kWarpDims;
   const int64_t work = int64_t{args.num_reqs} * max_rows * args.num_kv_heads * chunks;
   launch<combine_kernel>(
       stream, {.num_blocks = blocks_for(gpu(stream), work, kWarps, 8), .num_threads = kThreads},

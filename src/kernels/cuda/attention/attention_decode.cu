@@ -3,89 +3,11 @@
 // some positions of the scores each, some dims of the sums each.
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_memory.h"
-#include "kernels/cuda/attention/decode_rows.h"
+#include "kernels/cuda/attention/decode_items.h"
 #include "kernels/cuda/launch.h"
 
 namespace quire::cuda {
 namespace {
-
-// Far more blocks than an SM holds at once: as one ends the next begins, so that long and short
-// items balance. Only where there may be more items than that does a block take several.
-constexpr int kBlocksPerSm = 32;
-
-// Finds the block's work number i; one warp calls it.
-QUIRE_DEVICE DecodeWork find_work(const AttentionArgs& args, int32_t i) {
-  DecodeWork work;
-  const int32_t flat = i / args.num_kv_heads;
-  const int32_t request = find_request_by_warp(args.lists.decode_items, args.num_reqs, flat);
-  work.exists = flat < args.lists.decode_items[args.num_reqs];
-  if (!work.exists) return work;
-  const int32_t query_len = args.query_start_loc[request + 1] - args.query_start_loc[request];
-  work.cut = cut_request(args.cut, query_len, args.seq_lens[request]);
-  const int32_t local = flat - args.lists.decode_items[request];
-  const int32_t first_row = local / work.cut.num_splits * kDecodeRows;
-  work.split = work.cut.first_split + local % work.cut.num_splits;
-  work.item = make_item(args, request, i % args.num_kv_heads, first_row, kDecodeRows);
-  const int32_t split_begin = work.split * args.cut.split_size;
-  const int32_t split_end = split_begin + args.cut.split_size;
-  work.begin = work.item.begin > split_begin ? work.item.begin : split_begin;
-  work.end = work.item.end < split_end ? work.item.end : split_end;
-  work.first_query = work.item.first_position + first_row / args.cut.group;
-  return work;
-}
-
-// Calls f with the dims and sums that the lane has of a row: element j and j + 2 of row tile r.
-template <typename Shape, typename F>
-QUIRE_DEVICE void for_each_sum(const AttentionArgs& args, const DecodeState<Shape>& state, int r,
-                               int j, F f) {
-  const int warp = ptx::thread_index() / 32;
-  const int place = ptx::thread_index() % 32 / 4;
-#pragma unroll
-  for (int m = 0; m < Shape::kSumTiles; ++m) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int dim =
-          (warp * Shape::kSumTiles + m) * 16 + (Shape::kIsFp8 ? place * 2 + i : place + i * 8);
-      if (dim < args.head_dim) f(dim, state.sums[m][r][2 * i + j]);
-    }
-  }
-}
-
-// Writes to the output when the request has one split, else to the partials.
-template <typename Shape>
-QUIRE_DEVICE void store_row(const AttentionArgs& args, const DecodeWork& work, int r, int j,
-                            const DecodeState<Shape>& state) {
-  const AttentionItem& item = work.item;
-  const int32_t row = item.first_row + r * 8 + ptx::thread_index() % 4 * 2 + j;
-  if (row >= item.end_row) return;
-  if (work.cut.num_splits == 1) {
-    const int32_t head = item.kv_head * args.cut.group + row % args.cut.group;
-    const Finish finish = finish_row(args, head, state.maximum[r][j], state.weight[r][j]);
-    bfloat16* out = out_row(args, item, row);
-    for_each_sum<Shape>(args, state, r, j, [&](int dim, float sum) {
-      out[dim] = narrow<bfloat16>(finished(finish, sum));
-    });
-    return;
-  }
-  const int64_t slot = args.lists.partial_rows[item.request] +
-                       int64_t{work.split - work.cut.first_split} * work.cut.rows + row;
-  float* partial = args.partials + (slot * args.num_kv_heads + item.kv_head) * (args.head_dim + 2);
-  for_each_sum<Shape>(args, state, r, j, [&](int dim, float sum) { partial[dim] = sum; });
-  if (ptx::thread_index() < 4) {
-    partial[args.head_dim] = state.maximum[r][j];
-    partial[args.head_dim + 1] = state.weight[r][j];
-  }
-}
-
-template <typename Shape>
-QUIRE_DEVICE void store_item(const AttentionArgs& args, const DecodeWork& work,
-                             const DecodeState<Shape>& state) {
-#pragma unroll
-  for (int r = 0; r < Shape::kRowTiles; ++r) {
-    store_row<Shape>(args, work, r, 0, state);
-    store_row<Shape>(args, work, r, 1, state);
-  }
-}
 
 // Every tile is two groups of copies, keys and values, also where there is no tile left to fetch.
 template <typename Shape>
@@ -140,20 +62,7 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
 template <typename Shape>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, Shape::kWarpsPerSm / Shape::kWarps)
     decode_kernel(const AttentionArgs args) {
-  static_assert(sizeof(DecodeWork) <= Shape::kSharedBytes - Shape::kWork);
-  auto* next = reinterpret_cast<DecodeWork*>(ptx::shared_memory() + Shape::kWork);
-  if (!args.is_cut) ptx::wait_for_previous_kernel();
-  for (int32_t i = ptx::block_index();; i += ptx::num_blocks()) {
-    ptx::sync_threads();  // nobody may still read what the last item left
-    if (ptx::thread_index() < 32) {
-      const DecodeWork found = find_work(args, i);
-      if (ptx::thread_index() == 0) *next = found;
-    }
-    ptx::sync_threads();
-    const DecodeWork work = *next;
-    ptx::wait_for_previous_kernel();
-    ptx::let_next_kernel_start();
-    if (!work.exists) return;
+  for_each_decode_work<Shape>(args, [&](const DecodeWork& work) {
     TileFetcher<Shape> fetcher(args, work);
     QueryOperands<Shape> query;
     load_query<Shape>(args, work.item, query);
@@ -161,16 +70,17 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, Shape::kWarpsPerSm / Shape::kWa
     clear(state);
     decode_tiles<Shape>(args, work, query, fetcher, state);
     store_item<Shape>(args, work, state);
-  }
+  });
 }
 
 template <typename Shape>
 void launch_as(Stream& stream, const AttentionArgs& args, int64_t max_items) {
-  launch<decode_kernel<Shape>>(stream,
-                               {.num_blocks = blocks_for(gpu(stream), max_items, 1, kBlocksPerSm),
-                                .num_threads = Shape::kThreads,
-                                .shared_bytes = Shape::kSharedBytes},
-                               args);
+  launch<decode_kernel<Shape>>(
+      stream,
+      {.num_blocks = blocks_for(gpu(stream), max_items, 1, kDecodeBlocksPerSm),
+       .num_threads = Shape::kThreads,
+       .shared_bytes = Shape::kSharedBytes},
+      args);
 }
 template <int kHeadDim, bool kFp8, int kRowTiles>
 void launch_kind(Stream& stream, const AttentionArgs& args, int64_t max_items) {

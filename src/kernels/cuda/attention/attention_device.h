@@ -29,8 +29,9 @@ struct AttentionArgs {
   bool is_fp8 = false;
   int32_t block_shift = 4;  // log2 S
   int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;   // a multiple of 8, of 16 with e4m3; in the plain kernel of 2
-  int32_t value_dim = 0;  // in the plain kernel: of a latent cache less than head_dim
+  int32_t head_dim = 0;    // a multiple of 8, of 16 with e4m3; in the plain kernel of 2
+  int32_t value_dim = 0;   // that of a latent cache may be less than head_dim
+  bool is_latent = false;  // a value is the first value_dim dims of its key
   const int32_t* query_start_loc = nullptr;
   const int32_t* seq_lens = nullptr;
   const int32_t* block_table = nullptr;
@@ -40,12 +41,12 @@ struct AttentionArgs {
   float soft_cap = 0.0f;
   const float* alibi_slopes = nullptr;  // [Hq] or null
   const float* sinks = nullptr;
-  bfloat16* out = nullptr;  // [T, Hq, D]
+  bfloat16* out = nullptr;  // [T, Hq, value_dim]
   AttentionCut cut{};
   bool fold_splits = false;  // prefill: end each split as decode does
   CutLists lists{};
   bool is_cut = false;        // by an earlier kernel than the last, so lists can be read at once
-  float* partials = nullptr;  // [partial row, Hkv, D + 2]: sums, maximum, weight
+  float* partials = nullptr;  // [partial row, Hkv, value_dim + 2]: sums, maximum, weight
   float* totals = nullptr;    // prefill with fold_splits: scratch of each block
 };
 
@@ -280,7 +281,7 @@ QUIRE_DEVICE bfloat16* out_row(const AttentionArgs& args, const AttentionItem& i
   const int64_t token = item.first_token + packed / args.cut.group;
   const int64_t head = item.kv_head * args.cut.group + packed % args.cut.group;
   const int64_t num_heads = int64_t{args.num_kv_heads} * args.cut.group;
-  return args.out + (token * num_heads + head) * args.head_dim;
+  return args.out + (token * num_heads + head) * args.value_dim;
 }
 
 // Returns the address that lane `lane` gives to load_matrices() for an A operand (or, transposed,

@@ -23,10 +23,14 @@ void launch_attention_cut(Stream& stream, const AttentionArgs& args);
 void launch_decode_attention(Stream& stream, const AttentionArgs& args, int32_t max_rows,
                              int64_t max_items);
 void launch_combine_attention(Stream& stream, const AttentionArgs& args, int32_t max_rows);
-// For heads that do not fit_tensor_cores(): needs neither a cut nor a workspace.
+// For AttentionWay::kPlain: needs neither a cut nor a workspace.
 void launch_plain_attention(Stream& stream, const AttentionArgs& args);
 void launch_prefill_attention(Stream& stream, const AttentionArgs& args);
 // These do the same for Hopper alone (GpuStream::warpgroup_products()).
 void launch_warpgroup_prefill_attention(Stream& stream, const AttentionArgs& args);
+// These do the same for AttentionWay::kWide.
+PrefillShape wide_prefill_shape(const Stream& stream);
+void launch_wide_decode_attention(Stream& stream, const AttentionArgs& args, int64_t max_items);
+void launch_wide_prefill_attention(Stream& stream, const AttentionArgs& args);
 
 }  // namespace quire::cuda

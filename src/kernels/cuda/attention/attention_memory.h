@@ -9,8 +9,8 @@ namespace quire::cuda {
 // are made for (CUDA C++ Programming Guide, technical specifications per compute capability).
 inline constexpr int64_t kLeastSharedBytes = 99 << 10;
 
-// Tensor cores take heads whose rows in the cache are whole pieces of 16 bytes; others go through the
-// plain kernel (attention_plain.cu).
+// The decode and prefill kernels take heads whose rows in the cache are whole pieces of 16 bytes,
+// with keys and values of their own.
 constexpr bool fits_tensor_cores(int32_t head_dim, bool is_fp8) {
   return head_dim <= 256 && head_dim % (is_fp8 ? 16 : 8) == 0;
 }
@@ -25,6 +25,47 @@ constexpr int64_t least_attention_shared_bytes(int32_t head_dim, bool is_fp8) {
   const int64_t tile_bytes = 64 * dims * 2;
   const int64_t num_tiles = dims <= 128 ? 4 : is_fp8 ? 3 : 2;
   return query_bytes + num_tiles * tile_bytes;
+}
+
+// The wide kernel (attention_wide.cu) is made for these dims; smaller heads are padded with zeros.
+struct WideDims {
+  int32_t key = 0;  // 0: there is none for such heads
+  int32_t value = 0;
+};
+// What attention needs to know of the heads of a cache.
+struct HeadKind {
+  int32_t head_dim = 0;
+  int32_t latent_dim = 0;  // above 0: a value is the first so many dims of its key
+  bool is_fp8 = false;
+};
+constexpr WideDims wide_dims(const HeadKind& kind) {
+  if (kind.is_fp8 || kind.head_dim % 8 != 0 || kind.latent_dim % 8 != 0) return {};
+  if (kind.latent_dim == 0) {
+    const bool is_wide = kind.head_dim > 256 && kind.head_dim <= 512;
+    return is_wide ? WideDims{512, 512} : WideDims{};
+  }
+  if (kind.head_dim <= 320 && kind.latent_dim <= 256) return {320, 256};
+  return kind.head_dim <= 576 && kind.latent_dim <= 512 ? WideDims{576, 512} : WideDims{};
+}
+// Returns the shared memory of a block of the wide kernel with room for so many tiles of 64
+// positions, each of keys or of values: beside them lie the weights of a tile, the maxima of warps
+// and what the block works on.
+constexpr int64_t wide_attention_bytes(int32_t key_dims, int num_tiles) {
+  return int64_t{num_tiles} * 64 * key_dims * 2 + 16 * 64 * 2 + 16 * 4 * 4 + 128;
+}
+
+// Which kernels attend. The heads and the GPU alone decide, so that all rows of a layer go one way.
+enum class AttentionWay : uint8_t {
+  kTensorCores,  // decode and prefill kernels
+  kWide,         // latents, and heads of more than 256 dims, by tensor cores, too
+  kPlain,        // whatever is left (attention_plain.cu)
+};
+constexpr AttentionWay attention_way(const HeadKind& kind, int64_t shared_bytes_per_block) {
+  if (kind.latent_dim == 0 && fits_tensor_cores(kind.head_dim, kind.is_fp8))
+    return AttentionWay::kTensorCores;
+  const WideDims dims = wide_dims(kind);
+  const bool fits = dims.key > 0 && wide_attention_bytes(dims.key, 1) <= shared_bytes_per_block;
+  return fits ? AttentionWay::kWide : AttentionWay::kPlain;
 }
 
 }  // namespace quire::cuda

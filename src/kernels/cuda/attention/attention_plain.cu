@@ -1,7 +1,7 @@
-// This is attention for heads that tensor cores do not take as they lie in the cache, and for latents
-// (kernels/api/latent.h): a block has one query row, of any even number of dims, and walks the tiles of 64 positions that it sees in
-// ascending order, whether it prefills or decodes. So a row has the same bits however its request is
-// cut (law L4). It reads a KV head once for each query head.
+// This is attention for heads and latents that tensor cores do not take as they lie in the cache
+// (attention_way()): a block has one query row, of any even number of dims, and walks the tiles of
+// 64 positions that it sees in ascending order, whether it prefills or decodes. So a row has the
+// same bits however its request is cut (law L4). It reads a KV head once for each query head.
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"

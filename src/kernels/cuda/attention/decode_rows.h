@@ -8,13 +8,14 @@
 namespace quire::cuda {
 
 // These are operands of the tensor cores, each of 16 dims or positions by 8 rows. Row tile r is
-// rows 8 r and following.
+// rows 8 r and following. Scores are shared out among the warps by positions and, where there are
+// more warps than kScoreWarps, by row tiles.
 template <typename Shape>
-using QueryOperands = uint32_t[Shape::kRowTiles][Shape::kHeadDim / 16][2];
+using QueryOperands = uint32_t[Shape::kScoreRowTiles][Shape::kHeadDim / 16][2];
 template <typename Shape>
 using WeightOperands = uint32_t[kAttentionTile / 16][Shape::kRowTiles][2];
 template <typename Shape>
-using Scores = float[Shape::kScoreTiles][Shape::kRowTiles][4];
+using Scores = float[Shape::kScoreTiles][Shape::kScoreRowTiles][4];
 
 // Of each row tile a lane holds the rows 2 (lane % 4) and the next, of which elements 0 and 2, and
 // 1 and 3, are.
@@ -24,6 +25,19 @@ struct DecodeState {
   float weight[Shape::kRowTiles][4];
   float maximum[Shape::kRowTiles][2];
 };
+
+// Returns which of the warps this is that share the positions of a row tile's scores.
+template <typename Shape>
+QUIRE_DEVICE int score_warp() {
+  const int warp = ptx::thread_index() / 32;
+  return Shape::kScoreWarps == Shape::kWarps ? warp : warp % Shape::kScoreWarps;
+}
+// Returns the first row tile whose scores are this warp's.
+template <typename Shape>
+QUIRE_DEVICE int first_score_tile() {
+  if constexpr (Shape::kScoreWarps == Shape::kWarps) return 0;
+  return ptx::thread_index() / 32 / Shape::kScoreWarps * Shape::kScoreRowTiles;
+}
 
 template <typename Shape>
 QUIRE_DEVICE void clear(DecodeState<Shape>& state) {
@@ -45,8 +59,8 @@ QUIRE_DEVICE void load_query(const AttentionArgs& args, const AttentionItem& ite
   const int lane = ptx::thread_index() % 32;
   const int32_t group = args.cut.group;
 #pragma unroll
-  for (int r = 0; r < Shape::kRowTiles; ++r) {
-    const int32_t row = item.first_row + r * 8 + lane / 4;
+  for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
+    const int32_t row = item.first_row + (first_score_tile<Shape>() + r) * 8 + lane / 4;
     const bool is_row = row < item.end_row;
     const int64_t token = item.first_token + (is_row ? row / group : 0);
     const int64_t head = item.kv_head * group + (is_row ? row % group : 0);
@@ -66,33 +80,47 @@ QUIRE_DEVICE void load_query(const AttentionArgs& args, const AttentionItem& ite
 // Calls f with each score of the lane, its row of the item and its position of the tile.
 template <typename Shape, typename F>
 QUIRE_DEVICE void for_each_score(Scores<Shape>& scores, F f) {
-  const int warp = ptx::thread_index() / 32;
+  const int warp = score_warp<Shape>();
   const int lane = ptx::thread_index() % 32;
 #pragma unroll
   for (int m = 0; m < Shape::kScoreTiles; ++m) {
 #pragma unroll
-    for (int r = 0; r < Shape::kRowTiles; ++r) {
+    for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        f(scores[m][r][i], r * 8 + lane % 4 * 2 + i % 2,
-          (m * Shape::kWarps + warp) * 16 + i / 2 * 8 + lane / 4);
+        f(scores[m][r][i], (first_score_tile<Shape>() + r) * 8 + lane % 4 * 2 + i % 2,
+          (m * Shape::kScoreWarps + warp) * 16 + i / 2 * 8 + lane / 4);
       }
     }
   }
 }
 
-// Adds the products of 16 keys with the queries, over the dims in ascending order.
+// Adds the products of 16 keys with the queries, over the dims in ascending order. Every
+// kScoreChains-th 16 dims make a chain of their own, none of which waits for another, and the
+// chains are added up in order.
 template <typename Shape>
 QUIRE_DEVICE void add_scores(const uint8_t* keys, const QueryOperands<Shape>& query,
-                             float (&scores)[Shape::kRowTiles][4]) {
+                             float (&scores)[Shape::kScoreRowTiles][4]) {
+  constexpr int kChains = Shape::kScoreChains;
+  float others[kChains][Shape::kScoreRowTiles][4] = {};  // the first is `scores`
   const int offset = rows_first_offset<Shape>();
 #pragma unroll
   for (int k = 0; k < Shape::kHeadDim / 16; ++k) {
     uint32_t a[4];
     ptx::load_matrices(a, keys + pair_offset(offset, k));
 #pragma unroll
-    for (int r = 0; r < Shape::kRowTiles; ++r)
-      ptx::multiply_tiles(scores[r], a, query[r][k][0], query[r][k][1]);
+    for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
+      auto& sums = k % kChains == 0 ? scores[r] : others[k % kChains][r];
+      ptx::multiply_tiles(sums, a, query[r][k][0], query[r][k][1]);
+    }
+  }
+#pragma unroll
+  for (int chain = 1; chain < kChains; ++chain) {
+#pragma unroll
+    for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[r][i] = ptx::add(scores[r][i], others[chain][r][i]);
+    }
   }
 }
 
@@ -108,7 +136,7 @@ QUIRE_DEVICE uint32_t exchange_codes(uint32_t codes) {
 
 template <typename Shape>
 QUIRE_DEVICE void add_scores_of_codes(const uint8_t* keys, const QueryOperands<Shape>& query,
-                                      float (&scores)[Shape::kRowTiles][4]) {
+                                      float (&scores)[Shape::kScoreRowTiles][4]) {
   const int offset = rows_first_offset<Shape>();
 #pragma unroll
   for (int k = 0; k < Shape::kHeadDim / 16; k += 2) {
@@ -120,7 +148,7 @@ QUIRE_DEVICE void add_scores_of_codes(const uint8_t* keys, const QueryOperands<S
       const Bf16Pairs lower = widen_pairs(exchange_codes(codes[2 * h + 1]));
       const uint32_t a[4] = {upper.even, lower.even, upper.odd, lower.odd};
 #pragma unroll
-      for (int r = 0; r < Shape::kRowTiles; ++r)
+      for (int r = 0; r < Shape::kScoreRowTiles; ++r)
         ptx::multiply_tiles(scores[r], a, query[r][k + h][0], query[r][k + h][1]);
     }
   }
@@ -155,22 +183,20 @@ QUIRE_DEVICE void change_and_mask(const AttentionArgs& args, const DecodeWork& w
 template <typename Shape>
 QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, float factor, DecodeState<Shape>& state,
                               float (&shrink)[Shape::kRowTiles][2]) {
-  const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
   auto* maxima = reinterpret_cast<float*>(ptx::shared_memory() + Shape::kMaxima);
-  float maximum[Shape::kRowTiles][2];
 #pragma unroll
-  for (int r = 0; r < Shape::kRowTiles; ++r) {
+  for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      maximum[r][j] = -ptx::infinity();
+      float seen = -ptx::infinity();
 #pragma unroll
       for (int m = 0; m < Shape::kScoreTiles; ++m)
-        maximum[r][j] = ptx::max(maximum[r][j], ptx::max(scores[m][r][j], scores[m][r][2 + j]));
+        seen = ptx::max(seen, ptx::max(scores[m][r][j], scores[m][r][2 + j]));
 #pragma unroll
-      for (int mask = 4; mask <= 16; mask *= 2)
-        maximum[r][j] = ptx::max(maximum[r][j], ptx::shuffle_xor(maximum[r][j], mask));
-      if (lane < 4) maxima[(r * 8 + lane * 2 + j) * Shape::kWarps + warp] = maximum[r][j];
+      for (int mask = 4; mask <= 16; mask *= 2) seen = ptx::max(seen, ptx::shuffle_xor(seen, mask));
+      const int row = (first_score_tile<Shape>() + r) * 8 + lane * 2 + j;
+      if (lane < 4) maxima[row * Shape::kScoreWarps + score_warp<Shape>()] = seen;
     }
   }
   ptx::sync_threads();
@@ -178,12 +204,13 @@ QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, float factor, DecodeS
   for (int r = 0; r < Shape::kRowTiles; ++r) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const float* row = maxima + (r * 8 + lane % 4 * 2 + j) * Shape::kWarps;
+      const float* row = maxima + (r * 8 + lane % 4 * 2 + j) * Shape::kScoreWarps;
+      float seen = row[0];
 #pragma unroll
-      for (int w = 0; w < Shape::kWarps; ++w) maximum[r][j] = ptx::max(maximum[r][j], row[w]);
-      maximum[r][j] = raised_maximum(state.maximum[r][j], ptx::multiply(maximum[r][j], factor));
-      shrink[r][j] = ptx::exp2_fast(ptx::add(state.maximum[r][j], -finite_maximum(maximum[r][j])));
-      state.maximum[r][j] = maximum[r][j];
+      for (int w = 1; w < Shape::kScoreWarps; ++w) seen = ptx::max(seen, row[w]);
+      const float maximum = raised_maximum(state.maximum[r][j], ptx::multiply(seen, factor));
+      shrink[r][j] = ptx::exp2_fast(ptx::add(state.maximum[r][j], -finite_maximum(maximum)));
+      state.maximum[r][j] = maximum;
     }
   }
 }
@@ -208,16 +235,28 @@ QUIRE_DEVICE void shrink_state(const float (&shrink)[Shape::kRowTiles][2],
   }
 }
 
+// Returns the maximum of row j of the lane and of a row tile whose number only the warp knows:
+// registers cannot be indexed by it.
+template <typename Shape>
+QUIRE_DEVICE float maximum_of(const DecodeState<Shape>& state, int row_tile, int j) {
+  float maximum = state.maximum[0][j];
+#pragma unroll
+  for (int r = 1; r < Shape::kRowTiles; ++r)
+    maximum = r == row_tile ? state.maximum[r][j] : maximum;
+  return maximum;
+}
+
 // Turns scores into softmax weights, which all warps get through shared memory.
 template <typename Shape>
 QUIRE_DEVICE void weigh(const Scores<Shape>& scores, float factor,
                         const DecodeState<Shape>& state) {
-  const int warp = ptx::thread_index() / 32;
+  const int warp = score_warp<Shape>();
   const int lane = ptx::thread_index() % 32;
 #pragma unroll
-  for (int r = 0; r < Shape::kRowTiles; ++r) {
-    const float base[2] = {finite_maximum(state.maximum[r][0]),
-                           finite_maximum(state.maximum[r][1])};
+  for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
+    const int row_tile = first_score_tile<Shape>() + r;
+    const float base[2] = {finite_maximum(maximum_of<Shape>(state, row_tile, 0)),
+                           finite_maximum(maximum_of<Shape>(state, row_tile, 1))};
 #pragma unroll
     for (int m = 0; m < Shape::kScoreTiles; ++m) {
 #pragma unroll
@@ -225,7 +264,8 @@ QUIRE_DEVICE void weigh(const Scores<Shape>& scores, float factor,
         const float* pair = scores[m][r] + 2 * i;
         const uint32_t packed = ptx::transpose_matrix(ptx::pack_bf16(
             softmax_weight(pair[0], factor, base[0]), softmax_weight(pair[1], factor, base[1])));
-        const int at = swizzled_offset(r * 8 + lane / 4, (m * Shape::kWarps + warp) * 2 + i, 8);
+        const int at =
+            swizzled_offset(row_tile * 8 + lane / 4, (m * Shape::kScoreWarps + warp) * 2 + i, 8);
         *reinterpret_cast<uint32_t*>(ptx::shared_memory() + Shape::kWeights + at + lane % 4 * 4) =
             packed;
       }
@@ -300,7 +340,7 @@ QUIRE_DEVICE void add_sums_of_codes(const uint8_t* values,
 template <typename Shape>
 QUIRE_DEVICE void score_keys(const uint8_t* keys, const QueryOperands<Shape>& query,
                              Scores<Shape>& scores) {
-  const int warp = ptx::thread_index() / 32;
+  const int warp = score_warp<Shape>();
 #pragma unroll
   for (int m = 0; m < Shape::kScoreTiles; ++m) {
 #pragma unroll
@@ -308,7 +348,7 @@ QUIRE_DEVICE void score_keys(const uint8_t* keys, const QueryOperands<Shape>& qu
 #pragma unroll
       for (float& score : rows) score = 0.0f;
     }
-    const uint8_t* rows = keys + (m * Shape::kWarps + warp) * 16 * Shape::kRowBytes;
+    const uint8_t* rows = keys + (m * Shape::kScoreWarps + warp) * 16 * Shape::kRowBytes;
     if constexpr (Shape::kIsFp8) {
       add_scores_of_codes<Shape>(rows, query, scores[m]);
     } else {

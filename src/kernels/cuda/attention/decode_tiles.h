@@ -31,8 +31,12 @@ struct DecodeShape {
                                      : kRowTiles > 1                  ? 12
                                      : kHeadDim > 64 && kElement == 1 ? 20
                                                                       : 16;
-  // Each warp takes some positions of the scores and some dims of the sums, in tiles of 16.
-  static constexpr int kScoreTiles = kAttentionTile / 16 / kWarps;
+  // Each warp takes some positions of the scores and some dims of the sums, in tiles of 16. The
+  // scores of a position and row are added up in one chain over the dims.
+  static constexpr int kScoreWarps = kWarps;
+  static constexpr int kScoreRowTiles = kRowTiles;
+  static constexpr int kScoreTiles = kAttentionTile / 16 / kScoreWarps;
+  static constexpr int kScoreChains = 1;
   static constexpr int kSumTiles = kHeadDim / 16 / kWarps;
 };
 

@@ -110,7 +110,8 @@ int64_t experts_workspace_bytes(const Stream& /*stream*/, int64_t max_tokens,
 
 void run_experts(Stream& stream, const RunExpertsParams& p) {
   if (p.num_tokens == 0) return;
-  QUIRE_CHECK(p.exchange == nullptr && p.spread == nullptr && p.x.dtype() == DType::kBF16,
+  QUIRE_CHECK(p.exchange == nullptr && p.spread == nullptr && p.updates == nullptr &&
+                  p.x.dtype() == DType::kBF16,
               "[run_experts] whole experts and bf16 inputs on a GPU");
   const ExpertWeights& expert = p.experts.front();
   const int64_t hidden_size = expert.down->spec.n;

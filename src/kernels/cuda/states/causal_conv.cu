@@ -30,6 +30,14 @@ struct ConvArgs {
   int32_t num_tiles;  // of channels
 };
 
+// What a token brings to a channel. Nothing is computed of it before it is needed, so that nobody
+// waits for it.
+struct ConvToken {
+  float x = 0.0f;
+  float in_gate = 1.0f;
+  float out_gate = 1.0f;
+};
+
 // kTaps - kernel_size leading taps are zero.
 template <int kTaps>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) conv_kernel(const ConvArgs args) {
@@ -53,10 +61,11 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) conv_kernel(const ConvArgs args) {
   };
   const auto fetch = [&](int64_t t) {
     const int64_t at = t * args.x_stride + channel;
-    const float x = args.x[at];
-    return args.in_gate == nullptr ? x : ptx::multiply(x, args.in_gate[at]);
+    return ConvToken{args.x[at], args.in_gate == nullptr ? 1.0f : args.in_gate[at],
+                     args.out_gate == nullptr ? 1.0f : args.out_gate[at]};
   };
-  const auto step = [&](int64_t t, float value) {
+  const auto step = [&](int64_t t, const ConvToken& token) {
+    const float value = ptx::multiply(token.x, token.in_gate);
     float y = bias;
 #pragma unroll
     for (int j = 0; j < kTaps - 1; ++j) {
@@ -65,8 +74,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) conv_kernel(const ConvArgs args) {
     }
     y = ptx::multiply_add(tap[kTaps - 1], value, y);
     if (args.silu) y = ptx::divide(y, ptx::add(1.0f, expf(-y)));
-    if (args.out_gate != nullptr) y = ptx::multiply(y, args.out_gate[t * args.x_stride + channel]);
-    args.out[t * args.out_stride + channel] = y;
+    args.out[t * args.out_stride + channel] = ptx::multiply(y, token.out_gate);
   };
   const auto run = [&](int32_t begin, int32_t end) {
     run_tokens<kTokensAhead>(begin, end, fetch, step);

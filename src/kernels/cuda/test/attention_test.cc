@@ -277,8 +277,9 @@ TEST_F(GpuAttention, LongPromptsMatchReference) {
   }
 }
 
-// Heads that tensor cores do not take: of few dims, of odd numbers of pairs, of more than 256.
-TEST_F(GpuAttention, PlainHeadsMatchReference) {
+// Heads that go through the plain kernel: of few dims, of odd numbers of pairs, of more than 256 in
+// a cache of codes; and with a bf16 cache those of more than 256 through the wide one.
+TEST_F(GpuAttention, PlainAndWideHeadsMatchReference) {
   const std::vector<AttentionCase> cases = {
       {3, 1, 2, 8, {5, 1}, {9, 0}},
       {4, 2, 10, 8, {5, 1, 40}, {9, 130, 0}, 0, 30.0f},
@@ -287,6 +288,7 @@ TEST_F(GpuAttention, PlainHeadsMatchReference) {
       {4, 1, 20, 32, {60, 1}, {40, 200}, 48, 0.0f, true, false, true, 0, true},
       {2, 1, 320, 16, {3, 1}, {66, 130}, 100},
       {4, 1, 512, 16, {2, 1}, {600, 3}, 0, 20.0f, true, true},
+      {8, 1, 264, 8, {1, 3, 1}, {1100, 510, 40}},
   };
   for (const AttentionCase& c : cases) {
     for (const DType cache_dtype : {DType::kBF16, DType::kF8E4M3}) {

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "kernels/api/attention.h"
+#include "kernels/cuda/attention/attention_memory.h"
 #include "kernels/cuda/test/test_device.h"
 #include "kernels/testing/test_support.h"
 
@@ -129,64 +132,191 @@ TEST_F(GpuLatent, HeadsAreMultipliedByMatricesOfTheirOwn) {
   }
 }
 
-// A request in the middle of its prompt and one that decodes; values are the first dims of keys.
-TEST_F(GpuLatent, AttentionMatchesReference) {
-  struct Case {
-    int32_t rank, rope_dim, num_heads, block_size;
+// Requests whose tokens and latents are functions of what they are and of positions alone.
+struct LatentShape {
+  int32_t rank, rope_dim, num_heads, block_size;
+  int32_t sliding_window = 0;
+};
+struct LatentRequest {
+  uint64_t identity;
+  int32_t context;
+  int32_t query;
+};
+struct LatentBatch {
+  LatentShape shape;
+  DType dtype;
+  std::vector<float> query;
+  std::vector<uint8_t> keys;
+  std::vector<float> key_scale{0.01f};
+  std::vector<int32_t> start_loc{0}, seq_lens, table;
+  PagedAttentionParams params;  // of the host's memory
+
+  int64_t row() const { return int64_t{shape.num_heads} * shape.rank; }  // of a token's outputs
+  int64_t out_size() const { return start_loc.back() * row(); }
+  std::vector<float> reference() const {
+    std::vector<float> out(static_cast<size_t>(out_size()));
+    PagedAttentionParams p = params;
+    p.out = out.data();
+    ref::paged_attention(p);
+    return out;
+  }
+};
+
+void fill_request(LatentBatch& batch, const LatentRequest& request, const int32_t* blocks) {
+  const KvCacheView& kv = batch.params.kv;
+  const float scale = is_fp8(kv.dtype) ? batch.key_scale[0] : 1.0f;
+  for (int32_t position = 0; position < request.context + request.query; ++position) {
+    const uint64_t seed = request.identity * 2 + (static_cast<uint64_t>(position) << 32);
+    const auto latent = random_floats(seed, kv.head_dim);
+    for (int32_t i = 0; i < kv.head_dim; ++i) {
+      const int64_t at =
+          key_index(kv, blocks[position / kv.block_size], 0, position % kv.block_size, i);
+      ref::store_element(batch.keys.data(), kv.dtype, at, latent[static_cast<size_t>(i)] / scale);
+    }
+    if (position < request.context) continue;
+    const auto row = rounded(random_floats(seed + 1, batch.params.query_stride, 5.0f));
+    batch.query.insert(batch.query.end(), row.begin(), row.end());
+  }
+}
+
+// Slots that no request has are NaN.
+std::unique_ptr<LatentBatch> make_batch(const LatentShape& shape, DType dtype,
+                                        const std::vector<LatentRequest>& requests) {
+  auto batch = std::make_unique<LatentBatch>(LatentBatch{.shape = shape, .dtype = dtype});
+  const int32_t dims = shape.rank + shape.rope_dim;
+  PagedAttentionParams& p = batch->params;
+  for (const LatentRequest& request : requests) {
+    batch->start_loc.push_back(batch->start_loc.back() + request.query);
+    batch->seq_lens.push_back(request.context + request.query);
+    const int64_t blocks = (batch->seq_lens.back() + shape.block_size - 1) / shape.block_size;
+    p.max_blocks = std::max(p.max_blocks, blocks);
+  }
+  batch->table.resize(requests.size() * static_cast<size_t>(p.max_blocks));
+  std::iota(batch->table.rbegin(), batch->table.rend(), 1);
+  p.query_stride = int64_t{shape.num_heads} * dims;
+  p.kv = {.dtype = dtype,
+          .block_stride = int64_t{shape.block_size} * dims,
+          .block_size = shape.block_size,
+          .num_kv_heads = 1,
+          .head_dim = dims,
+          .order = KvOrder::kTokenMajor,
+          .latent_dim = shape.rank};
+  batch->keys.assign((batch->table.size() + 1) * static_cast<size_t>(p.kv.block_stride) *
+                         static_cast<size_t>(size_bytes(dtype)),
+                     0xff);
+  for (size_t r = 0; r < requests.size(); ++r)
+    fill_request(*batch, requests[r], batch->table.data() + r * static_cast<size_t>(p.max_blocks));
+  p.num_reqs = static_cast<int32_t>(requests.size());
+  p.num_heads = shape.num_heads;
+  p.scale = 1.0f / std::sqrt(static_cast<float>(dims));
+  p.sliding_window = shape.sliding_window;
+  p.query = batch->query.data();
+  p.kv.key = batch->keys.data();
+  p.kv.key_scale = is_fp8(dtype) ? batch->key_scale.data() : nullptr;
+  p.query_start_loc = batch->start_loc.data();
+  p.seq_lens = batch->seq_lens.data();
+  p.block_table = batch->table.data();
+  return batch;
+}
+
+class GpuLatentAttention : public GpuLatent {
+ protected:
+  struct Options {
+    bool deterministic = true;
+    bool has_room_for_partials = true;  // else every row goes through the kernel of prompts
   };
-  for (const Case& c : {Case{16, 4, 3, 8}, Case{64, 32, 20, 16}, Case{512, 64, 4, 16}}) {
+  std::vector<float> run(const LatentBatch& batch, const Options& options) {
+    device_->stream().set_deterministic(options.deterministic);
+    PagedAttentionParams p = batch.params;
+    p.query = upload_as(DType::kBF16, batch.query);
+    p.kv.key = upload(batch.keys);
+    p.kv.key_scale = is_fp8(batch.dtype) ? upload(batch.key_scale) : nullptr;
+    p.query_start_loc = upload(batch.start_loc);
+    p.seq_lens = upload(batch.seq_lens);
+    p.block_table = upload(batch.table);
+    p.out = Activations(poisoned(batch.out_size() * 2), DType::kBF16);
+    const bool partials = options.has_room_for_partials;
+    p.workspace_bytes = paged_attention_workspace_bytes(
+        stream(), partials ? batch.start_loc.back() : 0, partials ? p.num_reqs : 0,
+        partials ? p.max_blocks * p.kv.block_size : 1, p.num_heads, p.kv.head_dim);
+    p.workspace = poisoned(p.workspace_bytes + 64);
+    p.batch_cut = poisoned(paged_attention_cut_bytes(stream(), p.num_reqs));
+    paged_attention(stream(), p);
+    return download_floats(p.out, batch.out_size());
+  }
+};
+
+// Requests in the middle of their prompts and ones that decode, within a split and across two or
+// three; values are the first dims of keys. Of those shapes the first and the codes of all go
+// through the plain kernel, the others through the wide one.
+TEST_F(GpuLatentAttention, MatchesReference) {
+  struct Case {
+    LatentShape shape;
+    int32_t context;
+  };
+  const std::vector<Case> cases = {
+      {{30, 2, 2, 16}, 70},    {{16, 4, 3, 8}, 1100},  {{16, 0, 1, 8}, 70},
+      {{64, 32, 20, 16}, 520}, {{256, 32, 5, 32}, 70}, {{48, 64, 16, 64, 70}, 200},
+      {{512, 64, 4, 16}, 510}, {{384, 8, 17, 16}, 70},
+  };
+  for (const Case& c : cases) {
     for (const DType dtype : {DType::kBF16, DType::kF8E4M3}) {
-      SCOPED_TRACE(::testing::Message() << c.rank << " and " << c.rope_dim);
-      const int32_t dims = c.rank + c.rope_dim;
-      const std::vector<int32_t> seq_lens = {100, 70}, start_loc = {0, 5, 6};
-      const int64_t max_blocks = (100 + c.block_size - 1) / c.block_size;
-      std::vector<int32_t> table(static_cast<size_t>(2 * max_blocks));
-      std::iota(table.rbegin(), table.rend(), 1);
-      const int64_t num_blocks = 2 * max_blocks + 1;
-      const int64_t count = num_blocks * c.block_size * dims;
-      const std::vector<float> key_scale = {0.01f};
-      std::vector<uint8_t> keys(static_cast<size_t>(count * size_bytes(dtype)));
-      const auto values = random_floats(1, count);
-      for (int64_t i = 0; i < count; ++i) {
-        const float scale = is_fp8(dtype) ? key_scale[0] : 1.0f;
-        ref::store_element(keys.data(), dtype, i, values[static_cast<size_t>(i)] / scale);
-      }
-      const auto query = rounded(random_floats(2, 6 * c.num_heads * dims, 5.0f));
-      const int64_t out_size = int64_t{6} * c.num_heads * c.rank;
-      PagedAttentionParams p{.query = upload_as(DType::kBF16, query),
-                             .query_stride = int64_t{c.num_heads} * dims,
-                             .kv = {.key = upload(keys),
-                                    .dtype = dtype,
-                                    .block_stride = int64_t{c.block_size} * dims,
-                                    .block_size = c.block_size,
-                                    .num_kv_heads = 1,
-                                    .head_dim = dims,
-                                    .order = KvOrder::kTokenMajor,
-                                    .key_scale = is_fp8(dtype) ? upload(key_scale) : nullptr,
-                                    .latent_dim = c.rank},
-                             .query_start_loc = upload(start_loc),
-                             .seq_lens = upload(seq_lens),
-                             .block_table = upload(table),
-                             .max_blocks = max_blocks,
-                             .num_reqs = 2,
-                             .num_heads = c.num_heads,
-                             .scale = 1.0f / std::sqrt(static_cast<float>(dims)),
-                             .out = Activations(poisoned(out_size * 2), DType::kBF16),
-                             .batch_cut = poisoned(paged_attention_cut_bytes(stream(), 2))};
-      paged_attention(stream(), p);
-      const auto got = download_floats(p.out, out_size);
-      std::vector<float> want(got.size());
-      p.query = query.data();
-      p.kv.key = keys.data();
-      p.kv.key_scale = is_fp8(dtype) ? key_scale.data() : nullptr;
-      p.query_start_loc = start_loc.data();
-      p.seq_lens = seq_lens.data();
-      p.block_table = table.data();
-      p.out = want.data();
-      ref::paged_attention(p);
-      ASSERT_TRUE(close(got.data(), want.data(), out_size, 0x1p-7));
+      SCOPED_TRACE(::testing::Message() << c.shape.rank << " and " << c.shape.rope_dim);
+      const int32_t context = dtype == DType::kBF16 ? c.context : 69;
+      const auto batch = make_batch(c.shape, dtype, {{1, 65, 3}, {2, context, 1}, {3, 0, 2}});
+      const auto want = batch->reference();
+      const auto got = run(*batch, {.deterministic = c.shape.rope_dim != 32});
+      ASSERT_TRUE(close(got.data(), want.data(), batch->out_size(), 0x1p-7));
     }
   }
+}
+
+// As in DeepSeek-V3: the rows of one token fill eight items.
+TEST_F(GpuLatentAttention, ManyHeadsMatchReference) {
+  const auto batch = make_batch({512, 64, 128, 16}, DType::kBF16, {{1, 5, 1}, {2, 70, 1}});
+  const auto want = batch->reference();
+  const auto got = run(*batch, {});
+  ASSERT_TRUE(close(got.data(), want.data(), batch->out_size(), 0x1p-7));
+}
+
+// A token decoded beside other requests, with room for partial sums or without, has the bits that
+// it has in one chunk; and so it does with less shared memory.
+TEST_F(GpuLatentAttention, BitsDoNotDependOnHowARequestIsCut) {
+  constexpr int32_t kContext = 510, kTokens = 4;
+  for (const LatentShape& shape : {LatentShape{512, 64, 5, 16}, LatentShape{64, 32, 20, 8, 400}}) {
+    SCOPED_TRACE(::testing::Message() << shape.rank << " and " << shape.rope_dim);
+    const auto whole = make_batch(shape, DType::kBF16, {{7, kContext, kTokens}});
+    const auto want = run(*whole, {});
+    const int64_t row = whole->row();
+    for (const bool has_room : {true, false}) {
+      const int32_t token = kTokens - 1;
+      const auto one =
+          make_batch(shape, DType::kBF16, {{1, 40, 1}, {7, kContext + token, 1}, {2, 3, 5}});
+      const auto got = run(*one, {.has_room_for_partials = has_room});
+      EXPECT_TRUE(kernel_test::same_bits(got.data() + row, want.data() + token * row, row))
+          << (has_room ? "" : "without partial sums");
+    }
+    arenas_.clear();
+    device_ = *gpu_test::open_test_device({.shared_bytes_per_block = cuda::kLeastSharedBytes});
+    EXPECT_EQ(run(*whole, {}), want);
+    arenas_.clear();
+    device_ = *gpu_test::open_test_device({});
+  }
+}
+
+// A GPU whose blocks may ask for less than a tile takes goes by the plain kernel.
+TEST_F(GpuLatentAttention, LittleSharedMemoryIsEnough) {
+  constexpr int64_t kBytes = 64 << 10;
+  EXPECT_EQ(cuda::attention_way({576, 512, false}, kBytes), cuda::AttentionWay::kPlain);
+  EXPECT_EQ(cuda::attention_way({576, 512, false}, cuda::kLeastSharedBytes),
+            cuda::AttentionWay::kWide);
+  EXPECT_EQ(cuda::attention_way({576, 512, true}, cuda::kLeastSharedBytes),
+            cuda::AttentionWay::kPlain);
+  device_ = *gpu_test::open_test_device({.shared_bytes_per_block = kBytes});
+  const auto batch = make_batch({512, 64, 2, 16}, DType::kBF16, {{1, 70, 2}});
+  const auto want = batch->reference();
+  const auto got = run(*batch, {});
+  ASSERT_TRUE(close(got.data(), want.data(), batch->out_size(), 0x1p-7));
 }
 
 }  // namespace

@@ -111,9 +111,7 @@ TEST_F(GpuOwnLinear, FewRowsMatchReference) {
 }
 
 TEST_F(GpuOwnLinear, PlainMatchesReference) {
-  const struct {
-    int64_t m, n, k;
-  } shapes[] = {{1, 16, 8}, {3, 33, 12}, {9, 5, 100}};
+  const struct { int64_t m, n, k; } shapes[] = {{1, 16, 8}, {3, 33, 12}, {9, 5, 100}};
   for (const auto& [m, n, k] : shapes) {
     for (const DType y_type : {DType::kF32, DType::kBF16}) {
       expect_product(m, n, k, y_type, n + 3,

@@ -1,0 +1,16 @@
+// Verbs that print figures print them as JSON when they are told to (--json).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <boost/json/value.hpp>
+
+namespace quire::cli {
+
+// Adds --json, with which a verb prints one line of JSON instead of its text.
+void add_json_flag(CLI::App& verb, bool& as_json);
+
+// Prints `figures` as one line on standard output. JSON has no word for what is not a number or is
+// infinite, and text may have bytes that are no UTF-8: such numbers are null, and such bytes U+FFFD.
+void print_json(boost::json::value figures);
+
+}  // namespace quire::cli

@@ -1,0 +1,184 @@
+// This is attention over latents (kernels/api/latent.h) and of heads of more than 256 dims, by
+// tensor cores: a block has 16 packed query rows, and reads each tile of 64 positions once for all
+// of them. Decode cuts the context into splits, which are combined in order. Prompts go through the
+// same steps, and a block folds its splits one after another with the arithmetic of combine, so
+// that a row has the same bits either way (law L4).
+#include "kernels/cuda/attention/attention_kernels.h"
+#include "kernels/cuda/attention/attention_rows.h"
+#include "kernels/cuda/attention/decode_items.h"
+#include "kernels/cuda/attention/wide_tiles.h"
+#include "kernels/cuda/launch.h"
+
+namespace quire::cuda {
+namespace {
+
+// Adds the tiles with positions in [begin, end) to the rows, in ascending order.
+template <typename Shape>
+QUIRE_DEVICE void add_tiles(const AttentionArgs& args, const DecodeWork& work, int32_t begin,
+                            int32_t end, const QueryOperands<Shape>& query,
+                            RingFetcher<Shape>& fetcher, DecodeState<Shape>& state) {
+  const float factor = score_factor(args, work.item);
+#pragma unroll 1
+  for (int32_t first = begin / kAttentionTile * kAttentionTile; first < end;
+       first += kAttentionTile) {
+    const uint8_t* keys = fetcher.take();
+    Scores<Shape> scores;
+    score_keys<Shape>(keys, query, scores);
+    change_and_mask<Shape>(args, work, first, scores);
+    float shrink[Shape::kRowTiles][2];
+    take_maxima<Shape>(scores, factor, state, shrink);
+    weigh<Shape>(scores, factor, state);
+    shrink_state<Shape>(shrink, state);
+    const uint8_t* values = keys;
+    if constexpr (Shape::kIsLatent) {
+      ptx::sync_threads();  // the weights of all warps are there
+    } else {
+      values = fetcher.take();
+    }
+    WeightOperands<Shape> weights;
+    take_weights<Shape>(weights, state);
+    add_values<Shape>(values, weights, state);
+  }
+}
+
+template <typename Shape>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, 1) wide_decode_kernel(const AttentionArgs args) {
+  for_each_decode_work<Shape>(args, [&](const DecodeWork& work) {
+    RingFetcher<Shape> fetcher(args, work);
+    QueryOperands<Shape> query;
+    load_query<Shape>(args, work.item, query);
+    DecodeState<Shape> state;
+    clear(state);
+    add_tiles<Shape>(args, work, work.begin, work.end, query, fetcher, state);
+    store_item<Shape>(args, work, state);
+  });
+}
+
+// The floats that a thread keeps between splits: sums, and of each of four rows maximum and weight.
+constexpr int total_floats(int num_sum_tiles, int num_row_tiles) {
+  return num_sum_tiles * num_row_tiles * 4 + num_row_tiles * 4;
+}
+constexpr int kMostTotalFloats = total_floats(4, 2);  // of 512 value dims
+
+// Ends a split as combine does: it is folded into the totals of those before it, which are left in
+// `store` and in `state`.
+template <typename Shape>
+QUIRE_DEVICE void fold_split(DecodeState<Shape>& state, const FoldStore& store, bool is_first) {
+  using Four = FoldStore::Four;
+  const float none = -ptx::infinity();
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+    Four ends{{none, 0.0f, none, 0.0f}};
+    if (!is_first) ends = store.at(r);
+    FoldFactors factors[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      factors[j] = fold_factors(ends.at[2 * j], state.maximum[r][j]);
+      state.maximum[r][j] = factors[j].maximum;
+      state.weight[r][j] = fold(factors[j], ends.at[2 * j + 1], state.weight[r][j]);
+    }
+    store.at(r) = {
+        {state.maximum[r][0], state.weight[r][0], state.maximum[r][1], state.weight[r][1]}};
+#pragma unroll
+    for (int m = 0; m < Shape::kSumTiles; ++m) {
+      Four& kept = store.at(Shape::kRowTiles * (m + 1) + r);
+      Four totals{};
+      if (!is_first) totals = kept;
+      float(&sums)[4] = state.sums[m][r];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[i] = fold(factors[i % 2], totals.at[i], sums[i]);
+      kept = {{sums[0], sums[1], sums[2], sums[3]}};
+    }
+  }
+}
+
+// Attends the rows of an item over all positions that they see, split by split.
+template <typename Shape>
+QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& item) {
+  const DecodeWork work{.item = item,
+                        .cut = {.num_splits = 1},  // nothing is left for combine
+                        .begin = item.begin,
+                        .end = item.end,
+                        .first_query = item.first_position + item.first_row / args.cut.group};
+  auto* const totals = reinterpret_cast<FoldStore::Four*>(
+      args.totals + int64_t{ptx::block_index()} * kMostTotalFloats * Shape::kThreads);
+  const FoldStore store{totals + ptx::thread_index(), Shape::kThreads};
+  ptx::sync_threads();  // nobody reads what the last item left
+  RingFetcher<Shape> fetcher(args, work);
+  QueryOperands<Shape> query;
+  load_query<Shape>(args, item, query);
+  DecodeState<Shape> state;
+  const int32_t split_size = args.fold_splits ? args.cut.split_size : item.end;
+  const int32_t first_split = item.begin / split_size;
+  const int32_t last_split = (item.end - 1) / split_size;
+#pragma unroll 1
+  for (int32_t split = first_split; split <= last_split; ++split) {
+    const int32_t begin = split == first_split ? item.begin : split * split_size;
+    const int32_t end = split == last_split ? item.end : (split + 1) * split_size;
+    clear(state);
+    add_tiles<Shape>(args, work, begin, end, query, fetcher, state);
+    if (first_split < last_split) fold_split<Shape>(state, store, split == first_split);
+  }
+  store_item<Shape>(args, work, state);
+}
+
+template <typename Shape>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, 1) wide_prefill_kernel(const AttentionArgs args) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  for_each_prefill_item(args, [&](const AttentionItem& item) { prefill_item<Shape>(args, item); });
+}
+
+enum class WideKernel : uint8_t { kDecode, kPrefill };
+
+template <typename Shape>
+void launch_as(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
+  const LaunchShape shape{.num_blocks = num_blocks,
+                          .num_threads = Shape::kThreads,
+                          .shared_bytes = Shape::kSharedBytes};
+  if (kernel == WideKernel::kDecode) return launch<wide_decode_kernel<Shape>>(stream, shape, args);
+  launch<wide_prefill_kernel<Shape>>(stream, shape, args);
+}
+
+// With as many slots as the GPU has shared memory for, at most kSlots.
+template <int kKeyDims, int kValueDims, bool kIsLatent, int kSlots>
+void launch_with(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
+  using Shape = WideShape<kKeyDims, kValueDims, kIsLatent, kSlots>;
+  if constexpr (kSlots > 1) {
+    if (Shape::kSharedBytes > gpu(stream).info().shared_bytes_per_block) {
+      return launch_with<kKeyDims, kValueDims, kIsLatent, kSlots - 1>(stream, args, kernel,
+                                                                      num_blocks);
+    }
+  }
+  launch_as<Shape>(stream, args, kernel, num_blocks);
+}
+
+// Latents take two slots: one is read while the other fills. Keys and values of their own take
+// three.
+void launch_wide(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
+  if (!args.is_latent) return launch_with<512, 512, false, 3>(stream, args, kernel, num_blocks);
+  const WideDims dims =
+      wide_dims({.head_dim = args.head_dim, .latent_dim = args.value_dim, .is_fp8 = false});
+  if (dims.key == 320) return launch_with<320, 256, true, 2>(stream, args, kernel, num_blocks);
+  launch_with<576, 512, true, 2>(stream, args, kernel, num_blocks);
+}
+
+}  // namespace
+
+PrefillShape wide_prefill_shape(const Stream& stream) {
+  constexpr int64_t kThreads = WideShape<576, 512, true, 1>::kThreads;
+  return {.item_rows = kDecodeRows,
+          .total_floats = gpu(stream).info().num_sms * kMostTotalFloats * kThreads};
+}
+
+void launch_wide_decode_attention(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  launch_wide(stream, args, WideKernel::kDecode,
+              blocks_for(gpu(stream), max_items, 1, kDecodeBlocksPerSm));
+}
+
+// A block per SM, which fills it with its shared memory.
+void launch_wide_prefill_attention(Stream& stream, const AttentionArgs& args) {
+  launch_wide(stream, args, WideKernel::kPrefill, gpu(stream).info().num_sms);
+}
+
+}  // namespace quire::cuda

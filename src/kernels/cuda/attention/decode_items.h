@@ -1,0 +1,107 @@
+// The kernels that decode find their items with these functions, and write what they sum.
+#pragma once
+
+#include "kernels/cuda/attention/decode_rows.h"
+
+namespace quire::cuda {
+
+// Far more blocks than an SM holds at once: as one ends the next begins, so that long and short
+// items balance. Only where there may be more items than that does a block take several.
+inline constexpr int kDecodeBlocksPerSm = 32;
+
+// Finds the block's work number i; one warp calls it.
+QUIRE_DEVICE DecodeWork find_work(const AttentionArgs& args, int32_t i) {
+  DecodeWork work;
+  const int32_t flat = i / args.num_kv_heads;
+  const int32_t request = find_request_by_warp(args.lists.decode_items, args.num_reqs, flat);
+  work.exists = flat < args.lists.decode_items[args.num_reqs];
+  if (!work.exists) return work;
+  const int32_t query_len = args.query_start_loc[request + 1] - args.query_start_loc[request];
+  work.cut = cut_request(args.cut, query_len, args.seq_lens[request]);
+  const int32_t local = flat - args.lists.decode_items[request];
+  const int32_t first_row = local / work.cut.num_splits * kDecodeRows;
+  work.split = work.cut.first_split + local % work.cut.num_splits;
+  work.item = make_item(args, request, i % args.num_kv_heads, first_row, kDecodeRows);
+  const int32_t split_begin = work.split * args.cut.split_size;
+  const int32_t split_end = split_begin + args.cut.split_size;
+  work.begin = work.item.begin > split_begin ? work.item.begin : split_begin;
+  work.end = work.item.end < split_end ? work.item.end : split_end;
+  work.first_query = work.item.first_position + first_row / args.cut.group;
+  return work;
+}
+
+// Calls f with the dims and sums that the lane has of a row: element j and j + 2 of row tile r.
+template <typename Shape, typename F>
+QUIRE_DEVICE void for_each_sum(const AttentionArgs& args, const DecodeState<Shape>& state, int r,
+                               int j, F f) {
+  const int warp = ptx::thread_index() / 32;
+  const int place = ptx::thread_index() % 32 / 4;
+#pragma unroll
+  for (int m = 0; m < Shape::kSumTiles; ++m) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int dim =
+          (warp * Shape::kSumTiles + m) * 16 + (Shape::kIsFp8 ? place * 2 + i : place + i * 8);
+      if (dim < args.value_dim) f(dim, state.sums[m][r][2 * i + j]);
+    }
+  }
+}
+
+// Writes to the output when the request has one split, else to the partials.
+template <typename Shape>
+QUIRE_DEVICE void store_row(const AttentionArgs& args, const DecodeWork& work, int r, int j,
+                            const DecodeState<Shape>& state) {
+  const AttentionItem& item = work.item;
+  const int32_t row = item.first_row + r * 8 + ptx::thread_index() % 4 * 2 + j;
+  if (row >= item.end_row) return;
+  if (work.cut.num_splits == 1) {
+    const int32_t head = item.kv_head * args.cut.group + row % args.cut.group;
+    const Finish finish = finish_row(args, head, state.maximum[r][j], state.weight[r][j]);
+    bfloat16* out = out_row(args, item, row);
+    for_each_sum<Shape>(args, state, r, j, [&](int dim, float sum) {
+      out[dim] = narrow<bfloat16>(finished(finish, sum));
+    });
+    return;
+  }
+  const int64_t slot = args.lists.partial_rows[item.request] +
+                       int64_t{work.split - work.cut.first_split} * work.cut.rows + row;
+  float* partial = args.partials + (slot * args.num_kv_heads + item.kv_head) * (args.value_dim + 2);
+  for_each_sum<Shape>(args, state, r, j, [&](int dim, float sum) { partial[dim] = sum; });
+  if (ptx::thread_index() < 4) {
+    partial[args.value_dim] = state.maximum[r][j];
+    partial[args.value_dim + 1] = state.weight[r][j];
+  }
+}
+
+template <typename Shape>
+QUIRE_DEVICE void store_item(const AttentionArgs& args, const DecodeWork& work,
+                             const DecodeState<Shape>& state) {
+#pragma unroll
+  for (int r = 0; r < Shape::kRowTiles; ++r) {
+    store_row<Shape>(args, work, r, 0, state);
+    store_row<Shape>(args, work, r, 1, state);
+  }
+}
+
+// Calls f with each work of the block, by all its threads.
+template <typename Shape, typename F>
+QUIRE_DEVICE void for_each_decode_work(const AttentionArgs& args, F&& f) {
+  static_assert(sizeof(DecodeWork) <= Shape::kSharedBytes - Shape::kWork);
+  auto* next = reinterpret_cast<DecodeWork*>(ptx::shared_memory() + Shape::kWork);
+  if (!args.is_cut) ptx::wait_for_previous_kernel();
+  for (int32_t i = ptx::block_index();; i += ptx::num_blocks()) {
+    ptx::sync_threads();  // nobody may still read what the last item left
+    if (ptx::thread_index() < 32) {
+      const DecodeWork found = find_work(args, i);
+      if (ptx::thread_index() == 0) *next = found;
+    }
+    ptx::sync_threads();
+    const DecodeWork work = *next;
+    ptx::wait_for_previous_kernel();
+    ptx::let_next_kernel_start();
+    if (!work.exists) return;
+    f(work);
+  }
+}
+
+}  // namespace quire::cuda

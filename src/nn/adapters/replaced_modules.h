@@ -1,0 +1,59 @@
+// What an adapter has beside the updates of matrices: head, embeddings and norms that take the place
+// of the model's, and a low-rank update of the embeddings.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "base/result.h"
+#include "kernels/api/embedding.h"
+#include "nn/adapters/lora_options.h"
+#include "nn/adapters/lora_reader.h"
+#include "nn/weights/linear_weights.h"
+#include "nn/weights/norm_weights.h"
+#include "tensor/arena.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+// A token's row of embeddings += scale * sum_r a[token, r] * b[r].
+struct EmbeddingUpdate {
+  int64_t rank = 0;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  const float* a = nullptr;  // [V, rank], times scale
+  const float* b = nullptr;  // [rank, E]
+
+  static int64_t bytes(int64_t rank, int64_t vocab_size, int64_t hidden_size) {
+    return Arena::padded(rank * vocab_size * 4) + Arena::padded(rank * hidden_size * 4);
+  }
+};
+
+// Points into its adapter's arena. Immutable once loaded; any thread.
+class ReplacedModules {
+ public:
+  // kInvalidArgument: a module has another shape than the model's.
+  static Status check(const ReplacedWeights& found);
+  // That load() takes from the arena.
+  static int64_t bytes(const ReplacedWeights& found, const LoraOptions& options);
+  Status load(const ReplacedWeights& found, const LoraOptions& options, Arena& arena);
+
+  const TableWeight* embedding() const { return table_ ? &*table_ : nullptr; }  // null: the model's
+  const EmbeddingUpdate* embedding_update() const { return update_ ? &*update_ : nullptr; }
+  // What multiplies instead of this matrix; null: itself.
+  const LinearWeights* matrix(const MatrixWeight& base) const {
+    return head_ != nullptr && head_ == &base ? &own_head_ : nullptr;
+  }
+  // What norms instead of these; null: themselves.
+  const NormWeights* norm(const NormWeights& base) const;
+
+ private:
+  std::optional<TableWeight> table_;
+  std::optional<EmbeddingUpdate> update_;
+  const MatrixWeight* head_ = nullptr;
+  LinearWeights own_head_;
+  std::unordered_map<const float*, NormWeights> norms_;  // by the model's weights
+};
+
+}  // namespace quire
