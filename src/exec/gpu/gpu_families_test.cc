@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuFamilyBits,
                                            "gemma4", "gemma4_moe", "gemma4_shared", "gemma4_wide",
                                            "mpt", "bloom", "baichuan_alibi", "falcon_rw", "lfm2",
                                            "mamba", "mamba2", "jamba", "falcon_h1", "nemotron_h",
-                                           "qwen3_next", "qwen3_5_moe"),
+                                           "qwen3_next", "qwen3_5_moe", "deepseek_v3"),
                          case_name);
 
 }  // namespace
