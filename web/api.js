@@ -7,11 +7,20 @@ let locked = false;
 let viewsOff = false;
 let onLocked = () => {};
 
-// The key lives as long as the browser's session.
-export function setApiKey(key) {
+// Asks the server whether it takes the key, which lives as long as the browser's session. Nothing else
+// is sent meanwhile, so that a wrong key is refused once.
+export async function tryApiKey(key) {
+  const wasLocked = locked;
+  locked = true;
   apiKey = key.trim();
   sessionStorage.setItem("quire-api-key", apiKey);
-  locked = false;
+  try {
+    await send("/v1/models", {cache: "no-store"});
+    locked = false;
+  } catch (error) {
+    if (error.status !== 401) locked = wasLocked;
+    throw error;
+  }
 }
 
 export function getApiKey() {
@@ -28,7 +37,7 @@ export function areViewsOff() {
   return viewsOff;
 }
 
-// `callback` is called when the server asks for a key, once until setApiKey().
+// `callback` is called when the server asks for a key, once until tryApiKey() has ended well.
 export function whenLocked(callback) {
   onLocked = callback;
 }
@@ -72,6 +81,10 @@ function lock() {
 
 async function request(path, options) {
   if (locked) throw new ApiError(kKeyWanted, 401);
+  return send(path, options);
+}
+
+async function send(path, options) {
   const isView = path.startsWith("/quire/");
   if (viewsOff && isView) throw new ApiError(kViewsOff, 404);
   let response;

@@ -1,6 +1,6 @@
 // Puts the page together: theme, tabs, models, and the three views.
 
-import {getApiKey, getJson, isLocked, setApiKey, whenLocked} from "./api.js";
+import {getApiKey, getJson, isLocked, tryApiKey, whenLocked} from "./api.js";
 import {Chat} from "./chat.js";
 import {$, el, hideTip} from "./dom.js";
 import {Engine} from "./engine.js";
@@ -132,9 +132,8 @@ class KeyDialog {
   }
 
   async use(key) {
-    setApiKey(key);
     try {
-      await getJson("/v1/models");
+      await tryApiKey(key);
     } catch (error) {
       $("key-error").textContent =
           error.status === 401 ? "The server did not accept this key." : error.message;
