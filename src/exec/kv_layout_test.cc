@@ -23,6 +23,24 @@ TEST(KvLayout, OneKindIsOneGroup) {
   EXPECT_EQ(layout.spec.block_bytes, 2 * 2 * 8 * 16 * 4 * 5);
 }
 
+// Layers of one, two and four KV heads: each of four ranks has one head of every layer.
+TEST(KvLayout, RanksAndStagesHaveTheGroupsOfTheWholeModel) {
+  DecoderSpec spec = spec_with(6, 0);
+  for (size_t i = 0; i < spec.layers.size(); ++i)
+    spec.layers[i].attention.num_kv_heads = 1 << i % 3;
+  const KvLayout whole = make_kv_layout(spec, 16, DType::kBF16);
+  ASSERT_GT(whole.spec.groups.size(), 1u);
+  const int32_t state_size = whole.spec.state.block_size;
+  for (const KvPart& part :
+       {KvPart{.share = {.rank = 1, .num_ranks = 4}}, KvPart{.layers = {0, 2}}}) {
+    const KvLayout own = make_kv_layout(spec, 16, DType::kBF16, state_size, part);
+    ASSERT_EQ(own.spec.groups.size(), whole.spec.groups.size());
+    for (size_t g = 0; g < own.spec.groups.size(); ++g)
+      EXPECT_EQ(own.spec.groups[g].layers, whole.spec.groups[g].layers) << g;
+    EXPECT_LT(own.spec.block_bytes, whole.spec.block_bytes);
+  }
+}
+
 TEST(KvLayout, HybridGroupsHaveEqualBlocksAndCoverEveryLayerOnce) {
   for (const auto& [full, sliding] : {std::pair{1, 5}, {4, 22}, {13, 13}, {12, 14}, {3, 15}}) {
     const KvLayout layout = make_kv_layout(spec_with(full, sliding), 16, DType::kBF16);

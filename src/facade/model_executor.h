@@ -26,7 +26,7 @@ RankProcess rank_process(const EngineArgs& args);
 std::string device_of(const EngineArgs& args);
 
 // args.device decides. "cuda" is that GPU or an error. "auto" is a GPU when this build has kernels
-// for it, one is there and the model is one that they take; else it is the CPU. `options` are those
+// for it, one is there and takes the model with its memory; else it is the CPU. `options` are those
 // of the CPU's runner.
 Result<ModelExecutor> make_model_executor(const EngineArgs& args,
                                           const ModelRunnerOptions& options);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "nn/rank_share.h"
 
 namespace quire {
 

@@ -1,4 +1,5 @@
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/linear/bf16_product.h"
 #include "kernels/cuda/linear/few_rows_linear.h"
 #include "kernels/cuda/linear_output.h"
 
@@ -12,20 +13,6 @@ constexpr int kChunkInputs = 32;  // 8 per lane of a quad
 constexpr int kChunksAhead = 4;   // of the weight, on their way at once
 using Chunk = Elements<4, uint32_t>;
 
-struct FewRowsArgs {
-  const bfloat16* x = nullptr;  // [M, K], rows x_stride apart
-  int64_t x_stride = 0;
-  const bfloat16* weight = nullptr;  // [N, K]
-  int64_t n = 0;
-  int64_t k = 0;
-  int64_t num_rows = 0;
-  const float* bias = nullptr;
-  void* y = nullptr;
-  int64_t y_stride = 0;
-  bool y_is_float = false;
-  bool accumulate = false;
-};
-
 // The lane's part of a chunk of two outputs, lane / 4 and eight behind it: of 32 inputs the eight
 // from lane % 4 * 8 on. Which input is which column of a product does not matter to the sum, as
 // long as x has the same order.
@@ -36,7 +23,7 @@ struct WeightChunk {
 
 // Adds a chunk to the sums: two products of 16 inputs.
 template <int kRowTiles>
-QUIRE_DEVICE void add_chunk(const FewRowsArgs& args, const WeightChunk& weight, int64_t input,
+QUIRE_DEVICE void add_chunk(const Bf16Product& args, const WeightChunk& weight, int64_t input,
                             float (&sums)[kRowTiles][4]) {
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
@@ -55,7 +42,7 @@ QUIRE_DEVICE void add_chunk(const FewRowsArgs& args, const WeightChunk& weight, 
 
 // A block: 16 outputs of all rows; its warps' sums over their slices of K are added in order.
 template <int kRowTiles>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2) few_rows_kernel(const FewRowsArgs args) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2) few_rows_kernel(const Bf16Product args) {
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
   const int64_t first_output = int64_t{ptx::block_index()} * kOutputs;
@@ -103,7 +90,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2) few_rows_kernel(const FewRowsArgs a
 }
 
 template <int kRowTiles>
-void launch_rows(Stream& stream, const FewRowsArgs& args) {
+void launch_rows(Stream& stream, const Bf16Product& args) {
   static_assert(kRowTiles * 4 <= kSlices, "a warp per sum at the end");
   launch<few_rows_kernel<kRowTiles>>(
       stream,
@@ -127,17 +114,7 @@ void few_rows_linear(Stream& stream, const LinearParams& p) {
   if (p.num_rows == 0 || p.weight->spec.n == 0) return;
   QUIRE_CHECK(fits_few_rows(p), "[few_rows_linear] {} rows of [{}, {}]", p.num_rows,
               p.weight->spec.n, p.weight->spec.k);
-  const FewRowsArgs args{.x = static_cast<const bfloat16*>(p.x.data()),
-                         .x_stride = p.x_stride,
-                         .weight = static_cast<const bfloat16*>(p.weight->data),
-                         .n = p.weight->spec.n,
-                         .k = p.weight->spec.k,
-                         .num_rows = p.num_rows,
-                         .bias = p.bias,
-                         .y = p.y.data(),
-                         .y_stride = p.y_stride,
-                         .y_is_float = p.y.dtype() == DType::kF32,
-                         .accumulate = p.accumulate};
+  const Bf16Product args = bf16_product(p);
   if (p.num_rows <= 8) return launch_rows<1>(stream, args);
   launch_rows<2>(stream, args);
 }

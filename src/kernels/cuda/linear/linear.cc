@@ -1,6 +1,6 @@
 // linear() multiplies dense weights by a kernel of Quire's own on Hopper, elsewhere by cuBLASLt or
 // by another of Quire's own where that measures faster for a few rows; products of FP8 by cuBLASLt,
-// of int8 by a kernel of Quire's own;
+// of int8 by a kernel of Quire's own, and what begins between 16 bytes by a plain one;
 // other quantized weights by a kernel of Quire's own.
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,5 @@
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/linear/bf16_product.h"
 #include "kernels/cuda/linear/plain_linear.h"
 #include "kernels/cuda/linear_output.h"
 
@@ -8,22 +9,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
-struct PlainArgs {
-  const bfloat16* x = nullptr;  // [M, K], rows x_stride apart
-  int64_t x_stride = 0;
-  const bfloat16* weight = nullptr;  // [N, K]
-  int64_t n = 0;
-  int64_t k = 0;
-  int64_t num_rows = 0;
-  const float* bias = nullptr;
-  void* y = nullptr;
-  int64_t y_stride = 0;
-  bool y_is_float = false;
-  bool accumulate = false;
-};
-
 // A warp computes an output of a row at a time: each lane adds every 32nd product.
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) plain_linear_kernel(const PlainArgs args) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) plain_linear_kernel(const Bf16Product args) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   const int lane = ptx::thread_index() % 32;
@@ -55,17 +42,7 @@ void plain_linear(Stream& stream, const LinearParams& p) {
   QUIRE_CHECK(p.gate == nullptr && !spec.quant.is_quantized() && spec.dtype == DType::kBF16 &&
                   p.x.dtype() == DType::kBF16,
               "[plain_linear] {} rows of [{}, {}]", p.num_rows, spec.n, spec.k);
-  const PlainArgs args{.x = static_cast<const bfloat16*>(p.x.data()),
-                       .x_stride = p.x_stride,
-                       .weight = static_cast<const bfloat16*>(p.weight->data),
-                       .n = spec.n,
-                       .k = spec.k,
-                       .num_rows = p.num_rows,
-                       .bias = p.bias,
-                       .y = p.y.data(),
-                       .y_stride = p.y_stride,
-                       .y_is_float = p.y.dtype() == DType::kF32,
-                       .accumulate = p.accumulate};
+  const Bf16Product args = bf16_product(p);
   launch<plain_linear_kernel>(
       stream,
       {.num_blocks = blocks_for(gpu(stream), p.num_rows * spec.n, kWarps, 8),
