@@ -77,6 +77,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   if (piece == 0) {
     QUIRE_CHECK(lora_ || inputs.adapters.empty(), "rows with adapters, which were not planned");
     if (lora_) lora_->begin(inputs.adapters, inputs.num_tokens);
+    if (ranks_ != nullptr) ranks_->begin_pass();
     embed(inputs);
     attention_->prepare_positions(inputs);
   } else {

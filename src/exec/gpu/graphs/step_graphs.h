@@ -13,14 +13,17 @@
 #include "core/executor.h"
 #include "device/device.h"
 #include "exec/gpu/graphs/graph_dispatcher.h"
+#include "exec/gpu/ranks/gpu_ranks.h"
 #include "nn/decoder/decoder.h"
 
 namespace quire {
 
-// Borrows device and decoder. One thread.
+// Borrows what it is made of. One thread.
 class StepGraphs {
  public:
-  StepGraphs(GraphDispatcher dispatcher, Device& device, Decoder& decoder);
+  // `ranks`: of a decoder that computes a rank's share, whose graphs are there for all ranks or for
+  // none; null: alone.
+  StepGraphs(GraphDispatcher dispatcher, Device& device, Decoder& decoder, GpuRanks* ranks);
 
   // Device memory of all graphs, an upper bound that was argued and not measured.
   static int64_t device_bytes(const GraphDispatcher& dispatcher, size_t num_pieces);
@@ -54,6 +57,8 @@ class StepGraphs {
     return (bucket.kind == GraphKind::kWhole ? whole_ : pieces_)[bucket.index];
   }
   Status capture(const GraphBucket& bucket, const ForwardInputs& inputs);
+  Result<std::vector<std::unique_ptr<Graph>>> capture_own(const GraphBucket& bucket,
+                                                          const ForwardInputs& inputs);
   void launch(const GraphBucket& bucket, const ForwardInputs& inputs);
   void note(const Status& captured);
   bool gave_up() const { return num_failures_ >= kMaxFailures; }
@@ -61,6 +66,7 @@ class StepGraphs {
   GraphDispatcher dispatcher_;
   Device& device_;
   Decoder& decoder_;
+  GpuRanks* ranks_;
   std::vector<Captured> whole_;
   std::vector<Captured> pieces_;
   int32_t num_graphs_ = 0;
