@@ -157,7 +157,7 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
             .gate_bias = stacked_bias(p.experts, &ExpertWeights::gate_bias),
             .bias = stacked_bias(p.experts, &ExpertWeights::up_bias),
             .n = inside_size,
-            .k = hidden_size,
+            .k = expert.up->spec.k,
             .activation = p.activation,
             .num_tiles = num_tiles,
             .tiles = tiles,

@@ -20,6 +20,7 @@ inline uint64_t clock_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
 }
-inline void pause() { std::this_thread::yield(); }
+// The other rank's thread may want this CPU.
+inline void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 }  // namespace quire::cuda::ptx
