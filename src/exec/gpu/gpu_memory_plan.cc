@@ -1,6 +1,9 @@
 #include "exec/gpu/gpu_memory_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 
 namespace quire {
 namespace {
@@ -19,12 +22,14 @@ Status plan_gpu_memory(const GpuMemoryRequest& request, MemoryPlan& plan) {
   const int64_t rest = plan.budget - kDriverBytes - plan.weights - plan.adapters - plan.workspace();
   plan.kv_cache = request.kv_cache_bytes.value_or(std::min(request.useful_kv_bytes, rest));
   constexpr int64_t kMiB = int64_t{1} << 20;
+  const std::string adapters =
+      plan.adapters > 0 ? fmt::format(", adapters {} MiB", plan.adapters / kMiB) : "";
   const int64_t in_all = plan.weights + plan.adapters + plan.workspace() + plan.kv_cache;
   if (request.kv_cache_bytes && in_all > request.free_bytes) {
     return resource_exhausted(
-        "GPU memory: weights take {} MiB, adapters {} MiB, workspace {} MiB and the KV cache that "
+        "GPU memory: weights take {} MiB{}, workspace {} MiB and the KV cache that "
         "was asked for {} MiB; {} MiB are free",
-        plan.weights / kMiB, plan.adapters / kMiB, plan.workspace() / kMiB, plan.kv_cache / kMiB,
+        plan.weights / kMiB, adapters, plan.workspace() / kMiB, plan.kv_cache / kMiB,
         request.free_bytes / kMiB);
   }
   if (plan.kv_cache >= least_kv_bytes(plan)) return {};
@@ -37,11 +42,10 @@ Status plan_gpu_memory(const GpuMemoryRequest& request, MemoryPlan& plan) {
   }
   return resource_exhausted(
       "GPU memory: of {} MiB, {} MiB may be used (gpu-memory-utilization {}, {} MiB used by "
-      "others); weights take {} MiB, adapters {} MiB, workspace {} MiB and the driver {} MiB, "
-      "which "
+      "others); weights take {} MiB{}, workspace {} MiB and the driver {} MiB, which "
       "leaves {} MiB for the KV cache: at least {} MiB are needed",
       request.total_bytes / kMiB, plan.budget / kMiB, request.utilization, used_by_others / kMiB,
-      plan.weights / kMiB, plan.adapters / kMiB, plan.workspace() / kMiB, kDriverBytes / kMiB,
+      plan.weights / kMiB, adapters, plan.workspace() / kMiB, kDriverBytes / kMiB,
       std::max<int64_t>(0, rest) / kMiB, needed);
 }
 

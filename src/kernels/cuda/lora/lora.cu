@@ -71,7 +71,7 @@ QUIRE_DEVICE void load_inputs(const Inputs& in, int64_t row, int64_t first, floa
 template <int kRows>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
     shrink_kernel(const LoraSlotsParams p, const Inputs in, const int num_groups) {
-  ptx::let_next_kernel_start();  // the product, which reads nothing of what is made here
+  ptx::let_next_kernel_start();  // the product, which fetches its weights meanwhile
   auto* scratch = reinterpret_cast<float*>(ptx::shared_memory());  // [warp][row][rank]
   const int thread = ptx::thread_index();
   const int64_t group = ptx::block_index() % num_groups;
@@ -159,13 +159,13 @@ QUIRE_DEVICE void add_update(const LoraSlotsParams& p, const LoraPart& part, int
 template <typename Y, int kRows>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 4)
     expand_kernel(const LoraSlotsParams p, const int num_cuts) {
+  ptx::let_next_kernel_start();  // which waits for this one before it reads anything but weights
   const RowTile<kRows> tile = tile_of<kRows>(p, ptx::block_index() / num_cuts);
   const int64_t n = int64_t{ptx::block_index() % num_cuts} * kThreads + ptx::thread_index();
   bool has_waited = false;
   const auto wait = [&] {
     if (has_waited) return;
     ptx::wait_for_previous_kernel();
-    ptx::let_next_kernel_start();
     has_waited = true;
   };
 #pragma unroll 1
