@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 // One rank's part of what the whole may take.
-ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num_ranks) {
+ModelRunnerOptions options_of_gpu(const ModelRunnerOptions& whole, int rank, int num_ranks) {
   ModelRunnerOptions options = whole;
   options.share.rank = rank;
   options.share.num_ranks = num_ranks;
@@ -34,7 +34,7 @@ Result<std::unique_ptr<GpuRankedExecutor>> GpuRankedExecutor::create(
     GpuRunnerOptions of_rank = gpu_options;
     of_rank.ranks = executor->groups_[at].get();
     Result<std::unique_ptr<GpuRunner>> runner = GpuRunner::create(
-        options_of(options, rank, num_ranks), of_rank, std::move(gpus.devices[at]));
+        options_of_gpu(options, rank, num_ranks), of_rank, std::move(gpus.devices[at]));
     if (!runner.ok()) {
       of_rank.ranks->leave();  // others may wait for it to load
       return runner.status();
