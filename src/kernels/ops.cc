@@ -24,6 +24,9 @@ constexpr StreamOps kCpuStreamOps{
     .cut_below = cpu::cut_below,
 };
 
+constexpr LoraOps kCpuLoraOps{
+    .apply_lora = cpu::apply_lora, .shrink_lora = nullptr, .expand_lora = nullptr};
+
 constexpr RowOps kCpuRowOps{
     .query_scales = cpu::query_scales,
     .copy_rows = cpu::copy_rows,
@@ -50,9 +53,7 @@ const OpTable& cpu_ops() {
       .linear_workspace_bytes = cpu::linear_workspace_bytes,
       .linear_gates = cpu::linear_gates,
       .pack_weight_rows = cpu::pack_weight_rows,
-      .apply_lora = cpu::apply_lora,
-      .shrink_lora = nullptr,
-      .expand_lora = nullptr,
+      .lora = &kCpuLoraOps,
       .sigmoid_scale = cpu::sigmoid_scale,
       .route_tokens = cpu::route_tokens,
       .run_experts = cpu::run_experts,
@@ -134,16 +135,16 @@ void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRo
   ops_of(stream).pack_weight_rows(stream, weight, rows);
 }
 void apply_lora(Stream& stream, const LoraParams& params) {
-  QUIRE_CHECK(ops_of(stream).apply_lora != nullptr, "[apply_lora] expected a CPU's stream");
-  ops_of(stream).apply_lora(stream, params);
+  QUIRE_CHECK(ops_of(stream).lora->apply_lora != nullptr, "[apply_lora] expected a CPU's stream");
+  ops_of(stream).lora->apply_lora(stream, params);
 }
 void shrink_lora(Stream& stream, const LoraSlotsParams& params) {
-  QUIRE_CHECK(ops_of(stream).shrink_lora != nullptr, "[shrink_lora] expected a GPU's stream");
-  ops_of(stream).shrink_lora(stream, params);
+  QUIRE_CHECK(ops_of(stream).lora->shrink_lora != nullptr, "[shrink_lora] expected a GPU's stream");
+  ops_of(stream).lora->shrink_lora(stream, params);
 }
 void expand_lora(Stream& stream, const LoraSlotsParams& params) {
-  QUIRE_CHECK(ops_of(stream).expand_lora != nullptr, "[expand_lora] expected a GPU's stream");
-  ops_of(stream).expand_lora(stream, params);
+  QUIRE_CHECK(ops_of(stream).lora->expand_lora != nullptr, "[expand_lora] expected a GPU's stream");
+  ops_of(stream).lora->expand_lora(stream, params);
 }
 bool supports_experts(const Stream& stream) { return ops_of(stream).run_experts != nullptr; }
 void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params) {

@@ -79,7 +79,6 @@ class GpuRunner final : public Executor {
   Status apply(const StepPlan& plan);
   // Queues all work of the step, from the requests' state to the copies of its results.
   Status queue(const StepPlan& plan, GpuStep& step);
-  void run_forward(const StepPlan& plan, const GpuStep& step);
   Status sample(const StepPlan& plan, GpuStep& step);
   // Waits for the step and fills its result.
   void finish(GpuStep& step);

@@ -43,6 +43,13 @@ struct RowOps {
   void (*place_floats)(Stream&, const PlaceFloatsParams&);
 };
 
+// Of adapters. CPUs have the first, GPUs the others; null: not this backend's.
+struct LoraOps {
+  void (*apply_lora)(Stream&, const LoraParams&);
+  void (*shrink_lora)(Stream&, const LoraSlotsParams&);
+  void (*expand_lora)(Stream&, const LoraSlotsParams&);
+};
+
 struct OpTable {
   void (*activation)(Stream&, const ActivationParams&);
   void (*soft_cap)(Stream&, const SoftCapParams&);
@@ -62,9 +69,7 @@ struct OpTable {
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
   bool (*linear_gates)(const Stream&, const WeightSpec&);  // null: never
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
-  void (*apply_lora)(Stream&, const LoraParams&);        // CPUs
-  void (*shrink_lora)(Stream&, const LoraSlotsParams&);  // GPUs
-  void (*expand_lora)(Stream&, const LoraSlotsParams&);
+  const LoraOps* lora;
   // Null: the backend has no experts.
   void (*sigmoid_scale)(Stream&, const SigmoidScaleParams&);
   void (*route_tokens)(Stream&, const RouteTokensParams&);
