@@ -273,7 +273,7 @@ Status ModelRunner::make_workspace() {
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   if (!options_.share.is_whole()) {
     if (options_.group == nullptr) return internal_error("a rank without its group");
-    ranks_.emplace(plan_.whole, options_.share, plan_.limits, *options_.group, team_);
+    ranks_.emplace(plan_.whole, options_.share, plan_.limits, *options_.group, stream_);
   }
   decoder_ = std::make_unique<Decoder>(plan_.spec, *model_->weights, plan_.limits, stream_,
                                        workspace_arena_, ranks_ ? &*ranks_ : nullptr);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "exec/logits_stage.h"
 #include "exec/request_table.h"
 #include "nn/decoder/decoder.h"
+#include "nn/rank_exchange.h"
 
 namespace quire {
 
@@ -87,6 +89,7 @@ class GpuRunner final : public Executor {
   const ModelPlan& plan_;
   Device& device_;
   GpuRunnerMemory memory_;
+  std::optional<RankExchange> ranks_;  // of one rank among several
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<GpuKvCache> kv_;
   std::unique_ptr<GpuStepInputs> inputs_;

@@ -76,6 +76,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
               "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
   if (piece == 0) {
     take_adapters(inputs);
+    if (ranks_ != nullptr) ranks_->begin_pass();
     embed(inputs);
     attention_->prepare_positions(inputs);
   } else {
