@@ -94,6 +94,8 @@ struct ModelConfig {
   std::vector<bool> source_layers = {};     // per layer: whether it does; empty: all of them
   std::vector<TokenId> decoder_start = {};  // what it begins with, of a source that is a text
   LatentSpec latent;                        // any(): of every layer's attention
+  IndexSpec index;                          // any(): every layer attends to the chosen tokens
+  std::vector<bool> index_layers = {};      // per layer: whether it chooses; empty: all do
   bool is_bidirectional = false;
   RelativeBiasSpec relative_bias;
   bool first_layer_norm = true;  // of what the first layer's attention reads

@@ -96,6 +96,11 @@ enum class TensorRole : uint8_t {
   kLatentNorm,
   kLatentKeyUp,    // [R, N] and [V, R] of one head, whose number stands for "{e}"
   kLatentValueUp,  // (weights/latent_heads.h)
+  // Of the indexer of sparse attention (nn/spec/index_spec.h):
+  kIndexQuery,
+  kIndexKey,
+  kIndexKeyNorm,
+  kIndexHeadWeights,
   // Of attention to what an encoder has made of a source (nn/spec/cross_spec.h):
   kCrossNorm,
   kCrossQ,
