@@ -119,8 +119,9 @@ double AttentionShape::num_parameters(int64_t hidden_size) const {
       mla.q_lora_rank > 0 ? mla.q_lora_rank * (hidden + query_dim) : hidden * query_dim;
   const double latent_down = hidden * (mla.kv_lora_rank + mla.qk_rope_head_dim);
   const double latent_up = mla.kv_lora_rank * heads * (mla.qk_nope_head_dim + mla.v_head_dim);
-  const double indexer = index.num_heads * (double{mla.q_lora_rank} * index.head_dim + hidden) +
-                         index.head_dim * hidden;
+  const double index_dim = index.head_dim;
+  const double indexer =
+      index.num_heads * (mla.q_lora_rank * index_dim + hidden) + index_dim * hidden;
   return query + latent_down + latent_up + heads * mla.v_head_dim * hidden + indexer;
 }
 
