@@ -94,8 +94,6 @@ struct ModelConfig {
   std::vector<bool> source_layers = {};     // per layer: whether it does; empty: all of them
   std::vector<TokenId> decoder_start = {};  // what it begins with, of a source that is a text
   LatentSpec latent;                        // any(): of every layer's attention
-  IndexSpec index;                          // any(): every layer attends to the chosen tokens
-  std::vector<bool> index_layers = {};      // per layer: whether it chooses; empty: all do
   bool is_bidirectional = false;
   RelativeBiasSpec relative_bias;
   bool first_layer_norm = true;  // of what the first layer's attention reads
@@ -110,6 +108,8 @@ struct ModelConfig {
   std::vector<std::string> labels = {};  // of a classifier
   NameMap names = {};                    // how the checkpoint names its tensors
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves
+  IndexSpec index;           // any(): every layer attends to the tokens that are chosen
+  std::vector<bool> index_layers = {};  // per layer: whether it chooses; empty: all do
 
   // The longest sequence that the configuration vouches for: max_position_embeddings, stretched by
   // linear, dynamic and YaRN scaling.

@@ -96,11 +96,6 @@ enum class TensorRole : uint8_t {
   kLatentNorm,
   kLatentKeyUp,    // [R, N] and [V, R] of one head, whose number stands for "{e}"
   kLatentValueUp,  // (weights/latent_heads.h)
-  // Of the indexer of sparse attention (nn/spec/index_spec.h):
-  kIndexQuery,
-  kIndexKey,
-  kIndexKeyNorm,
-  kIndexHeadWeights,
   // Of attention to what an encoder has made of a source (nn/spec/cross_spec.h):
   kCrossNorm,
   kCrossQ,
@@ -167,6 +162,11 @@ enum class TensorRole : uint8_t {
   kGateBounds,
   kUpBounds,
   kDownBounds,
+  // Of the indexer of sparse attention (nn/spec/index_spec.h):
+  kIndexQuery,
+  kIndexKey,
+  kIndexKeyNorm,
+  kIndexHeadWeights,
 };
 
 // The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part
