@@ -423,7 +423,7 @@ TEST(ModelConfig, ReadsLatents) {
 std::string indexed_config(std::string_view more) {
   return fmt::format(
       R"({{"model_type": "glm_moe_dsa", "num_hidden_layers": 4, "n_routed_experts": 8,
-           "num_experts_per_tok": 2, "index_topk": 32{}}})",
+           "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "index_topk": 32{}}})",
       more);
 }
 
