@@ -243,7 +243,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"cohere_qk_norm", "float32"}, Setup{"bloom", "float32", "portable"},
                       Setup{"bloom", "bfloat16", "avx2"}, Setup{"bloom", "bfloat16", "avx512-core"},
                       Setup{"mpt", "bfloat16", "auto", "int8"},
-                      Setup{"gemma3n_streams", "float32", "portable"}),
+                      Setup{"gemma3n_streams", "float32", "portable"},
+                      Setup{"deepseek_v32", "bfloat16", "avx2", "int8"},
+                      Setup{"glm_moe_dsa", "float32", "portable"},
+                      Setup{"glm_moe_dsa", "bfloat16", "amx-emulated", "fp8"}),
     name_of);
 
 // Mixtures of experts: whom a token shares an expert with leaves no trace in it.

@@ -74,7 +74,10 @@ AttentionShape attention_shape(const AttentionSpec& attention) {
                     .kv_lora_rank = latent.rank,
                     .qk_nope_head_dim = latent.nope_dim,
                     .qk_rope_head_dim = latent.rope_dim,
-                    .v_head_dim = latent.value_dim}};
+                    .v_head_dim = latent.value_dim},
+            .index = {.top_k = attention.index.top_k,
+                      .num_heads = attention.index.num_heads,
+                      .head_dim = attention.index.head_dim}};
   }
   return {.num_heads = attention.num_heads,
           .num_kv_heads = attention.num_kv_heads,

@@ -47,6 +47,7 @@ inline constexpr OpTable kOpTable{
     .latent_to_cache = latent_to_cache,
     .head_linear = head_linear,
     .head_linear_workspace_bytes = head_linear_workspace_bytes,
+    .sparse = nullptr,
     .causal_conv = causal_conv,
     .selective_scan = selective_scan,
     .ssd_scan = ssd_scan,

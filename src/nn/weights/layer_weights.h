@@ -3,6 +3,7 @@
 
 #include "nn/weights/cross_weights.h"
 #include "nn/weights/experts_weights.h"
+#include "nn/weights/index_weights.h"
 #include "nn/weights/latent_weights.h"
 #include "nn/weights/linear_weights.h"
 #include "nn/weights/norm_weights.h"
@@ -18,6 +19,7 @@ struct LayerWeights {
   const float* k_norm = nullptr;  // likewise
   LinearWeights o;                // [E, AttentionSpec::output_size()]
   LatentWeights latent;           // with LatentSpec::any()
+  IndexWeights index;             // with IndexSpec::chooses()
   StateWeights state;
   CrossWeights cross;               // with DecoderSpec::cross
   NormWeights post_attention_norm;  // on the attention's output

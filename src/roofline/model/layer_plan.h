@@ -22,7 +22,8 @@ struct GroupPlan {
   std::vector<LinearOp> linears;  // run over all tokens
   AttentionWork prefill;
   AttentionWork decode;
-  int window_index = -1;                   // into DecodeSums::windowed; -1: no window
+  AttentionWork index;                     // scores of an indexer; without heads: there is none
+  int window_index = -1;                   // into DecodeSums::windowed; -1: all tokens are read
   double elementwise_bytes_per_token = 0;  // read and written
   double elementwise_written_per_token = 0;
   StateWork state;

@@ -31,6 +31,10 @@ json::object written(const AttentionShape& attention) {
                                {"qk_nope_head_dim", mla.qk_nope_head_dim},
                                {"qk_rope_head_dim", mla.qk_rope_head_dim},
                                {"v_head_dim", mla.v_head_dim}};
+  if (const IndexShape& index = attention.index; index.top_k > 0) {
+    object["index"] = json::object{
+        {"top_k", index.top_k}, {"num_heads", index.num_heads}, {"head_dim", index.head_dim}};
+  }
   return object;
 }
 
@@ -82,6 +86,11 @@ AttentionShape read_attention(const JsonFields& fields) {
                      .qk_nope_head_dim = size_of(*mla, "qk_nope_head_dim"),
                      .qk_rope_head_dim = size_of(*mla, "qk_rope_head_dim"),
                      .v_head_dim = size_of(*mla, "v_head_dim")};
+  }
+  if (const auto index = fields.child("index")) {
+    attention.index = {.top_k = size_of(*index, "top_k"),
+                       .num_heads = size_of(*index, "num_heads"),
+                       .head_dim = size_of(*index, "head_dim")};
   }
   return attention;
 }

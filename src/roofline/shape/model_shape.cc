@@ -119,12 +119,17 @@ double AttentionShape::num_parameters(int64_t hidden_size) const {
       mla.q_lora_rank > 0 ? mla.q_lora_rank * (hidden + query_dim) : hidden * query_dim;
   const double latent_down = hidden * (mla.kv_lora_rank + mla.qk_rope_head_dim);
   const double latent_up = mla.kv_lora_rank * heads * (mla.qk_nope_head_dim + mla.v_head_dim);
-  return query + latent_down + latent_up + heads * mla.v_head_dim * hidden;
+  const double index_dim = index.head_dim;
+  const double indexer =
+      index.num_heads * (mla.q_lora_rank * index_dim + hidden) + index_dim * hidden;
+  return query + latent_down + latent_up + heads * mla.v_head_dim * hidden + indexer;
 }
 
 double AttentionShape::kv_elements_per_token() const {
   if (shares_kv) return 0;
-  if (latent) return mla.kv_lora_rank + mla.qk_rope_head_dim;
+  if (latent) {
+    return mla.kv_lora_rank + mla.qk_rope_head_dim + (index.num_heads > 0 ? index.head_dim : 0);
+  }
   return 2.0 * num_kv_heads * head_dim;
 }
 
@@ -236,7 +241,7 @@ double ModelShape::state_bytes_per_sequence() const {
 std::vector<int32_t> ModelShape::windows() const {
   std::vector<int32_t> windows;
   for (const LayerGroup& group : groups) {
-    if (group.attention.sliding_window > 0) windows.push_back(group.attention.sliding_window);
+    if (group.attention.tokens_read() > 0) windows.push_back(group.attention.tokens_read());
   }
   std::sort(windows.begin(), windows.end());
   windows.erase(std::unique(windows.begin(), windows.end()), windows.end());

@@ -26,6 +26,14 @@ struct LatentAttention {
   friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
 };
 
+// An indexer chooses the top_k tokens that attention reads, by a key of its own for each token.
+struct IndexShape {
+  int32_t top_k = 0;      // 0: attention reads all that it sees
+  int32_t num_heads = 0;  // 0: another layer's choice is read
+  int32_t head_dim = 0;
+  friend bool operator==(const IndexShape&, const IndexShape&) = default;
+};
+
 struct AttentionShape {
   int32_t num_heads = 0;       // Hq
   int32_t num_kv_heads = 0;    // Hkv
@@ -35,6 +43,9 @@ struct AttentionShape {
   int32_t num_inputs = 1;      // rows of hidden_size that queries, keys and values are made of
   bool latent = false;         // `mla` says how; num_kv_heads and head_dim are unused
   LatentAttention mla;
+  IndexShape index;  // with `latent`
+  // Tokens that a query reads at most; 0: all.
+  int32_t tokens_read() const { return index.top_k > 0 ? index.top_k : sliding_window; }
   bool any() const { return num_heads > 0; }  // else the layer has no attention
   double num_parameters(int64_t hidden_size) const;
   double kv_elements_per_token() const;  // of one layer
@@ -134,7 +145,8 @@ struct ModelShape {
   double state_bytes_per_sequence() const;
   // Returns the memory of one row of a source, its keys and values in all layers.
   double source_bytes_per_row() const;
-  // Returns the distinct sliding windows, ascending, without 0; StepShape sums contexts under each.
+  // Returns how many tokens queries read at most, each number once, ascending, without 0; StepShape
+  // sums contexts under each.
   std::vector<int32_t> windows() const;
   // Returns an error that names the first field that makes no sense.
   Status validate() const;
