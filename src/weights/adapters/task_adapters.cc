@@ -66,12 +66,10 @@ class TaskReader {
     QUIRE_RETURN_IF_ERROR(add_tables());
     const int64_t table_rank = tasks_.rank * (types_.a == nullptr ? 1 : 2);
     const double growth = static_cast<double>(table_rank) / static_cast<double>(tasks_.rank);
-    parts_.config_text =
-        json::serialize(json::object{{"peft_type", "LORA"},
-                                     {"r", tasks_.rank},
-                                     {"lora_alpha", tasks_.alpha},
-                                     {"rank_pattern", {{kWordTable, table_rank}}},
-                                     {"alpha_pattern", {{kWordTable, tasks_.alpha * growth}}}});
+    json::object config{{"peft_type", "LORA"}, {"r", tasks_.rank}, {"lora_alpha", tasks_.alpha}};
+    config["rank_pattern"] = json::object{{kWordTable, table_rank}};
+    config["alpha_pattern"] = json::object{{kWordTable, tasks_.alpha * growth}};
+    parts_.config_text = json::serialize(config);
     return std::move(parts_);
   }
 
