@@ -177,7 +177,33 @@ void plan_source(const ModelShape& model, const Parallelism& parallelism, Device
   encoder.hidden_size = source.encoder_width();
   encoder.groups = source.encoder;
   encoder.source = {};
+  encoder.tower = {};
   plan.encoder = plan_device(encoder, parallelism).groups;
+}
+
+// A product of as many weights, which does as much as they do.
+LinearOp product_of(int64_t elements, int64_t width, const NumberFormat& weights) {
+  return {Kernel::kEncoder, static_cast<double>(width),
+          static_cast<double>(elements) / static_cast<double>(width), weights};
+}
+
+// Towers are not quantized, and every device has one whole.
+void plan_tower(const ModelShape& model, DevicePlan& plan) {
+  const TowerShape& tower = model.tower;
+  ModelShape encoder = model;
+  encoder.hidden_size = tower.width;
+  encoder.groups = tower.encoder;
+  encoder.weights = model.activations;
+  encoder.source = {};
+  encoder.tower = {};
+  plan.tower = plan_device(encoder, {}).groups;
+  for (const LayerGroup& group : tower.encoder)
+    plan.tower_windows.push_back(group.attention.sliding_window);
+  if (tower.patch_elements > 0)
+    plan.tower_front.push_back(product_of(tower.patch_elements, tower.width, encoder.weights));
+  if (tower.projector_elements > 0)
+    plan.projector.push_back(
+        product_of(tower.projector_elements, model.hidden_size, encoder.weights));
 }
 
 }  // namespace
@@ -213,6 +239,7 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
     plan.groups.push_back(std::move(layer));
   }
   if (model.source.any()) plan_source(model, parallelism, plan);
+  if (model.tower.any()) plan_tower(model, plan);
   return plan;
 }
 

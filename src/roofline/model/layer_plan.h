@@ -44,6 +44,11 @@ struct DevicePlan {
   LinearOp source_kv;
   std::vector<LinearOp> encoder_front;
   std::vector<GroupPlan> encoder;
+  // With ModelShape::tower: what makes rows of patches, the layers, and what makes embeddings.
+  std::vector<LinearOp> tower_front;
+  std::vector<GroupPlan> tower;
+  std::vector<int32_t> tower_windows;  // of each group; 0: a row sees all
+  std::vector<LinearOp> projector;
   double hidden_size = 0;
   double vocab_rows = 0;  // of the head on this device
   double vocab_size = 0;

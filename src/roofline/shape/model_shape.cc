@@ -84,6 +84,22 @@ Status check_source(const SourceShape& source) {
   return {};
 }
 
+Status check_tower(const TowerShape& tower) {
+  if (!tower.any()) return {};
+  if (tower.rows_per_embedding < 1 || tower.max_embeddings < 1 || tower.encoder.empty()) {
+    return invalid_argument(
+        "tower: expected rows_per_embedding and max_embeddings of at least 1 and layers of an "
+        "encoder, got {}, {} and {}",
+        tower.rows_per_embedding, tower.max_embeddings, tower.encoder.size());
+  }
+  for (const LayerGroup& group : tower.encoder) {
+    if (!group.attention.any() || group.attention.latent || group.state.any() || group.ffn.moe())
+      return invalid_argument("tower: encoder: expected layers of attention and one MLP");
+    QUIRE_RETURN_IF_ERROR(check_layer(group));
+  }
+  return {};
+}
+
 // Some layer has what all others lack: a model without any attention or feed-forward part has states,
 // or a source that it looks at.
 Status check_layers(const std::vector<LayerGroup>& groups, const SourceShape& source) {
@@ -205,8 +221,14 @@ double SourceShape::num_encoder_parameters() const {
          count_layers(encoder, encoder_width(), Experts::kAll);
 }
 
+double TowerShape::num_parameters() const {
+  return static_cast<double>(patch_elements + projector_elements) +
+         count_layers(encoder, width, Experts::kAll);
+}
+
 int64_t ModelShape::num_parameters() const {
-  return num_decoder_parameters() + static_cast<int64_t>(source.num_encoder_parameters());
+  return num_decoder_parameters() +
+         static_cast<int64_t>(source.num_encoder_parameters() + tower.num_parameters());
 }
 
 int64_t ModelShape::num_active_parameters() const {
@@ -259,9 +281,10 @@ Status ModelShape::validate() const {
   if (groups.empty()) return invalid_argument("groups: expected at least one group of layers");
   QUIRE_RETURN_IF_ERROR(check_layers(groups, source));
   QUIRE_RETURN_IF_ERROR(check_source(source));
+  QUIRE_RETURN_IF_ERROR(check_tower(tower));
   constexpr double kMaxParameters = 1e15;
-  if (const double parameters =
-          count_parameters(*this, Experts::kAll) + source.num_encoder_parameters();
+  if (const double parameters = count_parameters(*this, Experts::kAll) +
+                                source.num_encoder_parameters() + tower.num_parameters();
       parameters > kMaxParameters) {
     return invalid_argument("expected at most {:g} parameters, got {:g}", kMaxParameters,
                             parameters);

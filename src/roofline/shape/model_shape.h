@@ -119,6 +119,21 @@ struct SourceShape {
   double num_parameters(int64_t hidden_size) const;  // of one layer's attention to a source
 };
 
+// What reads pictures for a model whose tokens some of their embeddings are. A picture is encoded by
+// itself: rows of patches, which see each other, then one embedding of so many rows.
+struct TowerShape {
+  int64_t width = 0;  // E of the encoder; 0: the model reads no pictures
+  std::vector<LayerGroup> encoder =
+      {};  // a sliding window is one of the picture: rows that one sees
+  int32_t rows_per_embedding = 1;
+  int64_t patch_elements = 0;      // weights of what makes a row
+  int64_t projector_elements = 0;  // weights of what makes an embedding
+  int32_t max_embeddings = 0;      // of the largest item
+  bool is_bidirectional = false;   // tokens of a picture are computed in one step
+  bool any() const { return width > 0; }
+  double num_parameters() const;
+};
+
 struct ModelShape {
   std::string name;
   int64_t hidden_size = 0;  // E
@@ -127,6 +142,7 @@ struct ModelShape {
   bool tied_head = false;  // head and token embedding are one matrix (in memory, not in traffic)
   std::vector<LayerGroup> groups;
   SourceShape source;
+  TowerShape tower;
 
   NumberFormat weights;                           // of the layers' linear maps
   NumberFormat expert_weights;                    // of routed experts
@@ -138,7 +154,7 @@ struct ModelShape {
   int32_t num_source_layers() const;      // that look at a source, where there is one
   int64_t num_parameters() const;         // embeddings, norms left out
   int64_t num_active_parameters() const;  // used by one token, of a source or of what is made of it
-  int64_t num_decoder_parameters() const;  // num_parameters() without the encoder's
+  int64_t num_decoder_parameters() const;  // num_parameters() without encoder and tower
   // Returns the memory of one token in the caches of all layers, before any sharding.
   double kv_bytes_per_token() const;
   // Returns the memory of one sequence's states in all layers, before any sharding.
