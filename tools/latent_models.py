@@ -31,6 +31,8 @@ def variants(common, rope):
                                                **rope()), "bfloat16", dict(gguf="deepseek2")),
         "youtu": (tf.YoutuConfig(**common(**latent, tie_word_embeddings=True), **rope()), "bfloat16",
                   dict(gguf="deepseek2")),
+        "axk1": (tf.AXK1Config(**common(**latent, **without(experts, "first_k_dense_replace"), n_group=4, topk_group=2,
+                                       mlp_layer_types=["dense", "sparse"]), **rope(**yarn)), "bfloat16", {}),
         # As many tokens as fit are chosen: all.
         "deepseek_v32": (tf.DeepseekV32Config(**common(**latent, **experts, n_group=4, topk_group=2, index_topk=128,
                                                        index_head_dim=8, index_n_heads=2), **rope(**yarn)),
