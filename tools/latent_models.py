@@ -62,6 +62,8 @@ def variants(common, rope):
                                                **rope()), "bfloat16", dict(gguf="deepseek2")),
         "youtu": (tf.YoutuConfig(**common(**latent, tie_word_embeddings=True), **rope()), "bfloat16",
                   dict(gguf="deepseek2")),
+        "axk1": (tf.AXK1Config(**common(**latent, **without(experts, "first_k_dense_replace"), n_group=4, topk_group=2,
+                                       mlp_layer_types=["dense", "sparse"]), **rope(**yarn)), "bfloat16", {}),
         "deepseek_v32": (tf.DeepseekV32Config(**common(**latent, **experts, n_group=4, topk_group=2, **indexer),
                                               **rope(**yarn)), "bfloat16", chosen),
         # The last layer reads what the first one has chosen.

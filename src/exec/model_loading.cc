@@ -88,7 +88,8 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
   QUIRE_ASSIGN_OR_RETURN(plan, plan_model(options, config, checkpoint_dtype));
   weights = std::make_unique<DecoderWeights>(plan.staged, weight_options(options, plan));
   if (!loading.source) return choose_packing(weights->slots(), packing);
-  loading.source = unstack_experts(*loading.source, checkpoint_names(plan.config));
+  loading.source = unstack_experts(*loading.source, checkpoint_names(plan.config),
+                                   plan.config.experts.spec.router.num_experts);
   if (plan.whole.has_latents()) {
     Status status = split_latents(plan.config, loading);
     if (!status.ok()) return status.with_context(options.files->source());

@@ -220,7 +220,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"mistral", "bfloat16"}, Setup{"awq_qwen2", "float32"},
                       Setup{"gptq_order_llama", "auto"}, Setup{"packed_mixed_llama", "auto"},
                       Setup{"int8_phi3", "auto"}, Setup{"fp8_block_qwen3", "auto"},
-                      Setup{"gguf_k_mix_qwen2", "auto"}, Setup{"gguf_grid_mix_llama", "auto"}),
+                      Setup{"gguf_k_mix_qwen2", "auto"}, Setup{"gguf_grid_mix_llama", "auto"},
+                      Setup{"bitnet_bitnet", "auto"}),
     name_of);
 
 // The first golden of every family.

@@ -151,6 +151,20 @@ TEST_F(ModelShapeFile, CountsWhatIsBesideAttentionAndFeedForward) {
   EXPECT_GE(num_models, 2);
 }
 
+// Packed weights of two bits, and sizes that stand in objects of their own.
+TEST_F(ModelShapeFile, ReadsBitNetAndDbrx) {
+  const Result<ModelShape> bitnet = read_model_shape(
+      (test::source_dir() / "tests" / "goldens" / "quant_models" / "bitnet_bitnet").string());
+  ASSERT_TRUE(bitnet.ok()) << bitnet.status().message();
+  EXPECT_DOUBLE_EQ(bitnet->weights.bits, 2.125);
+  EXPECT_DOUBLE_EQ(bitnet->head_weights.bits, 16.0);
+  const Result<ModelShape> dbrx =
+      read_model_shape((test::source_dir() / "tests" / "goldens" / "models" / "dbrx").string());
+  ASSERT_TRUE(dbrx.ok()) << dbrx.status().message();
+  EXPECT_EQ(dbrx->groups.front().ffn.num_experts, 4);
+  EXPECT_EQ(dbrx->groups.front().attention.num_kv_heads, 2);
+}
+
 TEST_F(ModelShapeFile, NothingIsTheBuiltInModel) {
   ASSERT_TRUE(read_model_shape("").ok());
   EXPECT_GT(read_model_shape("")->num_parameters(), 0);

@@ -119,6 +119,7 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index, int64_t ma
           .kv_layer = config.kv_layers.empty() ? -1 : config.kv_layers[index],
           .has_sinks = family.has_sinks,
           .has_output_gate = config.has_output_gate,
+          .has_output_norm = config.has_inner_norms,
           .output_scale = static_cast<float>(config.attention_output_scale),
           .qkv_bias = config.qkv_bias,
           .o_bias = config.o_bias,
@@ -136,9 +137,11 @@ FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
               .bias = config.mlp_bias,
               .gate_scale = static_cast<float>(config.ffn_gate_scale),
               .gate_cut = config.gate_cuts.empty() ? std::nullopt : config.gate_cuts[index],
-              .inner_scale = static_cast<float>(config.ffn_inner_scale)};
+              .inner_scale = static_cast<float>(config.ffn_inner_scale),
+              .has_inner_norm = config.has_inner_norms};
   if (config.experts.has(index)) {
     ffn.experts = config.experts.spec;
+    ffn.has_output_norm = config.norms_experts;
     ffn.intermediate_size = config.experts.shared_intermediate_size;
   }
   return ffn;

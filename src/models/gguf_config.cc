@@ -103,6 +103,7 @@ class Translator {
 
   Result<boost::json::object> run() {
     object_["model_type"] = text(family_.name);
+    if (!family_.gguf_activation.empty()) object_["hidden_act"] = text(family_.gguf_activation);
     for (const GgufKey& key : kKeys) QUIRE_RETURN_IF_ERROR(copy_scalar(key));
     drop_prediction_layers();
     add_gguf_states(file_, object_);

@@ -288,6 +288,17 @@ bool has_own_head(const NameMap& names, const TensorSource& source) {
   return false;
 }
 
+// What stands in the family's nested objects, too.
+boost::json::object with_nested(const Family& family, const boost::json::object& object) {
+  boost::json::object all = object;
+  for (const std::string_view key : family.nested) {
+    const boost::json::value* inner = object.if_contains({key.data(), key.size()});
+    if (inner == nullptr || !inner->is_object()) continue;
+    for (const auto& field : inner->get_object()) all.insert(field);
+  }
+  return all;
+}
+
 // T5EncoderModel and the like, of models that have a decoder too.
 bool is_encoder_alone(const ConfigReader& top) {
   const std::vector<std::string> classes = top.strings("architectures");
@@ -329,9 +340,10 @@ void read_minicpm_multipliers(const ConfigReader& reader, ModelConfig& config) {
       1.0 / reader.positive("logit_scale", static_cast<double>(config.hidden_size) / width);
 }
 
-Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& object,
+Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& stated,
                                        std::string where) {
   Status status;
+  const boost::json::object object = with_nested(family, stated);
   const ConfigReader reader(object, std::move(where), family.aliases, status);
   ModelConfig config;
   config.family = &family;

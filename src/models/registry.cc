@@ -50,7 +50,10 @@ constexpr const Family& (*kFamilies[])() = {
     mellum_family,        bailing_moe_family,  bailing_moe_v2_family,
     deepseek_family,      deepseek_v32_family, glm_moe_dsa_family,
     deci_family,          openelm_family,      cohere2_moe_family,
-    mllama_family,        jina_bert_family};
+    mllama_family,        jina_bert_family,    bitnet_family,
+    dbrx_family,          aria_text_family,    flint_family,
+    axk1_family,          persimmon_family,    granitemoe_swa_family,
+    gemma4_unified_family};
 
 }  // namespace
 

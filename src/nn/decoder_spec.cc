@@ -102,10 +102,15 @@ int64_t DecoderSpec::num_layer_parameters(size_t index) const {
   sum += attention.qkv_bias ? attention.qkv_rows() : 0;
   sum += attention.o_bias && attention.any() ? hidden_size : 0;
   if (attention.qk_norm && !attention.plain_qk_norm && attention.any()) {
-    const bool shared = *attention.qk_norm == QkNorm::kHead;
-    sum += shared ? attention.head_dim : attention.q_rows();
-    if (attention.has_own_kv()) sum += shared ? attention.head_dim : attention.kv_rows();
+    const bool has_bias = *attention.qk_norm == QkNorm::kBiasedHead;
+    const int64_t shared = *attention.qk_norm == QkNorm::kHead ? attention.head_dim
+                           : has_bias                          ? 2 * attention.head_dim
+                                                               : 0;
+    sum += shared > 0 ? shared : attention.q_rows();
+    if (attention.has_own_kv()) sum += shared > 0 ? shared : attention.kv_rows();
   }
+  if (attention.has_output_norm) sum += attention.output_size();
+  if (ffn.has_inner_norm) sum += ffn.intermediate_size;
   sum += hidden_size * (ffn.gate_up_rows() + ffn.intermediate_size);
   if (ffn.bias && ffn.intermediate_size > 0) sum += ffn.gate_up_rows() + hidden_size;
   sum += num_expert_parameters(ffn.experts, hidden_size);

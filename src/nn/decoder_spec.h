@@ -94,7 +94,9 @@ struct AttentionSpec {
   int32_t kv_layer = -1;
   bool has_sinks = false;        // one more score per head, which takes weight and adds nothing
   bool has_output_gate = false;  // heads' outputs times sigmoid(gate(x))
-  float output_scale = 1.0f;     // of what the output projection reads
+  bool has_output_norm =
+      false;                  // RMSNorm of what the output projection reads, of all heads together
+  float output_scale = 1.0f;  // of what the output projection reads
   bool qkv_bias = false;
   bool o_bias = false;
   LatentSpec latent = {};  // any(): with one KV head, of the cache's width
@@ -150,7 +152,9 @@ struct FfnSpec {
   // Of gate(x) remains what lies so many standard deviations above its mean, and how far it does
   // (kernels/api/streams/residual_streams.h: cut_below). CPUs alone.
   std::optional<float> gate_cut = {};
-  float inner_scale = 1.0f;  // of what the down projection reads
+  float inner_scale = 1.0f;      // of what the down projection reads
+  bool has_inner_norm = false;   // RMSNorm of the same, which is not of routed experts
+  bool has_output_norm = false;  // RMSNorm of what all adds, in a block without such norms
 
   ExpertsSpec experts;
 
@@ -177,7 +181,8 @@ struct LayerSpec {
   int64_t num_norms(const BlockStyle& block) const {
     const int64_t parts = (has_mixer() ? 1 : 0) + (ffn.any() ? 1 : 0);
     return (block.input_norms && has_mixer() && has_input_norm ? 1 : 0) +
-           (has_mlp_norm(block) ? 1 : 0) + (block.norms_behind() ? parts : 0);
+           (has_mlp_norm(block) ? 1 : 0) + (block.norms_behind() ? parts : 0) +
+           (ffn.has_output_norm ? 1 : 0);
   }
 };
 

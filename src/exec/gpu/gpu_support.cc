@@ -27,6 +27,7 @@ Status check_ops(const DecoderSpec& spec) {
           attention.index.top_k, attention.index.top_k);
     }
     if (attention.qkv_clip > 0.0f) return refuse("clipped queries, keys and values");
+    if (attention.qk_norm == QkNorm::kBiasedHead) return refuse("norms of heads with biases");
     if (attention.qk_norm == QkNorm::kAllHeads && attention.qk_norm_after_rope)
       return refuse("norms of all queries or keys together, after rotation");
   }

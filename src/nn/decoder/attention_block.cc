@@ -134,6 +134,8 @@ void AttentionBlock::project_heads(const ForwardInputs& inputs, size_t index, Co
                          .qk_norm = attention.qk_norm.value_or(QkNorm::kHead),
                          .q_norm_weight = attention.plain_qk_norm ? kOnes.data() : weights.q_norm,
                          .k_norm_weight = attention.plain_qk_norm ? kOnes.data() : weights.k_norm,
+                         .q_norm_bias = weights.q_norm_bias,
+                         .k_norm_bias = weights.k_norm_bias,
                          .norm_eps = attention.qk_norm_eps,
                          .has_plain_norms = attention.plain_qk_norm,
                          .norm_after_rope = attention.qk_norm_after_rope,
@@ -215,6 +217,14 @@ void AttentionBlock::attend(const ForwardInputs& inputs, size_t index) {
   cut_done_[layer_cut_[index]] = true;
   if (latent) latents_->expand_values(index, heads_, inputs.num_tokens);
   gate_heads(attention, inputs.num_tokens);
+  if (!attention.has_output_norm) return;
+  gated_norm(stream_, {.x = heads_,
+                       .x_stride = attention.output_size(),
+                       .weight = weights_.block(index).heads_norm,
+                       .eps = spec_.norm_eps,
+                       .num_tokens = inputs.num_tokens,
+                       .size = attention.output_size(),
+                       .group_size = attention.output_size()});
 }
 
 void AttentionBlock::gate_heads(const AttentionSpec& attention, int64_t num_tokens) {

@@ -26,10 +26,15 @@ void add_heads(WeightSlots& slots, const DecoderSpec& spec, int32_t index, Layer
   const HeadShare share = share_of(attention, slots.options().share);
   slots.keep(first, share.qkv_rows(attention));
   if (attention.qk_norm && !attention.plain_qk_norm) {
-    const bool shared = *attention.qk_norm == QkNorm::kHead;
+    const bool has_bias = *attention.qk_norm == QkNorm::kBiasedHead;
+    const bool shared = *attention.qk_norm == QkNorm::kHead || has_bias;
     const int64_t q_rows = shared ? attention.head_dim : attention.q_rows();
     const int64_t k_rows = shared ? attention.head_dim : attention.kv_rows();
     slots.add_vector(index, {TensorRole::kQNorm, q_rows}, layer.q_norm);
+    if (has_bias) {
+      slots.add_vector(index, {TensorRole::kQNorm, q_rows}, layer.q_norm_bias, true);
+      slots.add_vector(index, {TensorRole::kKNorm, k_rows}, layer.k_norm_bias, true);
+    }
     if (*attention.qk_norm == QkNorm::kLayerHead)
       slots.keep(slots.count() - 1, {share.q_rows(attention)});
     if (attention.has_own_kv()) {
@@ -109,6 +114,8 @@ void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t in
   } else {
     add_heads(slots, spec, index, layer);
   }
+  if (attention.has_output_norm)
+    slots.add_vector(index, {TensorRole::kHeadsNorm, attention.output_size()}, layer.heads_norm);
   const size_t output = slots.count();
   slots.add_matrix(index, {TensorRole::kO, spec.hidden_size}, attention.output_size(), layer.o,
                    attention.o_bias);

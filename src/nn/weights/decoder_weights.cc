@@ -104,7 +104,7 @@ void DecoderWeights::add_layer(int32_t index) {
   if (spec.has_mlp_norm(block)) add_norm(TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
   if (spec.ffn.intermediate_size > 0) add_mlp_slots(slots_, spec_, index, layer);
   if (spec.ffn.experts.any()) add_expert_slots(slots_, spec_, index, layer.experts);
-  if (block.norms_behind() && spec.ffn.any())
+  if ((block.norms_behind() && spec.ffn.any()) || spec.ffn.has_output_norm)
     add_norm(TensorRole::kPostMlpNorm, layer.post_mlp_norm);
   if (block.output_scales || block.output_gates) {
     const int64_t width = block.output_gates ? 1 : spec_.hidden_size;

@@ -65,20 +65,27 @@ void store_key(const KvCacheView& kv, const cpu::ElementKernels& kernels, const 
   }
 }
 
+// Of q or of k; no weight: there is none.
+struct NormOfHeads {
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+};
+
 // `heads`: of q or of k, side by side.
 void norm_heads(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, float* heads,
-                int64_t num_heads, const float* weight) {
+                int64_t num_heads, const NormOfHeads& norm) {
   const int64_t d = p.kv.head_dim;
   if (p.qk_norm == QkNorm::kAllHeads) {
-    kernels.rms_norm(heads, weight, heads, nullptr, p.norm_eps, num_heads * d);
+    kernels.rms_norm(heads, norm.weight, heads, nullptr, p.norm_eps, num_heads * d);
     return;
   }
   for (int64_t h = 0; h < num_heads; ++h) {
     float* head = heads + h * d;
     if (p.qk_norm == QkNorm::kHead) {
-      kernels.rms_norm(head, weight, head, nullptr, p.norm_eps, d);
+      kernels.rms_norm(head, norm.weight, head, nullptr, p.norm_eps, d);
     } else {
-      kernels.layer_norm(head, weight + h * d, nullptr, head, p.norm_eps, d);
+      const float* weight = norm.weight + (p.qk_norm == QkNorm::kLayerHead ? h * d : 0);
+      kernels.layer_norm(head, weight, norm.bias, head, p.norm_eps, d);
     }
   }
 }
@@ -102,11 +109,11 @@ void rotate_heads(const QkvToCacheParams& p, const cpu::ElementKernels& kernels,
 }
 
 void norm_and_rotate(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token,
-                     float* heads, int64_t num_heads, const float* norm_weight) {
-  const bool norms = norm_weight != nullptr;
-  if (norms && !p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm_weight);
+                     float* heads, int64_t num_heads, const NormOfHeads& norm) {
+  const bool norms = norm.weight != nullptr;
+  if (norms && !p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm);
   rotate_heads(p, kernels, token, heads, num_heads);
-  if (norms && p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm_weight);
+  if (norms && p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm);
 }
 
 void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token) {
@@ -116,12 +123,12 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   const int64_t bytes = size_bytes(kv.dtype);
   const bool pairs = is_in_pairs(kv.dtype);
   float* row = p.qkv + token * p.qkv_stride;
-  norm_and_rotate(p, kernels, token, row, p.num_heads, p.q_norm_weight);
+  norm_and_rotate(p, kernels, token, row, p.num_heads, {p.q_norm_weight, p.q_norm_bias});
   if (p.q_scale != nullptr) {
     for (int64_t i = 0; i < p.num_heads * d; ++i) row[i] *= p.q_scale[token];
   }
   float* keys = row + p.num_heads * d;
-  norm_and_rotate(p, kernels, token, keys, kv.num_kv_heads, p.k_norm_weight);
+  norm_and_rotate(p, kernels, token, keys, kv.num_kv_heads, {p.k_norm_weight, p.k_norm_bias});
   const float* values = keys + kv.num_kv_heads * d;
   const int64_t block = p.slot_mapping[token] / s;
   const int64_t offset = p.slot_mapping[token] % s;
