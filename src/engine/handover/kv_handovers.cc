@@ -21,11 +21,10 @@ Status KvHandovers::check(GenerationRequest& request) {
   if (!options_.takes || files_ == nullptr)
     return invalid_argument("kv_transfer_params: this server takes no KV over");
   const KvHandover& handover = *request.handover;
-  const auto num_blocks = std::ssize(request.prompt_token_ids) / kv_.block_size();
-  Status status;
-  if (handover.pool != files_->pool()) {
-    status = not_found("it is of another directory, model or program");
-  } else if (handover.num_tokens < 0 || std::ssize(handover.files) > num_blocks) {
+  Status status = files_->check_pool(handover.pool);
+  if (!status.ok()) {
+    // Said as it is.
+  } else if (handover.num_tokens < 0 || handover.files.size() > request.prompt_token_ids.size()) {
     status = invalid_argument("{} files of {} tokens for a prompt of {}", handover.files.size(),
                               handover.num_tokens, request.prompt_token_ids.size());
   } else {
@@ -114,7 +113,7 @@ bool KvHandovers::try_end(Waiting& waiting, int64_t now_us) {
   files.store(waiting.sequence, chain, FileTier::Tail::kAskedAgain);
   FileTier::Stored stored = files.stored(waiting.sequence, chain);
   if (stored.is_growing && now_us < waiting.until_us) return false;
-  const int32_t num_tokens = stored.num_blocks * kv_.block_size();
+  const int32_t num_tokens = stored.num_tokens;
   if (num_tokens < std::ssize(waiting.tokens)) ++num_cut_;
   if (num_tokens > 0) {
     ++num_handovers_;

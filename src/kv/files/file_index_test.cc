@@ -58,7 +58,7 @@ TEST(FileIndex, AMillionBlocksTake64BytesEach) {
     for (uint64_t j = i; j < i + kRun; ++j) run.hashes.push_back(hash_of(j));
     index.add(std::move(run));
   }
-  EXPECT_EQ(index.num_blocks(), static_cast<int64_t>(kBlocks));
+  EXPECT_EQ(index.num_cells(), static_cast<int64_t>(kBlocks));
   EXPECT_LE(index.book_bytes(), 64 * static_cast<int64_t>(kBlocks));
 }
 
@@ -140,7 +140,7 @@ TEST(FileIndex, RandomOperationsAsANaiveModel) {
         }
       }
       ASSERT_EQ(index.num_bytes(), num_bytes);
-      ASSERT_EQ(index.num_blocks(), num_blocks);
+      ASSERT_EQ(index.num_cells(), num_blocks);
       ASSERT_EQ(index.num_files(), std::ssize(files));
     }
   }

@@ -171,17 +171,20 @@ std::span<const LoraPart> LoraWeights::parts(const MatrixWeight& matrix) const {
   return found->second;
 }
 
-int64_t LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype) {
-  int64_t bytes = 0;
+LoraWeights::MostBytes LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank,
+                                               DType dtype) {
+  MostBytes most;
   for (const WeightSlot& slot : slots) {
     if (slot.table != nullptr && slot.parts.front().role == TensorRole::kTokenEmbedding)
-      bytes += EmbeddingUpdate::bytes(rank, slot.rows(), slot.table_columns);
+      most.dense += EmbeddingUpdate::bytes(rank, slot.rows(), slot.table_columns);
     if (!takes_updates(slot)) continue;
+    const bool is_expert = slot.expert >= 0;
     for (const SlotPart& part : slot.parts)
-      bytes += part_bytes(rank, slot.matrix->k, std::min(part.rows, slot.kept_rows()),
-                          slot.expert >= 0 ? 1 : kMostVectors, dtype);
+      (is_expert ? most.experts : most.dense) +=
+          part_bytes(rank, slot.matrix->k, std::min(part.rows, slot.kept_rows()),
+                     is_expert ? 1 : kMostVectors, dtype);
   }
-  return bytes;
+  return most;
 }
 
 LoraLimits LoraWeights::limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype) {

@@ -41,8 +41,13 @@ class LoraWeights {
   bool scales_base() const { return scales_base_; }
   int64_t num_bytes() const { return arena_.capacity_bytes(); }
 
-  // What an adapter of every matrix and of the embeddings with this rank takes at most.
-  static int64_t most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype);
+  // What an adapter with this rank takes at most: of every matrix but experts, and of the embeddings; and
+  // of all experts.
+  struct MostBytes {
+    int64_t dense = 0;
+    int64_t experts = 0;
+  };
+  static MostBytes most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype);
   // For adapters of at most this rank.
   static LoraLimits limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype);
 
