@@ -51,7 +51,6 @@ class ModelRunner final : public Executor {
                                                             RankGroup* group = nullptr);
 
   const ModelPlan& plan() const { return plan_; }
-  int num_threads() const { return team_.size(); }
 
   ExecutorInfo info() const override;
   KvSpec kv_spec() const override { return plan_.kv.spec; }

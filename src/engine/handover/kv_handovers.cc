@@ -21,15 +21,14 @@ Status KvHandovers::check(GenerationRequest& request) {
   if (!options_.takes || files_ == nullptr)
     return invalid_argument("kv_transfer_params: this server takes no KV over");
   const KvHandover& handover = *request.handover;
+  const int32_t cell_tokens = kv_.options().files.cell_tokens;
+  const auto most_files = std::ssize(request.prompt_token_ids) / cell_tokens + 1;  // one of states
   Status status = files_->check_pool(handover.pool);
-  if (!status.ok()) {
-    // Said as it is.
-  } else if (handover.num_tokens < 0 || handover.files.size() > request.prompt_token_ids.size()) {
+  if (status.ok() && (handover.num_tokens < 0 || std::ssize(handover.files) > most_files)) {
     status = invalid_argument("{} files of {} tokens for a prompt of {}", handover.files.size(),
                               handover.num_tokens, request.prompt_token_ids.size());
-  } else {
-    status = files_->look_for(handover.files);
   }
+  if (status.ok()) status = files_->look_for(handover.files);
   if (status.ok()) return {};
   ++num_missed_;
   request.handover = nullptr;

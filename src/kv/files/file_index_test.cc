@@ -136,7 +136,7 @@ TEST(FileIndex, RandomOperationsAsANaiveModel) {
         for (size_t j = 0; j < file.blocks.size(); ++j) {
           const auto place = index.find(hash_of(file.blocks[j]));
           ASSERT_TRUE(place && index.run(place->file).file == key &&
-                      place->block == static_cast<int32_t>(j));
+                      place->cell == static_cast<int32_t>(j));
         }
       }
       ASSERT_EQ(index.num_bytes(), num_bytes);
