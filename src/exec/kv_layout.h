@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "core/kv_files.h"
 #include "core/kv_spec.h"
 #include "nn/decoder/decoder.h"
 #include "nn/decoder_spec.h"
@@ -26,8 +27,9 @@ namespace quire {
 // Where the keys and values are that a layer reads: its own, or those of the layer that it shares
 // them with (AttentionSpec::kv_layer).
 struct KvLayerPlace {
-  int32_t group = 0;         // -1: the layer has no attention, or is another stage's
-  int64_t offset_bytes = 0;  // of the keys in each of the group's blocks; the values follow
+  int32_t group = 0;          // -1: the layer has no attention, or is another stage's
+  int64_t offset_bytes = 0;   // of the keys in each of the group's blocks; the values follow
+  int32_t first_kv_head = 0;  // of the whole model
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t latent_dim = 0;  // KvCacheView::latent_dim: above 0 there are no values
@@ -42,6 +44,7 @@ struct KvLayout {
   std::vector<KvLayerPlace> layers;
   // Of each layer's state in a block of states; -1: it has none here.
   std::vector<int64_t> state_offsets;  // floats
+  std::vector<int64_t> state_floats;
   // The scales of an fp8 cache's KV heads, of all layers in order; empty: all are 1. The views of
   // layer_caches() point into them.
   std::vector<float> key_scales;
@@ -54,6 +57,8 @@ struct KvLayout {
   double bytes_per_element() const;
   std::vector<LayerCache> layer_caches(void* pool) const;  // one per layer; they borrow the scales
   std::vector<StateView> state_views(void* pool) const;    // one per layer
+  // What of a block of a pool belongs to whom, for files.
+  std::vector<KvStrip> strips(KvPool pool) const;
 };
 
 inline constexpr RowRange kAllLayers = {0, std::numeric_limits<int64_t>::max()};

@@ -355,10 +355,23 @@ ExecutorInfo ModelRunner::info() const {
 }
 
 Status ModelRunner::initialize(const KvPlan& plan) {
-  QUIRE_RETURN_IF_ERROR(kv_.allocate(plan_.kv.spec, plan, plan_.memory.free_memory));
+  QUIRE_RETURN_IF_ERROR(kv_.allocate(plan_.kv.spec, plan,
+                                     {.free_memory_bytes = plan_.memory.free_memory,
+                                      .shares_host_blocks = options_.shares_host_blocks}));
   decoder_->bind_cache(plan_.kv.layer_caches(kv_.pool(KvPool::kAttention)),
                        plan_.kv.state_views(kv_.pool(KvPool::kState)));
   return {};
+}
+
+KvHostMemory ModelRunner::host_memory() {
+  KvHostMemory memory;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    HostBlocks blocks = kv_.host_blocks(pool);
+    if (blocks.data == nullptr) continue;
+    blocks.strips = plan_.kv.strips(pool);
+    memory.at(pool).push_back(std::move(blocks));
+  }
+  return memory;
 }
 
 Status ModelRunner::warm_up() {

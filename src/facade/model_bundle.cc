@@ -122,20 +122,24 @@ Status check_lora(const LoraArgs& lora) {
       lora.max_loaded(), lora.max_loras, lora.modules.size(), lora.max_cpu_loras);
 }
 
-// Memory is planned for the greatest rank, and for what the modules replace: twice for the largest,
-// of which a new version may be read while the old one answers.
+// Memory is planned for the greatest rank, for experts as far as the modules change them, and for what
+// the modules replace: once more for one of the former, and for the largest of the latter, of which a new
+// version may be read while the old one answers.
 Status set_lora_options(const LoraArgs& lora, ModelRunnerOptions& options) {
   options.max_lora_rank = lora.max_lora_rank;
   options.lora_memory_bytes = lora.memory_bytes;
   int64_t rank = 0, largest = 0;
+  int32_t num_with_experts = 0;
   for (const NamedAdapter& module : lora.modules) {
     const Result<LoraFiles> files = LoraFiles::open(module.path);
     if (!files.ok()) return files.status().with_context("--lora-modules " + module.name);
     rank = std::max(rank, files->max_rank());
+    num_with_experts += files->changes_experts() ? 1 : 0;
     options.lora_whole_elements += files->num_whole_elements();
     largest = std::max(largest, files->num_whole_elements());
   }
   options.lora_whole_elements += largest;
+  options.max_expert_adapters = num_with_experts > 0 ? num_with_experts + 1 : 0;
   if (options.max_lora_rank == 0) options.max_lora_rank = std::max<int64_t>(rank, 1);
   return {};
 }
@@ -164,10 +168,6 @@ Status check_kv_files(const EngineArgs& args) {
   if (!has_files) return {};
   if (args.device != "cpu")
     return unimplemented("--kv-cache-dir: expected --device cpu, got {}", args.device);
-  if (args.tensor_parallel_size != 1 || args.ranks.size != 1) {
-    return unimplemented("--kv-cache-dir: expected one rank, got {}",
-                         std::max(args.tensor_parallel_size, args.ranks.size));
-  }
   if (!args.engine.kv.enable_prefix_caching) {
     return invalid_argument(
         "--kv-cache-dir: expected prefix caching, which --no-enable-prefix-caching turns off");
@@ -191,6 +191,7 @@ KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
   return {.dir = args.kv_cache_dir,
           .capacity_bytes = args.kv_cache_dir_bytes,
           .host_bytes = asked > 0 ? asked : kHostBytes,
+          .num_ranks = ranks_per_stage(args),
           .files = bundle.files.get(),
           .shape = args.shape,
           .shape_weights = args.shape_weights,
@@ -336,6 +337,7 @@ Status serve_rank(const EngineArgs& given) {
   ModelRunnerOptions runner = model_runner_options(args, bundle);
   QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
   QUIRE_RETURN_IF_ERROR(set_lora_options(args.lora, runner));
+  runner.host_kv_bytes = kv_cache_files(args, bundle).host_bytes;
   return follow_first_rank(runner, rank_process(args));
 }
 

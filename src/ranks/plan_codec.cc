@@ -350,6 +350,8 @@ void encode_kv_plan(const KvPlan& plan, std::vector<std::byte>& out) {
   Writer to(out);
   to.value(plan.num_blocks);
   to.value(plan.num_state_blocks);
+  to.value(plan.num_host_blocks);
+  to.value(plan.num_host_state_blocks);
 }
 
 Result<KvPlan> decode_kv_plan(std::span<const std::byte> bytes) {
@@ -357,6 +359,8 @@ Result<KvPlan> decode_kv_plan(std::span<const std::byte> bytes) {
   KvPlan plan;
   from.value(plan.num_blocks);
   from.value(plan.num_state_blocks);
+  from.value(plan.num_host_blocks);
+  from.value(plan.num_host_state_blocks);
   QUIRE_RETURN_IF_ERROR(from.end());
   return plan;
 }

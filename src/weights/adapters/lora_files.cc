@@ -259,6 +259,13 @@ int64_t LoraFiles::max_rank() const {
 }
 
 // The base's own weights that lie beside an update are none of its parameters.
+bool LoraFiles::changes_experts() const {
+  return std::any_of(modules_.begin(), modules_.end(), [](const LoraModule& module) {
+    return module.num_experts > 1 || module.name.find(".experts.") != std::string::npos ||
+           module.name.ends_with(".experts");
+  });
+}
+
 int64_t LoraFiles::num_parameters() const {
   int64_t sum = num_whole_elements();
   for (const LoraModule& module : modules_) {

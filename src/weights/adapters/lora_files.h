@@ -70,6 +70,8 @@ class LoraFiles {
   const std::vector<WholeModule>& whole_modules() const { return whole_modules_; }  // likewise
   int64_t max_rank() const;
   int64_t num_parameters() const;
+  // Whether it has updates of routed experts.
+  bool changes_experts() const;
   // Of the tensors of whole modules.
   int64_t num_whole_elements() const;
   // SHA-256 of configuration and tensors, in hexadecimal digits.
