@@ -75,7 +75,11 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
   }
   std::unique_ptr<GpuAdapters> adapters;
   if (model->options().max_adapters > 0) {
-    QUIRE_ASSIGN_OR_RETURN(adapters, GpuAdapters::create(*model));
+    QUIRE_ASSIGN_OR_RETURN(adapters, GpuAdapters::create({.options = model->options(),
+                                                          .plan = model->plan(),
+                                                          .weights = model->weights(),
+                                                          .device = model->device(),
+                                                          .num_staged = kGpuStepsInFlight}));
   }
   std::unique_ptr<GpuRunner> runner(
       new GpuRunner(std::move(model), std::move(memory), std::move(events), std::move(adapters)));
@@ -158,22 +162,6 @@ bool GpuRunner::work_while_idle() {
   return device_.synchronize().ok();
 }
 
-void GpuRunner::run_forward(const StepPlan& plan, const GpuStep& step) {
-  const InputBatch& batch = *step.batch;
-  const StepSize size{.num_reqs = batch.num_reqs(),
-                      .num_tokens = batch.num_tokens(),
-                      .max_query_len = batch.max_query_len(),
-                      .has_adapters = !batch.adapters().empty()};
-  const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
-  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
-  const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
-  ForwardInputs inputs =
-      inputs_->build(step.parity, plan, batch, is_whole ? bucket->size : size.num_reqs, num_tokens);
-  if (size.has_adapters)
-    inputs.lora_slots = adapters_->place(step.parity, batch.adapters(), num_tokens);
-  graphs_->forward(size, bucket, inputs);
-}
-
 Result<std::shared_ptr<const Adapter>> GpuRunner::load_adapter(const std::string& name,
                                                                const std::string& path) const {
   if (adapters_ == nullptr)
@@ -239,7 +227,18 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(step.parity, plan.block_copies));
   step.batch->start_results(plan, step.result.requests);
   const int64_t built_us = clock.now_us();
-  run_forward(plan, step);
+  const std::span<const LoraRows> adapters = step.batch->inputs().adapters;
+  const StepSize size{.num_reqs = step.batch->num_reqs(),
+                      .num_tokens = step.batch->num_tokens(),
+                      .max_query_len = step.batch->max_query_len(),
+                      .has_adapters = !adapters.empty()};
+  const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
+  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
+  const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
+  ForwardInputs inputs = inputs_->build(step.parity, plan, *step.batch,
+                                        is_whole ? bucket->size : size.num_reqs, num_tokens);
+  if (size.has_adapters) inputs.lora_slots = adapters_->place(step.parity, adapters, num_tokens);
+  graphs_->forward(size, bucket, inputs);
   QUIRE_RETURN_IF_ERROR(sample(plan, step));
   step.event->record();
   step.timings = {};

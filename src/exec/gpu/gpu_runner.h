@@ -59,7 +59,6 @@ class GpuRunner final : public Executor {
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
   bool keeps_blocks_on_host() const override { return true; }
-  HostBlocks host_blocks() override { return kv_->host_blocks(); }
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
@@ -81,7 +80,6 @@ class GpuRunner final : public Executor {
   Status apply(const StepPlan& plan);
   // Queues all work of the step, from the requests' state to the copies of its results.
   Status queue(const StepPlan& plan, GpuStep& step);
-  void run_forward(const StepPlan& plan, const GpuStep& step);
   Status sample(const StepPlan& plan, GpuStep& step);
   // Waits for the step and fills its result.
   void finish(GpuStep& step);
