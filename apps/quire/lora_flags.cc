@@ -83,7 +83,7 @@ void add_lora_flags(CLI::App& verb, LoraArgs& args) {
       ->group(kGroup);
   verb.add_option("--lora-memory", args.memory_bytes,
                   "Memory for adapters, such as 2GiB; 0: enough for those of every linear with the "
-                  "greatest rank, and for the modules that --lora-modules replace")
+                  "greatest rank, and for the experts and modules that --lora-modules change")
       ->transform(byte_size())
       ->type_name("BYTES")
       ->group(kGroup);

@@ -92,9 +92,11 @@ void plan_adapters(const ModelRunnerOptions& options, const DecoderWeights& weig
   const std::vector<WeightSlot>& slots = weights.slots();
   plan.memory.adapters = options.lora_memory_bytes;
   if (plan.memory.adapters == 0) {
+    const LoraWeights::MostBytes most =
+        LoraWeights::most_bytes(slots, options.max_lora_rank, plan.dtype, layout);
     plan.memory.adapters =
-        options.max_adapters *
-            LoraWeights::most_bytes(slots, options.max_lora_rank, plan.dtype, layout) +
+        options.max_adapters * most.dense +
+        options.max_expert_adapters.value_or(options.max_adapters) * most.experts +
         options.lora_whole_elements * size_bytes(plan.dtype);
   }
   LoraLimits& limits = plan.limits.lora;

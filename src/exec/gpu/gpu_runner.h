@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "exec/logits_stage.h"
 #include "exec/request_table.h"
 #include "nn/decoder/decoder.h"
+#include "nn/rank_exchange.h"
 
 namespace quire {
 
@@ -57,7 +59,6 @@ class GpuRunner final : public Executor {
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
   bool keeps_blocks_on_host() const override { return true; }
-  HostBlocks host_blocks() override { return kv_->host_blocks(); }
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
@@ -79,7 +80,6 @@ class GpuRunner final : public Executor {
   Status apply(const StepPlan& plan);
   // Queues all work of the step, from the requests' state to the copies of its results.
   Status queue(const StepPlan& plan, GpuStep& step);
-  void run_forward(const StepPlan& plan, const GpuStep& step);
   Status sample(const StepPlan& plan, GpuStep& step);
   // Waits for the step and fills its result.
   void finish(GpuStep& step);
@@ -88,6 +88,7 @@ class GpuRunner final : public Executor {
   const ModelPlan& plan_;
   Device& device_;
   GpuRunnerMemory memory_;
+  std::optional<RankExchange> ranks_;  // of one rank among several
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<GpuKvCache> kv_;
   std::unique_ptr<GpuStepInputs> inputs_;

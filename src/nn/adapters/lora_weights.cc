@@ -235,20 +235,22 @@ void LoraWeights::move_to(std::byte* to) {
   arena_ = Arena();
 }
 
-int64_t LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
-                                LoraLayout layout) {
+LoraWeights::MostBytes LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank,
+                                               DType dtype, LoraLayout layout) {
   const bool is_for_gpu = layout == LoraLayout::kRows;
-  int64_t bytes = 0;
+  MostBytes most;
   for (const WeightSlot& slot : slots) {
     if (is_for_gpu && (slot.table != nullptr || slot.expert >= 0)) continue;
     if (slot.table != nullptr && slot.parts.front().role == TensorRole::kTokenEmbedding)
-      bytes += EmbeddingUpdate::bytes(rank, slot.rows(), slot.table_columns);
+      most.dense += EmbeddingUpdate::bytes(rank, slot.rows(), slot.table_columns);
     if (!takes_updates(slot)) continue;
+    const bool is_expert = slot.expert >= 0;
     for (const SlotPart& part : slot.parts)
-      bytes += part_bytes(rank, slot.matrix->k, std::min(part.rows, slot.kept_rows()),
-                          slot.expert >= 0 ? 1 : kMostVectors, dtype, layout);
+      (is_expert ? most.experts : most.dense) +=
+          part_bytes(rank, slot.matrix->k, std::min(part.rows, slot.kept_rows()),
+                     is_expert ? 1 : kMostVectors, dtype, layout);
   }
-  return bytes;
+  return most;
 }
 
 LoraLimits LoraWeights::limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype,

@@ -52,10 +52,15 @@ class LoraWeights {
   // Only of adapters that have updates alone.
   void move_to(std::byte* to);
 
-  // What an adapter of every matrix and of the embeddings with this rank takes at most. In the
-  // layout of GPUs, which have neither adapters of experts nor of embeddings, without these.
-  static int64_t most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
-                            LoraLayout layout);
+  // What an adapter with this rank takes at most: of every matrix but experts, and of the embeddings; and
+  // of all experts. In the layout of GPUs, which have neither adapters of experts nor of embeddings,
+  // without these.
+  struct MostBytes {
+    int64_t dense = 0;
+    int64_t experts = 0;
+  };
+  static MostBytes most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
+                              LoraLayout layout);
   // For adapters of at most this rank.
   static LoraLimits limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
                            LoraLayout layout);

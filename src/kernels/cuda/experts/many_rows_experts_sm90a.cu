@@ -148,7 +148,6 @@ QUIRE_DEVICE void store_tile(const ExpertProductArgs& args, const ExpertTile& ti
     const int row = first_row + lane / 4 + half * 8;
     if (row >= tile.num_rows) continue;
     const int64_t to = tile.first_row + row;
-    const int64_t out_row = kStage == ExpertStage::kOutputs ? args.pairs[to] : to;
 #pragma unroll
     for (int i = 0; i < Shape::kOutputs / 8; ++i) {
       const int64_t output = first_output + i * 8 + lane % 4 * 2;
@@ -160,9 +159,9 @@ QUIRE_DEVICE void store_tile(const ExpertProductArgs& args, const ExpertTile& ti
         pair[j] = output_of<kStage>(args, tile, output + j, sums[i][half * 2 + j],
                                     sums[kUp + i][half * 2 + j]);
       if constexpr (kStage == ExpertStage::kOutputs) {
-        store(args.outputs + out_row * args.n + output, pair);
+        store(args.outputs + args.pairs[to] * args.n + output, pair);
       } else {
-        store(args.inside + out_row * args.n + output, pair);
+        store(inside_at(args, to, output), pair);
       }
     }
   }
