@@ -96,7 +96,9 @@ struct Pairs {
 
 void multiply(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
               const Pairs& pairs) {
-  const auto product = pairs.tile_rows < 64 ? few_rows_experts : many_rows_experts;
+  const auto many_rows =
+      gpu(stream).info().compute_capability == 90 ? many_rows_experts_sm90a : many_rows_experts;
+  const auto product = pairs.tile_rows < 64 ? few_rows_experts : many_rows;
   product(stream, stage, args, pairs.tile_rows, pairs.max_tiles);
 }
 
