@@ -94,7 +94,7 @@ std::vector<int32_t> choose(const Shape& shape, const RowCache& cache, HostStrea
 }
 
 TEST(ChooseTokens, MatchesReferenceOnEveryIsa) {
-  for (const Shape& shape : {Shape{4, 8, 16, 8}, Shape{64, 128, 33, 16}, Shape{33, 24, 600, 16}}) {
+  for (const Shape& shape : {Shape{4, 8, 16, 8}, Shape{50, 16, 33, 16}, Shape{33, 24, 600, 16}}) {
     for (const DType dtype : kCaches) {
       const RowCache cache(dtype, shape.head_dim, shape.block_size, 0);
       const auto want = choose(shape, cache, nullptr);
