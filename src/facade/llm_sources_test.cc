@@ -12,13 +12,6 @@
 namespace quire {
 namespace {
 
-// Sentinels are special tokens in a folder, which answers leave out, and pieces in a GGUF file.
-std::string without_sentinels(std::string text) {
-  for (size_t at = 0; (at = text.find("<extra_id_", at)) != std::string::npos;)
-    text.erase(at, text.find('>', at) - at + 1);
-  return text;
-}
-
 class LlmSources : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LlmSources, AnswersAreTheOracles) {
@@ -33,21 +26,19 @@ TEST_P(LlmSources, AnswersAreTheOracles) {
   for (const boost::json::value& one : golden.at("answers").as_array()) {
     texts.emplace_back(one.at("text").as_string());
     answers.emplace_back(one.at("answer").as_string());
-    EXPECT_EQ((*llm)->encode(texts.back()),
-              boost::json::value_to<std::vector<TokenId>>(one.at("source")));
   }
   const auto outputs = (*llm)->generate(texts, params);
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();
   for (size_t i = 0; i < texts.size(); ++i) {
-    EXPECT_EQ(without_sentinels((*outputs)[i].choices[0].text), answers[i]) << texts[i];
+    EXPECT_EQ((*outputs)[i].choices[0].text, answers[i]) << texts[i];
     const auto streamed = (*llm)->stream(texts[i], params, nullptr);
     ASSERT_TRUE(streamed.ok()) << streamed.status().message();
-    EXPECT_EQ(without_sentinels(streamed->choices[0].text), answers[i]) << texts[i];
+    EXPECT_EQ(streamed->choices[0].text, answers[i]) << texts[i];
   }
 }
 
-// With tokenizer.json, with spiece.model alone, with bytes, and with the pieces in a GGUF file.
-INSTANTIATE_TEST_SUITE_P(All, LlmSources, ::testing::Values("t5", "mt5", "bart", "gguf_flan_t5"),
+// With tokenizer.json, with spiece.model alone, and with bytes.
+INSTANTIATE_TEST_SUITE_P(All, LlmSources, ::testing::Values("t5", "mt5", "bart"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
