@@ -192,7 +192,7 @@ def make(name, cls, config, options):
         write_modules(options, config.hidden_size, folder, layers)
     if "gguf" in options:
         if options["gguf"] == "t5encoder":
-            text_source_gguf.write_gguf(folder / "model.gguf", model, {})
+            text_source_gguf.write_gguf(folder / "model.gguf", model)
         else:
             encoder_models.write_gguf(folder, options["gguf"], config, options["pooling"])
     golden = dict(transformers=tf.__version__, torch=torch.__version__.split("+")[0],

@@ -74,9 +74,6 @@ def variants():
         "bart_int4": (bart(decoder_ffn_dim=64), tf.BartForConditionalGeneration, 0, dict(quantized="int4")),
         # GGUF files do not say from which distance on biases are the same: it is 128.
         "gguf_t5": (t5(relative_attention_max_distance=128), tf.T5ForConditionalGeneration, None, dict(gguf=True)),
-        "gguf_flan_t5": (t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False, vocab_size=108,
-                            relative_attention_max_distance=128), tf.T5ForConditionalGeneration, None,
-                         dict(own_head=True, gguf=True, tokenizer="pieces")),
         "gguf_umt5": (t5(tf.UMT5Config, feed_forward_proj="gated-gelu", relative_attention_max_distance=128),
                       tf.UMT5ForConditionalGeneration, None, dict(gguf=True)),
         "umt5": (t5(tf.UMT5Config), tf.UMT5ForConditionalGeneration, None, {}),
@@ -190,27 +187,18 @@ def unigram():
                                       pad_token="<pad>")
 
 
-def spiece(folder, **options):
+def spiece(folder):
     """As mT5's folder: the model of SentencePiece alone, whose sentinels tokenizer_config.json counts."""
     out = io.BytesIO()
     lines = [line for line in make_tokenizer_goldens.CORPUS if line.isascii()]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines + TEXTS[:1]), model_writer=out, model_type="unigram", vocab_size=100,
-        bos_id=-1, pad_id=0, eos_id=1, unk_id=2, minloglevel=2, num_threads=1, **options)
+        bos_id=-1, pad_id=0, eos_id=1, unk_id=2, minloglevel=2, num_threads=1)
     (folder / "spiece.model").write_bytes(out.getvalue())
     (folder / "tokenizer_config.json").write_text(json.dumps(
         dict(tokenizer_class="T5Tokenizer", extra_ids=SENTINELS, eos_token="</s>", unk_token="<unk>", pad_token="<pad>"),
         indent=1) + "\n")
     return tf.AutoTokenizer.from_pretrained(folder)
-
-
-def pieces(folder):
-    """That of a GGUF file, and its metadata. Pieces are not normalized, which would take a table of 240 KB."""
-    tokenizer = spiece(folder, normalization_rule_name="identity")
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
-    for name in ("spiece.model", "tokenizer_config.json"):
-        (folder / name).unlink()
-    return tokenizer, text_source_gguf.vocabulary(model, SENTINELS, model.vocab_size() + SENTINELS)
 
 
 def byte_bpe():
@@ -257,21 +245,18 @@ def make(name):
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     model.generation_config.forced_bos_token_id = forced_bos
-    vocab = {}
     golden = dict(start=start, steps=KEPT_STEPS, min_gap=round(min(m[1] for m in made), 6),
                   sources=[m[0] for m in made])
     if kind_of := options.get("tokenizer"):
         if kind_of == "spiece":
             tokenizer = spiece(out)
-        elif kind_of == "pieces":
-            tokenizer, vocab = pieces(out)
         else:
             tokenizer = unigram() if kind_of == "unigram" else byte_bpe()
             tokenizer.save_pretrained(out)
         golden["answer_tokens"] = 24
         golden["answers"] = answers(model, tokenizer, golden["answer_tokens"] + len(start) - 1)
     if options.get("gguf"):
-        text_source_gguf.write_gguf(out / "model.gguf", model, vocab)
+        text_source_gguf.write_gguf(out / "model.gguf", model)
     else:
         model.save_pretrained(out)
     if stored:

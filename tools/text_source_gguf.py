@@ -16,7 +16,6 @@ NAMES = {
     "DenseReluDense.wo": "ffn_down",
 }
 NORMS = {"encoder": ["attn_norm", "ffn_norm"], "decoder": ["attn_norm", "cross_attn_norm", "ffn_norm"]}
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 
 
 def gguf_name(name):
@@ -40,26 +39,7 @@ def round_matrices(model):
             tensor.copy_(tensor.half())
 
 
-def vocabulary(spm, num_sentinels, vocab_size):
-    """Metadata of a SentencePiece model whose folder has an added_tokens.json with the sentinels."""
-    size = spm.vocab_size()
-    tokens = [spm.id_to_piece(i) for i in range(size)]
-    types = [UNKNOWN if spm.is_unknown(i) else CONTROL if spm.is_control(i) else NORMAL for i in range(size)]
-    scores = [float(spm.get_score(i)) for i in range(size)]
-    tokens += [f"<extra_id_{i}>" for i in reversed(range(num_sentinels))]
-    types += [USER_DEFINED] * num_sentinels
-    scores += [-1000.0] * num_sentinels
-    pads = range(len(tokens), vocab_size)
-    tokens += [f"[PAD{i}]" for i in pads]
-    types += [UNUSED] * len(pads)
-    scores += [-10000.0] * len(pads)
-    return {"tokenizer.ggml.model": "t5", "tokenizer.ggml.pre": "default", "tokenizer.ggml.tokens": tokens,
-            "tokenizer.ggml.scores": scores, "tokenizer.ggml.token_type": types,
-            "tokenizer.ggml.add_space_prefix": True, "tokenizer.ggml.remove_extra_whitespaces": True,
-            "tokenizer.ggml.eos_token_id": 1, "tokenizer.ggml.unknown_token_id": 2, "tokenizer.ggml.padding_token_id": 0}
-
-
-def write_gguf(path, model, vocab):
+def write_gguf(path, model):
     config = model.config
     has_decoder = any(name.startswith("decoder.block") for name, _ in model.named_parameters())
     arch = "t5" if has_decoder else "t5encoder"
@@ -71,7 +51,7 @@ def write_gguf(path, model, vocab):
              "attention.relative_buckets_count": config.relative_attention_num_buckets}
     if has_decoder:
         sizes.update(decoder_block_count=config.num_decoder_layers, decoder_start_token_id=config.decoder_start_token_id)
-    meta = {"general.architecture": arch, **{f"{arch}.{key}": value for key, value in sizes.items()}, **vocab}
+    meta = {"general.architecture": arch, **{f"{arch}.{key}": value for key, value in sizes.items()}}
     tensors = {}
     for name, value in model.named_parameters():
         if (new := gguf_name(name)) is None:
