@@ -676,8 +676,10 @@ def make(name, config, dtype, options):
 
     for seed in range(options.get("first_seed", 0), 40):
         fill(seed)
-        with expert_models.RouterGaps() as routers:
+        with expert_models.RouterGaps() as routers, latent_models.IndexGaps() as indexers:
             rows, tokens, gap = run(oracle, prompt, options.get("stepwise", False))
+        if indexers.smallest < options.get("index_gap", 0.0):
+            continue
         if routers.smallest < options.get("min_router_gap", expert_models.MIN_ROUTER_GAP):
             continue
         if "quiet" in options and served_error(oracle, prompt + tokens) > MAX_SERVED_ERROR:

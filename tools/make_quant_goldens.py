@@ -23,6 +23,7 @@ import transformers as tf
 
 import expert_models
 import gguf_blocks
+import latent_models
 import make_model_goldens as plain
 import quant_layouts as layouts
 from make_quant_vectors import compressed, gptq
@@ -351,9 +352,9 @@ def make_family(name, family, variant):
         prompt = torch.randint(3, plain.VOCAB, (plain.PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
         for seed in range(options.get("first_seed", 0), 1000):
             stored, oracle = quantized(seed)
-            with expert_models.RouterGaps() as routers:
+            with expert_models.RouterGaps() as routers, latent_models.IndexGaps() as indexers:
                 rows, tokens, gap = plain.run(oracle, prompt, False)
-            if routers.smallest < ROUTER_GAPS.get(family, expert_models.MIN_ROUTER_GAP) or gap < plain.MIN_GAP or len(set(tokens)) < variety:
+            if indexers.smallest < options.get("index_gap", 0.0) or routers.smallest < ROUTER_GAPS.get(family, expert_models.MIN_ROUTER_GAP) or gap < plain.MIN_GAP or len(set(tokens)) < variety:
                 continue
             if family not in STEADY or plain.served_error(oracle, prompt + tokens) <= plain.MAX_SERVED_ERROR:
                 break
@@ -367,7 +368,8 @@ def make_family(name, family, variant):
 REPEATS_ITSELF = ("opt", "bloom", "mpt", "gpt_bigcode", "biogpt")
 
 # Whose random weights make much of rounding: seeds are looked for whose logits hold still.
-STEADY = ("gemma3n_text", "zamba2", "minicpm3", "phimoe", "ernie4_5_moe", "qwen3_5_moe", "bamba", "nemotron_h")
+STEADY = ("gemma3n_text", "zamba2", "minicpm3", "phimoe", "ernie4_5_moe", "qwen3_5_moe", "bamba", "nemotron_h", "deepseek_v32",
+          "glm_moe_dsa")
 
 # Whose class sets the padding token's row of the embedding, which is the head as well, to 0 when it reads a checkpoint.
 CHANGES_WHEN_LOADED = ("youtu",)

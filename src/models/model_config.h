@@ -110,6 +110,8 @@ struct ModelConfig {
   std::vector<std::string> labels = {};  // of a classifier
   NameMap names = {};                    // how the checkpoint names its tensors
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves
+  IndexSpec index;           // any(): every layer attends to the tokens that are chosen
+  std::vector<bool> index_layers = {};  // per layer: whether it chooses; empty: all do
 
   // The longest sequence that the configuration vouches for: max_position_embeddings, stretched by
   // linear, dynamic and YaRN scaling.

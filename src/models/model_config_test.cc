@@ -433,6 +433,49 @@ TEST(ModelConfig, ReadsLatents) {
   EXPECT_DOUBLE_EQ(spec->ropes[0].scale, 1.0);
 }
 
+std::string indexed_config(std::string_view more) {
+  return fmt::format(
+      R"({{"model_type": "glm_moe_dsa", "num_hidden_layers": 4, "n_routed_experts": 8,
+           "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "index_topk": 32{}}})",
+      more);
+}
+
+TEST(ModelConfig, ReadsIndexers) {
+  const auto choosing_layers = [](std::string_view more) {
+    const auto config = parse_model_config(indexed_config(more));
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    std::string kinds;
+    if (!config.ok()) return kinds;
+    const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+    for (const LayerSpec& layer : spec->layers) {
+      EXPECT_EQ(layer.attention.index.top_k, 32);
+      kinds += layer.attention.index.chooses() ? 'F' : 'S';
+    }
+    EXPECT_EQ(spec->layers[0].attention.index.rope_style, RopeStyle::kInterleaved);
+    // No sequence has more tokens than all of which are chosen.
+    EXPECT_FALSE(make_decoder_spec(*config, 32, DType::kF32)->has_indexers());
+    return kinds;
+  };
+  EXPECT_EQ(choosing_layers(""), "FFFF");
+  EXPECT_EQ(choosing_layers(R"(, "index_topk_freq": 2, "index_skip_topk_offset": 1)"), "FSFS");
+  EXPECT_EQ(choosing_layers(R"(, "index_topk_pattern": "FSSFF")"), "FSSF");
+  EXPECT_EQ(choosing_layers(R"(, "indexer_types": ["full", "shared", "full", "shared"])"), "FSFS");
+}
+
+TEST(ModelConfig, RefusesIndexersThatCannotBe) {
+  const auto expect_error = [](std::string_view more, std::string_view part) {
+    const std::string error = error_of(indexed_config(more));
+    EXPECT_NE(error.find(part), std::string::npos) << more << ": " << error;
+  };
+  expect_error(R"(, "index_head_dim": 62)", "at least 64, got 62");
+  expect_error(R"(, "index_head_dim": 97)", "an even number");
+  expect_error(R"(, "index_n_heads": 0)", "index_n_heads");
+  expect_error(R"(, "q_lora_rank": null)", "q_lora_rank");
+  expect_error(R"(, "indexer_types": ["full"])", "expected 4 kinds");
+  expect_error(R"(, "index_topk_pattern": "SFFF")", "the first full");
+  expect_error(R"(, "index_topk_pattern": "FXFF")", "full or shared, got X");
+}
+
 TEST(ModelConfig, RefusesLatentsThatCannotBe) {
   const auto expect_error = [](std::string_view more, std::string_view part) {
     const std::string error = error_of(fmt::format(

@@ -130,7 +130,7 @@ constexpr Published kPublished[] = {
          "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 600000, "rotary_dim": 64, "routed_scaling_factor": 2.5,
          "score_function": "sigmoid", "tie_word_embeddings": false, "topk_group": 4, "use_bias": false,
          "use_qk_norm": true, "use_qkv_bias": false, "vocab_size": 157184})"},
-    {"deepseek_v32", 671.0, 2048,
+    {"deepseek_v32", 671.9, 163840,
      R"({"architectures": ["DeepseekV32ForCausalLM"], "attention_bias": false, "ep_size": 1, "first_k_dense_replace": 3,
          "hidden_act": "silu", "hidden_size": 7168, "index_head_dim": 128, "index_n_heads": 64, "index_topk": 2048,
          "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840, "model_type": "deepseek_v32",

@@ -31,6 +31,14 @@ int64_t num_latent_parameters(const AttentionSpec& attention) {
   return sum;
 }
 
+// Of an indexer, whose keys' norm has a bias.
+int64_t num_index_parameters(const AttentionSpec& attention, int64_t hidden_size) {
+  const IndexSpec& index = attention.index;
+  if (!index.chooses()) return 0;
+  return index.num_heads * (int64_t{attention.latent.query_rank} * index.head_dim + hidden_size) +
+         index.head_dim * (hidden_size + 2);
+}
+
 // Of a block that layers share, beside its attention and MLP.
 int64_t num_shared_parameters(const LayerSpec& layer, int32_t index, int64_t hidden_size) {
   const SharedBlockSpec& shared = layer.shared;
@@ -89,7 +97,7 @@ int64_t DecoderSpec::num_layer_parameters(size_t index) const {
   sum += layer.num_norms(block) * norm + layer.state.num_parameters(hidden_size);
   sum += hidden_size *
          (attention.qkv_rows() * (attention.reads_pairs ? 2 : 1) + attention.output_size());
-  sum += num_latent_parameters(attention);
+  sum += num_latent_parameters(attention) + num_index_parameters(attention, hidden_size);
   if (layers[index].reads_source) sum += cross.num_parameters(hidden_size) + norm;
   sum += attention.qkv_bias ? attention.qkv_rows() : 0;
   sum += attention.o_bias && attention.any() ? hidden_size : 0;
@@ -121,6 +129,10 @@ bool DecoderSpec::has_states() const {
 
 bool DecoderSpec::has_latents() const {
   return any_layer(*this, [](const LayerSpec& layer) { return layer.attention.latent.any(); });
+}
+
+bool DecoderSpec::has_indexers() const {
+  return any_layer(*this, [](const LayerSpec& layer) { return layer.attention.index.any(); });
 }
 
 bool DecoderSpec::has_shared_blocks() const {

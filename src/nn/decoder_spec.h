@@ -13,6 +13,7 @@
 #include "kernels/api/router.h"
 #include "nn/spec/cross_spec.h"
 #include "nn/spec/draft_input_spec.h"
+#include "nn/spec/index_spec.h"
 #include "nn/spec/pooling_spec.h"
 #include "nn/spec/relative_bias.h"
 #include "nn/spec/rope.h"
@@ -99,6 +100,7 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool o_bias = false;
   LatentSpec latent = {};  // any(): with one KV head, of the cache's width
+  IndexSpec index = {};    // with `latent`: which of the tokens are attended to
   // Queries, keys and values are made of twice the hidden size (DraftInputSpec::is_beside,
   // SharedBlockSpec).
   bool reads_pairs = false;
@@ -244,6 +246,7 @@ struct DecoderSpec {
   bool has_experts() const;
   bool has_states() const;
   bool has_latents() const;
+  bool has_indexers() const;
   bool has_shared_blocks() const;
   // Whether tokens see those behind them: a prompt is computed in one step.
   bool is_bidirectional() const { return !layers.empty() && !layers.front().attention.causal; }

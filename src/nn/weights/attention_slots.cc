@@ -88,6 +88,21 @@ void add_latent_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index
   }
 }
 
+void add_index_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
+                     IndexWeights& weights) {
+  const AttentionSpec& attention = spec.layers[static_cast<size_t>(index)].attention;
+  const IndexSpec& indexer = attention.index;
+  if (!indexer.chooses()) return;
+  slots.add_matrix(index, {TensorRole::kIndexQuery, int64_t{indexer.num_heads} * indexer.head_dim},
+                   attention.latent.query_rank, weights.query);
+  slots.add_matrix(index, {TensorRole::kIndexKey, indexer.head_dim}, spec.hidden_size, weights.key);
+  const SlotPart norm{TensorRole::kIndexKeyNorm, indexer.head_dim};
+  slots.add_vector(index, norm, weights.key_norm);
+  slots.add_vector(index, norm, weights.key_shift, true);
+  slots.add_exact_matrix(index, {TensorRole::kIndexHeadWeights, indexer.num_heads},
+                         spec.hidden_size, weights.head_weights, false);
+}
+
 }  // namespace
 
 void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
@@ -95,6 +110,7 @@ void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t in
   const AttentionSpec& attention = spec.layers[static_cast<size_t>(index)].attention;
   if (attention.latent.any()) {
     add_latent_slots(slots, spec, index, layer.latent);
+    add_index_slots(slots, spec, index, layer.index);
   } else {
     add_heads(slots, spec, index, layer);
   }

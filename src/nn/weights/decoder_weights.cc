@@ -135,6 +135,7 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
     add(rows.attention, layer.o);
     add(rows.attention, layer.latent.down);
     add(rows.attention, layer.latent.query_up);
+    for (const LinearWeights* linear : index_matrices(layer.index)) add(rows.attention, *linear);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(rows.attention, *linear);
     add(rows.attention, layer.input_gate);
     add(rows.attention, layer.input_up);
@@ -176,6 +177,7 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     add(layer.cross.o);
     add(layer.latent.down);
     add(layer.latent.query_up);
+    for (const LinearWeights* linear : index_matrices(layer.index)) add(*linear);
     for (const LinearWeights& head : layer.latent.key_up) add(head);
     for (const LinearWeights& head : layer.latent.value_up) add(head);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(*linear);

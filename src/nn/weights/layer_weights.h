@@ -3,6 +3,7 @@
 
 #include "nn/weights/cross_weights.h"
 #include "nn/weights/experts_weights.h"
+#include "nn/weights/index_weights.h"
 #include "nn/weights/latent_weights.h"
 #include "nn/weights/linear_weights.h"
 #include "nn/weights/norm_weights.h"
@@ -21,6 +22,7 @@ struct LayerWeights {
   const float* heads_norm = nullptr;  // [AttentionSpec::output_size()], with has_output_norm
   LinearWeights o;                    // [E, AttentionSpec::output_size()]
   LatentWeights latent;               // with LatentSpec::any()
+  IndexWeights index;                 // with IndexSpec::chooses()
   StateWeights state;
   CrossWeights cross;               // with DecoderSpec::cross
   NormWeights post_attention_norm;  // on the attention's output

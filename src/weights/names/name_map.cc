@@ -79,6 +79,9 @@ bool is_norm(TensorRole role) {
     case TensorRole::kDraftEmbeddingNorm:
     case TensorRole::kDraftHiddenNorm:
     case TensorRole::kDenseInputNorm:
+    case TensorRole::kQueryDownNorm:
+    case TensorRole::kLatentNorm:
+    case TensorRole::kIndexKeyNorm:
       return true;
     default:
       return false;

@@ -164,6 +164,11 @@ enum class TensorRole : uint8_t {
   kGateBounds,
   kUpBounds,
   kDownBounds,
+  // Of the indexer of sparse attention (nn/spec/index_spec.h):
+  kIndexQuery,
+  kIndexKey,
+  kIndexKeyNorm,
+  kIndexHeadWeights,
 };
 
 // The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part
