@@ -22,9 +22,15 @@ constexpr NameMapEntry kGraniteEntries[] = {
     {.role = TensorRole::kSharedUp, .pattern = kSharedInputs, .rows = kUpRows},
     {TensorRole::kSharedDown, "layers.{}.shared_mlp.output_linear"},
 };
-// With windows and sinks.
+// With windows and sinks, and experts by the names of newer tools.
+constexpr std::string_view kSwaInputs = "layers.{}.block_sparse_moe.experts.gate_up_proj.{e}";
 constexpr NameMapEntry kSwaEntries[] = {
-    {.role = TensorRole::kSinks, .pattern = "layers.{}.self_attn.sinks", .bare = true}};
+    {.role = TensorRole::kSinks, .pattern = "layers.{}.self_attn.sinks", .bare = true},
+    {TensorRole::kRouter, "layers.{}.block_sparse_moe.router"},
+    {.role = TensorRole::kExpertGate, .pattern = kSwaInputs, .rows = kGateRows},
+    {.role = TensorRole::kExpertUp, .pattern = kSwaInputs, .rows = kUpRows},
+    {TensorRole::kExpertDown, "layers.{}.block_sparse_moe.experts.down_proj.{e}"},
+};
 constexpr std::string_view kSwaTypes[] = {"granitemoe_swa"};
 
 constexpr std::string_view kGraniteTypes[] = {"granitemoe", "granitemoeshared"};

@@ -401,7 +401,7 @@ const QuantScheme* QuantConfig::scheme(std::string_view module) const {
 }
 
 std::string QuantConfig::description() const {
-  constexpr std::string_view kNames[] = {"none", "awq", "gptq", "fp8", "compressed-tensors",
+  constexpr std::string_view kNames[] = {"none",  "awq",   "gptq", "fp8", "compressed-tensors",
                                          "mxfp4", "bitnet"};
   std::string text(kNames[static_cast<size_t>(method_)]);
   const QuantScheme* main = all_linear_      ? &*all_linear_
