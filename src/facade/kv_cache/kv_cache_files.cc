@@ -17,7 +17,7 @@ namespace quire {
 namespace {
 
 // Raise when KV changes its meaning without anything below changing.
-constexpr int kKvVersion = 1;
+constexpr int kKvVersion = 2;
 constexpr int64_t kRunBytes = int64_t{8} << 20;  // of a file, about
 constexpr int64_t kMostRunBlocks = 64;
 
