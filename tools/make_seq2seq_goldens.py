@@ -4,7 +4,7 @@
     build/oracle/bin/python tools/make_seq2seq_goldens.py [NAME ...]
 
 Writes tests/goldens/seq2seq/NAME/: config.json, generation_config.json and safetensors as transformers saves them, for
-some a tokenizer; and golden.json: for sources of several lengths what the encoder makes of them, and 64 greedy tokens
+some a tokenizer, or all of that in a GGUF file; and golden.json: for sources of several lengths what the encoder makes of them, and 64 greedy tokens
 behind what the decoder begins with, with logits of some steps and the smallest gap between the two best on the way;
 where there is a tokenizer, texts and what is generated of them (float32, eager attention). Every parameter is random.
 Needs the oracle environment (./dev setup --oracles).
@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 
 import make_tokenizer_goldens
 import quant_layouts
+import text_source_gguf
 from make_quant_vectors import compressed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "seq2seq"
@@ -71,6 +72,13 @@ def variants():
         "t5_int8": (t5(feed_forward_proj="gated-gelu"), tf.T5ForConditionalGeneration, None, dict(quantized="int8",
                                                                                                       max_error=0.05)),
         "bart_int4": (bart(decoder_ffn_dim=64), tf.BartForConditionalGeneration, 0, dict(quantized="int4")),
+        # GGUF files do not say from which distance on biases are the same: it is 128.
+        "gguf_t5": (t5(relative_attention_max_distance=128), tf.T5ForConditionalGeneration, None, dict(gguf=True)),
+        "gguf_flan_t5": (t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False, vocab_size=108,
+                            relative_attention_max_distance=128), tf.T5ForConditionalGeneration, None,
+                         dict(own_head=True, gguf=True, tokenizer="pieces")),
+        "gguf_umt5": (t5(tf.UMT5Config, feed_forward_proj="gated-gelu", relative_attention_max_distance=128),
+                      tf.UMT5ForConditionalGeneration, None, dict(gguf=True)),
         "umt5": (t5(tf.UMT5Config), tf.UMT5ForConditionalGeneration, None, {}),
         "bart": (bart(), tf.BartForConditionalGeneration, 0, dict(tokenizer="bytes")),
         "mbart": (bart(tf.MBartConfig, scale_embedding=True, activation_function="relu"),
@@ -103,6 +111,8 @@ def make_model(config, kind, seed, options):
             if "norm" in name and name.endswith("weight"):
                 last = name.endswith(("decoder.final_layer_norm.weight", "decoder.layer_norm.weight"))
                 tensor.add_(8.0 if last else 1.5 if "embedding" in name else 1.0)
+    if options.get("gguf"):
+        text_source_gguf.round_matrices(model)
     return model
 
 
@@ -180,18 +190,27 @@ def unigram():
                                       pad_token="<pad>")
 
 
-def spiece(folder):
+def spiece(folder, **options):
     """As mT5's folder: the model of SentencePiece alone, whose sentinels tokenizer_config.json counts."""
     out = io.BytesIO()
     lines = [line for line in make_tokenizer_goldens.CORPUS if line.isascii()]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines + TEXTS[:1]), model_writer=out, model_type="unigram", vocab_size=100,
-        bos_id=-1, pad_id=0, eos_id=1, unk_id=2, minloglevel=2, num_threads=1)
+        bos_id=-1, pad_id=0, eos_id=1, unk_id=2, minloglevel=2, num_threads=1, **options)
     (folder / "spiece.model").write_bytes(out.getvalue())
     (folder / "tokenizer_config.json").write_text(json.dumps(
         dict(tokenizer_class="T5Tokenizer", extra_ids=SENTINELS, eos_token="</s>", unk_token="<unk>", pad_token="<pad>"),
         indent=1) + "\n")
     return tf.AutoTokenizer.from_pretrained(folder)
+
+
+def pieces(folder):
+    """That of a GGUF file, and its metadata. Pieces are not normalized, which would take a table of 240 KB."""
+    tokenizer = spiece(folder, normalization_rule_name="identity")
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spiece.model"))
+    for name in ("spiece.model", "tokenizer_config.json"):
+        (folder / name).unlink()
+    return tokenizer, text_source_gguf.vocabulary(model, SENTINELS, model.vocab_size() + SENTINELS)
 
 
 def byte_bpe():
@@ -221,7 +240,7 @@ def make(name):
     config, kind, forced_bos, options = variants()[name]
     start = [config.decoder_start_token_id] + ([forced_bos] if forced_bos is not None else [])
     numbers = np.random.default_rng(3)
-    sources = [[int(i) for i in numbers.integers(3, VOCAB, length)] for length in LENGTHS]
+    sources = [[int(i) for i in numbers.integers(3, config.vocab_size, length)] for length in LENGTHS]
     for seed in range(2000):
         model = make_model(config, kind, seed, options)
         stored = quantize(model, options["quantized"]) if "quantized" in options else {}
@@ -238,17 +257,23 @@ def make(name):
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     model.generation_config.forced_bos_token_id = forced_bos
+    vocab = {}
     golden = dict(start=start, steps=KEPT_STEPS, min_gap=round(min(m[1] for m in made), 6),
                   sources=[m[0] for m in made])
     if kind_of := options.get("tokenizer"):
         if kind_of == "spiece":
             tokenizer = spiece(out)
+        elif kind_of == "pieces":
+            tokenizer, vocab = pieces(out)
         else:
             tokenizer = unigram() if kind_of == "unigram" else byte_bpe()
             tokenizer.save_pretrained(out)
         golden["answer_tokens"] = 24
         golden["answers"] = answers(model, tokenizer, golden["answer_tokens"] + len(start) - 1)
-    model.save_pretrained(out)
+    if options.get("gguf"):
+        text_source_gguf.write_gguf(out / "model.gguf", model, vocab)
+    else:
+        model.save_pretrained(out)
     if stored:
         store_quantized(out, options["quantized"], stored)
     golden.update(transformers=tf.__version__, torch=torch.__version__.split("+")[0])

@@ -72,8 +72,8 @@ void add_lora_flags(CLI::App& verb, LoraArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-cpu-loras", args.max_cpu_loras,
-                  "Most adapters in memory; 0: the greater of --max-loras and the number of "
-                  "--lora-modules")
+                  "Most adapters in memory, the GPU's on a GPU; 0: the greater of --max-loras and "
+                  "the number of --lora-modules")
       ->check(in_range(0, kMostAdapters))
       ->group(kGroup);
   verb.add_option("--max-lora-rank", args.max_lora_rank,
@@ -83,7 +83,7 @@ void add_lora_flags(CLI::App& verb, LoraArgs& args) {
       ->group(kGroup);
   verb.add_option("--lora-memory", args.memory_bytes,
                   "Memory for adapters, such as 2GiB; 0: enough for those of every linear with the "
-                  "greatest rank, and for the modules that --lora-modules replace")
+                  "greatest rank, and for the experts and modules that --lora-modules change")
       ->transform(byte_size())
       ->type_name("BYTES")
       ->group(kGroup);

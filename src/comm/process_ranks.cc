@@ -1,16 +1,12 @@
 #include "comm/process_ranks.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstring>
-#include <random>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "comm/shared_memory.h"
 #include "comm/socket.h"
 #include "comm/tcp_ranks.h"
 
@@ -19,44 +15,6 @@ namespace {
 
 // Kinds of frames while memory is shared.
 enum : uint32_t { kOffer = 40, kReply = 41, kOutcome = 42 };
-
-// In the last bytes of the file, so that a rank knows that it has the same one: numbers of processes
-// and of their files mean something else on another machine.
-using Mark = uint64_t;
-
-struct Offer {
-  Mark mark = 0;
-  int32_t process = 0;  // 0: nothing is offered
-  int32_t file_descriptor = -1;
-};
-
-int64_t file_bytes(int64_t memory_bytes) {
-  return SharedRanks::mapped_bytes(memory_bytes) + int64_t{sizeof(Mark)};
-}
-
-// Closes what it holds.
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-bool has_mark(const File& file, int64_t memory_bytes, Mark mark) {
-  struct stat info {};
-  const int64_t at = SharedRanks::mapped_bytes(memory_bytes);
-  Mark found = 0;
-  return file.fd() >= 0 && ::fstat(file.fd(), &info) == 0 &&
-         info.st_size == file_bytes(memory_bytes) &&
-         ::pread(file.fd(), &found, sizeof(found), at) == ssize_t{sizeof(found)} && found == mark;
-}
 
 Result<Frame> receive(const SharedSeat& seat, int other, uint32_t kind) {
   Frame frame;
@@ -87,18 +45,17 @@ bool is_yes(const Frame& frame) { return frame.payload.size() == 1; }
 Result<std::unique_ptr<RankGroup>> offer(const SharedSeat& seat, int64_t memory_bytes,
                                          RankTransport transport) {
   std::unique_ptr<RankGroup> group;
-  const File file(transport == RankTransport::kFastest ? ::memfd_create("quire-ranks", MFD_CLOEXEC)
-                                                       : -1);
-  std::random_device random;
-  const Mark mark = (Mark{random()} << 32) | random();
-  Offer offered;
-  if (file.fd() >= 0 && ::ftruncate(file.fd(), file_bytes(memory_bytes)) == 0 &&
-      ::pwrite(file.fd(), &mark, sizeof(mark), SharedRanks::mapped_bytes(memory_bytes)) ==
-          ssize_t{sizeof(mark)}) {
-    auto mapped = SharedRanks::map(file.fd(), memory_bytes, true, seat);
+  SharedMemoryOffer offered;
+  std::optional<SharedMemory> memory;
+  if (transport == RankTransport::kFastest) {
+    Result<SharedMemory> made = SharedMemory::create(SharedRanks::mapped_bytes(memory_bytes));
+    if (made.ok()) memory = *std::move(made);
+  }
+  if (memory) {
+    auto mapped = SharedRanks::map(memory->file_descriptor(), memory_bytes, true, seat);
     if (mapped.ok()) {
       group = std::move(*mapped);
-      offered = {.mark = mark, .process = ::getpid(), .file_descriptor = file.fd()};
+      offered = memory->offer();
     }
   }
   const int first = seat.first, end = seat.first + seat.size;
@@ -117,18 +74,16 @@ Result<std::unique_ptr<RankGroup>> offer(const SharedSeat& seat, int64_t memory_
 
 Result<std::unique_ptr<RankGroup>> accept(const SharedSeat& seat, int64_t memory_bytes) {
   QUIRE_ASSIGN_OR_RETURN(const Frame frame, receive(seat, seat.first, kOffer));
-  Offer offered;
+  SharedMemoryOffer offered;
   if (frame.payload.size() != sizeof(offered))
     return data_loss("rank {} offers memory in {} bytes, expected {}", seat.first,
                      frame.payload.size(), sizeof(offered));
   std::memcpy(&offered, frame.payload.data(), sizeof(offered));
   std::unique_ptr<RankGroup> group;
-  if (offered.process > 0) {
-    const std::string path =
-        fmt::format("/proc/{}/fd/{}", offered.process, offered.file_descriptor);
-    const File file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-    if (has_mark(file, memory_bytes, offered.mark)) {
-      auto mapped = SharedRanks::map(file.fd(), memory_bytes, false, seat);
+  if (offered.process > 0 && offered.num_bytes == SharedRanks::mapped_bytes(memory_bytes)) {
+    const Result<SharedMemory> memory = SharedMemory::open(offered);
+    if (memory.ok()) {
+      auto mapped = SharedRanks::map(memory->file_descriptor(), memory_bytes, false, seat);
       if (mapped.ok()) group = std::move(*mapped);
     }
   }

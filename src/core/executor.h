@@ -60,7 +60,7 @@ class Executor {
   // Whether it can keep blocks in host memory beside those of its device (StepPlan::host_copies).
   virtual bool keeps_blocks_on_host() const { return false; }
   // Where they are, after initialize(). A plan that schedules nothing may copy blocks there.
-  virtual HostBlocks host_blocks() { return {}; }
+  virtual KvHostMemory host_memory() { return {}; }
   // Allocates the KV pool. Once.
   virtual Status initialize(const KvPlan& plan) = 0;
   // Runs dummy batches so that the first request is as fast as the second.

@@ -58,6 +58,11 @@ struct KvSpec {
                ? state
                : KvPoolSpec{.block_size = block_size, .block_bytes = block_bytes};
   }
+  int32_t num_groups(KvPool pool) const {
+    int32_t count = 0;
+    for (const KvGroupSpec& group : groups) count += group.pool() == pool ? 1 : 0;
+    return count;
+  }
   bool uses(KvPool pool) const {
     for (const KvGroupSpec& group : groups) {
       if (group.pool() == pool) return true;
@@ -67,10 +72,14 @@ struct KvSpec {
 };
 
 struct KvPlan {
-  int32_t num_blocks = 0;        // of KvPool::kAttention, the null block included; 0: not used
-  int32_t num_host_blocks = 0;   // of host memory, block 0 (unused) included; 0: none
-  int32_t num_state_blocks = 0;  // of KvPool::kState, the null block included; 0: not used
+  int32_t num_blocks = 0;             // of KvPool::kAttention, the null block included; 0: not used
+  int32_t num_host_blocks = 0;        // of host memory, block 0 (unused) included; 0: none
+  int32_t num_state_blocks = 0;       // of KvPool::kState, the null block included; 0: not used
+  int32_t num_host_state_blocks = 0;  // as num_host_blocks, of KvPool::kState
 
+  int32_t num_host(KvPool pool) const {
+    return pool == KvPool::kState ? num_host_state_blocks : num_host_blocks;
+  }
   int32_t count(KvPool pool) const {
     return pool == KvPool::kState ? num_state_blocks : num_blocks;
   }

@@ -53,6 +53,11 @@ void log_row_times(const RowTimes& times) {
   log_info("drafts are weighed by steps of rows that take ms: {}", list);
 }
 
+// Prefixes that files bring are multiples of so many tokens.
+int32_t hit_tokens(const KvSpec& spec) {
+  return spec.uses(KvPool::kState) ? spec.state.block_size : spec.block_size;
+}
+
 }  // namespace
 
 std::string_view to_string(FinishReason reason) {
@@ -81,8 +86,9 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
   QUIRE_ASSIGN_OR_RETURN(KvSizing sizing,
                          plan_kv(options, executor->info(), spec, executor->available_kv_bytes()));
   if (executor->keeps_blocks_on_host())
-    sizing.plan.num_host_blocks = count_host_blocks(options.kv_offload_bytes, spec);
+    add_host_blocks(options.kv_offload_bytes, spec, sizing.plan);
   options.kv.num_host_blocks = sizing.plan.num_host_blocks;
+  options.kv.num_host_state_blocks = sizing.plan.num_host_state_blocks;
   options.kv.num_state_blocks = sizing.plan.num_state_blocks;
   options.scheduler.max_model_len = sizing.max_model_len;
   if (executor->info().pooling.is_bidirectional) {
@@ -105,7 +111,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
   }
   std::unique_ptr<KvFiles> kv_files;
   if (options.open_kv_files) {
-    QUIRE_ASSIGN_OR_RETURN(kv_files, options.open_kv_files(executor->host_blocks()));
+    QUIRE_ASSIGN_OR_RETURN(kv_files, options.open_kv_files(executor->host_memory()));
     options.kv.files.files = kv_files.get();
   }
   const bool drafts = options.drafter != nullptr && options.scheduler.num_speculative_tokens > 0;
@@ -139,7 +145,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
       scheduler_(options_.scheduler, kv_, drafts_.or_null()),
       gauges_(scheduler_, kv_, handovers_, metrics_),
       maker_({.max_model_len = options_.scheduler.max_model_len,
-              .kv_block_size = kv_.block_size(),
+              .kv_hit_tokens = hit_tokens(kv_.spec()),
               .pooling = model_.pooling,
               .has_text_source = model_.media.text_source.any(),
               .default_timeout_us = options_.default_timeout_us},

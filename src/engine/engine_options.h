@@ -43,7 +43,7 @@ struct EngineOptions {
 
   // Opens the files that keep KV when the process ends, kv.files' other fields saying how; null:
   // none. Of executors that keep blocks on the host, in kv_offload_bytes.
-  std::function<Result<std::unique_ptr<KvFiles>>(const HostBlocks& host)> open_kv_files;
+  std::function<Result<std::unique_ptr<KvFiles>>(const KvHostMemory& memory)> open_kv_files;
 
   // Prefill and decode in engines of their own; needs open_kv_files.
   KvHandoverOptions kv_handover;

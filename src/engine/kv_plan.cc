@@ -32,7 +32,7 @@ Status check_options(const EngineOptions& options, const KvSpec& spec) {
         "refused draft would have changed; got {} tokens per step",
         options.scheduler.num_speculative_tokens);
   }
-  if (options.kv_offload_bytes > 0) {
+  if (options.kv_offload_bytes > 0 && !options.open_kv_files) {
     return invalid_argument(
         "KV offloading: expected none for this model, whose layers keep states, which stay in the "
         "device's memory; got {} bytes of host memory",
@@ -93,12 +93,27 @@ Status too_long(const BlockSizing& blocks, const KvSpec& spec, int32_t limit, in
 
 }  // namespace
 
-int32_t count_host_blocks(int64_t num_bytes, const KvSpec& spec) {
-  if (!spec.uses(KvPool::kAttention)) return 0;
-  const int64_t num_blocks = num_bytes / spec.block_bytes;
-  if (num_blocks < 1) return 0;
-  return static_cast<int32_t>(
-      std::min<int64_t>(num_blocks + 1, std::numeric_limits<int32_t>::max()));
+void add_host_blocks(int64_t num_bytes, const KvSpec& spec, KvPlan& plan) {
+  const auto count = [](int64_t bytes, int64_t block_bytes) {
+    const int64_t num_blocks = block_bytes > 0 ? bytes / block_bytes : 0;
+    return static_cast<int32_t>(
+        std::min<int64_t>(num_blocks + 1, std::numeric_limits<int32_t>::max()));
+  };
+  constexpr int64_t kShareOfStates = 4;
+  int64_t attention_bytes = spec.uses(KvPool::kAttention) ? num_bytes : 0;
+  if (spec.uses(KvPool::kState)) {
+    const int64_t part = attention_bytes > 0 ? num_bytes / kShareOfStates : num_bytes;
+    // One goes out while another one comes in.
+    const int64_t bytes = std::max(part, std::min(num_bytes / 2, 2 * spec.state.block_bytes));
+    attention_bytes = std::max<int64_t>(0, attention_bytes - bytes);
+    plan.num_host_state_blocks = count(bytes, spec.state.block_bytes);
+  }
+  if (spec.uses(KvPool::kAttention))
+    plan.num_host_blocks = count(attention_bytes, spec.block_bytes);
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    if (spec.uses(pool) && plan.num_host(pool) < 2)
+      plan.num_host_blocks = plan.num_host_state_blocks = 0;
+  }
 }
 
 Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model,

@@ -21,7 +21,8 @@ struct KvSizing {
 Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model,
                          const KvSpec& spec, int64_t available_bytes);
 
-// Blocks of host memory, block 0 included, that so many bytes hold; 0 when they hold none.
-int32_t count_host_blocks(int64_t num_bytes, const KvSpec& spec);
+// Sets the blocks of host memory, block 0 included, that so many bytes hold; 0 when they do not hold one of
+// each pool in use. States get a quarter of the bytes where there is attention too.
+void add_host_blocks(int64_t num_bytes, const KvSpec& spec, KvPlan& plan);
 
 }  // namespace quire

@@ -106,14 +106,31 @@ TEST(KvPlan, ModelsWithStatesAlone) {
   ASSERT_TRUE(sizing.ok()) << sizing.status().message();
   EXPECT_EQ(sizing->plan.num_blocks, 0);
   EXPECT_EQ(sizing->plan.num_state_blocks, 10);
-  EXPECT_EQ(count_host_blocks(1 << 20, spec), 0);
+  KvPlan plan;
+  add_host_blocks(1 << 20, spec, plan);
+  EXPECT_EQ(plan.num_host_blocks, 0);
+  EXPECT_EQ(plan.num_host_state_blocks, (1 << 20) / 4000 + 1);
   const auto refused = plan_kv(o, kModel, spec, 8'000);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("state blocks of 4000 bytes"), std::string::npos)
       << refused.status().message();
 }
 
-TEST(KvPlan, StatesTakeNoHostMemory) {
+TEST(KvPlan, HostMemoryHasRoomForBlocksOfEachKindOrForNone) {
+  const KvSpec spec = hybrid();
+  KvPlan plan;
+  add_host_blocks(4 * (spec.block_bytes + spec.state.block_bytes), spec, plan);
+  EXPECT_GE(plan.num_host_blocks, 2);
+  EXPECT_GE(plan.num_host_state_blocks, 2);
+  EXPECT_LE((plan.num_host_blocks - 1) * spec.block_bytes +
+                (plan.num_host_state_blocks - 1) * spec.state.block_bytes,
+            4 * (spec.block_bytes + spec.state.block_bytes));
+  add_host_blocks(spec.state.block_bytes, spec, plan);
+  EXPECT_EQ(plan.num_host_blocks, 0);
+  EXPECT_EQ(plan.num_host_state_blocks, 0);
+}
+
+TEST(KvPlan, StatesTakeNoHostMemoryWithoutFiles) {
   auto o = options(256);
   o.kv_offload_bytes = 1;
   const auto refused = plan_kv(o, kModel, hybrid(), 1 << 20);

@@ -152,11 +152,13 @@ void soak(uint32_t seed, StepOrder order, Met& met) {
     options.engine.kv_offload_bytes =
         options.fake.kv_spec.block_bytes * static_cast<int64_t>(4 + rng() % 100);
     options.engine.kv.files = {.capacity_bytes = static_cast<int64_t>(5 + rng() % 300),
-                               .run_blocks = static_cast<int32_t>(1 + rng() % 4)};
+                               .run_blocks = static_cast<int32_t>(1 + rng() % 4),
+                               .cell_tokens = 2};
     options.engine.kv_handover = {.gives = true, .lease_us = 20'000};
     options.engine.open_kv_files =
-        [&disk, seed](const HostBlocks& host) -> Result<std::unique_ptr<KvFiles>> {
-      return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, host, seed));
+        [&disk, seed, block_cells = options.fake.kv_spec.block_size / 2](
+            const KvHostMemory& memory) -> Result<std::unique_ptr<KvFiles>> {
+      return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, memory, block_cells, seed));
     };
   }
   Rig rig(options);

@@ -60,7 +60,8 @@ class InputBatch {
   // then.
   Status build(const StepPlan& plan, RequestTable& requests);
 
-  ForwardInputs inputs() const;  // valid until the next build(); needs the arrays
+  // Valid until the next build(). Without the arrays it has no more than numbers and adapters.
+  ForwardInputs inputs() const;
   // Of the host's memory; valid until the next build().
   StateSegments segments() const {
     return {segment_start_loc_, state_in_, state_out_, num_segments_};

@@ -22,8 +22,15 @@ int64_t half_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
                              layout.spec.block_size);
 }
 
+// Of the index keys of a layer.
+int64_t index_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
+  if (place.index_dim == 0) return 0;
+  return kv_half_block_bytes(layout.dtype, 1, place.index_dim, layout.spec.block_size);
+}
+
 int64_t layer_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
-  return (place.latent_dim > 0 ? 1 : 2) * half_block_bytes(layout, place);
+  return (place.latent_dim > 0 ? 1 : 2) * half_block_bytes(layout, place) +
+         index_block_bytes(layout, place);
 }
 
 // Whoever sees all tokens computes a prompt in one step: keys and values of a layer are read before
@@ -49,6 +56,8 @@ std::vector<KvLayerPlace> places_of(const DecoderSpec& spec) {
                       .num_kv_heads = attention.num_kv_heads,
                       .head_dim = attention.head_dim,
                       .latent_dim = attention.latent.rank,
+                      .index_dim = attention.index.any() ? attention.index.head_dim : 0,
+                      .order = attention.index.any() ? KvOrder::kTokenMajor : KvOrder::kCpu,
                       .first_scale = num_scales});
     if (attention.any()) num_scales += attention.num_kv_heads;
   }
@@ -98,6 +107,7 @@ void add_state_group(const DecoderSpec& spec, int32_t state_block_size, const Ro
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const StateSpec& state = spec.layers[i].state;
     layout.state_offsets.push_back(state.any() && has(kept, i) ? floats : -1);
+    layout.state_floats.push_back(state.any() ? state.state_floats() : 0);
     if (!state.any()) continue;
     group.layers.push_back(static_cast<int32_t>(i));
     if (!has(kept, i)) continue;
@@ -119,6 +129,13 @@ KvLayout make_kv_layout(const DecoderSpec& whole, int32_t block_size, DType dtyp
   layout.dtype = dtype;
   layout.spec.block_size = block_size;
   layout.layers = places_of(own);
+  for (size_t i = 0; i < whole.layers.size(); ++i) {
+    const AttentionSpec& attention = whole.layers[i].attention;
+    if (attention.any() && cuts_heads(attention, part.share)) {
+      layout.layers[i].first_kv_head =
+          static_cast<int32_t>(share_of(attention, part.share).kv_heads.begin);
+    }
+  }
   if (whole.is_bidirectional()) {
     share_one_place(layout);
     return layout;
@@ -151,6 +168,22 @@ double KvLayout::bytes_per_element() const {
   return elements > 0 ? bytes / elements : static_cast<double>(size_bytes(dtype));
 }
 
+namespace {
+
+// `key`: of the layer's latents in block 0.
+KvCacheView index_view(const KvLayout& layout, const KvLayerPlace& place, std::byte* key) {
+  if (place.index_dim == 0) return {};
+  return {.key = key + half_block_bytes(layout, place),
+          .dtype = layout.dtype,
+          .block_stride = layout.spec.block_bytes / size_bytes(layout.dtype),
+          .block_size = layout.spec.block_size,
+          .num_kv_heads = 1,
+          .head_dim = place.index_dim,
+          .order = place.order};
+}
+
+}  // namespace
+
 std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
   std::vector<LayerCache> caches;
   for (const KvLayerPlace& place : layers) {
@@ -168,10 +201,12 @@ std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
                   .block_size = spec.block_size,
                   .num_kv_heads = place.num_kv_heads,
                   .head_dim = place.head_dim,
+                  .order = place.order,
                   .key_scale = key_scales.empty() ? nullptr : &key_scales[first_scale],
                   .value_scale = value_scales.empty() ? nullptr : &value_scales[first_scale],
                   .latent_dim = place.latent_dim},
-         .group = place.group});
+         .group = place.group,
+         .index = index_view(*this, place, key)});
   }
   return caches;
 }
@@ -185,6 +220,62 @@ std::vector<StateView> KvLayout::state_views(void* pool) const {
                                            .block_stride = spec.state.block_bytes / kFloat});
   }
   return views;
+}
+
+namespace {
+
+// What a layer's KV heads have of each block: keys, values, and where they have any their scales.
+void add_strips(const KvLayout& layout, int32_t layer, std::vector<KvStrip>& strips) {
+  using Part = KvStrip::Part;
+  const KvLayerPlace& place = layout.layers[static_cast<size_t>(layer)];
+  if (place.group < 0) return;
+  const int64_t element_bytes = size_bytes(layout.dtype);
+  const int32_t in_row = is_in_pairs(layout.dtype) ? 2 : 1;
+  const int64_t head_bytes = int64_t{place.head_dim} * layout.spec.block_size * element_bytes;
+  const int64_t half_bytes = half_block_bytes(layout, place);
+  const int64_t codes_bytes = place.num_kv_heads * head_bytes;
+  constexpr int64_t kScaleBytes = 2;
+  for (int32_t head = 0; head < place.num_kv_heads; ++head) {
+    const auto add = [&](Part part, int64_t offset_bytes, int32_t num_rows, int64_t token_bytes) {
+      strips.push_back({.layer = layer,
+                        .head = place.first_kv_head + head,
+                        .part = part,
+                        .group = place.group,
+                        .offset_bytes = place.offset_bytes + offset_bytes,
+                        .num_rows = num_rows,
+                        .token_bytes = token_bytes});
+    };
+    const int64_t scales = codes_bytes + head * layout.spec.block_size * kScaleBytes;
+    add(Part::kKeys, head * head_bytes, place.head_dim / in_row, in_row * element_bytes);
+    if (has_token_scales(layout.dtype)) add(Part::kKeyScales, scales, 1, kScaleBytes);
+    if (place.latent_dim > 0) continue;
+    add(Part::kValues, half_bytes + head * head_bytes, 1, place.head_dim * element_bytes);
+    if (has_token_scales(layout.dtype))
+      add(Part::kValueScales, half_bytes + scales, 1, kScaleBytes);
+  }
+}
+
+}  // namespace
+
+std::vector<KvStrip> KvLayout::strips(KvPool pool) const {
+  std::vector<KvStrip> strips;
+  for (const KvGroupSpec& group : spec.groups) {
+    if (group.pool() != pool) continue;
+    for (const int32_t layer : group.layers) {
+      if (pool == KvPool::kAttention) {
+        add_strips(*this, layer, strips);
+        continue;
+      }
+      const int64_t offset = state_offsets[static_cast<size_t>(layer)];
+      constexpr int64_t kFloat = sizeof(float);
+      if (offset < 0) continue;
+      strips.push_back({.layer = layer,
+                        .part = KvStrip::Part::kState,
+                        .offset_bytes = offset * kFloat,
+                        .token_bytes = state_floats[static_cast<size_t>(layer)] * kFloat});
+    }
+  }
+  return strips;
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// An adapter of a model that a ModelRunner runs, and the count of those that live.
+// An adapter of a model that a runner runs, and the count of those that live.
 #pragma once
 
 #include <atomic>
@@ -57,6 +57,8 @@ struct LoadedAdapter final : Adapter {
       : slot(std::move(slot_in)), weights(std::move(weights_in)) {}
   AdapterSlot slot;
   LoraWeights weights;
+  int32_t device_slot = -1;                   // on a GPU
+  std::shared_ptr<const void> device_memory;  // goes back with it
 };
 
 }  // namespace quire

@@ -58,6 +58,7 @@ struct ModelRunnerOptions {
   int64_t max_num_seqs = 256;
   std::optional<int64_t> kv_cache_memory_bytes = {};  // else from memory_utilization
   int64_t host_kv_bytes = 0;        // on a CPU: for copies of KV blocks that steps ask for
+  bool shares_host_blocks = false;  // with other processes of this machine
   double memory_utilization = 0.9;  // share of free memory for weights, workspace and KV cache
   // Runners that share these weights and this machine's memory (ModelRunner::create_beside()).
   int32_t num_replicas = 1;
@@ -69,9 +70,10 @@ struct ModelRunnerOptions {
   // any.
   int32_t max_adapters = 0;
   int64_t max_lora_rank = 16;
-  // Memory for all of them; 0: for max_adapters of every matrix with the greatest rank, and for so
-  // many elements of modules that they replace as a whole.
+  // Memory for all of them; 0: for max_adapters of every matrix with the greatest rank, of which so many
+  // have updates of experts, and for so many elements of modules that they replace as a whole.
   int64_t lora_memory_bytes = 0;
+  std::optional<int32_t> max_expert_adapters;  // nothing: all
   int64_t lora_whole_elements = 0;
 
   // Of a stage of a pipeline: its layers. Hidden states come from the stage before (hidden()).

@@ -50,8 +50,8 @@ Result<std::unique_ptr<SourceEncoder>> open_encoder(const ModelRunnerOptions& op
   const WeightOptions weights{
       .dtype = plan.dtype, .compute = plan.compute, .quant_compute = plan.quant_compute};
   if (plan.config.family->text_encoder != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, options.files->text("config.json"));
-    QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, parse_text_encoder(text, plan.config));
+    QUIRE_ASSIGN_OR_RETURN(const ModelConfig config,
+                           read_text_encoder(*options.files, plan.config));
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
                            TextEncoder::open(config, plan.spec.cross.max_source_len, weights,
                                              plan.config.quantization, tensors, packing, stream));
@@ -115,12 +115,13 @@ Result<std::unique_ptr<SourceStage>> open_source(const ModelRunnerOptions& optio
   return source;
 }
 
-// What reads images, and plans it; null: the model has none, or is a rank of several.
+// What reads images, and plans it; null: the model has none. Each rank has the tower whole, and makes
+// the embeddings of every image itself, with the same bits.
 Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& options,
                                                 const ModelLoading& loading, WeightPacking& packing,
                                                 HostStream& stream, ModelPlan& plan) {
   std::unique_ptr<MediaStage> media;
-  if (!loading.source || !options.share.is_whole() || options.draft_head != nullptr) return media;
+  if (!loading.source || options.draft_head != nullptr) return media;
   if (plan.spec.cross.any()) return media;  // open_source() has seen to it
   if (!has_tower(*options.files, *loading.source)) return media;
   QUIRE_ASSIGN_OR_RETURN(plan.vision, read_vision(*options.files, plan.spec.hidden_size));
@@ -273,7 +274,7 @@ Status ModelRunner::make_workspace() {
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   if (!options_.share.is_whole()) {
     if (options_.group == nullptr) return internal_error("a rank without its group");
-    ranks_.emplace(plan_.whole, options_.share, plan_.limits, *options_.group, team_);
+    ranks_.emplace(plan_.whole, options_.share, plan_.limits, *options_.group, stream_);
   }
   decoder_ = std::make_unique<Decoder>(plan_.spec, *model_->weights, plan_.limits, stream_,
                                        workspace_arena_, ranks_ ? &*ranks_ : nullptr);
@@ -354,10 +355,23 @@ ExecutorInfo ModelRunner::info() const {
 }
 
 Status ModelRunner::initialize(const KvPlan& plan) {
-  QUIRE_RETURN_IF_ERROR(kv_.allocate(plan_.kv.spec, plan, plan_.memory.free_memory));
+  QUIRE_RETURN_IF_ERROR(kv_.allocate(plan_.kv.spec, plan,
+                                     {.free_memory_bytes = plan_.memory.free_memory,
+                                      .shares_host_blocks = options_.shares_host_blocks}));
   decoder_->bind_cache(plan_.kv.layer_caches(kv_.pool(KvPool::kAttention)),
                        plan_.kv.state_views(kv_.pool(KvPool::kState)));
   return {};
+}
+
+KvHostMemory ModelRunner::host_memory() {
+  KvHostMemory memory;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    HostBlocks blocks = kv_.host_blocks(pool);
+    if (blocks.data == nullptr) continue;
+    blocks.strips = plan_.kv.strips(pool);
+    memory.at(pool).push_back(std::move(blocks));
+  }
+  return memory;
 }
 
 Status ModelRunner::warm_up() {
@@ -455,41 +469,19 @@ void ModelRunner::follow(const StepResult& first) {
 
 Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::string& name,
                                                                  const std::string& path) const {
-  if (options_.max_adapters == 0)
-    return unimplemented("adapters: expected --enable-lora, without which there are none");
-  AdapterSlot slot = AdapterSlot::take(adapters_in_use_, options_.max_adapters);
-  if (slot.is_empty()) {
-    return resource_exhausted("adapters: {} are loaded or still in use, at most {} fit",
-                              options_.max_adapters, options_.max_adapters);
-  }
-  QUIRE_ASSIGN_OR_RETURN(const LoraFiles files, LoraFiles::open(path));
-  if (files.max_rank() > options_.max_lora_rank) {
-    return invalid_argument("{}: expected ranks of at most {} (--max-lora-rank), got {}", path,
-                            options_.max_lora_rank, files.max_rank());
-  }
-  const Family& family = *plan_.config.family;
-  const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
-  LoraOptions lora{.dtype = plan_.dtype,
-                   .compute = plan_.compute,
-                   .pairs_rows = is_gguf && family.gguf_rope_style != family.rope_style,
-                   .isa = stream_.isa(),
-                   .max_bytes = plan_.memory.adapters - adapters_in_use_->num_bytes};
+  AdapterReading reading{.options = options_,
+                         .plan = plan_,
+                         .weights = *model_->weights,
+                         .lora = {.isa = stream_.isa()},
+                         .in_use = adapters_in_use_};
   if (options_.stage.count > 1) {
-    lora.own_layers = layers_of(plan_.whole, options_.stage);
-    lora.num_layers = std::ssize(plan_.whole.layers);
+    reading.lora.own_layers = layers_of(plan_.whole, options_.stage);
+    reading.lora.num_layers = std::ssize(plan_.whole.layers);
   }
-  QUIRE_ASSIGN_OR_RETURN(LoraWeights weights,
-                         LoraWeights::load(files, *model_->weights, family.hf_names, lora));
-  if (weights.changes_experts() && options_.expert_balance.is_enabled) {
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<LoadedAdapter> adapter, read_adapter(name, path, reading));
+  if (adapter->weights.changes_experts() && options_.expert_balance.is_enabled) {
     return unimplemented("{}: adapters of experts are not supported with --enable-eplb", path);
   }
-  if (!slot.take_bytes(weights.num_bytes(), plan_.memory.adapters)) {
-    return resource_exhausted("{}: the adapter takes {} MiB, more than is left of --lora-memory",
-                              path, (weights.num_bytes() >> 20) + 1);
-  }
-  auto adapter = std::make_shared<LoadedAdapter>(std::move(slot), std::move(weights));
-  adapter->name = name;
-  adapter->content_key = files.digest();
   return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 

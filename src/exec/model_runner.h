@@ -51,13 +51,16 @@ class ModelRunner final : public Executor {
                                                             RankGroup* group = nullptr);
 
   const ModelPlan& plan() const { return plan_; }
-  int num_threads() const { return team_.size(); }
 
   ExecutorInfo info() const override;
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
   bool keeps_blocks_on_host() const override { return options_.host_kv_bytes > 0; }
-  HostBlocks host_blocks() override { return kv_.host_blocks(); }
+  KvHostMemory host_memory() override;
+  // KvPools::offer_of_host_blocks().
+  SharedMemoryOffer offer_of_host_blocks(KvPool pool) const {
+    return kv_.offer_of_host_blocks(pool);
+  }
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   // A rank behind the first computes its share and samples nothing: its results bring no tokens.

@@ -91,8 +91,8 @@ TEST_P(LawL4, CrowdChunksAndThreads) {
   const auto two_threads = load(2);
   const DriverOutput want = alone(*one_thread, false);
   ASSERT_EQ(want.token_ids.size(), static_cast<size_t>(kOutputTokens));
-  for (ModelRunner* runner : {one_thread.get(), two_threads.get()}) {
-    const std::string threads = fmt::format("{} threads", runner->num_threads());
+  for (const auto& [runner, threads] : {std::pair(one_thread.get(), std::string("1 thread")),
+                                        {two_threads.get(), std::string("2 threads")}}) {
     expect_same_bits(alone(*runner, false), want, threads);
     for (const int32_t chunk : {1, 7, 64, 512}) {
       PlanDriver driver(*runner, kNumBlocks);
@@ -220,7 +220,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"mistral", "bfloat16"}, Setup{"awq_qwen2", "float32"},
                       Setup{"gptq_order_llama", "auto"}, Setup{"packed_mixed_llama", "auto"},
                       Setup{"int8_phi3", "auto"}, Setup{"fp8_block_qwen3", "auto"},
-                      Setup{"gguf_k_mix_qwen2", "auto"}, Setup{"gguf_grid_mix_llama", "auto"}),
+                      Setup{"gguf_k_mix_qwen2", "auto"}, Setup{"gguf_grid_mix_llama", "auto"},
+                      Setup{"bitnet_bitnet", "auto"}),
     name_of);
 
 // The first golden of every family.
@@ -243,7 +244,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"cohere_qk_norm", "float32"}, Setup{"bloom", "float32", "portable"},
                       Setup{"bloom", "bfloat16", "avx2"}, Setup{"bloom", "bfloat16", "avx512-core"},
                       Setup{"mpt", "bfloat16", "auto", "int8"},
-                      Setup{"gemma3n_streams", "float32", "portable"}),
+                      Setup{"gemma3n_streams", "float32", "portable"},
+                      Setup{"deepseek_v32", "bfloat16", "avx2", "int8"},
+                      Setup{"glm_moe_dsa", "float32", "portable"},
+                      Setup{"glm_moe_dsa", "bfloat16", "amx-emulated", "fp8"}),
     name_of);
 
 // Mixtures of experts: whom a token shares an expert with leaves no trace in it.

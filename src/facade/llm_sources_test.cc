@@ -37,8 +37,8 @@ TEST_P(LlmSources, AnswersAreTheOracles) {
   }
 }
 
-// With tokenizer.json, with spiece.model alone, and with bytes.
-INSTANTIATE_TEST_SUITE_P(All, LlmSources, ::testing::Values("t5", "mt5", "bart"),
+// With tokenizer.json, with spiece.model alone, with bytes, and with the pieces in a GGUF file.
+INSTANTIATE_TEST_SUITE_P(All, LlmSources, ::testing::Values("t5", "mt5", "bart", "gguf_flan_t5"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "models/vision/vision_config.h"
 #include "ranks/rank_process.h"
 #include "weights/adapters/lora_files.h"
+#include "weights/adapters/task_adapters.h"
 
 namespace quire {
 namespace {
@@ -93,6 +94,22 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files,
   return bundle;
 }
 
+// The adapters that the model brings are loaded beside those that the flags name.
+Status add_task_adapters(const ModelBundle& bundle, LoraArgs& lora) {
+  if (bundle.files == nullptr) return {};
+  QUIRE_ASSIGN_OR_RETURN(TaskAdapters tasks, read_task_adapters(*bundle.files));
+  if (tasks.names.empty()) return {};
+  // The flag's default leaves room for adapters to come. Without the flags there come none.
+  if (!lora.enabled) lora.max_lora_rank = 0;
+  lora.enabled = true;
+  for (size_t i = 0; i < tasks.names.size(); ++i) {
+    lora.modules.push_back({tasks.names[i],
+                            task_adapter_path(bundle.files->source(), tasks.names[i]),
+                            std::move(tasks.instructions[i])});
+  }
+  return {};
+}
+
 Status check_lora(const LoraArgs& lora) {
   if (!lora.enabled) return {};
   if (lora.max_loras < 1)
@@ -105,20 +122,24 @@ Status check_lora(const LoraArgs& lora) {
       lora.max_loaded(), lora.max_loras, lora.modules.size(), lora.max_cpu_loras);
 }
 
-// Memory is planned for the greatest rank, and for what the modules replace: twice for the largest,
-// of which a new version may be read while the old one answers.
+// Memory is planned for the greatest rank, for experts as far as the modules change them, and for what
+// the modules replace: once more for one of the former, and for the largest of the latter, of which a new
+// version may be read while the old one answers.
 Status set_lora_options(const LoraArgs& lora, ModelRunnerOptions& options) {
   options.max_lora_rank = lora.max_lora_rank;
   options.lora_memory_bytes = lora.memory_bytes;
   int64_t rank = 0, largest = 0;
+  int32_t num_with_experts = 0;
   for (const NamedAdapter& module : lora.modules) {
     const Result<LoraFiles> files = LoraFiles::open(module.path);
     if (!files.ok()) return files.status().with_context("--lora-modules " + module.name);
     rank = std::max(rank, files->max_rank());
+    num_with_experts += files->changes_experts() ? 1 : 0;
     options.lora_whole_elements += files->num_whole_elements();
     largest = std::max(largest, files->num_whole_elements());
   }
   options.lora_whole_elements += largest;
+  options.max_expert_adapters = num_with_experts > 0 ? num_with_experts + 1 : 0;
   if (options.max_lora_rank == 0) options.max_lora_rank = std::max<int64_t>(rank, 1);
   return {};
 }
@@ -147,10 +168,6 @@ Status check_kv_files(const EngineArgs& args) {
   if (!has_files) return {};
   if (args.device != "cpu")
     return unimplemented("--kv-cache-dir: expected --device cpu, got {}", args.device);
-  if (args.tensor_parallel_size != 1 || args.ranks.size != 1) {
-    return unimplemented("--kv-cache-dir: expected one rank, got {}",
-                         std::max(args.tensor_parallel_size, args.ranks.size));
-  }
   if (!args.engine.kv.enable_prefix_caching) {
     return invalid_argument(
         "--kv-cache-dir: expected prefix caching, which --no-enable-prefix-caching turns off");
@@ -174,6 +191,7 @@ KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
   return {.dir = args.kv_cache_dir,
           .capacity_bytes = args.kv_cache_dir_bytes,
           .host_bytes = asked > 0 ? asked : kHostBytes,
+          .num_ranks = ranks_per_stage(args),
           .files = bundle.files.get(),
           .shape = args.shape,
           .shape_weights = args.shape_weights,
@@ -315,9 +333,11 @@ Status serve_rank(const EngineArgs& given) {
   if (args.shape.empty()) {
     QUIRE_ASSIGN_OR_RETURN(bundle, open_model(args.model, args.chat_template, args.mmproj));
   }
+  QUIRE_RETURN_IF_ERROR(add_task_adapters(bundle, args.lora));
   ModelRunnerOptions runner = model_runner_options(args, bundle);
   QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
   QUIRE_RETURN_IF_ERROR(set_lora_options(args.lora, runner));
+  runner.host_kv_bytes = kv_cache_files(args, bundle).host_bytes;
   return follow_first_rank(runner, rank_process(args));
 }
 
@@ -327,7 +347,6 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   QUIRE_RETURN_IF_ERROR(check_args(args));
   QUIRE_ASSIGN_OR_RETURN(StepHardware hardware, step_hardware(args));
   EngineOptions options = args.engine;
-  if (args.lora.enabled) options.scheduler.max_loras = args.lora.max_loras;
   QUIRE_ASSIGN_OR_RETURN(std::optional<SpeculativeConfig> drafting, drafting_of(args));
   RunningModel model;
   if (args.shape.empty()) {
@@ -336,6 +355,8 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   } else {
     model.bundle.name = args.shape;
   }
+  QUIRE_RETURN_IF_ERROR(add_task_adapters(model.bundle, args.lora));
+  if (args.lora.enabled) options.scheduler.max_loras = args.lora.max_loras;
   ModelRunnerOptions runner = model_runner_options(args, model.bundle);
   QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
   QUIRE_RETURN_IF_ERROR(set_lora_options(args.lora, runner));

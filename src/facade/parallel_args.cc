@@ -33,9 +33,13 @@ Status check_parallel(const EngineArgs& args) {
         "publish at one address",
         engines);
   }
-  if (args.kv_cache_dir.empty() || (engines == 1 && stages == 1)) return {};
-  return unimplemented("--kv-cache-dir: expected one engine of one stage, got {} of {}", engines,
-                       stages);
+  if (args.kv_cache_dir.empty() || engines == 1) return {};
+  return unimplemented("--kv-cache-dir: expected --data-parallel-size 1, got {}", engines);
+}
+
+int32_t ranks_per_stage(const EngineArgs& args) {
+  return args.ranks.size > 1 ? args.ranks.size / args.pipeline_parallel_size
+                             : args.tensor_parallel_size;
 }
 
 Status set_expert_options(const EngineArgs& args, ModelRunnerOptions& options) {
@@ -63,6 +67,7 @@ int32_t threads_per_engine(const EngineArgs& args) {
 EngineArgs run_by_one(EngineArgs args) {
   args.tensor_parallel_size = args.pipeline_parallel_size = args.data_parallel_size = 1;
   args.ranks = {};
+  args.devices.clear();
   return args;
 }
 

@@ -19,6 +19,8 @@ Status set_expert_options(const EngineArgs& args, ModelRunnerOptions& options);
 // Of args.num_threads, those of one engine of args.data_parallel_size. 0: as many as there are.
 int32_t threads_per_engine(const EngineArgs& args);
 
+int32_t ranks_per_stage(const EngineArgs& args);
+
 // The same model on one rank, in one stage of one engine.
 EngineArgs run_by_one(EngineArgs args);
 

@@ -105,7 +105,9 @@ Status KvManager::reset_prefix_cache() {
 
 void KvManager::take_host_copies(uint64_t step_id, std::vector<HostBlockCopy>& out) {
   out.clear();
-  if (promotion_) stores_.at(KvPool::kAttention).host()->take(out);
+  stores_.for_each([&out](BlockStore& store) {
+    if (store.host() != nullptr) store.host()->take(out);
+  });
   if (files_ && !out.empty()) files_->on_copies_taken(step_id);
 }
 
@@ -121,7 +123,11 @@ bool KvManager::load_from_files(KvSequenceId sequence, std::span<const TokenId> 
   if (!files_ || !options_.reads_cache() || tokens.size() < 2) return false;
   BlockChain chain = tables_.chain(sequence, tokens.first(tokens.size() - 1));
   const int32_t num_cached = prefixes_.longest_hit_tokens(chain) / spec_.block_size;
-  return files_->load(sequence, chain, num_cached + promotion_->num_promotable(chain, num_cached));
+  return files_->load(
+      sequence, chain,
+      {.num_usable_blocks = num_cached,
+       .num_blocks = num_cached + promotion_->num_promotable(chain, num_cached),
+       .has_snapshot = [&](int32_t index) { return promotion_->has_snapshot(chain, index); }});
 }
 
 void KvManager::store_in_files(KvSequenceId sequence, std::span<const TokenId> tokens, bool whole) {

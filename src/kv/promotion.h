@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "core/kv_spec.h"
 #include "kv/blocks/block_stores.h"
@@ -12,7 +14,7 @@ namespace quire {
 
 class Promotion {
  public:
-  // Borrows all of them. The store of KvPool::kAttention has a host tier.
+  // Borrows all of them. The stores have host tiers.
   Promotion(const KvSpec& spec, const KvOptions& options, BlockStores& stores,
             const PrefixLookup& prefixes)
       : spec_(spec), options_(options), stores_(stores), prefixes_(prefixes) {}
@@ -20,12 +22,18 @@ class Promotion {
   // Brings back what continues the chain's cached prefix, when that pays. By how many blocks the
   // cached prefix is longer.
   int32_t promote(BlockChain& chain);
-  // Blocks from `begin` on that every group has, here or in the host's memory.
+  // Blocks of KvPool::kAttention from `begin` on that each of its groups has, here or in the host's
+  // memory; all of the chain's where there is no such group.
   int32_t num_promotable(BlockChain& chain, int32_t begin) const;
+  // Whether each group of states has block `index`, here or in the host's memory.
+  bool has_snapshot(BlockChain& chain, int32_t index) const;
 
  private:
-  int32_t num_groups() const { return static_cast<int32_t>(spec_.groups.size()); }
+  bool all_have(BlockChain& chain, KvPool pool, int32_t index) const;
+  int32_t usable_blocks(BlockChain& chain, int32_t num_blocks) const;
   void bring_back(BlockChain& chain, int32_t begin, int32_t end);
+  void bring_back(BlockChain& chain, KvPool pool, int32_t index, bool may_load,
+                  std::vector<std::pair<KvPool, BlockId>>& kept);
 
   const KvSpec& spec_;
   const KvOptions& options_;

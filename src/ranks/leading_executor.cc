@@ -57,11 +57,59 @@ Status LeadingExecutor::initialize(const KvPlan& plan) {
   QUIRE_RETURN_IF_ERROR(tell_all(RankFrame::kInitialize));
   QUIRE_RETURN_IF_ERROR(rank_->runner().initialize(plan));
   for (int other = 1; other < rank_->process().size; ++other) {
-    Frame frame;
-    QUIRE_RETURN_IF_ERROR(rank_->receive(other, RankFrame::kDone, frame)
-                              .with_context(fmt::format("rank {} while it takes memory", other)));
+    QUIRE_RETURN_IF_ERROR(
+        hear_done(other).with_context(fmt::format("rank {} while it takes memory", other)));
   }
   return {};
+}
+
+Status LeadingExecutor::hear_done(int other) {
+  Frame frame;
+  QUIRE_RETURN_IF_ERROR(rank_->receive(other, RankFrame::kDone, frame));
+  HostBlockOffers offers;
+  if (frame.payload.size() != sizeof(offers))
+    return data_loss("expected offers of memory in {} bytes, got {}", sizeof(offers),
+                     frame.payload.size());
+  std::memcpy(offers.data(), frame.payload.data(), sizeof(offers));
+  const KvLayout layout = layout_of_rank(other);
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    const SharedMemoryOffer& offer = offers[static_cast<size_t>(pool)];
+    if (kv_plan_.num_host(pool) < 2 || !layout.spec.uses(pool)) continue;
+    const int64_t bytes = kv_plan_.num_host(pool) * layout.spec.pool(pool).block_bytes;
+    if (offer.num_bytes != bytes)
+      return data_loss("expected host blocks of {} bytes, got {}", bytes, offer.num_bytes);
+    Result<SharedMemory> memory = SharedMemory::open(offer);
+    if (memory.status().code() == StatusCode::kNotFound) {
+      return unimplemented("--kv-cache-dir: expected all ranks on one machine, got {}",
+                           memory.status().message());
+    }
+    QUIRE_RETURN_IF_ERROR(memory.status());
+    others_blocks_.push_back({other, pool, *std::move(memory)});
+  }
+  return {};
+}
+
+KvLayout LeadingExecutor::layout_of_rank(int rank) const {
+  RankProcess process = rank_->process();
+  process.rank = rank;
+  const KvSpec& kv = plan_.kv.spec;
+  return make_kv_layout(
+      plan_.whole, kv.block_size, plan_.kv_dtype, kv.state.block_size,
+      {.share = {process.rank_in_stage(), process.ranks_per_stage()},
+       .layers = process.num_stages == 1 ? kAllLayers : layers_of(plan_.whole, process.stage())});
+}
+
+KvHostMemory LeadingExecutor::host_memory() {
+  KvHostMemory memory = rank_->runner().host_memory();
+  for (const OthersBlocks& blocks : others_blocks_) {
+    const KvLayout layout = layout_of_rank(blocks.rank);
+    memory.at(blocks.pool)
+        .push_back({.data = blocks.memory.bytes().data(),
+                    .block_bytes = layout.spec.pool(blocks.pool).block_bytes,
+                    .num_blocks = kv_plan_.num_host(blocks.pool),
+                    .strips = layout.strips(blocks.pool)});
+  }
+  return memory;
 }
 
 Status LeadingExecutor::warm_up() { return execute_dummy(*this, plan_.limits, kv_plan_); }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/shared_memory.h"
 #include "core/executor.h"
 #include "ranks/loaded_rank.h"
 #include "ranks/rank_adapters.h"
@@ -36,6 +37,9 @@ class LeadingExecutor final : public Executor {
   KvSpec kv_spec() const override { return rank_->kv_spec(); }
   // What the rank with the least room for blocks has.
   int64_t available_kv_bytes() const override { return available_kv_bytes_; }
+  bool keeps_blocks_on_host() const override { return rank_->runner().keeps_blocks_on_host(); }
+  KvHostMemory host_memory() override;
+  // kUnimplemented: the plan has blocks of host memory, and a rank is on another machine.
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   int32_t max_steps_in_flight() const override { return rank_->process().num_stages; }
@@ -60,7 +64,16 @@ class LeadingExecutor final : public Executor {
   };
 
   LeadingExecutor() = default;
+  // Host blocks of another rank.
+  struct OthersBlocks {
+    int rank = 0;
+    KvPool pool = KvPool::kAttention;
+    SharedMemory memory;
+  };
+
   Status hear_ready();
+  Status hear_done(int other);
+  KvLayout layout_of_rank(int rank) const;
   Status tell_all(RankFrame kind);  // what is in message_
   // Sends the step to the others: its number.
   Result<uint64_t> tell_step(const StepPlan& plan);
@@ -69,6 +82,7 @@ class LeadingExecutor final : public Executor {
   std::unique_ptr<LoadedRank> rank_;
   ModelPlan plan_;
   KvPlan kv_plan_;
+  std::vector<OthersBlocks> others_blocks_;
   int64_t available_kv_bytes_ = 0;
   std::unique_ptr<LeadingAdapters> adapters_;
   TokenRelay relay_;

@@ -17,6 +17,8 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const RankProcess
   options.share.num_ranks = process.ranks_per_stage();
   if (whole.threads == 0) options.threads = share_of_threads(0, process.num_on_host);
   options.memory_utilization = whole.memory_utilization / process.num_on_host;
+  options.host_kv_bytes = whole.host_kv_bytes / process.size;
+  options.shares_host_blocks = true;
   return options;
 }
 
@@ -110,6 +112,8 @@ Result<StepResult> LoadedRank::run(const StepPlan& plan) {
     QUIRE_ASSIGN_OR_RETURN(upstream, receive_hidden(plan));
   }
   Result<StepResult> result = runner_->execute(plan);
+  // Whoever reads host blocks counts on the copies of all ranks, and a plan may have nothing else.
+  if (!plan.host_copies.empty() && group_ != nullptr) group_->release();
   QUIRE_RETURN_IF_ERROR(links_->status());
   if (result.ok()) {
     add_times(result->timings, upstream.timings);

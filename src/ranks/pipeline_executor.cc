@@ -20,6 +20,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& 
   options.stage = stage;
   options.threads = share_of_threads(whole.threads, stage.count);
   options.memory_utilization = whole.memory_utilization / stage.count;
+  options.host_kv_bytes = whole.host_kv_bytes / stage.count;
   // What was free before any stage was loaded.
   options.free_memory_bytes = plan.memory.free_memory;
   if (whole.kv_cache_memory_bytes) {
@@ -130,6 +131,12 @@ int64_t PipelineExecutor::available_kv_bytes() const {
     if (least < 0 || bytes < least) least = bytes;
   }
   return static_cast<int64_t>(least);
+}
+
+KvHostMemory PipelineExecutor::host_memory() {
+  KvHostMemory memory;
+  for (const Stage& stage : stages_) memory.add(stage.executor->host_memory());
+  return memory;
 }
 
 Status PipelineExecutor::initialize(const KvPlan& plan) {

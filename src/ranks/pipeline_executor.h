@@ -48,6 +48,10 @@ class PipelineExecutor final : public Executor {
   KvSpec kv_spec() const override { return kv_spec_; }
   // What the stage with the least room for blocks has, in bytes of kv_spec()'s.
   int64_t available_kv_bytes() const override;
+  bool keeps_blocks_on_host() const override {
+    return stages_.front().executor->keeps_blocks_on_host();
+  }
+  KvHostMemory host_memory() override;
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;

@@ -31,7 +31,9 @@ class Follower {
       case RankFrame::kInitialize: {
         QUIRE_ASSIGN_OR_RETURN(const KvPlan plan, decode_kv_plan(frame.payload));
         QUIRE_RETURN_IF_ERROR(rank_->runner().initialize(plan));
-        return rank_->send(0, RankFrame::kDone, {});
+        const HostBlockOffers offers = {rank_->runner().offer_of_host_blocks(KvPool::kAttention),
+                                        rank_->runner().offer_of_host_blocks(KvPool::kState)};
+        return rank_->send(0, RankFrame::kDone, std::as_bytes(std::span(offers)));
       }
       case RankFrame::kDiscardKv:
         rank_->runner().discard_kv();

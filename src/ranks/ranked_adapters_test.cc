@@ -106,6 +106,33 @@ INSTANTIATE_TEST_SUITE_P(All, AdaptersOnRanks, ::testing::ValuesIn(adapter_names
                            return name;
                          });
 
+// Experts that ranks have whole: each rank has the updates of its own, and their outputs come together
+// in either way.
+TEST(AdaptersOnRanks, SameBitsWithExpertsSpread) {
+  for (const std::string name :
+       {"gpt_oss.gpt_oss_experts", "granitemoe.granite_experts", "mixtral.down", "mixtral.experts",
+        "olmoe.each", "qwen2_moe.down", "qwen3_moe.experts"}) {
+    SCOPED_TRACE(name);
+    const auto dir = test::golden_dir(name.substr(0, name.find('.')));
+    ModelRunnerOptions options = options_for(test::golden_model(dir), "bfloat16");
+    auto alone = ModelRunner::create(options);
+    ASSERT_TRUE(alone.ok()) << alone.status().message();
+    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+    const auto want = run_batch(**alone, name);
+    EXPECT_NE(want[0].logprobs[0].logprob, want[1].logprobs[0].logprob);
+    options.share.whole_experts = true;
+    for (const ExpertCombine combine : {ExpertCombine::kAllGather, ExpertCombine::kAllToAll}) {
+      options.share.combine = combine;
+      auto ranks = RankedExecutor::create(options, 2);
+      ASSERT_TRUE(ranks.ok()) << ranks.status().message();
+      ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
+      const auto got = run_batch(**ranks, name);
+      for (size_t i = 0; i < want.size(); ++i)
+        test::expect_same_bits(got[i], want[i], fmt::format("{}, request {}", name, i));
+    }
+  }
+}
+
 // What no stage has is refused by the stage that has its layer.
 TEST(AdaptersOnRanks, StagesRefuseWhatTheModelDoesNotHave) {
   const ModelRunnerOptions options =

@@ -17,6 +17,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num
   options.share.num_ranks = num_ranks;
   options.threads = share_of_threads(whole.threads, num_ranks);
   options.memory_utilization = whole.memory_utilization / num_ranks;
+  options.host_kv_bytes = whole.host_kv_bytes / num_ranks;
   if (whole.kv_cache_memory_bytes)
     options.kv_cache_memory_bytes = *whole.kv_cache_memory_bytes / num_ranks;
   if (rank > 0) {
@@ -91,6 +92,12 @@ int64_t RankedExecutor::available_kv_bytes() const {
     bytes = std::min(bytes, blocks * block_bytes);
   }
   return bytes;
+}
+
+KvHostMemory RankedExecutor::host_memory() {
+  KvHostMemory memory;
+  for (const auto& runner : runners_) memory.add(runner->host_memory());
+  return memory;
 }
 
 Status RankedExecutor::initialize(const KvPlan& plan) {

@@ -35,6 +35,8 @@ class RankedExecutor final : public Executor {
   ExecutorInfo info() const override { return runners_.front()->info(); }
   KvSpec kv_spec() const override { return runners_.front()->kv_spec(); }
   int64_t available_kv_bytes() const override;
+  bool keeps_blocks_on_host() const override { return runners_.front()->keeps_blocks_on_host(); }
+  KvHostMemory host_memory() override;
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   // kUnavailable: a rank did not come to where the others waited; nothing more can be executed.

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <tuple>
 
@@ -110,21 +112,49 @@ Result<uint64_t> read_or_make_key(const std::string& directory) {
   return failed(path, "open");
 }
 
-std::byte* at(const HostBlocks& host, BlockId block) {
-  return host.data + int64_t{block.value} * host.block_bytes;
+// Whether the file's run is what the reader takes it for.
+bool fits(const KvFileHeader& header, const KvSource& source, const KvPrefix& prefix) {
+  const std::vector<TokenId>& tokens = header.prefix.tokens;
+  const int64_t end = int64_t{source.first} + source.count;
+  const int64_t num_tokens = (int64_t{source.first_cell} + end) * header.shape.cell_tokens;
+  return header.first_cell == source.first_cell && source.first >= 0 && end <= header.num_cells() &&
+         header.prefix.keys == prefix.keys && num_tokens <= std::ssize(prefix.tokens) &&
+         std::equal(prefix.tokens.begin(), prefix.tokens.begin() + num_tokens, tokens.begin());
 }
 
-// Whether the file's run is what the reader takes it for.
-bool fits(const KvFileHeader& header, const KvLoadJob& job, const KvBlockShape& shape,
-          const KvFingerprint& fingerprint) {
-  const auto count = std::ssize(job.host_blocks) / shape.num_groups;
-  const std::vector<TokenId>& tokens = header.prefix.tokens;
-  return header.fingerprint == fingerprint && header.shape == shape &&
-         header.first_block == job.first_block && job.first >= 0 &&
-         job.first + count <= header.num_blocks() && header.prefix.keys == job.prefix.keys &&
-         std::ssize(job.prefix.tokens) ==
-             (job.first_block + job.first + count) * shape.block_size &&
-         std::equal(job.prefix.tokens.begin(), job.prefix.tokens.end(), tokens.begin());
+// Cells of so many bytes are read by one call.
+constexpr int64_t kPieceBytes = int64_t{512} << 10;
+
+// Consecutive cells from `offset` of the file on, some to a piece, to the buffer.
+std::vector<FilePiece> pieces_of(int64_t offset, int32_t num_cells, int64_t cells_per_piece,
+                                 int64_t cell_bytes, std::byte* buffer) {
+  std::vector<FilePiece> pieces;
+  for (int64_t i = 0; i < num_cells; i += cells_per_piece) {
+    const int64_t count = std::min<int64_t>(cells_per_piece, num_cells - i);
+    pieces.push_back({buffer + i * cell_bytes, count * cell_bytes, offset + i * cell_bytes});
+  }
+  return pieces;
+}
+
+// What pool() says, in its parts. Nothing: it is no such name.
+struct PoolName {
+  uint64_t directory = 0;
+  KvFingerprint fingerprint;
+};
+std::optional<PoolName> read_pool(std::string_view name) {
+  constexpr std::string_view kStart = "quire";
+  constexpr size_t kDigits = 16;
+  if (!name.starts_with(kStart) || name.size() != kStart.size() + 4 * (1 + kDigits))
+    return std::nullopt;
+  name.remove_prefix(kStart.size());
+  uint64_t parts[4];
+  for (uint64_t& part : parts) {
+    const char* const end = name.data() + 1 + kDigits;
+    const auto read = std::from_chars(name.data() + 1, end, part, 16);
+    if (name[0] != '-' || read.ec != std::errc() || read.ptr != end) return std::nullopt;
+    name.remove_prefix(1 + kDigits);
+  }
+  return PoolName{parts[0], {parts[1], parts[2], parts[3]}};
 }
 
 }  // namespace
@@ -140,27 +170,45 @@ Result<KvDirectory> KvDirectory::open(const std::string& path, const KvFingerpri
 }
 
 std::string KvDirectory::pool() const {
-  const uint64_t parts[] = {fingerprint_.low, fingerprint_.high, hash_seed_};
-  return fmt::format("quire-{:016x}", checksum(std::as_bytes(std::span(parts)), 3));
+  constexpr uint64_t kSeed = 3;
+  return fmt::format("quire-{:016x}-{:016x}-{:016x}-{:016x}",
+                     checksum(std::as_bytes(std::span(&hash_seed_, 1)), kSeed), fingerprint_.model,
+                     fingerprint_.types, fingerprint_.program);
 }
 
-Result<KvRun> KvDirectory::store(const KvStoreJob& job, const KvBlockShape& shape,
-                                 const HostBlocks& host) const {
+Status KvDirectory::check_pool(const std::string& other) const {
+  const std::optional<PoolName> theirs = read_pool(other);
+  if (!theirs) return not_found("expected the remote_engine_id of a Quire server");
+  const PoolName ours = *read_pool(pool());
+  if (theirs->directory != ours.directory) return not_found("it is in another --kv-cache-dir");
+  if (theirs->fingerprint.model != ours.fingerprint.model)
+    return not_found("it is of another model");
+  if (theirs->fingerprint.types != ours.fingerprint.types)
+    return not_found("it is of other element types (--dtype, --kv-cache-dtype)");
+  if (theirs->fingerprint.program != ours.fingerprint.program)
+    return not_found("it is of another build of Quire, or of another instruction set (--isa)");
+  return {};
+}
+
+Result<KvRun> KvDirectory::store(const KvRun& wanted, const KvPrefix& prefix,
+                                 const KvCellShape& shape,
+                                 std::span<const std::byte> payload) const {
   static std::atomic<uint64_t> num_written{0};
   KvFileHeader header{.fingerprint = fingerprint_,
                       .shape = shape,
-                      .first_block = job.run.first_block,
-                      .hashes = job.run.hashes,
-                      .prefix = job.prefix};
-  const auto bytes = static_cast<size_t>(shape.block_bytes);
-  for (const BlockId block : job.host_blocks)
-    header.checksums.push_back(checksum({at(host, block), bytes}));
+                      .first_cell = wanted.first_cell,
+                      .hashes = wanted.hashes,
+                      .prefix = prefix};
+  const auto bytes = static_cast<size_t>(shape.cell_bytes);
+  for (size_t i = 0; i < header.hashes.size(); ++i)
+    header.checksums.push_back(checksum(payload.subspan(i * bytes, bytes)));
   std::vector<std::byte> head = encode_kv_header(header);
-  std::vector<iovec> pieces = {{head.data(), head.size()}};
-  for (const BlockId block : job.host_blocks) pieces.push_back({at(host, block), bytes});
+  std::vector<iovec> pieces = {
+      {head.data(), head.size()},
+      {const_cast<std::byte*>(payload.data()), static_cast<size_t>(header.payload_bytes())}};
 
-  KvRun run = job.run;
-  run.file = kv_file_name(fingerprint_, run.hashes.back(), run.first_block);
+  KvRun run = wanted;
+  run.file = kv_file_name(fingerprint_, run.hashes.back(), run.first_cell);
   run.num_bytes = static_cast<int64_t>(head.size()) + header.payload_bytes();
   const std::string temporary = full(fmt::format("{}{}-{}", kTemporary, ::getpid(), ++num_written));
   Status status;
@@ -177,34 +225,42 @@ Result<KvRun> KvDirectory::store(const KvStoreJob& job, const KvBlockShape& shap
   return status;
 }
 
-Result<int64_t> KvDirectory::load(const KvLoadJob& job, const KvBlockShape& shape,
-                                  const HostBlocks& host, FileReads& reads) const {
-  const std::string path = full(job.file);
+Result<int64_t> KvDirectory::load(const KvSource& source, const KvPrefix& prefix,
+                                  const KvCellShape& shape, FileReads& reads,
+                                  std::vector<std::byte>& buffer, const TakeCell& take) const {
+  const std::string path = full(source.file);
   const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) return failed(path, "open");
+  const int64_t num_bytes = source.count * shape.cell_bytes;
   const auto read = [&]() -> Status {
     int64_t offset = 0;
     QUIRE_ASSIGN_OR_RETURN(const KvFileHeader header, read_header(file.fd(), offset));
-    if (!fits(header, job, shape, fingerprint_)) return not_found("another prefix");
-    const auto first = static_cast<size_t>(job.first) * static_cast<size_t>(shape.num_groups);
-    offset += static_cast<int64_t>(first) * shape.block_bytes;
-    std::vector<FilePiece> pieces;
-    for (const BlockId block : job.host_blocks) {
-      pieces.push_back({at(host, block), shape.block_bytes, offset});
-      offset += shape.block_bytes;
-    }
-    return reads.read(file.fd(), pieces, [&](size_t i) -> Status {
-      const std::span<const std::byte> block(pieces[i].data,
-                                             static_cast<size_t>(shape.block_bytes));
-      if (checksum(block) == header.checksums[first + i]) return {};
-      return {StatusCode::kDataLoss, "a block is damaged"};
+    if (!(header.fingerprint == fingerprint_ && header.shape == shape) ||
+        !fits(header, source, prefix))
+      return not_found("another prefix");
+    if (std::ssize(buffer) < num_bytes) buffer.resize(static_cast<size_t>(num_bytes));
+    const int64_t per_piece = std::max<int64_t>(1, kPieceBytes / shape.cell_bytes);
+    const std::vector<FilePiece> pieces =
+        pieces_of(offset + source.first * shape.cell_bytes, source.count, per_piece,
+                  shape.cell_bytes, buffer.data());
+    return reads.read(file.fd(), pieces, [&](size_t piece) -> Status {
+      const auto begin = static_cast<int32_t>(static_cast<int64_t>(piece) * per_piece);
+      const auto count = static_cast<int32_t>(pieces[piece].num_bytes / shape.cell_bytes);
+      for (int32_t i = begin; i < begin + count; ++i) {
+        const std::span<const std::byte> cell(buffer.data() + i * shape.cell_bytes,
+                                              static_cast<size_t>(shape.cell_bytes));
+        if (checksum(cell) != header.checksums[static_cast<size_t>(source.first + i)])
+          return {StatusCode::kDataLoss, "a cell is damaged"};
+        take(i, cell.data());
+      }
+      return {};
     });
   };
   const Status status = read();
-  if (status.code() == StatusCode::kDataLoss) remove(job.file);
+  if (status.code() == StatusCode::kDataLoss) remove(source.file);
   if (!status.ok()) return status.with_context(path);
   ::futimens(file.fd(), nullptr);  // used now; no matter if that cannot be said
-  return std::ssize(job.host_blocks) * shape.block_bytes;
+  return num_bytes;
 }
 
 void KvDirectory::remove(const std::string& file) const { ::unlink(full(file).c_str()); }
@@ -247,7 +303,8 @@ Result<KvRun> KvDirectory::describe(const std::string& name) const {
   Result<KvFileHeader> header = read_header(file.fd(), header_bytes);
   if (header.status().code() == StatusCode::kDataLoss) remove(name);
   if (!header.ok()) return header.status().with_context(full(name));
-  KvRun run{.first_block = header->first_block,
+  KvRun run{.pool = header->shape.pool,
+            .first_cell = header->first_cell,
             .file = name,
             .num_bytes = header_bytes + header->payload_bytes()};
   if (header->fingerprint == fingerprint_) run.hashes = std::move(header->hashes);

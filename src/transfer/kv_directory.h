@@ -1,9 +1,12 @@
-// KvDirectory: the directory in which runs of KV blocks lie as files, for one process among any
+// KvDirectory: the directory in which runs of KV cells lie as files, for one process among any
 // number that share it. Files appear whole or not at all (a temporary name, then a rename), so who
 // reads never sees half of one, whoever dies while writing. Any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,14 +29,21 @@ class KvDirectory {
   const std::string& path() const { return path_; }
   // Names directory and fingerprint to whoever has both, and tells nothing of the key.
   std::string pool() const;
+  // KvFiles::check_pool().
+  Status check_pool(const std::string& other) const;
 
-  // Writes the run and returns its file's name and size. kResourceExhausted: the disk is full.
-  Result<KvRun> store(const KvStoreJob& job, const KvBlockShape& shape,
-                      const HostBlocks& host) const;
-  // Reads blocks of a run into host memory; returns the bytes read. kNotFound: no such file, or it
-  // is of another prefix. kDataLoss: it is damaged, and has been removed.
-  Result<int64_t> load(const KvLoadJob& job, const KvBlockShape& shape, const HostBlocks& host,
-                       FileReads& reads) const;
+  // Writes the run, whose cells are `payload`, and returns its file's name and size.
+  // kResourceExhausted: the disk is full.
+  Result<KvRun> store(const KvRun& run, const KvPrefix& prefix, const KvCellShape& shape,
+                      std::span<const std::byte> payload) const;
+  // Reads cells of a file into `buffer`, which grows as needed, and calls take(i, bytes) for each one,
+  // of those that are read, once it has been checked. `prefix`: to the end of these cells, or further.
+  // Returns the bytes read. kNotFound: no such file, or it is of another prefix. kDataLoss: it is damaged,
+  // and has been removed.
+  using TakeCell = std::function<void(int32_t i, const std::byte* bytes)>;
+  Result<int64_t> load(const KvSource& source, const KvPrefix& prefix, const KvCellShape& shape,
+                       FileReads& reads, std::vector<std::byte>& buffer,
+                       const TakeCell& take) const;
   void remove(const std::string& file) const;
 
   struct Entry {

@@ -10,34 +10,34 @@
 namespace quire {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'Q', 'U', 'I', 'R', 'E', 'K', 'V', '1'};
+constexpr std::array<char, 8> kMagic = {'Q', 'U', 'I', 'R', 'E', 'K', 'V', '2'};
 constexpr uint64_t kHeaderSeed = 11;
+constexpr uint64_t kFingerprintSeed = 12;
 
 // What stands at the start of the file. Little-endian, as all machines that this runs on.
 struct Fixed {
   std::array<char, 8> magic;
   int64_t header_bytes;
   int64_t file_bytes;
-  uint64_t fingerprint[2];
-  int64_t block_bytes;
+  uint64_t fingerprint[3];
+  int64_t cell_bytes;
   int64_t num_tokens;
-  int32_t block_size;
-  int32_t num_groups;
-  int32_t first_block;
-  int32_t num_blocks;
+  int32_t pool;
+  int32_t cell_tokens;
+  int32_t first_cell;
+  int32_t num_cells;
   int32_t salt_bytes;
   int32_t adapter_bytes;
 };
-static_assert(std::is_trivially_copyable_v<Fixed> && sizeof(Fixed) == 80);
+static_assert(std::is_trivially_copyable_v<Fixed> && sizeof(Fixed) == 88);
 
 int64_t round_up(int64_t bytes) {
   return (bytes + kKvHeaderUnit - 1) / kKvHeaderUnit * kKvHeaderUnit;
 }
 
 // Without padding, the checksum included.
-int64_t used_bytes(int64_t num_blocks, int64_t num_groups, int64_t num_tokens, int64_t num_keys) {
-  return int64_t{sizeof(Fixed)} + num_blocks * int64_t{sizeof(KvHash)} +
-         num_blocks * num_groups * int64_t{sizeof(uint64_t)} +
+int64_t used_bytes(int64_t num_cells, int64_t num_tokens, int64_t num_keys) {
+  return int64_t{sizeof(Fixed)} + num_cells * int64_t{sizeof(KvHash) + sizeof(uint64_t)} +
          num_tokens * int64_t{sizeof(TokenId)} + num_keys + int64_t{sizeof(uint64_t)};
 }
 
@@ -86,25 +86,22 @@ Status damaged(const char* what) {
 // Each number by itself first, so that no product of them overflows.
 Status check(const Fixed& fixed, int64_t file_bytes) {
   constexpr int64_t kMost = int64_t{1} << 26;
-  for (const int64_t count :
-       {fixed.num_tokens, int64_t{fixed.block_size}, int64_t{fixed.num_groups},
-        int64_t{fixed.first_block} + 1, int64_t{fixed.num_blocks}, int64_t{fixed.salt_bytes} + 1,
-        int64_t{fixed.adapter_bytes} + 1}) {
+  for (const int64_t count : {fixed.num_tokens, int64_t{fixed.cell_tokens},
+                              int64_t{fixed.first_cell} + 1, int64_t{fixed.num_cells},
+                              int64_t{fixed.salt_bytes} + 1, int64_t{fixed.adapter_bytes} + 1}) {
     if (count < 1 || count > kMost) return damaged("a count is out of range");
   }
-  constexpr int32_t kMostGroups = 1 << 12;
-  if (fixed.num_groups > kMostGroups || fixed.block_bytes < 1 ||
-      fixed.block_bytes > (int64_t{1} << 32))
-    return damaged("blocks of no sensible size");
+  if (fixed.pool < 0 || fixed.pool >= static_cast<int32_t>(kNumKvPools))
+    return damaged("a kind of KV that there is none of");
+  if (fixed.cell_bytes < 1 || fixed.cell_bytes > (int64_t{1} << 32))
+    return damaged("cells of no sensible size");
   const int64_t num_keys = int64_t{fixed.salt_bytes} + fixed.adapter_bytes;
-  if (fixed.header_bytes !=
-      round_up(used_bytes(fixed.num_blocks, fixed.num_groups, fixed.num_tokens, num_keys)))
+  if (fixed.header_bytes != round_up(used_bytes(fixed.num_cells, fixed.num_tokens, num_keys)))
     return damaged("the header's size is not that of what is in it");
-  if (fixed.num_tokens != (int64_t{fixed.first_block} + fixed.num_blocks) * fixed.block_size)
-    return damaged("the blocks do not end where the tokens do");
-  if (int64_t{fixed.num_blocks} * fixed.num_groups > kMost) return damaged("too many blocks");
+  if (fixed.num_tokens != (int64_t{fixed.first_cell} + fixed.num_cells) * fixed.cell_tokens)
+    return damaged("the cells do not end where the tokens do");
   // < 2^58
-  const int64_t payload = int64_t{fixed.num_blocks} * fixed.num_groups * fixed.block_bytes;
+  const int64_t payload = int64_t{fixed.num_cells} * fixed.cell_bytes;
   if (fixed.file_bytes != fixed.header_bytes + payload || fixed.file_bytes != file_bytes)
     return damaged("it is cut off, or longer than it says");
   return {};
@@ -112,29 +109,32 @@ Status check(const Fixed& fixed, int64_t file_bytes) {
 
 }  // namespace
 
-int64_t kv_header_bytes(int32_t num_blocks, int32_t num_groups, int64_t num_tokens,
-                        int64_t num_key_bytes) {
-  return round_up(used_bytes(num_blocks, num_groups, num_tokens, num_key_bytes));
+uint64_t KvFingerprint::digest() const {
+  const uint64_t parts[] = {model, types, program};
+  return checksum(std::as_bytes(std::span(parts)), kFingerprintSeed);
+}
+
+int64_t kv_header_bytes(int32_t num_cells, int64_t num_tokens, int64_t num_key_bytes) {
+  return round_up(used_bytes(num_cells, num_tokens, num_key_bytes));
 }
 
 std::vector<std::byte> encode_kv_header(const KvFileHeader& header) {
   const auto num_tokens = std::ssize(header.prefix.tokens);
   const CacheKeys& keys = header.prefix.keys;
-  const int64_t size = kv_header_bytes(header.num_blocks(), header.shape.num_groups, num_tokens,
+  const int64_t size = kv_header_bytes(header.num_cells(), num_tokens,
                                        std::ssize(keys.salt) + std::ssize(keys.adapter));
-  QUIRE_CHECK(
-      std::ssize(header.checksums) == int64_t{header.num_blocks()} * header.shape.num_groups,
-      "a checksum for each block");
+  QUIRE_CHECK(header.checksums.size() == header.hashes.size(), "a checksum for each cell");
   const Fixed fixed{.magic = kMagic,
                     .header_bytes = size,
                     .file_bytes = size + header.payload_bytes(),
-                    .fingerprint = {header.fingerprint.low, header.fingerprint.high},
-                    .block_bytes = header.shape.block_bytes,
+                    .fingerprint = {header.fingerprint.model, header.fingerprint.types,
+                                    header.fingerprint.program},
+                    .cell_bytes = header.shape.cell_bytes,
                     .num_tokens = num_tokens,
-                    .block_size = header.shape.block_size,
-                    .num_groups = header.shape.num_groups,
-                    .first_block = header.first_block,
-                    .num_blocks = header.num_blocks(),
+                    .pool = static_cast<int32_t>(header.shape.pool),
+                    .cell_tokens = header.shape.cell_tokens,
+                    .first_cell = header.first_cell,
+                    .num_cells = header.num_cells(),
                     .salt_bytes = static_cast<int32_t>(keys.salt.size()),
                     .adapter_bytes = static_cast<int32_t>(keys.adapter.size())};
   std::vector<std::byte> bytes(static_cast<size_t>(size));
@@ -154,7 +154,7 @@ Result<int64_t> read_kv_header_size(std::span<const std::byte> bytes) {
   Fixed fixed;
   if (bytes.size() < sizeof(fixed)) return damaged("shorter than its header");
   std::memcpy(&fixed, bytes.data(), sizeof(fixed));
-  if (fixed.magic != kMagic) return damaged("expected the magic bytes QUIREKV1");
+  if (fixed.magic != kMagic) return damaged("expected the magic bytes QUIREKV2");
   if (fixed.header_bytes < kKvHeaderUnit || fixed.header_bytes > kMaxKvHeaderBytes ||
       fixed.header_bytes % kKvHeaderUnit != 0)
     return damaged("a header of no sensible size");
@@ -168,29 +168,29 @@ Result<KvFileHeader> decode_kv_header(std::span<const std::byte> bytes, int64_t 
   std::memcpy(&fixed, bytes.data(), sizeof(fixed));
   QUIRE_RETURN_IF_ERROR(check(fixed, file_bytes));
   const auto used =
-      static_cast<size_t>(used_bytes(fixed.num_blocks, fixed.num_groups, fixed.num_tokens,
+      static_cast<size_t>(used_bytes(fixed.num_cells, fixed.num_tokens,
                                      int64_t{fixed.salt_bytes} + fixed.adapter_bytes) -
                           int64_t{sizeof(uint64_t)});
   uint64_t sum;
   std::memcpy(&sum, bytes.data() + used, sizeof(sum));
   if (sum != checksum(bytes.first(used), kHeaderSeed)) return damaged("the header is damaged");
-  KvFileHeader header{.fingerprint = {fixed.fingerprint[0], fixed.fingerprint[1]},
-                      .shape = {fixed.block_size, fixed.num_groups, fixed.block_bytes},
-                      .first_block = fixed.first_block};
+  KvFileHeader header{
+      .fingerprint = {fixed.fingerprint[0], fixed.fingerprint[1], fixed.fingerprint[2]},
+      .shape = {static_cast<KvPool>(fixed.pool), fixed.cell_tokens, fixed.cell_bytes},
+      .first_cell = fixed.first_cell};
   Reader reader(bytes.subspan(sizeof(fixed)));
-  const auto num_blocks = static_cast<size_t>(fixed.num_blocks);
-  reader.get(header.hashes, num_blocks);
-  reader.get(header.checksums, num_blocks * static_cast<size_t>(fixed.num_groups));
+  const auto num_cells = static_cast<size_t>(fixed.num_cells);
+  reader.get(header.hashes, num_cells);
+  reader.get(header.checksums, num_cells);
   reader.get(header.prefix.tokens, static_cast<size_t>(fixed.num_tokens));
   header.prefix.keys.salt = reader.text(fixed.salt_bytes);
   header.prefix.keys.adapter = reader.text(fixed.adapter_bytes);
   return header;
 }
 
-std::string kv_file_name(const KvFingerprint& fingerprint, const KvHash& last,
-                         int32_t first_block) {
-  return fmt::format("{:016x}-{:016x}{:016x}-{}.kv", fingerprint.low, last.high, last.low,
-                     first_block);
+std::string kv_file_name(const KvFingerprint& fingerprint, const KvHash& last, int32_t first_cell) {
+  return fmt::format("{:016x}-{:016x}{:016x}-{}.kv", fingerprint.digest(), last.high, last.low,
+                     first_cell);
 }
 
 bool is_kv_file_name(std::string_view name) {

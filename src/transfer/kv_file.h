@@ -1,9 +1,9 @@
-// The file of a run of KV blocks: what its bytes mean, checked before any is believed.
+// The file of a run of KV cells: what its bytes mean, checked before any is believed.
 //
 //   header   magic, sizes, fingerprint of the model and its numerics, place in the sequence,
-//            hashes and checksums of the blocks, all token ids of the prefix, cache keys, and the
+//            hashes and checksums of the cells, all token ids of the prefix, cache keys, and the
 //            header's own checksum; padded to 4096 bytes
-//   payload  [blocks][groups], each block as it lies in memory
+//   payload  [cells], each as transfer/kv_cells.h has it
 #pragma once
 
 #include <cstddef>
@@ -17,42 +17,39 @@
 
 namespace quire {
 
-// Of everything that the bytes of KV depend on beside tokens and cache keys: weights, element types,
-// layout, and the program with its kernels.
+// Of everything that the bytes of KV depend on beside tokens and cache keys.
 struct KvFingerprint {
-  uint64_t low = 0;
-  uint64_t high = 0;
+  uint64_t model = 0;    // weights and configuration
+  uint64_t types = 0;    // of elements: weights, activations and the cache
+  uint64_t program = 0;  // with its kernels, and the instruction set that they use
+  uint64_t digest() const;
   friend bool operator==(const KvFingerprint&, const KvFingerprint&) = default;
 };
 
-// Of a block in memory.
-struct KvBlockShape {
-  int32_t block_size = 0;  // tokens
-  int32_t num_groups = 0;
-  int64_t block_bytes = 0;  // of one group's block
-  friend bool operator==(const KvBlockShape&, const KvBlockShape&) = default;
+struct KvCellShape {
+  KvPool pool = KvPool::kAttention;
+  int32_t cell_tokens = 0;
+  int64_t cell_bytes = 0;
+  friend bool operator==(const KvCellShape&, const KvCellShape&) = default;
 };
 
 struct KvFileHeader {
   KvFingerprint fingerprint;
-  KvBlockShape shape;
-  int32_t first_block = 0;
-  std::vector<KvHash> hashes;       // of each block
-  std::vector<uint64_t> checksums;  // [blocks][groups]
+  KvCellShape shape;
+  int32_t first_cell = 0;
+  std::vector<KvHash> hashes;       // of each cell
+  std::vector<uint64_t> checksums;  // likewise
   KvPrefix prefix;                  // to the end of the run
 
-  int32_t num_blocks() const { return static_cast<int32_t>(hashes.size()); }
-  int64_t payload_bytes() const {
-    return int64_t{num_blocks()} * shape.num_groups * shape.block_bytes;
-  }
+  int32_t num_cells() const { return static_cast<int32_t>(hashes.size()); }
+  int64_t payload_bytes() const { return int64_t{num_cells()} * shape.cell_bytes; }
 };
 
 inline constexpr int64_t kKvHeaderUnit = 4096;
 // No prefix of the longest contexts comes near; what claims more is no file of ours.
 inline constexpr int64_t kMaxKvHeaderBytes = int64_t{64} << 20;
 
-int64_t kv_header_bytes(int32_t num_blocks, int32_t num_groups, int64_t num_tokens,
-                        int64_t num_key_bytes);
+int64_t kv_header_bytes(int32_t num_cells, int64_t num_tokens, int64_t num_key_bytes);
 std::vector<std::byte> encode_kv_header(const KvFileHeader& header);
 // How many bytes of the file are its header, from the first kKvHeaderUnit of them. kDataLoss: it is
 // no file of a run.
@@ -61,7 +58,7 @@ Result<int64_t> read_kv_header_size(std::span<const std::byte> bytes);
 Result<KvFileHeader> decode_kv_header(std::span<const std::byte> bytes, int64_t file_bytes);
 
 // The name of the file, which tells fingerprint and content; other names are left alone.
-std::string kv_file_name(const KvFingerprint& fingerprint, const KvHash& last, int32_t first_block);
+std::string kv_file_name(const KvFingerprint& fingerprint, const KvHash& last, int32_t first_cell);
 bool is_kv_file_name(std::string_view name);
 
 }  // namespace quire

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -14,15 +16,17 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "transfer/kv_cells.h"
 
 namespace quire {
 namespace {
 
 class KvFileStore final : public KvFiles {
  public:
-  KvFileStore(KvDirectory directory, const KvBlockShape& shape, const HostBlocks& host,
-              const KvFileStoreOptions& options)
-      : directory_(std::move(directory)), shape_(shape), host_(host), options_(options) {
+  using Cells = std::array<std::optional<KvCells>, kNumKvPools>;  // nothing: the pool is not used
+
+  KvFileStore(KvDirectory directory, Cells cells, const KvFileStoreOptions& options)
+      : directory_(std::move(directory)), cells_(std::move(cells)), options_(options) {
     for (int i = 0; i < options_.num_threads; ++i) reads_.push_back(options_.make_reads());
     if (!reads_.empty()) log_info("KV files are read by {}", reads_.front()->name());
     for (const auto& reads : reads_) threads_.emplace_back([this, &reads] { work(*reads); });
@@ -48,6 +52,7 @@ class KvFileStore final : public KvFiles {
     events_.clear();
   }
   std::string pool() const override { return directory_.pool(); }
+  Status check_pool(const std::string& pool) const override { return directory_.check_pool(pool); }
   Status look_for(std::span<const std::string> files) override {
     for (const std::string& file : files) {
       if (!is_kv_file_name(file)) return invalid_argument("expected names of KV files");
@@ -59,13 +64,17 @@ class KvFileStore final : public KvFiles {
     }
     return {};
   }
-  int64_t file_bytes(int32_t num_blocks, int32_t num_tokens) const override {
-    return kv_header_bytes(num_blocks, shape_.num_groups, num_tokens, 0) +
-           int64_t{num_blocks} * shape_.num_groups * shape_.block_bytes;
+  int64_t file_bytes(KvPool pool, int32_t num_cells, int32_t num_tokens) const override {
+    return kv_header_bytes(num_cells, num_tokens, 0) + num_cells * cells(pool).cell_bytes();
   }
 
  private:
   using Work = std::variant<std::monostate, KvLoadJob, std::string, KvStoreJob>;
+
+  const KvCells& cells(KvPool pool) const { return *cells_[static_cast<size_t>(pool)]; }
+  KvCellShape shape(KvPool pool) const {
+    return {pool, options_.cell_tokens, cells(pool).cell_bytes()};
+  }
 
   template <typename T>
   void put(std::deque<T>& queue, T item) {
@@ -93,34 +102,65 @@ class KvFileStore final : public KvFiles {
     return {};
   }
   void work(FileReads& reads) {
+    std::vector<std::byte> buffer;  // of cells on their way
     while (true) {
       Work work = next();
       if (auto* load = std::get_if<KvLoadJob>(&work)) {
-        run(*load, reads);
+        run(*load, reads, buffer);
       } else if (auto* file = std::get_if<std::string>(&work)) {
         directory_.remove(*file);
       } else if (auto* store = std::get_if<KvStoreJob>(&work)) {
-        run(*store);
+        run(*store, buffer);
       } else {
         return;
       }
     }
   }
 
-  void run(const KvLoadJob& job, FileReads& reads) {
-    const int64_t begin_us = clock_.now_us();
-    const Result<int64_t> read = directory_.load(job, shape_, host_, reads);
-    if (read.status().code() == StatusCode::kDataLoss)
-      log_warn("KV cache: {}; it is removed", read.status().message());
-    report({.kind = KvFileEvent::Kind::kLoaded,
-            .id = job.id,
-            .status = read.status(),
-            .num_bytes = read.ok() ? *read : 0,
-            .took_us = clock_.now_us() - begin_us});
+  // Of the cells of a job's blocks: number `i` of them.
+  static std::span<const BlockId> blocks_of(const KvCells& cells,
+                                            const std::vector<BlockId>& blocks, int32_t i) {
+    const auto num_groups = static_cast<size_t>(cells.num_groups());
+    return std::span(blocks).subspan(static_cast<size_t>(i / cells.block_cells()) * num_groups,
+                                     num_groups);
   }
-  void run(const KvStoreJob& job) {
+  void run(const KvLoadJob& job, FileReads& reads, std::vector<std::byte>& buffer) {
     const int64_t begin_us = clock_.now_us();
-    Result<KvRun> run = directory_.store(job, shape_, host_);
+    const KvCells& cells = this->cells(job.pool);
+    KvFileEvent event{.kind = KvFileEvent::Kind::kLoaded, .id = job.id};
+    for (const KvSource& source : job.sources) {
+      const int32_t begin = source.first_cell + source.first - job.first_cell;
+      const Result<int64_t> read =
+          directory_.load(source, job.prefix, shape(job.pool), reads, buffer,
+                          [&](int32_t i, const std::byte* bytes) {
+                            cells.scatter(bytes, blocks_of(cells, job.host_blocks, begin + i),
+                                          (begin + i) % cells.block_cells());
+                          });
+      if (read.status().code() == StatusCode::kDataLoss)
+        log_warn("KV cache: {}; it is removed", read.status().message());
+      if (read.ok()) {
+        event.num_bytes += *read;
+        continue;
+      }
+      event.status = read.status();
+      event.run.file = source.file;
+      break;
+    }
+    event.took_us = clock_.now_us() - begin_us;
+    report(std::move(event));
+  }
+  void run(const KvStoreJob& job, std::vector<std::byte>& buffer) {
+    const int64_t begin_us = clock_.now_us();
+    const KvCells& cells = this->cells(job.run.pool);
+    const int32_t count = job.run.num_cells();
+    const auto size = static_cast<size_t>(count * cells.cell_bytes());
+    if (buffer.size() < size) buffer.resize(size);
+    for (int32_t i = 0; i < count; ++i) {
+      cells.gather(blocks_of(cells, job.host_blocks, i), i % cells.block_cells(),
+                   buffer.data() + i * cells.cell_bytes());
+    }
+    Result<KvRun> run =
+        directory_.store(job.run, job.prefix, shape(job.run.pool), std::span(buffer).first(size));
     KvFileEvent event{.kind = KvFileEvent::Kind::kStored,
                       .id = job.id,
                       .status = run.status(),
@@ -143,16 +183,24 @@ class KvFileStore final : public KvFiles {
   // Memory that is used for the first time is found and cleared by the system page by page, which
   // takes longer than to read a file. So that is done before, beside whatever uses it already.
   void touch_memory() {
+    for (const std::optional<KvCells>& cells : cells_) {
+      if (!cells) continue;
+      for (const HostBlocks& part : cells->parts()) touch(part);
+    }
+  }
+  void touch(const HostBlocks& part) {
 #ifdef MADV_POPULATE_WRITE
     constexpr uintptr_t kPage = 4096;
     constexpr uintptr_t kPiece = uintptr_t{4} << 20;
-    const auto begin = reinterpret_cast<uintptr_t>(host_.data) / kPage * kPage;
-    const auto end = reinterpret_cast<uintptr_t>(host_.data) +
-                     static_cast<uintptr_t>(host_.num_blocks * host_.block_bytes);
+    const auto begin = reinterpret_cast<uintptr_t>(part.data) / kPage * kPage;
+    const auto end = reinterpret_cast<uintptr_t>(part.data) +
+                     static_cast<uintptr_t>(part.num_blocks * part.block_bytes);
     for (uintptr_t at = begin; at < end && !is_ending(); at += kPiece) {
       const size_t size = std::min(kPiece, end - at);
       if (::madvise(reinterpret_cast<void*>(at), size, MADV_POPULATE_WRITE) != 0) return;
     }
+#else
+    (void)part;
 #endif
   }
 
@@ -199,8 +247,7 @@ class KvFileStore final : public KvFiles {
   }
 
   const KvDirectory directory_;
-  const KvBlockShape shape_;
-  const HostBlocks host_;
+  const Cells cells_;
   const KvFileStoreOptions options_;
   const SteadyClock clock_;
   mutable std::mutex mutex_;
@@ -218,10 +265,24 @@ class KvFileStore final : public KvFiles {
 
 }  // namespace
 
-std::unique_ptr<KvFiles> make_kv_file_store(KvDirectory directory, const KvBlockShape& shape,
-                                            const HostBlocks& host,
-                                            const KvFileStoreOptions& options) {
-  return std::make_unique<KvFileStore>(std::move(directory), shape, host, options);
+Result<std::unique_ptr<KvFiles>> make_kv_file_store(KvDirectory directory,
+                                                    const KvHostMemory& memory, int32_t block_size,
+                                                    const KvFileStoreOptions& options) {
+  if (block_size % options.cell_tokens != 0) {
+    return invalid_argument("KV files: expected blocks of a multiple of {} tokens, got {}",
+                            options.cell_tokens, block_size);
+  }
+  KvFileStore::Cells cells;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    if (memory.at(pool).empty()) continue;
+    const bool is_state = pool == KvPool::kState;  // one cell of one token, whatever it is after
+    QUIRE_ASSIGN_OR_RETURN(
+        cells[static_cast<size_t>(pool)],
+        KvCells::create(memory.at(pool), is_state ? 1 : block_size / options.cell_tokens,
+                        is_state ? 1 : options.cell_tokens));
+  }
+  return std::unique_ptr<KvFiles>(
+      std::make_unique<KvFileStore>(std::move(directory), std::move(cells), options));
 }
 
 }  // namespace quire

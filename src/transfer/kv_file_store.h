@@ -14,14 +14,16 @@ namespace quire {
 
 struct KvFileStoreOptions {
   int num_threads = 2;
+  int32_t cell_tokens = kKvCellTokens;
   int64_t rescan_us = 1'000'000;  // how often the directory is asked what others wrote
   // One for each thread.
   std::function<std::unique_ptr<FileReads>()> make_reads = make_file_reads;
 };
 
-// `host` outlives the store; its blocks are of `shape`.
-std::unique_ptr<KvFiles> make_kv_file_store(KvDirectory directory, const KvBlockShape& shape,
-                                            const HostBlocks& host,
-                                            const KvFileStoreOptions& options = {});
+// `memory` outlives the store, whose blocks of KvPool::kAttention have `block_size` tokens.
+// kInvalidArgument: no whole cells. kInternal: as KvCells::create().
+Result<std::unique_ptr<KvFiles>> make_kv_file_store(KvDirectory directory,
+                                                    const KvHostMemory& memory, int32_t block_size,
+                                                    const KvFileStoreOptions& options = {});
 
 }  // namespace quire

@@ -16,20 +16,24 @@
 #include <thread>
 
 #include "tests/support/temp_folder.h"
+#include "transfer/kv_cells.h"
 
 namespace quire {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr KvBlockShape kShape{.block_size = 2, .num_groups = 2, .block_bytes = 3000};
+// Two groups of one layer each, whose blocks are one cell.
+constexpr int32_t kCellTokens = 2;
+constexpr int64_t kBlockBytes = 3000;
+constexpr KvCellShape kShape{KvPool::kAttention, kCellTokens, 2 * kBlockBytes};
 constexpr int32_t kNumHostBlocks = 32;
-constexpr KvFingerprint kModel{11, 12};
+constexpr KvFingerprint kModel{11, 12, 13};
 
 // Read by io_uring, and by pread.
 class KvFileStore : public testing::TestWithParam<bool> {
  protected:
-  KvFileStore() : memory_(kNumHostBlocks * static_cast<size_t>(kShape.block_bytes)) {}
+  KvFileStore() : memory_(kNumHostBlocks * static_cast<size_t>(kBlockBytes)) {}
 
   KvDirectory open(const KvFingerprint& fingerprint = kModel) {
     Result<KvDirectory> directory = KvDirectory::open(dir_.string(), fingerprint);
@@ -43,34 +47,56 @@ class KvFileStore : public testing::TestWithParam<bool> {
     return GetParam() ? make_uring_reads() : make_pread_reads();
   }
   std::unique_ptr<KvFiles> start(const KvFingerprint& fingerprint = kModel) {
-    return make_kv_file_store(open(fingerprint), kShape, host(),
-                              {.rescan_us = 5000, .make_reads = make_reads});
+    Result<std::unique_ptr<KvFiles>> files = make_kv_file_store(
+        open(fingerprint), host(), kCellTokens,
+        {.cell_tokens = kCellTokens, .rescan_us = 5000, .make_reads = make_reads});
+    EXPECT_TRUE(files.ok()) << files.status().message();
+    return *std::move(files);
+  }
+  KvHostMemory host() {
+    KvHostMemory memory;
+    HostBlocks blocks{memory_.data(), kBlockBytes, kNumHostBlocks, {}};
+    for (int32_t g = 0; g < 2; ++g)
+      blocks.strips.push_back({.layer = g, .group = g, .token_bytes = kBlockBytes / kCellTokens});
+    memory.at(KvPool::kAttention) = {blocks};
+    return memory;
+  }
+  KvCells cells() { return *KvCells::create(host().at(KvPool::kAttention), 1, kCellTokens); }
+  Result<KvRun> store(const KvDirectory& directory, const KvStoreJob& job) {
+    const KvCells cells = this->cells();
+    std::vector<std::byte> payload(2 * static_cast<size_t>(cells.cell_bytes()));
+    for (size_t i = 0; i < 2; ++i)
+      cells.gather(std::span(job.host_blocks).subspan(2 * i, 2), 0,
+                   payload.data() + static_cast<int64_t>(i) * cells.cell_bytes());
+    return directory.store(job.run, job.prefix, kShape, payload);
   }
   Result<int64_t> load(const KvDirectory& directory, const KvLoadJob& job,
-                       const KvBlockShape& shape = kShape) {
-    return directory.load(job, shape, host(), *make_reads());
+                       const KvCellShape& shape = kShape) {
+    std::vector<std::byte> buffer;
+    return directory.load(
+        job.sources.front(), job.prefix, shape, *make_reads(), buffer,
+        [&](int32_t, const std::byte* bytes) { cells().scatter(bytes, job.host_blocks, 0); });
   }
-  HostBlocks host() { return {memory_.data(), kShape.block_bytes, kNumHostBlocks}; }
 
   void fill(BlockId block, uint32_t seed) {
     std::mt19937 rng(seed);
-    for (int64_t i = 0; i < kShape.block_bytes; ++i) byte(block, i) = static_cast<std::byte>(rng());
+    for (int64_t i = 0; i < kBlockBytes; ++i) byte(block, i) = static_cast<std::byte>(rng());
   }
   bool has(BlockId block, uint32_t seed) {
     std::mt19937 rng(seed);
-    for (int64_t i = 0; i < kShape.block_bytes; ++i) {
+    for (int64_t i = 0; i < kBlockBytes; ++i) {
       if (byte(block, i) != static_cast<std::byte>(rng())) return false;
     }
     return true;
   }
   std::byte& byte(BlockId block, int64_t i) {
-    return memory_[static_cast<size_t>(block.value * kShape.block_bytes + i)];
+    return memory_[static_cast<size_t>(block.value * kBlockBytes + i)];
   }
 
   // A run of two blocks behind one other; host blocks 1 to 4 are filled with its content.
   KvStoreJob store_job(uint32_t which) {
     KvStoreJob job{.id = which,
-                   .run = {.first_block = 1, .hashes = {{which, 1}, {which, 2}}},
+                   .run = {.first_cell = 1, .hashes = {{which, 1}, {which, 2}}},
                    .prefix = {.tokens = {1, 2, 3, 4, 5, static_cast<TokenId>(which)}, .keys = {}}};
     for (int32_t i = 1; i <= 4; ++i) {
       fill(BlockId(i), which * 10 + static_cast<uint32_t>(i));
@@ -81,9 +107,8 @@ class KvFileStore : public testing::TestWithParam<bool> {
   // Its second block, into host blocks 11 and 12.
   static KvLoadJob load_job(uint32_t which, const std::string& file) {
     return {.id = which,
-            .file = file,
-            .first_block = 1,
-            .first = 1,
+            .first_cell = 2,
+            .sources = {{.file = file, .first_cell = 1, .first = 1, .count = 1}},
             .prefix = {.tokens = {1, 2, 3, 4, 5, static_cast<TokenId>(which)}, .keys = {}},
             .host_blocks = {BlockId(11), BlockId(12)}};
   }
@@ -116,12 +141,12 @@ TEST_P(KvFileStore, WhatOneProcessWroteAnotherReads) {
   EXPECT_EQ(found[0].kind, KvFileEvent::Kind::kFound);
   EXPECT_EQ(found[0].run.file, file_of(5));
   EXPECT_EQ(found[0].run.hashes, (std::vector<KvHash>{{5, 1}, {5, 2}}));
-  EXPECT_EQ(found[0].run.first_block, 1);
-  EXPECT_EQ(found[0].run.num_bytes, files->file_bytes(2, 6));
+  EXPECT_EQ(found[0].run.first_cell, 1);
+  EXPECT_EQ(found[0].run.num_bytes, files->file_bytes(KvPool::kAttention, 2, 6));
   files->load(load_job(5, file_of(5)));
   const std::vector<KvFileEvent> loaded = wait_for(*files, 1);
   EXPECT_TRUE(loaded[0].status.ok()) << loaded[0].status.message();
-  EXPECT_EQ(loaded[0].num_bytes, 2 * kShape.block_bytes);
+  EXPECT_EQ(loaded[0].num_bytes, 2 * kBlockBytes);
   EXPECT_TRUE(has(BlockId(11), 53));
   EXPECT_TRUE(has(BlockId(12), 54));
 }
@@ -141,16 +166,16 @@ TEST_P(KvFileStore, TwoProcessesShareADirectory) {
 
 TEST_P(KvFileStore, FilesOfAnotherModelOrPrefixAreNotRead) {
   const KvDirectory directory = open();
-  ASSERT_TRUE(directory.store(store_job(7), kShape, host()).ok());
-  const KvDirectory other = open({11, 13});
+  ASSERT_TRUE(store(directory, store_job(7)).ok());
+  const KvDirectory other = open({11, 12, 14});
   EXPECT_TRUE(other.describe(file_of(7))->hashes.empty());
   EXPECT_EQ(load(other, load_job(7, file_of(7))).status().code(), StatusCode::kNotFound);
-  const KvBlockShape wider{.block_size = 2, .num_groups = 1, .block_bytes = 6000};
+  const KvCellShape wider{KvPool::kAttention, kCellTokens, 4 * kBlockBytes};
   for (int what = 0; what < 4; ++what) {
     KvLoadJob job = load_job(7, file_of(7));
     if (what == 0) job.prefix.tokens[2] = 99;
     if (what == 1) job.prefix.keys.salt = "tenant";
-    if (what == 2) job.first = 2;
+    if (what == 2) job.sources[0].first = 2;
     EXPECT_EQ(load(directory, job, what == 3 ? wider : kShape).status().code(),
               StatusCode::kNotFound)
         << what;
@@ -158,19 +183,36 @@ TEST_P(KvFileStore, FilesOfAnotherModelOrPrefixAreNotRead) {
   EXPECT_TRUE(load(directory, load_job(7, file_of(7))).ok());
 }
 
+TEST_P(KvFileStore, PoolsSayWhatIsUnlike) {
+  const auto files = start();
+  EXPECT_TRUE(files->check_pool(start()->pool()).ok());
+  const auto reason = [&](const KvFingerprint& fingerprint) {
+    return std::string(files->check_pool(start(fingerprint)->pool()).message());
+  };
+  EXPECT_EQ(reason({1, 12, 13}), "it is of another model");
+  EXPECT_NE(reason({11, 1, 13}).find("--kv-cache-dtype"), std::string::npos);
+  EXPECT_NE(reason({11, 12, 1}).find("another build"), std::string::npos);
+  std::string pool = files->pool();
+  pool[6] = pool[6] == '1' ? '2' : '1';
+  EXPECT_NE(files->check_pool(pool).message().find("--kv-cache-dir"), std::string::npos);
+  for (const std::string& other : {std::string(), std::string("quire-1"), std::string(73, 'x'),
+                                   std::string("quire") + std::string(68, '-')})
+    EXPECT_EQ(files->check_pool(other).code(), StatusCode::kNotFound) << other;
+}
+
 TEST_P(KvFileStore, DamageIsAMissAndTheFileGoes) {
   const KvDirectory directory = open();
   std::mt19937 rng(3);
   for (int i = 0; i < 60; ++i) {
-    ASSERT_TRUE(directory.store(store_job(8), kShape, host()).ok());
+    ASSERT_TRUE(store(directory, store_job(8)).ok());
     const fs::path path = dir_ / file_of(8);
     const auto size = static_cast<int64_t>(fs::file_size(path));
     if (i % 3 == 0) {
       fs::resize_file(path, rng() % static_cast<uint64_t>(size));
     } else {
       // The used part of the header, or of the second block.
-      const int64_t begin = i % 3 == 1 ? 0 : size - 2 * kShape.block_bytes;
-      const int64_t count = i % 3 == 1 ? 176 : 2 * kShape.block_bytes;
+      const int64_t begin = i % 3 == 1 ? 0 : size - 2 * kBlockBytes;
+      const int64_t count = i % 3 == 1 ? 168 : 2 * kBlockBytes;
       std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
       file.seekg(begin + static_cast<int64_t>(rng() % static_cast<uint64_t>(count)));
       const auto at = file.tellg();
@@ -191,8 +233,7 @@ TEST_P(KvFileStore, AFullDiskLeavesNothingBehind) {
   for (const rlim_t limit : {rlim_t{0}, rlim_t{100}, rlim_t{5000}, rlim_t{16000}}) {
     const rlimit small{limit, before.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &small);
-    EXPECT_EQ(directory.store(store_job(9), kShape, host()).status().code(),
-              StatusCode::kResourceExhausted)
+    EXPECT_EQ(store(directory, store_job(9)).status().code(), StatusCode::kResourceExhausted)
         << limit;
     ::setrlimit(RLIMIT_FSIZE, &before);
     EXPECT_TRUE(directory.list().empty());
@@ -210,7 +251,7 @@ TEST_P(KvFileStore, AKilledWriterLosesOnlyWhatItWasWriting) {
     const pid_t child = ::fork();
     if (child == 0) {
       const KvDirectory directory = open();
-      for (uint32_t i = 0;; ++i) (void)directory.store(store_job(i % 500), kShape, host());
+      for (uint32_t i = 0;; ++i) (void)store(directory, store_job(i % 500));
     }
     std::this_thread::sleep_for(std::chrono::microseconds(2000 + rng() % 20000));
     ::kill(child, SIGKILL);

@@ -9,11 +9,11 @@ namespace {
 
 KvFileHeader sample_header() {
   KvFileHeader header{
-      .fingerprint = {1, 2},
-      .shape = {.block_size = 2, .num_groups = 2, .block_bytes = 100},
-      .first_block = 1,
+      .fingerprint = {1, 2, 3},
+      .shape = {.pool = KvPool::kAttention, .cell_tokens = 2, .cell_bytes = 100},
+      .first_cell = 1,
       .hashes = {{3, 4}, {5, 6}},
-      .checksums = {7, 8, 9, 10},
+      .checksums = {7, 8},
       .prefix = {.tokens = {1, 2, 3, 4, 5, 6}, .keys = {.salt = "tenant", .adapter = "adapter"}}};
   return header;
 }
@@ -27,7 +27,7 @@ TEST(KvFile, AHeaderComesBackAsItWas) {
   ASSERT_TRUE(back.ok()) << back.status().message();
   EXPECT_EQ(back->fingerprint, header.fingerprint);
   EXPECT_EQ(back->shape, header.shape);
-  EXPECT_EQ(back->first_block, header.first_block);
+  EXPECT_EQ(back->first_cell, header.first_cell);
   EXPECT_EQ(back->hashes, header.hashes);
   EXPECT_EQ(back->checksums, header.checksums);
   EXPECT_EQ(back->prefix.tokens, header.prefix.tokens);
@@ -38,7 +38,7 @@ TEST(KvFile, NoChangedByteAndNoOtherSizeIsBelieved) {
   const KvFileHeader header = sample_header();
   const std::vector<std::byte> bytes = encode_kv_header(header);
   const int64_t size = std::ssize(bytes) + header.payload_bytes();
-  constexpr size_t kUsed = 80 + 2 * 16 + 4 * 8 + 6 * 4 + 13 + 8;
+  constexpr size_t kUsed = 88 + 2 * 16 + 2 * 8 + 6 * 4 + 13 + 8;
   std::mt19937 rng(1);
   for (size_t i = 0; i < kUsed; ++i) {
     std::vector<std::byte> changed = bytes;
@@ -54,8 +54,11 @@ TEST(KvFile, NoChangedByteAndNoOtherSizeIsBelieved) {
 }
 
 TEST(KvFile, NamesAreToldFromOthers) {
-  const std::string name = kv_file_name({1, 2}, {3, 4}, 17);
-  EXPECT_EQ(name, "0000000000000001-00000000000000040000000000000003-17.kv");
+  const KvFingerprint fingerprint{1, 2, 3};
+  const std::string name = kv_file_name(fingerprint, {3, 4}, 17);
+  EXPECT_EQ(name,
+            fmt::format("{:016x}-00000000000000040000000000000003-17.kv", fingerprint.digest()));
+  EXPECT_NE(fingerprint.digest(), (KvFingerprint{1, 2, 4}.digest()));
   EXPECT_TRUE(is_kv_file_name(name));
   for (const char* other : {"", ".kv", "key", "model.kv", "../../etc/passwd",
                             "0000000000000001-00000000000000040000000000000003-.kv",

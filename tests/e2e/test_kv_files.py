@@ -124,12 +124,12 @@ def test_damaged_files_are_computed_again(binary):
             assert "damaged" in server.output(), server.output()
 
 
-def test_kv_of_other_layouts_and_kernels_is_not_read(binary):
+def test_kv_of_other_types_and_kernels_is_not_read(binary):
     with tempfile.TemporaryDirectory() as folder:
         with serve(binary, folder) as server:
             ask(server.url)
         written = len(kv_files(folder))
-        for flags in (("--block-size", "32"), ("--kv-cache-dtype", "float32"), ("--isa", "portable")):
+        for flags in (("--kv-cache-dtype", "float32"), ("--isa", "portable")):
             with Server(binary, *PLAIN, *flags) as plain:
                 expected, _ = ask(plain.url)
             with serve(binary, folder, *flags) as server:
@@ -138,6 +138,18 @@ def test_kv_of_other_layouts_and_kernels_is_not_read(binary):
                 answer, cached = ask(server.url)
                 assert answer == expected and cached == 0, flags
             written = len(kv_files(folder))
+
+
+def test_kv_of_other_blocks_ranks_and_stages_is_read(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        with serve(binary, folder) as server:
+            expected, _ = ask(server.url)
+        for flags in (("--block-size", "32"), ("-tp", "2"), ("-pp", "2", "--block-size", "8")):
+            with serve(binary, folder, *flags) as server:
+                wait_for(server.url, "quire:kv_files", 1)
+                answer, cached = ask(server.url)
+                assert answer == expected and cached > 100, (flags, cached)
+                assert metric(server.url, "quire:kv_file_load_failures_total") == 0
 
 
 def test_two_servers_share_a_directory(binary):
@@ -162,5 +174,5 @@ def test_flags_of_files_are_checked(binary):
     refused(binary, "expected a directory", "generate", "-p", "x", "--kv-cache-dir", "/dev/null/x")
     refused(binary, "expected prefix caching", "generate", "-p", "x", "--kv-cache-dir", "/tmp/x",
             "--no-enable-prefix-caching")
-    refused(binary, "expected one rank", "generate", "-p", "x", "--kv-cache-dir", "/tmp/x", "--tensor-parallel-size", "2")
+    refused(binary, "expected --data-parallel-size 1", "generate", "-p", "x", "--kv-cache-dir", "/tmp/x", "-dp", "2")
     refused(binary, "expected none on a CPU without --kv-cache-dir", "generate", "-p", "x", "--kv-offload-memory", "1GiB")

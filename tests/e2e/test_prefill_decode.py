@@ -11,7 +11,7 @@ import harness
 from command import refused
 from process import Server
 from test_kv_files import FLAGS, PLAIN, PROMPT, ask, metric
-from test_ranks import free_port
+from test_ranks import Ranks, free_port
 
 CONNECTOR = {"kv_connector": "QuireConnector"}
 PREFILL = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None,
@@ -120,6 +120,55 @@ def test_what_is_forged_or_foreign_is_not_there(binary):
                 file.write(b"x" * 100)
         status, answer = complete(consumer, "Another one. " + PROMPT, kv_transfer_params=params)
         assert status == 503, answer
+
+
+def test_sides_may_have_other_blocks_ranks_and_stages(binary):
+    prompts = [f"{i}: {PROMPT[:400 + 100 * i]}" for i in range(3)]
+    with Server(binary, *PLAIN) as plain:
+        want = [said(complete(plain, prompt, temperature=1)[1]) for prompt in prompts]
+    for giving, taking in (((), ("-tp", "2", "--block-size", "32")), (("-tp", "2", "--block-size", "8"), ("-pp", "2"))):
+        with tempfile.TemporaryDirectory() as folder, serve(binary, folder, "kv_producer", *CHUNKS, *giving) as producer, \
+                serve(binary, folder, "kv_consumer", *taking) as consumer:
+            for prompt, expected in zip(prompts, want):
+                params = prefill(producer, prompt)
+                status, answer = complete(consumer, prompt, temperature=1, kv_transfer_params=params)
+                assert status == 200 and said(answer) == expected, (giving, taking, answer)
+            assert metric(consumer.url, "quire:kv_takeovers_total") == len(prompts)
+
+
+def test_a_rank_that_dies_leaves_the_other_side_to_its_policy(binary):
+    """Ranks that are processes prefill. One of them is killed while prompts are handed over."""
+    flags = [flag for flag in FLAGS if flag not in ("--threads", "1")]
+    with tempfile.TemporaryDirectory() as folder, serve(binary, folder, "kv_consumer") as consumer, \
+            serve(binary, folder, "kv_consumer", kv_load_failure_policy="recompute") as recomputing, \
+            Ranks(binary, 2, *flags, "--block-size", "32", "--kv-cache-dir", folder, *transfer("kv_producer")) as ranks:
+        want = said(complete(recomputing, temperature=0)[1])
+        params = prefill(ranks.server)
+        status, answer = complete(consumer, temperature=0, kv_transfer_params=params)
+        assert status == 200 and said(answer) == want, answer
+        assert metric(consumer.url, "quire:kv_takeovers_total") == 1
+
+        def first_leg(i):
+            try:
+                return complete(ranks.server, f"{i}: {PROMPT}", 1, kv_transfer_params=PREFILL)[1].get("kv_transfer_params")
+            except (OSError, ValueError):
+                return None
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            legs = [pool.submit(first_leg, i) for i in range(40)]
+            time.sleep(0.1)
+            ranks.others[0].kill()
+            handed = [leg.result(30) for leg in legs]
+        assert None in handed, "it was killed too late"
+        for i in (0, 39):
+            prompt = f"{i}: {PROMPT}"
+            params = handed[i] or {**params, "remote_files": ["0" * 49 + params["remote_files"][0][49:]]}
+            status, answer = complete(consumer, prompt, temperature=0, kv_transfer_params=params)
+            assert status == (200 if handed[i] else 503), answer
+            status, answer = complete(recomputing, prompt, temperature=0, kv_transfer_params=params)
+            assert status == 200, answer
+        for server in (consumer, recomputing):
+            ask(server.url, "x", 1)
+            assert metric(server.url, "vllm:kv_cache_usage_perc") == 0
 
 
 def test_flags_say_what_was_expected(binary):

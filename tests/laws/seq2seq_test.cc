@@ -93,8 +93,7 @@ TEST_P(Seq2Seq, EncoderMakesTheOraclesRows) {
   HostStream stream(team, best_isa());
   HostPacking packing(stream);
   const ModelConfig decoder = read_model_config(*files, source).value();
-  const ModelConfig config =
-      parse_text_encoder(files->text("config.json").value(), decoder).value();
+  const ModelConfig config = read_text_encoder(*files, decoder).value();
   auto encoder = TextEncoder::open(config, 64, {.dtype = DType::kF32}, decoder.quantization, source,
                                    packing, stream);
   ASSERT_TRUE(encoder.ok()) << encoder.status().message();

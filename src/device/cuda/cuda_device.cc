@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "device/cuda/capture_mutex.h"
@@ -24,6 +26,10 @@ void release_device(void* base, void* /*context*/) {
 void release_pinned(void* base, void* /*context*/) {
   const std::lock_guard lock(cuda::capture_mutex());
   (void)cudaFreeHost(base);
+}
+
+Status unavailable(std::string message) {
+  return {StatusCode::kUnavailable, "CUDA: " + std::move(message)};
 }
 
 class CudaGraph final : public Graph {
@@ -57,6 +63,35 @@ class CudaEvent final : public Event {
  private:
   cudaEvent_t event_;
   GpuStream& stream_;
+};
+
+class CudaCopyQueue final : public CopyQueue {
+ public:
+  CudaCopyQueue(cudaStream_t stream, int32_t ordinal) : stream_(stream), ordinal_(ordinal) {}
+  ~CudaCopyQueue() override {
+    const std::lock_guard lock(cuda::capture_mutex());
+    (void)use_device(ordinal_);
+    (void)cudaStreamDestroy(stream_);
+  }
+  // In pieces, since nobody can capture a graph meanwhile.
+  Status copy_to_device(void* to, const void* from, int64_t num_bytes) override {
+    constexpr int64_t kPieceBytes = int64_t{16} << 20;
+    for (int64_t done = 0; done < num_bytes; done += kPieceBytes) {
+      const std::lock_guard lock(cuda::capture_mutex());
+      QUIRE_RETURN_IF_ERROR(to_status(use_device(ordinal_), "choosing the device"));
+      const auto count = static_cast<size_t>(std::min(kPieceBytes, num_bytes - done));
+      QUIRE_RETURN_IF_ERROR(to_status(cudaMemcpyAsync(static_cast<std::byte*>(to) + done,
+                                                      static_cast<const std::byte*>(from) + done,
+                                                      count, cudaMemcpyHostToDevice, stream_),
+                                      "copying"));
+      QUIRE_RETURN_IF_ERROR(to_status(cudaStreamSynchronize(stream_), "waiting for a copy"));
+    }
+    return {};
+  }
+
+ private:
+  cudaStream_t stream_;
+  int32_t ordinal_;
 };
 
 class CudaDevice final : public Device {
@@ -131,10 +166,42 @@ class CudaDevice final : public Device {
     return std::unique_ptr<Event>(std::make_unique<CudaEvent>(event, stream_));
   }
 
+  Result<std::unique_ptr<CopyQueue>> make_copy_queue() override {
+    const std::lock_guard lock(cuda::capture_mutex());
+    QUIRE_RETURN_IF_ERROR(chosen());
+    cudaStream_t stream = nullptr;
+    QUIRE_RETURN_IF_ERROR(
+        to_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
+    return std::unique_ptr<CopyQueue>(
+        std::make_unique<CudaCopyQueue>(stream, stream_.info().ordinal));
+  }
+
   Status synchronize() override {
     use_device_of(stream_);
     stream_.fail(to_status(cudaStreamSynchronize(handle_), "waiting for the device"));
     return stream_.take_error();
+  }
+
+  Status reach(Device& other) override {
+    const int32_t here = stream_.info().ordinal;
+    const int32_t there = other.info().gpu.ordinal;
+    if (here == there) return {};
+    const std::lock_guard lock(cuda::capture_mutex());
+    QUIRE_RETURN_IF_ERROR(chosen());
+    int can = 0;
+    QUIRE_RETURN_IF_ERROR(to_status(cudaDeviceCanAccessPeer(&can, here, there),
+                                    "asking whether one GPU reaches another"));
+    if (can == 0) {
+      return unavailable(
+          fmt::format("expected GPUs that reach each other's memory, got {} and {}, which do not",
+                      here, there));
+    }
+    const cudaError_t enabled = cudaDeviceEnablePeerAccess(there, 0);
+    if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+      (void)cudaGetLastError();
+      return {};
+    }
+    return to_status(enabled, "opening the memory of one GPU to another");
   }
 
   Status begin_capture() override {
@@ -181,21 +248,23 @@ class CudaDevice final : public Device {
   GpuStream stream_;
 };
 
-Status unavailable(std::string message) {
-  return {StatusCode::kUnavailable, "CUDA: " + std::move(message)};
-}
-
 }  // namespace
 
 bool built_with_cuda() { return true; }
 
-Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& options,
-                                                 const OpTable& ops) {
+Result<int32_t> count_cuda_devices() {
   const std::lock_guard lock(cuda::capture_mutex());
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess)
     return unavailable(fmt::format("no usable GPU: {}", cudaGetErrorString(found)));
+  return count;
+}
+
+Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& options,
+                                                 const OpTable& ops) {
+  QUIRE_ASSIGN_OR_RETURN(const int32_t count, count_cuda_devices());
+  const std::lock_guard lock(cuda::capture_mutex());
   if (options.ordinal < 0 || options.ordinal >= count) {
     return unavailable(
         fmt::format("expected a GPU number in [0, {}), got {}", count, options.ordinal));

@@ -21,16 +21,14 @@ Status KvHandovers::check(GenerationRequest& request) {
   if (!options_.takes || files_ == nullptr)
     return invalid_argument("kv_transfer_params: this server takes no KV over");
   const KvHandover& handover = *request.handover;
-  const auto num_blocks = std::ssize(request.prompt_token_ids) / kv_.block_size();
-  Status status;
-  if (handover.pool != files_->pool()) {
-    status = not_found("it is of another directory, model or program");
-  } else if (handover.num_tokens < 0 || std::ssize(handover.files) > num_blocks) {
+  const int32_t cell_tokens = kv_.options().files.cell_tokens;
+  const auto most_files = std::ssize(request.prompt_token_ids) / cell_tokens + 1;  // one of states
+  Status status = files_->check_pool(handover.pool);
+  if (status.ok() && (handover.num_tokens < 0 || std::ssize(handover.files) > most_files)) {
     status = invalid_argument("{} files of {} tokens for a prompt of {}", handover.files.size(),
                               handover.num_tokens, request.prompt_token_ids.size());
-  } else {
-    status = files_->look_for(handover.files);
   }
+  if (status.ok()) status = files_->look_for(handover.files);
   if (status.ok()) return {};
   ++num_missed_;
   request.handover = nullptr;
@@ -114,7 +112,7 @@ bool KvHandovers::try_end(Waiting& waiting, int64_t now_us) {
   files.store(waiting.sequence, chain, FileTier::Tail::kAskedAgain);
   FileTier::Stored stored = files.stored(waiting.sequence, chain);
   if (stored.is_growing && now_us < waiting.until_us) return false;
-  const int32_t num_tokens = stored.num_blocks * kv_.block_size();
+  const int32_t num_tokens = stored.num_tokens;
   if (num_tokens < std::ssize(waiting.tokens)) ++num_cut_;
   if (num_tokens > 0) {
     ++num_handovers_;

@@ -16,6 +16,8 @@ using test::request;
 using test::Rig;
 using test::tokens;
 
+constexpr int32_t kCellTokens = 2;
+
 // Takes what it is given and never answers.
 class SilentFiles final : public KvFiles {
  public:
@@ -24,19 +26,23 @@ class SilentFiles final : public KvFiles {
   void remove(std::string) override {}
   void poll(std::vector<KvFileEvent>&) override {}
   std::string pool() const override { return "silent"; }
+  Status check_pool(const std::string&) const override { return {}; }
   Status look_for(std::span<const std::string>) override { return {}; }
-  int64_t file_bytes(int32_t num_blocks, int32_t) const override { return num_blocks; }
+  int64_t file_bytes(KvPool, int32_t num_cells, int32_t) const override { return num_cells; }
 };
 
-test::RigOptions rig_on(test::MemoryDisk& disk, KvHandoverOptions handover, uint32_t seed = 1) {
+test::RigOptions rig_on(test::MemoryDisk& disk, KvHandoverOptions handover, uint32_t seed = 1,
+                        int32_t block_size = 4) {
   test::RigOptions options = test::small_rig();
+  options.fake.kv_spec.block_size = block_size;
   options.fake.keeps_blocks_on_host = true;
   options.engine.kv_offload_bytes = options.fake.kv_spec.block_bytes * 200;
-  options.engine.kv.files = {.capacity_bytes = 1000, .run_blocks = 4};
+  options.engine.kv.files = {.capacity_bytes = 1000, .run_blocks = 4, .cell_tokens = kCellTokens};
   options.engine.kv_handover = handover;
   options.engine.open_kv_files =
-      [&disk, seed](const HostBlocks& host) -> Result<std::unique_ptr<KvFiles>> {
-    return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, host, seed, 0));
+      [&disk, seed, block_cells = options.fake.kv_spec.block_size / kCellTokens](
+          const KvHostMemory& memory) -> Result<std::unique_ptr<KvFiles>> {
+    return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, memory, block_cells, seed, 0));
   };
   return options;
 }
@@ -46,6 +52,11 @@ Answer prefill(Rig& rig, GenerationRequest r) {
   r.num_choices = 1;
   r.hands_over_kv = true;
   return rig.ask(std::move(r));
+}
+
+GenerationRequest without_handover(GenerationRequest r) {
+  r.handover = nullptr;
+  return r;
 }
 
 TEST(KvHandovers, DecodingGoesOnWherePrefillEnded) {
@@ -81,6 +92,34 @@ TEST(KvHandovers, DecodingGoesOnWherePrefillEnded) {
   EXPECT_EQ(decoder.engine().stats().kv_files->takeovers, 7);
   EXPECT_EQ(decoder.engine().stats().kv_files->takeovers_failed, 0);
   EXPECT_EQ(prefiller.engine().stats().kv_files->handovers, 7);
+}
+
+// What one engine hands over in blocks of its own the other takes into blocks of its own.
+TEST(KvHandovers, BlocksMayBeOfUnlikeSizes) {
+  for (const auto& [giving, taking] : {std::pair{2, 8}, {8, 2}, {4, 6}, {6, 4}, {16, 10}}) {
+    SCOPED_TRACE(testing::Message() << giving << " to " << taking);
+    test::MemoryDisk disk;
+    Rig prefiller(rig_on(disk, {.gives = true}, 1, giving));
+    Rig decoder(rig_on(disk, {.takes = true}, 2, taking));
+    Rig plain;
+    int64_t num_taken = 0;
+    for (const int32_t length : {5, 17, 40, 63, 100}) {
+      SCOPED_TRACE(length);
+      GenerationRequest r = request(tokens(length, length), 12);
+      const Answer given = prefill(prefiller, r);
+      const int32_t num_given = (length - 1) / giving * giving;
+      ASSERT_EQ(given.handover != nullptr, num_given > 0);
+      r.handover = given.handover;
+      const Answer answer = decoder.ask(r);
+      EXPECT_EQ(answer.status.message(), "");
+      EXPECT_EQ(answer.token_ids, plain.ask(without_handover(r)).token_ids);
+      EXPECT_GE(answer.num_cached_tokens, num_given / taking * taking);
+      num_taken += num_given >= taking ? 1 : 0;
+    }
+    decoder.ask(request(tokens(2), 1));  // whose step shows the counters
+    EXPECT_EQ(decoder.engine().stats().kv_files->takeovers, num_taken);
+    EXPECT_EQ(decoder.engine().stats().kv_files->takeovers_failed, 0);
+  }
 }
 
 // What a client made up, another model's, another tenant's, or what has gone meanwhile.
@@ -137,7 +176,7 @@ TEST(KvHandovers, OnlyWhereTheServerDoesThat) {
 test::RigOptions silent_rig() {
   test::MemoryDisk none;
   test::RigOptions options = rig_on(none, {.gives = true, .lease_us = 50'000});
-  options.engine.open_kv_files = [](const HostBlocks&) -> Result<std::unique_ptr<KvFiles>> {
+  options.engine.open_kv_files = [](const KvHostMemory&) -> Result<std::unique_ptr<KvFiles>> {
     return std::unique_ptr<KvFiles>(new SilentFiles);
   };
   return options;

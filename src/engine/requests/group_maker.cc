@@ -53,9 +53,8 @@ std::unique_ptr<Group> GroupMaker::make_group(Submission& submission, int64_t no
   group->hands_over_kv = request.hands_over_kv;
   if (request.handover != nullptr) {
     // A prompt has at least one token to compute.
-    const int32_t num_blocks = (num_prompt - 1) / settings_.kv_block_size;
-    group->num_required_tokens =
-        std::min(request.handover->num_tokens, num_blocks * settings_.kv_block_size);
+    const int32_t most = std::min(request.handover->num_tokens, num_prompt - 1);
+    group->num_required_tokens = most / settings_.kv_hit_tokens * settings_.kv_hit_tokens;
   }
   group->copies_first =
       request.num_choices > 1 && request.kind == RequestKind::kGenerate && params.greedy();

@@ -18,7 +18,7 @@ class GroupMaker {
  public:
   struct Settings {
     int32_t max_model_len = 0;
-    int32_t kv_block_size = 0;
+    int32_t kv_hit_tokens = 0;                  // KvManager::hit_tokens()
     PoolingInfo pooling;                        // of the model
     bool has_text_source = false;               // likewise: its answers are texts of their own
     std::optional<int64_t> default_timeout_us;  // of requests that bring none

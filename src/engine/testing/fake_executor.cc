@@ -82,11 +82,15 @@ Result<std::shared_ptr<const Adapter>> FakeExecutor::load_adapter(const std::str
   return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 
-HostBlocks FakeExecutor::host_blocks() {
+KvHostMemory FakeExecutor::host_memory() {
   const auto size = static_cast<size_t>(options_.kv_spec.block_size);
-  return {.data = reinterpret_cast<std::byte*>(host_cells_.data()),
-          .block_bytes = static_cast<int64_t>(size * sizeof(host_cells_[0])),
-          .num_blocks = static_cast<int32_t>(host_cells_.size() / size)};
+  KvHostMemory memory;
+  memory.at(KvPool::kAttention) = {
+      {.data = reinterpret_cast<std::byte*>(host_cells_.data()),
+       .block_bytes = static_cast<int64_t>(size * sizeof(host_cells_[0])),
+       .num_blocks = static_cast<int32_t>(host_cells_.size() / size),
+       .strips = {}}};
+  return memory;
 }
 
 Result<StepResult> FakeExecutor::execute(const StepPlan& plan) {

@@ -76,7 +76,7 @@ class FakeExecutor final : public Executor {
   Status warm_up() override { return {}; }
   Result<StepResult> execute(const StepPlan& plan) override;
   bool keeps_blocks_on_host() const override { return options_.keeps_blocks_on_host; }
-  HostBlocks host_blocks() override;
+  KvHostMemory host_memory() override;
   Status health() const override { return options_.health ? options_.health() : Status(); }
   int32_t max_steps_in_flight() const override { return options_.max_steps_in_flight; }
   bool feeds_its_samples() const override { return options_.feeds_its_samples; }

@@ -29,9 +29,6 @@ class GpuKvCache {
 
   // Once, before anything below.
   Status initialize(const KvPlan& plan);
-  HostBlocks host_blocks() const {
-    return {host_pool_, layout_.spec.block_bytes, plan_.num_host_blocks};
-  }
   bool is_initialized() const { return is_initialized_; }
   const KvPlan& plan() const { return plan_; }
   // By group, how many blocks its pool has.

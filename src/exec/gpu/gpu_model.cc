@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "exec/gpu/adapters/gpu_adapters.h"
 #include "exec/gpu/gpu_kv_cache.h"
 #include "exec/gpu/gpu_memory_plan.h"
 #include "exec/gpu/gpu_support.h"
@@ -13,6 +14,26 @@
 
 namespace quire {
 namespace {
+
+// What ranks on GPUs do not do, and what would let their bits drift apart.
+Status check_ranked(const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options) {
+  if (options.share.is_whole() != (gpu_options.ranks == nullptr))
+    return internal_error("a rank without its group, or a group without ranks");
+  if (options.share.is_whole()) return {};
+  if (options.share.whole_experts) {
+    return unimplemented("--enable-expert-parallel: expected --device cpu, got cuda");
+  }
+  if (options.max_adapters > 0) {
+    return unimplemented("--enable-lora: expected --tensor-parallel-size 1 on GPUs, got {}",
+                         options.share.num_ranks);
+  }
+  if (gpu_options.deterministic) return {};
+  return unimplemented(
+      "--no-deterministic: expected --tensor-parallel-size 1, got {}: each GPU would choose its "
+      "own "
+      "algorithms for what all of them compute alike",
+      options.share.num_ranks);
+}
 
 Status check_dtypes(const ModelRunnerOptions& options) {
   if (options.dtype != "auto" && options.dtype != "bfloat16")
@@ -44,6 +65,7 @@ Result<std::unique_ptr<GpuModel>> GpuModel::load(ModelRunnerOptions options,
                                                  const GpuRunnerOptions& gpu_options,
                                                  std::unique_ptr<Device> device) {
   QUIRE_RETURN_IF_ERROR(check_dtypes(options));
+  QUIRE_RETURN_IF_ERROR(check_ranked(options, gpu_options));
   options.dtype = "bfloat16";
   if (options.kv_cache_dtype == "auto") options.kv_cache_dtype = "bfloat16";
   QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
@@ -78,14 +100,20 @@ Status GpuModel::prepare(ModelLoading& loading) {
       check_gpu_support(plan_, device_->info().gpu, inputs_shape().num_table_entries()));
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
+  if (!options_.share.is_whole())
+    plan_.shared_bytes = RankExchange::shared_bytes(plan_.whole, options_.share, plan_.limits);
   dispatcher_ = GraphDispatcher(gpu_options_.graphs, static_cast<int32_t>(plan_.limits.max_reqs),
                                 plan_.limits.max_tokens);
-  return plan_memory(loading);
+  QUIRE_RETURN_IF_ERROR(plan_memory(loading));
+  GpuRanks* const ranks = gpu_options_.ranks;
+  return ranks == nullptr ? Status() : ranks->allocate(plan_.shared_bytes);
 }
 
 Status GpuModel::plan_memory(const ModelLoading& loading) {
   MemoryPlan& memory = plan_.memory;
   const GpuStream& stream = device_->stream();
+  if (options_.max_adapters > 0)
+    plan_adapters(options_, *weights_, stream, LoraLayout::kRows, plan_);
   const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream);
   const KvSpec& kv = plan_.kv.spec;
   memory.weights = loading.weight_bytes(*weights_, packing_);
@@ -94,17 +122,25 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
   memory.activations = decoder.activations;
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
-  memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
-  memory.graphs = StepGraphs::device_bytes(dispatcher_, plan_.spec.layers.size() + 1);
+  GpuRanks* const ranks = gpu_options_.ranks;
+  memory.logits = ranks == nullptr
+                      ? Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4)
+                      : GpuRanks::device_bytes(plan_.shared_bytes);
+  memory.graphs = StepGraphs::device_bytes(dispatcher_, options_.max_adapters > 0,
+                                           plan_.spec.layers.size() + 1);
   memory.batch =
       GpuStepInputs::device_bytes(inputs_shape()) + GpuSampling::device_bytes(sampling_shape()) +
-      Arena::padded(plan_.limits.max_logit_rows * 4) + GpuKvCache::device_bytes(plan_.kv);
+      Arena::padded(plan_.limits.max_logit_rows * 4) + GpuKvCache::device_bytes(plan_.kv) +
+      GpuAdapters::device_bytes(options_, *weights_, plan_.limits.max_tokens);
   memory.block_bytes = kv.block_bytes;
   memory.kv_spec = kv;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   const DeviceInfo info = device_->info();
-  QUIRE_RETURN_IF_ERROR(plan_gpu_memory({.total_bytes = info.total_memory_bytes,
-                                         .free_bytes = info.free_memory_bytes,
+  // Whoever shares the GPU has asked, too, before anybody takes memory.
+  if (ranks != nullptr && !ranks->all(true)) return ranks->status();
+  const int64_t num_on_gpu = ranks == nullptr ? 1 : ranks->num_on_gpu();
+  QUIRE_RETURN_IF_ERROR(plan_gpu_memory({.total_bytes = info.total_memory_bytes / num_on_gpu,
+                                         .free_bytes = info.free_memory_bytes / num_on_gpu,
                                          .utilization = options_.memory_utilization,
                                          .kv_cache_bytes = options_.kv_cache_memory_bytes,
                                          .useful_kv_bytes = useful_kv_bytes(plan_)},

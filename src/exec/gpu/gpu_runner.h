@@ -10,11 +10,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/executor.h"
 #include "device/device.h"
+#include "exec/gpu/adapters/gpu_adapters.h"
 #include "exec/gpu/gpu_kv_cache.h"
 #include "exec/gpu/gpu_logits.h"
 #include "exec/gpu/gpu_model.h"
@@ -25,6 +28,7 @@
 #include "exec/logits_stage.h"
 #include "exec/request_table.h"
 #include "nn/decoder/decoder.h"
+#include "nn/rank_exchange.h"
 
 namespace quire {
 
@@ -55,7 +59,6 @@ class GpuRunner final : public Executor {
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
   bool keeps_blocks_on_host() const override { return true; }
-  HostBlocks host_blocks() override { return kv_->host_blocks(); }
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
@@ -64,17 +67,19 @@ class GpuRunner final : public Executor {
   Result<StepResult> collect() override;
   void recycle(StepResult&& result) override;
   bool work_while_idle() override;
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override;
   const GraphCounts* graph_counts() const override;
 
  private:
-  GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory, GpuSteps::Events events);
+  GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory, GpuSteps::Events events,
+            std::unique_ptr<GpuAdapters> adapters);
 
   // What the plan says of requests, to all who keep something of them: also where one refuses it,
   // since `dropped` is said once.
   Status apply(const StepPlan& plan);
   // Queues all work of the step, from the requests' state to the copies of its results.
   Status queue(const StepPlan& plan, GpuStep& step);
-  void run_forward(const StepPlan& plan, const GpuStep& step);
   Status sample(const StepPlan& plan, GpuStep& step);
   // Waits for the step and fills its result.
   void finish(GpuStep& step);
@@ -83,6 +88,7 @@ class GpuRunner final : public Executor {
   const ModelPlan& plan_;
   Device& device_;
   GpuRunnerMemory memory_;
+  std::optional<RankExchange> ranks_;  // of one rank among several
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<GpuKvCache> kv_;
   std::unique_ptr<GpuStepInputs> inputs_;
@@ -91,6 +97,7 @@ class GpuRunner final : public Executor {
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<RequestTable> requests_;
   std::unique_ptr<StepGraphs> graphs_;
+  std::unique_ptr<GpuAdapters> adapters_;  // null: there are none
   GpuSteps steps_;
   int64_t num_host_sampled_steps_ = 0;
   mutable GraphCounts graph_counts_;  // kept for its memory

@@ -25,46 +25,66 @@ Status KvPools::allocate_pool(KvPool pool, int64_t free_memory_bytes) {
   return {};
 }
 
-Status KvPools::allocate(const KvSpec& spec, const KvPlan& plan, int64_t free_memory_bytes) {
+Status KvPools::allocate(const KvSpec& spec, const KvPlan& plan, const Limits& limits) {
   if (is_allocated_) return internal_error("KV cache: initialized twice");
   spec_ = spec;
   plan_ = plan;
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
-    if (spec_.uses(pool)) QUIRE_RETURN_IF_ERROR(allocate_pool(pool, free_memory_bytes));
-  }
-  if (plan_.num_host_blocks >= 2) {
-    const int64_t bytes = plan_.num_host_blocks * spec_.block_bytes;
-    QUIRE_ASSIGN_OR_RETURN(host_arena_, Arena::create(bytes));
-    host_blocks_ = static_cast<std::byte*>(host_arena_.allocate_bytes(bytes));
+    if (!spec_.uses(pool)) continue;
+    QUIRE_RETURN_IF_ERROR(allocate_pool(pool, limits.free_memory_bytes));
+    QUIRE_RETURN_IF_ERROR(allocate_host(pool, limits.shares_host_blocks));
   }
   for (const KvGroupSpec& group : spec_.groups) group_blocks_.push_back(plan_.count(group.pool()));
   is_allocated_ = true;
   return {};
 }
 
-HostBlocks KvPools::host_blocks() const {
-  return {
-      .data = host_blocks_, .block_bytes = spec_.block_bytes, .num_blocks = plan_.num_host_blocks};
+Status KvPools::allocate_host(KvPool pool, bool shares) {
+  if (plan_.num_host(pool) < 2) return {};
+  const auto index = static_cast<size_t>(pool);
+  const int64_t bytes = plan_.num_host(pool) * spec_.pool(pool).block_bytes;
+  if (shares) {
+    QUIRE_ASSIGN_OR_RETURN(shared_[index], SharedMemory::create(bytes));
+    host_blocks_[index] = shared_[index]->bytes().data();
+    return {};
+  }
+  QUIRE_ASSIGN_OR_RETURN(host_arenas_[index], Arena::create(bytes));
+  host_blocks_[index] = static_cast<std::byte*>(host_arenas_[index].allocate_bytes(bytes));
+  return {};
+}
+
+HostBlocks KvPools::host_blocks(KvPool pool) const {
+  return {.data = host_blocks_[static_cast<size_t>(pool)],
+          .block_bytes = spec_.pool(pool).block_bytes,
+          .num_blocks = plan_.num_host(pool),
+          .strips = {}};
+}
+
+SharedMemoryOffer KvPools::offer_of_host_blocks(KvPool pool) const {
+  const std::optional<SharedMemory>& memory = shared_[static_cast<size_t>(pool)];
+  return memory ? memory->offer() : SharedMemoryOffer{};
 }
 
 // Each thread makes its part of every copy, in their order: what one copy wrote the next may read.
 Status KvPools::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
   for (const HostBlockCopy& copy : copies) {
-    if (copy.block.value <= 0 || copy.block.value >= plan_.num_blocks ||
-        copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host_blocks) {
-      return internal_error("step plan: copy of block {} to or from host block {}: out of range",
-                            copy.block, copy.host_block);
+    if (copy.block.value <= 0 || copy.block.value >= plan_.count(copy.pool) ||
+        copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host(copy.pool)) {
+      return internal_error("step plan: copy of {} block {} to or from host block {}: out of range",
+                            to_string(copy.pool), copy.block, copy.host_block);
     }
   }
   if (copies.empty()) return {};
-  auto* const blocks = static_cast<std::byte*>(pool(KvPool::kAttention));
   const ThreadTeam& team = stream_.team();
   stream_.team().run([&](int thread) {
-    const WorkRange part = split_work(spec_.block_bytes, 64, thread, team.size());
     for (const HostBlockCopy& copy : copies) {
-      std::byte* const here = blocks + copy.block.value * spec_.block_bytes + part.begin;
+      const auto pool = static_cast<size_t>(copy.pool);
+      const int64_t block_bytes = spec_.pool(copy.pool).block_bytes;
+      const WorkRange part = split_work(block_bytes, 64, thread, team.size());
+      std::byte* const here =
+          static_cast<std::byte*>(pools_[pool]) + copy.block.value * block_bytes + part.begin;
       std::byte* const there =
-          host_blocks_ + copy.host_block.value * spec_.block_bytes + part.begin;
+          host_blocks_[pool] + copy.host_block.value * block_bytes + part.begin;
       std::memcpy(copy.to_host ? there : here, copy.to_host ? here : there,
                   static_cast<size_t>(part.end - part.begin));
     }

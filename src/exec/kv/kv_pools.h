@@ -5,9 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
+#include "comm/shared_memory.h"
 #include "core/executor.h"
 #include "core/kv_spec.h"
 #include "core/step.h"
@@ -21,15 +23,22 @@ class KvPools {
   // Borrows `stream`.
   explicit KvPools(HostStream& stream) : stream_(stream) {}
 
-  // Once. `free_memory_bytes`: what the machine has left; 0: unknown.
-  Status allocate(const KvSpec& spec, const KvPlan& plan, int64_t free_memory_bytes);
+  struct Limits {
+    int64_t free_memory_bytes = 0;    // what the machine has left; 0: unknown
+    bool shares_host_blocks = false;  // with other processes of this machine
+  };
+  // Once.
+  Status allocate(const KvSpec& spec, const KvPlan& plan, const Limits& limits);
   bool is_allocated() const { return is_allocated_; }
   const KvPlan& plan() const { return plan_; }
   // Null: not used.
   void* pool(KvPool pool) const { return pools_[static_cast<size_t>(pool)]; }
   // By group, how many blocks its pool has.
   const std::vector<int32_t>& group_blocks() const { return group_blocks_; }
-  HostBlocks host_blocks() const;
+  // Without strips; `data` is null where there are none.
+  HostBlocks host_blocks(KvPool pool) const;
+  // Nothing is offered where there are none, or none that are shared.
+  SharedMemoryOffer offer_of_host_blocks(KvPool pool) const;
 
   // Before anything else of a step: copies between these blocks and those beside them.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
@@ -40,6 +49,7 @@ class KvPools {
 
  private:
   Status allocate_pool(KvPool pool, int64_t free_memory_bytes);
+  Status allocate_host(KvPool pool, bool shares);
   void copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool);
 
   HostStream& stream_;
@@ -48,8 +58,9 @@ class KvPools {
   bool is_allocated_ = false;
   std::array<Arena, kNumKvPools> arenas_;  // by KvPool
   std::array<void*, kNumKvPools> pools_ = {};
-  Arena host_arena_;
-  std::byte* host_blocks_ = nullptr;
+  std::array<Arena, kNumKvPools> host_arenas_;
+  std::array<std::optional<SharedMemory>, kNumKvPools> shared_;
+  std::array<std::byte*, kNumKvPools> host_blocks_ = {};
   std::vector<int32_t> group_blocks_;
   std::vector<int32_t> copy_source_, copy_destination_;  // kept for their capacity
 };

@@ -25,30 +25,29 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// 128 bits of all that was added, in order.
+// Of all that was added, in order.
 class Digest {
  public:
   void add(std::span<const std::byte> bytes) {
     constexpr size_t kChunk = size_t{1} << 20;  // so that the second sum reads out of the cache
     do {
       const auto chunk = bytes.first(std::min(kChunk, bytes.size()));
-      value_.low = mix64(value_.low, checksum(chunk, 1));
-      value_.high = mix64(value_.high, checksum(chunk, 2));
+      value_ = mix64(value_, checksum(chunk, 1));
       bytes = bytes.subspan(chunk.size());
     } while (!bytes.empty());
   }
   void add(std::string_view text) { add(bytes_of(text)); }
-  const KvFingerprint& value() const { return value_; }
+  uint64_t value() const { return value_; }
 
  private:
-  KvFingerprint value_{1, 2};
+  uint64_t value_ = 1;
 };
 
 bool has_weights_or_config(std::string_view name) {
   return name.ends_with(".safetensors") || name.ends_with(".gguf") || name.ends_with(".json");
 }
 
-Result<KvFingerprint> digest_of_contents(const ModelFiles& files) {
+Result<uint64_t> digest_of_contents(const ModelFiles& files) {
   Digest digest;
   for (const std::string& name : files.names()) {
     if (!has_weights_or_config(name)) continue;
@@ -61,26 +60,25 @@ Result<KvFingerprint> digest_of_contents(const ModelFiles& files) {
 
 // Reading all weights takes a while: what came of it is kept beside the KV, and believed as long as
 // sizes and times of the files stay.
-Result<KvFingerprint> digest_of(const ModelFiles& files, const std::string& dir) {
+Result<uint64_t> digest_of(const ModelFiles& files, const std::string& dir) {
   Digest identity;
   for (const ModelFiles::Identity& file : files.identities())
     identity.add(fmt::format("{} {} {}", file.path, file.size_bytes, file.modified_ns));
-  const std::string kept =
-      fmt::format("{}/model-{:016x}{:016x}", dir, identity.value().high, identity.value().low);
-  KvFingerprint digest;
-  if (std::ifstream file(kept); file >> std::hex >> digest.low >> digest.high) return digest;
+  const std::string kept = fmt::format("{}/model-{:016x}", dir, identity.value());
+  uint64_t digest = 0;
+  if (std::ifstream file(kept); file >> std::hex >> digest) return digest;
   QUIRE_ASSIGN_OR_RETURN(digest, digest_of_contents(files));
   std::error_code ec;
   std::filesystem::create_directories(dir, ec);
   const std::string temporary = kept + ".writing";
-  std::ofstream(temporary) << std::hex << digest.low << ' ' << digest.high << '\n';
+  std::ofstream(temporary) << std::hex << digest << '\n';
   std::filesystem::rename(temporary, kept, ec);  // without it the next start reads the model again
   return digest;
 }
 
 // The program's own code and constants stand for all of its kernels. They are read where they are
 // mapped: the file may be started by a loader of its own, and is then not /proc/self/exe.
-KvFingerprint digest_of_program() {
+uint64_t digest_of_program() {
   const auto add_segments = [](dl_phdr_info* object, size_t, void* out) {
     auto& digest = *static_cast<Digest*>(out);
     for (ElfW(Half) i = 0; i < object->dlpi_phnum; ++i) {
@@ -97,14 +95,16 @@ KvFingerprint digest_of_program() {
   return digest.value();
 }
 
-std::string layout_of(const ModelPlan& plan) {
-  const KvSpec& spec = plan.kv.spec;
-  std::string text = fmt::format("{} x {} bytes, {} {} {}", spec.block_size, spec.block_bytes,
-                                 static_cast<int>(plan.dtype), static_cast<int>(plan.kv.dtype),
-                                 static_cast<int>(plan.compute));
-  for (const KvGroupSpec& group : spec.groups) {
+// What each layer keeps, and of which tokens, however blocks, ranks and stages divide it.
+std::string layers_of(const ModelPlan& plan) {
+  std::string text;
+  for (const KvGroupSpec& group : plan.kv.spec.groups) {
     text += fmt::format(";{} {}", static_cast<int>(group.kind), group.sliding_window);
-    for (const int32_t layer : group.layers) text += fmt::format(",{}", layer);
+    for (const int32_t layer : group.layers) {
+      const KvLayerPlace& place = plan.kv.layers[static_cast<size_t>(layer)];
+      text +=
+          fmt::format(",{} {} {} {}", layer, place.num_kv_heads, place.head_dim, place.latent_dim);
+    }
   }
   return text;
 }
@@ -121,48 +121,46 @@ std::function<double(int32_t, int32_t)> compute_us(std::shared_ptr<const CostMod
 }  // namespace
 
 Result<KvFingerprint> kv_fingerprint(const KvCacheFiles& cache, const ModelPlan& plan) {
-  Digest digest;
-  digest.add(fmt::format("KV {}", kKvVersion));
-  const KvFingerprint program = digest_of_program();
-  digest.add(std::as_bytes(std::span(&program, 1)));
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(cache.isa));
-  digest.add(fmt::format("{}", static_cast<int>(isa)));
-  digest.add(cache.shape + ";" + cache.shape_weights);
+  Digest model, types, program;
+  model.add(cache.shape + ";" + cache.shape_weights);
   if (cache.files != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(const KvFingerprint model, digest_of(*cache.files, cache.dir));
-    digest.add(std::as_bytes(std::span(&model, 1)));
+    QUIRE_ASSIGN_OR_RETURN(const uint64_t contents, digest_of(*cache.files, cache.dir));
+    model.add(std::as_bytes(std::span(&contents, 1)));
   }
-  digest.add(layout_of(plan));
-  return digest.value();
+  model.add(layers_of(plan));
+  types.add(fmt::format("{} {} {}", static_cast<int>(plan.dtype), static_cast<int>(plan.kv.dtype),
+                        static_cast<int>(plan.compute)));
+  program.add(
+      fmt::format("KV {} {:016x} {}", kKvVersion, digest_of_program(), static_cast<int>(isa)));
+  return KvFingerprint{.model = model.value(), .types = types.value(), .program = program.value()};
 }
 
 Status add_kv_cache_files(const KvCacheFiles& cache, const ModelPlan& plan,
                           EngineOptions& options) {
   if (cache.dir.empty()) return {};
-  if (plan.spec.has_states()) {
-    return unimplemented(
-        "--kv-cache-dir: expected a model of attention layers alone; states stay in memory");
-  }
   QUIRE_ASSIGN_OR_RETURN(const KvFingerprint fingerprint, kv_fingerprint(cache, plan));
   Result<KvDirectory> directory = KvDirectory::open(cache.dir, fingerprint);
   if (!directory.ok()) return directory.status().with_context("--kv-cache-dir");
   const KvSpec& spec = plan.kv.spec;
-  const auto num_groups = static_cast<int32_t>(spec.groups.size());
-  options.kv_offload_bytes = cache.host_bytes;
+  const int64_t block_bytes =
+      std::max<int64_t>(1, spec.num_groups(KvPool::kAttention) * spec.block_bytes);
+  options.kv_offload_bytes = cache.host_bytes / cache.num_ranks;
   options.kv.hash_seed = directory->hash_seed();
   options.kv.files.capacity_bytes = cache.capacity_bytes;
-  options.kv.files.run_blocks = static_cast<int32_t>(
-      std::clamp<int64_t>(kRunBytes / (num_groups * spec.block_bytes), 1, kMostRunBlocks));
+  options.kv.files.run_blocks =
+      static_cast<int32_t>(std::clamp<int64_t>(kRunBytes / block_bytes, 1, kMostRunBlocks));
   options.kv.files.compute_us = compute_us(options.cost_model);
-  options.open_kv_files = [directory = *std::move(directory),
-                           shape = KvBlockShape{spec.block_size, num_groups, spec.block_bytes}](
-                              const HostBlocks& host) -> Result<std::unique_ptr<KvFiles>> {
-    if (host.num_blocks < 2) {
+  options.open_kv_files =
+      [directory = *std::move(directory), block_size = spec.block_size,
+       bytes = cache.host_bytes](const KvHostMemory& memory) -> Result<std::unique_ptr<KvFiles>> {
+    if (memory.at(KvPool::kAttention).empty() && memory.at(KvPool::kState).empty()) {
       return invalid_argument(
-          "--kv-offload-memory: expected room for a block of {} bytes with --kv-cache-dir",
-          shape.block_bytes);
+          "--kv-offload-memory: expected room for a block of each kind with --kv-cache-dir, got "
+          "{} bytes",
+          bytes);
     }
-    return make_kv_file_store(directory, shape, host);
+    return make_kv_file_store(directory, memory, block_size);
   };
   return {};
 }

@@ -16,6 +16,7 @@ struct KvCacheFiles {
   std::string dir;             // empty: no files
   int64_t capacity_bytes = 0;  // of all of them
   int64_t host_bytes = 0;      // of host memory, through which blocks go to and from them
+  int32_t num_ranks = 1;       // of each stage, among which host memory is divided
   // Of the model, beside its plan: its files (null: none), and what it is run as.
   const ModelFiles* files = nullptr;
   std::string shape;
@@ -24,8 +25,8 @@ struct KvCacheFiles {
 };
 
 // Of everything but tokens, adapter and salt that the bytes of KV depend on: the contents of the
-// model's files, or the name of a shape; element types and the layout of a block; the program,
-// whose kernels decide how sums are rounded, and the instruction set that they use.
+// model's files, or the name of a shape, and what its layers keep; element types; the program, whose
+// kernels decide how sums are rounded, and the instruction set that they use.
 Result<KvFingerprint> kv_fingerprint(const KvCacheFiles& cache, const ModelPlan& plan);
 
 // Sets what `options` need to keep KV in files; nothing without a directory.

@@ -11,9 +11,8 @@ BlockStore::BlockStore(KvPool pool, int32_t num_blocks, int32_t block_size,
       residency_(num_blocks, options.residency_sample_rate, options.max_residency_samples),
       events_(options.enable_events, options.max_events),
       num_holds_(static_cast<size_t>(num_blocks), 0) {
-  if (options.num_host_blocks > 1) {
-    host_.emplace(pool, options.num_host_blocks, block_size, options.hash_seed, keys);
-  }
+  if (options.num_host(pool) > 1)
+    host_.emplace(pool, options.num_host(pool), block_size, options.hash_seed, keys);
 }
 
 // --- References ---

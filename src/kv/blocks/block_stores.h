@@ -14,17 +14,16 @@ namespace quire {
 
 class BlockStores {
  public:
-  // `num_blocks`: of each pool, at least 2 where `spec` uses the pool. Only KvPool::kAttention has a
-  // host tier.
+  // `num_blocks`: of each pool, at least 2 where `spec` uses the pool. All pools in use have a host
+  // tier, or none.
   BlockStores(const KvSpec& spec, const BlockCounts& num_blocks, const KvOptions& options);
 
   CacheKeyTable& keys() { return keys_; }
   const CacheKeyTable& keys() const { return keys_; }
   bool uses(KvPool pool) const { return stores_[static_cast<size_t>(pool)] != nullptr; }
-  // Of KvPool::kAttention.
-  bool has_host_tier() const {
-    return uses(KvPool::kAttention) && at(KvPool::kAttention).host() != nullptr;
-  }
+  bool has_host_tier() const;
+  // Whether copies from or to the host wait for a plan to be in.
+  bool has_untaken_copies() const;
   // Of a pool that is used.
   BlockStore& at(KvPool pool) { return *stores_[static_cast<size_t>(pool)]; }
   const BlockStore& at(KvPool pool) const { return *stores_[static_cast<size_t>(pool)]; }

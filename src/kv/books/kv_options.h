@@ -14,9 +14,10 @@ enum class KvReservation : uint8_t { kPaged, kContiguousMaxLen };
 
 // Files that hold what neither the device nor the host has room for, and what a restart would lose.
 struct KvFileOptions {
-  KvFiles* files = nullptr;    // borrowed; null: none. Needs blocks of host memory
-  int64_t capacity_bytes = 0;  // of all files together
-  int32_t run_blocks = 16;     // written to one file as soon as there are so many
+  KvFiles* files = nullptr;             // borrowed; null: none. Needs blocks of host memory
+  int64_t capacity_bytes = 0;           // of all files together
+  int32_t run_blocks = 16;              // written to one file as soon as there are so many
+  int32_t cell_tokens = kKvCellTokens;  // of the files' cells; block sizes are multiples of it
   // Predicted microseconds to compute num_tokens tokens behind num_cached_tokens; a prefix is read
   // when that is sooner done by what reading has taken so far. Null: it is always read.
   std::function<double(int32_t num_cached_tokens, int32_t num_tokens)> compute_us = {};
@@ -40,13 +41,18 @@ struct KvOptions {
   int32_t max_residency_samples = 4096;  // kept between drains
   // Blocks of KvPool::kState, the null block included; 0: no layer keeps a state.
   int32_t num_state_blocks = 0;
-  // Blocks of host memory for what leaves the device's, block 0 (unused) included; 0: none.
+  // Blocks of host memory for what leaves the device's, block 0 (unused) included; 0: none. Those of
+  // KvPool::kState need files too.
   int32_t num_host_blocks = 0;
+  int32_t num_host_state_blocks = 0;
   // Whether reading num_tokens tokens back from the host, behind num_cached_tokens, is sooner done
   // than computing them. Must be a pure function (S-8); null: always.
   std::function<bool(int32_t num_cached_tokens, int32_t num_tokens)> load_pays = {};
   KvFileOptions files = {};
 
+  int32_t num_host(KvPool pool) const {
+    return pool == KvPool::kState ? num_host_state_blocks : num_host_blocks;
+  }
   // Whether blocks are shared through the prefix cache at all.
   bool reads_cache() const { return enable_prefix_caching && reservation == KvReservation::kPaged; }
 };

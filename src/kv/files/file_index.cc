@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// --- Blocks ---
+// --- Cells ---
 
 // The slot of this hash, or the empty one that it would take. There is one.
 size_t FileIndex::slot_of(const KvHash& hash) const {
@@ -18,7 +18,7 @@ std::optional<FileIndex::Place> FileIndex::find(const KvHash& hash) const {
   if (slots_.empty()) return std::nullopt;
   const Slot& slot = slots_[slot_of(hash)];
   if (slot.file < 0) return std::nullopt;
-  return Place{slot.file, slot.block};
+  return Place{slot.file, slot.cell};
 }
 
 void FileIndex::grow(size_t num_slots) {
@@ -28,15 +28,15 @@ void FileIndex::grow(size_t num_slots) {
   }
 }
 
-// Of several files with one block the first is found.
+// Of several files with one cell the first is found.
 void FileIndex::insert(Slot slot) {
   constexpr size_t kFewestSlots = 64;
-  if (static_cast<size_t>(num_blocks_ + 1) * 4 > slots_.size() * 3)
+  if (static_cast<size_t>(num_cells_ + 1) * 4 > slots_.size() * 3)
     grow(std::max(kFewestSlots, slots_.size() * 2));
   Slot& at = slots_[slot_of(hash_at(slot))];
   if (at.file >= 0) return;
   at = slot;
-  ++num_blocks_;
+  ++num_cells_;
 }
 
 // Moves back what was pushed past the gap, so that searches still find it.
@@ -68,7 +68,7 @@ void FileIndex::add(KvRun run) {
   file.place = probation_.insert(probation_.end(), handle);
   by_name_.emplace(file.run.file, handle);
   num_bytes_ += file.run.num_bytes;
-  for (int32_t i = 0; i < file.run.num_blocks(); ++i) insert({handle, i});
+  for (int32_t i = 0; i < file.run.num_cells(); ++i) insert({handle, i});
 }
 
 void FileIndex::erase(const std::string& name) {
@@ -80,7 +80,7 @@ void FileIndex::erase(const std::string& name) {
     const size_t slot = slot_of(hash);
     if (slots_[slot].file != handle) continue;
     close_gap(slot);
-    --num_blocks_;
+    --num_cells_;
   }
   num_bytes_ -= file.run.num_bytes;
   if (file.is_protected) protected_bytes_ -= file.run.num_bytes;
@@ -96,6 +96,10 @@ void FileIndex::use(int32_t handle) {
   protected_.splice(protected_.end(), file.is_protected ? protected_ : probation_, file.place);
   file.is_protected = true;
   demote_excess();
+}
+
+void FileIndex::use(const std::string& name) {
+  if (const auto found = by_name_.find(name); found != by_name_.end()) use(found->second);
 }
 
 void FileIndex::demote_excess() {
@@ -135,7 +139,7 @@ bool FileIndex::make_room(int64_t num_bytes, std::vector<std::string>& victims) 
 int64_t FileIndex::book_bytes() const {
   constexpr size_t kPerFile = sizeof(File) + 160;  // its name twice, its places in list and map
   return static_cast<int64_t>(slots_.size() * sizeof(Slot) + by_name_.size() * kPerFile) +
-         num_blocks_ * static_cast<int64_t>(sizeof(KvHash));
+         num_cells_ * static_cast<int64_t>(sizeof(KvHash));
 }
 
 }  // namespace quire

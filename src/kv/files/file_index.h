@@ -1,4 +1,4 @@
-// FileIndex: which blocks are in which file, and which files give way when bytes run out. Ids and
+// FileIndex: which cells are in which file, and which files give way when bytes run out. Ids and
 // counts only. One thread.
 //
 // Files are kept in two lists by use, as segmented LRU caches do (Karedla, Love and Wherry, "Caching
@@ -24,8 +24,8 @@ class FileIndex {
   explicit FileIndex(int64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
 
   struct Place {
-    int32_t file = 0;   // handle, valid until the file is erased
-    int32_t block = 0;  // in its run
+    int32_t file = 0;  // handle, valid until the file is erased
+    int32_t cell = 0;  // in its run
   };
   std::optional<Place> find(const KvHash& hash) const;
   const KvRun& run(int32_t file) const { return files_[static_cast<size_t>(file)].run; }
@@ -38,6 +38,7 @@ class FileIndex {
   void erase(const std::string& name);
   // The file was of use.
   void use(int32_t file);
+  void use(const std::string& name);
   // Keeps the file from make_room() until it is unpinned as often.
   void pin(int32_t file) { ++files_[static_cast<size_t>(file)].num_pins; }
   void pin(const std::string& name);
@@ -45,8 +46,8 @@ class FileIndex {
 
   int64_t num_bytes() const { return num_bytes_; }
   int64_t num_files() const { return static_cast<int64_t>(by_name_.size()); }
-  int64_t num_blocks() const { return num_blocks_; }
-  // Memory that finding blocks takes, nearly.
+  int64_t num_cells() const { return num_cells_; }
+  // Memory that finding cells takes, nearly.
   int64_t book_bytes() const;
 
  private:
@@ -59,12 +60,12 @@ class FileIndex {
   };
   struct Slot {
     int32_t file = -1;  // -1: empty
-    int32_t block = 0;
+    int32_t cell = 0;
   };
   size_t home(const KvHash& hash) const { return hash.low & (slots_.size() - 1); }
   size_t after(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
   const KvHash& hash_at(const Slot& slot) const {
-    return run(slot.file).hashes[static_cast<size_t>(slot.block)];
+    return run(slot.file).hashes[static_cast<size_t>(slot.cell)];
   }
   size_t slot_of(const KvHash& hash) const;
   void grow(size_t num_slots);
@@ -80,7 +81,7 @@ class FileIndex {
   std::list<int32_t> probation_, protected_;  // least recently used first
   int64_t num_bytes_ = 0;
   int64_t protected_bytes_ = 0;
-  int64_t num_blocks_ = 0;
+  int64_t num_cells_ = 0;
 };
 
 }  // namespace quire

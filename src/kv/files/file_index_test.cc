@@ -58,7 +58,7 @@ TEST(FileIndex, AMillionBlocksTake64BytesEach) {
     for (uint64_t j = i; j < i + kRun; ++j) run.hashes.push_back(hash_of(j));
     index.add(std::move(run));
   }
-  EXPECT_EQ(index.num_blocks(), static_cast<int64_t>(kBlocks));
+  EXPECT_EQ(index.num_cells(), static_cast<int64_t>(kBlocks));
   EXPECT_LE(index.book_bytes(), 64 * static_cast<int64_t>(kBlocks));
 }
 
@@ -136,11 +136,11 @@ TEST(FileIndex, RandomOperationsAsANaiveModel) {
         for (size_t j = 0; j < file.blocks.size(); ++j) {
           const auto place = index.find(hash_of(file.blocks[j]));
           ASSERT_TRUE(place && index.run(place->file).file == key &&
-                      place->block == static_cast<int32_t>(j));
+                      place->cell == static_cast<int32_t>(j));
         }
       }
       ASSERT_EQ(index.num_bytes(), num_bytes);
-      ASSERT_EQ(index.num_blocks(), num_blocks);
+      ASSERT_EQ(index.num_cells(), num_blocks);
       ASSERT_EQ(index.num_files(), std::ssize(files));
     }
   }

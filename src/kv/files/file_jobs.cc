@@ -6,44 +6,39 @@
 #include "base/check.h"
 
 namespace quire {
-namespace {
-BlockHash as_block_hash(const KvHash& hash) { return {hash.low, hash.high}; }
-}  // namespace
-
-KvHash FileJobs::hash(BlockChain& chain, int32_t index) const {
-  const BlockHash hash = prefixes_.content(chain, 0, index).hash;
-  return {hash.low, hash.high};
-}
-
 KvPrefix FileJobs::prefix(const BlockChain& chain, int32_t num_tokens) const {
   const std::span<const TokenId> tokens = chain.tokens.first(static_cast<size_t>(num_tokens));
   return {{tokens.begin(), tokens.end()}, stores_.keys().keys(chain.keys.first)};
 }
 
-FileJob FileJobs::make(KvSequenceId sequence, uint64_t generation, BlockChain& chain, int32_t begin,
-                       int32_t end) const {
-  const auto size = static_cast<size_t>(spec_.block_size);
+FileJob FileJobs::make(KvPool pool, KvSequenceId sequence, uint64_t generation, BlockChain& chain,
+                       int32_t begin, int32_t end) const {
+  const auto size = static_cast<size_t>(spec_.pool(pool).block_size);
   const auto first = static_cast<size_t>(begin);
   const auto count = static_cast<size_t>(end - begin);
+  int32_t group = 0;  // any one of the pool
+  while (spec_.groups[static_cast<size_t>(group)].pool() != pool) ++group;
   const std::span<const TokenId> tokens = chain.tokens.subspan(first * size, count * size);
-  FileJob job{.sequence = sequence,
+  FileJob job{.pool = pool,
+              .sequence = sequence,
               .generation = generation,
               .keys = chain.keys.first,
-              .parent = prefixes_.content(chain, 0, begin).parent,
+              .parent = prefixes_.content(chain, group, begin).parent,
               .first_block = begin,
               .num_blocks = end - begin,
               .tokens = {tokens.begin(), tokens.end()}};
-  for (int32_t i = begin; i < end; ++i) job.hashes.push_back(hash(chain, i));
+  for (int32_t i = begin; i < end; ++i)
+    job.hashes.push_back(prefixes_.content(chain, group, i).hash);
   return job;
 }
 
 BlockContent FileJobs::content(const FileJob& job, int32_t index, int32_t group) const {
   const auto i = static_cast<size_t>(index);
-  const auto size = static_cast<size_t>(spec_.block_size);
+  const auto size = static_cast<size_t>(spec_.pool(job.pool).block_size);
   return {.group = group,
           .keys = job.keys,
-          .hash = as_block_hash(job.hashes[i]),
-          .parent = i == 0 ? job.parent : as_block_hash(job.hashes[i - 1]),
+          .hash = job.hashes[i],
+          .parent = i == 0 ? job.parent : job.hashes[i - 1],
           .tokens = std::span(job.tokens).subspan(i * size, size)};
 }
 

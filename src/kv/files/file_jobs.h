@@ -16,16 +16,18 @@ namespace quire {
 
 struct FileJob {
   bool is_store = false;
+  KvPool pool = KvPool::kAttention;
   KvSequenceId sequence{};
   uint64_t generation = 0;  // of the sequence: ids are used again
   int32_t keys = 0;         // of the chain, in use until the job ends
   BlockHash parent;         // of the first block
   int32_t first_block = 0;
   int32_t num_blocks = 0;
-  std::vector<KvHash> hashes;
+  std::vector<BlockHash> hashes;     // of the blocks
+  std::vector<KvHash> cells;         // that are written
   std::vector<TokenId> tokens;       // of the blocks
-  std::vector<BlockId> host_blocks;  // [num_blocks][groups]
-  std::string file;                  // that is read
+  std::vector<BlockId> host_blocks;  // [num_blocks][groups of the pool]
+  std::vector<std::string> files;    // that are read
   int64_t num_bytes = 0;             // that are written
 };
 
@@ -35,13 +37,12 @@ class FileJobs {
   FileJobs(const KvSpec& spec, BlockStores& stores, const PrefixLookup& prefixes)
       : spec_(spec), stores_(stores), prefixes_(prefixes) {}
 
-  // Returns the hash of block `index` of the chain, in all groups.
-  KvHash hash(BlockChain& chain, int32_t index) const;
   // Returns the first `num_tokens` tokens of the chain as files name them.
   KvPrefix prefix(const BlockChain& chain, int32_t num_tokens) const;
-  // A job about blocks [begin, end) of the chain.
-  FileJob make(KvSequenceId sequence, uint64_t generation, BlockChain& chain, int32_t begin,
-               int32_t end) const;
+  // A job about blocks [begin, end) of the chain in a pool.
+  FileJob make(KvPool pool, KvSequenceId sequence, uint64_t generation, BlockChain& chain,
+               int32_t begin, int32_t end) const;
+  // `group`: of the model.
   BlockContent content(const FileJob& job, int32_t index, int32_t group) const;
   const CacheKeys& keys(const FileJob& job) const { return stores_.keys().keys(job.keys); }
 

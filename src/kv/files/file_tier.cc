@@ -10,6 +10,8 @@ FileTier::FileTier(const KvSpec& spec, const KvFileOptions& options, BlockStores
                    const PrefixLookup& prefixes)
     : state_(spec, options, stores, prefixes), stores_(state_), loads_(state_) {
   QUIRE_CHECK(options.run_blocks >= 1, "runs of {} blocks", options.run_blocks);
+  QUIRE_CHECK(spec.block_size % options.cell_tokens == 0, "blocks of {} tokens, cells of {}",
+              spec.block_size, options.cell_tokens);
 }
 
 void FileTier::open(KvSequenceId sequence) {
@@ -18,18 +20,41 @@ void FileTier::open(KvSequenceId sequence) {
   state_.sequences[index] = {.generation = ++num_generations_};
 }
 
-FileTier::Stored FileTier::stored(KvSequenceId sequence, BlockChain& chain) const {
-  const int32_t end = state_.num_blocks(chain);
+FileTier::Stored FileTier::stored_blocks(KvSequenceId sequence, const BlockChain& chain) {
+  const int32_t num_cells = state_.num_blocks(chain) * state_.block_cells();
   Stored stored;
-  for (; stored.num_blocks < end; ++stored.num_blocks) {
-    const auto place = state_.index.find(state_.jobs.hash(chain, stored.num_blocks));
-    if (!place) {
-      stored.is_growing = stores_.may_come(sequence, chain, stored.num_blocks);
-      break;
-    }
+  int32_t i = 0;
+  for (; i < num_cells; ++i) {
+    const auto place = state_.index.find(state_.cell(sequence, chain, i));
+    if (!place) break;
     const std::string& file = state_.index.run(place->file).file;
     if (stored.files.empty() || stored.files.back() != file) stored.files.push_back(file);
   }
+  const int32_t num_blocks = i / state_.block_cells();
+  stored.is_growing = i < num_cells && stores_.may_come(sequence, chain, num_blocks);
+  stored.num_tokens = num_blocks * state_.spec.block_size;
+  return stored;
+}
+
+FileTier::Stored FileTier::stored(KvSequenceId sequence, const BlockChain& chain) {
+  const bool has_attention = !state_.groups_of(KvPool::kAttention).empty();
+  Stored stored;
+  if (has_attention) {
+    stored = stored_blocks(sequence, chain);
+  } else {
+    stored.num_tokens = static_cast<int32_t>(chain.tokens.size());
+  }
+  if (!state_.has_states()) return stored;
+  const int32_t size = state_.spec.state.block_size;
+  const int32_t last = stored.num_tokens / size * size;
+  for (stored.num_tokens = last; stored.num_tokens > 0; stored.num_tokens -= size) {
+    const auto place = state_.index.find(state_.state(sequence, chain, stored.num_tokens));
+    if (!place) continue;
+    stored.files.push_back(state_.index.run(place->file).file);
+    break;
+  }
+  if (stored.num_tokens < last) stored.is_growing |= stores_.states_may_come(sequence, chain, last);
+  if (stored.num_tokens == 0) stored.files.clear();
   return stored;
 }
 
@@ -74,7 +99,7 @@ KvFileStats FileTier::stats() const {
   KvFileStats stats = state_.totals;
   stats.num_files = state_.index.num_files();
   stats.num_bytes = state_.index.num_bytes();
-  stats.num_blocks = state_.index.num_blocks();
+  stats.num_blocks = state_.index.num_cells() / state_.block_cells();
   return stats;
 }
 

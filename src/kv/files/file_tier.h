@@ -35,18 +35,18 @@ class FileTier {
   void store(KvSequenceId sequence, BlockChain& chain, Tail tail) {
     stores_.store(sequence, chain, tail);
   }
-  // What files have of the chain's leading blocks.
+  // What files have of the chain's start, as far as another engine could go on from.
   struct Stored {
-    int32_t num_blocks = 0;
+    int32_t num_tokens = 0;
     std::vector<std::string> files;
     bool is_growing = false;  // more is being written, or may be once there is room
   };
-  Stored stored(KvSequenceId sequence, BlockChain& chain) const;
+  Stored stored(KvSequenceId sequence, const BlockChain& chain);
   // Keeps the files from making room for others until then; calls come in order of time.
   void lease(std::vector<std::string> files, int64_t until_us);
   // FileLoads::load().
-  bool load(KvSequenceId sequence, BlockChain& chain, int32_t begin) {
-    return loads_.load(sequence, chain, begin);
+  bool load(KvSequenceId sequence, BlockChain& chain, const FileLoads::InMemory& memory) {
+    return loads_.load(sequence, chain, memory);
   }
 
   // --- Steps ---
@@ -64,6 +64,7 @@ class FileTier {
 
  private:
   void on_event(KvFileEvent& event);
+  Stored stored_blocks(KvSequenceId sequence, const BlockChain& chain);
 
   struct Lease {
     int64_t until_us = 0;

@@ -1,7 +1,8 @@
-// What writing and reading KV files share: which blocks lie in which file, the sequences, the jobs
+// What writing and reading KV files share: which cells lie in which file, the sequences, the jobs
 // under way.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,11 +21,13 @@ namespace quire {
 
 struct FileTierState {
   struct Sequence {
-    int32_t num_stored = 0;   // leading blocks that are in files, or have been dealt with
-    int32_t num_jobs = 0;     // that read for it
-    int32_t num_loads = 0;    // times that something was read for it
-    bool has_asked = false;   // load() was called
-    uint64_t generation = 0;  // ids of sequences are used again
+    int32_t num_stored = 0;          // leading blocks that are in files, or have been dealt with
+    int32_t num_state_tokens = 0;    // up to the states that are, or have been dealt with
+    int32_t num_jobs = 0;            // that read for it
+    int32_t num_loads = 0;           // times that something was read for it
+    bool has_asked = false;          // load() was called
+    uint64_t generation = 0;         // ids of sequences are used again
+    std::vector<KvHash> cells = {};  // of its leading tokens, as far as was asked
   };
 
   FileTierState(const KvSpec& spec, const KvFileOptions& options, BlockStores& stores,
@@ -35,7 +38,10 @@ struct FileTierState {
         prefixes(prefixes),
         index(options.capacity_bytes),
         jobs(spec, stores, prefixes),
-        epochs(*options.files) {}
+        epochs(*options.files) {
+    for (size_t g = 0; g < spec.groups.size(); ++g)
+      groups[static_cast<size_t>(spec.groups[g].pool())].push_back(static_cast<int32_t>(g));
+  }
 
   const KvSpec& spec;
   const KvFileOptions options;
@@ -48,16 +54,30 @@ struct FileTierState {
   int64_t now_us = 0;
   KvFileStats totals;
 
-  int32_t num_groups() const { return static_cast<int32_t>(spec.groups.size()); }
+  std::array<std::vector<int32_t>, kNumKvPools> groups;  // of each pool
+
+  // --- Cells ---
+  int32_t block_cells() const { return spec.block_size / options.cell_tokens; }
+  // The hash of cell `index` of the chain, which is that of the sequence.
+  KvHash cell(KvSequenceId id, const BlockChain& chain, int32_t index);
+  // The hash under which the states behind the first `num_tokens` tokens are found.
+  KvHash state(KvSequenceId id, const BlockChain& chain, int32_t num_tokens);
+  // Cells [first, first + count) of the chain.
+  std::vector<KvHash> cells(KvSequenceId id, const BlockChain& chain, int32_t first, int32_t count);
+
+  // --- Blocks ---
+  const std::vector<int32_t>& groups_of(KvPool pool) const {
+    return groups[static_cast<size_t>(pool)];
+  }
+  bool has_states() const { return spec.uses(KvPool::kState); }
   // Whole blocks of the chain.
   int32_t num_blocks(const BlockChain& chain) const {
     return static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec.block_size));
   }
   Sequence& at(KvSequenceId id) { return sequences[static_cast<size_t>(id.value)]; }
   const Sequence& at(KvSequenceId id) const { return sequences[static_cast<size_t>(id.value)]; }
-  BlockStore& blocks() const { return stores.at(KvPool::kAttention); }
-  HostTier& host() const { return blocks().host()->tier(); }
-  bool has_untaken_copies() const { return blocks().host()->any(); }
+  HostTier& host(KvPool pool) const { return stores.at(pool).host()->tier(); }
+  bool has_untaken_copies() const { return stores.has_untaken_copies(); }
 };
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 #include <map>
 #include <random>
@@ -14,32 +15,35 @@
 namespace quire {
 namespace {
 
-constexpr int32_t kBlockSize = 2;
+constexpr int32_t kCellTokens = 2;
 constexpr int32_t kNumBlocks = 16;
 constexpr int32_t kNumHostBlocks = 12;
+constexpr int32_t kNumHostStates = 6;
 
 using Tokens = std::vector<TokenId>;
 
-// What the KV of a block is here: everything that it depends on.
+// What is kept of a cell here, or as a state: everything that it depends on.
 struct Kv {
   Tokens prefix;
   std::string salt;
   int32_t group = -1;
   friend bool operator==(const Kv&, const Kv&) = default;
 };
+// Of each cell of a block; a state is one.
+using Block = std::vector<Kv>;
+using Memory = std::array<std::vector<Block>, kNumKvPools>;  // by pool and block id
 
 struct File {
   KvPrefix prefix;
   KvRun run;
-  std::vector<Kv> blocks;  // [blocks of the run][groups]
+  std::vector<Kv> cells;  // [cells of the run][groups]
 };
 using Disk = std::map<std::string, File>;
 
 // Answers when it is told to. Faults: `fails` says which.
 class FakeFiles final : public KvFiles {
  public:
-  FakeFiles(Disk& disk, std::vector<Kv>& host, int32_t num_groups)
-      : disk_(disk), host_(host), num_groups_(num_groups) {
+  FakeFiles(Disk& disk, Memory& host, const KvSpec& spec) : disk_(disk), host_(host), spec_(spec) {
     for (const auto& [name, file] : disk) {
       events_.push_back({.kind = KvFileEvent::Kind::kFound, .run = file.run});
     }
@@ -48,12 +52,13 @@ class FakeFiles final : public KvFiles {
   void load(KvLoadJob job) override { loads_.push_back(std::move(job)); }
   void remove(std::string file) override { disk_.erase(file); }
   std::string pool() const override { return ""; }
+  Status check_pool(const std::string&) const override { return {}; }
   Status look_for(std::span<const std::string>) override { return unimplemented("not tested"); }
   void poll(std::vector<KvFileEvent>& out) override {
     for (KvFileEvent& event : events_) out.push_back(std::move(event));
     events_.clear();
   }
-  int64_t file_bytes(int32_t num_blocks, int32_t) const override { return num_blocks; }
+  int64_t file_bytes(KvPool, int32_t num_cells, int32_t) const override { return num_cells; }
 
   bool has_work() const { return !stores_.empty() || !loads_.empty(); }
   void store_one(const Status& fault) {
@@ -64,11 +69,14 @@ class FakeFiles final : public KvFiles {
     if (fault.ok()) {
       event.run = job.run;
       event.run.file = fmt::format("{}-{}-{}", job.run.hashes.back().low,
-                                   job.run.hashes.back().high, job.run.first_block);
-      event.run.num_bytes = job.run.num_blocks();
-      File file{.prefix = job.prefix, .run = event.run, .blocks = {}};
-      for (const BlockId block : job.host_blocks)
-        file.blocks.push_back(host_[static_cast<size_t>(block.value)]);
+                                   job.run.hashes.back().high, job.run.first_cell);
+      event.run.num_bytes = job.run.num_cells();
+      File file{.prefix = job.prefix, .run = event.run, .cells = {}};
+      for (int32_t i = 0; i < job.run.num_cells(); ++i) {
+        for (int32_t g = 0; g < spec_.num_groups(job.run.pool); ++g)
+          file.cells.push_back(cell(job.run.pool, job.host_blocks, i, g));
+      }
+      EXPECT_EQ(std::ssize(job.host_blocks) * block_cells(job.run.pool), std::ssize(file.cells));
       disk_[event.run.file] = std::move(file);
     }
     events_.push_back(std::move(event));
@@ -79,30 +87,57 @@ class FakeFiles final : public KvFiles {
     const KvLoadJob job = std::move(*it);
     loads_.erase(it);
     KvFileEvent event{.kind = KvFileEvent::Kind::kLoaded, .id = job.id, .status = fault};
-    const auto found = disk_.find(job.file);
-    if (fault.ok() && found == disk_.end()) {
-      event.status = not_found("gone");
-    } else if (fault.ok()) {
-      const Tokens& tokens = found->second.prefix.tokens;
-      EXPECT_TRUE(std::equal(job.prefix.tokens.begin(), job.prefix.tokens.end(), tokens.begin()));
-      EXPECT_EQ(found->second.prefix.keys, job.prefix.keys);
-      for (size_t i = 0; i < job.host_blocks.size(); ++i)
-        host_[static_cast<size_t>(job.host_blocks[i].value)] =
-            found->second.blocks[static_cast<size_t>(job.first * num_groups_) + i];
-    } else {  // half of it came before it failed
-      host_[static_cast<size_t>(job.host_blocks[0].value)] = {.prefix = {-1}};
+    event.run.file = job.sources[index % job.sources.size()].file;
+    for (const KvSource& source : job.sources) {
+      if (!event.status.ok()) break;
+      event.status = read(job, source);
+      if (!event.status.ok()) event.run.file = source.file;
     }
+    if (!event.status.ok()) cell(job.pool, job.host_blocks, 0, 0) = {.prefix = {-1}};
     events_.push_back(std::move(event));
   }
 
  private:
+  int32_t block_cells(KvPool pool) const {
+    return pool == KvPool::kState ? 1 : spec_.block_size / kCellTokens;
+  }
+  Kv& cell(KvPool pool, const std::vector<BlockId>& blocks, int32_t i, int32_t g) {
+    const int32_t at = i / block_cells(pool) * spec_.num_groups(pool) + g;
+    const BlockId block = blocks[static_cast<size_t>(at)];
+    return host_[static_cast<size_t>(pool)][static_cast<size_t>(block.value)]
+                [static_cast<size_t>(i % block_cells(pool))];
+  }
+  Status read(const KvLoadJob& job, const KvSource& source) {
+    const auto found = disk_.find(source.file);
+    if (found == disk_.end()) return not_found("gone");
+    const File& file = found->second;
+    const int32_t num_groups = spec_.num_groups(job.pool);
+    const int32_t end = source.first_cell + source.first + source.count;
+    EXPECT_LE(source.first + source.count, file.run.num_cells());
+    EXPECT_EQ(source.first_cell, file.run.first_cell);
+    EXPECT_TRUE(std::equal(job.prefix.tokens.begin(), job.prefix.tokens.begin() + end * kCellTokens,
+                           file.prefix.tokens.begin()));
+    EXPECT_EQ(file.prefix.keys, job.prefix.keys);
+    for (int32_t i = source.first; i < source.first + source.count; ++i) {
+      for (int32_t g = 0; g < num_groups; ++g)
+        cell(job.pool, job.host_blocks, source.first_cell + i - job.first_cell, g) =
+            file.cells[static_cast<size_t>(i * num_groups + g)];
+    }
+    return {};
+  }
+
   Disk& disk_;
-  std::vector<Kv>& host_;
-  const int32_t num_groups_;
+  Memory& host_;
+  const KvSpec& spec_;
   std::deque<KvStoreJob> stores_;
   std::deque<KvLoadJob> loads_;
   std::vector<KvFileEvent> events_;
 };
+
+Memory memory_of(const KvSpec& spec, size_t num_blocks, size_t num_states) {
+  const auto cells = static_cast<size_t>(spec.block_size / kCellTokens);
+  return {std::vector<Block>(num_blocks, Block(cells)), std::vector<Block>(num_states, Block(1))};
+}
 
 // An engine in small: sequences come, load, compute block by block, store and go.
 class Machine {
@@ -110,14 +145,19 @@ class Machine {
   Machine(Disk& disk, const KvSpec& spec, int64_t capacity_bytes, uint32_t seed)
       : rng_(seed),
         spec_(spec),
-        host_(kNumHostBlocks),
-        device_(kNumBlocks),
-        files_(disk, host_, static_cast<int32_t>(spec.groups.size())),
+        host_(memory_of(spec, kNumHostBlocks, kNumHostStates)),
+        device_(memory_of(spec, kNumBlocks, kNumBlocks)),
+        files_(disk, host_, spec_),
         kv_(spec, kNumBlocks,
             {.hash_seed = 7,
              .max_step_tokens = 8,
+             .num_state_blocks = spec.uses(KvPool::kState) ? kNumBlocks : 0,
              .num_host_blocks = kNumHostBlocks,
-             .files = {.files = &files_, .capacity_bytes = capacity_bytes, .run_blocks = 2}}) {}
+             .num_host_state_blocks = spec.uses(KvPool::kState) ? kNumHostStates : 0,
+             .files = {.files = &files_,
+                       .capacity_bytes = capacity_bytes,
+                       .run_blocks = 2,
+                       .cell_tokens = kCellTokens}}) {}
 
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng_); }
 
@@ -130,8 +170,9 @@ class Machine {
   void execute() {
     if (plans_.empty()) return;
     for (const HostBlockCopy& copy : plans_.front().second) {
-      Kv& here = device_[static_cast<size_t>(copy.block.value)];
-      Kv& there = host_[static_cast<size_t>(copy.host_block.value)];
+      const auto pool = static_cast<size_t>(copy.pool);
+      Block& here = device_[pool][static_cast<size_t>(copy.block.value)];
+      Block& there = host_[pool][static_cast<size_t>(copy.host_block.value)];
       (copy.to_host ? there : here) = copy.to_host ? here : there;
     }
     kv_.on_step_done(plans_.front().first);
@@ -188,8 +229,22 @@ class Machine {
   KvManager& kv() { return kv_; }
 
  private:
-  Kv kv_of(const Tokens& tokens, const std::string& salt, int32_t block, int32_t group) const {
-    return {{tokens.begin(), tokens.begin() + (block + 1) * kBlockSize}, salt, group};
+  int32_t block_size(int32_t group) const {
+    return spec_.pool(spec_.groups[static_cast<size_t>(group)].pool()).block_size;
+  }
+  Block& device(int32_t group, BlockId block) {
+    const KvPool pool = spec_.groups[static_cast<size_t>(group)].pool();
+    return device_[static_cast<size_t>(pool)][static_cast<size_t>(block.value)];
+  }
+  // What a full block of the sequence holds.
+  Block block_of(const Tokens& tokens, const std::string& salt, int32_t index,
+                 int32_t group) const {
+    const bool is_state = spec_.groups[static_cast<size_t>(group)].kind == KvKind::kState;
+    const int32_t size = block_size(group), step = is_state ? size : kCellTokens;
+    Block block;
+    for (int32_t end = index * size + step; end <= (index + 1) * size; end += step)
+      block.push_back({{tokens.begin(), tokens.begin() + end}, salt, group});
+    return block;
   }
   void compute(KvSequenceId sequence, const Tokens& tokens, const std::string& salt,
                const PrefixHit& hit, bool faulty) {
@@ -206,13 +261,14 @@ class Machine {
       plan();
       while (!plans_.empty()) execute();  // the step runs
       check(sequence, tokens, salt, computed);
+      const int32_t before = computed;
       computed += count;
       for (int32_t g = 0; g < kv_.tables().sizing().num_groups(); ++g) {
         const auto table = kv_.tables().table(sequence, g);
-        for (int32_t i = 0; i < computed / kBlockSize; ++i) {
+        const int32_t size = block_size(g);
+        for (int32_t i = before / size; i < computed / size; ++i) {
           const BlockId block = table[static_cast<size_t>(i)];
-          if (block != kNullBlock && i * kBlockSize >= computed - count - kBlockSize + 1)
-            device_[static_cast<size_t>(block.value)] = kv_of(tokens, salt, i, g);
+          if (block != kNullBlock) device(g, block) = block_of(tokens, salt, i, g);
         }
       }
       kv_.tables().commit(sequence, tokens, computed);
@@ -227,10 +283,10 @@ class Machine {
              int32_t computed) {
     for (int32_t g = 0; g < kv_.tables().sizing().num_groups(); ++g) {
       const auto table = kv_.tables().table(sequence, g);
-      for (int32_t i = 0; i < computed / kBlockSize; ++i) {
+      for (int32_t i = 0; i < computed / block_size(g); ++i) {
         const BlockId block = table[static_cast<size_t>(i)];
         if (block != kNullBlock) {
-          EXPECT_EQ(device_[static_cast<size_t>(block.value)], kv_of(tokens, salt, i, g))
+          EXPECT_EQ(device(g, block), block_of(tokens, salt, i, g))
               << "block " << i << " of group " << g;
         }
       }
@@ -239,7 +295,7 @@ class Machine {
 
   std::mt19937 rng_;
   const KvSpec spec_;
-  std::vector<Kv> host_, device_;
+  Memory host_, device_;
   FakeFiles files_;
   KvManager kv_;
   std::deque<std::pair<uint64_t, std::vector<HostBlockCopy>>> plans_;
@@ -247,13 +303,21 @@ class Machine {
   int64_t now_us_ = 0;
 };
 
-KvSpec spec_of(int32_t num_groups, int32_t window) {
-  KvSpec spec{.block_size = kBlockSize, .groups = {}, .block_bytes = 1};
+KvSpec spec_of(int32_t num_groups, int32_t window, int32_t block_size = 2) {
+  KvSpec spec{.block_size = block_size, .groups = {}, .block_bytes = 1};
   for (int32_t g = 0; g < num_groups; ++g) {
     spec.groups.push_back({.kind = g > 0 && window > 0 ? KvKind::kSlidingWindow : KvKind::kFull,
                            .sliding_window = g > 0 ? window : 0,
                            .layers = {g}});
   }
+  return spec;
+}
+
+KvSpec with_states(KvSpec spec) {
+  spec.state = {.block_size = 4, .block_bytes = 1};
+  spec.groups.push_back({.kind = KvKind::kState,
+                         .sliding_window = 0,
+                         .layers = {static_cast<int32_t>(spec.groups.size())}});
   return spec;
 }
 
@@ -273,6 +337,43 @@ TEST(FileTier, AColdStartFindsWhatTheLastProcessComputed) {
   const KvFileStats stats = machine.kv().files()->stats();
   EXPECT_EQ(stats.loaded_blocks, 4);
   EXPECT_EQ(stats.hit_tokens, 8);
+}
+
+// Each size reads what the others wrote, and adds what they did not.
+TEST(FileTier, BlocksOfOtherSizesReadTheSameFiles) {
+  Disk disk;
+  Tokens prompt(21);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<TokenId>(i);
+  int32_t num_stored = 0;
+  for (const int32_t size : {4, 6, 2, 8, 10}) {
+    SCOPED_TRACE(size);
+    Machine machine(disk, spec_of(1, 0, size), 100, 1);
+    machine.begin_step();
+    EXPECT_EQ(machine.run(prompt, "", false), num_stored / size * size);
+    machine.settle();
+    num_stored = std::max(num_stored, 20 / size * size);
+  }
+}
+
+// A prompt is gone on with behind the last snapshot of states, and what lies behind is computed.
+TEST(FileTier, StatesComeWithTheKeysBeforeThem) {
+  for (const KvSpec& spec : {with_states(spec_of(1, 0)), with_states(spec_of(0, 0))}) {
+    Disk disk;
+    const Tokens prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    {
+      Machine machine(disk, spec, 100, 1);
+      EXPECT_EQ(machine.run(prompt, "", false), 0);
+      machine.settle();
+    }
+    Machine machine(disk, spec, 100, 2);
+    machine.begin_step();
+    EXPECT_EQ(machine.run(prompt, "another tenant", false), 0);
+    EXPECT_EQ(machine.run(prompt, "", false), 8);
+    std::erase_if(disk, [](const auto& file) { return file.second.run.pool == KvPool::kState; });
+    Machine without(disk, spec, 100, 3);
+    without.begin_step();
+    EXPECT_EQ(without.run(prompt, "", false), 0);
+  }
 }
 
 TEST(FileTier, WhatIsLostIsComputed) {
@@ -312,8 +413,11 @@ TEST(FileTier, RandomRunsWithFaultsReadTheirOwn) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937 rng(seed);
     Disk disk;
-    const KvSpec spec = seed % 3 == 0 ? spec_of(2, 5) : spec_of(seed % 3 == 1 ? 1 : 2, 0);
+    const bool has_states = seed % 4 == 0;
     for (int restart = 0; restart < 3; ++restart) {
+      const int32_t size = seed % 2 == 0 ? 2 : 2 * static_cast<int32_t>(1 + rng() % 3);
+      KvSpec spec = seed % 3 == 0 ? spec_of(2, 5, size) : spec_of(seed % 3 == 1 ? 1 : 2, 0, size);
+      if (has_states) spec = with_states(spec);
       Machine machine(disk, spec, static_cast<int64_t>(4 + rng() % 40), seed * 10 + 1);
       machine.begin_step();
       for (int i = 0; i < 40; ++i) {

@@ -22,15 +22,21 @@ namespace quire::test {
 struct MemoryFile {
   KvPrefix prefix;
   KvRun run;
-  std::vector<std::byte> payload;
+  std::vector<std::byte> payload;  // [cells]
 };
 using MemoryDisk = std::map<std::string, MemoryFile>;
 
 class MemoryKvFiles final : public KvFiles {
  public:
-  // Borrows the disk, which outlives it. One thread. `faults`: of ten pieces of work, how many fail.
-  MemoryKvFiles(MemoryDisk& disk, const HostBlocks& host, uint32_t seed, uint32_t faults = 1)
-      : disk_(disk), host_(host), rng_(seed), faults_(faults) {
+  // Borrows the disk, which outlives it. Blocks of KvPool::kAttention alone, of one part, which hold
+  // `block_cells` cells one after the other. One thread. `faults`: of ten pieces of work, how many fail.
+  MemoryKvFiles(MemoryDisk& disk, const KvHostMemory& memory, int32_t block_cells, uint32_t seed,
+                uint32_t faults = 1)
+      : disk_(disk),
+        host_(memory.at(KvPool::kAttention).front()),
+        block_cells_(block_cells),
+        rng_(seed),
+        faults_(faults) {
     for (const auto& [name, file] : disk)
       events_.push_back({.kind = KvFileEvent::Kind::kFound, .run = file.run});
   }
@@ -38,6 +44,9 @@ class MemoryKvFiles final : public KvFiles {
   void load(KvLoadJob job) override { loads_.push_back(std::move(job)); }
   void remove(std::string file) override { disk_.erase(file); }
   std::string pool() const override { return "memory"; }
+  Status check_pool(const std::string& pool) const override {
+    return pool == "memory" ? Status() : not_found("another pool");
+  }
   Status look_for(std::span<const std::string> files) override {
     for (const std::string& name : files) {
       const auto found = disk_.find(name);
@@ -46,7 +55,9 @@ class MemoryKvFiles final : public KvFiles {
     }
     return {};
   }
-  int64_t file_bytes(int32_t num_blocks, int32_t) const override { return num_blocks; }
+  int64_t file_bytes(KvPool, int32_t num_cells, int32_t) const override {
+    return num_cells / block_cells_;
+  }
   void poll(std::vector<KvFileEvent>& out) override {
     while (!stores_.empty() && rng_() % 3 == 0) store_one();
     while (!loads_.empty() && rng_() % 3 == 0) load_one();
@@ -55,7 +66,13 @@ class MemoryKvFiles final : public KvFiles {
   }
 
  private:
-  std::byte* at(BlockId block) const { return host_.data + block.value * host_.block_bytes; }
+  int64_t cell_bytes() const { return host_.block_bytes / block_cells_; }
+  // Cell `i` of the blocks of a job, of group `g`.
+  std::byte* at(const std::vector<BlockId>& blocks, int32_t i, int32_t g,
+                int32_t num_groups) const {
+    const BlockId block = blocks[static_cast<size_t>(i / block_cells_ * num_groups + g)];
+    return host_.data + block.value * host_.block_bytes + i % block_cells_ * cell_bytes();
+  }
   Status fault() {
     return rng_() % 10 < faults_ ? Status(StatusCode::kDataLoss, "injected") : Status();
   }
@@ -66,11 +83,16 @@ class MemoryKvFiles final : public KvFiles {
     if (event.status.ok()) {
       event.run = job.run;
       event.run.file = fmt::format("{}-{}-{}", job.run.hashes.back().low,
-                                   job.run.hashes.back().high, job.run.first_block);
-      event.run.num_bytes = job.run.num_blocks();
+                                   job.run.hashes.back().high, job.run.first_cell);
+      event.run.num_bytes = job.run.num_cells() / block_cells_;
       MemoryFile file{std::move(job.prefix), event.run, {}};
-      for (const BlockId block : job.host_blocks)
-        file.payload.insert(file.payload.end(), at(block), at(block) + host_.block_bytes);
+      const int32_t num_groups = groups_of(job.host_blocks, job.run.num_cells());
+      for (int32_t i = 0; i < job.run.num_cells(); ++i) {
+        for (int32_t g = 0; g < num_groups; ++g) {
+          const std::byte* const cell = at(job.host_blocks, i, g, num_groups);
+          file.payload.insert(file.payload.end(), cell, cell + cell_bytes());
+        }
+      }
       disk_[event.run.file] = std::move(file);
     }
     events_.push_back(std::move(event));
@@ -80,28 +102,47 @@ class MemoryKvFiles final : public KvFiles {
     const KvLoadJob job = std::move(*it);
     loads_.erase(it);
     KvFileEvent event{.kind = KvFileEvent::Kind::kLoaded, .id = job.id, .status = fault()};
-    const auto found = disk_.find(job.file);
-    if (found == disk_.end()) event.status = not_found("gone");
-    if (event.status.ok()) {
-      const MemoryFile& file = found->second;
-      QUIRE_CHECK(file.prefix.keys == job.prefix.keys &&
-                  std::equal(job.prefix.tokens.begin(), job.prefix.tokens.end(),
-                             file.prefix.tokens.begin()));
-      const auto blocks_of_file =
-          std::ssize(file.payload) / (host_.block_bytes * file.run.num_blocks());
-      for (size_t i = 0; i < job.host_blocks.size(); ++i) {
-        const auto place = (job.first * blocks_of_file + static_cast<int64_t>(i));
-        std::memcpy(at(job.host_blocks[i]), file.payload.data() + place * host_.block_bytes,
-                    static_cast<size_t>(host_.block_bytes));
-      }
-    } else {  // something came before it failed
-      std::memset(at(job.host_blocks[0]), 0x5a, static_cast<size_t>(host_.block_bytes));
+    event.run.file = job.sources.front().file;
+    for (const KvSource& source : job.sources) {
+      if (event.status.ok()) event.status = read(job, source);
+      if (event.status.ok()) continue;
+      event.run.file = source.file;
+      // Something came before it failed.
+      std::memset(at(job.host_blocks, 0, 0, 1), 0x5a, static_cast<size_t>(cell_bytes()));
+      break;
     }
     events_.push_back(std::move(event));
+  }
+  Status read(const KvLoadJob& job, const KvSource& source) {
+    const auto found = disk_.find(source.file);
+    if (found == disk_.end()) return not_found("gone");
+    const MemoryFile& file = found->second;
+    const auto cell_tokens = static_cast<int64_t>(std::ssize(file.prefix.tokens) /
+                                                  (file.run.first_cell + file.run.num_cells()));
+    const int64_t num_tokens = (source.first_cell + source.first + source.count) * cell_tokens;
+    QUIRE_CHECK(file.prefix.keys == job.prefix.keys && file.run.first_cell == source.first_cell &&
+                std::equal(job.prefix.tokens.begin(), job.prefix.tokens.begin() + num_tokens,
+                           file.prefix.tokens.begin()));
+    const auto num_groups =
+        static_cast<int32_t>(std::ssize(file.payload) / (cell_bytes() * file.run.num_cells()));
+    for (int32_t i = 0; i < source.count; ++i) {
+      const int32_t to = source.first_cell + source.first + i - job.first_cell;
+      for (int32_t g = 0; g < num_groups; ++g) {
+        const std::byte* const from =
+            file.payload.data() + ((source.first + i) * num_groups + g) * cell_bytes();
+        std::memcpy(at(job.host_blocks, to, g, num_groups), from,
+                    static_cast<size_t>(cell_bytes()));
+      }
+    }
+    return {};
+  }
+  int32_t groups_of(const std::vector<BlockId>& blocks, int32_t num_cells) const {
+    return static_cast<int32_t>(std::ssize(blocks)) * block_cells_ / num_cells;
   }
 
   MemoryDisk& disk_;
   const HostBlocks host_;
+  const int32_t block_cells_;
   std::mt19937 rng_;
   const uint32_t faults_;
   std::deque<KvStoreJob> stores_;

@@ -75,8 +75,8 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   QUIRE_CHECK(inputs.num_tokens >= 1 && inputs.num_tokens <= limits_.max_tokens,
               "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
   if (piece == 0) {
-    QUIRE_CHECK(lora_ || inputs.adapters.empty(), "rows with adapters, which were not planned");
-    if (lora_) lora_->begin(inputs.adapters, inputs.num_tokens);
+    take_adapters(inputs);
+    if (ranks_ != nullptr) ranks_->begin_pass();
     embed(inputs);
     attention_->prepare_positions(inputs);
   } else {
@@ -94,6 +94,12 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
     const GpuRange range(stream_, "layer begin", piece);
     mixer_input(inputs, piece);
   }
+}
+
+void Decoder::take_adapters(const ForwardInputs& inputs) {
+  const bool has_adapters = !inputs.adapters.empty() || inputs.lora_slots.table != nullptr;
+  QUIRE_CHECK(lora_ || !has_adapters, "rows with adapters, which were not planned");
+  if (lora_) lora_->begin(inputs.adapters, inputs.lora_slots, inputs.num_tokens);
 }
 
 void Decoder::embed(const ForwardInputs& inputs) {
@@ -258,7 +264,7 @@ void Decoder::ffn_block(const ForwardInputs& inputs, size_t index) {
                       .num_rows = count,
                       .width = spec_.hidden_size},
                      hidden);
-    } else if (spec_.block.changes_outputs()) {
+    } else if (spec_.block.changes_outputs() || spec_.layers[index].ffn.has_output_norm) {
       ffn_->run(index, x, block_out_, count, false);
       if (spec_.layers[index].ffn.experts.own_norms)
         ffn_->add_experts_beside(index, hidden, block_out_, count);

@@ -38,8 +38,7 @@ namespace quire {
 // Borrows spec, weights, stream and arena. One thread at a time.
 class Decoder {
  public:
-  // `ranks`: of a rank that computes its share of a model, which `spec` is then; null: alone. CPU
-  // only.
+  // `ranks`: of a rank that computes its share of a model, which `spec` is then; null: alone.
   Decoder(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
           Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
 
@@ -49,6 +48,9 @@ class Decoder {
   // Leaves the hidden states of the batch ready for logits(), until the next call.
   void forward(const ForwardInputs& inputs);
 
+  // What forward() begins with: who runs its kernels as a captured graph calls it before, since
+  // logits() is to know which rows have adapters.
+  void take_adapters(const ForwardInputs& inputs);
   // forward() in parts, for graphs: for each layer its piece, then mix(), and one piece more.
   // Piece p is what lies between the mixers of layers p - 1 and p, of the first with the
   // embedding: all of it depends on the arrays and num_tokens alone, and on no request.

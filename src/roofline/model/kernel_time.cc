@@ -86,6 +86,18 @@ void finish(KernelTime& time, double predicted_us, double launch_us) {
 
 }  // namespace
 
+void KernelTime::add(const KernelTime& next) {
+  if (next.predicted_us > predicted_us) compute_bound = next.compute_bound;
+  flops += next.flops;
+  weight_bytes += next.weight_bytes;
+  kv_bytes += next.kv_bytes;
+  activation_bytes += next.activation_bytes;
+  write_bytes += next.write_bytes;
+  bound_us += next.bound_us;
+  predicted_us += next.predicted_us;
+  launch_us += next.launch_us;
+}
+
 KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
   KernelTime time;
   if (work.m <= 0 || work.batch <= 0) return time;

@@ -13,17 +13,22 @@
 #include "core/executor.h"
 #include "device/device.h"
 #include "exec/gpu/graphs/graph_dispatcher.h"
+#include "exec/gpu/ranks/gpu_ranks.h"
 #include "nn/decoder/decoder.h"
 
 namespace quire {
 
-// Borrows device and decoder. One thread.
+// Borrows what it is made of. One thread.
 class StepGraphs {
  public:
-  StepGraphs(GraphDispatcher dispatcher, Device& device, Decoder& decoder);
+  // `with_adapters`: there are steps with and without, and graphs for both. `ranks`: of a decoder that
+  // computes a rank's share, whose graphs are there for all ranks or for none; null: alone.
+  StepGraphs(GraphDispatcher dispatcher, bool with_adapters, Device& device, Decoder& decoder,
+             GpuRanks* ranks);
 
   // Device memory of all graphs, an upper bound that was argued and not measured.
-  static int64_t device_bytes(const GraphDispatcher& dispatcher, size_t num_pieces);
+  static int64_t device_bytes(const GraphDispatcher& dispatcher, bool with_adapters,
+                              size_t num_pieces);
 
   std::optional<GraphBucket> bucket_of(const StepSize& step) const {
     return dispatcher_.bucket_of(step);
@@ -50,10 +55,18 @@ class StepGraphs {
     std::vector<std::unique_ptr<Graph>> graphs;
     bool has_run = false;  // without graphs
   };
+  // Those of one kind of steps, by bucket.
+  struct Graphs {
+    std::vector<Captured> whole;
+    std::vector<Captured> pieces;
+  };
   Captured& captured(const GraphBucket& bucket) {
-    return (bucket.kind == GraphKind::kWhole ? whole_ : pieces_)[bucket.index];
+    Graphs& graphs = graphs_[bucket.has_adapters ? 1 : 0];
+    return (bucket.kind == GraphKind::kWhole ? graphs.whole : graphs.pieces)[bucket.index];
   }
   Status capture(const GraphBucket& bucket, const ForwardInputs& inputs);
+  Result<std::vector<std::unique_ptr<Graph>>> capture_own(const GraphBucket& bucket,
+                                                          const ForwardInputs& inputs);
   void launch(const GraphBucket& bucket, const ForwardInputs& inputs);
   void note(const Status& captured);
   bool gave_up() const { return num_failures_ >= kMaxFailures; }
@@ -61,8 +74,8 @@ class StepGraphs {
   GraphDispatcher dispatcher_;
   Device& device_;
   Decoder& decoder_;
-  std::vector<Captured> whole_;
-  std::vector<Captured> pieces_;
+  GpuRanks* ranks_;
+  std::vector<Graphs> graphs_;  // without adapters and, where there are any, with
   int32_t num_graphs_ = 0;
   int32_t num_failures_ = 0;  // of captures, on end
 };

@@ -26,7 +26,7 @@ struct Stacked {
 };
 
 struct ExpertProductArgs {
-  const bfloat16* x = nullptr;  // rows of K; of kOutputs: a row per row of a tile, else per token
+  const bfloat16* x = nullptr;  // rows of K; of kOutputs: as those of `inside`, else per token
   int32_t per_token = 1;        // pairs
   Stacked<bfloat16> gate;       // [N, K] each, of kGatedInside
   Stacked<bfloat16> weight;     // [N, K] each
@@ -38,8 +38,12 @@ struct ExpertProductArgs {
   const int32_t* num_tiles = nullptr;
   const ExpertTile* tiles = nullptr;
   const int32_t* pairs = nullptr;  // of each row
-  bfloat16* inside = nullptr;      // [rows, N]
-  float* outputs = nullptr;        // [pairs, N]
+  bfloat16* inside = nullptr;      // [rows, N], rows inside_stride elements apart
+  int64_t inside_stride = 0;
+  // Rows of `inside`, and of what kOutputs reads, are those of pairs, which several ranks know by the
+  // same numbers; else those of tiles.
+  bool inside_by_pair = false;
+  float* outputs = nullptr;  // [pairs, N]
 };
 
 inline constexpr int kChunkInputs = 32;
@@ -63,7 +67,8 @@ QUIRE_DEVICE const bfloat16* weight_row(const ExpertProductArgs& args, int exper
 // Returns the inputs of a row of all tiles.
 template <ExpertStage kStage>
 QUIRE_DEVICE const bfloat16* input_row(const ExpertProductArgs& args, int64_t row) {
-  if constexpr (kStage == ExpertStage::kOutputs) return args.x + row * args.k;
+  if constexpr (kStage == ExpertStage::kOutputs)
+    return args.x + (args.inside_by_pair ? int64_t{args.pairs[row]} : row) * args.k;
   return args.x + int64_t{args.pairs[row] / args.per_token} * args.k;
 }
 
@@ -99,11 +104,15 @@ QUIRE_DEVICE void store_output(const ExpertProductArgs& args, const ExpertTile& 
   sum = biased(sum, args.bias, tile.expert, output);
   if constexpr (kStage == ExpertStage::kOutputs) {
     args.outputs[args.pairs[to] * args.n + output] = sum;
-  } else if constexpr (kStage == ExpertStage::kInside) {
-    args.inside[to * args.n + output] = narrow<bfloat16>(activate(args.activation.activation, sum));
+    return;
+  }
+  const int64_t inside_row = args.inside_by_pair ? int64_t{args.pairs[to]} : to;
+  bfloat16& inside = args.inside[inside_row * args.inside_stride + output];
+  if constexpr (kStage == ExpertStage::kInside) {
+    inside = narrow<bfloat16>(activate(args.activation.activation, sum));
   } else {
     gate = biased(gate, args.gate_bias, tile.expert, output);
-    args.inside[to * args.n + output] = narrow<bfloat16>(inside_of(args.activation, gate, sum));
+    inside = narrow<bfloat16>(inside_of(args.activation, gate, sum));
   }
 }
 
