@@ -68,7 +68,8 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
   verb.add_option("--trace", flags.trace, "File (.gz is unpacked), or folder of ServeGen clients")
       ->group(kTrace);
   verb.add_option("--trace-format", flags.trace_format,
-                  "azure, burstgpt, vidur, mooncake, bailian, vllm, servegen or quire; default: as "
+                  "azure, burstgpt, vidur, mooncake, bailian, vllm, servegen, quire or columns; "
+                  "default: as "
                   "the first line tells")
       ->group(kTrace);
   verb.add_option("--rate-scale", flags.rate_scale, "Requests come this many times as fast")
