@@ -98,11 +98,6 @@ Status GpuModel::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
   QUIRE_RETURN_IF_ERROR(
       check_gpu_support(plan_, device_->info().gpu, inputs_shape().num_table_entries()));
-  if (!options_.share.is_whole() && plan_.whole.has_experts()) {
-    return unimplemented(
-        "--tensor-parallel-size: expected 1 for a model with experts on GPUs, got {}",
-        options_.share.num_ranks);
-  }
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
   if (!options_.share.is_whole())

@@ -77,10 +77,11 @@ class GpuRankedBits : public GpuRunnerTest, public ::testing::WithParamInterface
 
 TEST_P(GpuRankedBits, AreThoseOfOneGpu) { expect_bits_of_one_gpu(GetParam(), {}, 2); }
 
-// Each way in which heads, MLPs, norms, states and weights are cut or are not.
+// Each way in which heads, MLPs, experts, norms, states and weights are cut or are not.
 INSTANTIATE_TEST_SUITE_P(Models, GpuRankedBits,
-                         ::testing::Values("gpt2", "gemma2", "bloom", "olmo2", "falcon_h1",
-                                           "gptq_order_llama", "fp8_block_qwen3", "int8_llama"),
+                         ::testing::Values("gpt2", "qwen2_moe", "gpt_oss", "deepseek_v3", "bloom",
+                                           "falcon_h1", "gptq_order_llama", "fp8_block_qwen3",
+                                           "int8_llama"),
                          [](const auto& info) { return std::string(info.param); });
 
 using GpuRanked = GpuRunnerTest;
@@ -130,9 +131,6 @@ TEST_F(GpuRanked, RefusesWhatRanksDoNotDo) {
   const Status measured = load_ranks("llama", {.gpu = {.deterministic = false}}).status();
   EXPECT_EQ(measured.code(), StatusCode::kUnimplemented);
   EXPECT_NE(measured.message().find("--no-deterministic"), std::string::npos) << measured.message();
-  const Status experts = load_ranks("qwen2_moe", {}).status();
-  EXPECT_EQ(experts.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(experts.message().find("experts"), std::string::npos) << experts.message();
   const Status sparse = load_ranks("gemma3n", {}).status();
   EXPECT_EQ(sparse.code(), StatusCode::kUnimplemented);
   EXPECT_NE(sparse.message().find("--tensor-parallel-size"), std::string::npos) << sparse.message();
