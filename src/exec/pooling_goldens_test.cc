@@ -89,8 +89,8 @@ std::unique_ptr<ModelRunner> load(const std::string& name, const RunOptions& opt
                                      .isa = options.isa,
                                      .threads = options.threads,
                                      .max_num_seqs = 24,
-                                     .max_adapters = options.max_adapters,
-                                     .kv_cache_memory_bytes = int64_t{4} << 20});
+                                     .kv_cache_memory_bytes = int64_t{4} << 20,
+                                     .max_adapters = options.max_adapters});
   EXPECT_TRUE(runner.ok()) << runner.status().message();
   const Status ready = (*runner)->initialize({.num_blocks = 256});
   EXPECT_TRUE(ready.ok()) << ready.message();
