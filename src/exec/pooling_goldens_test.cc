@@ -107,8 +107,8 @@ void schedule(const ModelRunner& runner, const PoolingCase& one, size_t index, i
                                  .token_ids = one.ids,
                                  .num_prompt_tokens = length,
                                  .params = std::make_shared<SamplingParams>(),
-                                 .adapter = one.adapter,
                                  .kind = RequestKind::kPool,
+                                 .adapter = one.adapter,
                                  .pooling = std::make_shared<PoolingParams>(one.params)});
     const auto num_groups = static_cast<int32_t>(runner.kv_spec().groups.size());
     for (int32_t group = 0; group < num_groups; ++group) {
