@@ -89,8 +89,8 @@ std::unique_ptr<ModelRunner> load(const std::string& name, const RunOptions& opt
                                      .isa = options.isa,
                                      .threads = options.threads,
                                      .max_num_seqs = 24,
-                                     .max_adapters = options.max_adapters,
-                                     .kv_cache_memory_bytes = int64_t{4} << 20});
+                                     .kv_cache_memory_bytes = int64_t{4} << 20,
+                                     .max_adapters = options.max_adapters});
   EXPECT_TRUE(runner.ok()) << runner.status().message();
   const Status ready = (*runner)->initialize({.num_blocks = 256});
   EXPECT_TRUE(ready.ok()) << ready.message();
@@ -107,8 +107,8 @@ void schedule(const ModelRunner& runner, const PoolingCase& one, size_t index, i
                                  .token_ids = one.ids,
                                  .num_prompt_tokens = length,
                                  .params = std::make_shared<SamplingParams>(),
-                                 .adapter = one.adapter,
                                  .kind = RequestKind::kPool,
+                                 .adapter = one.adapter,
                                  .pooling = std::make_shared<PoolingParams>(one.params)});
     const auto num_groups = static_cast<int32_t>(runner.kv_spec().groups.size());
     for (int32_t group = 0; group < num_groups; ++group) {
