@@ -72,8 +72,8 @@ void add_lora_flags(CLI::App& verb, LoraArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-cpu-loras", args.max_cpu_loras,
-                  "Most adapters in memory; 0: the greater of --max-loras and the number of "
-                  "--lora-modules")
+                  "Most adapters in memory, the GPU's on a GPU; 0: the greater of --max-loras and "
+                  "the number of --lora-modules")
       ->check(in_range(0, kMostAdapters))
       ->group(kGroup);
   verb.add_option("--max-lora-rank", args.max_lora_rank,

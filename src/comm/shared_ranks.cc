@@ -12,13 +12,12 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/threads/spins.h"
 
 namespace quire {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-// Turns of a wait before the rank sleeps: tens of microseconds.
-constexpr int kSpins = 4000;
 // A sleeper looks so often whether the group still stands.
 constexpr long kSleepNs = 20'000'000;
 constexpr uint32_t kNobody = ~uint32_t{0};
@@ -59,7 +58,8 @@ struct SharedRanks::Region {
   Region(std::byte* memory, size_t num_bytes, int ranks, bool begins)
       : bytes(memory, num_bytes),
         header(begins ? new (memory) Header : reinterpret_cast<Header*>(memory)),
-        num_ranks(ranks) {}
+        num_ranks(ranks),
+        num_spins(spins_before_sleep(ranks)) {}
   ~Region() { ::munmap(bytes.data(), bytes.size()); }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -67,6 +67,7 @@ struct SharedRanks::Region {
   std::span<std::byte> bytes;
   Header* header;
   int num_ranks;
+  int num_spins;
 };
 
 Result<std::vector<std::unique_ptr<RankGroup>>> SharedRanks::create(
@@ -145,7 +146,7 @@ bool SharedRanks::wait_for(int other) {
   const auto is_there = [&] {
     return has_come(seat.num_meetings.load(std::memory_order_acquire), num_meetings_);
   };
-  for (int spin = 0; spin < kSpins; ++spin) {
+  for (int spin = 0; spin < region_->num_spins; ++spin) {
     if (is_there()) return true;
     pause();
   }

@@ -46,6 +46,15 @@ class Event {
   virtual bool is_reached() = 0;
 };
 
+// A CopyQueue brings memory to the device beside what is queued there, on any one thread at a time,
+// also while another uses the device.
+class CopyQueue {
+ public:
+  virtual ~CopyQueue() = default;
+  // Returns when the copy is done. Nothing that runs on the device may use `to` meanwhile.
+  virtual Status copy_to_device(void* to, const void* from, int64_t num_bytes) = 0;
+};
+
 // One thread at a time uses a device. An error that the device reports (in any call or kernel)
 // comes out of the next synchronize() or Event::wait(); after a fault of the device itself every
 // later call fails.
@@ -68,6 +77,7 @@ class Device {
   virtual void set_zero(void* to, int64_t num_bytes) = 0;
 
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
+  virtual Result<std::unique_ptr<CopyQueue>> make_copy_queue() = 0;
   // Returns when everything queued is done.
   virtual Status synchronize() = 0;
 

@@ -6,6 +6,14 @@
 namespace quire {
 namespace {
 
+class EmulatedCopyQueue final : public CopyQueue {
+ public:
+  Status copy_to_device(void* to, const void* from, int64_t num_bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(num_bytes));
+    return {};
+  }
+};
+
 class EmulatedDevice final : public Device {
  public:
   EmulatedDevice(const EmulatedDeviceOptions& options, const OpTable& ops)
@@ -49,6 +57,9 @@ class EmulatedDevice final : public Device {
   }
 
   Result<std::unique_ptr<Event>> make_event() override;
+  Result<std::unique_ptr<CopyQueue>> make_copy_queue() override {
+    return std::unique_ptr<CopyQueue>(std::make_unique<EmulatedCopyQueue>());
+  }
   Status synchronize() override {
     run_up_to(queue_.size());
     return stream_.take_error();

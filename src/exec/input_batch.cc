@@ -124,8 +124,10 @@ void InputBatch::list_adapters(const StepPlan& plan) {
       for (int32_t j = 0; has_it(states_[i]) && j < count; ++j) lora_rows_[num_rows++] = row + j;
       row += count;
     }
-    adapters_.push_back({&static_cast<const LoadedAdapter*>(adapter)->weights,
-                         std::span(lora_rows_).subspan(first_row, num_rows - first_row)});
+    const auto& loaded = static_cast<const LoadedAdapter&>(*adapter);
+    adapters_.push_back({.weights = &loaded.weights,
+                         .slot = loaded.device_slot,
+                         .rows = std::span(lora_rows_).subspan(first_row, num_rows - first_row)});
   }
 }
 

@@ -71,6 +71,7 @@ class InputBatch {
   // One entry per scheduled request: its id, and whether it was found wrong when it came.
   void start_results(const StepPlan& plan, std::vector<RequestStepResult>& results) const;
   std::span<const LogitsRow> logits_rows() const { return rows_; }
+  std::span<const LoraRows> adapters() const { return adapters_; }
   RequestState& request(size_t index) const { return *states_[index]; }
   // The tokens that the row may sample; empty: all. The plan need not be there any more.
   std::span<const uint32_t> token_mask(const LogitsRow& row) const {

@@ -468,41 +468,19 @@ void ModelRunner::follow(const StepResult& first) {
 
 Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::string& name,
                                                                  const std::string& path) const {
-  if (options_.max_adapters == 0)
-    return unimplemented("adapters: expected --enable-lora, without which there are none");
-  AdapterSlot slot = AdapterSlot::take(adapters_in_use_, options_.max_adapters);
-  if (slot.is_empty()) {
-    return resource_exhausted("adapters: {} are loaded or still in use, at most {} fit",
-                              options_.max_adapters, options_.max_adapters);
-  }
-  QUIRE_ASSIGN_OR_RETURN(const LoraFiles files, LoraFiles::open(path));
-  if (files.max_rank() > options_.max_lora_rank) {
-    return invalid_argument("{}: expected ranks of at most {} (--max-lora-rank), got {}", path,
-                            options_.max_lora_rank, files.max_rank());
-  }
-  const Family& family = *plan_.config.family;
-  const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
-  LoraOptions lora{.dtype = plan_.dtype,
-                   .compute = plan_.compute,
-                   .pairs_rows = is_gguf && family.gguf_rope_style != family.rope_style,
-                   .isa = stream_.isa(),
-                   .max_bytes = plan_.memory.adapters - adapters_in_use_->num_bytes};
+  AdapterReading reading{.options = options_,
+                         .plan = plan_,
+                         .weights = *model_->weights,
+                         .lora = {.isa = stream_.isa()},
+                         .in_use = adapters_in_use_};
   if (options_.stage.count > 1) {
-    lora.own_layers = layers_of(plan_.whole, options_.stage);
-    lora.num_layers = std::ssize(plan_.whole.layers);
+    reading.lora.own_layers = layers_of(plan_.whole, options_.stage);
+    reading.lora.num_layers = std::ssize(plan_.whole.layers);
   }
-  QUIRE_ASSIGN_OR_RETURN(LoraWeights weights,
-                         LoraWeights::load(files, *model_->weights, family.hf_names, lora));
-  if (weights.changes_experts() && options_.expert_balance.is_enabled) {
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<LoadedAdapter> adapter, read_adapter(name, path, reading));
+  if (adapter->weights.changes_experts() && options_.expert_balance.is_enabled) {
     return unimplemented("{}: adapters of experts are not supported with --enable-eplb", path);
   }
-  if (!slot.take_bytes(weights.num_bytes(), plan_.memory.adapters)) {
-    return resource_exhausted("{}: the adapter takes {} MiB, more than is left of --lora-memory",
-                              path, (weights.num_bytes() >> 20) + 1);
-  }
-  auto adapter = std::make_shared<LoadedAdapter>(std::move(slot), std::move(weights));
-  adapter->name = name;
-  adapter->content_key = files.digest();
   return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 

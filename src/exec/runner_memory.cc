@@ -21,33 +21,6 @@ KvLoad load_of(const DecoderLimits& limits) {
   return {.max_num_seqs = limits.max_reqs, .max_step_tokens = limits.max_tokens};
 }
 
-void plan_adapters(const ModelRunnerOptions& options, const DecoderWeights& weights,
-                   const HostStream& stream, ModelPlan& plan) {
-  const std::vector<WeightSlot>& slots = weights.slots();
-  plan.memory.adapters = options.lora_memory_bytes;
-  if (plan.memory.adapters == 0) {
-    const LoraWeights::MostBytes most =
-        LoraWeights::most_bytes(slots, options.max_lora_rank, plan.dtype);
-    plan.memory.adapters =
-        options.max_adapters * most.dense +
-        options.max_expert_adapters.value_or(options.max_adapters) * most.experts +
-        options.lora_whole_elements * size_bytes(plan.dtype);
-  }
-  LoraLimits& limits = plan.limits.lora;
-  limits = LoraWeights::limits(slots, options.max_lora_rank, plan.dtype);
-  for (size_t i = 0; i < plan.spec.layers.size(); ++i) {
-    const RouterSpec& router = plan.spec.layers[i].ffn.experts.router;
-    limits.num_experts = std::max(limits.num_experts, std::ssize(weights.layer(i).experts.slots));
-    limits.num_experts_chosen = std::max<int64_t>(
-        limits.num_experts_chosen, router.num_experts == 0 ? 0 : router.experts_per_token);
-  }
-  const MatrixWeight& head = weights.lm_head().weight;
-  if (head.parts.empty()) return;
-  limits.head_workspace_bytes = linear_workspace_bytes(
-      stream, kWholeHeadRows,
-      WeightSpec{.n = head.n, .k = head.k, .dtype = plan.dtype, .compute = plan.compute});
-}
-
 void plan_weights(const ModelRunnerOptions& options, const ModelLoading& loading,
                   const DecoderWeights& weights, const WeightPacking& packing,
                   const HostStream& stream, ModelPlan& plan) {
@@ -59,7 +32,7 @@ void plan_weights(const ModelRunnerOptions& options, const ModelLoading& loading
   if (options.expert_balance.is_enabled && options.share.spreads_experts())
     memory.moving_experts = moving_expert_bytes(weights.slots(), packing);
   if (options.max_adapters == 0) return;
-  plan_adapters(options, weights, stream, plan);
+  plan_adapters(options, weights, stream, LoraLayout::kPanels, plan);
 }
 
 void plan_workspace(const ModelRunnerOptions& options, const DecoderWeights& weights,
@@ -113,6 +86,34 @@ void plan_kv_memory(const ModelRunnerOptions& options, ModelPlan& plan) {
 }
 
 }  // namespace
+
+void plan_adapters(const ModelRunnerOptions& options, const DecoderWeights& weights,
+                   const Stream& stream, LoraLayout layout, ModelPlan& plan) {
+  const std::vector<WeightSlot>& slots = weights.slots();
+  plan.memory.adapters = options.lora_memory_bytes;
+  if (plan.memory.adapters == 0) {
+    const LoraWeights::MostBytes most =
+        LoraWeights::most_bytes(slots, options.max_lora_rank, plan.dtype, layout);
+    plan.memory.adapters =
+        options.max_adapters * most.dense +
+        options.max_expert_adapters.value_or(options.max_adapters) * most.experts +
+        options.lora_whole_elements * size_bytes(plan.dtype);
+  }
+  LoraLimits& limits = plan.limits.lora;
+  limits = LoraWeights::limits(slots, options.max_lora_rank, plan.dtype, layout);
+  if (layout == LoraLayout::kRows) return;  // nothing more is changed on a GPU
+  for (size_t i = 0; i < plan.spec.layers.size(); ++i) {
+    const RouterSpec& router = plan.spec.layers[i].ffn.experts.router;
+    limits.num_experts = std::max(limits.num_experts, std::ssize(weights.layer(i).experts.slots));
+    limits.num_experts_chosen = std::max<int64_t>(
+        limits.num_experts_chosen, router.num_experts == 0 ? 0 : router.experts_per_token);
+  }
+  const MatrixWeight& head = weights.lm_head().weight;
+  if (head.parts.empty()) return;
+  limits.head_workspace_bytes = linear_workspace_bytes(
+      stream, kWholeHeadRows,
+      WeightSpec{.n = head.n, .k = head.k, .dtype = plan.dtype, .compute = plan.compute});
+}
 
 int64_t useful_kv_bytes(const ModelPlan& plan) {
   const KvSpec& kv = plan.kv.spec;

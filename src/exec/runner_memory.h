@@ -5,6 +5,7 @@
 #include "device/stream.h"
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
+#include "kernels/api/lora.h"
 #include "nn/weights/decoder_weights.h"
 #include "weights/weight_packing.h"
 
@@ -15,6 +16,10 @@ namespace quire {
 Status plan_memory(const ModelRunnerOptions& options, const ModelLoading& loading,
                    const DecoderWeights& weights, const WeightPacking& packing,
                    const HostStream& stream, ModelPlan& plan);
+
+// Of plans with adapters: their memory, and what every batch of theirs keeps to.
+void plan_adapters(const ModelRunnerOptions& options, const DecoderWeights& weights,
+                   const Stream& stream, LoraLayout layout, ModelPlan& plan);
 
 // Memory of more blocks than all requests can fill at once, which would only be written over and
 // over, is never needed. Reads plan.memory.kv_bytes_per_token.

@@ -66,10 +66,6 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
   if (options.activation_int8) {
     return unimplemented("--activation-int8: expected --device cpu, got cuda");
   }
-  if (options.max_adapters > 0) {
-    return unimplemented(
-        "--enable-lora: expected --device cpu, got cuda, where adapters do not run yet");
-  }
   if (args.pipeline_parallel_size != 1) {
     return unimplemented("--pipeline-parallel-size: expected 1 with --device cuda, got {}",
                          args.pipeline_parallel_size);
@@ -102,7 +98,6 @@ const char* cpu_only_reason(const EngineArgs& args) {
   if (args.tensor_parallel_size != 1 || args.ranks.size != 1) return "--tensor-parallel-size";
   if (args.pipeline_parallel_size != 1) return "--pipeline-parallel-size";
   if (args.data_parallel_size != 1) return "--data-parallel-size";
-  if (args.lora.enabled) return "--enable-lora";
   if (args.activation_int8) return "--activation-int8";
   if (!args.kv_cache_dir.empty()) return "--kv-cache-dir";
   if (asks_for_drafts(args.speculative_config)) return "--speculative-config";

@@ -51,6 +51,8 @@ const OpTable& cpu_ops() {
       .linear_gates = cpu::linear_gates,
       .pack_weight_rows = cpu::pack_weight_rows,
       .apply_lora = cpu::apply_lora,
+      .shrink_lora = nullptr,
+      .expand_lora = nullptr,
       .sigmoid_scale = cpu::sigmoid_scale,
       .route_tokens = cpu::route_tokens,
       .run_experts = cpu::run_experts,
@@ -131,10 +133,17 @@ int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const Wei
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   ops_of(stream).pack_weight_rows(stream, weight, rows);
 }
-bool supports_lora(const Stream& stream) { return ops_of(stream).apply_lora != nullptr; }
 void apply_lora(Stream& stream, const LoraParams& params) {
-  QUIRE_CHECK(supports_lora(stream), "[apply_lora] the backend has no adapters");
+  QUIRE_CHECK(ops_of(stream).apply_lora != nullptr, "[apply_lora] expected a CPU's stream");
   ops_of(stream).apply_lora(stream, params);
+}
+void shrink_lora(Stream& stream, const LoraSlotsParams& params) {
+  QUIRE_CHECK(ops_of(stream).shrink_lora != nullptr, "[shrink_lora] expected a GPU's stream");
+  ops_of(stream).shrink_lora(stream, params);
+}
+void expand_lora(Stream& stream, const LoraSlotsParams& params) {
+  QUIRE_CHECK(ops_of(stream).expand_lora != nullptr, "[expand_lora] expected a GPU's stream");
+  ops_of(stream).expand_lora(stream, params);
 }
 bool supports_experts(const Stream& stream) { return ops_of(stream).run_experts != nullptr; }
 void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params) {

@@ -2,14 +2,14 @@
 
 #include <utility>
 
+#include "base/threads/spins.h"
+
 namespace quire {
 namespace {
 
 // Steps follow each other closely: a thread that has just worked looks for more before it sleeps.
-constexpr int kSpins = 4000;
-
-void wait_while(const std::atomic<uint32_t>& word, uint32_t value) {
-  for (int spin = 0; spin < kSpins; ++spin) {
+void wait_while(const std::atomic<uint32_t>& word, uint32_t value, int num_spins) {
+  for (int spin = 0; spin < num_spins; ++spin) {
     if (word.load(std::memory_order_acquire) != value) return;
     __builtin_ia32_pause();
   }
@@ -18,7 +18,8 @@ void wait_while(const std::atomic<uint32_t>& word, uint32_t value) {
 
 }  // namespace
 
-RankThreads::RankThreads(int num_ranks) : statuses_(static_cast<size_t>(num_ranks)) {
+RankThreads::RankThreads(int num_ranks)
+    : num_spins_(spins_before_sleep(num_ranks)), statuses_(static_cast<size_t>(num_ranks)) {
   for (int rank = 1; rank < num_ranks; ++rank) threads_.emplace_back([this, rank] { serve(rank); });
 }
 
@@ -37,7 +38,7 @@ Status RankThreads::run(const std::function<Status(int rank)>& work) {
   statuses_[0] = work(0);
   const auto num_others = static_cast<uint32_t>(threads_.size());
   for (uint32_t done; (done = num_done_.load(std::memory_order_acquire)) < num_others;)
-    wait_while(num_done_, done);
+    wait_while(num_done_, done, num_spins_);
   for (Status& status : statuses_) {
     if (!status.ok()) return std::move(status);
   }
@@ -46,7 +47,7 @@ Status RankThreads::run(const std::function<Status(int rank)>& work) {
 
 void RankThreads::serve(int rank) {
   for (uint32_t num_runs = 0;; ++num_runs) {
-    wait_while(num_runs_, num_runs);
+    wait_while(num_runs_, num_runs, num_spins_);
     if (work_ == nullptr) return;
     statuses_[static_cast<size_t>(rank)] = (*work_)(rank);
     num_done_.fetch_add(1, std::memory_order_release);

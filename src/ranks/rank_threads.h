@@ -28,6 +28,7 @@ class RankThreads {
  private:
   void serve(int rank);
 
+  const int num_spins_;
   const std::function<Status(int rank)>* work_ = nullptr;  // null: end
   std::atomic<uint32_t> num_runs_{0};
   std::atomic<uint32_t> num_done_{0};  // ranks behind the first that have done the last run

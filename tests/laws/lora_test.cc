@@ -31,7 +31,6 @@ struct Setup {
   const char* speculative_config = "";
   int32_t tensor_parallel_size = 1;
   int32_t pipeline_parallel_size = 1;
-  const char* device = "cpu";
 };
 
 Result<RunningModel> start(const Setup& setup) {
@@ -44,7 +43,7 @@ Result<RunningModel> start(const Setup& setup) {
   args.speculative_config = setup.speculative_config;
   args.tensor_parallel_size = setup.tensor_parallel_size;
   args.pipeline_parallel_size = setup.pipeline_parallel_size;
-  args.device = setup.device;
+  args.device = "cpu";
   args.engine.log_interval_us = 0;
   args.engine.kv_cache_bytes = int64_t{32} << 20;
   if (setup.num_blocks > 0) args.engine.num_blocks = setup.num_blocks;
@@ -236,12 +235,6 @@ TEST_P(LoraLaw, ReplacedAndUnloadedWhileTheyRun) {
 
 INSTANTIATE_TEST_SUITE_P(All, LoraLaw, ::testing::Values("float32", "bfloat16"),
                          [](const auto& info) { return std::string(info.param); });
-
-TEST(LoraLimits, GpusAreRefusedClearly) {
-  const Status gpu = start({.device = "cuda"}).status();
-  EXPECT_EQ(gpu.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(gpu.message().find("--enable-lora"), std::string::npos) << gpu.message();
-}
 
 // The memory plan has a slot for each that may be loaded, and one to replace one.
 TEST(LoraLimits, SlotsArePlanned) {

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "device/cuda/capture_mutex.h"
@@ -57,6 +59,35 @@ class CudaEvent final : public Event {
  private:
   cudaEvent_t event_;
   GpuStream& stream_;
+};
+
+class CudaCopyQueue final : public CopyQueue {
+ public:
+  CudaCopyQueue(cudaStream_t stream, int32_t ordinal) : stream_(stream), ordinal_(ordinal) {}
+  ~CudaCopyQueue() override {
+    const std::lock_guard lock(cuda::capture_mutex());
+    (void)use_device(ordinal_);
+    (void)cudaStreamDestroy(stream_);
+  }
+  // In pieces, since nobody can capture a graph meanwhile.
+  Status copy_to_device(void* to, const void* from, int64_t num_bytes) override {
+    constexpr int64_t kPieceBytes = int64_t{16} << 20;
+    for (int64_t done = 0; done < num_bytes; done += kPieceBytes) {
+      const std::lock_guard lock(cuda::capture_mutex());
+      QUIRE_RETURN_IF_ERROR(to_status(use_device(ordinal_), "choosing the device"));
+      const auto count = static_cast<size_t>(std::min(kPieceBytes, num_bytes - done));
+      QUIRE_RETURN_IF_ERROR(to_status(cudaMemcpyAsync(static_cast<std::byte*>(to) + done,
+                                                      static_cast<const std::byte*>(from) + done,
+                                                      count, cudaMemcpyHostToDevice, stream_),
+                                      "copying"));
+      QUIRE_RETURN_IF_ERROR(to_status(cudaStreamSynchronize(stream_), "waiting for a copy"));
+    }
+    return {};
+  }
+
+ private:
+  cudaStream_t stream_;
+  int32_t ordinal_;
 };
 
 class CudaDevice final : public Device {
@@ -129,6 +160,16 @@ class CudaDevice final : public Device {
     QUIRE_RETURN_IF_ERROR(
         to_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
     return std::unique_ptr<Event>(std::make_unique<CudaEvent>(event, stream_));
+  }
+
+  Result<std::unique_ptr<CopyQueue>> make_copy_queue() override {
+    const std::lock_guard lock(cuda::capture_mutex());
+    QUIRE_RETURN_IF_ERROR(chosen());
+    cudaStream_t stream = nullptr;
+    QUIRE_RETURN_IF_ERROR(
+        to_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
+    return std::unique_ptr<CopyQueue>(
+        std::make_unique<CudaCopyQueue>(stream, stream_.info().ordinal));
   }
 
   Status synchronize() override {

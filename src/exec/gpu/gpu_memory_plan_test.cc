@@ -58,6 +58,22 @@ TEST(GpuMemoryPlan, TooSmallSaysWhatTakesHowMuch) {
             "which leaves 0 MiB for the KV cache: at least 5 MiB are needed");
 }
 
+TEST(GpuMemoryPlan, AdaptersAreCounted) {
+  MemoryPlan plan = plan_of_8b();
+  const GpuMemoryRequest request{
+      .total_bytes = 24 * kGiB, .free_bytes = 24 * kGiB, .useful_kv_bytes = 24 * kGiB};
+  ASSERT_TRUE(plan_gpu_memory(request, plan).ok());
+  const int64_t without = plan.kv_cache;
+  plan.adapters = kGiB;
+  ASSERT_TRUE(plan_gpu_memory(request, plan).ok());
+  EXPECT_EQ(plan.kv_cache, without - kGiB);
+  plan.adapters = 8 * kGiB;
+  const Status status = plan_gpu_memory(request, plan);
+  EXPECT_NE(status.message().find("weights take 16384 MiB, adapters 8192 MiB, workspace"),
+            std::string::npos)
+      << status.message();
+}
+
 TEST(GpuMemoryPlan, ASizeByHandMayBeTooSmall) {
   MemoryPlan plan = plan_of_8b();
   const Status status = plan_gpu_memory(

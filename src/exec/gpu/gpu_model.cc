@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "exec/gpu/adapters/gpu_adapters.h"
 #include "exec/gpu/gpu_kv_cache.h"
 #include "exec/gpu/gpu_memory_plan.h"
 #include "exec/gpu/gpu_support.h"
@@ -86,6 +87,8 @@ Status GpuModel::prepare(ModelLoading& loading) {
 Status GpuModel::plan_memory(const ModelLoading& loading) {
   MemoryPlan& memory = plan_.memory;
   const GpuStream& stream = device_->stream();
+  if (options_.max_adapters > 0)
+    plan_adapters(options_, *weights_, stream, LoraLayout::kRows, plan_);
   const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream);
   const KvSpec& kv = plan_.kv.spec;
   memory.weights = loading.weight_bytes(*weights_, packing_);
@@ -95,10 +98,12 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
   memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
-  memory.graphs = StepGraphs::device_bytes(dispatcher_, plan_.spec.layers.size() + 1);
+  memory.graphs = StepGraphs::device_bytes(dispatcher_, options_.max_adapters > 0,
+                                           plan_.spec.layers.size() + 1);
   memory.batch =
       GpuStepInputs::device_bytes(inputs_shape()) + GpuSampling::device_bytes(sampling_shape()) +
-      Arena::padded(plan_.limits.max_logit_rows * 4) + GpuKvCache::device_bytes(plan_.kv);
+      Arena::padded(plan_.limits.max_logit_rows * 4) + GpuKvCache::device_bytes(plan_.kv) +
+      GpuAdapters::device_bytes(options_, *weights_, plan_.limits.max_tokens);
   memory.block_bytes = kv.block_bytes;
   memory.kv_spec = kv;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();

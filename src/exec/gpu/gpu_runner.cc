@@ -65,22 +65,28 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
   for (std::unique_ptr<Event>& event : events) {
     QUIRE_ASSIGN_OR_RETURN(event, model->device().make_event());
   }
+  std::unique_ptr<GpuAdapters> adapters;
+  if (model->options().max_adapters > 0) {
+    QUIRE_ASSIGN_OR_RETURN(adapters, GpuAdapters::create(*model));
+  }
   std::unique_ptr<GpuRunner> runner(
-      new GpuRunner(std::move(model), std::move(memory), std::move(events)));
+      new GpuRunner(std::move(model), std::move(memory), std::move(events), std::move(adapters)));
   QUIRE_RETURN_IF_ERROR(runner->device_.synchronize());
   return runner;
 }
 
 GpuRunner::GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory,
-                     GpuSteps::Events events)
+                     GpuSteps::Events events, std::unique_ptr<GpuAdapters> adapters)
     : model_(std::move(model)),
       plan_(model_->plan()),
       device_(model_->device()),
       memory_(std::move(memory)),
+      adapters_(std::move(adapters)),
       steps_(plan_.limits, plan_.kv.spec, std::move(events)) {
   decoder_ = std::make_unique<Decoder>(plan_.spec, model_->weights(), plan_.limits,
                                        device_.stream(), memory_.workspace);
-  graphs_ = std::make_unique<StepGraphs>(model_->dispatcher(), device_, *decoder_);
+  graphs_ =
+      std::make_unique<StepGraphs>(model_->dispatcher(), adapters_ != nullptr, device_, *decoder_);
   const GpuLogits::Shape logits = logits_shape(plan_);
   float* const logits_on_device =
       memory_.workspace.allocate<float>(logits.max_rows * logits.vocab_size);
@@ -128,6 +134,7 @@ bool GpuRunner::work_while_idle() {
   const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
   ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, is_whole ? bucket->size : 1, size);
   inputs.max_query_len = 1;
+  if (bucket && bucket->has_adapters) inputs.lora_slots = adapters_->place(0, {}, size);
   if (bucket) {
     graphs_->prepare(*bucket, inputs);
     return true;
@@ -141,12 +148,23 @@ void GpuRunner::run_forward(const StepPlan& plan, const GpuStep& step) {
   const InputBatch& batch = *step.batch;
   const StepSize size{.num_reqs = batch.num_reqs(),
                       .num_tokens = batch.num_tokens(),
-                      .max_query_len = batch.max_query_len()};
+                      .max_query_len = batch.max_query_len(),
+                      .has_adapters = !batch.adapters().empty()};
   const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
   const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
-  graphs_->forward(size, bucket,
-                   inputs_->build(step.parity, plan, batch, is_whole ? bucket->size : size.num_reqs,
-                                  bucket ? bucket->size : size.num_tokens));
+  const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
+  ForwardInputs inputs =
+      inputs_->build(step.parity, plan, batch, is_whole ? bucket->size : size.num_reqs, num_tokens);
+  if (size.has_adapters)
+    inputs.lora_slots = adapters_->place(step.parity, batch.adapters(), num_tokens);
+  graphs_->forward(size, bucket, inputs);
+}
+
+Result<std::shared_ptr<const Adapter>> GpuRunner::load_adapter(const std::string& name,
+                                                               const std::string& path) const {
+  if (adapters_ == nullptr)
+    return unimplemented("adapters: expected --enable-lora, without which there are none");
+  return adapters_->load(name, path);
 }
 
 const GraphCounts* GpuRunner::graph_counts() const {

@@ -11,10 +11,12 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/executor.h"
 #include "device/device.h"
+#include "exec/gpu/adapters/gpu_adapters.h"
 #include "exec/gpu/gpu_kv_cache.h"
 #include "exec/gpu/gpu_logits.h"
 #include "exec/gpu/gpu_model.h"
@@ -63,10 +65,13 @@ class GpuRunner final : public Executor {
   Result<StepResult> collect() override;
   void recycle(StepResult&& result) override;
   bool work_while_idle() override;
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override;
   const GraphCounts* graph_counts() const override;
 
  private:
-  GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory, GpuSteps::Events events);
+  GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory, GpuSteps::Events events,
+            std::unique_ptr<GpuAdapters> adapters);
 
   // What the plan says of requests, to all who keep something of them: also where one refuses it,
   // since `dropped` is said once.
@@ -90,6 +95,7 @@ class GpuRunner final : public Executor {
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<RequestTable> requests_;
   std::unique_ptr<StepGraphs> graphs_;
+  std::unique_ptr<GpuAdapters> adapters_;  // null: there are none
   GpuSteps steps_;
   int64_t num_host_sampled_steps_ = 0;
   mutable GraphCounts graph_counts_;  // kept for its memory

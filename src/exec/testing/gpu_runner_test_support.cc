@@ -53,6 +53,8 @@ Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const R
   options.pin_threads = false;
   options.max_num_batched_tokens = 64;
   options.max_num_seqs = 6;
+  options.max_adapters = setup.max_adapters;
+  options.max_lora_rank = setup.max_lora_rank;
   if (setup.seen != nullptr) {
     options.on_logits = [seen = setup.seen](RequestId, int32_t position,
                                             std::span<const float> logits) {

@@ -27,6 +27,8 @@ struct RunnerSetup {
   bool fp8_activations = false;  // the checkpoint asks for them, chosen per row as the step runs
   int32_t num_blocks = test::kGoldenBlocks;
   int32_t num_host_blocks = 0;
+  int32_t max_adapters = 0;
+  int64_t max_lora_rank = 16;
   test::LogitsByPosition* seen = nullptr;  // gets the logits of every row; the host samples then
 };
 

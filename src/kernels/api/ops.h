@@ -62,7 +62,9 @@ struct OpTable {
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
   bool (*linear_gates)(const Stream&, const WeightSpec&);  // null: never
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
-  void (*apply_lora)(Stream&, const LoraParams&);  // null: the backend has no adapters
+  void (*apply_lora)(Stream&, const LoraParams&);        // CPUs
+  void (*shrink_lora)(Stream&, const LoraSlotsParams&);  // GPUs
+  void (*expand_lora)(Stream&, const LoraSlotsParams&);
   // Null: the backend has no experts.
   void (*sigmoid_scale)(Stream&, const SigmoidScaleParams&);
   void (*route_tokens)(Stream&, const RouteTokensParams&);

@@ -36,6 +36,8 @@ inline constexpr OpTable kOpTable{
     .linear_workspace_bytes = linear_workspace_bytes,
     .linear_gates = linear_gates,
     .pack_weight_rows = pack_weight_rows,
+    .shrink_lora = shrink_lora,
+    .expand_lora = expand_lora,
     .sigmoid_scale = sigmoid_scale,
     .route_tokens = route_tokens,
     .run_experts = run_experts,

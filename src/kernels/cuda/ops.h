@@ -26,6 +26,8 @@ void linear(Stream& stream, const LinearParams& params);
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
 bool linear_gates(const Stream& stream, const WeightSpec& spec);
+void shrink_lora(Stream& stream, const LoraSlotsParams& params);
+void expand_lora(Stream& stream, const LoraSlotsParams& params);
 void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params);
 void route_tokens(Stream& stream, const RouteTokensParams& params);
 void run_experts(Stream& stream, const RunExpertsParams& params);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/api/linear.h"
 
 namespace quire {
@@ -43,12 +44,17 @@ LoraBatch::LoraBatch(const LoraLimits& limits, int64_t max_tokens, Stream& strea
   experts_workspace_ = arena.allocate_bytes(experts_bytes(limits, max_tokens));
 }
 
-void LoraBatch::begin(std::span<const LoraRows> adapters, int64_t num_tokens) {
+void LoraBatch::begin(std::span<const LoraRows> adapters, const LoraSlots& slots,
+                      int64_t num_tokens) {
   adapters_ = adapters;
+  slots_ = slots;
   select(0, num_tokens);
 }
 
 void LoraBatch::select(int64_t begin, int64_t count) {
+  QUIRE_CHECK(slots_.table == nullptr || begin == 0, "a GPU's batch is not cut");
+  tokens_ = nullptr;
+  num_selected_ = count;
   selected_.clear();
   int32_t* to = rows_;
   for (const LoraRows& adapter : adapters_) {
@@ -57,12 +63,14 @@ void LoraBatch::select(int64_t begin, int64_t count) {
     if (first == last) continue;
     int32_t* const end = std::transform(
         first, last, to, [begin](int32_t row) { return row - static_cast<int32_t>(begin); });
-    selected_.push_back({adapter.weights, {to, end}});
+    selected_.push_back({.weights = adapter.weights, .rows = {to, end}});
     to = end;
   }
 }
 
 void LoraBatch::select(std::span<const int32_t> tokens) {
+  tokens_ = tokens.data();
+  num_selected_ = std::ssize(tokens);
   selected_.clear();
   int32_t* to = rows_;
   for (const LoraRows& adapter : adapters_) {
@@ -71,18 +79,47 @@ void LoraBatch::select(std::span<const int32_t> tokens) {
       if (std::binary_search(adapter.rows.begin(), adapter.rows.end(), tokens[i]))
         *to++ = static_cast<int32_t>(i);
     }
-    if (first != to) selected_.push_back({adapter.weights, {first, to}});
+    if (first != to) selected_.push_back({.weights = adapter.weights, .rows = {first, to}});
   }
 }
 
 bool LoraBatch::changes(const MatrixWeight& matrix) const {
+  if (slots_.table != nullptr) return slots_.table->parts_of(matrix).count > 0;
   return std::any_of(selected_.begin(), selected_.end(), [&](const LoraRows& adapter) {
     return !adapter.weights->parts(matrix).empty() ||
            adapter.weights->replaced().matrix(matrix) != nullptr;
   });
 }
 
+LoraSlotsParams LoraBatch::slots_params(const Product& product) const {
+  const LoraTable::Parts parts = slots_.table->parts_of(product.matrix);
+  return {.x = product.x,
+          .x_stride = product.x_stride,
+          .k = product.matrix.k,
+          .parts = slots_.parts + parts.first,
+          .slot_stride = slots_.table->slot_stride(),
+          .num_parts = parts.count,
+          .max_rank = limits_.max_rank,
+          .slots = slots_.slots,
+          .tokens = tokens_,
+          .order = tokens_ == nullptr ? slots_.order : nullptr,
+          .num_rows = num_selected_,
+          .y = product.y,
+          .y_stride = product.y_stride,
+          .num_outputs = product.matrix.n,
+          .workspace = workspace_};
+}
+
+void LoraBatch::prepare(const Product& product) {
+  if (slots_.table != nullptr && changes(product.matrix))
+    shrink_lora(stream_, slots_params(product));
+}
+
 void LoraBatch::apply(const Product& product) {
+  if (slots_.table != nullptr) {
+    if (changes(product.matrix)) expand_lora(stream_, slots_params(product));
+    return;
+  }
   segments_.clear();
   for (const LoraRows& adapter : selected_) {
     if (const LinearWeights* own = adapter.weights->replaced().matrix(product.matrix))

@@ -9,6 +9,7 @@
 
 #include "device/stream.h"
 #include "kernels/api/embedding.h"
+#include "nn/adapters/lora_table.h"
 #include "nn/adapters/lora_weights.h"
 #include "nn/weights/norm_weights.h"
 #include "tensor/activations.h"
@@ -19,6 +20,7 @@ namespace quire {
 // The rows of a batch that have one adapter.
 struct LoraRows {
   const LoraWeights* weights = nullptr;
+  int32_t slot = -1;                   // on a GPU
   std::span<const int32_t> rows = {};  // ascending; each row of the batch is in one list at most
 };
 
@@ -28,13 +30,13 @@ class LoraBatch {
   static int64_t memory_bytes(const LoraLimits& limits, int64_t max_tokens);
   LoraBatch(const LoraLimits& limits, int64_t max_tokens, Stream& stream, Arena& arena);
 
-  // The lists stay valid until the next call.
-  void begin(std::span<const LoraRows> adapters, int64_t num_tokens);
+  // The lists stay valid until the next call. `slots`: on a GPU, where there are no lists.
+  void begin(std::span<const LoraRows> adapters, const LoraSlots& slots, int64_t num_tokens);
   // From here on rows are those of the batch's tokens [begin, begin + count).
   void select(int64_t begin, int64_t count);
   // From here on row i is that of the batch's token tokens[i], each of which is there once.
   void select(std::span<const int32_t> tokens);
-  // Whether any selected row's adapter changes the matrix.
+  // Whether any selected row's adapter changes the matrix; on a GPU, whether it could.
   bool changes(const MatrixWeight& matrix) const;
   // y += the updates of x, for the selected rows. y holds the matrix's outputs already, and gets
   // those of an adapter that replaces the matrix.
@@ -47,6 +49,8 @@ class LoraBatch {
     int64_t y_stride = 0;
     void* linear_workspace = nullptr;
   };
+  // Before the product is made, which may overwrite what it reads, and behind it.
+  void prepare(const Product& product);
   void apply(const Product& product);
 
   // Of a layer's experts, for the selected rows, which are `num_rows`; null: no adapter changes
@@ -73,6 +77,7 @@ class LoraBatch {
 
  private:
   void apply(const Product& product, std::span<const LoraSegment> segments);
+  LoraSlotsParams slots_params(const Product& product) const;
   // Of an adapter whose updates need what the matrix itself gives.
   void apply_to_scaled(const Product& product, const LoraRows& adapter);
   void replace(const Product& product, const LinearWeights& weights, const LoraRows& adapter);
@@ -88,6 +93,9 @@ class LoraBatch {
   LoraLimits limits_;
   Stream& stream_;
   std::span<const LoraRows> adapters_;
+  LoraSlots slots_;
+  const int32_t* tokens_ = nullptr;  // of the selected rows, on the device; null: theirs is the row
+  int64_t num_selected_ = 0;
   int32_t* rows_ = nullptr;  // [T], of the selection
   float* workspace_ = nullptr;
   float* base_x_ = nullptr;  // [kBaseRows, max_inputs]

@@ -7,12 +7,14 @@
 #include "base/dtype.h"
 #include "device/stream.h"
 #include "kernels/api/linear.h"
+#include "kernels/api/lora.h"
 #include "weights/checkpoint.h"
 
 namespace quire {
 
 struct LoraOptions {
   DType dtype = DType::kBF16;               // that the updates and whole modules are kept in
+  LoraLayout layout = LoraLayout::kPanels;  // of the updates
   ComputeType compute = ComputeType::kF32;  // of a whole head
   // Rows of q and k lie in pairs, where the adapter's lie in halves (GGUF files of Llama's kin).
   bool pairs_rows = false;

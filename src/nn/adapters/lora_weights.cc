@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include "base/check.h"
 #include "kernels/api/packed/unpack.h"
 #include "nn/adapters/lora_reader.h"
 #include "weights/tensors/element.h"
@@ -13,11 +16,11 @@ namespace quire {
 namespace {
 
 // `num_vectors`: of floats, one for each output.
-int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, int64_t num_vectors,
-                   DType dtype) {
+int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, int64_t num_vectors, DType dtype,
+                   LoraLayout layout) {
   const int64_t size = size_bytes(dtype);
-  return Arena::padded(rank * inputs * size) +
-         Arena::padded(lora_b_elements(outputs, rank) * size) +
+  return Arena::padded(lora_a_elements(rank, inputs, layout) * size) +
+         Arena::padded(lora_b_elements(outputs, rank, layout) * size) +
          num_vectors * Arena::padded(outputs * 4);
 }
 
@@ -78,30 +81,45 @@ void add_gains(const LoraUpdate& update, const LoraOptions& options, Arena& aren
   part.base_gain = base_gain;
 }
 
-const void* pack_a(const LoraModule& module, DType dtype, Arena& arena) {
-  const int64_t count = module.a->num_elements();
-  void* const a = arena.allocate_bytes(count * size_bytes(dtype));
-  for (int64_t i = 0; i < count; ++i)
-    write_element(a, dtype, i, read_element(module.a->data.data(), *module.a->dtype, i));
+const void* pack_a(const LoraModule& module, const LoraOptions& options, Arena& arena) {
+  const int64_t rank = module.rank, inputs = module.num_inputs();
+  const int64_t count = lora_a_elements(rank, inputs, options.layout);
+  void* const a = arena.allocate_bytes(count * size_bytes(options.dtype));
+  for (int64_t i = 0; i < rank * inputs; ++i) {
+    const int64_t at = i / inputs * (count / rank) + i % inputs;
+    write_element(a, options.dtype, at, read_element(module.a->data.data(), *module.a->dtype, i));
+  }
   return a;
+}
+
+// Rows of B in the order of the model.
+const void* pack_b(const LoraUpdate& update, const LoraOptions& options, Arena& arena) {
+  const int64_t rank = update.module->rank, outputs = update.num_outputs;
+  const int64_t size = size_bytes(options.dtype);
+  const int64_t stride = options.layout == LoraLayout::kRows ? padded_lora_row(rank) : rank;
+  std::vector<std::byte> rows(static_cast<size_t>(outputs * stride * size));
+  for (int64_t n = 0; n < outputs; ++n) {
+    const float* const row = update.b + stored_row(update, n, options.pairs_rows) * rank;
+    for (int64_t r = 0; r < rank; ++r)
+      write_element(rows.data(), options.dtype, n * stride + r, row[r]);
+  }
+  void* const b = arena.allocate_bytes(lora_b_elements(outputs, rank, options.layout) * size);
+  if (options.layout == LoraLayout::kRows) {
+    std::copy(rows.begin(), rows.end(), static_cast<std::byte*>(b));
+  } else {
+    pack_lora_b(rows.data(), outputs, rank, size, b);
+  }
+  return b;
 }
 
 LoraPart pack(const LoraUpdate& update, const LoraOptions& options, const void* a, Arena& arena) {
   const LoraModule& module = *update.module;
-  const int64_t rank = module.rank, outputs = update.num_outputs, size = size_bytes(options.dtype);
-  std::vector<std::byte> rows(static_cast<size_t>(outputs * rank * size));
-  for (int64_t n = 0; n < outputs; ++n) {
-    const float* const row = update.b + stored_row(update, n, options.pairs_rows) * rank;
-    for (int64_t r = 0; r < rank; ++r)
-      write_element(rows.data(), options.dtype, n * rank + r, row[r]);
-  }
-  void* const b = arena.allocate_bytes(lora_b_elements(outputs, rank) * size);
-  pack_lora_b(rows.data(), outputs, rank, size, b);
+  const int64_t outputs = update.num_outputs;
   LoraPart part{.first_output = update.first_output,
                 .num_outputs = outputs,
-                .rank = rank,
+                .rank = module.rank,
                 .a = a,
-                .b = b,
+                .b = pack_b(update, options, arena),
                 .scale = module.scale};
   if (module.bias != nullptr) {
     auto* const bias = arena.allocate<float>(outputs);
@@ -113,19 +131,43 @@ LoraPart pack(const LoraUpdate& update, const LoraOptions& options, const void* 
   return part;
 }
 
+// GPUs add updates to products that are one kernel each, and know an adapter's rows on the device
+// alone.
+Status check_for_gpu(const LoraFiles& files, const LoraReader& reader) {
+  const auto refuse = [](std::string_view module, std::string_view what) {
+    return unimplemented("module '{}': cuda: {}, which CPUs alone do: use --device cpu", module,
+                         what);
+  };
+  const ReplacedWeights& replaced = reader.replaced();
+  if (files.config().has_magnitudes())
+    return refuse(files.modules().front().name, "DoRA (use_dora) scales the base");
+  if (replaced.embedding_update != nullptr)
+    return refuse(replaced.embedding_update->name, "an update of the embeddings");
+  for (const WholeModule* const module : {replaced.table, replaced.head_module}) {
+    if (module != nullptr) return refuse(module->name, "a module that is replaced as a whole");
+  }
+  if (!replaced.norms.empty())
+    return refuse(replaced.norms.front().module->name, "a norm that is replaced");
+  for (const LoraUpdate& update : reader.updates()) {
+    if (update.slot->expert >= 0) return refuse(update.module->name, "an update of experts");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<LoraWeights> LoraWeights::load(const LoraFiles& files, const DecoderWeights& weights,
                                       const NameMap& names, const LoraOptions& options) {
   LoraReader reader(files, names);
   Status status = reader.find(weights.slots(), options);
+  if (status.ok() && options.layout == LoraLayout::kRows) status = check_for_gpu(files, reader);
   if (status.ok()) status = ReplacedModules::check(reader.replaced());
   if (status.ok()) status = reader.read();
   if (!status.ok()) return status.with_context(files.source());
   int64_t bytes = ReplacedModules::bytes(reader.replaced(), options);
   for (const LoraUpdate& update : reader.updates()) {
     bytes += part_bytes(update.module->rank, update.module->num_inputs(), update.num_outputs,
-                        update.num_vectors(), options.dtype);
+                        update.num_vectors(), options.dtype, options.layout);
   }
   if (bytes > options.max_bytes) {
     return resource_exhausted("{}: the adapter takes {} MiB, and {} MiB of --lora-memory are left",
@@ -133,10 +175,11 @@ Result<LoraWeights> LoraWeights::load(const LoraFiles& files, const DecoderWeigh
   }
   LoraWeights lora;
   QUIRE_ASSIGN_OR_RETURN(lora.arena_, Arena::create(bytes));
+  lora.num_bytes_ = bytes;
   std::unordered_map<const LoraModule*, const void*> packed;  // A of what several matrices read
   for (const LoraUpdate& update : reader.updates()) {
     const void*& a = packed[update.module];
-    if (a == nullptr) a = pack_a(*update.module, options.dtype, lora.arena_);
+    if (a == nullptr) a = pack_a(*update.module, options, lora.arena_);
     lora.parts_[update.slot->matrix].push_back(pack(update, options, a, lora.arena_));
   }
   QUIRE_RETURN_IF_ERROR(lora.replaced_.load(reader.replaced(), options, lora.arena_));
@@ -171,10 +214,33 @@ std::span<const LoraPart> LoraWeights::parts(const MatrixWeight& matrix) const {
   return found->second;
 }
 
+void LoraWeights::move_to(std::byte* to) {
+  QUIRE_CHECK(has_updates_only(), "an adapter with more than updates stays where it is");
+  const std::byte* const from = arena_.data();
+  const auto moved = [&](auto*& pointer) {
+    using Pointer = std::remove_reference_t<decltype(pointer)>;
+    if (pointer == nullptr) return;
+    const auto offset = reinterpret_cast<const std::byte*>(pointer) - from;
+    pointer = reinterpret_cast<Pointer>(to + offset);
+  };
+  for (auto& [matrix, parts] : parts_) {
+    for (LoraPart& part : parts) {
+      moved(part.a);
+      moved(part.b);
+      moved(part.bias);
+      moved(part.gain);
+      moved(part.base_gain);
+    }
+  }
+  arena_ = Arena();
+}
+
 LoraWeights::MostBytes LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank,
-                                               DType dtype) {
+                                               DType dtype, LoraLayout layout) {
+  const bool is_for_gpu = layout == LoraLayout::kRows;
   MostBytes most;
   for (const WeightSlot& slot : slots) {
+    if (is_for_gpu && (slot.table != nullptr || slot.expert >= 0)) continue;
     if (slot.table != nullptr && slot.parts.front().role == TensorRole::kTokenEmbedding)
       most.dense += EmbeddingUpdate::bytes(rank, slot.rows(), slot.table_columns);
     if (!takes_updates(slot)) continue;
@@ -182,17 +248,20 @@ LoraWeights::MostBytes LoraWeights::most_bytes(std::span<const WeightSlot> slots
     for (const SlotPart& part : slot.parts)
       (is_expert ? most.experts : most.dense) +=
           part_bytes(rank, slot.matrix->k, std::min(part.rows, slot.kept_rows()),
-                     is_expert ? 1 : kMostVectors, dtype);
+                     is_expert ? 1 : kMostVectors, dtype, layout);
   }
   return most;
 }
 
-LoraLimits LoraWeights::limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype) {
+LoraLimits LoraWeights::limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
+                               LoraLayout layout) {
+  const bool is_for_gpu = layout == LoraLayout::kRows;
+  if (is_for_gpu) rank = padded_lora_row(rank);
   LoraLimits limits{.dtype = dtype, .max_rank = rank};
   for (const WeightSlot& slot : slots) {
-    if (!takes_updates(slot)) continue;
+    if (!takes_updates(slot) || (is_for_gpu && slot.expert >= 0)) continue;
     limits.max_ranks = std::max(limits.max_ranks, rank * std::ssize(slot.parts));
-    if (slot.expert >= 0) continue;  // nothing is made twice for them
+    if (is_for_gpu || slot.expert >= 0) continue;  // nothing is made twice for them
     limits.max_inputs = std::max(limits.max_inputs, slot.matrix->k);
     limits.max_outputs = std::max(limits.max_outputs, slot.matrix->n);
   }

@@ -2,6 +2,7 @@
 // modules that it replaces.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -22,7 +23,7 @@
 
 namespace quire {
 
-// Owns its memory. Immutable once loaded; any thread.
+// Owns its memory, unless that was moved. Immutable once loaded and moved; any thread.
 class LoraWeights {
  public:
   // `names`: of the modules of the Hugging Face model. kInvalidArgument: the adapter changes a
@@ -39,22 +40,36 @@ class LoraWeights {
   const ReplacedModules& replaced() const { return replaced_; }
   // Whether parts have gains for what the matrix itself gives (DoRA).
   bool scales_base() const { return scales_base_; }
-  int64_t num_bytes() const { return arena_.capacity_bytes(); }
+  int64_t num_bytes() const { return num_bytes_; }
+  // Whether it has updates of matrices alone.
+  bool has_updates_only() const { return !changes_experts_ && replaced_.is_empty(); }
+
+  // All of it, as load() left it.
+  std::span<const std::byte> bytes() const {
+    return {arena_.data(), static_cast<size_t>(num_bytes_)};
+  }
+  // From here on it lies at `to`, where somebody else keeps a copy of bytes(); its own memory goes.
+  // Only of adapters that have updates alone.
+  void move_to(std::byte* to);
 
   // What an adapter with this rank takes at most: of every matrix but experts, and of the embeddings; and
-  // of all experts.
+  // of all experts. In the layout of GPUs, which have neither adapters of experts nor of embeddings,
+  // without these.
   struct MostBytes {
     int64_t dense = 0;
     int64_t experts = 0;
   };
-  static MostBytes most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype);
+  static MostBytes most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
+                              LoraLayout layout);
   // For adapters of at most this rank.
-  static LoraLimits limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype);
+  static LoraLimits limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
+                           LoraLayout layout);
 
  private:
   void list_experts(const DecoderWeights& weights);
 
   Arena arena_;
+  int64_t num_bytes_ = 0;
   bool scales_base_ = false;
   bool changes_experts_ = false;
   std::unordered_map<const MatrixWeight*, std::vector<LoraPart>> parts_;

@@ -39,6 +39,7 @@ class ReplacedModules {
   static int64_t bytes(const ReplacedWeights& found, const LoraOptions& options);
   Status load(const ReplacedWeights& found, const LoraOptions& options, Arena& arena);
 
+  bool is_empty() const { return !table_ && !update_ && head_ == nullptr && norms_.empty(); }
   const TableWeight* embedding() const { return table_ ? &*table_ : nullptr; }  // null: the model's
   const EmbeddingUpdate* embedding_update() const { return update_ ? &*update_ : nullptr; }
   // What multiplies instead of this matrix; null: itself.

@@ -75,8 +75,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   QUIRE_CHECK(inputs.num_tokens >= 1 && inputs.num_tokens <= limits_.max_tokens,
               "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
   if (piece == 0) {
-    QUIRE_CHECK(lora_ || inputs.adapters.empty(), "rows with adapters, which were not planned");
-    if (lora_) lora_->begin(inputs.adapters, inputs.num_tokens);
+    take_adapters(inputs);
     embed(inputs);
     attention_->prepare_positions(inputs);
   } else {
@@ -94,6 +93,12 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
     const GpuRange range(stream_, "layer begin", piece);
     mixer_input(inputs, piece);
   }
+}
+
+void Decoder::take_adapters(const ForwardInputs& inputs) {
+  const bool has_adapters = !inputs.adapters.empty() || inputs.lora_slots.table != nullptr;
+  QUIRE_CHECK(lora_ || !has_adapters, "rows with adapters, which were not planned");
+  if (lora_) lora_->begin(inputs.adapters, inputs.lora_slots, inputs.num_tokens);
 }
 
 void Decoder::embed(const ForwardInputs& inputs) {

@@ -49,6 +49,9 @@ class Decoder {
   // Leaves the hidden states of the batch ready for logits(), until the next call.
   void forward(const ForwardInputs& inputs);
 
+  // What forward() begins with: who runs its kernels as a captured graph calls it before, since
+  // logits() is to know which rows have adapters.
+  void take_adapters(const ForwardInputs& inputs);
   // forward() in parts, for graphs: for each layer its piece, then mix(), and one piece more.
   // Piece p is what lies between the mixers of layers p - 1 and p, of the first with the
   // embedding: all of it depends on the arrays and num_tokens alone, and on no request.

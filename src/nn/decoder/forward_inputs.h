@@ -63,7 +63,9 @@ struct ForwardInputs {
   // With DecoderSpec::cross.
   CrossBlock* cross = nullptr;
   CrossSegments cross_segments = {};
-  std::span<const LoraRows> adapters = {};  // with DecoderLimits::lora; valid through logits()
+  // With DecoderLimits::lora; valid through logits(). On a GPU there are slots instead.
+  std::span<const LoraRows> adapters = {};
+  LoraSlots lora_slots = {};
   std::span<const GivenRows> given_rows = {};
   std::span<const HiddenTap> taps = {};
   DraftRows draft_rows = {};  // with DecoderSpec::draft_input

@@ -53,6 +53,9 @@ void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora) {
   const float* const bias = product.weights.bias;
   const int64_t x_stride = product.x_stride > 0 ? product.x_stride : matrix.k;
   const int64_t y_stride = product.y_stride > 0 ? product.y_stride : matrix.n;
+  const LoraBatch::Product changed{matrix,    bias,     product.x,        x_stride,
+                                   product.y, y_stride, product.workspace};
+  if (lora != nullptr) lora->prepare(changed);
   int64_t first = 0;  // of the part, among the outputs
   const float* bounds = product.weights.bounds;
   for (const PackedWeight& part : matrix.parts) {
@@ -73,8 +76,7 @@ void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora) {
                     .workspace = product.workspace});
     first += part.spec.n;
   }
-  if (lora != nullptr)
-    lora->apply({matrix, bias, product.x, x_stride, product.y, y_stride, product.workspace});
+  if (lora != nullptr) lora->apply(changed);
 }
 
 bool BatchLinears::has_updates(const LinearWeights& weights) const {

@@ -54,8 +54,12 @@ GraphDispatcher::GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_t
 }
 
 std::optional<GraphBucket> GraphDispatcher::bucket_of(const StepSize& step) const {
-  if (is_decode(step) && !whole_.empty()) return smallest(GraphKind::kWhole, whole_, step.num_reqs);
-  return smallest(GraphKind::kPieces, pieces_, step.num_tokens);
+  const bool is_whole = is_decode(step) && !whole_.empty();
+  std::optional<GraphBucket> bucket = is_whole
+                                          ? smallest(GraphKind::kWhole, whole_, step.num_reqs)
+                                          : smallest(GraphKind::kPieces, pieces_, step.num_tokens);
+  if (bucket) bucket->has_adapters = step.has_adapters;
+  return bucket;
 }
 
 void GraphDispatcher::count(const StepSize& step, const std::optional<GraphBucket>& bucket,

@@ -26,14 +26,16 @@ struct StepSize {
   int32_t num_reqs = 0;
   int64_t num_tokens = 0;
   int32_t max_query_len = 0;
+  bool has_adapters = false;  // some row has one
 };
 
 enum class GraphKind : uint8_t { kWhole, kPieces };
 
 struct GraphBucket {
   GraphKind kind = GraphKind::kWhole;
-  size_t index = 0;  // among the buckets of the kind
-  int32_t size = 0;  // requests, or tokens of kPieces, that the step is padded to
+  size_t index = 0;           // among the buckets of the kind
+  int32_t size = 0;           // requests, or tokens of kPieces, that the step is padded to
+  bool has_adapters = false;  // other kernels run, for whichever adapters and rows
   bool operator==(const GraphBucket&) const = default;
 };
 

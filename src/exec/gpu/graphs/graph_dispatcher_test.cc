@@ -50,6 +50,9 @@ TEST(GraphDispatcher, ModesSayWhichStepsHaveGraphs) {
   const GraphDispatcher pieces(GraphMode::kPieces, 30, 60);
   EXPECT_EQ(pieces.bucket_of(decode), (GraphBucket{GraphKind::kPieces, 0, 8}));
   EXPECT_EQ(pieces.bucket_of(mixed), (GraphBucket{GraphKind::kPieces, 1, 16}));
+  StepSize with = mixed;
+  with.has_adapters = true;
+  EXPECT_EQ(pieces.bucket_of(with), (GraphBucket{GraphKind::kPieces, 1, 16, true}));
   EXPECT_EQ(parse_graph_mode("none"), GraphMode::kNone);
   EXPECT_EQ(parse_graph_mode("piecewise"), GraphMode::kPieces);
   EXPECT_EQ(parse_graph_mode("full"), GraphMode::kFull);

@@ -12,17 +12,23 @@ constexpr int64_t kPieceBytes = int64_t{256} << 10;
 
 }  // namespace
 
-StepGraphs::StepGraphs(GraphDispatcher dispatcher, Device& device, Decoder& decoder)
-    : dispatcher_(std::move(dispatcher)),
-      device_(device),
-      decoder_(decoder),
-      whole_(dispatcher_.buckets(GraphKind::kWhole).size()),
-      pieces_(dispatcher_.buckets(GraphKind::kPieces).size()) {}
+StepGraphs::StepGraphs(GraphDispatcher dispatcher, bool with_adapters, Device& device,
+                       Decoder& decoder)
+    : dispatcher_(std::move(dispatcher)), device_(device), decoder_(decoder) {
+  graphs_.resize(with_adapters ? 2 : 1);
+  for (Graphs& graphs : graphs_) {
+    graphs.whole.resize(dispatcher_.buckets(GraphKind::kWhole).size());
+    graphs.pieces.resize(dispatcher_.buckets(GraphKind::kPieces).size());
+  }
+}
 
-int64_t StepGraphs::device_bytes(const GraphDispatcher& dispatcher, size_t num_pieces) {
+int64_t StepGraphs::device_bytes(const GraphDispatcher& dispatcher, bool with_adapters,
+                                 size_t num_pieces) {
   const auto whole = static_cast<int64_t>(dispatcher.buckets(GraphKind::kWhole).size());
   const auto pieces = static_cast<int64_t>(dispatcher.buckets(GraphKind::kPieces).size());
-  return whole * kGraphBytes + pieces * static_cast<int64_t>(num_pieces) * kPieceBytes;
+  const int64_t of_each =
+      whole * kGraphBytes + pieces * static_cast<int64_t>(num_pieces) * kPieceBytes;
+  return with_adapters ? 2 * of_each : of_each;
 }
 
 void StepGraphs::count(GraphCounts& counts) const {
@@ -59,6 +65,7 @@ void StepGraphs::forward(const StepSize& step, const std::optional<GraphBucket>&
 
 void StepGraphs::launch(const GraphBucket& bucket, const ForwardInputs& inputs) {
   const Captured& graph = captured(bucket);
+  decoder_.take_adapters(inputs);
   for (size_t i = 0; i < graph.graphs.size(); ++i) {
     graph.graphs[i]->launch();
     if (i + 1 < graph.graphs.size()) decoder_.mix(inputs, i);
@@ -85,10 +92,14 @@ Status StepGraphs::capture(const GraphBucket& bucket, const ForwardInputs& input
 
 std::optional<GraphBucket> StepGraphs::next_uncaptured() const {
   if (gave_up()) return std::nullopt;
-  for (const GraphKind kind : {GraphKind::kWhole, GraphKind::kPieces}) {
-    const std::vector<Captured>& all = kind == GraphKind::kWhole ? whole_ : pieces_;
-    for (size_t i = all.size(); i-- > 0;)
-      if (all[i].graphs.empty()) return GraphBucket{kind, i, dispatcher_.buckets(kind)[i]};
+  for (size_t of = 0; of < graphs_.size(); ++of) {
+    for (const GraphKind kind : {GraphKind::kWhole, GraphKind::kPieces}) {
+      const std::vector<Captured>& all =
+          kind == GraphKind::kWhole ? graphs_[of].whole : graphs_[of].pieces;
+      for (size_t i = all.size(); i-- > 0;)
+        if (all[i].graphs.empty())
+          return GraphBucket{kind, i, dispatcher_.buckets(kind)[i], of == 1};
+    }
   }
   return std::nullopt;
 }

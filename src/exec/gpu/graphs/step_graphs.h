@@ -20,10 +20,12 @@ namespace quire {
 // Borrows device and decoder. One thread.
 class StepGraphs {
  public:
-  StepGraphs(GraphDispatcher dispatcher, Device& device, Decoder& decoder);
+  // `with_adapters`: there are steps with and without, and graphs for both.
+  StepGraphs(GraphDispatcher dispatcher, bool with_adapters, Device& device, Decoder& decoder);
 
   // Device memory of all graphs, an upper bound that was argued and not measured.
-  static int64_t device_bytes(const GraphDispatcher& dispatcher, size_t num_pieces);
+  static int64_t device_bytes(const GraphDispatcher& dispatcher, bool with_adapters,
+                              size_t num_pieces);
 
   std::optional<GraphBucket> bucket_of(const StepSize& step) const {
     return dispatcher_.bucket_of(step);
@@ -50,8 +52,14 @@ class StepGraphs {
     std::vector<std::unique_ptr<Graph>> graphs;
     bool has_run = false;  // without graphs
   };
+  // Those of one kind of steps, by bucket.
+  struct Graphs {
+    std::vector<Captured> whole;
+    std::vector<Captured> pieces;
+  };
   Captured& captured(const GraphBucket& bucket) {
-    return (bucket.kind == GraphKind::kWhole ? whole_ : pieces_)[bucket.index];
+    Graphs& graphs = graphs_[bucket.has_adapters ? 1 : 0];
+    return (bucket.kind == GraphKind::kWhole ? graphs.whole : graphs.pieces)[bucket.index];
   }
   Status capture(const GraphBucket& bucket, const ForwardInputs& inputs);
   void launch(const GraphBucket& bucket, const ForwardInputs& inputs);
@@ -61,8 +69,7 @@ class StepGraphs {
   GraphDispatcher dispatcher_;
   Device& device_;
   Decoder& decoder_;
-  std::vector<Captured> whole_;
-  std::vector<Captured> pieces_;
+  std::vector<Graphs> graphs_;  // without adapters and, where there are any, with
   int32_t num_graphs_ = 0;
   int32_t num_failures_ = 0;  // of captures, on end
 };

@@ -11,7 +11,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kTokensAhead = 8;  // whose inputs are on their way
+constexpr int kTokensAhead = 16;  // whose inputs are on their way
 
 struct ConvArgs {
   const float* x;

@@ -1,5 +1,4 @@
-// The columns of a recurrence's state, in registers while a block walks the tokens of a chain. A
-// column is shared by kStateLanes neighbouring lanes: lane l has rows l, l + kStateLanes, …. In a
+// The columns of a recurrence's state, in registers while a block walks the tokens of a chain. In a
 // block of the pool a column's rows lie one after the other.
 #pragma once
 
@@ -7,45 +6,113 @@
 
 namespace quire::cuda {
 
-inline constexpr int kStateLanes = 8;
-inline constexpr int kStateThreads = 128;
-inline constexpr int kBlockColumns = kStateThreads / kStateLanes;
+inline constexpr int kBlockColumns = 32;
 
-template <int kRows>
-struct StateColumn {
-  float at[kRows];
+// How threads share columns: kLanes neighbouring lanes have a column, kRows rows of it each (those
+// beyond the state's are zeros), and hold kColumns neighbouring columns. A lane has every kLanes-th
+// piece of four rows, so that pieces of 16 bytes come from memory.
+template <int kLanesOfColumn, int kRowsOfLane, int kColumnsOfLane>
+struct ColumnForm {
+  static constexpr int kLanes = kLanesOfColumn;
+  static constexpr int kRows = kRowsOfLane;
+  static constexpr int kColumns = kColumnsOfLane;
+  static constexpr int kPaddedRows = kLanes * kRows;
+  static constexpr int kThreads = kBlockColumns / kColumns * kLanes;
+  static_assert(kRows % 4 == 0 && kLanes <= 32);
 };
 
-QUIRE_DEVICE int state_lane() { return ptx::thread_index() % kStateLanes; }
+template <typename Form>
+struct StateColumns {
+  float at[Form::kColumns][Form::kRows];
+};
 
-// Returns the sum over the lanes of a column: the same bits in each of them.
-QUIRE_DEVICE float column_sum(float x) {
-#pragma unroll
-  for (int mask = kStateLanes / 2; mask >= 1; mask /= 2) x = ptx::add(x, ptx::shuffle_xor(x, mask));
-  return x;
+// The thread's first column of those of the block.
+template <typename Form>
+QUIRE_DEVICE int block_column() {
+  return ptx::thread_index() / Form::kLanes * Form::kColumns;
+}
+// The row where the thread's piece begins that holds its rows 4 * piece and on.
+template <typename Form>
+QUIRE_DEVICE int piece_row(int piece) {
+  return 4 * (piece * Form::kLanes + ptx::thread_index() % Form::kLanes);
 }
 
-// Calls f with each of the lane's rows below `num_rows`, and its number among the lane's.
-template <int kRows, typename F>
-QUIRE_DEVICE void for_each_row(int32_t num_rows, const F& f) {
+// Copies the thread's rows of a padded column in shared memory.
+template <typename Form>
+QUIRE_DEVICE void read_rows(const float* column, float (&to)[Form::kRows]) {
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const int32_t row = r * kStateLanes + state_lane();
-    if (row < num_rows) f(row, r);
+  for (int piece = 0; piece < Form::kRows / 4; ++piece) {
+    float four[4];
+    load(column + piece_row<Form>(piece), four);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[4 * piece + i] = four[i];
   }
 }
 
-// `column`: where it lies, or null: zeros.
-template <int kRows>
-QUIRE_DEVICE void load_column(const float* column, int32_t num_rows, StateColumn<kRows>& to) {
+// `column`: where it lies in memory, with num_rows rows, or null: zeros.
+template <typename Form>
+QUIRE_DEVICE void load_column(const float* column, int32_t num_rows, float (&to)[Form::kRows]) {
+  const bool whole_pieces = reinterpret_cast<uintptr_t>(column) % 16 == 0 && num_rows % 4 == 0;
 #pragma unroll
-  for (float& x : to.at) x = 0.0f;
-  if (column == nullptr) return;
-  for_each_row<kRows>(num_rows, [&](int32_t row, int r) { to.at[r] = column[row]; });
+  for (int piece = 0; piece < Form::kRows / 4; ++piece) {
+    const int row = piece_row<Form>(piece);
+    float four[4] = {};
+    if (column != nullptr && whole_pieces) {
+      if (row < num_rows) load(column + row, four);
+    } else if (column != nullptr) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) four[i] = row + i < num_rows ? column[row + i] : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[4 * piece + i] = four[i];
+  }
 }
-template <int kRows>
-QUIRE_DEVICE void save_column(const StateColumn<kRows>& from, int32_t num_rows, float* column) {
-  for_each_row<kRows>(num_rows, [&](int32_t row, int r) { column[row] = from.at[r]; });
+template <typename Form>
+QUIRE_DEVICE void save_column(const float (&from)[Form::kRows], int32_t num_rows, float* column) {
+  const bool whole_pieces = reinterpret_cast<uintptr_t>(column) % 16 == 0 && num_rows % 4 == 0;
+#pragma unroll
+  for (int piece = 0; piece < Form::kRows / 4; ++piece) {
+    const int row = piece_row<Form>(piece);
+    const float four[4] = {from[4 * piece], from[4 * piece + 1], from[4 * piece + 2],
+                           from[4 * piece + 3]};
+    if (whole_pieces) {
+      if (row < num_rows) store(column + row, four);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (row + i < num_rows) column[row + i] = four[i];
+    }
+  }
+}
+
+// Returns the sum over the lanes of a column: the same bits in each of them.
+template <typename Form>
+QUIRE_DEVICE float column_sum(float x) {
+#pragma unroll
+  for (int mask = Form::kLanes / 2; mask >= 1; mask /= 2)
+    x = ptx::add(x, ptx::shuffle_xor(x, mask));
+  return x;
+}
+
+// Adds up kSums values at once over the lanes that differ in bits up to kMask, with the bits of
+// column_sum() for each. While a lane has several, it passes half of them on and keeps the other
+// half. What it has in the end begins with the sum of value `first`, which it adds to.
+template <int kSums, int kMask, int kSize>
+QUIRE_DEVICE void fold_sums(float (&x)[kSize], int& first) {
+  if constexpr (kMask > 0 && kSums > 1) {
+    const bool upper = (ptx::thread_index() & kMask) != 0;
+#pragma unroll
+    for (int i = 0; i < kSums / 2; ++i) {
+      const float kept = upper ? x[i + kSums / 2] : x[i];
+      const float given = upper ? x[i] : x[i + kSums / 2];
+      x[i] = ptx::add(kept, ptx::shuffle_xor(given, kMask));
+    }
+    first += upper ? kSums / 2 : 0;
+    fold_sums<kSums / 2, kMask / 2>(x, first);
+  } else if constexpr (kMask > 0) {
+    x[0] = ptx::add(x[0], ptx::shuffle_xor(x[0], kMask));
+    fold_sums<1, kMask / 2>(x, first);
+  }
 }
 
 }  // namespace quire::cuda

@@ -166,8 +166,11 @@ TEST_F(GpuStates, CausalConvMatchesReference) {
 TEST_F(GpuStates, SelectiveScanMatchesReference) {
   for (const int64_t channels : {1, 40}) {
     for (const int64_t states : {1, 5, 16, 70}) {
-      const int64_t stride = 2 * states + 3;
-      const auto x = random_floats(1, num_tokens() * (channels + 1));
+      // Rows of whole pieces of 16 bytes, and others.
+      const int64_t gap = channels % 4 == 0 && states % 4 == 0 ? 4 : 3;
+      const int64_t stride = 2 * states + gap;
+      const int64_t x_stride = channels + gap;
+      const auto x = random_floats(1, num_tokens() * x_stride);
       const auto bc = random_floats(2, num_tokens() * stride);
       const auto d = random_floats(3, channels);
       auto delta = random_floats(4, num_tokens() * channels);
@@ -179,10 +182,10 @@ TEST_F(GpuStates, SelectiveScanMatchesReference) {
       StateOp op{.width = channels, .state_floats = selective_scan_state_floats(channels, states)};
       op.run = [&](Stream* to, const StateSegments& segments, StateView view, float* out) {
         const SelectiveScanParams params{.x = at(to, x, gpu_x),
-                                         .x_stride = channels + 1,
+                                         .x_stride = x_stride,
                                          .delta = at(to, delta, gpu_delta),
-                                         .b = at(to, bc, gpu_bc) + 3,
-                                         .c = at(to, bc, gpu_bc) + 3 + states,
+                                         .b = at(to, bc, gpu_bc) + gap,
+                                         .c = at(to, bc, gpu_bc) + gap + states,
                                          .bc_stride = stride,
                                          .a = at(to, a, gpu_a),
                                          .d = at(to, d, gpu_d),
@@ -203,10 +206,11 @@ TEST_F(GpuStates, SsdScanMatchesReference) {
     int32_t heads, groups;
     int64_t dim, states;
   };
-  for (const Shape& shape :
-       {Shape{1, 1, 1, 1}, Shape{4, 2, 8, 5}, Shape{3, 3, 33, 16}, Shape{2, 1, 20, 130}}) {
+  for (const Shape& shape : {Shape{1, 1, 1, 1}, Shape{4, 2, 8, 5}, Shape{3, 3, 33, 16},
+                             Shape{2, 1, 20, 130}, Shape{4, 2, 36, 100}}) {
     const int64_t width = shape.heads * shape.dim;
-    const int64_t stride = width + 2 * shape.groups * shape.states + 1;
+    const int64_t gap = shape.heads % 4 == 0 && shape.states % 4 == 0 ? 4 : 1;
+    const int64_t stride = width + 2 * shape.groups * shape.states + gap;
     const auto x = random_floats(1, num_tokens() * stride);
     const auto d = random_floats(2, shape.heads);
     auto delta = random_floats(3, num_tokens() * shape.heads);
@@ -246,10 +250,12 @@ TEST_F(GpuStates, DeltaRuleMatchesReference) {
     bool channel_decay = false, tiled = false;
   };
   for (const Shape& shape : {Shape{1, 1, 1, 1}, Shape{4, 2, 8, 5}, Shape{4, 2, 33, 20, false, true},
-                             Shape{3, 3, 130, 18}, Shape{2, 2, 16, 17, true}}) {
+                             Shape{3, 3, 130, 18}, Shape{2, 2, 16, 17, true}, Shape{4, 2, 100, 36},
+                             Shape{4, 4, 68, 12, true}}) {
     const int64_t keys = shape.key_heads * shape.key_dim;
     const int64_t width = shape.heads * shape.value_dim;
-    const int64_t stride = 2 * keys + width + 1;
+    const int64_t gap = shape.heads % 4 == 0 && shape.key_dim % 4 == 0 ? 4 : 1;
+    const int64_t stride = 2 * keys + width + gap;
     const int64_t decays = shape.heads * (shape.channel_decay ? shape.key_dim : 1);
     // Keys of length below 1 keep the rule stable.
     const float size = 0.9f / std::sqrt(static_cast<float>(shape.key_dim));

@@ -1,0 +1,34 @@
+// Which slots are taken, and which pieces of a memory of fixed size.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace quire {
+
+// Any thread.
+class AdapterMemory {
+ public:
+  struct Place {
+    int32_t slot = 0;
+    int64_t offset = 0;  // in bytes, as all that follows; a multiple of Arena::kAlignment
+    int64_t num_bytes = 0;
+  };
+  AdapterMemory(int32_t num_slots, int64_t num_bytes);
+
+  // The first piece that is large enough. Empty: there is none, or no slot.
+  std::optional<Place> take(int64_t num_bytes);
+  void give_back(const Place& place);
+  // The largest piece that take() would find.
+  int64_t largest_free_bytes() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<int32_t> free_slots_;
+  std::map<int64_t, int64_t> free_;  // where free pieces begin and end; no two touch
+};
+
+}  // namespace quire

@@ -1,0 +1,66 @@
+// The adapters of a model on a GPU. Each that is loaded has a slot; a table on the device says where
+// the updates of every slot lie, and each step says which row has which slot.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "core/adapter.h"
+#include "device/device.h"
+#include "exec/gpu/adapters/adapter_memory.h"
+#include "exec/gpu/gpu_model.h"
+#include "exec/gpu/gpu_step_inputs.h"
+#include "exec/loaded_adapter.h"
+#include "nn/adapters/lora_batch.h"
+#include "nn/adapters/lora_table.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// load() on any thread, the rest on that of the runner. As GpuStepInputs: two steps' host buffers,
+// which alternate.
+class GpuAdapters {
+ public:
+  // Beside MemoryPlan::adapters; nothing without adapters.
+  static int64_t device_bytes(const ModelRunnerOptions& options, const DecoderWeights& weights,
+                              int64_t max_tokens);
+
+  // Of a model that was loaded with ModelRunnerOptions::max_adapters; borrows it.
+  static Result<std::unique_ptr<GpuAdapters>> create(GpuModel& model);
+
+  // As Executor::load_adapter(). The files are read and brought to the device while steps run, and
+  // the adapter's memory is free again when the last request has let it go.
+  Result<std::shared_ptr<const Adapter>> load(const std::string& name, const std::string& path);
+
+  // Queues which rows of the step have which adapter, of `num_tokens` with those that stand for
+  // nobody. The pointers are the same for every step. `parity` is that of the step's number.
+  LoraSlots place(size_t parity, std::span<const LoraRows> adapters, int64_t num_tokens);
+
+ private:
+  explicit GpuAdapters(GpuModel& model);
+  Status allocate();
+  // The table's row of a slot.
+  Result<std::vector<LoraPart>> table_row(const LoadedAdapter& adapter,
+                                          const std::string& path) const;
+
+  GpuModel& model_;
+  const LoraTable table_;
+  int64_t max_tokens_;
+  std::shared_ptr<AdaptersInUse> in_use_ = std::make_shared<AdaptersInUse>();
+  std::shared_ptr<AdapterMemory> places_;  // shared with the adapters, which may outlive this
+  Arena memory_;
+  std::byte* weights_ = nullptr;  // [MemoryPlan::adapters]
+  LoraPart* parts_ = nullptr;     // [max_adapters, table_.slot_stride()]
+  int32_t* rows_ = nullptr;       // [2, max_tokens]: LoraSlots::slots and order
+  Arena pinned_;
+  std::array<int32_t*, kGpuStepsInFlight> staged_{};  // pinned, as rows_
+  std::mutex copying_;
+  std::unique_ptr<CopyQueue> copies_;
+};
+
+}  // namespace quire
