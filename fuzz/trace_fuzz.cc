@@ -39,7 +39,7 @@ void read_servegen_texts(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const int what = data[0] % (kNumFormats + 3);
+  const int what = data[0] % (kNumFormats + 4);
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   if (what < kNumFormats) {
     read_and_write(text, {.format = static_cast<TraceFormat>(what)});
@@ -47,6 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     read_and_write(text, {});
   } else if (what == kNumFormats + 1) {
     read_servegen_texts(text);
+  } else if (what == kNumFormats + 3) {
+    read_and_write(text, {.format = TraceFormat::kColumns});
   } else if (text.substr(0, 9) != "empirical") {  // which would read files
     RandomStream random(1, 1);
     if (const auto lengths = LengthDistribution::parse(text, "fuzz"); lengths.ok()) {

@@ -33,6 +33,12 @@ def variants(common, rope):
         "hyperclovax_plain": (tf.HyperCLOVAXConfig(**common(residual_multiplier=0.6, use_post_norm=False), **rope()),
                               "bfloat16", {}),
         "nanochat": (tf.NanoChatConfig(**common(), **rope()), "bfloat16", {}),
+        "bitnet": (tf.BitNetConfig(**common(head_dim=8), **rope()), "bfloat16", {}),
+        # GGUF files are of models with another activation.
+        "bitnet_silu": (tf.BitNetConfig(**common(num_hidden_layers=2, hidden_act="silu"), **rope()), "bfloat16",
+                        dict(gguf="bitnet")),
+        "persimmon": (tf.PersimmonConfig(**heads, num_hidden_layers=3, num_attention_heads=4, intermediate_size=56,
+                                         **rope(partial_rotary_factor=0.5)), "bfloat16", {}),
         "mimo": (tf.Qwen2Config(**common(num_hidden_layers=2), **rope()), "bfloat16", dict(model_type="mimo")),
         "iquestcoder": (tf.IQuestCoderConfig(**common(head_dim=12, num_hidden_layers=2), **rope()), "bfloat16", {}),
     }

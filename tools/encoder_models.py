@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import tempfile
 import types
 
 import torch
@@ -34,6 +35,56 @@ class NtkGte(tf.GteModel):
                       layer_norm_type="layer_norm", logn_attention_scale=False, rope_theta=self.BASE,
                       rope_scaling=dict(type="ntk", factor=self.FACTOR))
         path.write_text(json.dumps(stated, indent=1) + "\n")
+
+
+class JinaTasks(tf.JinaEmbeddingsV3Model):
+    """jina-embeddings-v3 as Jina publishes it: as an XLM-RoBERTa that rotates, every matrix W of which has for each task
+    an update, W + alpha / rank * B A (https://arxiv.org/abs/2409.10173, section 4.3), that torch keeps beside W as a
+    parametrization. Tables have it transposed, A B."""
+
+    TASKS = {"retrieval.query": "find: ", "retrieval.passage": "", "text-matching": "match: "}
+    RANK, ALPHA = 3, 2
+
+    def save_pretrained(self, folder):
+        plain = tf.JinaEmbeddingsV3Model(self.config)  # whose tensors are saved as they are published
+        plain.load_state_dict(self.state_dict())
+        plain.save_pretrained(folder)
+        self.stored = load_file(folder / "model.safetensors")
+        generator = torch.Generator().manual_seed(23)
+        self.updates, published = {}, {}
+        for name, weight in self.stored.items():
+            if weight.ndim < 2:
+                published[f"roberta.{name}"] = weight
+                continue
+            rows, columns = weight.shape
+            is_table = "embeddings" in name
+            a = torch.randn(len(self.TASKS), *((rows, self.RANK) if is_table else (self.RANK, columns)), generator=generator)
+            b = torch.randn(len(self.TASKS), *((self.RANK, columns) if is_table else (rows, self.RANK)), generator=generator)
+            a, b = a * 0.5, b * 0.5 * (1.0 if is_table else self.RANK ** -0.5)
+            stem = f"roberta.{name.removesuffix('.weight')}.parametrizations.weight"
+            published |= {f"{stem}.original": weight, f"{stem}.0.lora_A": a, f"{stem}.0.lora_B": b}
+            self.updates[name] = (a, b)
+        # A pooler that nothing reads is there too.
+        published["roberta.pooler.dense.parametrizations.weight.0.lora_A"] = torch.ones(len(self.TASKS), self.RANK, 2)
+        save_file(published, folder / "model.safetensors")
+        path = folder / "config.json"
+        stated = json.loads(path.read_text())
+        base = stated.pop("rope_parameters")["rope_theta"]
+        stated.update(model_type="xlm-roberta", architectures=["XLMRobertaModel"], position_embedding_type="rotary",
+                      rotary_emb_base=base, lora_adaptations=list(self.TASKS), lora_rank=self.RANK, lora_alpha=self.ALPHA,
+                      task_instructions=self.TASKS)
+        path.write_text(json.dumps(stated, indent=1) + "\n")
+
+    def of_task(self, index):
+        """The model with the updates of one task in its weights."""
+        merged = dict(self.stored)
+        for name, (a, b) in self.updates.items():
+            product = a[index] @ b[index] if "embeddings" in name else b[index] @ a[index]
+            merged[name] = merged[name] + self.ALPHA / self.RANK * product
+        with tempfile.TemporaryDirectory() as folder:
+            self.config.save_pretrained(folder)
+            save_file(merged, f"{folder}/model.safetensors", metadata={"format": "pt"})
+            return tf.JinaEmbeddingsV3Model.from_pretrained(folder, attn_implementation="eager").float().eval()
 
 
 @dataclasses.dataclass

@@ -10,6 +10,8 @@ import transformers as tf
 
 from renamed_models import BAILING, BAILING_JOINED, Renaming, kept
 
+VOCAB = 160
+DBRX_EXPERTS = 4
 MIN_ROUTER_GAP = 1e-3  # below this a golden would be about ties
 
 
@@ -118,6 +120,21 @@ def variants(common, rope):
                                                              num_experts=4, num_experts_per_tok=2, intermediate_size=16,
                                                              rms_norm_eps=1e-5, logit_scale=0.4,
                                                              tie_word_embeddings=True), **rope()), "bfloat16", {}),
+        "dbrx": (tf.DbrxConfig(vocab_size=VOCAB, d_model=32, n_heads=4, n_layers=2, max_seq_len=256, bos_token_id=1,
+                               eos_token_id=2, attn_config=dict(kv_n_heads=2, clip_qkv=0.9, rope_theta=10000.0),
+                               ffn_config=dict(ffn_hidden_size=24, moe_num_experts=DBRX_EXPERTS, moe_top_k=2), **rope()), "bfloat16",
+                 dict(gguf="dbrx", gguf_more={"feed_forward_length": 24, "expert_count": DBRX_EXPERTS, "expert_used_count": 2,
+                                              "attention.layer_norm_epsilon": 1e-5})),
+        "aria_text": (tf.AriaTextConfig(**common(**two, intermediate_size=24, moe_num_experts=6, moe_topk=2,
+                                                 moe_num_shared_experts=2), **rope()), "bfloat16", {}),
+        "granitemoe_swa": (tf.GraniteMoeSWAConfig(**common(**dict(local, num_local_experts=4), num_hidden_layers=3, sliding_window=9,
+                                                           embedding_multiplier=3.0, logits_scaling=2.0,
+                                                           residual_multiplier=0.6, attention_multiplier=0.2,
+                                                           layer_rope_theta=[10000, 0, 10000]), **rope()),
+                           "bfloat16", {}),
+        "flint": (tf.FlintConfig(**common(**experts, shared_expert_intermediate_size=20, sliding_window=9, head_dim=12,
+                                          mlp_only_layers=[0], layer_types=["full_attention", "sliding_attention",
+                                                                            "sliding_attention"]), **rope()), "bfloat16", {}),
         "bailing_moe_v2": (tf.Glm4MoeConfig(**common(n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1,
                                                      moe_intermediate_size=8, first_k_dense_replace=1, head_dim=8,
                                                      n_group=4, topk_group=2, routed_scaling_factor=2.5,
@@ -232,6 +249,8 @@ for shared in ("mlp.shared_expert", "mlp.shared_experts", "mlp.shared_mlp", "fee
 def gguf_tensors(name, value, arch):
     """The GGUF tensors of one of transformers' expert tensors, or None for any other tensor."""
     interleaved = arch == "gpt-oss"  # and inputs first
+    if arch == "dbrx":
+        return dbrx_tensors(name, value)
     if not name.startswith("model.layers."):
         return None
     layer, rest = name.removeprefix("model.layers.").split(".", 1)
@@ -255,6 +274,21 @@ def gguf_tensors(name, value, arch):
         half = value.shape[1] // 2
         return {f"blk.{layer}.ffn_gate_exps.weight": value[:, :half], f"blk.{layer}.ffn_up_exps.weight": value[:, half:]}
     return {f"blk.{layer}.ffn_down_exps.weight": value}
+
+
+def dbrx_tensors(name, value):
+    """The same of DBRX, whose experts lie one after the other, the last matrices with their inputs first."""
+    layer, _, rest = name.removeprefix("transformer.blocks.").partition(".")
+    names = {"norm_attn_norm.norm_2.weight": "attn_output_norm", "ffn.router.layer.weight": "ffn_gate_inp",
+             "ffn.experts.mlp.w1": "ffn_gate_exps", "ffn.experts.mlp.v1": "ffn_up_exps",
+             "ffn.experts.mlp.w2": "ffn_down_exps"}
+    if rest not in names:
+        return None
+    if ".experts." in rest:
+        value = value.reshape(DBRX_EXPERTS, -1, value.shape[-1])
+    if rest.endswith("w2"):
+        value = value.swapaxes(1, 2)
+    return {f"blk.{layer}.{names[rest]}.weight": value}
 
 
 def gguf_metadata(config, arch):

@@ -1,7 +1,34 @@
 """Tiny models with latent attention for tools/make_model_goldens.py: their configurations and their weights in GGUF
 files."""
 
+import contextlib
+
+import numpy as np
+import torch
 import transformers as tf
+
+
+class IndexGaps(contextlib.AbstractContextManager):
+    """The smallest distance between the last score that an indexer takes and the first that it leaves. Of equal scores
+    the lower position wins, which torch does not say of itself."""
+
+    def __enter__(self):
+        self.smallest = np.inf
+        self.original = torch.Tensor.topk
+
+        def topk(scores, k, *args, **kwargs):
+            best = torch.sort(scores, dim=-1, descending=True, stable=True)
+            if k < scores.shape[-1]:
+                gaps = (best.values[..., k - 1] - best.values[..., k])
+                gaps = gaps[torch.isfinite(gaps) & (best.values[..., k] > -1e30)]
+                self.smallest = min(self.smallest, float(gaps.min()) if gaps.numel() else np.inf)
+            return torch.return_types.topk((best.values[..., :k], best.indices[..., :k]))
+
+        torch.Tensor.topk = topk
+        return self
+
+    def __exit__(self, *_):
+        torch.Tensor.topk = self.original
 
 
 def variants(common, rope):
@@ -13,6 +40,10 @@ def variants(common, rope):
     yarn = dict(rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, original_max_position_embeddings=64,
                 mscale=0.7, mscale_all_dim=0.7)
     direct = dict(latent, q_lora_rank=None)
+    indexer = dict(index_topk=16, index_head_dim=8, index_n_heads=6)
+    # A choice is a step: rounding to bfloat16 moves some tokens across it, whose share is kept small. What another
+    # choice changes is still a hundred times what float32 is allowed.
+    chosen = dict(quiet={"o_proj.weight": 0.05}, index_gap=2e-5)
     return {
         "deepseek_v2_lite": (tf.DeepseekV2Config(**common(**direct, **experts, topk_method="greedy", n_group=1,
                                                           topk_group=1), **rope(**yarn)),
@@ -31,13 +62,14 @@ def variants(common, rope):
                                                **rope()), "bfloat16", dict(gguf="deepseek2")),
         "youtu": (tf.YoutuConfig(**common(**latent, tie_word_embeddings=True), **rope()), "bfloat16",
                   dict(gguf="deepseek2")),
-        # As many tokens as fit are chosen: all.
-        "deepseek_v32": (tf.DeepseekV32Config(**common(**latent, **experts, n_group=4, topk_group=2, index_topk=128,
-                                                       index_head_dim=8, index_n_heads=2), **rope(**yarn)),
-                         "bfloat16", dict(max_model_len=128)),
+        "axk1": (tf.AXK1Config(**common(**latent, **without(experts, "first_k_dense_replace"), n_group=4, topk_group=2,
+                                       mlp_layer_types=["dense", "sparse"]), **rope(**yarn)), "bfloat16", {}),
+        "deepseek_v32": (tf.DeepseekV32Config(**common(**latent, **experts, n_group=4, topk_group=2, **indexer),
+                                              **rope(**yarn)), "bfloat16", chosen),
+        # The last layer reads what the first one has chosen.
         "glm_moe_dsa": (tf.GlmMoeDsaConfig(**common(**dict(latent, qk_nope_head_dim=12, v_head_dim=16), **experts,
-                                                    index_topk=128, index_head_dim=8, index_n_heads=2), **rope()),
-                        "bfloat16", dict(max_model_len=128)),
+                                                    **indexer, indexer_types=["full", "shared"]), **rope()),
+                        "bfloat16", chosen),
         "minicpm3": (tf.MiniCPM3Config(**common(**latent, scale_emb=3.0, scale_depth=1.1, dim_model_base=16), **rope()),
                      "bfloat16", {}),
         # GGUF files do not state the multipliers, nor how wide values are.

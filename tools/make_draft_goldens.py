@@ -262,13 +262,19 @@ def load(path):
     return tf.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
 
 
+LAYER_LISTS = ("layer_types", "mlp_layer_types", "indexer_types")
+
+
 def extended(name, seed, folder):
     """The named model with one layer more than its configuration says, whose tensors are MTP's."""
     config = tf.AutoConfig.from_pretrained(GOLDENS / "models" / name)
     num_layers = config.num_hidden_layers
     config.num_hidden_layers += 1
-    if getattr(config, "layer_types", None):
-        config.layer_types = [*config.layer_types, "full_attention"]
+    for key in LAYER_LISTS:
+        if getattr(config, key, None):
+            kinds = getattr(config, key)
+            more = {"layer_types": "full_attention", "indexer_types": "full"}.get(key, kinds[-1])
+            setattr(config, key, [*kinds, kinds[-1] if kinds[-1] == "indexed_attention" else more])
     config._attn_implementation = "eager"
     model = tf.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     make_model_goldens.randomize(model, seed, torch.bfloat16)
@@ -285,8 +291,9 @@ def make_mtp(name, target_name, seed):
     said = json.loads((folder / "config.json").read_text())
     said["num_hidden_layers"] = num_layers
     said.pop("num_mtp_layers", None)
-    if "layer_types" in said:
-        said["layer_types"] = said["layer_types"][:num_layers]
+    for key in LAYER_LISTS:
+        if key in said:
+            said[key] = said[key][:num_layers]
     said["mtp_num_hidden_layers" if is_qwen else "num_nextn_predict_layers"] = 1
     (folder / "config.json").write_text(json.dumps(said, indent=2) + "\n")
     old = f"model.layers.{num_layers}."
@@ -310,7 +317,7 @@ VARIANTS = {
     "eagle3_original": lambda t, w: Eagle3(t, w, (2, 1, 0), 96, False, False, False, False),
     "eagle3_speculators": lambda t, w: Eagle3(t, w, (1, 2, 0), None, True, True, True, True),
 }
-MTP = {"mtp_deepseek": "deepseek_v3", "mtp_glm": "glm4_moe", "mtp_qwen": "qwen3_next"}
+MTP = {"mtp_deepseek": "deepseek_v3", "mtp_glm": "glm4_moe", "mtp_qwen": "qwen3_next", "mtp_sparse": "glm_moe_dsa"}
 
 
 @torch.no_grad()

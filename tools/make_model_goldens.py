@@ -261,6 +261,7 @@ def has_offset_norms(kind):
 
 
 def is_norm(name):
+    name = name.replace("norm_attn_norm.", "")  # DBRX's attention
     return any(part in name for part in ("norm", ".ln_", "ln_f"))
 
 
@@ -411,7 +412,7 @@ GGUF_NAMES = [
     ("dense_4h_to_h", "ffn_down"), ("word_embeddings_layernorm", "token_embd_norm"), ("word_embeddings", "token_embd"),
     ("ln_attn", "attn_norm_2"), ("ln_mlp", "attn_norm"), ("ln_f", "output_norm"), ("norm_1", "attn_norm"),
     ("norm_2", "ffn_norm"), ("norm_f", "output_norm"), ("Wqkv", "attn_qkv"), ("out_proj", "attn_output"),
-    ("up_proj", "ffn_up"), ("down_proj", "ffn_down"), ("q_layernorm", "attn_q_norm"), ("k_layernorm", "attn_k_norm"),
+    ("up_proj", "ffn_up"), ("down_proj", "ffn_down"), ("attn_sub_norm", "attn_sub_norm"), ("ffn_sub_norm", "ffn_sub_norm"), ("q_layernorm", "attn_q_norm"), ("k_layernorm", "attn_k_norm"),
     ("embed_tokens", "token_embd"), ("wte", "token_embd"), ("norm", "output_norm"),
 ]
 # What the norm after Llama's "post_attention_layernorm" is called: on the attention's output, or before the MLP.
@@ -675,8 +676,10 @@ def make(name, config, dtype, options):
 
     for seed in range(options.get("first_seed", 0), 40):
         fill(seed)
-        with expert_models.RouterGaps() as routers:
+        with expert_models.RouterGaps() as routers, latent_models.IndexGaps() as indexers:
             rows, tokens, gap = run(oracle, prompt, options.get("stepwise", False))
+        if indexers.smallest < options.get("index_gap", 0.0):
+            continue
         if routers.smallest < options.get("min_router_gap", expert_models.MIN_ROUTER_GAP):
             continue
         if "quiet" in options and served_error(oracle, prompt + tokens) > MAX_SERVED_ERROR:

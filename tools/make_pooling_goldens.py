@@ -19,6 +19,7 @@ import transformers as tf
 from safetensors.torch import save_file
 
 import encoder_models
+import text_source_gguf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "pooling"
 VOCAB = 96
@@ -90,6 +91,8 @@ def variants():
         "gte_reranker": (tf.GteForSequenceClassification, rotating(tf.GteConfig, **one), {}),
         "jina_v3_mean": (tf.JinaEmbeddingsV3Model, rotating(tf.JinaEmbeddingsV3Config), dict(pooling="mean_tokens",
                                                                                           normalize=True)),
+        "jina_v3_tasks": (encoder_models.JinaTasks, rotating(tf.JinaEmbeddingsV3Config, hidden_act="gelu"), dict(
+            pooling="mean_tokens", normalize=True)),
         "jina_bert_mean": (encoder_models.JinaBert, encoder_models.JinaBertConfig(
             vocab_size=VOCAB, hidden_size=48, num_hidden_layers=2, num_attention_heads=6, intermediate_size=40),
             dict(pooling="mean_tokens", normalize=True, pairs=True, gguf="jina-bert-v2")),
@@ -97,6 +100,9 @@ def variants():
             vocab_size=VOCAB, d_model=32, d_kv=12, d_ff=48, num_layers=2, num_heads=4, relative_attention_num_buckets=16,
             relative_attention_max_distance=24, n_positions=64, feed_forward_proj="gated-gelu"),
             dict(pooling="mean_tokens", dense=[(24, "Identity")], normalize=True)),
+        "t5_encoder_mean": (tf.T5EncoderModel, tf.T5Config(
+            vocab_size=VOCAB, d_model=32, d_kv=12, d_ff=48, num_layers=2, num_heads=4, relative_attention_num_buckets=16,
+            n_positions=64), dict(pooling="mean_tokens", normalize=True, gguf="t5encoder")),
         "qwen3_last": (tf.Qwen3Model, decoder(tf.Qwen3Config, head_dim=8), dict(pooling="lasttoken", normalize=True)),
         "mistral_mean": (tf.MistralModel, decoder(tf.MistralConfig, sliding_window=None),
                          dict(pooling="mean_tokens")),
@@ -185,7 +191,20 @@ def make(name, cls, config, options):
     if "pooling" in options:
         write_modules(options, config.hidden_size, folder, layers)
     if "gguf" in options:
-        encoder_models.write_gguf(folder, options["gguf"], config, options["pooling"])
+        if options["gguf"] == "t5encoder":
+            text_source_gguf.write_gguf(folder / "model.gguf", model)
+        else:
+            encoder_models.write_gguf(folder, options["gguf"], config, options["pooling"])
+    golden = dict(transformers=tf.__version__, torch=torch.__version__.split("+")[0],
+                  cases=make_cases(model, layers, options))
+    if hasattr(model, "of_task"):
+        golden["tasks"] = {task: make_cases(model.of_task(i), layers, options) for i, task in enumerate(model.TASKS)}
+    (folder / "golden.json").write_text(json.dumps(golden) + "\n")
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    print(f"{name:22} {size / 1024:6.1f} KiB", flush=True)
+
+
+def make_cases(model, layers, options):
     generator = torch.Generator().manual_seed(7)
     cases = []
     for length in LENGTHS:
@@ -198,10 +217,7 @@ def make(name, cls, config, options):
         rows = outcome(model, layers, options, inputs)
         cases.append(dict(ids=ids[0].tolist(), first_type_1_token=first_type_1,
                           rows=[[round(x, 7) for x in row] for row in rows.tolist()]))
-    golden = dict(transformers=tf.__version__, torch=torch.__version__.split("+")[0], cases=cases)
-    (folder / "golden.json").write_text(json.dumps(golden) + "\n")
-    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-    print(f"{name:22} {size / 1024:6.1f} KiB", flush=True)
+    return cases
 
 
 def main():

@@ -100,6 +100,14 @@ def float_schemes(rng):
     }
 
 
+def ternary_schemes(rng):
+    """As schemes(), of BitNet: more than a group of inputs."""
+    w = rng.standard_normal((8, 320)).astype(np.float32)
+    config = lambda kind: dict(quant_method="bitnet", linear_class=kind, quantization_mode="offline")
+    return {"bitnet": (config("autobitlinear"), *layouts.bitnet(w)),
+            "bitnet_divided": (config("bitlinear"), *layouts.bitnet(w, divides=True))}
+
+
 def gguf_file(path, rng):
     tensors = {}
     for kind, (_, elements, _) in gguf_blocks.TYPES.items():
@@ -129,7 +137,8 @@ def grids_file(path, rng):
 def main():
     shutil.rmtree(ROOT, ignore_errors=True)
     rng = np.random.default_rng(11)
-    for name, (config, tensors, expected) in (schemes(rng) | float_schemes(np.random.default_rng(12))).items():
+    all_schemes = (schemes(rng) | float_schemes(np.random.default_rng(12)) | ternary_schemes(np.random.default_rng(14)))
+    for name, (config, tensors, expected) in all_schemes.items():
         folder = ROOT / name
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")

@@ -4,7 +4,7 @@
     build/oracle/bin/python tools/make_seq2seq_goldens.py [NAME ...]
 
 Writes tests/goldens/seq2seq/NAME/: config.json, generation_config.json and safetensors as transformers saves them, for
-some a tokenizer; and golden.json: for sources of several lengths what the encoder makes of them, and 64 greedy tokens
+some a tokenizer, or all of that in a GGUF file; and golden.json: for sources of several lengths what the encoder makes of them, and 64 greedy tokens
 behind what the decoder begins with, with logits of some steps and the smallest gap between the two best on the way;
 where there is a tokenizer, texts and what is generated of them (float32, eager attention). Every parameter is random.
 Needs the oracle environment (./dev setup --oracles).
@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 
 import make_tokenizer_goldens
 import quant_layouts
+import text_source_gguf
 from make_quant_vectors import compressed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "seq2seq"
@@ -71,6 +72,10 @@ def variants():
         "t5_int8": (t5(feed_forward_proj="gated-gelu"), tf.T5ForConditionalGeneration, None, dict(quantized="int8",
                                                                                                       max_error=0.05)),
         "bart_int4": (bart(decoder_ffn_dim=64), tf.BartForConditionalGeneration, 0, dict(quantized="int4")),
+        # GGUF files do not say from which distance on biases are the same: it is 128.
+        "gguf_t5": (t5(relative_attention_max_distance=128), tf.T5ForConditionalGeneration, None, dict(gguf=True)),
+        "gguf_umt5": (t5(tf.UMT5Config, feed_forward_proj="gated-gelu", relative_attention_max_distance=128),
+                      tf.UMT5ForConditionalGeneration, None, dict(gguf=True)),
         "umt5": (t5(tf.UMT5Config), tf.UMT5ForConditionalGeneration, None, {}),
         "bart": (bart(), tf.BartForConditionalGeneration, 0, dict(tokenizer="bytes")),
         "mbart": (bart(tf.MBartConfig, scale_embedding=True, activation_function="relu"),
@@ -103,6 +108,8 @@ def make_model(config, kind, seed, options):
             if "norm" in name and name.endswith("weight"):
                 last = name.endswith(("decoder.final_layer_norm.weight", "decoder.layer_norm.weight"))
                 tensor.add_(8.0 if last else 1.5 if "embedding" in name else 1.0)
+    if options.get("gguf"):
+        text_source_gguf.round_matrices(model)
     return model
 
 
@@ -221,7 +228,7 @@ def make(name):
     config, kind, forced_bos, options = variants()[name]
     start = [config.decoder_start_token_id] + ([forced_bos] if forced_bos is not None else [])
     numbers = np.random.default_rng(3)
-    sources = [[int(i) for i in numbers.integers(3, VOCAB, length)] for length in LENGTHS]
+    sources = [[int(i) for i in numbers.integers(3, config.vocab_size, length)] for length in LENGTHS]
     for seed in range(2000):
         model = make_model(config, kind, seed, options)
         stored = quantize(model, options["quantized"]) if "quantized" in options else {}
@@ -248,7 +255,10 @@ def make(name):
             tokenizer.save_pretrained(out)
         golden["answer_tokens"] = 24
         golden["answers"] = answers(model, tokenizer, golden["answer_tokens"] + len(start) - 1)
-    model.save_pretrained(out)
+    if options.get("gguf"):
+        text_source_gguf.write_gguf(out / "model.gguf", model)
+    else:
+        model.save_pretrained(out)
     if stored:
         store_quantized(out, options["quantized"], stored)
     golden.update(transformers=tf.__version__, torch=torch.__version__.split("+")[0])

@@ -189,3 +189,14 @@ def mx(w, bits):
         return {"weight_packed": pack_fp4(codes), "weight_scale": stored}, E2M1[codes] * scale
     codes = torch.from_numpy(w / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
     return {"weight": codes, "weight_scale": stored}, codes.float().numpy() * scale
+
+
+def bitnet(w, divides=False):
+    """-1, 0 and 1 in units of the mean of |w|: four in a byte, whose rows are a quarter of the matrix apart. The scale is
+    what weights are multiplied by, or divided by."""
+    mean = torch.tensor([1 / np.abs(w).mean() if divides else np.abs(w).mean()]).bfloat16()
+    unit = np.float32(1) / mean.float().numpy() if divides else mean.float().numpy()
+    codes = np.clip(np.round(w / unit), -1, 1)
+    parts = np.split((codes + 1).astype(np.uint8), 4)
+    packed = sum(part << (2 * i) for i, part in enumerate(parts)).astype(np.uint8)
+    return dict(weight=torch.from_numpy(packed), weight_scale=mean), (codes * unit).astype(np.float32)

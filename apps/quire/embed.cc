@@ -108,6 +108,9 @@ void add_embed(CLI::App& app, int& exit_code) {
       ->check(in_range(1, 1 << 20));
   verb.add_flag("--normalize,!--no-normalize", flags->options.normalize,
                 "Scale vectors to length 1 where the model does (on)");
+  verb.add_option("--task", flags->options.task,
+                  "Make vectors for a task that the model has an adapter for (jina-embeddings-v3: "
+                  "retrieval.query, retrieval.passage, separation, classification, text-matching)");
   verb.add_flag("--speed", flags->prints_speed, "Print texts and tokens per second at the end");
   add_common(verb, *flags);
   verb.callback([flags, &exit_code] { exit_code = report(run_embed(*flags)); });

@@ -168,10 +168,15 @@ void add_expert_flags(CLI::App& verb, EngineArgs& args) {
 void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Execution";
   verb.add_option("--tensor-parallel-size", args.tensor_parallel_size,
-                  "Ranks that share every layer, with the threads and the memory divided among "
-                  "them: for machines with several memory nodes. Answers are the same bits")
+                  "Ranks that share every layer: on CPUs with the threads and the memory divided "
+                  "among them, for machines with several memory nodes; with --device cuda a GPU "
+                  "each, at most 8. Answers are the same bits")
       ->check(in_range(1, 64))
       ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--devices", args.devices,
+                  "GPU: the number of each rank's, as 0,1; several ranks may share one, which is "
+                  "slower. Default: the first ones")
       ->group(kGroup);
   verb.add_option(
           "--pipeline-parallel-size", args.pipeline_parallel_size,

@@ -102,9 +102,10 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 std::string_view trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
   if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
 Result<int64_t> parse_integer(std::string_view text, int64_t low, int64_t high,

@@ -12,6 +12,9 @@ namespace quire {
 // Returns whether this build holds CUDA kernels at all.
 bool built_with_cuda();
 
+// How many GPUs the driver shows to this process. kUnavailable: there is no driver, or no GPU.
+Result<int32_t> count_cuda_devices();
+
 struct CudaDeviceOptions {
   int32_t ordinal = 0;
 };

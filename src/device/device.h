@@ -81,6 +81,10 @@ class Device {
   // Returns when everything queued is done.
   virtual Status synchronize() = 0;
 
+  // From now on kernels of this device read and write what is allocated on `other`, which may be the
+  // same GPU. kUnavailable: the two GPUs have no way to each other's memory.
+  virtual Status reach(Device& other) = 0;
+
   // What is queued from begin_capture() to end_capture() is recorded and does not run.
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<Graph>> end_capture() = 0;

@@ -65,6 +65,8 @@ class EmulatedDevice final : public Device {
     return stream_.take_error();
   }
 
+  Status reach(Device& /*other*/) override { return {}; }
+
   Status begin_capture() override {
     if (stream_.emulated() != &queue_) return internal_error("capture: already capturing");
     stream_.set_emulated(&captured_);

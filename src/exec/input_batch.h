@@ -60,7 +60,8 @@ class InputBatch {
   // then.
   Status build(const StepPlan& plan, RequestTable& requests);
 
-  ForwardInputs inputs() const;  // valid until the next build(); needs the arrays
+  // Valid until the next build(). Without the arrays it has no more than numbers and adapters.
+  ForwardInputs inputs() const;
   // Of the host's memory; valid until the next build().
   StateSegments segments() const {
     return {segment_start_loc_, state_in_, state_out_, num_segments_};
@@ -71,7 +72,6 @@ class InputBatch {
   // One entry per scheduled request: its id, and whether it was found wrong when it came.
   void start_results(const StepPlan& plan, std::vector<RequestStepResult>& results) const;
   std::span<const LogitsRow> logits_rows() const { return rows_; }
-  std::span<const LoraRows> adapters() const { return adapters_; }
   RequestState& request(size_t index) const { return *states_[index]; }
   // The tokens that the row may sample; empty: all. The plan need not be there any more.
   std::span<const uint32_t> token_mask(const LogitsRow& row) const {

@@ -22,8 +22,15 @@ int64_t half_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
                              layout.spec.block_size);
 }
 
+// Of the index keys of a layer.
+int64_t index_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
+  if (place.index_dim == 0) return 0;
+  return kv_half_block_bytes(layout.dtype, 1, place.index_dim, layout.spec.block_size);
+}
+
 int64_t layer_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
-  return (place.latent_dim > 0 ? 1 : 2) * half_block_bytes(layout, place);
+  return (place.latent_dim > 0 ? 1 : 2) * half_block_bytes(layout, place) +
+         index_block_bytes(layout, place);
 }
 
 // Whoever sees all tokens computes a prompt in one step: keys and values of a layer are read before
@@ -49,6 +56,8 @@ std::vector<KvLayerPlace> places_of(const DecoderSpec& spec) {
                       .num_kv_heads = attention.num_kv_heads,
                       .head_dim = attention.head_dim,
                       .latent_dim = attention.latent.rank,
+                      .index_dim = attention.index.any() ? attention.index.head_dim : 0,
+                      .order = attention.index.any() ? KvOrder::kTokenMajor : KvOrder::kCpu,
                       .first_scale = num_scales});
     if (attention.any()) num_scales += attention.num_kv_heads;
   }
@@ -159,6 +168,22 @@ double KvLayout::bytes_per_element() const {
   return elements > 0 ? bytes / elements : static_cast<double>(size_bytes(dtype));
 }
 
+namespace {
+
+// `key`: of the layer's latents in block 0.
+KvCacheView index_view(const KvLayout& layout, const KvLayerPlace& place, std::byte* key) {
+  if (place.index_dim == 0) return {};
+  return {.key = key + half_block_bytes(layout, place),
+          .dtype = layout.dtype,
+          .block_stride = layout.spec.block_bytes / size_bytes(layout.dtype),
+          .block_size = layout.spec.block_size,
+          .num_kv_heads = 1,
+          .head_dim = place.index_dim,
+          .order = place.order};
+}
+
+}  // namespace
+
 std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
   std::vector<LayerCache> caches;
   for (const KvLayerPlace& place : layers) {
@@ -176,10 +201,12 @@ std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
                   .block_size = spec.block_size,
                   .num_kv_heads = place.num_kv_heads,
                   .head_dim = place.head_dim,
+                  .order = place.order,
                   .key_scale = key_scales.empty() ? nullptr : &key_scales[first_scale],
                   .value_scale = value_scales.empty() ? nullptr : &value_scales[first_scale],
                   .latent_dim = place.latent_dim},
-         .group = place.group});
+         .group = place.group,
+         .index = index_view(*this, place, key)});
   }
   return caches;
 }

@@ -4,6 +4,8 @@
 //   block b   |<------------------------- block_bytes ------------------------->|
 //             | layer 0: K [Hkv, D, S] | V [Hkv, S, D] | layer 3: K | V | … pad |
 //
+// Latents have no V. Behind those of a layer with an indexer lie its index keys: they are needed of
+// the same tokens, and so go wherever the latents go (docs/decisions/108-index-keys-beside-latents.md).
 // The layers of the group that holds the block lie one after the other, each in its own shape. In
 // a block of the pool of states lie the states of a sequence, layer after layer.
 #pragma once
@@ -30,7 +32,9 @@ struct KvLayerPlace {
   int32_t first_kv_head = 0;  // of the whole model
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
-  int32_t latent_dim = 0;   // KvCacheView::latent_dim: above 0 there are no values
+  int32_t latent_dim = 0;  // KvCacheView::latent_dim: above 0 there are no values
+  int32_t index_dim = 0;   // of the index keys behind the latents; 0: there are none
+  KvOrder order = KvOrder::kCpu;
   int64_t first_scale = 0;  // of its heads in KvLayout::key_scales and value_scales
 };
 

@@ -115,6 +115,30 @@ TEST(KvLayout, LayersMayDifferInShape) {
 }
 
 // What quantization saves, scales counted.
+// Index keys lie behind the latents of the layers that choose, all token by token.
+TEST(KvLayout, IndexKeysLieBehindLatents) {
+  DecoderSpec spec = spec_with(2, 0);
+  for (LayerSpec& layer : spec.layers) {
+    layer.attention.num_kv_heads = 1;
+    layer.attention.head_dim = 20;
+    layer.attention.latent = {.rank = 16, .rope_dim = 4};
+    layer.attention.index = {.top_k = 8};
+  }
+  spec.layers[0].attention.index.num_heads = 3;
+  spec.layers[0].attention.index.head_dim = 6;
+  KvLayout layout = make_kv_layout(spec, 16, DType::kBF16);
+  std::vector<std::byte> pool(static_cast<size_t>(layout.spec.block_bytes));
+  const std::vector<LayerCache> caches = layout.layer_caches(pool.data());
+  const auto* latents = static_cast<const std::byte*>(caches[0].view.key);
+  EXPECT_EQ(static_cast<const std::byte*>(caches[0].index.key), latents + 16 * 20 * 2);
+  EXPECT_EQ(caches[0].index.head_dim, 6);
+  EXPECT_EQ(caches[0].index.block_stride, caches[0].view.block_stride);
+  EXPECT_EQ(caches[0].index.order, KvOrder::kTokenMajor);
+  EXPECT_EQ(caches[1].view.order, KvOrder::kTokenMajor);
+  EXPECT_EQ(caches[1].index.key, nullptr);
+  EXPECT_GE(layout.spec.block_bytes, 16 * (20 + 6) * 2);
+}
+
 TEST(KvLayout, BytesPerToken) {
   const DecoderSpec spec = spec_with(3, 0);
   const double elements = 2.0 * 3 * 2 * 8;

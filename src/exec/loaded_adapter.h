@@ -1,17 +1,12 @@
-// An adapter of a model that a runner runs, how it is read, and the count of those that live.
+// An adapter of a model that a runner runs, and the count of those that live.
 #pragma once
 
 #include <atomic>
 #include <memory>
-#include <string>
 #include <utility>
 
-#include "base/result.h"
 #include "core/adapter.h"
-#include "exec/model_plan.h"
-#include "nn/adapters/lora_options.h"
 #include "nn/adapters/lora_weights.h"
-#include "nn/weights/decoder_weights.h"
 
 namespace quire {
 
@@ -65,17 +60,5 @@ struct LoadedAdapter final : Adapter {
   int32_t device_slot = -1;                   // on a GPU
   std::shared_ptr<const void> device_memory;  // goes back with it
 };
-
-struct AdapterReading {
-  const ModelRunnerOptions& options;
-  const ModelPlan& plan;
-  const DecoderWeights& weights;
-  LoraOptions lora;  // without what the rest of this says
-  std::shared_ptr<AdaptersInUse> in_use;
-};
-// What every runner's load_adapter() does, in host memory; its errors.
-Result<std::shared_ptr<LoadedAdapter>> read_adapter(const std::string& name,
-                                                    const std::string& path,
-                                                    const AdapterReading& reading);
 
 }  // namespace quire

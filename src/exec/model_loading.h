@@ -4,10 +4,13 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/result.h"
 #include "base/threads/thread_team.h"
+#include "exec/loaded_adapter.h"
 #include "exec/model_plan.h"
+#include "nn/adapters/lora_options.h"
 #include "nn/weights/decoder_weights.h"
 #include "tensor/arena.h"
 #include "weights/checkpoint.h"
@@ -44,5 +47,17 @@ WeightOptions weight_options(const ModelRunnerOptions& options, const ModelPlan&
 // Packs the weights into `arena` of weight_bytes(). `team` may be null.
 Status load_weights(WeightPacking& packing, ThreadTeam* team, const ModelRunnerOptions& options,
                     const ModelLoading& loading, const DecoderWeights& weights, Arena& arena);
+
+struct AdapterReading {
+  const ModelRunnerOptions& options;
+  const ModelPlan& plan;
+  const DecoderWeights& weights;
+  LoraOptions lora;  // without what the rest of this says
+  std::shared_ptr<AdaptersInUse> in_use;
+};
+// What every runner's load_adapter() does, in host memory; its errors.
+Result<std::shared_ptr<LoadedAdapter>> read_adapter(const std::string& name,
+                                                    const std::string& path,
+                                                    const AdapterReading& reading);
 
 }  // namespace quire

@@ -50,8 +50,8 @@ Result<std::unique_ptr<SourceEncoder>> open_encoder(const ModelRunnerOptions& op
   const WeightOptions weights{
       .dtype = plan.dtype, .compute = plan.compute, .quant_compute = plan.quant_compute};
   if (plan.config.family->text_encoder != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, options.files->text("config.json"));
-    QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, parse_text_encoder(text, plan.config));
+    QUIRE_ASSIGN_OR_RETURN(const ModelConfig config,
+                           read_text_encoder(*options.files, plan.config));
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<SourceEncoder> encoder,
                            TextEncoder::open(config, plan.spec.cross.max_source_len, weights,
                                              plan.config.quantization, tensors, packing, stream));
@@ -115,12 +115,13 @@ Result<std::unique_ptr<SourceStage>> open_source(const ModelRunnerOptions& optio
   return source;
 }
 
-// What reads images, and plans it; null: the model has none, or is a rank of several.
+// What reads images, and plans it; null: the model has none. Each rank has the tower whole, and makes
+// the embeddings of every image itself, with the same bits.
 Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& options,
                                                 const ModelLoading& loading, WeightPacking& packing,
                                                 HostStream& stream, ModelPlan& plan) {
   std::unique_ptr<MediaStage> media;
-  if (!loading.source || !options.share.is_whole() || options.draft_head != nullptr) return media;
+  if (!loading.source || options.draft_head != nullptr) return media;
   if (plan.spec.cross.any()) return media;  // open_source() has seen to it
   if (!has_tower(*options.files, *loading.source)) return media;
   QUIRE_ASSIGN_OR_RETURN(plan.vision, read_vision(*options.files, plan.spec.hidden_size));
@@ -273,7 +274,7 @@ Status ModelRunner::make_workspace() {
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   if (!options_.share.is_whole()) {
     if (options_.group == nullptr) return internal_error("a rank without its group");
-    ranks_.emplace(plan_.whole, options_.share, plan_.limits, *options_.group, team_);
+    ranks_.emplace(plan_.whole, options_.share, plan_.limits, *options_.group, stream_);
   }
   decoder_ = std::make_unique<Decoder>(plan_.spec, *model_->weights, plan_.limits, stream_,
                                        workspace_arena_, ranks_ ? &*ranks_ : nullptr);

@@ -220,7 +220,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"mistral", "bfloat16"}, Setup{"awq_qwen2", "float32"},
                       Setup{"gptq_order_llama", "auto"}, Setup{"packed_mixed_llama", "auto"},
                       Setup{"int8_phi3", "auto"}, Setup{"fp8_block_qwen3", "auto"},
-                      Setup{"gguf_k_mix_qwen2", "auto"}, Setup{"gguf_grid_mix_llama", "auto"}),
+                      Setup{"gguf_k_mix_qwen2", "auto"}, Setup{"gguf_grid_mix_llama", "auto"},
+                      Setup{"bitnet_bitnet", "auto"}),
     name_of);
 
 // The first golden of every family.
@@ -243,7 +244,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"cohere_qk_norm", "float32"}, Setup{"bloom", "float32", "portable"},
                       Setup{"bloom", "bfloat16", "avx2"}, Setup{"bloom", "bfloat16", "avx512-core"},
                       Setup{"mpt", "bfloat16", "auto", "int8"},
-                      Setup{"gemma3n_streams", "float32", "portable"}),
+                      Setup{"gemma3n_streams", "float32", "portable"},
+                      Setup{"deepseek_v32", "bfloat16", "avx2", "int8"},
+                      Setup{"glm_moe_dsa", "float32", "portable"},
+                      Setup{"glm_moe_dsa", "bfloat16", "amx-emulated", "fp8"}),
     name_of);
 
 // Mixtures of experts: whom a token shares an expert with leaves no trace in it.

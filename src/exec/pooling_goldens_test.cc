@@ -11,6 +11,7 @@
 
 #include "exec/testing/golden_support.h"
 #include "tests/support/test_data.h"
+#include "weights/adapters/task_adapters.h"
 
 namespace quire {
 namespace {
@@ -21,6 +22,7 @@ struct PoolingCase {
   std::vector<TokenId> ids;
   PoolingParams params;
   std::vector<std::vector<float>> rows;
+  std::shared_ptr<const Adapter> adapter = {};
 };
 
 // "gguf_bert_mean" is the GGUF file of "bert_mean".
@@ -46,11 +48,13 @@ PoolingTask own_task(const PoolingSpec& pooling) {
   return pooling.per_token ? PoolingTask::kTokenClassify : PoolingTask::kClassify;
 }
 
-std::vector<PoolingCase> read_cases(const std::string& name, const PoolingSpec& pooling) {
-  const boost::json::value golden =
-      boost::json::parse(test::read_file(pooling_dir(name) / "golden.json"));
+boost::json::value read_golden(const std::string& name) {
+  return boost::json::parse(test::read_file(pooling_dir(name) / "golden.json"));
+}
+
+std::vector<PoolingCase> parse_cases(const boost::json::value& list, const PoolingSpec& pooling) {
   std::vector<PoolingCase> cases;
-  for (const boost::json::value& one : golden.at("cases").as_array()) {
+  for (const boost::json::value& one : list.as_array()) {
     PoolingCase& added = cases.emplace_back();
     added.ids = boost::json::value_to<std::vector<TokenId>>(one.at("ids"));
     added.params.task = own_task(pooling);
@@ -61,6 +65,10 @@ std::vector<PoolingCase> read_cases(const std::string& name, const PoolingSpec& 
   return cases;
 }
 
+std::vector<PoolingCase> read_cases(const std::string& name, const PoolingSpec& pooling) {
+  return parse_cases(read_golden(name).at("cases"), pooling);
+}
+
 struct RunOptions {
   std::string dtype = "float32";
   std::string isa = "auto";
@@ -69,6 +77,7 @@ struct RunOptions {
   bool together = false;    // all requests in one step, in reverse order
   bool use_activation = true;
   int32_t dimensions = 0;
+  int32_t max_adapters = 0;
 };
 
 std::unique_ptr<ModelRunner> load(const std::string& name, const RunOptions& options) {
@@ -79,10 +88,11 @@ std::unique_ptr<ModelRunner> load(const std::string& name, const RunOptions& opt
                                      .dtype = options.dtype,
                                      .isa = options.isa,
                                      .threads = options.threads,
-                                     .max_num_seqs = 16,
+                                     .max_num_seqs = 24,
+                                     .max_adapters = options.max_adapters,
                                      .kv_cache_memory_bytes = int64_t{4} << 20});
   EXPECT_TRUE(runner.ok()) << runner.status().message();
-  const Status ready = (*runner)->initialize({.num_blocks = 128});
+  const Status ready = (*runner)->initialize({.num_blocks = 256});
   EXPECT_TRUE(ready.ok()) << ready.message();
   return std::move(*runner);
 }
@@ -97,6 +107,7 @@ void schedule(const ModelRunner& runner, const PoolingCase& one, size_t index, i
                                  .token_ids = one.ids,
                                  .num_prompt_tokens = length,
                                  .params = std::make_shared<SamplingParams>(),
+                                 .adapter = one.adapter,
                                  .kind = RequestKind::kPool,
                                  .pooling = std::make_shared<PoolingParams>(one.params)});
     const auto num_groups = static_cast<int32_t>(runner.kv_spec().groups.size());
@@ -267,6 +278,34 @@ TEST(Pooling, TokenEmbeddingsAreOneRowPerToken) {
   const auto outputs = run(*runner, cases, {});
   for (size_t i = 0; i < cases.size(); ++i)
     EXPECT_EQ(outputs[i].num_rows(), std::ssize(cases[i].ids));
+}
+
+// jina-embeddings-v3: what the model makes of texts for each of its tasks, alone and all in one step.
+TEST(Pooling, AdaptersOfTasksAreTheOracles) {
+  const std::string name = "jina_v3_tasks";
+  const boost::json::value golden = read_golden(name);
+  std::vector<PooledOutput> alone;
+  for (const bool together : {false, true}) {
+    const RunOptions options{.threads = together ? 3 : 1, .together = together, .max_adapters = 3};
+    const auto runner = load(name, options);
+    const PoolingSpec& pooling = runner->plan().spec.pooling;
+    std::vector<PoolingCase> cases = parse_cases(golden.at("cases"), pooling);
+    for (const auto& [task, list] : golden.at("tasks").as_object()) {
+      const std::string path = task_adapter_path(pooling_dir(name).string(), task);
+      const auto adapter = runner->load_adapter(std::string(task), path);
+      ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+      for (PoolingCase& one : parse_cases(list, pooling)) {
+        cases.push_back(std::move(one));
+        cases.back().adapter = *adapter;
+      }
+    }
+    const std::vector<PooledOutput> outputs = run(*runner, cases, options);
+    const Distance worst = distance(cases, outputs);
+    EXPECT_LE(worst.difference, 2e-4);
+    EXPECT_GE(worst.cosine, 0.99999);
+    if (!together) alone = outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) EXPECT_EQ(outputs[i].values, alone[i].values) << i;
+  }
 }
 
 // All layers of an encoder keep keys and values in one place.

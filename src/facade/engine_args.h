@@ -78,7 +78,8 @@ struct EngineArgs {
   bool enforce_eager = false;           // the same as none
   bool programmatic_launch = true;      // on a GPU: a kernel begins while the one before it ends
   int32_t num_threads = 0;              // 0: one per physical core, within the CPU quota
-  int32_t tensor_parallel_size = 1;     // ranks of this process that share every layer; CPU only
+  int32_t tensor_parallel_size = 1;     // ranks of this process that share every layer
+  std::string devices;                  // of GPUs: their numbers by rank; empty: the first ones
   int32_t pipeline_parallel_size = 1;   // stages of this process that share the layers; CPU only
   int32_t data_parallel_size = 1;       // engines of this process that share the weights; CPU only
   bool enable_expert_parallel = false;  // ranks have experts whole instead of columns of each

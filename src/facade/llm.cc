@@ -1,5 +1,7 @@
 #include "quire/llm.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <boost/json.hpp>
 #include <chrono>
@@ -194,8 +196,32 @@ struct LLM::Impl {
 
   PoolingInfo pooling() const { return model.engine->model_info().pooling; }
 
-  Result<std::unique_ptr<OutputStream>> submit_pooled(EncodedPair prompt,
-                                                      PoolingParams params) const {
+  // What stands before the texts of a task.
+  Result<std::string> instruction_of(const std::string& task) const {
+    if (task.empty()) return std::string();
+    for (NamedAdapter& one : tasks()) {
+      if (one.name == task) return *std::move(one.instruction);
+    }
+    const std::vector<std::string> known = task_names();
+    return invalid_argument("task: expected {}, got '{}'",
+                            known.empty() ? "none: the model has no tasks"
+                                          : fmt::format("one of {}", fmt::join(known, ", ")),
+                            task);
+  }
+
+  std::vector<NamedAdapter> tasks() const {
+    return model.adapters == nullptr ? std::vector<NamedAdapter>() : model.adapters->tasks();
+  }
+
+  std::vector<std::string> task_names() const {
+    std::vector<std::string> names;
+    for (NamedAdapter& task : tasks()) names.push_back(std::move(task.name));
+    return names;
+  }
+
+  Result<std::unique_ptr<OutputStream>> submit_pooled(
+      EncodedPair prompt, PoolingParams params,
+      std::shared_ptr<const Adapter> adapter = nullptr) const {
     params.first_type_1_token = prompt.first_type_1_token;
     GenerationRequest request;
     request.external_id = "llm";
@@ -203,6 +229,7 @@ struct LLM::Impl {
     request.kind = RequestKind::kPool;
     request.pooling = std::make_shared<const PoolingParams>(params);
     request.params.max_tokens = 0;
+    request.adapter = std::move(adapter);
     request.arrival_us = model.engine->clock().now_us();
     return model.engine->submit(std::move(request), [] {});
   }
@@ -340,10 +367,13 @@ Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages,
 Result<std::vector<std::vector<float>>> LLM::embed(const std::vector<std::string>& texts,
                                                    const EmbedOptions& options) {
   const PoolingParams params{.use_activation = options.normalize, .dimensions = options.dimensions};
+  QUIRE_ASSIGN_OR_RETURN(const std::string instruction, impl_->instruction_of(options.task));
+  QUIRE_ASSIGN_OR_RETURN(const auto adapter, impl_->find_adapter(options.task));
   std::vector<std::unique_ptr<OutputStream>> streams;
   for (const std::string& text : texts) {
-    QUIRE_ASSIGN_OR_RETURN(EncodedPair prompt, impl_->encode_cut(text, options.truncate));
-    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit_pooled(std::move(prompt), params));
+    QUIRE_ASSIGN_OR_RETURN(EncodedPair prompt,
+                           impl_->encode_cut(instruction + text, options.truncate));
+    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit_pooled(std::move(prompt), params, adapter));
     streams.push_back(std::move(stream));
   }
   return Impl::collect_rows(streams);
@@ -418,6 +448,7 @@ LLMInfo LLM::info() const {
           .generates = impl_->model.engine->model_info().generates,
           .embedding_size = impl_->pooling().embedding_size,
           .num_labels = impl_->pooling().num_labels,
+          .tasks = impl_->task_names(),
           .reasoning_style = reasoning == nullptr ? std::string() : reasoning->name};
 }
 

@@ -22,6 +22,7 @@
 #include "models/vision/vision_config.h"
 #include "ranks/rank_process.h"
 #include "weights/adapters/lora_files.h"
+#include "weights/adapters/task_adapters.h"
 
 namespace quire {
 namespace {
@@ -91,6 +92,22 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files,
   QUIRE_ASSIGN_OR_RETURN(bundle.generation,
                          read_generation_config(*bundle.files, bundle.tokenizer.get()));
   return bundle;
+}
+
+// The adapters that the model brings are loaded beside those that the flags name.
+Status add_task_adapters(const ModelBundle& bundle, LoraArgs& lora) {
+  if (bundle.files == nullptr) return {};
+  QUIRE_ASSIGN_OR_RETURN(TaskAdapters tasks, read_task_adapters(*bundle.files));
+  if (tasks.names.empty()) return {};
+  // The flag's default leaves room for adapters to come. Without the flags there come none.
+  if (!lora.enabled) lora.max_lora_rank = 0;
+  lora.enabled = true;
+  for (size_t i = 0; i < tasks.names.size(); ++i) {
+    lora.modules.push_back({tasks.names[i],
+                            task_adapter_path(bundle.files->source(), tasks.names[i]),
+                            std::move(tasks.instructions[i])});
+  }
+  return {};
 }
 
 Status check_lora(const LoraArgs& lora) {
@@ -316,6 +333,7 @@ Status serve_rank(const EngineArgs& given) {
   if (args.shape.empty()) {
     QUIRE_ASSIGN_OR_RETURN(bundle, open_model(args.model, args.chat_template, args.mmproj));
   }
+  QUIRE_RETURN_IF_ERROR(add_task_adapters(bundle, args.lora));
   ModelRunnerOptions runner = model_runner_options(args, bundle);
   QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
   QUIRE_RETURN_IF_ERROR(set_lora_options(args.lora, runner));
@@ -329,7 +347,6 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   QUIRE_RETURN_IF_ERROR(check_args(args));
   QUIRE_ASSIGN_OR_RETURN(StepHardware hardware, step_hardware(args));
   EngineOptions options = args.engine;
-  if (args.lora.enabled) options.scheduler.max_loras = args.lora.max_loras;
   QUIRE_ASSIGN_OR_RETURN(std::optional<SpeculativeConfig> drafting, drafting_of(args));
   RunningModel model;
   if (args.shape.empty()) {
@@ -338,6 +355,8 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   } else {
     model.bundle.name = args.shape;
   }
+  QUIRE_RETURN_IF_ERROR(add_task_adapters(model.bundle, args.lora));
+  if (args.lora.enabled) options.scheduler.max_loras = args.lora.max_loras;
   ModelRunnerOptions runner = model_runner_options(args, model.bundle);
   QUIRE_RETURN_IF_ERROR(set_expert_options(args, runner));
   QUIRE_RETURN_IF_ERROR(set_lora_options(args.lora, runner));

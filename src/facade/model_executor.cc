@@ -7,8 +7,11 @@
 #include "device/cuda_device.h"
 #include "exec/gpu/gpu_runner.h"
 #include "exec/model_runner.h"
+#include "facade/parallel/gpu_ordinals.h"
 #include "facade/speculation/speculative_config.h"
 #include "kernels/cuda_ops.h"
+#include "kernels/cuda_rank_ops.h"
+#include "ranks/gpu/gpu_ranked_executor.h"
 #include "ranks/leading_executor.h"
 #include "ranks/pipeline_executor.h"
 #include "ranks/ranked_executor.h"
@@ -36,6 +39,8 @@ Result<ModelExecutor> with_others(std::unique_ptr<T> first, const EngineArgs& ar
 }
 
 Result<ModelExecutor> on_cpu(const EngineArgs& args, const ModelRunnerOptions& options) {
+  if (!args.devices.empty())
+    return invalid_argument("--devices {}: expected a model on GPUs, got the CPU", args.devices);
   if (args.ranks.size > 1) {
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<LeadingExecutor> first,
                            LeadingExecutor::create(options, rank_process(args)));
@@ -58,10 +63,12 @@ Result<ModelExecutor> on_cpu(const EngineArgs& args, const ModelRunnerOptions& o
   return with_others(std::move(runner), args);
 }
 
-Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
-  if (args.tensor_parallel_size != 1 || args.ranks.size != 1) {
-    return unimplemented("--tensor-parallel-size: expected 1 with --device cuda, got {}",
-                         std::max(args.tensor_parallel_size, args.ranks.size));
+Status check_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
+  if (args.ranks.size != 1) {
+    return unimplemented(
+        "--nnodes: expected 1 with --device cuda, got {}: GPUs of one machine share a model by "
+        "--tensor-parallel-size",
+        args.ranks.size);
   }
   if (options.activation_int8) {
     return unimplemented("--activation-int8: expected --device cpu, got cuda");
@@ -74,28 +81,57 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
     return unimplemented("--data-parallel-size: expected 1 with --device cuda, got {}",
                          args.data_parallel_size);
   }
+  return {};
+}
+
+ModelExecutor only_on_gpu(std::unique_ptr<Executor> executor, ModelPlan plan) {
+  ModelExecutor made = only(std::move(executor), std::move(plan));
+  made.on_gpu = true;
+  return made;
+}
+
+Result<std::vector<std::unique_ptr<Device>>> open_gpus(const EngineArgs& args) {
+  QUIRE_ASSIGN_OR_RETURN(const int32_t num_gpus, count_cuda_devices());
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<int32_t> ordinals,
+                         gpu_ordinals(args.devices, args.tensor_parallel_size, num_gpus));
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const int32_t ordinal : ordinals) {
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                           open_cuda_device({.ordinal = ordinal}, cuda_ops()));
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
+  QUIRE_RETURN_IF_ERROR(check_cuda(args, options));
   const std::optional<GraphMode> graphs =
       parse_graph_mode(args.enforce_eager ? "none" : args.cudagraph_mode);
   if (!graphs) {
     return invalid_argument("--cudagraph-mode: expected none, piecewise or full, got {}",
                             args.cudagraph_mode);
   }
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
-                         GpuRunner::create(options,
-                                           {.graphs = *graphs,
-                                            .programmatic_launch = args.programmatic_launch,
-                                            .deterministic = args.deterministic},
-                                           std::move(device)));
-  ModelPlan plan = runner->model().plan();
-  ModelExecutor made = only(std::move(runner), std::move(plan));
-  made.on_gpu = true;
-  return made;
+  const GpuRunnerOptions gpu_options{.graphs = *graphs,
+                                     .programmatic_launch = args.programmatic_launch,
+                                     .deterministic = args.deterministic};
+  QUIRE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, open_gpus(args));
+  if (devices.size() == 1) {
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
+                           GpuRunner::create(options, gpu_options, std::move(devices.front())));
+    ModelPlan plan = runner->model().plan();
+    return only_on_gpu(std::move(runner), std::move(plan));
+  }
+  QUIRE_ASSIGN_OR_RETURN(
+      std::unique_ptr<GpuRankedExecutor> ranks,
+      GpuRankedExecutor::create(options, gpu_options,
+                                {.devices = std::move(devices), .group = {&cuda_rank_ops()}}));
+  ModelPlan plan = ranks->plan();
+  return only_on_gpu(std::move(ranks), std::move(plan));
 }
 
 // What was asked for that a GPU would refuse, by its flag; null: nothing.
 const char* cpu_only_reason(const EngineArgs& args) {
-  if (args.tensor_parallel_size != 1 || args.ranks.size != 1) return "--tensor-parallel-size";
+  if (args.ranks.size != 1) return "--nnodes";
   if (args.pipeline_parallel_size != 1) return "--pipeline-parallel-size";
   if (args.data_parallel_size != 1) return "--data-parallel-size";
   if (args.activation_int8) return "--activation-int8";

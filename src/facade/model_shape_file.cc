@@ -74,7 +74,10 @@ AttentionShape attention_shape(const AttentionSpec& attention) {
                     .kv_lora_rank = latent.rank,
                     .qk_nope_head_dim = latent.nope_dim,
                     .qk_rope_head_dim = latent.rope_dim,
-                    .v_head_dim = latent.value_dim}};
+                    .v_head_dim = latent.value_dim},
+            .index = {.top_k = attention.index.top_k,
+                      .num_heads = attention.index.num_heads,
+                      .head_dim = attention.index.head_dim}};
   }
   return {.num_heads = attention.num_heads,
           .num_kv_heads = attention.num_kv_heads,
@@ -132,6 +135,11 @@ FfnShape ffn_shape(const FfnSpec& ffn) {
   return shape;
 }
 
+// Of a model that reads its embeddings as tokens.
+void add_tower(const VisionSpec& vision, ModelShape& shape) {
+  if (!vision.canvas.any()) shape.tower = tower_shape(vision);
+}
+
 Result<ModelShape> read_gguf_shape(const std::string& path) {
   QUIRE_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::open(path));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(files));
@@ -144,10 +152,18 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
   QUIRE_ASSIGN_OR_RETURN(const DecoderSpec spec,
                          make_decoder_spec(config, shape.max_model_len, DType::kBF16));
   add_layer_shapes(spec, shape);
+  if (config.family->text_encoder != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const ModelConfig reader, read_text_encoder(files, config));
+    QUIRE_ASSIGN_OR_RETURN(const DecoderSpec encoder,
+                           make_decoder_spec(reader, spec.cross.max_source_len, DType::kBF16));
+    shape.source = source_shape(spec, encoder);
+  }
+  if (const auto vision = read_vision(files, shape.hidden_size); vision.ok() && *vision)
+    add_tower(**vision, shape);
   StoredFormat layers, experts, head;
   for (const RawTensor& tensor : source.tensors()) {
     if (tensor.shape.size() < 2) continue;
-    const bool is_layer = tensor.name.starts_with("blk.");
+    const bool is_layer = tensor.name.find("blk.") != std::string::npos;
     const bool is_head = tensor.name == (shape.tied_head ? "token_embd.weight" : "output.weight");
     const bool is_expert = tensor.name.find("_exps.") != std::string::npos;
     if (is_layer) (is_expert ? experts : layers).add(tensor);
@@ -196,6 +212,9 @@ std::optional<Result<ModelShape>> parse_served_model(const std::string& text) {
     const Result<DecoderSpec> encoder = parse_encoder(text, *config, spec->cross.max_source_len);
     if (!encoder.ok()) return encoder.status();
     shape->source = source_shape(*spec, *encoder);
+  } else if (const auto vision = parse_vision(text, "", shape->hidden_size);
+             vision.ok() && *vision) {
+    add_tower(**vision, *shape);
   }
   if (const Status valid = shape->validate(); !valid.ok()) return valid.with_context("config.json");
   return shape;
@@ -263,6 +282,28 @@ int64_t more_elements(const DecoderSpec& spec, const LayerSpec& layer) {
 }
 
 }  // namespace
+
+TowerShape tower_shape(const VisionSpec& vision) {
+  DecoderSpec encoder = vision.encoder;
+  for (size_t i = 0; i < encoder.layers.size() && i < vision.layer_has_windows.size(); ++i) {
+    if (!vision.layer_has_windows[i]) continue;
+    encoder.layers[i].attention.sliding_window =
+        vision.window_cells * vision.window_cells * vision.patches_per_cell();
+  }
+  ModelShape layers;
+  add_layer_shapes(encoder, layers);
+  TowerShape tower{.width = encoder.hidden_size,
+                   .encoder = std::move(layers.groups),
+                   .rows_per_embedding = vision.patches_per_cell(),
+                   .max_embeddings = vision.max_embeddings(),
+                   .is_bidirectional = vision.is_bidirectional};
+  // The first makes rows of patches.
+  for (const PoolingLayerSpec& layer : encoder.pooling.layers) {
+    const int64_t elements = layer.num_inputs * layer.num_outputs;
+    (tower.patch_elements == 0 ? tower.patch_elements : tower.projector_elements) += elements;
+  }
+  return tower;
+}
 
 SourceShape source_shape(const DecoderSpec& decoder, const DecoderSpec& encoder) {
   ModelShape layers;

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "exec/model_plan.h"
+#include "models/vision/vision_spec.h"
 #include "roofline/shape/model_shape.h"
 
 namespace quire {
@@ -18,6 +19,9 @@ Result<ModelShape> read_model_shape(const std::string& path);
 
 // Adds the layers of `spec` to the groups of `shape`, equal layers together.
 void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape);
+
+// What reads pictures for a model whose tokens their embeddings are.
+TowerShape tower_shape(const VisionSpec& vision);
 
 // What the layers of `decoder` look at, and the layers of the encoder that makes it.
 SourceShape source_shape(const DecoderSpec& decoder, const DecoderSpec& encoder);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "facade/images/picture_sizes.h"
 #include "facade/step_costs.h"
 #include "models/model_config.h"
 #include "roofline/calibrate/step_log.h"
@@ -51,6 +52,29 @@ TEST_F(ModelShapeFile, AStepLogKeepsTheFormatsThatWereServed) {
   const Result<ModelShape> shape = read_model_shape(write("steps.jsonl", log));
   ASSERT_TRUE(shape.ok()) << shape.status().message();
   EXPECT_EQ(to_json(*shape), to_json(served));
+}
+
+// Rows of towers are those that the engine's have, and a picture is cut as a server cuts it.
+TEST_F(ModelShapeFile, ReadsTowersAndTheirPictures) {
+  const auto goldens = test::source_dir() / "tests" / "goldens";
+  const auto folder = [&](const std::string& name) { return (goldens / "vision" / name).string(); };
+  const ModelShape qwen = read_model_shape(folder("qwen2_5_vl")).value();
+  EXPECT_EQ(qwen.tower.rows_per_embedding, 4);
+  ASSERT_EQ(qwen.tower.encoder.size(), 2u) << "layers with windows and layers without";
+  EXPECT_GT(qwen.tower.patch_elements, 0);
+  EXPECT_GT(qwen.tower.projector_elements, 0);
+  EXPECT_FALSE(read_model_shape(folder("mllama")).value().tower.any()) << "its rows are a source";
+  EXPECT_TRUE(read_model_shape(folder("gemma3")).value().tower.is_bidirectional);
+  for (const std::string name : {"qwen2_5_vl", "gemma3", "llava_next", "internvl"}) {
+    const auto items = picture_items(folder(name), 120, 90);
+    ASSERT_TRUE(items.ok()) << name << ": " << items.status().message();
+    EXPECT_GE(items->size(), name == "internvl" ? 2u : 1u) << name;
+    const ModelShape shape = read_model_shape(folder(name)).value();
+    for (const int32_t item : *items) EXPECT_LE(item, shape.tower.max_embeddings) << name;
+  }
+  EXPECT_EQ(picture_items((goldens / "models" / "llama").string(), 8, 8).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_FALSE(picture_items(folder("qwen2_5_vl"), 4000, 1).ok()) << "too narrow";
 }
 
 // What serves a model and what simulates it must not disagree about its configuration.
@@ -125,6 +149,20 @@ TEST_F(ModelShapeFile, CountsWhatIsBesideAttentionAndFeedForward) {
     ++num_models;
   }
   EXPECT_GE(num_models, 2);
+}
+
+// Packed weights of two bits, and sizes that stand in objects of their own.
+TEST_F(ModelShapeFile, ReadsBitNetAndDbrx) {
+  const Result<ModelShape> bitnet = read_model_shape(
+      (test::source_dir() / "tests" / "goldens" / "quant_models" / "bitnet_bitnet").string());
+  ASSERT_TRUE(bitnet.ok()) << bitnet.status().message();
+  EXPECT_DOUBLE_EQ(bitnet->weights.bits, 2.125);
+  EXPECT_DOUBLE_EQ(bitnet->head_weights.bits, 16.0);
+  const Result<ModelShape> dbrx =
+      read_model_shape((test::source_dir() / "tests" / "goldens" / "models" / "dbrx").string());
+  ASSERT_TRUE(dbrx.ok()) << dbrx.status().message();
+  EXPECT_EQ(dbrx->groups.front().ffn.num_experts, 4);
+  EXPECT_EQ(dbrx->groups.front().attention.num_kv_heads, 2);
 }
 
 TEST_F(ModelShapeFile, NothingIsTheBuiltInModel) {

@@ -67,6 +67,7 @@ int32_t threads_per_engine(const EngineArgs& args) {
 EngineArgs run_by_one(EngineArgs args) {
   args.tensor_parallel_size = args.pipeline_parallel_size = args.data_parallel_size = 1;
   args.ranks = {};
+  args.devices.clear();
   return args;
 }
 

@@ -86,6 +86,7 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   shape.tied_head = spec.tied_head;
   add_layer_shapes(spec, shape);
   if (plan.encoder) shape.source = source_shape(spec, *plan.encoder);
+  if (plan.vision && !plan.vision->canvas.any()) shape.tower = tower_shape(*plan.vision);
   shape.weights = stored(plan.dtype);
   shape.weights.math = math_of(plan.matrix_compute);
   shape.head_weights = shape.weights;

@@ -36,6 +36,7 @@ const std::vector<Shape> kShapes = {
     {3, 1, 20, 20, 16, RopeStyle::kInterleaved, true, QkNorm::kLayerHead, false, true},
     {2, 2, 40, 16, 16, RopeStyle::kNeox, true, QkNorm::kHead, true},
     {1, 1, 576, 64, 16, RopeStyle::kNeox, false},
+    {3, 1, 20, 10, 16, RopeStyle::kNeox, true, QkNorm::kBiasedHead},
     {3, 2, 24, 24, 16, RopeStyle::kNeoxHalves, true},
     {2, 2, 68, 36, 8, RopeStyle::kNeoxHalves, false}};
 
@@ -75,6 +76,9 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
         const auto sin = random_floats(3, tokens * half);
         const auto q_weight = random_floats(4, int64_t{shape.num_heads} * shape.head_dim);
         const auto k_weight = random_floats(5, int64_t{shape.num_kv_heads} * shape.head_dim);
+        const bool has_bias = shape.norms && shape.kind == QkNorm::kBiasedHead;
+        const auto q_bias = random_floats(7, shape.head_dim);
+        const auto k_bias = random_floats(8, shape.head_dim);
         const auto q_scale = random_floats(6, tokens);
         std::vector<int64_t> slots;  // distinct, out of order, not block 0 when it can be avoided
         const int64_t num_slots = 4 * shape.block_size;
@@ -86,6 +90,8 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
                            .qk_norm = shape.kind,
                            .q_norm_weight = shape.norms ? q_weight.data() : nullptr,
                            .k_norm_weight = shape.norms ? k_weight.data() : nullptr,
+                           .q_norm_bias = has_bias ? q_bias.data() : nullptr,
+                           .k_norm_bias = has_bias ? k_bias.data() : nullptr,
                            .norm_after_rope = shape.norm_after_rope,
                            .q_scale = shape.scaled_queries ? q_scale.data() : nullptr,
                            .rope_style = shape.style,

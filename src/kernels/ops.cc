@@ -24,11 +24,28 @@ constexpr StreamOps kCpuStreamOps{
     .cut_below = cpu::cut_below,
 };
 
+constexpr LoraOps kCpuLoraOps{
+    .apply_lora = cpu::apply_lora, .shrink_lora = nullptr, .expand_lora = nullptr};
+
 constexpr RowOps kCpuRowOps{
     .query_scales = cpu::query_scales,
     .copy_rows = cpu::copy_rows,
     .place_floats = cpu::place_floats,
 };
+
+constexpr SparseOps kCpuSparseOps{
+    .index_to_cache = cpu::index_to_cache,
+    .choose_tokens = cpu::choose_tokens,
+    .choose_tokens_workspace_bytes = cpu::choose_tokens_workspace_bytes,
+    .sparse_attention = cpu::sparse_attention,
+    .sparse_attention_workspace_bytes = cpu::sparse_attention_workspace_bytes,
+};
+
+const SparseOps& sparse_ops(const Stream& stream) {
+  const SparseOps* ops = ops_of(stream).sparse;
+  QUIRE_CHECK(ops != nullptr, "[sparse_attention] the backend has none");
+  return *ops;
+}
 
 }  // namespace
 
@@ -50,9 +67,7 @@ const OpTable& cpu_ops() {
       .linear_workspace_bytes = cpu::linear_workspace_bytes,
       .linear_gates = cpu::linear_gates,
       .pack_weight_rows = cpu::pack_weight_rows,
-      .apply_lora = cpu::apply_lora,
-      .shrink_lora = nullptr,
-      .expand_lora = nullptr,
+      .lora = &kCpuLoraOps,
       .sigmoid_scale = cpu::sigmoid_scale,
       .route_tokens = cpu::route_tokens,
       .run_experts = cpu::run_experts,
@@ -60,6 +75,7 @@ const OpTable& cpu_ops() {
       .latent_to_cache = cpu::latent_to_cache,
       .head_linear = cpu::head_linear,
       .head_linear_workspace_bytes = cpu::head_linear_workspace_bytes,
+      .sparse = &kCpuSparseOps,
       .causal_conv = cpu::causal_conv,
       .selective_scan = cpu::selective_scan,
       .ssd_scan = cpu::ssd_scan,
@@ -134,16 +150,16 @@ void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRo
   ops_of(stream).pack_weight_rows(stream, weight, rows);
 }
 void apply_lora(Stream& stream, const LoraParams& params) {
-  QUIRE_CHECK(ops_of(stream).apply_lora != nullptr, "[apply_lora] expected a CPU's stream");
-  ops_of(stream).apply_lora(stream, params);
+  QUIRE_CHECK(ops_of(stream).lora->apply_lora != nullptr, "[apply_lora] expected a CPU's stream");
+  ops_of(stream).lora->apply_lora(stream, params);
 }
 void shrink_lora(Stream& stream, const LoraSlotsParams& params) {
-  QUIRE_CHECK(ops_of(stream).shrink_lora != nullptr, "[shrink_lora] expected a GPU's stream");
-  ops_of(stream).shrink_lora(stream, params);
+  QUIRE_CHECK(ops_of(stream).lora->shrink_lora != nullptr, "[shrink_lora] expected a GPU's stream");
+  ops_of(stream).lora->shrink_lora(stream, params);
 }
 void expand_lora(Stream& stream, const LoraSlotsParams& params) {
-  QUIRE_CHECK(ops_of(stream).expand_lora != nullptr, "[expand_lora] expected a GPU's stream");
-  ops_of(stream).expand_lora(stream, params);
+  QUIRE_CHECK(ops_of(stream).lora->expand_lora != nullptr, "[expand_lora] expected a GPU's stream");
+  ops_of(stream).lora->expand_lora(stream, params);
 }
 bool supports_experts(const Stream& stream) { return ops_of(stream).run_experts != nullptr; }
 void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params) {
@@ -176,6 +192,25 @@ int64_t head_linear_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                     const WeightSpec& spec) {
   QUIRE_CHECK(supports_latents(stream), "[head_linear] the backend has no latent attention");
   return ops_of(stream).head_linear_workspace_bytes(stream, max_tokens, spec);
+}
+bool supports_sparse_attention(const Stream& stream) { return ops_of(stream).sparse != nullptr; }
+void index_to_cache(Stream& stream, const IndexToCacheParams& params) {
+  sparse_ops(stream).index_to_cache(stream, params);
+}
+void choose_tokens(Stream& stream, const ChooseTokensParams& params) {
+  sparse_ops(stream).choose_tokens(stream, params);
+}
+int64_t choose_tokens_workspace_bytes(const Stream& stream, int64_t max_seq_len, int32_t num_heads,
+                                      int32_t head_dim) {
+  return sparse_ops(stream).choose_tokens_workspace_bytes(stream, max_seq_len, num_heads, head_dim);
+}
+void sparse_attention(Stream& stream, const SparseAttentionParams& params) {
+  sparse_ops(stream).sparse_attention(stream, params);
+}
+int64_t sparse_attention_workspace_bytes(const Stream& stream, DType cache, int32_t num_heads,
+                                         int32_t head_dim, int32_t top_k) {
+  return sparse_ops(stream).sparse_attention_workspace_bytes(stream, cache, num_heads, head_dim,
+                                                             top_k);
 }
 bool supports_states(const Stream& stream) { return ops_of(stream).causal_conv != nullptr; }
 void causal_conv(Stream& stream, const CausalConvParams& params) {

@@ -16,7 +16,7 @@ inline constexpr int64_t kMaxPositions = int64_t{1} << 30;
 Result<boost::json::object> parse_config_object(std::string_view text, std::string_view where);
 
 // All fields of a family from an object with Hugging Face's keys. `where` begins messages.
-Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& object,
+Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& stated,
                                        std::string where);
 
 // rope_parameters (flat or one per layer kind) or rope_scaling, rope_theta, rope_local_base_freq.
@@ -28,6 +28,9 @@ void read_rotating_layers(const ConfigReader& reader, ModelConfig& config);
 
 // Granite's multipliers of embedding, residual stream, scores and logits.
 void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config);
+
+// The same, and which layers see a window and which rotate, by layer_rope_theta.
+void read_granite_layers(const ConfigReader& reader, ModelConfig& config);
 
 // MiniCPM's.
 void read_minicpm_multipliers(const ConfigReader& reader, ModelConfig& config);

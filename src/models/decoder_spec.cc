@@ -72,8 +72,15 @@ double latent_scale(const ModelConfig& config) {
   return scale * mscale * mscale;
 }
 
+// Of layer `index`, from 0. A sequence that is never longer than top_k has no choice to make.
+IndexSpec index_spec(const ModelConfig& config, size_t index, int64_t max_model_len) {
+  if (max_model_len <= config.index.top_k) return {};
+  if (config.index_layers.empty() || config.index_layers[index]) return config.index;
+  return {.top_k = config.index.top_k};
+}
+
 // Of layer `index`, from 0.
-AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
+AttentionSpec attention_spec(const ModelConfig& config, size_t index, int64_t max_model_len) {
   const Family& family = *config.family;
   const int32_t window = config.layer_windows[index];
   const int64_t head_dim = head_dim_of(config, window);
@@ -112,10 +119,12 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .kv_layer = config.kv_layers.empty() ? -1 : config.kv_layers[index],
           .has_sinks = family.has_sinks,
           .has_output_gate = config.has_output_gate,
+          .has_output_norm = config.has_inner_norms,
           .output_scale = static_cast<float>(config.attention_output_scale),
           .qkv_bias = config.qkv_bias,
           .o_bias = config.o_bias,
-          .latent = latent};
+          .latent = latent,
+          .index = index_spec(config, index, max_model_len)};
 }
 
 // Of layer `index`, from 0.
@@ -128,9 +137,11 @@ FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
               .bias = config.mlp_bias,
               .gate_scale = static_cast<float>(config.ffn_gate_scale),
               .gate_cut = config.gate_cuts.empty() ? std::nullopt : config.gate_cuts[index],
-              .inner_scale = static_cast<float>(config.ffn_inner_scale)};
+              .inner_scale = static_cast<float>(config.ffn_inner_scale),
+              .has_inner_norm = config.has_inner_norms};
   if (config.experts.has(index)) {
     ffn.experts = config.experts.spec;
+    ffn.has_output_norm = config.norms_experts;
     ffn.intermediate_size = config.experts.shared_intermediate_size;
   }
   return ffn;
@@ -160,7 +171,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.hidden_size = config.hidden_size;
   QUIRE_RETURN_IF_ERROR(add_ropes(config, max_model_len, spec));
   for (size_t i = 0; i < config.layer_windows.size(); ++i) {
-    spec.layers.push_back({.attention = attention_spec(config, i),
+    spec.layers.push_back({.attention = attention_spec(config, i, max_model_len),
                            .state = config.layer_parts[i].state ? config.state : StateSpec{},
                            .ffn = ffn_spec(config, i)});
     if (config.shared_blocks.empty()) continue;

@@ -78,6 +78,8 @@ struct Family {
 
   FamilyDefaults defaults = {};
   std::span<const KeyAlias> aliases = {};
+  // Objects of the configuration whose keys are read as if they stood beside them.
+  std::span<const std::string_view> nested = {};
   // Lists or texts with one entry per layer, for configurations without num_hidden_layers.
   std::span<const std::string_view> layer_lists = {};
   WindowRule window_rule = WindowRule::kNone;
@@ -118,6 +120,7 @@ struct Family {
   NameMap hf_names = {};
   NameMap gguf_names = {};
   RopeStyle gguf_rope_style = RopeStyle::kNeox;
+  std::string_view gguf_activation = {};  // of GGUF files, where it is not that of the defaults
   // Which files of an architecture that several families share are this family's; null: the others.
   bool (*owns_gguf)(const GgufFile& file) = nullptr;
 };
@@ -240,6 +243,14 @@ const Family& glm_moe_dsa_family();
 const Family& deci_family();
 const Family& openelm_family();
 const Family& cohere2_moe_family();
+const Family& dbrx_family();
+const Family& aria_text_family();
+const Family& granitemoe_swa_family();
+const Family& flint_family();
+const Family& axk1_family();
+const Family& bitnet_family();
+const Family& persimmon_family();
+const Family& gemma4_unified_family();
 const Family& whisper_family();
 const Family& mllama_family();
 const Family& t5_family();

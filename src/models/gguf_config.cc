@@ -7,6 +7,7 @@
 #include "models/config_fields.h"
 #include "models/gguf/gguf_states.h"
 #include "models/gguf/gguf_streams.h"
+#include "models/gguf/gguf_text_source.h"
 
 namespace quire {
 namespace {
@@ -21,6 +22,8 @@ constexpr GgufKey kKeys[] = {
     {"context_length", "max_position_embeddings"},
     {"embedding_length", "hidden_size"},
     {"block_count", "num_hidden_layers"},
+    {"decoder_block_count", "num_decoder_layers"},
+    {"decoder_start_token_id", "decoder_start_token_id"},
     {"feed_forward_length", "intermediate_size"},
     {"attention.head_count", "num_attention_heads"},
     {"attention.head_count_kv", "num_key_value_heads"},
@@ -28,6 +31,7 @@ constexpr GgufKey kKeys[] = {
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     {"attention.layer_norm_epsilon", "rms_norm_eps"},
     {"attention.sliding_window", "sliding_window"},
+    {"attention.relative_buckets_count", "relative_attention_num_buckets"},
     {"attention.shared_kv_layers", "num_kv_shared_layers"},
     {"full_attention_interval", "full_attention_interval"},
     {"ssm.conv_kernel", "linear_conv_kernel_dim"},
@@ -99,6 +103,7 @@ class Translator {
 
   Result<boost::json::object> run() {
     object_["model_type"] = text(family_.name);
+    if (!family_.gguf_activation.empty()) object_["hidden_act"] = text(family_.gguf_activation);
     for (const GgufKey& key : kKeys) QUIRE_RETURN_IF_ERROR(copy_scalar(key));
     drop_prediction_layers();
     add_gguf_states(file_, object_);
@@ -124,6 +129,7 @@ class Translator {
     QUIRE_RETURN_IF_ERROR(add_layer_types());
     QUIRE_RETURN_IF_ERROR(family_.has_own_heads ? add_layer_counts() : add_layer_shapes());
     QUIRE_RETURN_IF_ERROR(add_gguf_streams(file_, object_));
+    add_gguf_text_source(file_, object_);
     add_delta_net();
     // Left out, it is as many as query heads, whatever config.json of the family would mean.
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;

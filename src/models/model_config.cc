@@ -288,6 +288,17 @@ bool has_own_head(const NameMap& names, const TensorSource& source) {
   return false;
 }
 
+// What stands in the family's nested objects, too.
+boost::json::object with_nested(const Family& family, const boost::json::object& object) {
+  boost::json::object all = object;
+  for (const std::string_view key : family.nested) {
+    const boost::json::value* inner = object.if_contains({key.data(), key.size()});
+    if (inner == nullptr || !inner->is_object()) continue;
+    for (const auto& field : inner->get_object()) all.insert(field);
+  }
+  return all;
+}
+
 // T5EncoderModel and the like, of models that have a decoder too.
 bool is_encoder_alone(const ConfigReader& top) {
   const std::vector<std::string> classes = top.strings("architectures");
@@ -329,9 +340,10 @@ void read_minicpm_multipliers(const ConfigReader& reader, ModelConfig& config) {
       1.0 / reader.positive("logit_scale", static_cast<double>(config.hidden_size) / width);
 }
 
-Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& object,
+Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& stated,
                                        std::string where) {
   Status status;
+  const boost::json::object object = with_nested(family, stated);
   const ConfigReader reader(object, std::move(where), family.aliases, status);
   ModelConfig config;
   config.family = &family;
@@ -374,6 +386,9 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   check_stored_type(top);
   check_stored_type(ConfigReader(*model, where, {}, status));
   if (!status.ok()) return status;
+  // Jina's third embeddings are published as an XLM-RoBERTa that rotates.
+  if (model_type == "xlm-roberta" && top.string("position_embedding_type", "") == "rotary")
+    model_type = "jina_embeddings_v3";
   const Family* family = find_family(model_type);
   if (family != nullptr && family->text_encoder != nullptr && is_encoder_alone(top))
     family = &family->text_encoder();
@@ -434,7 +449,35 @@ Status read_text_decoder(const ModelFiles& files, const TensorSource& source, Mo
   return {};
 }
 
+// What a GGUF file says, as the keys of config.json.
+Result<ModelConfig> read_gguf_object(const Family& family, const boost::json::object& object,
+                                     const std::string& where) {
+  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(family, object, where));
+  config.format = CheckpointFormat::kGguf;
+  config.names = family.gguf_names;
+  if (family.text_encoder == nullptr) return config;
+  Status status;
+  const ConfigReader reader(object, where, {}, status);
+  const int64_t start = reader.integer("decoder_start_token_id", {0, config.vocab_size - 1});
+  config.decoder_start = {static_cast<TokenId>(start)};
+  if (!status.ok()) return status;
+  return config;
+}
+
 }  // namespace
+
+Result<ModelConfig> read_text_encoder(const ModelFiles& files, const ModelConfig& config) {
+  const auto gguf = files.gguf_name();
+  if (!gguf) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
+    return parse_text_encoder(text, config);
+  }
+  const Family& family = config.family->text_encoder();
+  QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(*gguf));
+  QUIRE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::parse(*gguf, bytes));
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, gguf_config_object(family, file));
+  return read_gguf_object(family, object, *gguf);
+}
 
 Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source) {
   const auto gguf = files.gguf_name();
@@ -467,9 +510,7 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
                             known_gguf_architectures(), architecture.value_or(""));
   }
   QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, gguf_config_object(*family, file));
-  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(*family, object, *gguf));
-  config.format = CheckpointFormat::kGguf;
-  config.names = family->gguf_names;
+  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_gguf_object(*family, object, *gguf));
   QUIRE_RETURN_IF_ERROR(read_gguf_pooling(file, config));
   return config;
 }

@@ -85,6 +85,8 @@ struct ModelConfig {
   std::optional<double> final_logit_softcapping;
   double attention_output_scale = 1.0;
   bool has_output_gate = false;  // of attention
+  bool has_inner_norms = false;  // AttentionSpec::has_output_norm and FfnSpec::has_inner_norm
+  bool norms_experts = false;    // FfnSpec::has_output_norm, of layers with experts
   double ffn_gate_scale = 1.0;
   double ffn_inner_scale = 1.0;
   bool head_bias = false;
@@ -108,6 +110,8 @@ struct ModelConfig {
   std::vector<std::string> labels = {};  // of a classifier
   NameMap names = {};                    // how the checkpoint names its tensors
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves
+  IndexSpec index;           // any(): every layer attends to the tokens that are chosen
+  std::vector<bool> index_layers = {};  // per layer: whether it chooses; empty: all do
 
   // The longest sequence that the configuration vouches for: max_position_embeddings, stretched by
   // linear, dynamic and YaRN scaling.

@@ -207,6 +207,19 @@ TEST(ModelConfig, SaysWhatIsWrong) {
       {R"({"model_type": "mpt", "attn_config": {"clip_qkv": -8}})",
        "attn_config: clip_qkv: expected a positive number"},
       {R"({"model_type": "llama", "clip_qkv": 8})", "clip_qkv: expected null"},
+      {R"({"model_type": "dbrx", "ffn_config": {"moe_normalize_expert_weights": 2}})",
+       "moe_normalize_expert_weights: expected null or 1, got 2"},
+      {R"({"model_type": "dbrx", "ffn_config": {"ffn_act_fn": {"name": "gelu"}}})",
+       "ffn_act_fn: expected silu, got gelu"},
+      {R"({"model_type": "dbrx", "n_heads": 16, "attn_config": {"kv_n_heads": 5}})",
+       "num_attention_heads: expected a multiple of num_key_value_heads 5, got 16"},
+      {R"({"model_type": "bitnet", "weight_bits": 1})", "weight_bits: expected none"},
+      {R"({"model_type": "aria_text", "hidden_act": "gelu"})",
+       "hidden_act: expected silu, got gelu"},
+      {R"({"model_type": "granitemoe_swa", "num_hidden_layers": 2, "layer_rope_theta": [0]})",
+       "layer_rope_theta: expected num_hidden_layers = 2 entries, got 1"},
+      {R"({"model_type": "axk1", "num_hidden_layers": 2, "mlp_layer_types": ["dense"]})",
+       "mlp_layer_types: expected num_hidden_layers = 2 entries, got 1"},
       {R"({"model_type": "gptj", "rotary_dim": null})", "rotary_dim: expected a number"},
       {R"({"model_type": "codegen", "rotary_dim": 64, "n_head": 6, "n_embd": 768})",
        "num_attention_heads: expected a multiple of 4, got 6"},
@@ -418,6 +431,49 @@ TEST(ModelConfig, ReadsLatents) {
   EXPECT_NEAR(attention.scale, 1.8739 / std::sqrt(192.0), 1e-5);
   EXPECT_EQ(spec->ropes[0].rotary_dim, 64);
   EXPECT_DOUBLE_EQ(spec->ropes[0].scale, 1.0);
+}
+
+std::string indexed_config(std::string_view more) {
+  return fmt::format(
+      R"({{"model_type": "glm_moe_dsa", "num_hidden_layers": 4, "n_routed_experts": 8,
+           "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "index_topk": 32{}}})",
+      more);
+}
+
+TEST(ModelConfig, ReadsIndexers) {
+  const auto choosing_layers = [](std::string_view more) {
+    const auto config = parse_model_config(indexed_config(more));
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    std::string kinds;
+    if (!config.ok()) return kinds;
+    const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+    for (const LayerSpec& layer : spec->layers) {
+      EXPECT_EQ(layer.attention.index.top_k, 32);
+      kinds += layer.attention.index.chooses() ? 'F' : 'S';
+    }
+    EXPECT_EQ(spec->layers[0].attention.index.rope_style, RopeStyle::kInterleaved);
+    // No sequence has more tokens than all of which are chosen.
+    EXPECT_FALSE(make_decoder_spec(*config, 32, DType::kF32)->has_indexers());
+    return kinds;
+  };
+  EXPECT_EQ(choosing_layers(""), "FFFF");
+  EXPECT_EQ(choosing_layers(R"(, "index_topk_freq": 2, "index_skip_topk_offset": 1)"), "FSFS");
+  EXPECT_EQ(choosing_layers(R"(, "index_topk_pattern": "FSSFF")"), "FSSF");
+  EXPECT_EQ(choosing_layers(R"(, "indexer_types": ["full", "shared", "full", "shared"])"), "FSFS");
+}
+
+TEST(ModelConfig, RefusesIndexersThatCannotBe) {
+  const auto expect_error = [](std::string_view more, std::string_view part) {
+    const std::string error = error_of(indexed_config(more));
+    EXPECT_NE(error.find(part), std::string::npos) << more << ": " << error;
+  };
+  expect_error(R"(, "index_head_dim": 62)", "at least 64, got 62");
+  expect_error(R"(, "index_head_dim": 97)", "an even number");
+  expect_error(R"(, "index_n_heads": 0)", "index_n_heads");
+  expect_error(R"(, "q_lora_rank": null)", "q_lora_rank");
+  expect_error(R"(, "indexer_types": ["full"])", "expected 4 kinds");
+  expect_error(R"(, "index_topk_pattern": "SFFF")", "the first full");
+  expect_error(R"(, "index_topk_pattern": "FXFF")", "full or shared, got X");
 }
 
 TEST(ModelConfig, RefusesLatentsThatCannotBe) {

@@ -239,6 +239,10 @@ Status read_gguf_pooling(const GgufFile& file, ModelConfig& config) {
       file.find(fmt::format("{}.pooling_type", config.family->gguf_architecture));
   const int64_t type = value == nullptr ? 0 : value->as_int().value_or(-1);
   if (type == 0 && !config.is_bidirectional) return {};
+  if (value == nullptr) {  // as in files of T5
+    config.pooling = {.kind = config.family->default_pooling, .num_columns = config.hidden_size};
+    return {};
+  }
   constexpr PoolingKind kKinds[] = {PoolingKind::kCls, PoolingKind::kMean, PoolingKind::kCls,
                                     PoolingKind::kLast};
   if (type < 0 || type >= std::ssize(kKinds)) {

@@ -50,7 +50,10 @@ constexpr const Family& (*kFamilies[])() = {
     mellum_family,        bailing_moe_family,  bailing_moe_v2_family,
     deepseek_family,      deepseek_v32_family, glm_moe_dsa_family,
     deci_family,          openelm_family,      cohere2_moe_family,
-    mllama_family,        jina_bert_family};
+    mllama_family,        jina_bert_family,    bitnet_family,
+    dbrx_family,          aria_text_family,    flint_family,
+    axk1_family,          persimmon_family,    granitemoe_swa_family,
+    gemma4_unified_family};
 
 }  // namespace
 
@@ -72,11 +75,14 @@ const Family* find_family(std::string_view model_type) {
   return nullptr;
 }
 
-// Among families that share an architecture, returns the one that claims the file, otherwise the
+// Among families that share an architecture, and what reads texts for some of them, returns the one that claims the file, otherwise the
 // first: the files of Mistral say llama.
 const Family* find_gguf_family(const GgufFile& file, std::string_view architecture) {
   const Family* found = nullptr;
   for (const Family* family : all_families()) {
+    if (family->text_encoder != nullptr && !architecture.empty() &&
+        family->text_encoder().gguf_architecture == architecture)
+      return &family->text_encoder();
     const bool is_named =
         family->gguf_architecture == architecture || family->gguf_moe_architecture == architecture;
     if (architecture.empty() || !is_named) continue;
@@ -99,7 +105,10 @@ std::string known_gguf_architectures() {
   std::string list;
   std::set<std::string_view> listed;
   for (const Family* family : all_families()) {
-    for (const std::string_view name : {family->gguf_architecture, family->gguf_moe_architecture}) {
+    const std::string_view of_encoder =
+        family->text_encoder == nullptr ? "" : family->text_encoder().gguf_architecture;
+    for (const std::string_view name :
+         {family->gguf_architecture, family->gguf_moe_architecture, of_encoder}) {
       if (name.empty() || !listed.insert(name).second) continue;
       list.append(list.empty() ? "" : ", ").append(name);
     }

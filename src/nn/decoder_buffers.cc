@@ -15,6 +15,7 @@ BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
   normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
   block_out = spec.block.changes_outputs() || spec.cross.gated ? hidden : 0;
   for (const LayerSpec& layer : spec.layers) {
+    if (layer.ffn.has_output_norm) block_out = hidden;
     if (!layer.attention.latent.any()) qkv = std::max(qkv, tokens * layer.attention.qkv_rows());
     attention = std::max(attention, tokens * layer.attention.output_size());
     gate_up = std::max(gate_up, mlp_tokens * layer.ffn.gate_up_rows());

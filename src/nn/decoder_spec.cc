@@ -31,6 +31,14 @@ int64_t num_latent_parameters(const AttentionSpec& attention) {
   return sum;
 }
 
+// Of an indexer, whose keys' norm has a bias.
+int64_t num_index_parameters(const AttentionSpec& attention, int64_t hidden_size) {
+  const IndexSpec& index = attention.index;
+  if (!index.chooses()) return 0;
+  return index.num_heads * (int64_t{attention.latent.query_rank} * index.head_dim + hidden_size) +
+         index.head_dim * (hidden_size + 2);
+}
+
 // Of a block that layers share, beside its attention and MLP.
 int64_t num_shared_parameters(const LayerSpec& layer, int32_t index, int64_t hidden_size) {
   const SharedBlockSpec& shared = layer.shared;
@@ -89,15 +97,20 @@ int64_t DecoderSpec::num_layer_parameters(size_t index) const {
   sum += layer.num_norms(block) * norm + layer.state.num_parameters(hidden_size);
   sum += hidden_size *
          (attention.qkv_rows() * (attention.reads_pairs ? 2 : 1) + attention.output_size());
-  sum += num_latent_parameters(attention);
+  sum += num_latent_parameters(attention) + num_index_parameters(attention, hidden_size);
   if (layers[index].reads_source) sum += cross.num_parameters(hidden_size) + norm;
   sum += attention.qkv_bias ? attention.qkv_rows() : 0;
   sum += attention.o_bias && attention.any() ? hidden_size : 0;
   if (attention.qk_norm && !attention.plain_qk_norm && attention.any()) {
-    const bool shared = *attention.qk_norm == QkNorm::kHead;
-    sum += shared ? attention.head_dim : attention.q_rows();
-    if (attention.has_own_kv()) sum += shared ? attention.head_dim : attention.kv_rows();
+    const bool has_bias = *attention.qk_norm == QkNorm::kBiasedHead;
+    const int64_t shared = *attention.qk_norm == QkNorm::kHead ? attention.head_dim
+                           : has_bias                          ? 2 * attention.head_dim
+                                                               : 0;
+    sum += shared > 0 ? shared : attention.q_rows();
+    if (attention.has_own_kv()) sum += shared > 0 ? shared : attention.kv_rows();
   }
+  if (attention.has_output_norm) sum += attention.output_size();
+  if (ffn.has_inner_norm) sum += ffn.intermediate_size;
   sum += hidden_size * (ffn.gate_up_rows() + ffn.intermediate_size);
   if (ffn.bias && ffn.intermediate_size > 0) sum += ffn.gate_up_rows() + hidden_size;
   sum += num_expert_parameters(ffn.experts, hidden_size);
@@ -116,6 +129,10 @@ bool DecoderSpec::has_states() const {
 
 bool DecoderSpec::has_latents() const {
   return any_layer(*this, [](const LayerSpec& layer) { return layer.attention.latent.any(); });
+}
+
+bool DecoderSpec::has_indexers() const {
+  return any_layer(*this, [](const LayerSpec& layer) { return layer.attention.index.any(); });
 }
 
 bool DecoderSpec::has_shared_blocks() const {

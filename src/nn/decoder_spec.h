@@ -13,6 +13,7 @@
 #include "kernels/api/router.h"
 #include "nn/spec/cross_spec.h"
 #include "nn/spec/draft_input_spec.h"
+#include "nn/spec/index_spec.h"
 #include "nn/spec/pooling_spec.h"
 #include "nn/spec/relative_bias.h"
 #include "nn/spec/rope.h"
@@ -93,10 +94,13 @@ struct AttentionSpec {
   int32_t kv_layer = -1;
   bool has_sinks = false;        // one more score per head, which takes weight and adds nothing
   bool has_output_gate = false;  // heads' outputs times sigmoid(gate(x))
-  float output_scale = 1.0f;     // of what the output projection reads
+  bool has_output_norm =
+      false;                  // RMSNorm of what the output projection reads, of all heads together
+  float output_scale = 1.0f;  // of what the output projection reads
   bool qkv_bias = false;
   bool o_bias = false;
   LatentSpec latent = {};  // any(): with one KV head, of the cache's width
+  IndexSpec index = {};    // with `latent`: which of the tokens are attended to
   // Queries, keys and values are made of twice the hidden size (DraftInputSpec::is_beside,
   // SharedBlockSpec).
   bool reads_pairs = false;
@@ -148,7 +152,9 @@ struct FfnSpec {
   // Of gate(x) remains what lies so many standard deviations above its mean, and how far it does
   // (kernels/api/streams/residual_streams.h: cut_below). CPUs alone.
   std::optional<float> gate_cut = {};
-  float inner_scale = 1.0f;  // of what the down projection reads
+  float inner_scale = 1.0f;      // of what the down projection reads
+  bool has_inner_norm = false;   // RMSNorm of the same, which is not of routed experts
+  bool has_output_norm = false;  // RMSNorm of what all adds, in a block without such norms
 
   ExpertsSpec experts;
 
@@ -175,7 +181,8 @@ struct LayerSpec {
   int64_t num_norms(const BlockStyle& block) const {
     const int64_t parts = (has_mixer() ? 1 : 0) + (ffn.any() ? 1 : 0);
     return (block.input_norms && has_mixer() && has_input_norm ? 1 : 0) +
-           (has_mlp_norm(block) ? 1 : 0) + (block.norms_behind() ? parts : 0);
+           (has_mlp_norm(block) ? 1 : 0) + (block.norms_behind() ? parts : 0) +
+           (ffn.has_output_norm ? 1 : 0);
   }
 };
 
@@ -239,6 +246,7 @@ struct DecoderSpec {
   bool has_experts() const;
   bool has_states() const;
   bool has_latents() const;
+  bool has_indexers() const;
   bool has_shared_blocks() const;
   // Whether tokens see those behind them: a prompt is computed in one step.
   bool is_bidirectional() const { return !layers.empty() && !layers.front().attention.causal; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/threads/thread_team.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -38,8 +40,13 @@ int64_t RankExchange::shared_bytes(const DecoderSpec& whole, const RankShare& sh
 }
 
 RankExchange::RankExchange(const DecoderSpec& whole, const RankShare& share,
-                           const DecoderLimits& limits, RankGroup& group, ThreadTeam& team)
-    : whole_(whole), share_(share), group_(group), team_(team), type_(limits.activation_type) {
+                           const DecoderLimits& limits, RankGroup& group, Stream& stream)
+    : whole_(whole),
+      share_(share),
+      group_(group),
+      stream_(stream),
+      is_on_gpu_(stream.device() == DeviceKind::kCuda),
+      type_(limits.activation_type) {
   QUIRE_CHECK(std::ssize(group.memory()) >= shared_bytes(whole, share, limits),
               "{} bytes are shared, too few", group.memory().size());
   const Places places(whole, share, limits);
@@ -73,14 +80,23 @@ void RankExchange::gather(const std::byte* at, int64_t num_columns, int64_t elem
                  .first_only = first_only});
 }
 
+void RankExchange::begin_pass() {
+  if (!is_on_gpu_) return;
+  group_.release();
+  turn_ = 0;
+}
+
 ConstActivations RankExchange::gather_heads(size_t layer, ConstActivations own,
                                             int64_t num_tokens) {
   const AttentionSpec& attention = whole_.layers[layer].attention;
-  const int64_t head_bytes = attention.head_dim * size_bytes(type_);
+  const int64_t head_dim = attention.head_dim, head_bytes = head_dim * size_bytes(type_);
   const RowRange heads = share_of(attention, share_).heads;
-  copy_columns(static_cast<const std::byte*>(own.data()), heads.size() * head_bytes,
-               heads_ + heads.begin * head_bytes, attention.num_heads * head_bytes,
-               heads.size() * head_bytes, num_tokens);
+  copy_columns({.from = own,
+                .from_stride = heads.size() * head_dim,
+                .to = Activations(heads_, type_).from(heads.begin * head_dim),
+                .to_stride = attention.num_heads * head_dim,
+                .width = heads.size() * head_dim},
+               num_tokens);
   gather(heads_, attention.num_heads, head_bytes, num_tokens, false,
          [&](const RankShare& share) { return share_of(attention, share).heads; });
   return {heads_, type_};
@@ -96,10 +112,12 @@ int64_t RankExchange::inside_stride(size_t layer) const {
 }
 
 void RankExchange::put_inside(size_t layer, ConstActivations own, int64_t num_tokens) {
-  const int64_t stride_bytes = inside_stride(layer) * size_bytes(type_);
-  const int64_t own_bytes = share_.outputs(inside_stride(layer)).size() * size_bytes(type_);
-  copy_columns(static_cast<const std::byte*>(own.data()), own_bytes,
-               static_cast<std::byte*>(own_inside(layer).data()), stride_bytes, own_bytes,
+  const int64_t width = share_.outputs(inside_stride(layer)).size();
+  copy_columns({.from = own,
+                .from_stride = width,
+                .to = own_inside(layer),
+                .to_stride = inside_stride(layer),
+                .width = width},
                num_tokens);
 }
 
@@ -124,7 +142,7 @@ ExpertsExchange RankExchange::experts(size_t layer, int64_t num_tokens) {
 
 void RankExchange::gather_experts() {
   const ExpertsSpec& experts = whole_.layers[experts_layer_].ffn.experts;
-  gather(experts_[0], experts.intermediate_size, sizeof(float),
+  gather(experts_[0], experts.intermediate_size, size_bytes(type_),
          experts_tokens_ * experts.router.experts_per_token, false,
          [&](const RankShare& share) { return share.outputs(experts.intermediate_size); });
 }
@@ -193,21 +211,23 @@ uint8_t RankExchange::least_of_all(uint8_t mine) {
 }
 
 void RankExchange::gather_outputs(Activations x, int64_t num_tokens) {
-  const int64_t element_bytes = size_bytes(x.dtype());
-  const int64_t stride_bytes = whole_.hidden_size * element_bytes;
-  auto* mine = static_cast<std::byte*>(x.data());
-  std::byte* shared = outputs_[turn_];
+  const int64_t width = whole_.hidden_size;
+  const Activations shared(outputs_[turn_], x.dtype());
   turn_ = 1 - turn_;
-  const auto columns = [&](const RowRange& range, const std::byte* from, std::byte* to) {
-    copy_columns(from + range.begin * element_bytes, stride_bytes, to + range.begin * element_bytes,
-                 stride_bytes, range.size() * element_bytes, num_tokens);
+  const auto columns = [&](const RowRange& range, Activations from, Activations to) {
+    copy_columns({.from = from.from(range.begin),
+                  .from_stride = width,
+                  .to = to.from(range.begin),
+                  .to_stride = width,
+                  .width = range.size()},
+                 num_tokens);
   };
-  const RowRange own = share_.outputs(whole_.hidden_size);
-  columns(own, mine, shared);
-  gather(shared, whole_.hidden_size, element_bytes, num_tokens, false,
-         [&](const RankShare& share) { return share.outputs(whole_.hidden_size); });
-  columns({0, own.begin}, shared, mine);
-  columns({own.end, whole_.hidden_size}, shared, mine);
+  const RowRange own = share_.outputs(width);
+  columns(own, x, shared);
+  gather(static_cast<const std::byte*>(shared.data()), width, size_bytes(x.dtype()), num_tokens,
+         false, [&](const RankShare& share) { return share.outputs(width); });
+  columns({0, own.begin}, shared, x);
+  columns({own.end, width}, shared, x);
 }
 
 float* RankExchange::begin_logits() {
@@ -216,22 +236,33 @@ float* RankExchange::begin_logits() {
 }
 
 void RankExchange::gather_logits(int64_t num_rows) {
-  gather(logits_, whole_.vocab_size, sizeof(float), num_rows, true,
+  const bool first_only = !is_on_gpu_;
+  gather(logits_, whole_.vocab_size, sizeof(float), num_rows, first_only,
          [&](const RankShare& share) { return share.outputs(whole_.vocab_size); });
 }
 
-void RankExchange::copy_columns(const std::byte* from, int64_t from_stride_bytes, std::byte* to,
-                                int64_t to_stride_bytes, int64_t row_bytes, int64_t num_rows) {
+void RankExchange::copy_columns(const CopiedColumns& columns, int64_t num_rows) {
   constexpr int64_t kBytesPerThread = int64_t{64} << 10;
-  if (row_bytes == 0) return;
+  if (columns.width == 0) return;
+  if (is_on_gpu_) {
+    return copy_rows(stream_, {.x = columns.from,
+                               .x_stride = columns.from_stride,
+                               .out = columns.to,
+                               .out_stride = columns.to_stride,
+                               .num_tokens = num_rows,
+                               .size = columns.width});
+  }
+  const int64_t row_bytes = columns.width * size_bytes(columns.to.dtype());
   const auto copy = [&](const WorkRange& rows) {
     for (int64_t row = rows.begin; row < rows.end; ++row) {
-      std::memcpy(to + row * to_stride_bytes, from + row * from_stride_bytes,
+      std::memcpy(columns.to.from(row * columns.to_stride).data(),
+                  columns.from.from(row * columns.from_stride).data(),
                   static_cast<size_t>(row_bytes));
     }
   };
-  if (team_.size() == 1 || num_rows * row_bytes < kBytesPerThread) return copy({0, num_rows});
-  team_.run([&](int slot) { copy(split_work(num_rows, 1, slot, team_.size())); });
+  ThreadTeam& team = static_cast<HostStream&>(stream_).team();
+  if (team.size() == 1 || num_rows * row_bytes < kBytesPerThread) return copy({0, num_rows});
+  team.run([&](int slot) { copy(split_work(num_rows, 1, slot, team.size())); });
 }
 
 }  // namespace quire

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "base/threads/thread_team.h"
 #include "comm/rank_group.h"
+#include "device/stream.h"
 #include "kernels/api/experts.h"
 #include "nn/decoder_buffers.h"
 #include "nn/rank_share.h"
@@ -25,13 +25,17 @@ class RankExchange {
                               const DecoderLimits& limits);
 
   RankExchange(const DecoderSpec& whole, const RankShare& share, const DecoderLimits& limits,
-               RankGroup& group, ThreadTeam& team);
+               RankGroup& group, Stream& stream);
 
   const RankShare& share() const { return share_; }
   int64_t hidden_size() const { return whole_.hidden_size; }  // E
   bool cuts_heads(size_t layer) const {
     return quire::cuts_heads(whole_.layers[layer].attention, share_);
   }
+
+  // Before the first exchange of a forward pass. On GPUs the ranks meet and begin with the same buffers
+  // each time, so that a pass that was captured may follow any other.
+  void begin_pass();
 
   // The heads' outputs of this rank, [T, own heads * D], to their place among those of all:
   // returned, [T, Hq * D].
@@ -64,8 +68,11 @@ class RankExchange {
   float* logits() const { return reinterpret_cast<float*>(logits_); }
   // Returns where this rank's columns of them begin, once nobody reads the last ones any more.
   float* begin_logits();
-  // Returns when all of them are there.
+  // Returns when all of them are there, for ranks that read them.
   void gather_logits(int64_t num_rows);
+  // Whether this rank samples: on CPUs the first one alone, which tells the others. GPUs all do, each
+  // the same, so that their tokens stay where the next step reads them.
+  bool reads_logits() const { return is_on_gpu_ || share_.rank == 0; }
 
  private:
   struct Places;
@@ -78,14 +85,21 @@ class RankExchange {
               bool first_only, const Own& own);
   void gather_experts();
   void combine_expert_rows(std::span<const int32_t> first_row);
-  // Rows of `row_bytes` each.
-  void copy_columns(const std::byte* from, int64_t from_stride_bytes, std::byte* to,
-                    int64_t to_stride_bytes, int64_t row_bytes, int64_t num_rows);
+  // Some columns of a matrix to another of the same type; strides and `width` are elements.
+  struct CopiedColumns {
+    ConstActivations from;
+    int64_t from_stride = 0;
+    Activations to;
+    int64_t to_stride = 0;
+    int64_t width = 0;
+  };
+  void copy_columns(const CopiedColumns& columns, int64_t num_rows);
 
   const DecoderSpec& whole_;
   RankShare share_;
   RankGroup& group_;
-  ThreadTeam& team_;
+  Stream& stream_;
+  bool is_on_gpu_;
   DType type_;
   std::byte* heads_;   // [T, widest Hq * D]
   std::byte* inside_;  // [mlp_tokens, widest F]

@@ -94,7 +94,7 @@ std::vector<RowRange> HeadShare::qkv_rows(const AttentionSpec& whole) const {
 
 bool cuts_heads(const AttentionSpec& attention, const RankShare& share) {
   return !share.is_whole() && attention.any() && !attention.latent.any() &&
-         attention.qk_norm != QkNorm::kAllHeads;
+         attention.qk_norm != QkNorm::kAllHeads && !attention.has_output_norm;
 }
 
 HeadShare share_of(const AttentionSpec& attention, const RankShare& share) {
@@ -134,6 +134,12 @@ Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
   for (size_t i = 0; i < whole.layers.size(); ++i) {
     const LayerSpec& layer = whole.layers[i];
     const AttentionSpec& attention = layer.attention;
+    if (layer.ffn.has_inner_norm) {
+      return unimplemented(
+          "--tensor-parallel-size: expected 1 for a model with norms inside its MLPs (layer {}), "
+          "got {}",
+          i, num_ranks);
+    }
     if (layer.ffn.gate_cut) {
       return unimplemented(
           "--tensor-parallel-size: expected 1 for a model with sparse MLPs (layer {}), got {}", i,

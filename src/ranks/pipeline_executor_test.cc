@@ -68,10 +68,11 @@ class SameBitsInStages : public ::testing::TestWithParam<std::string> {
 TEST_P(SameBitsInStages, Float32) { expect_equal("float32"); }
 TEST_P(SameBitsInStages, Bfloat16) { expect_equal("bfloat16"); }
 
-// Layers that read the keys and values of others, embeddings that one stage alone has, blocks that
-// layers share.
-const std::vector<std::string> kWhole = {"gemma3n", "gemma3n_streams",  "gemma4_shared",
-                                         "zamba2",  "zamba2_one_block", "zamba2_untied"};
+// Layers that read the keys and values of others, or what others have chosen, embeddings that one
+// stage alone has, blocks that layers share.
+const std::vector<std::string> kWhole = {"gemma3n",      "gemma3n_streams", "gemma4_shared",
+                                         "glm_moe_dsa",  "zamba2",          "zamba2_one_block",
+                                         "zamba2_untied"};
 
 // All that can be cut.
 std::vector<std::string> golden_names() {

@@ -25,6 +25,7 @@ class Writer {
   }
   void tokens(const std::vector<TokenId>& ids) { elements(ids); }
   void text(std::string_view text) { elements(text); }
+  void bytes(const std::vector<uint8_t>& bytes) { elements(bytes); }
 
  private:
   template <typename List>
@@ -71,6 +72,7 @@ class Reader {
   }
   void tokens(std::vector<TokenId>& out) { elements(out); }
   void text(std::string& out) { elements(out); }
+  void bytes(std::vector<uint8_t>& out) { elements(out); }
   void fail() { ok_ = false; }
   Status end() const {
     if (ok_ && left_.empty()) return {};
@@ -108,6 +110,54 @@ class Reader {
   bool ok_ = true;
 };
 
+// Pictures. Sources are read by one rank alone, and so are not in plans for several.
+void write(Writer& to, const MediaItem& item) {
+  to.text(item.key);
+  to.value(item.num_embeddings);
+  to.value(item.height);
+  to.value(item.width);
+  to.list(item.order, [&](int32_t embedding) { to.value(embedding); });
+}
+
+std::shared_ptr<MediaItem> read_item(Reader& from) {
+  auto item = std::make_shared<MediaItem>();
+  from.text(item->key);
+  from.value(item->num_embeddings);
+  from.value(item->height);
+  from.value(item->width);
+  from.list(item->order, [&](int32_t& embedding) { from.value(embedding); });
+  return item;
+}
+
+// Of its item all but the pixels, which come with the step that encodes it.
+void write(Writer& to, const MediaSpan& span) {
+  to.value(span.begin);
+  to.value(span.end);
+  to.value(span.first);
+  write(to, *span.item);
+}
+
+// Whether a picture has the pixels that its sides say.
+bool is_whole(const MediaItem& item) {
+  constexpr int32_t kMaxSide = 1 << 20;
+  return item.height > 0 && item.width > 0 && item.height <= kMaxSide && item.width <= kMaxSide &&
+         std::ssize(item.rgb) == int64_t{3} * item.height * item.width;
+}
+
+// Within the prompt, or the executor would write past its rows.
+void read(Reader& from, const NewRequest& request, MediaSpan& span) {
+  from.value(span.begin);
+  from.value(span.end);
+  from.value(span.first);
+  auto item = read_item(from);
+  const int64_t last = int64_t{span.first} + span.end - span.begin;
+  const bool fits = span.begin >= 0 && span.end > span.begin &&
+                    span.end <= std::ssize(request.token_ids) && span.first >= 0 &&
+                    last <= item->num_embeddings;
+  if (!fits) from.fail();
+  span.item = std::move(item);
+}
+
 void write(Writer& to, const NewRequest& request, uint64_t adapter) {
   to.value(request.id);
   to.value(adapter);
@@ -116,6 +166,7 @@ void write(Writer& to, const NewRequest& request, uint64_t adapter) {
   to.value(static_cast<uint8_t>(request.kind));
   to.value(request.params->max_tokens);
   to.value(static_cast<uint8_t>(request.params->prompt_logprobs.has_value()));
+  to.list(request.media, [&](const MediaSpan& span) { write(to, span); });
   to.value(static_cast<uint8_t>(request.pooling != nullptr));
   if (request.pooling == nullptr) return;
   to.value(static_cast<uint8_t>(request.pooling->task));
@@ -137,6 +188,7 @@ void read(Reader& from, NewRequest& request, uint64_t& adapter) {
   from.flag(prompt_logprobs);
   if (prompt_logprobs) params->prompt_logprobs = 0;
   request.params = std::move(params);
+  from.list(request.media, [&](MediaSpan& span) { read(from, request, span); });
   from.flag(pools);
   if (!pools) return;
   auto pooling = std::make_shared<PoolingParams>();
@@ -223,6 +275,11 @@ void encode_step(const StepResult& before, const StepPlan& plan, std::span<const
   to.list(plan.block_copies, [&](const BlockCopy& copy) { write(to, copy); });
   to.value(plan.total_num_scheduled_tokens);
   to.tokens(plan.draft_token_ids);
+  to.list(plan.freed_media, [&](const std::string& key) { to.text(key); });
+  to.list(plan.media_inputs, [&](const std::shared_ptr<const MediaItem>& item) {
+    write(to, *item);
+    to.bytes(item->rgb);
+  });
 }
 
 Status decode_step(std::span<const std::byte> bytes, DecodedStep& out) {
@@ -246,6 +303,13 @@ Status decode_step(std::span<const std::byte> bytes, DecodedStep& out) {
   from.list(plan.block_copies, [&](BlockCopy& copy) { read(from, copy); });
   from.value(plan.total_num_scheduled_tokens);
   from.tokens(plan.draft_token_ids);
+  from.list(plan.freed_media, [&](std::string& key) { from.text(key); });
+  from.list(plan.media_inputs, [&](std::shared_ptr<const MediaItem>& picture) {
+    std::shared_ptr<MediaItem> item = read_item(from);
+    from.bytes(item->rgb);
+    if (!is_whole(*item)) from.fail();
+    picture = std::move(item);
+  });
   check_drafts(from, plan);
   return from.end();
 }

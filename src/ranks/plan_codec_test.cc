@@ -20,6 +20,17 @@ struct Step {
   std::vector<uint64_t> adapters;
 };
 
+std::shared_ptr<const MediaItem> random_item(std::mt19937& random) {
+  auto item = std::make_shared<MediaItem>();
+  item->key = std::to_string(random());
+  item->num_embeddings = 4;
+  item->height = 1 + static_cast<int32_t>(random() % 3);
+  item->width = 2;
+  item->rgb.assign(static_cast<size_t>(6 * item->height), static_cast<uint8_t>(random()));
+  if (random() % 2 == 0) item->order = {0, MediaItem::kLineBreak, 1, 2};
+  return item;
+}
+
 Step random_step(uint32_t seed) {
   std::mt19937 random(seed);
   const auto number = [&](uint32_t most) { return static_cast<int32_t>(random() % (most + 1)); };
@@ -44,6 +55,8 @@ Step random_step(uint32_t seed) {
     params->max_tokens = number(1000);
     if (number(1) == 0) params->prompt_logprobs = 0;
     request.params = std::move(params);
+    for (int32_t begin = number(3); begin + 3 <= request.num_tokens(); begin += 3 + number(4))
+      request.media.push_back({begin, begin + 3, random_item(random), number(1)});
     if (number(2) != 0) continue;
     auto pooling = std::make_shared<PoolingParams>();
     pooling->task = static_cast<PoolingTask>(number(3));
@@ -68,6 +81,8 @@ Step random_step(uint32_t seed) {
         {BlockId(number(5000)), BlockId(number(5000)), static_cast<KvPool>(number(1))});
   }
   plan.total_num_scheduled_tokens = number(10'000);
+  for (int i = number(2); i > 0; --i) plan.freed_media.push_back(std::to_string(random()));
+  for (int i = number(2); i > 0; --i) plan.media_inputs.push_back(random_item(random));
   return step;
 }
 
@@ -88,7 +103,16 @@ TEST(PlanCodec, WhatIsReadIsWhatWasWritten) {
       EXPECT_EQ(got.params->max_tokens, want.params->max_tokens);
       EXPECT_EQ(got.params->prompt_logprobs.has_value(), want.params->prompt_logprobs.has_value());
       EXPECT_EQ(got.pooling != nullptr, want.pooling != nullptr);
+      ASSERT_EQ(got.media.size(), want.media.size());
+      for (size_t k = 0; k < got.media.size(); ++k) {
+        EXPECT_EQ(got.media[k].begin, want.media[k].begin);
+        EXPECT_EQ(got.media[k].item->key, want.media[k].item->key);
+        EXPECT_EQ(got.media[k].item->order, want.media[k].item->order);
+      }
     }
+    ASSERT_EQ(decoded.plan.media_inputs.size(), step.plan.media_inputs.size());
+    for (size_t i = 0; i < step.plan.media_inputs.size(); ++i)
+      EXPECT_EQ(decoded.plan.media_inputs[i]->rgb, step.plan.media_inputs[i]->rgb);
     for (size_t i = 0; i < step.before.requests.size(); ++i) {
       EXPECT_EQ(decoded.before.requests[i].sampled_token_ids,
                 step.before.requests[i].sampled_token_ids);
@@ -118,6 +142,38 @@ TEST(PlanCodec, BytesThatAreCutOrChangedAreNoPlanOrAnother) {
     }
     bytes.push_back({});
     EXPECT_EQ(decode_step(bytes, decoded).code(), StatusCode::kDataLoss);
+  }
+}
+
+TEST(PlanCodec, PicturesThatLieAreNoPlan) {
+  std::mt19937 random(5);
+  const auto status_of = [](const StepPlan& plan) {
+    std::vector<std::byte> bytes;
+    DecodedStep decoded;
+    encode_step({}, plan, {}, bytes);
+    return decode_step(bytes, decoded).code();
+  };
+  const auto with = [&](int32_t begin, int32_t end, int32_t first) {
+    StepPlan plan;
+    plan.new_requests.push_back({.token_ids = {1, 2, 3, 4},
+                                 .params = std::make_shared<SamplingParams>(),
+                                 .media = {{begin, end, random_item(random), first}}});
+    return status_of(plan);
+  };
+  EXPECT_EQ(with(1, 4, 1), StatusCode::kOk);
+  EXPECT_EQ(with(1, 5, 0), StatusCode::kDataLoss) << "behind the prompt";
+  EXPECT_EQ(with(-1, 2, 0), StatusCode::kDataLoss);
+  EXPECT_EQ(with(2, 2, 0), StatusCode::kDataLoss);
+  EXPECT_EQ(with(0, 4, 1), StatusCode::kDataLoss) << "more embeddings than there are";
+  EXPECT_EQ(with(0, 1, 2147483647), StatusCode::kDataLoss);
+  for (const int32_t height : {0, -1, 2, 1 << 30}) {
+    auto item = std::make_shared<MediaItem>();
+    item->height = height;
+    item->width = 1;
+    item->rgb.assign(3, 0);
+    StepPlan plan;
+    plan.media_inputs.push_back(std::move(item));
+    EXPECT_EQ(status_of(plan), StatusCode::kDataLoss) << height;
   }
 }
 

@@ -70,10 +70,11 @@ class SameBits : public ::testing::TestWithParam<std::string> {
 TEST_P(SameBits, Float32) { expect_equal("float32"); }
 TEST_P(SameBits, Bfloat16) { expect_equal("bfloat16"); }
 
-// Sparse MLPs, and blocks that layers share.
-const std::vector<std::string> kWhole = {"gemma3n",          "zamba2",
-                                         "zamba2_one_block", "zamba2_untied",
-                                         "int8_rows_zamba2", "int8_rows_gemma3n_text"};
+// Sparse MLPs, blocks that layers share, and norms inside MLPs.
+const std::vector<std::string> kWhole = {
+    "gemma3n",       "zamba2",           "zamba2_one_block",
+    "zamba2_untied", "int8_rows_zamba2", "int8_rows_gemma3n_text",
+    "bitnet",        "bitnet_silu",      "bitnet_bitnet"};
 
 // All that can be shared.
 std::vector<std::string> shareable(std::vector<std::string> names) {

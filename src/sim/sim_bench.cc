@@ -4,6 +4,8 @@
 //   build/release/src/sim/quire_sim_bench replica        requests/s and tokens/s on one core
 //   build/release/src/sim/quire_sim_bench replica conversation      one load of these alone
 //   build/release/src/sim/quire_sim_bench fleet 2        1,000 replicas, one hour, on 2 threads
+//   build/release/src/sim/quire_sim_bench trace FILE 4 10     a trace on 4 replicas, at 10/s where it
+//                                                       has lengths alone
 //
 // The figures are of the wall clock, so run it on an idle machine.
 #include <sys/resource.h>
@@ -13,9 +15,11 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "sim/fleet/block_merging.h"
 #include "sim/fleet/deployment.h"
 #include "sim/report/summary.h"
 #include "sim/workload/synthetic.h"
+#include "sim/workload/trace.h"
 
 namespace quire::sim {
 namespace {
@@ -105,18 +109,41 @@ void bench_fleet(int32_t num_threads, int32_t num_replicas, double rate_per_repl
          make_fleet(num_replicas, num_threads, routing));
 }
 
+int bench_trace(const char* file, int32_t num_replicas, double rate) {
+  TraceOptions options;
+  options.lengths_at = [rate](int64_t i) {
+    return static_cast<int64_t>(static_cast<double>(i) * 1e9 / rate);
+  };
+  const Result<Workload> workload = read_trace(file, options);
+  if (!workload.ok()) {
+    std::fprintf(stderr, "%s\n", workload.status().message().c_str());
+    return 1;
+  }
+  FleetSpec spec = make_fleet(num_replicas, 1, Routing::kLeastRequests);
+  spec.pools[0].replica.engine.scheduler.max_model_len = 131072;
+  merge_blocks(*workload, spec);
+  report("trace", *workload, spec);
+  return 0;
+}
+
 }  // namespace
 }  // namespace quire::sim
 
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "replica";
   if (what == "replica" && quire::sim::bench_replica(argc > 2 ? argv[2] : "")) return 0;
+  if (what == "trace" && argc > 2) {
+    return quire::sim::bench_trace(argv[2], argc > 3 ? std::atoi(argv[3]) : 1,
+                                   argc > 4 ? std::atof(argv[4]) : 1.0);
+  }
   const int num_threads = argc > 2 ? std::atoi(argv[2]) : 1;
   const int num_replicas = argc > 3 ? std::atoi(argv[3]) : 1000;
   const double rate = argc > 4 ? std::atof(argv[4]) : 3.0;
   const auto routing = quire::parse_routing(argc > 5 ? argv[5] : "round-robin");
   if (what != "fleet" || !routing.ok()) {
-    std::fprintf(stderr, "usage: %s replica [LOAD] | fleet [THREADS [REPLICAS [RATE [ROUTING]]]]\n",
+    std::fprintf(stderr,
+                 "usage: %s replica [LOAD] | fleet [THREADS [REPLICAS [RATE [ROUTING]]]] | "
+                 "trace FILE [REPLICAS [RATE]]\n",
                  argv[0]);
     return 2;
   }

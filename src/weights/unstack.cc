@@ -65,12 +65,24 @@ void add_experts(const RawTensor& tensor, const Suffix& suffix, std::vector<RawT
   }
 }
 
+// A matrix of the rows of all experts, one after the other, with an extent for the experts.
+RawTensor with_expert_extent(const RawTensor& tensor, int64_t num_experts) {
+  RawTensor out = tensor;
+  const bool is_flat = num_experts > 0 && tensor.shape.size() == 2 &&
+                       tensor.shape.front() > num_experts &&
+                       tensor.shape.front() % num_experts == 0;
+  if (is_flat) out.shape = {num_experts, tensor.shape[0] / num_experts, tensor.shape[1]};
+  return out;
+}
+
 }  // namespace
 
-TensorSource unstack_experts(const TensorSource& source, const NameMap& names) {
+TensorSource unstack_experts(const TensorSource& source, const NameMap& names,
+                             int64_t num_experts) {
   const NamePrefix prefix = find_prefix(names, source);
   std::vector<RawTensor> tensors;
-  for (const RawTensor& tensor : source.tensors()) {
+  for (const RawTensor& stored : source.tensors()) {
+    const RawTensor tensor = with_expert_extent(stored, num_experts);
     const Suffix* suffix = find_stacked(tensor, names, prefix.trunk);
     const bool has_experts = suffix != nullptr && tensor.shape.size() >= 2 &&
                              tensor.shape.front() >= 1 && tensor.shape.front() <= kMaxExperts &&
@@ -78,7 +90,7 @@ TensorSource unstack_experts(const TensorSource& source, const NameMap& names) {
     if (has_experts) {
       add_experts(tensor, *suffix, tensors);
     } else {
-      tensors.push_back(tensor);
+      tensors.push_back(stored);
     }
   }
   return TensorSource(std::move(tensors));

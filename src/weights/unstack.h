@@ -12,6 +12,8 @@ namespace quire {
 // its parts ("blk.3.ffn_up_exps.0.weight" [N, K], ...). A name without ".weight" gets it, and what
 // gpt-oss joins with an underscore gets a point: "_bias", "_blocks", "_scales". Bytes stay where
 // they are. A tensor whose first extent is no number of experts stays whole, and has no use then.
-TensorSource unstack_experts(const TensorSource& source, const NameMap& names);
+// With `num_experts` known, [X * N, K] is cut like [X, N, K].
+TensorSource unstack_experts(const TensorSource& source, const NameMap& names,
+                             int64_t num_experts = 0);
 
 }  // namespace quire

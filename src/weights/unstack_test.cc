@@ -55,6 +55,19 @@ TEST_F(Unstack, OneTensorPerExpertWhateverTheNamesEndWith) {
   }
 }
 
+TEST_F(Unstack, RowsOfAllExpertsInOneMatrixAreCutWhereTheirNumberIsKnown) {
+  add("model.embed.weight", {6, 2});
+  add("model.layers.0.up", {6, 4});
+  add("model.layers.1.up", {3, 4});  // a vector per expert
+  const TensorSource source = unstack_experts(TensorSource(tensors_), kMap, 3);
+  EXPECT_EQ(source.tensors().size(), 1u + 3 + 3);
+  ASSERT_NE(source.find("model.layers.0.up.2.weight"), nullptr);
+  EXPECT_EQ(source.find("model.layers.0.up.2.weight")->shape, (std::vector<int64_t>{2, 4}));
+  EXPECT_EQ(source.find("model.layers.0.up.2.weight")->data.data(), bytes_.data() + 16);
+  ASSERT_NE(source.find("model.layers.1.up.2.weight"), nullptr);
+  EXPECT_EQ(source.find("model.layers.1.up.2.weight")->shape, (std::vector<int64_t>{4}));
+}
+
 TEST_F(Unstack, StacksOutsideTheLayersAreCutToo) {
   add("model.embed.weight", {4, 2});
   add("model.streams.weight", {3, 2, 2});

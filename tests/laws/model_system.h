@@ -40,8 +40,11 @@ class ModelSystem {
     auto runner = ModelRunner::create(options);
     QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
     runner_ = std::move(*runner);
-    QUIRE_CHECK(
-        runner_->initialize({.num_blocks = kMaxBlocks, .num_state_blocks = kMaxBlocks}).ok());
+    start(*runner_);
+  }
+  // Of something else that runs a model.
+  explicit ModelSystem(std::unique_ptr<Executor> other) : other_(std::move(other)) {
+    start(*other_);
   }
 
   ModelRunner& runner() { return *runner_; }
@@ -49,11 +52,12 @@ class ModelSystem {
   // One request after the other, or all at once.
   std::map<uint64_t, Output> run(const std::vector<Request>& requests, SchedulerConfig config,
                                  int32_t num_blocks, bool together, RunStats* stats = nullptr) {
-    config.max_model_len = runner_->info().max_model_len;
-    config.media_is_bidirectional = runner_->info().media.is_bidirectional;
+    const ExecutorInfo info = executor_->info();
+    config.max_model_len = info.max_model_len;
+    config.media_is_bidirectional = info.media.is_bidirectional;
     if (config.encoder_cache_tokens == 0)
-      config.encoder_cache_tokens = runner_->info().media.max_cached_embeddings;
-    KvManager kv(runner_->kv_spec(), num_blocks,
+      config.encoder_cache_tokens = info.media.max_cached_embeddings;
+    KvManager kv(executor_->kv_spec(), num_blocks,
                  {.max_sequence_tokens = config.max_model_len,
                   .max_step_tokens = config.max_num_batched_tokens,
                   .num_state_blocks = kMaxBlocks});
@@ -69,7 +73,7 @@ class ModelSystem {
       }
       const StepPlan& plan = scheduler.schedule(step);
       num_encoded += std::ssize(plan.media_inputs);
-      const Result<StepResult> result = runner_->execute(plan);
+      const Result<StepResult> result = executor_->execute(plan);
       QUIRE_CHECK(result.ok(), "{}", result.status().message());
       for (const RequestUpdate& update : scheduler.update(*result, step)) {
         QUIRE_CHECK(update.status.ok(), "{}", update.status.message());
@@ -81,7 +85,7 @@ class ModelSystem {
         if (update.finished) output.status = *update.finished;
       }
     }
-    QUIRE_CHECK(runner_->execute(scheduler.schedule(1 << 30)).ok());
+    QUIRE_CHECK(executor_->execute(scheduler.schedule(1 << 30)).ok());
     if (stats != nullptr)
       *stats = {scheduler.stats().num_preemptions, scheduler.stats().prefix_hits, num_encoded};
     return outputs;
@@ -106,7 +110,15 @@ class ModelSystem {
  private:
   static constexpr int32_t kMaxBlocks = 400;
 
-  std::unique_ptr<ModelRunner> runner_;
+  void start(Executor& executor) {
+    executor_ = &executor;
+    QUIRE_CHECK(
+        executor.initialize({.num_blocks = kMaxBlocks, .num_state_blocks = kMaxBlocks}).ok());
+  }
+
+  std::unique_ptr<ModelRunner> runner_;  // or
+  std::unique_ptr<Executor> other_;
+  Executor* executor_ = nullptr;
 };
 
 inline void expect_same(const std::map<uint64_t, Output>& got,

@@ -93,8 +93,7 @@ TEST_P(Seq2Seq, EncoderMakesTheOraclesRows) {
   HostStream stream(team, best_isa());
   HostPacking packing(stream);
   const ModelConfig decoder = read_model_config(*files, source).value();
-  const ModelConfig config =
-      parse_text_encoder(files->text("config.json").value(), decoder).value();
+  const ModelConfig config = read_text_encoder(*files, decoder).value();
   auto encoder = TextEncoder::open(config, 64, {.dtype = DType::kF32}, decoder.quantization, source,
                                    packing, stream);
   ASSERT_TRUE(encoder.ok()) << encoder.status().message();
@@ -153,8 +152,9 @@ TEST_P(Seq2Seq, LogitsAreTheOracles) {
         worst = std::max(worst, relative_error(got, expected));
       }
     }
-    // Activations of 8 bits turn the noise of bfloat16 into steps, larger than the budget on some
-    // instruction sets: float32 shows that their products are right.
+    // Its weights alone have 8 bits. The random layers of this model make the rounding of bfloat16
+    // larger than the budget on some instruction sets (0.095 on AVX2): that its products are right
+    // is what float32 shows.
     if (exact || GetParam() != "t5_int8") {
       EXPECT_LE(worst, exact ? kF32Budget : kBf16Budget) << dtype;
     }

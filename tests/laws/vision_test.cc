@@ -13,6 +13,7 @@
 #include "media/decode/decode_image.h"
 #include "media/image_layout.h"
 #include "models/vision/vision_config.h"
+#include "ranks/ranked_executor.h"
 #include "tests/laws/media_goldens.h"
 #include "tests/laws/model_system.h"
 #include "tests/laws/retyped_gguf.h"
@@ -284,6 +285,24 @@ void expect_same_bits(const std::string& name, const std::string& dtype) {
 
 TEST_P(Vision, SameBitsWhateverElseRuns) { expect_same_bits(GetParam(), "float32"); }
 TEST_P(Vision, SameBitsInBfloat16) { expect_same_bits(GetParam(), "bfloat16"); }
+
+// Each rank encodes every image: rows that are added behind layers, rows and columns, tokens that see
+// each other, tiles.
+TEST(VisionRanks, SameBitsAsOfOneRank) {
+  for (const std::string name : {"qwen3_vl", "gemma3", "llava_next"}) {
+    const std::vector<Request> requests = make_load(read_golden(name));
+    const SchedulerConfig config{.max_num_batched_tokens = 256, .max_num_seqs = 16};
+    test::ModelSystem one(open_files(name), "bfloat16");
+    const auto alone = one.run(requests, config, 200, false);
+    const ModelRunnerOptions options =
+        test::ModelSystem::options_of(open_files(name), "bfloat16", 2);
+    auto ranks = RankedExecutor::create(options, 2);
+    ASSERT_TRUE(ranks.ok()) << name << ": " << ranks.status().message();
+    EXPECT_GT((*ranks)->plan().memory.vision, one.runner().plan().memory.vision);
+    test::ModelSystem of_ranks(std::move(*ranks));
+    test::expect_same(of_ranks.run(requests, config, 200, true), alone);
+  }
+}
 
 TEST_P(Vision, PicturesOfAnotherSizeFailTheirRequestAlone) {
   const Golden golden = read_golden(GetParam());

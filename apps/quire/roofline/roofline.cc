@@ -6,6 +6,7 @@
 
 #include "base/text_fields.h"
 #include "facade/hardware/machine_hardware.h"
+#include "facade/images/picture_sizes.h"
 #include "facade/model_shape_file.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
@@ -17,6 +18,7 @@
 #include "quire/roofline/roofline_plot.h"
 #include "quire/roofline/roofline_report.h"
 #include "quire/roofline/table_files.h"
+#include "quire/sim/workload_flags.h"
 
 namespace quire::roofline {
 namespace {
@@ -96,8 +98,20 @@ Status run_compare(const Flags& flags, const std::vector<std::string>& models,
                                           : compare_svg(columns, flags.report));
 }
 
-Status run_roofline(const Flags& flags) {
+// The embeddings of the picture that the flags ask about.
+Status add_image_items(Flags& flags) {
+  if (flags.report.image_size.empty()) return {};
+  QUIRE_ASSIGN_OR_RETURN(const cli::PictureSize size,
+                         cli::parse_picture_size(flags.report.image_size, "--image-size"));
+  QUIRE_ASSIGN_OR_RETURN(flags.report.image_items,
+                         picture_items(flags.model, size.width, size.height));
+  return {};
+}
+
+Status run_roofline(const Flags& given) {
+  Flags flags = given;
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.plot));
+  QUIRE_RETURN_IF_ERROR(add_image_items(flags));
   QUIRE_ASSIGN_OR_RETURN(const ModelShape model, load_model(flags));
   QUIRE_ASSIGN_OR_RETURN(const Hardware hardware,
                          resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
@@ -223,6 +237,8 @@ void add_roofline(CLI::App& app, int& exit_code) {
   verb.add_option("--tables", flags->tables,
                   "CSV files of operator times or folders of them, for --fidelity table")
       ->delimiter(',');
+  verb.add_option("--image-size", flags->report.image_size,
+                  "Show what an image of WIDTHxHEIGHT pixels takes, of a model that reads images");
   CLI::Option* const explain =
       verb.add_flag("--explain", flags->report.explain,
                     "Why the listed steps take what they take: the arithmetic, in words");

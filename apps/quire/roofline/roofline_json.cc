@@ -123,6 +123,14 @@ json::object report_json(const CostModel& model, const ReportOptions& options) {
                                                                           steps.context))}}},
       {"prompt", json::object{{"tokens", steps.prompt},
                               {"kernels", kernels_json(model, prompt_step(model, steps.prompt))}}}};
+  if (!options.image_items.empty()) {
+    const KernelCost image = image_cost(model, options);
+    out["image"] = json::object{
+        {"size", options.image_size},        {"items", json::value_from(options.image_items)},
+        {"gflop", image.flops * 1e-9},       {"gb", (image.read_bytes + image.write_bytes) * 1e-9},
+        {"bound_us", image.bound_us},        {"predicted_us", image.predicted_us},
+        {"binds", to_string(image.bound_by)}};
+  }
   out["what_if"] = what_ifs_json(model, options);
   return out;
 }

@@ -60,6 +60,48 @@ Series prompt_series(const CostModel& model, const ReportOptions& options,
   return series;
 }
 
+// A RoofLabel names a level, at the right end of it.
+struct RoofLabel {
+  double y = 0;
+  double peak = 0;
+  std::string formats;
+  std::string_view color;
+};
+
+// Adds a device's levels; formats of one peak share a label.
+void add_roof_labels(const Canvas& canvas, const Hardware& hardware, std::string_view color,
+                     std::vector<RoofLabel>& labels) {
+  const size_t first = labels.size();
+  for (int i = 0; i < kNumMathTypes; ++i) {
+    const double peak = hardware.peak_flops[static_cast<size_t>(i)];
+    if (peak <= 0) continue;
+    const std::string_view format = to_string(static_cast<MathType>(i));
+    const auto same =
+        std::find_if(labels.begin() + static_cast<std::ptrdiff_t>(first), labels.end(),
+                     [peak](const RoofLabel& l) { return l.peak == peak; });
+    if (same != labels.end()) {
+      same->formats += fmt::format(", {}", format);
+    } else {
+      labels.push_back(
+          {.y = canvas.y(peak), .peak = peak, .formats = std::string(format), .color = color});
+    }
+  }
+}
+
+// Labels of near levels make way for one another, downwards.
+void write_roof_labels(Canvas& canvas, std::vector<RoofLabel>& labels) {
+  constexpr double kLine = 13;
+  std::ranges::sort(labels, {}, &RoofLabel::y);
+  double next = 0;
+  for (const RoofLabel& label : labels) {
+    const double y = std::max(label.y, next);
+    next = y + kLine;
+    canvas.add("<text x='{}' y='{:.1f}' fill='{}'>{} {:.4g}</text>",
+               Canvas::kWidth - Canvas::kRight + 6, y + 4, label.color, label.formats,
+               label.peak * 1e-12);
+  }
+}
+
 // The slope is named by the bandwidth, along itself, and each level by its format and peak.
 void add_roofs(Canvas& canvas, const Hardware& hardware, std::string_view color) {
   const double bandwidth = hardware.memory_bytes_per_s;
@@ -73,8 +115,6 @@ void add_roofs(Canvas& canvas, const Hardware& hardware, std::string_view color)
         "<path class='roof' style='stroke:{}' d='M{:.1f} {:.1f} L{:.1f} {:.1f} L{:.1f} {:.1f}'/>",
         color, canvas.x(begin), canvas.y(begin * bandwidth), canvas.x(peak / bandwidth),
         canvas.y(peak), canvas.x(canvas.high_x()), canvas.y(peak));
-    canvas.add("<text x='{}' y='{:.1f}'>{} {:.4g}</text>", Canvas::kWidth - Canvas::kRight + 6,
-               canvas.y(peak) + 4, to_string(static_cast<MathType>(i)), peak * 1e-12);
   }
   const double begin = std::max(canvas.low_x(), canvas.low_y() / bandwidth);
   const double middle = std::sqrt(begin * highest / bandwidth);
@@ -134,9 +174,17 @@ std::string drawn(const std::vector<Series>& series, const std::vector<const Har
   Canvas canvas = canvas_for(series, devices);
   canvas.axes();
   const bool one = devices.size() == 1;
+  std::vector<RoofLabel> labels;
   for (size_t i = 0; i < devices.size(); ++i) {
-    add_roofs(canvas, *devices[i], one ? "#0f172a" : series_color(i));
+    const std::string_view color = one ? "#0f172a" : series_color(i);
+    add_roofs(canvas, *devices[i], color);
+    // Models side by side on one device have one roof.
+    const auto is_named = [&](const Hardware* other) { return other->name == devices[i]->name; };
+    if (std::none_of(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(i), is_named)) {
+      add_roof_labels(canvas, *devices[i], color, labels);
+    }
   }
+  write_roof_labels(canvas, labels);
   double legend = Canvas::kTop + 260;
   for (size_t i = 0; i < series.size(); ++i) {
     add_series(canvas, series[i], series_color(i));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <optional>
 
 #include "quire/roofline/roofline_explain.h"
@@ -99,6 +100,18 @@ void add_prompts(Table& table, const CostModel& cost, const ReportOptions& optio
   }
 }
 
+void add_image(Table& table, const CostModel& cost, const ReportOptions& options) {
+  if (options.image_items.empty()) return;
+  const KernelCost image = image_cost(cost, options);
+  table.line("");
+  table.line("image     {}: {} tokens in {} items, {}FLOP, {}B, bound {}, predicted {}, binds {}",
+             options.image_size,
+             std::accumulate(options.image_items.begin(), options.image_items.end(), 0),
+             options.image_items.size(), scaled(image.flops),
+             scaled(image.read_bytes + image.write_bytes), time_text(image.bound_us),
+             time_text(image.predicted_us), to_string(image.bound_by));
+}
+
 void add_kernels(Table& table, const CostModel& cost, std::string_view title,
                  const StepShape& step) {
   table.line("");
@@ -157,6 +170,12 @@ StepShape prompt_step(const CostModel& model, int32_t tokens) {
   return step;
 }
 
+KernelCost image_cost(const CostModel& model, const ReportOptions& options) {
+  StepShape step = prompt_step(model, 2);  // an encoder has no step of its own
+  step.pictures = options.image_items;
+  return model.explain(step)[static_cast<size_t>(Kernel::kEncoder)];
+}
+
 std::string report(const CostModel& model, const ReportOptions& options) {
   Table table;
   const Result<MemoryEstimate> memory =
@@ -164,6 +183,7 @@ std::string report(const CostModel& model, const ReportOptions& options) {
   add_head(table, model, memory);
   add_decode(table, model, options, memory);
   add_prompts(table, model, options);
+  add_image(table, model, options);
   const auto [batch, context, prompt] = explained_steps(options);
   add_kernels(table, model, fmt::format("one decode step, batch {}, context {}", batch, context),
               decode_step(model, batch, context));

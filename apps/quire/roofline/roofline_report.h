@@ -13,6 +13,9 @@ struct ReportOptions {
   std::vector<int32_t> batch_sizes = {1, 4, 16, 64, 256};
   std::vector<int32_t> contexts = {1024, 8192, 32768};
   std::vector<int32_t> prompts = {128, 512, 2048, 8192};
+  // Of one picture: its pixels as the user wrote them, and embeddings of each item; empty: none.
+  std::string image_size;
+  std::vector<int32_t> image_items;
   bool explain = false;  // show the arithmetic of the two steps whose kernels are listed
 };
 
@@ -27,6 +30,9 @@ ExplainedSteps explained_steps(const ReportOptions& options);
 // prompt.
 StepShape decode_step(const CostModel& model, int32_t batch, int32_t context);
 StepShape prompt_step(const CostModel& model, int32_t tokens);
+
+// Returns what it takes to encode the picture of `options`.
+KernelCost image_cost(const CostModel& model, const ReportOptions& options);
 
 // Returns model, device and memory, decode and prompt tables, the kernels of one decode and one
 // prompt step, and what other formats, more devices and speculation would buy. The text has several

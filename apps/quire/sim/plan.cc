@@ -128,7 +128,7 @@ Status run_plan(const PlanFlags& flags) {
   options.max_devices = flags.max_devices;
   options.objective = flags.cheapest ? sim::PlanObjective::kDollars : sim::PlanObjective::kDevices;
   QUIRE_ASSIGN_OR_RETURN(const sim::Workload workload,
-                         workload_of(flags.workload, flags.deployment.seed,
+                         workload_of(flags.workload, flags.deployment.model, flags.deployment.seed,
                                      static_cast<int32_t>(options.base.model.max_model_len)));
   for (const std::string& path : {flags.json, flags.html}) {
     QUIRE_RETURN_IF_ERROR(check_writable(path));

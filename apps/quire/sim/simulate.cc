@@ -267,7 +267,7 @@ Status run_simulate(const SimulateFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const sim::SloLimits limits, slo_limits(flags.deployment));
   QUIRE_ASSIGN_OR_RETURN(sim::FleetSpec spec, fleet_of(flags));
   QUIRE_ASSIGN_OR_RETURN(const sim::Workload workload,
-                         workload_of(flags.workload, flags.deployment.seed,
+                         workload_of(flags.workload, flags.deployment.model, flags.deployment.seed,
                                      spec.pools[0].replica.model.max_model_len));
   spec.slice_ns = slice_ns_of(workload);
   if (flags.deployment.merge_blocks && !flags.ablation) sim::merge_blocks(workload, spec);

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/text_fields.h"
+#include "facade/images/picture_sizes.h"
 #include "quire/flag_checks.h"
 #include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
 #include "sim/workload/adapters.h"
 #include "sim/workload/client_jitter.h"
+#include "sim/workload/pictures.h"
 #include "sim/workload/servegen.h"
 #include "sim/workload/synthetic.h"
 #include "sim/workload/trace.h"
@@ -28,6 +31,21 @@ void add_adapter_flags(CLI::App& verb, WorkloadFlags& flags) {
       ->check(between(0, 8))
       ->capture_default_str()
       ->group(kAdapters);
+}
+
+void add_image_flags(CLI::App& verb, WorkloadFlags& flags) {
+  constexpr const char* kImages = "Workload: images";
+  verb.add_option("--images-per-request", flags.images_per_request,
+                  "Images at the beginning of a prompt, all different; their tokens come on top")
+      ->check(in_range(0, 256))
+      ->group(kImages);
+  verb.add_option("--image-share", flags.image_share, "Share of sessions that bring images")
+      ->check(between(0, 1))
+      ->capture_default_str()
+      ->group(kImages);
+  verb.add_option("--image-size", flags.image_size, "Pixels of an image: WIDTHxHEIGHT")
+      ->capture_default_str()
+      ->group(kImages);
 }
 
 void add_client_flags(CLI::App& verb, WorkloadFlags& flags) {
@@ -50,7 +68,8 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
   verb.add_option("--trace", flags.trace, "File (.gz is unpacked), or folder of ServeGen clients")
       ->group(kTrace);
   verb.add_option("--trace-format", flags.trace_format,
-                  "azure, burstgpt, vidur, mooncake, bailian, vllm, servegen or quire; default: as "
+                  "azure, burstgpt, vidur, mooncake, bailian, vllm, servegen, quire or columns; "
+                  "default: as "
                   "the first line tells")
       ->group(kTrace);
   verb.add_option("--rate-scale", flags.rate_scale, "Requests come this many times as fast")
@@ -107,6 +126,7 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
       ->check(at_least(1))
       ->group(kSynthetic);
   add_adapter_flags(verb, flags);
+  add_image_flags(verb, flags);
   add_client_flags(verb, flags);
 }
 
@@ -188,8 +208,21 @@ Result<sim::Workload> read_workload(const WorkloadFlags& flags, uint64_t seed) {
 
 }  // namespace
 
-Result<sim::Workload> workload_of(const WorkloadFlags& flags, uint64_t seed,
-                                  int32_t max_model_len) {
+Result<PictureSize> parse_picture_size(const std::string& text, const std::string& flag) {
+  constexpr int64_t kMaxSide = 16'384, kMaxPixels = 25'000'000;
+  const std::vector<std::string_view> sides = split(text, 'x');
+  if (sides.size() != 2) return invalid_argument("{}: expected WIDTHxHEIGHT, got '{}'", flag, text);
+  QUIRE_ASSIGN_OR_RETURN(const int64_t width, parse_integer(sides[0], 1, kMaxSide, flag));
+  QUIRE_ASSIGN_OR_RETURN(const int64_t height, parse_integer(sides[1], 1, kMaxSide, flag));
+  if (width * height > kMaxPixels) {
+    return invalid_argument("{}: expected at most {} pixels, got {}", flag, kMaxPixels,
+                            width * height);
+  }
+  return PictureSize{static_cast<int32_t>(width), static_cast<int32_t>(height)};
+}
+
+Result<sim::Workload> workload_of(const WorkloadFlags& flags, const std::string& model,
+                                  uint64_t seed, int32_t max_model_len) {
   QUIRE_RETURN_IF_ERROR(check_writable(flags.save_trace));
   Result<sim::Workload> workload = [&]() -> Result<sim::Workload> {
     if (!flags.trace.empty()) return read_workload(flags, seed);
@@ -207,6 +240,14 @@ Result<sim::Workload> workload_of(const WorkloadFlags& flags, uint64_t seed,
        .delay_ns = std::llround(flags.client_jitter_ms.value_or(default_ms) * 1e6),
        .seed = seed},
       *workload);
+  if (flags.images_per_request > 0) {
+    sim::PictureChoice pictures{
+        .per_request = flags.images_per_request, .share = flags.image_share, .seed = seed};
+    QUIRE_ASSIGN_OR_RETURN(const PictureSize size,
+                           parse_picture_size(flags.image_size, "--image-size"));
+    QUIRE_ASSIGN_OR_RETURN(pictures.items, picture_items(model, size.width, size.height));
+    sim::add_pictures(pictures, *workload);
+  }
   if (!flags.save_trace.empty()) {
     QUIRE_RETURN_IF_ERROR(write_file(flags.save_trace, sim::write_trace(*workload)));
   }

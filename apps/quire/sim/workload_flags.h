@@ -26,12 +26,23 @@ struct WorkloadFlags {
   int32_t concurrency = 0;
   int32_t num_loras = 0;
   double lora_skew = 1;
+  int32_t images_per_request = 0;
+  double image_share = 1;
+  std::string image_size = "1024x1024";
   double length_jitter_percent = 0;
   std::optional<double> client_jitter_ms;
   std::string save_trace;
 };
 
 void add_workload_flags(CLI::App& verb, WorkloadFlags& flags);
-Result<sim::Workload> workload_of(const WorkloadFlags& flags, uint64_t seed, int32_t max_model_len);
+// `model`: who reads the pictures, if there are any.
+Result<sim::Workload> workload_of(const WorkloadFlags& flags, const std::string& model,
+                                  uint64_t seed, int32_t max_model_len);
+// "WIDTHxHEIGHT", of a picture that is not too large. The error begins with `flag`.
+struct PictureSize {
+  int32_t width = 0;
+  int32_t height = 0;
+};
+Result<PictureSize> parse_picture_size(const std::string& text, const std::string& flag);
 
 }  // namespace quire::cli

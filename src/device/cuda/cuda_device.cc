@@ -28,6 +28,10 @@ void release_pinned(void* base, void* /*context*/) {
   (void)cudaFreeHost(base);
 }
 
+Status unavailable(std::string message) {
+  return {StatusCode::kUnavailable, "CUDA: " + std::move(message)};
+}
+
 class CudaGraph final : public Graph {
  public:
   CudaGraph(cudaGraphExec_t graph, GpuStream& stream) : graph_(graph), stream_(stream) {}
@@ -178,6 +182,28 @@ class CudaDevice final : public Device {
     return stream_.take_error();
   }
 
+  Status reach(Device& other) override {
+    const int32_t here = stream_.info().ordinal;
+    const int32_t there = other.info().gpu.ordinal;
+    if (here == there) return {};
+    const std::lock_guard lock(cuda::capture_mutex());
+    QUIRE_RETURN_IF_ERROR(chosen());
+    int can = 0;
+    QUIRE_RETURN_IF_ERROR(to_status(cudaDeviceCanAccessPeer(&can, here, there),
+                                    "asking whether one GPU reaches another"));
+    if (can == 0) {
+      return unavailable(
+          fmt::format("expected GPUs that reach each other's memory, got {} and {}, which do not",
+                      here, there));
+    }
+    const cudaError_t enabled = cudaDeviceEnablePeerAccess(there, 0);
+    if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+      (void)cudaGetLastError();
+      return {};
+    }
+    return to_status(enabled, "opening the memory of one GPU to another");
+  }
+
   Status begin_capture() override {
     QUIRE_RETURN_IF_ERROR(chosen());
     capturing_ = std::unique_lock(cuda::capture_mutex());
@@ -222,21 +248,23 @@ class CudaDevice final : public Device {
   GpuStream stream_;
 };
 
-Status unavailable(std::string message) {
-  return {StatusCode::kUnavailable, "CUDA: " + std::move(message)};
-}
-
 }  // namespace
 
 bool built_with_cuda() { return true; }
 
-Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& options,
-                                                 const OpTable& ops) {
+Result<int32_t> count_cuda_devices() {
   const std::lock_guard lock(cuda::capture_mutex());
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess)
     return unavailable(fmt::format("no usable GPU: {}", cudaGetErrorString(found)));
+  return count;
+}
+
+Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& options,
+                                                 const OpTable& ops) {
+  QUIRE_ASSIGN_OR_RETURN(const int32_t count, count_cuda_devices());
+  const std::lock_guard lock(cuda::capture_mutex());
   if (options.ordinal < 0 || options.ordinal >= count) {
     return unavailable(
         fmt::format("expected a GPU number in [0, {}), got {}", count, options.ordinal));

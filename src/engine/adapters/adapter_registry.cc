@@ -76,6 +76,14 @@ std::shared_ptr<const Adapter> AdapterRegistry::find(std::string_view name) cons
   return found == loaded_.end() ? nullptr : found->adapter;
 }
 
+std::vector<NamedAdapter> AdapterRegistry::tasks() const {
+  std::vector<NamedAdapter> tasks;
+  for (LoadedAdapterInfo& loaded : list()) {
+    if (loaded.source.instruction) tasks.push_back(std::move(loaded.source));
+  }
+  return tasks;
+}
+
 std::vector<LoadedAdapterInfo> AdapterRegistry::list() const {
   const std::lock_guard lock(mutex_);
   return loaded_;

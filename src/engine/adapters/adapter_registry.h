@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,9 @@ namespace quire {
 struct NamedAdapter {
   std::string name;
   std::string path;
+  // Of an adapter that the model brings for a task of embeddings: what stands before each text, which
+  // may be "".
+  std::optional<std::string> instruction = {};
 };
 
 struct LoadedAdapterInfo {
@@ -51,7 +55,8 @@ class AdapterRegistry {
   Status unload(std::string_view name);
 
   std::shared_ptr<const Adapter> find(std::string_view name) const;  // null: there is none
-  std::vector<LoadedAdapterInfo> list() const;                       // oldest first
+  std::vector<NamedAdapter> tasks() const;      // those with an instruction, oldest first
+  std::vector<LoadedAdapterInfo> list() const;  // oldest first
   int32_t num_loaded() const;
   int32_t max_loaded() const { return max_loaded_; }
 

@@ -79,7 +79,7 @@ void StepCosts::follow_sources(const StepPlan& plan) {
     if (request.media.empty() || !request.media.front().is_source()) continue;
     source_rows_[request.id] = rows_of(*request.media.front().item);
   }
-  if (source_rows_.empty()) return;
+  if (source_rows_.empty()) return step_.shape.add_pictures(plan);
   for (const auto& item : plan.media_inputs) step_.shape.encoded_rows.push_back(rows_of(*item));
 }
 

@@ -9,37 +9,75 @@
 namespace quire {
 namespace {
 
+// Line by line, as they lie in memory; what is summed of a row is so in the order of tokens.
 void standardize(std::span<float> weights, const WarpShape& shape) {
   const auto size = static_cast<size_t>(shape.num_rows);
   const auto count = static_cast<double>(shape.num_tokens);
-  for (size_t row = 0; row < size; ++row) {
-    double sum = 0.0, squares = 0.0;
-    for (size_t at = row; at < weights.size(); at += size) sum += weights[at];
-    const double mean = sum / count;
-    for (size_t at = row; at < weights.size(); at += size)
-      squares += (weights[at] - mean) * (weights[at] - mean);
-    const double deviation = std::sqrt(squares / count);
-    // Where all tokens are alike a row says nothing.
-    for (size_t at = row; at < weights.size(); at += size) {
-      weights[at] = deviation > 0.0 ? static_cast<float>((weights[at] - mean) / deviation) : 0.0f;
+  std::vector<double> means(size), deviations(size);
+  for (size_t first = 0; first < weights.size(); first += size) {
+    for (size_t row = 0; row < size; ++row) means[row] += weights[first + row];
+  }
+  for (double& mean : means) mean /= count;
+  for (size_t first = 0; first < weights.size(); first += size) {
+    for (size_t row = 0; row < size; ++row) {
+      const double off = weights[first + row] - means[row];
+      deviations[row] += off * off;
+    }
+  }
+  for (double& deviation : deviations) deviation = std::sqrt(deviation / count);
+  for (size_t first = 0; first < weights.size(); first += size) {
+    for (size_t row = 0; row < size; ++row) {
+      const double off = weights[first + row] - means[row];
+      // Where all tokens are alike a row says nothing.
+      weights[first + row] =
+          deviations[row] > 0.0 ? static_cast<float>(off / deviations[row]) : 0.0f;
     }
   }
 }
 
-void take_medians(std::span<float> line, int32_t width, std::vector<float>& padded) {
-  const size_t reach = static_cast<size_t>(width) / 2, size = line.size();
+// Medians of kColumns neighbouring windows at once: the least of what is left moves to the front until
+// the one in the middle is there.
+constexpr size_t kColumns = 32;
+
+void order(float* __restrict least, float* __restrict greatest) {
+  for (size_t i = 0; i < kColumns; ++i) {
+    const float a = std::min(least[i], greatest[i]), b = std::max(least[i], greatest[i]);
+    least[i] = a;
+    greatest[i] = b;
+  }
+}
+
+void take_some_medians(const float* padded, size_t width, std::vector<float>& scratch, float* out) {
+  scratch.resize(width * kColumns);
+  for (size_t k = 0; k < width; ++k)
+    std::copy_n(padded + k, kColumns, scratch.data() + k * kColumns);
+  for (size_t done = 0; done <= width / 2; ++done) {
+    for (size_t k = done + 1; k < width; ++k)
+      order(scratch.data() + done * kColumns, scratch.data() + k * kColumns);
+  }
+  std::copy_n(scratch.data() + width / 2 * kColumns, kColumns, out);
+}
+
+struct MedianScratch {
+  std::vector<float> padded, windows;
+};
+
+void take_medians(std::span<float> line, size_t width, MedianScratch& scratch) {
+  const size_t reach = width / 2, size = line.size();
   if (size <= reach) return;
-  padded.resize(size + 2 * reach);
+  // Whole blocks are read: what stands behind the line counts for none of its medians.
+  const size_t whole = (size + kColumns - 1) / kColumns * kColumns;
+  std::vector<float>& padded = scratch.padded;
+  padded.assign(whole + 2 * reach, 0.0f);
   std::copy(line.begin(), line.end(), padded.begin() + static_cast<int64_t>(reach));
   for (size_t i = 0; i < reach; ++i) {
     padded[i] = line[reach - i];
     padded[reach + size + i] = line[size - 2 - i];
   }
-  std::vector<float> window(static_cast<size_t>(width));
-  for (size_t i = 0; i < size; ++i) {
-    std::copy_n(padded.begin() + static_cast<int64_t>(i), width, window.begin());
-    std::nth_element(window.begin(), window.begin() + static_cast<int64_t>(reach), window.end());
-    line[i] = window[reach];
+  for (size_t first = 0; first < size; first += kColumns) {
+    float medians[kColumns];
+    take_some_medians(padded.data() + first, width, scratch.windows, medians);
+    std::copy_n(medians, std::min(kColumns, size - first), line.data() + first);
   }
 }
 
@@ -51,10 +89,10 @@ enum class Step : uint8_t { kBoth, kToken, kRow };
 void sharpen_weights(std::span<float> weights, const WarpShape& shape, int32_t filter_rows) {
   QUIRE_CHECK(filter_rows > 0 && filter_rows % 2 == 1, "a median of {} values", filter_rows);
   standardize(weights, shape);
-  std::vector<float> padded;
+  MedianScratch scratch;
   const auto size = static_cast<size_t>(shape.num_rows);
   for (size_t first = 0; first < weights.size(); first += size)
-    take_medians(weights.subspan(first, size), filter_rows, padded);
+    take_medians(weights.subspan(first, size), static_cast<size_t>(filter_rows), scratch);
 }
 
 std::vector<int32_t> first_rows(std::span<const float> fit, const WarpShape& shape) {

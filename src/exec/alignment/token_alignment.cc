@@ -8,15 +8,26 @@
 namespace quire {
 namespace {
 
-// Softmax of what `query` [D] scores with each of `keys` [D, rows], into out [rows].
-void attend(std::span<const float> query, std::span<const float> keys, float scale,
-            std::span<float> out) {
+// Tokens that read the keys together.
+constexpr size_t kTokens = 4;
+
+// What each of the queries, `stride` apart, scores with each of `keys` [D, rows], into out
+// [queries, rows]. Each score is summed by itself, in the order of D.
+void score(std::span<const float* const> queries, size_t dim, std::span<const float> keys,
+           float scale, std::span<float> out) {
+  const size_t num_rows = keys.size() / dim;
   std::fill(out.begin(), out.end(), 0.0f);
-  for (size_t i = 0; i < query.size(); ++i) {
-    const float x = query[i] * scale;
-    const float* const key = keys.data() + i * out.size();
-    for (size_t row = 0; row < out.size(); ++row) out[row] += x * key[row];
+  for (size_t i = 0; i < dim; ++i) {
+    const float* const key = keys.data() + i * num_rows;
+    for (size_t token = 0; token < queries.size(); ++token) {
+      const float x = queries[token][i] * scale;
+      float* const scores = out.data() + token * num_rows;
+      for (size_t row = 0; row < num_rows; ++row) scores[row] += x * key[row];
+    }
   }
+}
+
+void softmax(std::span<float> out) {
   const float greatest = *std::max_element(out.begin(), out.end());
   double sum = 0.0;
   for (float& x : out) {
@@ -51,11 +62,21 @@ PooledOutput TokenAlignment::align(std::span<const float> queries, const Pooling
   std::vector<std::vector<float>> of_heads(num_heads);
   const auto weigh = [&](size_t index) {
     const std::vector<float> keys = source.read_keys(key, cross_.alignment_heads[index]);
-    std::vector<float> scores(keys.size() / dim);
+    const size_t num_keys = keys.size() / dim;
+    std::vector<float> scores(kTokens * num_keys);
     std::vector<float>& weights = of_heads[index];
-    for (size_t begin = index * dim; begin < queries.size(); begin += num_heads * dim) {
-      attend(queries.subspan(begin, dim), keys, cross_.scale, scores);
-      weights.insert(weights.end(), scores.begin(), scores.begin() + shape.num_rows);
+    weights.reserve(static_cast<size_t>(shape.num_tokens * shape.num_rows));
+    std::vector<const float*> some;
+    for (size_t begin = index * dim; begin < queries.size();) {
+      some.clear();
+      for (; some.size() < kTokens && begin < queries.size(); begin += num_heads * dim)
+        some.push_back(queries.data() + begin);
+      score(some, dim, keys, cross_.scale, std::span(scores).first(some.size() * num_keys));
+      for (size_t token = 0; token < some.size(); ++token) {
+        const std::span<float> line = std::span(scores).subspan(token * num_keys, num_keys);
+        softmax(line);
+        weights.insert(weights.end(), line.begin(), line.begin() + shape.num_rows);
+      }
     }
     sharpen_weights(weights, shape, cross_.alignment_filter_rows);
   };

@@ -15,6 +15,26 @@
 namespace quire {
 namespace {
 
+// What ranks on GPUs do not do, and what would let their bits drift apart.
+Status check_ranked(const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options) {
+  if (options.share.is_whole() != (gpu_options.ranks == nullptr))
+    return internal_error("a rank without its group, or a group without ranks");
+  if (options.share.is_whole()) return {};
+  if (options.share.whole_experts) {
+    return unimplemented("--enable-expert-parallel: expected --device cpu, got cuda");
+  }
+  if (options.max_adapters > 0) {
+    return unimplemented("--enable-lora: expected --tensor-parallel-size 1 on GPUs, got {}",
+                         options.share.num_ranks);
+  }
+  if (gpu_options.deterministic) return {};
+  return unimplemented(
+      "--no-deterministic: expected --tensor-parallel-size 1, got {}: each GPU would choose its "
+      "own "
+      "algorithms for what all of them compute alike",
+      options.share.num_ranks);
+}
+
 Status check_dtypes(const ModelRunnerOptions& options) {
   if (options.dtype != "auto" && options.dtype != "bfloat16")
     return invalid_argument("--dtype: expected auto or bfloat16 on a GPU, got {}", options.dtype);
@@ -45,6 +65,7 @@ Result<std::unique_ptr<GpuModel>> GpuModel::load(ModelRunnerOptions options,
                                                  const GpuRunnerOptions& gpu_options,
                                                  std::unique_ptr<Device> device) {
   QUIRE_RETURN_IF_ERROR(check_dtypes(options));
+  QUIRE_RETURN_IF_ERROR(check_ranked(options, gpu_options));
   options.dtype = "bfloat16";
   if (options.kv_cache_dtype == "auto") options.kv_cache_dtype = "bfloat16";
   QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
@@ -77,11 +98,20 @@ Status GpuModel::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
   QUIRE_RETURN_IF_ERROR(
       check_gpu_support(plan_, device_->info().gpu, inputs_shape().num_table_entries()));
+  if (!options_.share.is_whole() && plan_.whole.has_experts()) {
+    return unimplemented(
+        "--tensor-parallel-size: expected 1 for a model with experts on GPUs, got {}",
+        options_.share.num_ranks);
+  }
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
+  if (!options_.share.is_whole())
+    plan_.shared_bytes = RankExchange::shared_bytes(plan_.whole, options_.share, plan_.limits);
   dispatcher_ = GraphDispatcher(gpu_options_.graphs, static_cast<int32_t>(plan_.limits.max_reqs),
                                 plan_.limits.max_tokens);
-  return plan_memory(loading);
+  QUIRE_RETURN_IF_ERROR(plan_memory(loading));
+  GpuRanks* const ranks = gpu_options_.ranks;
+  return ranks == nullptr ? Status() : ranks->allocate(plan_.shared_bytes);
 }
 
 Status GpuModel::plan_memory(const ModelLoading& loading) {
@@ -97,7 +127,10 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
   memory.activations = decoder.activations;
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
-  memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
+  GpuRanks* const ranks = gpu_options_.ranks;
+  memory.logits = ranks == nullptr
+                      ? Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4)
+                      : GpuRanks::device_bytes(plan_.shared_bytes);
   memory.graphs = StepGraphs::device_bytes(dispatcher_, options_.max_adapters > 0,
                                            plan_.spec.layers.size() + 1);
   memory.batch =
@@ -108,8 +141,11 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
   memory.kv_spec = kv;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   const DeviceInfo info = device_->info();
-  QUIRE_RETURN_IF_ERROR(plan_gpu_memory({.total_bytes = info.total_memory_bytes,
-                                         .free_bytes = info.free_memory_bytes,
+  // Whoever shares the GPU has asked, too, before anybody takes memory.
+  if (ranks != nullptr && !ranks->all(true)) return ranks->status();
+  const int64_t num_on_gpu = ranks == nullptr ? 1 : ranks->num_on_gpu();
+  QUIRE_RETURN_IF_ERROR(plan_gpu_memory({.total_bytes = info.total_memory_bytes / num_on_gpu,
+                                         .free_bytes = info.free_memory_bytes / num_on_gpu,
                                          .utilization = options_.memory_utilization,
                                          .kv_cache_bytes = options_.kv_cache_memory_bytes,
                                          .useful_kv_bytes = useful_kv_bytes(plan_)},

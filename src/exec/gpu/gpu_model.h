@@ -9,6 +9,7 @@
 #include "exec/gpu/gpu_sampling.h"
 #include "exec/gpu/gpu_step_inputs.h"
 #include "exec/gpu/graphs/graph_dispatcher.h"
+#include "exec/gpu/ranks/gpu_ranks.h"
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
 #include "nn/weights/decoder_weights.h"
@@ -25,6 +26,8 @@ struct GpuRunnerOptions {
   bool sample_on_device = true;
   // Kernels of warpgroup products run where there are such, which is on compute capability 9.0.
   bool warpgroup_products = true;
+  // Of a rank that computes ModelRunnerOptions::share of the model: its seat, of this device. Borrowed.
+  GpuRanks* ranks = nullptr;
 };
 
 // Owns the device. One thread at a time.

@@ -21,9 +21,11 @@ Result<GpuRunnerMemory> allocate_memory(GpuModel& model) {
   const GpuLogits::Shape logits = logits_shape(plan);
   Device& device = model.device();
   GpuRunnerMemory memory;
-  QUIRE_ASSIGN_OR_RETURN(memory.workspace,
-                         device.allocate(sizes.activations + sizes.linear_workspace +
-                                         sizes.attention_workspace + sizes.logits));
+  const bool has_own_logits = model.gpu_options().ranks == nullptr;
+  QUIRE_ASSIGN_OR_RETURN(
+      memory.workspace,
+      device.allocate(sizes.activations + sizes.linear_workspace + sizes.attention_workspace +
+                      (has_own_logits ? sizes.logits : 0)));
   QUIRE_ASSIGN_OR_RETURN(memory.batch, device.allocate(sizes.batch));
   QUIRE_ASSIGN_OR_RETURN(memory.pinned,
                          device.allocate_pinned(GpuStepInputs::pinned_bytes(model.inputs_shape()) +
@@ -31,6 +33,12 @@ Result<GpuRunnerMemory> allocate_memory(GpuModel& model) {
                                                 logits.rows_bytes() + GpuKvCache::pinned_bytes()));
   QUIRE_ASSIGN_OR_RETURN(memory.pinned_logits, device.allocate_pinned(logits.values_bytes()));
   return memory;
+}
+
+// Of work that is done: kUnavailable where it had to wait for a rank that did not come.
+Status group_status(const GpuModel& model) {
+  const GpuRanks* const group = model.gpu_options().ranks;
+  return group == nullptr ? Status() : group->status();
 }
 
 // Whether something about the step can only be told from tokens that a step under way samples.
@@ -67,7 +75,11 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
   }
   std::unique_ptr<GpuAdapters> adapters;
   if (model->options().max_adapters > 0) {
-    QUIRE_ASSIGN_OR_RETURN(adapters, GpuAdapters::create(*model));
+    QUIRE_ASSIGN_OR_RETURN(adapters, GpuAdapters::create({.options = model->options(),
+                                                          .plan = model->plan(),
+                                                          .weights = model->weights(),
+                                                          .device = model->device(),
+                                                          .num_staged = kGpuStepsInFlight}));
   }
   std::unique_ptr<GpuRunner> runner(
       new GpuRunner(std::move(model), std::move(memory), std::move(events), std::move(adapters)));
@@ -83,13 +95,19 @@ GpuRunner::GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory,
       memory_(std::move(memory)),
       adapters_(std::move(adapters)),
       steps_(plan_.limits, plan_.kv.spec, std::move(events)) {
-  decoder_ = std::make_unique<Decoder>(plan_.spec, model_->weights(), plan_.limits,
-                                       device_.stream(), memory_.workspace);
-  graphs_ =
-      std::make_unique<StepGraphs>(model_->dispatcher(), adapters_ != nullptr, device_, *decoder_);
+  GpuRanks* const group = model_->gpu_options().ranks;
+  if (group != nullptr) {
+    ranks_.emplace(plan_.whole, model_->options().share, plan_.limits, *group, device_.stream());
+  }
+  decoder_ =
+      std::make_unique<Decoder>(plan_.spec, model_->weights(), plan_.limits, device_.stream(),
+                                memory_.workspace, ranks_ ? &*ranks_ : nullptr);
+  graphs_ = std::make_unique<StepGraphs>(model_->dispatcher(), adapters_ != nullptr, device_,
+                                         *decoder_, group);
   const GpuLogits::Shape logits = logits_shape(plan_);
   float* const logits_on_device =
-      memory_.workspace.allocate<float>(logits.max_rows * logits.vocab_size);
+      ranks_ ? ranks_->logits()
+             : memory_.workspace.allocate<float>(logits.max_rows * logits.vocab_size);
   kv_ = std::make_unique<GpuKvCache>(plan_.kv, device_, memory_.batch, memory_.pinned);
   inputs_ = std::make_unique<GpuStepInputs>(model_->inputs_shape(), device_, memory_.batch,
                                             memory_.pinned);
@@ -142,22 +160,6 @@ bool GpuRunner::work_while_idle() {
   num_idle_tokens_ = size;
   decoder_->forward(inputs);
   return device_.synchronize().ok();
-}
-
-void GpuRunner::run_forward(const StepPlan& plan, const GpuStep& step) {
-  const InputBatch& batch = *step.batch;
-  const StepSize size{.num_reqs = batch.num_reqs(),
-                      .num_tokens = batch.num_tokens(),
-                      .max_query_len = batch.max_query_len(),
-                      .has_adapters = !batch.adapters().empty()};
-  const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
-  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
-  const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
-  ForwardInputs inputs =
-      inputs_->build(step.parity, plan, batch, is_whole ? bucket->size : size.num_reqs, num_tokens);
-  if (size.has_adapters)
-    inputs.lora_slots = adapters_->place(step.parity, batch.adapters(), num_tokens);
-  graphs_->forward(size, bucket, inputs);
 }
 
 Result<std::shared_ptr<const Adapter>> GpuRunner::load_adapter(const std::string& name,
@@ -225,7 +227,18 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(step.parity, plan.block_copies));
   step.batch->start_results(plan, step.result.requests);
   const int64_t built_us = clock.now_us();
-  run_forward(plan, step);
+  const std::span<const LoraRows> adapters = step.batch->inputs().adapters;
+  const StepSize size{.num_reqs = step.batch->num_reqs(),
+                      .num_tokens = step.batch->num_tokens(),
+                      .max_query_len = step.batch->max_query_len(),
+                      .has_adapters = !adapters.empty()};
+  const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
+  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
+  const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
+  ForwardInputs inputs = inputs_->build(step.parity, plan, *step.batch,
+                                        is_whole ? bucket->size : size.num_reqs, num_tokens);
+  if (size.has_adapters) inputs.lora_slots = adapters_->place(step.parity, adapters, num_tokens);
+  graphs_->forward(size, bucket, inputs);
   QUIRE_RETURN_IF_ERROR(sample(plan, step));
   step.event->record();
   step.timings = {};
@@ -240,9 +253,11 @@ void GpuRunner::finish(GpuStep& step) {
     ++num_host_sampled_steps_;
     step.status =
         logits_->run(*step.batch, step.result.requests, model_->options().on_logits, step.timings);
+    if (step.status.ok()) step.status = group_status(*model_);
     return;
   }
   step.status = step.event->wait();
+  if (step.status.ok()) step.status = group_status(*model_);
   if (step.status.ok() && !step.batch->logits_rows().empty()) {
     sampling_->store(step.parity, *step.batch, step.result.requests);
   }

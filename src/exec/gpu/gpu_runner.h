@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "exec/logits_stage.h"
 #include "exec/request_table.h"
 #include "nn/decoder/decoder.h"
+#include "nn/rank_exchange.h"
 
 namespace quire {
 
@@ -78,7 +80,6 @@ class GpuRunner final : public Executor {
   Status apply(const StepPlan& plan);
   // Queues all work of the step, from the requests' state to the copies of its results.
   Status queue(const StepPlan& plan, GpuStep& step);
-  void run_forward(const StepPlan& plan, const GpuStep& step);
   Status sample(const StepPlan& plan, GpuStep& step);
   // Waits for the step and fills its result.
   void finish(GpuStep& step);
@@ -87,6 +88,7 @@ class GpuRunner final : public Executor {
   const ModelPlan& plan_;
   Device& device_;
   GpuRunnerMemory memory_;
+  std::optional<RankExchange> ranks_;  // of one rank among several
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<GpuKvCache> kv_;
   std::unique_ptr<GpuStepInputs> inputs_;

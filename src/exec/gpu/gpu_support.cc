@@ -20,7 +20,14 @@ Status check_ops(const DecoderSpec& spec) {
   if (!spec.block.final_norm) return refuse("no norm behind the last layer");
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
+    if (attention.index.any()) {
+      return unimplemented(
+          "cuda: this model attends to {} chosen tokens of a longer context, which CPUs alone do: "
+          "use --max-model-len {} or --device cpu",
+          attention.index.top_k, attention.index.top_k);
+    }
     if (attention.qkv_clip > 0.0f) return refuse("clipped queries, keys and values");
+    if (attention.qk_norm == QkNorm::kBiasedHead) return refuse("norms of heads with biases");
     if (attention.qk_norm == QkNorm::kAllHeads && attention.qk_norm_after_rope)
       return refuse("norms of all queries or keys together, after rotation");
   }

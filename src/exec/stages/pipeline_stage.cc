@@ -30,6 +30,8 @@ std::vector<bool> find_begins(const DecoderSpec& whole) {
   std::vector<bool> may_begin(whole.layers.size(), true);
   for (int64_t i = 0; i < num_layers; ++i) {
     const AttentionSpec& attention = whole.layers[static_cast<size_t>(i)].attention;
+    if (attention.index.any() && !attention.index.chooses())
+      may_begin[static_cast<size_t>(i)] = false;
     if (!attention.any() || attention.has_own_kv()) continue;
     for (int64_t at = attention.kv_layer + 1; at <= i; ++at)
       may_begin[static_cast<size_t>(at)] = false;
@@ -112,6 +114,14 @@ Status check_stages(const DecoderSpec& whole, int32_t num_stages) {
   }
   for (int32_t index = 0; index < num_stages; ++index) {
     const RowRange layers = layers_of(whole, {index, num_stages});
+    const IndexSpec& first = whole.layers[static_cast<size_t>(layers.begin)].attention.index;
+    if (first.any() && !first.chooses()) {
+      return unimplemented(
+          "--pipeline-parallel-size: layer {} reads the tokens that the layer before it has "
+          "chosen; "
+          "expected stages that do not part them, got {}",
+          layers.begin, num_stages);
+    }
     for (int64_t i = layers.begin; i < layers.end; ++i) {
       const AttentionSpec& attention = whole.layers[static_cast<size_t>(i)].attention;
       if (!attention.any() || attention.has_own_kv() || attention.kv_layer >= layers.begin)

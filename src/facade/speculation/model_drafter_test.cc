@@ -234,7 +234,7 @@ TEST_P(DraftGoldens, GoOnBehindACachedPrefix) {
 INSTANTIATE_TEST_SUITE_P(All, DraftGoldens,
                          ::testing::Values("medusa_original", "medusa_vllm", "eagle",
                                            "eagle_prefix", "eagle3_original", "eagle3_speculators",
-                                           "mtp_deepseek", "mtp_glm", "mtp_qwen"),
+                                           "mtp_deepseek", "mtp_glm", "mtp_qwen", "mtp_sparse"),
                          [](const auto& info) { return info.param; });
 
 // Everything that is wrong is one line that says what.

@@ -40,7 +40,7 @@ struct ExpertActivation {
 // When several compute the experts together, each has some outputs of every matrix: those of gate and
 // up are columns of the experts' inside, h, those of down columns of `out`.
 struct ExpertsExchange {
-  float* inside = nullptr;    // [T * k, I] of all, which each fills in part
+  float* inside = nullptr;    // [T * k, I] of all, which each fills in part; on a GPU bf16
   int64_t inside_stride = 0;  // floats between rows
   int64_t first_inside = 0;   // the first of one's own columns
   int64_t out_stride = 0;     // floats between rows of `out`, which is [T, own columns]
@@ -96,7 +96,7 @@ struct RunExpertsParams {
   bool accumulate = false;
   int64_t num_tokens = 0;     // T
   void* workspace = nullptr;  // experts_workspace_bytes() bytes
-  // Null: the experts are whole, and all of them are here. At most one of the two; CPU only.
+  // Null: the experts are whole, and all of them are here. At most one; `spread` on a CPU only.
   const ExpertsExchange* exchange = nullptr;
   const ExpertsSpread* spread = nullptr;
   const ExpertUpdates* updates = nullptr;  // CPU only; null: no token has an adapter

@@ -98,9 +98,10 @@ enum class RopeStyle : uint8_t {
 
 // Norms of q and k.
 enum class QkNorm : uint8_t {
-  kHead,       // RMSNorm of each head, one weight for all: [D]
-  kAllHeads,   // RMSNorm over all heads of q, and of k, together: [Hq * D], [Hkv * D]
-  kLayerHead,  // LayerNorm without bias of each head with a weight of its own: [Hq, D], [Hkv, D]
+  kHead,        // RMSNorm of each head, one weight for all: [D]
+  kAllHeads,    // RMSNorm over all heads of q, and of k, together: [Hq * D], [Hkv * D]
+  kLayerHead,   // LayerNorm without bias of each head with a weight of its own: [Hq, D], [Hkv, D]
+  kBiasedHead,  // LayerNorm with a bias of each head, one weight for all: [D]. CPUs alone
 };
 
 // In one pass over the fused projection: optional norms of q and k, rotary embedding of q and k in
@@ -112,6 +113,8 @@ struct QkvToCacheParams {
   QkNorm qk_norm = QkNorm::kHead;
   const float* q_norm_weight = nullptr;  // null: no norm
   const float* k_norm_weight = nullptr;  // likewise
+  const float* q_norm_bias = nullptr;    // of kBiasedHead: [D]
+  const float* k_norm_bias = nullptr;
   float norm_eps = 1e-6f;
   bool has_plain_norms = false;    // the weights are ones: a GPU does not read them
   bool norm_after_rope = false;    // on a GPU not with kAllHeads

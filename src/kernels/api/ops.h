@@ -15,11 +15,12 @@
 #include "kernels/api/linear.h"
 #include "kernels/api/lora.h"
 #include "kernels/api/norm.h"
-#include "kernels/api/read_bytes.h"
 #include "kernels/api/router.h"
 #include "kernels/api/rows/copy_rows.h"
+#include "kernels/api/rows/read_bytes.h"
 #include "kernels/api/sampling.h"
 #include "kernels/api/selective_scan.h"
+#include "kernels/api/sparse_attention.h"
 #include "kernels/api/ssd_scan.h"
 #include "kernels/api/step_gates.h"
 #include "kernels/api/step_inputs.h"
@@ -43,6 +44,24 @@ struct RowOps {
   void (*place_floats)(Stream&, const PlaceFloatsParams&);
 };
 
+// Of adapters. CPUs have the first, GPUs the others; null: not this backend's.
+struct LoraOps {
+  void (*apply_lora)(Stream&, const LoraParams&);
+  void (*shrink_lora)(Stream&, const LoraSlotsParams&);
+  void (*expand_lora)(Stream&, const LoraSlotsParams&);
+};
+
+// Of attention to the tokens that an indexer chooses.
+struct SparseOps {
+  void (*index_to_cache)(Stream&, const IndexToCacheParams&);
+  void (*choose_tokens)(Stream&, const ChooseTokensParams&);
+  int64_t (*choose_tokens_workspace_bytes)(const Stream&, int64_t max_seq_len, int32_t num_heads,
+                                           int32_t head_dim);
+  void (*sparse_attention)(Stream&, const SparseAttentionParams&);
+  int64_t (*sparse_attention_workspace_bytes)(const Stream&, DType cache, int32_t num_heads,
+                                              int32_t head_dim, int32_t top_k);
+};
+
 struct OpTable {
   void (*activation)(Stream&, const ActivationParams&);
   void (*soft_cap)(Stream&, const SoftCapParams&);
@@ -62,9 +81,7 @@ struct OpTable {
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
   bool (*linear_gates)(const Stream&, const WeightSpec&);  // null: never
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
-  void (*apply_lora)(Stream&, const LoraParams&);        // CPUs
-  void (*shrink_lora)(Stream&, const LoraSlotsParams&);  // GPUs
-  void (*expand_lora)(Stream&, const LoraSlotsParams&);
+  const LoraOps* lora;
   // Null: the backend has no experts.
   void (*sigmoid_scale)(Stream&, const SigmoidScaleParams&);
   void (*route_tokens)(Stream&, const RouteTokensParams&);
@@ -75,6 +92,7 @@ struct OpTable {
   void (*latent_to_cache)(Stream&, const LatentToCacheParams&);
   void (*head_linear)(Stream&, const HeadLinearParams&);
   int64_t (*head_linear_workspace_bytes)(const Stream&, int64_t max_tokens, const WeightSpec&);
+  const SparseOps* sparse;  // null: the backend has none of them
   // Null: the backend has no states.
   void (*causal_conv)(Stream&, const CausalConvParams&);
   void (*selective_scan)(Stream&, const SelectiveScanParams&);

@@ -26,6 +26,13 @@ int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens
 inline int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t /*max_reqs*/) {
   return 0;
 }
+void index_to_cache(Stream& stream, const IndexToCacheParams& params);
+void choose_tokens(Stream& stream, const ChooseTokensParams& params);
+int64_t choose_tokens_workspace_bytes(const Stream& stream, int64_t max_seq_len, int32_t num_heads,
+                                      int32_t head_dim);
+void sparse_attention(Stream& stream, const SparseAttentionParams& params);
+int64_t sparse_attention_workspace_bytes(const Stream& stream, DType cache, int32_t num_heads,
+                                         int32_t head_dim, int32_t top_k);
 void linear(Stream& stream, const LinearParams& params);
 bool linear_gates(const Stream& stream, const WeightSpec& spec);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "kernels/api/linear.h"
-#include "kernels/api/read_bytes.h"
+#include "kernels/api/rows/read_bytes.h"
 
 namespace quire::cuda {
 namespace {

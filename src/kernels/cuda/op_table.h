@@ -5,6 +5,9 @@
 
 namespace quire::cuda {
 
+inline constexpr LoraOps kLoraOps{
+    .apply_lora = nullptr, .shrink_lora = shrink_lora, .expand_lora = expand_lora};
+
 inline constexpr RowOps kRowOps{
     .query_scales = query_scales,
     .copy_rows = copy_rows,
@@ -36,8 +39,7 @@ inline constexpr OpTable kOpTable{
     .linear_workspace_bytes = linear_workspace_bytes,
     .linear_gates = linear_gates,
     .pack_weight_rows = pack_weight_rows,
-    .shrink_lora = shrink_lora,
-    .expand_lora = expand_lora,
+    .lora = &kLoraOps,
     .sigmoid_scale = sigmoid_scale,
     .route_tokens = route_tokens,
     .run_experts = run_experts,
@@ -45,6 +47,7 @@ inline constexpr OpTable kOpTable{
     .latent_to_cache = latent_to_cache,
     .head_linear = head_linear,
     .head_linear_workspace_bytes = head_linear_workspace_bytes,
+    .sparse = nullptr,
     .causal_conv = causal_conv,
     .selective_scan = selective_scan,
     .ssd_scan = ssd_scan,

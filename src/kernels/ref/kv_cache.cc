@@ -30,16 +30,18 @@ void rotate(const QkvToCacheParams& p, int64_t token, float* head) {
 }
 
 // `heads`: of q or of k, side by side.
-void norm_heads(const QkvToCacheParams& p, float* heads, int64_t num_heads, const float* weight) {
+void norm_heads(const QkvToCacheParams& p, float* heads, int64_t num_heads, const float* weight,
+                const float* bias) {
   if (weight == nullptr) return;
   const int64_t d = p.kv.head_dim;
   const bool together = p.qk_norm == QkNorm::kAllHeads;
   const int64_t size = together ? num_heads * d : d;
   for (int64_t h = 0; h < (together ? 1 : num_heads); ++h) {
     float* x = heads + h * d;
-    if (p.qk_norm == QkNorm::kLayerHead) {
+    if (p.qk_norm == QkNorm::kLayerHead || p.qk_norm == QkNorm::kBiasedHead) {
       layer_norm({.x = x,
-                  .weight = weight + h * d,
+                  .weight = weight + (p.qk_norm == QkNorm::kLayerHead ? h * d : 0),
+                  .bias = bias,
                   .out = x,
                   .eps = p.norm_eps,
                   .num_tokens = 1,
@@ -56,10 +58,10 @@ void norm_heads(const QkvToCacheParams& p, float* heads, int64_t num_heads, cons
 }
 
 void prepare_heads(const QkvToCacheParams& p, int64_t token, float* heads, int64_t num_heads,
-                   const float* norm_weight) {
-  if (!p.norm_after_rope) norm_heads(p, heads, num_heads, norm_weight);
+                   const float* norm_weight, const float* norm_bias) {
+  if (!p.norm_after_rope) norm_heads(p, heads, num_heads, norm_weight, norm_bias);
   for (int64_t h = 0; h < num_heads; ++h) rotate(p, token, heads + h * p.kv.head_dim);
-  if (p.norm_after_rope) norm_heads(p, heads, num_heads, norm_weight);
+  if (p.norm_after_rope) norm_heads(p, heads, num_heads, norm_weight, norm_bias);
 }
 
 struct Slot {
@@ -94,12 +96,12 @@ void qkv_to_cache(const QkvToCacheParams& p) {
   const int64_t s = kv.block_size;
   for (int64_t t = 0; t < p.num_tokens; ++t) {
     float* row = p.qkv + t * p.qkv_stride;
-    prepare_heads(p, t, row, p.num_heads, p.q_norm_weight);
+    prepare_heads(p, t, row, p.num_heads, p.q_norm_weight, p.q_norm_bias);
     if (p.q_scale != nullptr) {
       for (int64_t i = 0; i < p.num_heads * d; ++i) row[i] *= p.q_scale[t];
     }
     float* keys = row + p.num_heads * d;
-    prepare_heads(p, t, keys, kv.num_kv_heads, p.k_norm_weight);
+    prepare_heads(p, t, keys, kv.num_kv_heads, p.k_norm_weight, p.k_norm_bias);
     const float* values = keys + kv.num_kv_heads * d;
     const int64_t block = p.slot_mapping[t] / s;
     const int64_t offset = p.slot_mapping[t] % s;

@@ -20,6 +20,7 @@
 #include "kernels/api/quant.h"
 #include "kernels/api/router.h"
 #include "kernels/api/selective_scan.h"
+#include "kernels/api/sparse_attention.h"
 #include "kernels/api/ssd_scan.h"
 #include "kernels/api/step_gates.h"
 #include "kernels/api/streams/residual_streams.h"
@@ -58,6 +59,9 @@ void qkv_to_cache(const QkvToCacheParams& params);
 // One head of one token to its place.
 void store_key(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset, const float* x);
 void latent_to_cache(const LatentToCacheParams& params);
+void index_to_cache(const IndexToCacheParams& params);
+void choose_tokens(const ChooseTokensParams& params);
+void sparse_attention(const SparseAttentionParams& params);
 void rope_table(const RopeTableParams& params);
 void kv_block_copy(const KvBlockCopyParams& params);
 void rms_norm(const RmsNormParams& params);

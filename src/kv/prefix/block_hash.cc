@@ -1,6 +1,7 @@
 #include "kv/prefix/block_hash.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -63,6 +64,32 @@ uint64_t load_word(const std::byte* bytes, size_t count) {
   return word;
 }
 
+struct WideSum {
+  uint64_t low = 0;
+  uint64_t high = 0;
+};
+
+// Returns NH of at most as many words as there are keys; what is missing of the last pair is zero.
+WideSum add_up_pairs(std::span<const std::byte> bytes, std::span<const uint64_t> keys) {
+  using Wide = unsigned __int128;
+  Wide sum = 0;
+  size_t offset = 0;
+  size_t word = 0;
+  for (; offset + 16 <= bytes.size(); offset += 16, word += 2) {
+    const uint64_t first = load_word(&bytes[offset], 8) + keys[word];
+    const uint64_t second = load_word(&bytes[offset + 8], 8) + keys[word + 1];
+    sum += Wide{first} * second;
+  }
+  if (offset < bytes.size()) {
+    std::array<std::byte, 16> last{};
+    std::ranges::copy(bytes.subspan(offset), last.begin());
+    const uint64_t first = load_word(last.data(), 8) + keys[word];
+    const uint64_t second = load_word(&last[8], 8) + keys[word + 1];
+    sum += Wide{first} * second;
+  }
+  return {static_cast<uint64_t>(sum), static_cast<uint64_t>(sum >> 64)};
+}
+
 void append_key(std::string& message, char tag, std::string_view value) {
   message.push_back(tag);
   const uint64_t size = value.size();
@@ -82,7 +109,14 @@ BlockHash siphash128(uint64_t key0, uint64_t key1, std::span<const std::byte> by
   return state.finish();
 }
 
-BlockHasher::BlockHasher(uint64_t seed) : key0_(seed), key1_(~seed * 0x9e3779b97f4a7c15u + 1) {}
+BlockHasher::BlockHasher(uint64_t seed) : key0_(seed), key1_(~seed * 0x9e3779b97f4a7c15u + 1) {
+  for (size_t i = 0; i < piece_keys_.size(); i += 2) {
+    const std::array<uint64_t, 2> message = {~uint64_t{0}, i};  // no root begins like this
+    const BlockHash keys = siphash128(key0_, key1_, std::as_bytes(std::span(message)));
+    piece_keys_[i] = keys.low;
+    piece_keys_[i + 1] = keys.high;
+  }
+}
 
 BlockHash BlockHasher::root(const CacheKeys& keys) const {
   std::string message = "root";
@@ -101,13 +135,15 @@ BlockHash BlockHasher::extend(const BlockHash& parent, std::span<const TokenId> 
     state.absorb(media_root->low);
     state.absorb(media_root->high);
   }
+  constexpr size_t kPieceBytes = kPieceWords * sizeof(uint64_t);
   const std::span<const std::byte> bytes = std::as_bytes(tokens);
-  size_t offset = 0;
-  for (; offset + 8 <= bytes.size(); offset += 8) state.absorb(load_word(&bytes[offset], 8));
-  const uint64_t tail =
-      offset < bytes.size() ? load_word(&bytes[offset], bytes.size() - offset) : 0;
-  const uint64_t size = bytes.size() + (media_root == nullptr ? 16 : 32);
-  state.absorb(tail | (size & 0xffu) << 56);
+  for (size_t offset = 0; offset < bytes.size(); offset += kPieceBytes) {
+    const size_t size = std::min(kPieceBytes, bytes.size() - offset);
+    const WideSum sum = add_up_pairs(bytes.subspan(offset, size), piece_keys_);
+    state.absorb(sum.low);
+    state.absorb(sum.high);
+  }
+  state.absorb(bytes.size() * 2 + (media_root == nullptr ? 0 : 1));
   return state.finish();
 }
 

@@ -1,14 +1,18 @@
 // The name of a block's content: a keyed 128-bit hash of everything its KV depends on.
 //
 //   root  = H("root" | 'S' len salt | 'A' len adapter | 'M' len media, where there are any)
-//   h_i   = H(h_{i-1} | root, where its keys name media | tokens of block i)
+//   h_i   = H(h_{i-1} | root, where its keys name media | N(tokens of block i) | size)
 //
 // H is SipHash with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF",
 // 2012) under a key that clients do not know: 2-4 for the root, 1-3, as hash tables of languages
-// have it, for blocks. Even so a hash is only a place to look: PrefixCache compares tokens, parent
-// and keys.
+// have it, for blocks. Hashing a prompt costs as much as the rest of its bookkeeping, so H reads 16
+// bytes for each piece of 1 KiB: N is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: fast and
+// secure message authentication", 1999) on words of 64 bits under keys drawn from H. Two pieces of
+// one size have the same N with a probability of at most 2^-64. Even so a hash is only a place to
+// look: PrefixCache compares tokens, parent and keys.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,8 +44,11 @@ class BlockHasher {
                    const BlockHash* media_root = nullptr) const;
 
  private:
+  static constexpr size_t kPieceWords = 128;
+
   uint64_t key0_;
   uint64_t key1_;
+  std::array<uint64_t, kPieceWords> piece_keys_;  // of N
 };
 
 }  // namespace quire

@@ -342,6 +342,7 @@ Status read_mtp(const DraftTarget& target, DraftHead& head) {
     if (config.layer_parts[layer].attention && !config.layer_parts[layer].state)
       config.draft_layer = static_cast<int64_t>(layer);
   }
+  config.index_layers = {};  // with no layer before it that chooses, it does so itself
   QUIRE_RETURN_IF_ERROR(borrow(target, theirs, tensors));
   QUIRE_ASSIGN_OR_RETURN(head.source, std::move(tensors).finish());
   return {};

@@ -38,7 +38,7 @@ void read_gemma2(const ConfigReader& reader, ModelConfig& config) {
   config.final_logit_softcapping = reader.positive_or_null("final_logit_softcapping", 30.0);
 }
 
-void read_gemma3(const ConfigReader& reader, ModelConfig& config) {
+void read_gemma3_layers(const ConfigReader& reader, ModelConfig& config) {
   config.attention_scale = 1.0 / std::sqrt(reader.positive("query_pre_attn_scalar", 256.0));
   config.final_logit_softcapping = reader.optional_positive("final_logit_softcapping");
   if (reader.boolean("use_bidirectional_attention", false)) {
@@ -142,7 +142,7 @@ const Family& gemma3_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .scaled_embedding = true,
-      .read_more = read_gemma3,
+      .read_more = read_gemma3_layers,
       .hf_names = kHf,
       .gguf_names = kGgufNames,
   };

@@ -1,5 +1,5 @@
-// Granite-MoE (multipliers, gate and up of all experts in one tensor, perhaps a shared MLP) and
-// OLMoE (queries and keys normed over all heads).
+// Granite-MoE (multipliers, gate and up of all experts in one tensor, perhaps a shared MLP, perhaps
+// windows and sinks) and OLMoE (queries and keys normed over all heads).
 #include "models/config_fields.h"
 #include "models/expert_names.h"
 #include "models/family.h"
@@ -22,6 +22,17 @@ constexpr NameMapEntry kGraniteEntries[] = {
     {.role = TensorRole::kSharedUp, .pattern = kSharedInputs, .rows = kUpRows},
     {TensorRole::kSharedDown, "layers.{}.shared_mlp.output_linear"},
 };
+// With windows and sinks, and experts by the names of newer tools.
+constexpr std::string_view kSwaInputs = "layers.{}.block_sparse_moe.experts.gate_up_proj.{e}";
+constexpr NameMapEntry kSwaEntries[] = {
+    {.role = TensorRole::kSinks, .pattern = "layers.{}.self_attn.sinks", .bare = true},
+    {TensorRole::kRouter, "layers.{}.block_sparse_moe.router"},
+    {.role = TensorRole::kExpertGate, .pattern = kSwaInputs, .rows = kGateRows},
+    {.role = TensorRole::kExpertUp, .pattern = kSwaInputs, .rows = kUpRows},
+    {TensorRole::kExpertDown, "layers.{}.block_sparse_moe.experts.down_proj.{e}"},
+};
+constexpr std::string_view kSwaTypes[] = {"granitemoe_swa"};
+
 constexpr std::string_view kGraniteTypes[] = {"granitemoe", "granitemoeshared"};
 constexpr KeyAlias kGraniteAliases[] = {
     {"num_experts", "num_local_experts"},
@@ -42,6 +53,11 @@ void read_olmoe(const ConfigReader& reader, ModelConfig& config) {
   config.qkv_clip = reader.optional_positive("clip_qkv").value_or(0.0);
 }
 
+constexpr NameMap kGraniteNames{.entries = kGraniteEntries,
+                                .prefixes = kLlamaPrefixes,
+                                .ignored = kIgnoredTensors,
+                                .base = &kLlamaNames};
+
 }  // namespace
 
 const Family& granite_moe_family() {
@@ -60,12 +76,35 @@ const Family& granite_moe_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .read_more = read_granite_multipliers,
-      .hf_names = {.entries = kGraniteEntries,
-                   .prefixes = kLlamaPrefixes,
-                   .ignored = kIgnoredTensors,
-                   .base = &kLlamaNames},
+      .hf_names = kGraniteNames,
       .gguf_names = kGgufExpertNames,
       .gguf_rope_style = RopeStyle::kInterleaved,
+  };
+  return family;
+}
+
+const Family& granitemoe_swa_family() {
+  static constexpr Family family{
+      .name = "granitemoe_swa",
+      .model_types = kSwaTypes,
+      .defaults = {.vocab_size = 32000,
+                   .hidden_size = 4096,
+                   .intermediate_size = 11008,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .max_position_embeddings = 2048,
+                   .sliding_window = 128},
+      .aliases = kGraniteAliases,
+      .window_rule = WindowRule::kAll,
+      .has_sinks = true,
+      .experts = &kGraniteExperts,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_granite_layers,
+      .hf_names = {.entries = kSwaEntries,
+                   .prefixes = kLlamaPrefixes,
+                   .ignored = kIgnoredTensors,
+                   .base = &kGraniteNames},
   };
   return family;
 }

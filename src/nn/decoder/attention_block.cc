@@ -55,6 +55,7 @@ AttentionBlock::AttentionBlock(const DecoderSpec& spec, const DecoderWeights& we
     latents_.emplace(spec, weights, BlockLimits{limits.max_tokens, limits.activation_type}, stream_,
                      arena);
   }
+  if (spec.has_indexers()) indexer_.emplace(spec, weights, limits, stream_, arena);
 }
 
 void AttentionBlock::bind_cache(std::vector<LayerCache> layers) {
@@ -133,6 +134,8 @@ void AttentionBlock::project_heads(const ForwardInputs& inputs, size_t index, Co
                          .qk_norm = attention.qk_norm.value_or(QkNorm::kHead),
                          .q_norm_weight = attention.plain_qk_norm ? kOnes.data() : weights.q_norm,
                          .k_norm_weight = attention.plain_qk_norm ? kOnes.data() : weights.k_norm,
+                         .q_norm_bias = weights.q_norm_bias,
+                         .k_norm_bias = weights.k_norm_bias,
                          .norm_eps = attention.qk_norm_eps,
                          .has_plain_norms = attention.plain_qk_norm,
                          .norm_after_rope = attention.qk_norm_after_rope,
@@ -167,6 +170,14 @@ void AttentionBlock::project_latents(const ForwardInputs& inputs, size_t index,
                      .kv = cache.view,
                      .num_tokens = inputs.num_tokens},
                     linears_.workspace());
+  if (!attention.index.any()) return;
+  indexer_->choose(index, inputs, cache,
+                   {.x = x,
+                    .query_latent = latents_->query_latent(),
+                    .query_latent_stride = attention.latent.down_rows(attention.num_heads),
+                    .cos = has_rope ? cos_[rope] : nullptr,
+                    .sin = has_rope ? sin_[rope] : nullptr},
+                   linears_.workspace());
 }
 
 void AttentionBlock::attend(const ForwardInputs& inputs, size_t index) {
@@ -176,35 +187,44 @@ void AttentionBlock::attend(const ForwardInputs& inputs, size_t index) {
   const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
   const bool latent = attention.latent.any();
   const bool has_windows = group.num_windows > 0;
-  paged_attention(stream_,
-                  {.query = latent ? latents_->queries() : ConstActivations(qkv_),
-                   .query_stride = latent ? attention.q_rows() : attention.qkv_rows(),
-                   .kv = cache.view,
-                   .query_start_loc = has_windows ? group.window_start_loc : inputs.query_start_loc,
-                   .seq_lens = has_windows ? group.window_lens : inputs.seq_lens,
-                   .block_table = group.block_table,
-                   .max_blocks = group.max_blocks,
-                   .num_reqs = has_windows ? group.num_windows : inputs.num_reqs,
-                   .num_heads = attention.num_heads,
-                   .scale = attention.scale,
-                   .sliding_window = attention.sliding_window,
-                   .window_is_chunk = attention.window_is_chunk,
-                   .causal = attention.causal,
-                   .seen_ends = attention.sees_ends ? inputs.seen_ends : nullptr,
-                   .soft_cap = attention.soft_cap,
-                   .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : alibi_slopes_,
-                   .position_bias = position_bias(index),
-                   .position_bias_reach = spec_.relative_bias.max_distance,
-                   .sinks = weights_.layer(index).sinks,
-                   .out = latent ? latents_->sums() : heads_,
-                   .workspace = workspace_,
-                   .workspace_bytes = workspace_bytes_,
-                   .batch_cut = cuts_[layer_cut_[index]],
-                   .batch_is_cut = cut_done_[layer_cut_[index]],
-                   .max_query_len = inputs.max_query_len});
+  const PagedAttentionParams params = {
+      .query = latent ? latents_->queries() : ConstActivations(qkv_),
+      .query_stride = latent ? attention.q_rows() : attention.qkv_rows(),
+      .kv = cache.view,
+      .query_start_loc = has_windows ? group.window_start_loc : inputs.query_start_loc,
+      .seq_lens = has_windows ? group.window_lens : inputs.seq_lens,
+      .block_table = group.block_table,
+      .max_blocks = group.max_blocks,
+      .num_reqs = has_windows ? group.num_windows : inputs.num_reqs,
+      .num_heads = attention.num_heads,
+      .scale = attention.scale,
+      .sliding_window = attention.sliding_window,
+      .window_is_chunk = attention.window_is_chunk,
+      .causal = attention.causal,
+      .seen_ends = attention.sees_ends ? inputs.seen_ends : nullptr,
+      .soft_cap = attention.soft_cap,
+      .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : alibi_slopes_,
+      .position_bias = position_bias(index),
+      .position_bias_reach = spec_.relative_bias.max_distance,
+      .sinks = weights_.layer(index).sinks,
+      .out = latent ? latents_->sums() : heads_,
+      .workspace = workspace_,
+      .workspace_bytes = workspace_bytes_,
+      .batch_cut = cuts_[layer_cut_[index]],
+      .batch_is_cut = cut_done_[layer_cut_[index]],
+      .max_query_len = inputs.max_query_len};
+  attention.index.any() ? indexer_->attend(index, params) : paged_attention(stream_, params);
   cut_done_[layer_cut_[index]] = true;
   if (latent) latents_->expand_values(index, heads_, inputs.num_tokens);
   gate_heads(attention, inputs.num_tokens);
+  if (!attention.has_output_norm) return;
+  gated_norm(stream_, {.x = heads_,
+                       .x_stride = attention.output_size(),
+                       .weight = weights_.block(index).heads_norm,
+                       .eps = spec_.norm_eps,
+                       .num_tokens = inputs.num_tokens,
+                       .size = attention.output_size(),
+                       .group_size = attention.output_size()});
 }
 
 void AttentionBlock::gate_heads(const AttentionSpec& attention, int64_t num_tokens) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nn/decoder/forward_inputs.h"
+#include "nn/decoder/index_block.h"
 #include "nn/decoder/latent_block.h"
 #include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
@@ -65,6 +66,7 @@ class AttentionBlock {
   float* position_bias_;                // [tables, Hq, position_bias_stride()]
   float* alibi_slopes_;                 // [Hq], with DecoderSpec::alibi_slopes
   std::optional<LatentBlock> latents_;  // of models with latent attention
+  std::optional<IndexBlock> indexer_;   // of those that attend to some tokens alone
   void* workspace_;
   int64_t workspace_bytes_;
   // How attention cut the batch, once per AttentionCutKind: layer i uses cut layer_cut_[i].

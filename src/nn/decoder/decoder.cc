@@ -76,6 +76,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
               "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
   if (piece == 0) {
     take_adapters(inputs);
+    if (ranks_ != nullptr) ranks_->begin_pass();
     embed(inputs);
     attention_->prepare_positions(inputs);
   } else {
@@ -263,7 +264,7 @@ void Decoder::ffn_block(const ForwardInputs& inputs, size_t index) {
                       .num_rows = count,
                       .width = spec_.hidden_size},
                      hidden);
-    } else if (spec_.block.changes_outputs()) {
+    } else if (spec_.block.changes_outputs() || spec_.layers[index].ffn.has_output_norm) {
       ffn_->run(index, x, block_out_, count, false);
       if (spec_.layers[index].ffn.experts.own_norms)
         ffn_->add_experts_beside(index, hidden, block_out_, count);

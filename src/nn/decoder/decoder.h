@@ -38,8 +38,7 @@ namespace quire {
 // Borrows spec, weights, stream and arena. One thread at a time.
 class Decoder {
  public:
-  // `ranks`: of a rank that computes its share of a model, which `spec` is then; null: alone. CPU
-  // only.
+  // `ranks`: of a rank that computes its share of a model, which `spec` is then; null: alone.
   Decoder(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
           Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
 

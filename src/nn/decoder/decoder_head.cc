@@ -110,7 +110,7 @@ void DecoderHead::logits(std::span<const int32_t> rows, float* out) {
     linears_.run(weights_.lm_head(), rows_.normed, {ranks->begin_logits(), spec_.vocab_size},
                  count);
     ranks->gather_logits(count);
-    if (ranks->share().rank > 0) return;  // nobody reads them there
+    if (!ranks->reads_logits()) return;
   }
   if (spec_.final_soft_cap > 0.0f) {
     soft_cap(stream_, {.x = out, .cap = spec_.final_soft_cap, .count = count * spec_.num_logits()});

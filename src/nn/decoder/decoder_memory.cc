@@ -5,6 +5,7 @@
 #include "kernels/api/attention.h"
 #include "nn/adapters/lora_batch.h"
 #include "nn/decoder/experts_block.h"
+#include "nn/decoder/index_block.h"
 #include "nn/decoder/latent_block.h"
 #include "nn/decoder/layer_inputs.h"
 #include "nn/decoder/state_block.h"
@@ -33,6 +34,7 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
   memory.activations += LoraBatch::memory_bytes(limits.lora, limits.max_tokens);
   if (spec.has_latents())
     memory.activations += LatentBlock::memory_bytes(spec, weights, block_limits, stream);
+  if (spec.has_indexers()) memory.activations += IndexBlock::memory_bytes(spec, limits, stream);
   memory.linear_workspace =
       Arena::padded(weights.linear_workspace(stream, {.attention = limits.max_tokens,
                                                       .mlp = mlp_tokens,

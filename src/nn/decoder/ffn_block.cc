@@ -4,6 +4,7 @@
 
 #include "device/gpu_range.h"
 #include "kernels/api/activation.h"
+#include "kernels/api/gated_norm.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/streams/residual_streams.h"
 #include "nn/decoder/decoder_memory.h"
@@ -50,6 +51,15 @@ void FfnBlock::run(size_t index, ConstActivations x, Activations out, int64_t nu
   if (ffn.experts.has_shared_router) experts_->scale_shared(index, x, inside.data, num_tokens);
   if (ffn.inner_scale != 1.0f)
     scale_columns(stream_, inside, ffn.intermediate_size, ffn.inner_scale, num_tokens);
+  if (ffn.has_inner_norm) {
+    gated_norm(stream_, {.x = inside.data,
+                         .x_stride = inside.stride,
+                         .weight = weights.inner_norm,
+                         .eps = spec_.norm_eps,
+                         .num_tokens = num_tokens,
+                         .size = ffn.intermediate_size,
+                         .group_size = ffn.intermediate_size});
+  }
   ConstActivations activated = inside.data;
   if (ranks != nullptr) {
     if (!in_place) ranks->put_inside(index, activated, num_tokens);

@@ -75,6 +75,7 @@ struct ForwardInputs {
 struct LayerCache {
   KvCacheView view;
   int32_t group = 0;
+  KvCacheView index = {};  // keys alone, of an indexer (nn/spec/index_spec.h)
 };
 
 }  // namespace quire

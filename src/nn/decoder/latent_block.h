@@ -37,6 +37,9 @@ class LatentBlock {
   // The parts of a layer's attention, in this order. First x [T, E] to queries() and the cache.
   void project(size_t layer, ConstActivations x, const LatentStep& step, void* linear_workspace);
   ConstActivations queries() const { return queries_; }  // [T, Hq, R + P]
+  // What queries are made of, where they have a latent, normed: [T, down_rows()], of which the first
+  // LatentSpec::query_rank are it.
+  ConstActivations query_latent() const { return down_; }
   Activations sums() { return sums_; }  // [T, Hq, R]: paged_attention() writes them
   // out [T, Hq * V] = the values that sums() stand for.
   void expand_values(size_t layer, Activations out, int64_t num_tokens);

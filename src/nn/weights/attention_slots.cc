@@ -26,10 +26,15 @@ void add_heads(WeightSlots& slots, const DecoderSpec& spec, int32_t index, Layer
   const HeadShare share = share_of(attention, slots.options().share);
   slots.keep(first, share.qkv_rows(attention));
   if (attention.qk_norm && !attention.plain_qk_norm) {
-    const bool shared = *attention.qk_norm == QkNorm::kHead;
+    const bool has_bias = *attention.qk_norm == QkNorm::kBiasedHead;
+    const bool shared = *attention.qk_norm == QkNorm::kHead || has_bias;
     const int64_t q_rows = shared ? attention.head_dim : attention.q_rows();
     const int64_t k_rows = shared ? attention.head_dim : attention.kv_rows();
     slots.add_vector(index, {TensorRole::kQNorm, q_rows}, layer.q_norm);
+    if (has_bias) {
+      slots.add_vector(index, {TensorRole::kQNorm, q_rows}, layer.q_norm_bias, true);
+      slots.add_vector(index, {TensorRole::kKNorm, k_rows}, layer.k_norm_bias, true);
+    }
     if (*attention.qk_norm == QkNorm::kLayerHead)
       slots.keep(slots.count() - 1, {share.q_rows(attention)});
     if (attention.has_own_kv()) {
@@ -83,6 +88,21 @@ void add_latent_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index
   }
 }
 
+void add_index_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
+                     IndexWeights& weights) {
+  const AttentionSpec& attention = spec.layers[static_cast<size_t>(index)].attention;
+  const IndexSpec& indexer = attention.index;
+  if (!indexer.chooses()) return;
+  slots.add_matrix(index, {TensorRole::kIndexQuery, int64_t{indexer.num_heads} * indexer.head_dim},
+                   attention.latent.query_rank, weights.query);
+  slots.add_matrix(index, {TensorRole::kIndexKey, indexer.head_dim}, spec.hidden_size, weights.key);
+  const SlotPart norm{TensorRole::kIndexKeyNorm, indexer.head_dim};
+  slots.add_vector(index, norm, weights.key_norm);
+  slots.add_vector(index, norm, weights.key_shift, true);
+  slots.add_exact_matrix(index, {TensorRole::kIndexHeadWeights, indexer.num_heads},
+                         spec.hidden_size, weights.head_weights, false);
+}
+
 }  // namespace
 
 void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
@@ -90,9 +110,12 @@ void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t in
   const AttentionSpec& attention = spec.layers[static_cast<size_t>(index)].attention;
   if (attention.latent.any()) {
     add_latent_slots(slots, spec, index, layer.latent);
+    add_index_slots(slots, spec, index, layer.index);
   } else {
     add_heads(slots, spec, index, layer);
   }
+  if (attention.has_output_norm)
+    slots.add_vector(index, {TensorRole::kHeadsNorm, attention.output_size()}, layer.heads_norm);
   const size_t output = slots.count();
   slots.add_matrix(index, {TensorRole::kO, spec.hidden_size}, attention.output_size(), layer.o,
                    attention.o_bias);

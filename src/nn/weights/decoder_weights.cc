@@ -104,7 +104,7 @@ void DecoderWeights::add_layer(int32_t index) {
   if (spec.has_mlp_norm(block)) add_norm(TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
   if (spec.ffn.intermediate_size > 0) add_mlp_slots(slots_, spec_, index, layer);
   if (spec.ffn.experts.any()) add_expert_slots(slots_, spec_, index, layer.experts);
-  if (block.norms_behind() && spec.ffn.any())
+  if ((block.norms_behind() && spec.ffn.any()) || spec.ffn.has_output_norm)
     add_norm(TensorRole::kPostMlpNorm, layer.post_mlp_norm);
   if (block.output_scales || block.output_gates) {
     const int64_t width = block.output_gates ? 1 : spec_.hidden_size;
@@ -135,6 +135,7 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
     add(rows.attention, layer.o);
     add(rows.attention, layer.latent.down);
     add(rows.attention, layer.latent.query_up);
+    for (const LinearWeights* linear : index_matrices(layer.index)) add(rows.attention, *linear);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(rows.attention, *linear);
     add(rows.attention, layer.input_gate);
     add(rows.attention, layer.input_up);
@@ -176,6 +177,7 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     add(layer.cross.o);
     add(layer.latent.down);
     add(layer.latent.query_up);
+    for (const LinearWeights* linear : index_matrices(layer.index)) add(*linear);
     for (const LinearWeights& head : layer.latent.key_up) add(head);
     for (const LinearWeights& head : layer.latent.value_up) add(head);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(*linear);

@@ -48,6 +48,7 @@ void add_mlp_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t index,
     if (ffn.gated) bounds.insert(bounds.begin(), TensorRole::kGateBounds);
     add_bound_slots(slots, index, inside, bounds, layer.gate_up);
   }
+  if (ffn.has_inner_norm) slots.add_vector(index, {TensorRole::kInnerNorm, size}, layer.inner_norm);
   const size_t output = slots.count();
   slots.add_matrix(index, {down, spec.hidden_size}, size, layer.down, ffn.bias);
   slots.keep(output, {slots.options().share.outputs(spec.hidden_size)});

@@ -3,6 +3,7 @@
 
 #include "nn/weights/cross_weights.h"
 #include "nn/weights/experts_weights.h"
+#include "nn/weights/index_weights.h"
 #include "nn/weights/latent_weights.h"
 #include "nn/weights/linear_weights.h"
 #include "nn/weights/norm_weights.h"
@@ -13,18 +14,23 @@ namespace quire {
 struct LayerWeights {
   // Norms as BlockStyle has them; the others are null.
   NormWeights input_norm;
-  LinearWeights qkv;              // [AttentionSpec::qkv_rows(), E]
-  const float* q_norm = nullptr;  // as QkNorm says, or null
-  const float* k_norm = nullptr;  // likewise
-  LinearWeights o;                // [E, AttentionSpec::output_size()]
-  LatentWeights latent;           // with LatentSpec::any()
+  LinearWeights qkv;                   // [AttentionSpec::qkv_rows(), E]
+  const float* q_norm = nullptr;       // as QkNorm says, or null
+  const float* k_norm = nullptr;       // likewise
+  const float* q_norm_bias = nullptr;  // of QkNorm::kBiasedHead: [D]
+  const float* k_norm_bias = nullptr;
+  const float* heads_norm = nullptr;  // [AttentionSpec::output_size()], with has_output_norm
+  LinearWeights o;                    // [E, AttentionSpec::output_size()]
+  LatentWeights latent;               // with LatentSpec::any()
+  IndexWeights index;                 // with IndexSpec::chooses()
   StateWeights state;
   CrossWeights cross;               // with DecoderSpec::cross
   NormWeights post_attention_norm;  // on the attention's output
   NormWeights pre_mlp_norm;
-  NormWeights post_mlp_norm;  // on the MLP's output
-  LinearWeights gate_up;      // [2 F, E], or [F, E] without a gate
-  LinearWeights down;         // [E, F]
+  NormWeights post_mlp_norm;          // on the MLP's output
+  LinearWeights gate_up;              // [2 F, E], or [F, E] without a gate
+  LinearWeights down;                 // [E, F]
+  const float* inner_norm = nullptr;  // [F], with FfnSpec::has_inner_norm
   ExpertsWeights experts;
   LinearWeights input_gate;                  // [P, E], with DecoderSpec::layer_inputs
   LinearWeights input_up;                    // [E, P]

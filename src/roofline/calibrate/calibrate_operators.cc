@@ -14,7 +14,10 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMinSamples = 30;
+constexpr size_t kMinSamples = 8;  // of each half
+// A constant is fitted for so many samples of the first half. Those that come last among the
+// parameters of an operator matter least, and stay as they were where samples are few.
+constexpr size_t kSamplesPerConstant = 4;
 // Caches make small operators look faster than memory allows; a wrong peak or unit is further off.
 constexpr double kImpossible = 0.7;
 
@@ -151,7 +154,8 @@ Result<FitReport> fit(std::span<const Sample> samples, std::string what, Hardwar
   };
   if (!options.judge_only) {
     const std::vector<Sample> fitted = thinned(halves.train, options.max_fit_samples);
-    pattern_search(parameters, [&] { return errors(fitted, predicted).mape; });
+    const size_t num_fitted = std::min(parameters.size(), fitted.size() / kSamplesPerConstant);
+    pattern_search(parameters.first(num_fitted), [&] { return errors(fitted, predicted).mape; });
   }
   FitReport report{.what = std::move(what),
                    .num_train = static_cast<int64_t>(halves.train.size()),
@@ -217,7 +221,9 @@ Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberForm
     const MathType math = hardware.effective_math(format.math);
     if (math != MathType::kBf16 && math != MathType::kF32 && !options.judge_only) {
       if (model.quantize_share <= 0) model.quantize_share = 0.5;  // because the search multiplies
+      if (model.quantize_row_us <= 0) model.quantize_row_us = 0.001;
       parameters.push_back({&model.quantize_share, 0.01, 10});
+      parameters.push_back({&model.quantize_row_us, 1e-5, 1});
     }
   }
   Result<FitReport> report =
@@ -319,7 +325,8 @@ double times_of_bf16(std::span<const ExpertsSample> samples, const NumberFormat&
     const auto same = wide_us.find(shape(sample.work));
     if (same != wide_us.end()) ratios.push_back(sample.us / same->second);
   }
-  if (ratios.size() < kMinSamples) return 0;
+  constexpr size_t kMinRatios = 30;
+  if (ratios.size() < kMinRatios) return 0;
   const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
   std::nth_element(ratios.begin(), middle, ratios.end());
   return *middle;

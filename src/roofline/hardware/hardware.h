@@ -31,17 +31,19 @@ struct SharePoint {
 // cut into output tiles that run in waves over the units: tc = waves * (tile time + tile_us), each
 // tile bound by its multiplications or by cache_bytes_per_s, and the best of a few tile sizes and K
 // splits is taken. Kernels that multiply narrow numbers first quantize their activations: 3 bytes for
-// each, at quantize_share of the bandwidth. `shares` (calibrated) replaces all of it: t = bound / share(rows) + t0.
+// each, at quantize_share of the bandwidth, and at least quantize_row_us for each row, however short.
+// `shares` (calibrated) replaces all of it: t = bound / share(rows) + t0.
 struct GemmModel {
   double compute_share = 0.75;
   double memory_share = 0.82;
   double launch_us = 4;
   double exponent = 3.4;
-  double tile_us = 0.25;           // start and drain of one tile
-  double cache_bytes_per_s = 0;    // of all units together; 0: ten times the memory's
-  double split_traffic = 4.4;      // partial sums of a K split, times their float32 bytes
-  double split_us = 1.5;           // the second pass of a K split
-  double quantize_share = 0;       // of the bandwidth, see below; 0: there is no such pass
+  double tile_us = 0.25;         // start and drain of one tile
+  double cache_bytes_per_s = 0;  // of all units together; 0: ten times the memory's
+  double split_traffic = 4.4;    // partial sums of a K split, times their float32 bytes
+  double split_us = 1.5;         // the second pass of a K split
+  double quantize_share = 0;     // of the bandwidth; 0: there is no such pass
+  double quantize_row_us = 0;
   std::vector<SharePoint> shares;  // ascending rows; empty: the formula above
 };
 

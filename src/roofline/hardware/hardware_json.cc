@@ -64,6 +64,7 @@ void visit_gemm(const Fields& fields, GemmModel& model) {
   fields.number("split_traffic", model.split_traffic, {0, 100});
   fields.number("split_us", model.split_us, kMicroseconds);
   fields.number("quantize_share", model.quantize_share, {0, 10});
+  fields.number("quantize_row_us", model.quantize_row_us, kMicroseconds);
 }
 
 template <typename Fields>

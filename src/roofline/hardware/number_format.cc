@@ -76,6 +76,7 @@ constexpr NamedFormat kFormats[] = {
     {"iq2_s", {4.625, MathType::kBf16}},
     {"iq3_xxs", {4.375, MathType::kBf16}},
     {"iq3_s", {4.375, MathType::kBf16}},
+    {"bitnet", {2.125, MathType::kBf16}},  // a float32 scale for 256 codes
     {"tq1_0", {2.0625, MathType::kInt8}},
     {"tq2_0", {2.0625, MathType::kInt8}},
 };

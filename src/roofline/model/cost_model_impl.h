@@ -155,6 +155,8 @@ struct CostModel::Impl {
     if (group.prefill.num_heads <= 0) return {};
     KernelTime time = prefill_attention_time(group.prefill, step.chunks, hardware);
     if (tables != nullptr) tables->apply_prefill(group.prefill, step.chunks, time);
+    if (group.index.num_heads > 0)
+      time.add(prefill_attention_time(group.index, step.chunks, hardware));
     return seen(time);
   }
 
@@ -166,12 +168,16 @@ struct CostModel::Impl {
                             ? decode.context
                             : decode.windowed[static_cast<size_t>(group.window_index)];
     const auto context = static_cast<double>(sum);
-    if (!chunks.empty() && shares_attention_launch(hardware, group.decode)) {
-      return seen(joined_decode_time(group.decode, chunks, decode.num_requests, context, hardware));
-    }
-    KernelTime time = decode_attention_time(group.decode, decode.num_requests, context, hardware);
-    if (tables != nullptr) {
+    const bool joined = !chunks.empty() && shares_attention_launch(hardware, group.decode);
+    KernelTime time =
+        joined ? joined_decode_time(group.decode, chunks, decode.num_requests, context, hardware)
+               : decode_attention_time(group.decode, decode.num_requests, context, hardware);
+    if (tables != nullptr && !joined) {
       tables->apply_decode(group.decode, decode.num_requests, context, time);
+    }
+    if (group.index.num_heads > 0) {
+      time.add(decode_attention_time(group.index, decode.num_requests,
+                                     static_cast<double>(decode.context), hardware));
     }
     return seen(time);
   }

@@ -191,6 +191,24 @@ TEST(CostModel, DeepSeekV3ByHand) {
                    2.0 * 128 * (192 + 128) * 5050 * 61);
 }
 
+// As DeepSeek-V3, but that an indexer of 64 heads of 128 scores all tokens, of which 2048 are read.
+TEST(CostModel, IndexersByHand) {
+  ModelShape model = test::model_of(test::kDeepSeekV3);
+  for (LayerGroup& group : model.groups)
+    group.attention.index = {.top_k = 2048, .num_heads = 64, .head_dim = 128};
+  EXPECT_EQ(model.windows(), std::vector<int32_t>{2048});
+  EXPECT_DOUBLE_EQ(model.kv_bytes_per_token(), 61 * (576 + 128) * 2.0);
+  const auto read = parse_model_description(to_json(model), "shape");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->groups[0].attention, model.groups[0].attention);
+  const CostModel cost = CostModel::create(model, h100(), {}, {}).value();
+  const auto kernels = cost.explain(decodes(2, 10000, cost.windows()));
+  EXPECT_DOUBLE_EQ(at(kernels, Kernel::kDecodeAttention).flops,
+                   61 * (2.0 * 128 * (576 + 512) * 4096 + 2.0 * 64 * 128 * 20000));
+  EXPECT_NEAR(at(kernels, Kernel::kDecodeAttention).read_bytes,
+              61 * 2.0 * (4096 * 576 + 20000 * 128), 6e7);
+}
+
 TEST(CostModel, MixtralAndGptOssExpertsByHand) {
   const auto mixtral = make(test::kMixtral8x7B, h100()).explain(decodes(3, 10));
   EXPECT_NEAR(at(mixtral, Kernel::kExperts).flops, 32 * 3 * 2 * 2.0 * 3 * 4096 * 14336, 1e3);

@@ -12,9 +12,14 @@ namespace {
 // Experts are taken as so many classes of equal size, which differ in how often they are picked.
 constexpr int kNumClasses = 32;
 
+struct Spread {
+  double deviation = 0;  // of how often experts are picked, relative to the mean
+  double skewness = 0;
+};
+
 // Fills how often each class is picked, relative to the mean. The law is cut off where an expert
-// would have most of the tokens. Returns the standard deviation.
-double draw_classes(double tokens, double skew, std::array<double, kNumClasses>& picked) {
+// would have most of the tokens.
+Spread draw_classes(double tokens, double skew, std::array<double, kNumClasses>& picked) {
   const double most = std::max(2.0, 0.8 * tokens);
   const double power = std::abs(1 - skew) < 1e-6 ? 1e-6 : 1 - skew;
   const double span = std::pow(most, power) - 1;
@@ -25,11 +30,14 @@ double draw_classes(double tokens, double skew, std::array<double, kNumClasses>&
     sum += picked[static_cast<size_t>(i)];
   }
   double variance = 0;
+  double third = 0;
   for (double& share : picked) {
     share *= kNumClasses / sum;
     variance += (share - 1) * (share - 1) / kNumClasses;
+    third += std::pow(share - 1, 3) / kNumClasses;
   }
-  return std::sqrt(variance);
+  const double deviation = std::sqrt(variance);
+  return {.deviation = deviation, .skewness = deviation > 0 ? third / std::pow(deviation, 3) : 0};
 }
 
 // Returns by how many standard deviations the largest of n normal values is expected to be above
@@ -40,13 +48,30 @@ double largest_of(double n) {
   return std::log(quantile / (1 - quantile)) / 1.702;
 }
 
-// Returns how much more than its even share the busiest device has.
-double busiest_share(const Routing& routing, double deviation) {
+// Returns how much more than its even share the busiest device has. Sums of a few experts are still
+// skewed: the second term of Cornish and Fisher's expansion.
+double busiest_share(const Routing& routing, const Spread& spread) {
   const double here = routing.num_experts / routing.num_ranks;
   if (routing.num_ranks <= 1 || routing.num_experts <= 1) return 1;
-  const double of_sum =
-      deviation * std::sqrt((routing.num_experts - here) / ((routing.num_experts - 1) * here));
-  return std::min(1 + largest_of(routing.num_ranks) * of_sum, routing.num_ranks);
+  const double of_sum = spread.deviation * std::sqrt((routing.num_experts - here) /
+                                                     ((routing.num_experts - 1) * here));
+  const double normal = largest_of(routing.num_ranks);
+  const double largest = normal + (normal * normal - 1) * spread.skewness / (6 * std::sqrt(here));
+  return std::clamp(1 + largest * of_sum, 1.0, routing.num_ranks);
+}
+
+// Returns the share of experts with so many expected rows that have any.
+double share_with_rows(const Routing& routing, double expected) {
+  if (routing.rounded) return expected >= 0.5 ? 1 : 0;
+  return 1 - std::exp(-expected);
+}
+
+// Returns the rows of whole tiles that such an expert takes. Tokens that choose for themselves leave
+// half a tile empty on average, and a few rows take one.
+double padded_rows(const Routing& routing, double expected, double height) {
+  if (routing.rounded) return std::ceil(std::round(expected) / height) * height;
+  const double any = share_with_rows(routing, expected);
+  return std::max(height * any, expected + (height - 1) / 2 * any);
 }
 
 }  // namespace
@@ -66,17 +91,15 @@ ExpertLoad spread_tokens(const Routing& routing, double tokens) {
   for (const double share : picked) {
     const double expected = std::min(tokens, share * rows / routing.num_experts);
     load.rows += expected * busiest * here / kNumClasses;
-    load.distinct += (1 - std::exp(-expected)) * here / kNumClasses;
+    load.distinct += share_with_rows(routing, expected * busiest) * here / kNumClasses;
   }
   load.distinct = std::max(1.0, load.distinct);
   load.rows = std::max(load.rows, load.distinct);
-  // Rows of an expert fill whole tiles: half a tile is empty on average, and a few rows take one.
   const double height = expert_tile_rows(load.rows / load.distinct);
   double padded = 0;
   for (const double share : picked) {
     const double expected = std::min(tokens, share * rows / routing.num_experts) * busiest;
-    const double any = 1 - std::exp(-expected);
-    padded += std::max(height * any, expected + (height - 1) / 2 * any) * here / kNumClasses;
+    padded += padded_rows(routing, expected, height) * here / kNumClasses;
   }
   load.padding = std::max(1.0, padded / load.rows);
   return load;

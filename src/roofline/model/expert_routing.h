@@ -14,6 +14,9 @@ struct Routing {
   // How often experts are picked is drawn from a power law with this exponent; 0: all alike. Tables
   // of operators have 1.01 and 1.2.
   double skew = 0;
+  // The table's rows of an expert are its share, rounded. Tokens that choose for themselves are
+  // spread around it, and leave more experts without any.
+  bool rounded = false;
 };
 
 struct ExpertLoad {

@@ -66,7 +66,8 @@ double tiled_compute_us(const GemmWork& work, const Hardware& hardware, const Ge
 double quantize_us(const GemmWork& work, const Hardware& hardware, const GemmModel& model) {
   if (model.quantize_share <= 0) return 0;
   const double moved = (work.activation_bytes + 1) * work.m * work.k * work.batch;
-  return moved / (hardware.memory_bytes_per_s * model.quantize_share) * kMicro;
+  return std::max(moved / (hardware.memory_bytes_per_s * model.quantize_share) * kMicro,
+                  model.quantize_row_us * work.m * work.batch);
 }
 
 // Returns the rows of a tile that is doubled from `least` while it holds fewer than `rows`, up to
@@ -84,6 +85,18 @@ void finish(KernelTime& time, double predicted_us, double launch_us) {
 }
 
 }  // namespace
+
+void KernelTime::add(const KernelTime& next) {
+  if (next.predicted_us > predicted_us) compute_bound = next.compute_bound;
+  flops += next.flops;
+  weight_bytes += next.weight_bytes;
+  kv_bytes += next.kv_bytes;
+  activation_bytes += next.activation_bytes;
+  write_bytes += next.write_bytes;
+  bound_us += next.bound_us;
+  predicted_us += next.predicted_us;
+  launch_us += next.launch_us;
+}
 
 KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
   KernelTime time;

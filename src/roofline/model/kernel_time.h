@@ -22,6 +22,8 @@ struct KernelTime {
   bool compute_bound = false;
 
   double bytes() const { return weight_bytes + kv_bytes + activation_bytes; }
+  // One after the other; compute_bound as the one that takes longer.
+  void add(const KernelTime& next);
 };
 
 // GemmWork is `batch` products [m, k] x [n, k]^T of equal shape in one launch (experts).

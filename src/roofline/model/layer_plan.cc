@@ -64,19 +64,34 @@ void plan_latent_attention(const AttentionShape& shape, const ModelShape& model,
   }
   add(Kernel::kQkvProjection, heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank);
   add(Kernel::kOutputProjection, hidden, heads * mla.v_head_dim);
+  const IndexShape& index = shape.index;
+  if (index.num_heads > 0) {  // the same on every rank
+    const double index_dim = index.head_dim;
+    add(Kernel::kQkvProjection, index.num_heads * index_dim, mla.q_lora_rank);
+    add(Kernel::kQkvProjection, index_dim + index.num_heads, hidden);
+    plan.index = {.num_heads = static_cast<double>(index.num_heads),
+                  .num_kv_heads = 1,
+                  .qk_dim = index_dim,
+                  .kv_bytes_per_token = index_dim * model.kv.bytes(),
+                  .activation_bytes = model.activations.bytes(),
+                  .kv = model.kv};
+  }
+  // Chosen tokens are read one by one, and expanding them for each query would cost more than it saves.
+  const bool absorbed = index.top_k > 0;
   plan.prefill = {.num_heads = heads,
                   .num_kv_heads = heads,
                   .qk_dim = qk_dim,
                   .v_dim = static_cast<double>(mla.v_head_dim),
                   .kv_bytes_per_token = latent * model.kv.bytes(),
                   .activation_bytes = model.activations.bytes(),
-                  .window = shape.sliding_window,
+                  .window = shape.tokens_read(),
                   .kv = model.kv};
   plan.latent_width = heads * (qk_dim + mla.v_head_dim);
   plan.decode = plan.prefill;
   plan.decode.num_kv_heads = 1;
   plan.decode.qk_dim = latent;
   plan.decode.v_dim = mla.kv_lora_rank;
+  if (absorbed) plan.prefill = plan.decode;
 }
 
 void plan_ffn(const FfnShape& ffn, const ModelShape& model, const Parallelism& parallelism,
@@ -162,7 +177,33 @@ void plan_source(const ModelShape& model, const Parallelism& parallelism, Device
   encoder.hidden_size = source.encoder_width();
   encoder.groups = source.encoder;
   encoder.source = {};
+  encoder.tower = {};
   plan.encoder = plan_device(encoder, parallelism).groups;
+}
+
+// A product of as many weights, which does as much as they do.
+LinearOp product_of(int64_t elements, int64_t width, const NumberFormat& weights) {
+  return {Kernel::kEncoder, static_cast<double>(width),
+          static_cast<double>(elements) / static_cast<double>(width), weights};
+}
+
+// Towers are not quantized, and every device has one whole.
+void plan_tower(const ModelShape& model, DevicePlan& plan) {
+  const TowerShape& tower = model.tower;
+  ModelShape encoder = model;
+  encoder.hidden_size = tower.width;
+  encoder.groups = tower.encoder;
+  encoder.weights = model.activations;
+  encoder.source = {};
+  encoder.tower = {};
+  plan.tower = plan_device(encoder, {}).groups;
+  for (const LayerGroup& group : tower.encoder)
+    plan.tower_windows.push_back(group.attention.sliding_window);
+  if (tower.patch_elements > 0)
+    plan.tower_front.push_back(product_of(tower.patch_elements, tower.width, encoder.weights));
+  if (tower.projector_elements > 0)
+    plan.projector.push_back(
+        product_of(tower.projector_elements, model.hidden_size, encoder.weights));
 }
 
 }  // namespace
@@ -178,7 +219,7 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
   for (const LayerGroup& group : model.groups) {
     GroupPlan layer;
     layer.num_layers = group.num_layers;
-    layer.window_index = window_index(windows, group.attention.sliding_window);
+    layer.window_index = window_index(windows, group.attention.tokens_read());
     if (group.attention.latent) {
       plan_latent_attention(group.attention, model, parallelism.tp, layer);
     } else if (group.attention.any()) {
@@ -198,6 +239,7 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
     plan.groups.push_back(std::move(layer));
   }
   if (model.source.any()) plan_source(model, parallelism, plan);
+  if (model.tower.any()) plan_tower(model, plan);
   return plan;
 }
 

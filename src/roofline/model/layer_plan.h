@@ -22,7 +22,8 @@ struct GroupPlan {
   std::vector<LinearOp> linears;  // run over all tokens
   AttentionWork prefill;
   AttentionWork decode;
-  int window_index = -1;                   // into DecodeSums::windowed; -1: no window
+  AttentionWork index;                     // scores of an indexer; without heads: there is none
+  int window_index = -1;                   // into DecodeSums::windowed; -1: all tokens are read
   double elementwise_bytes_per_token = 0;  // read and written
   double elementwise_written_per_token = 0;
   StateWork state;
@@ -43,6 +44,11 @@ struct DevicePlan {
   LinearOp source_kv;
   std::vector<LinearOp> encoder_front;
   std::vector<GroupPlan> encoder;
+  // With ModelShape::tower: what makes rows of patches, the layers, and what makes embeddings.
+  std::vector<LinearOp> tower_front;
+  std::vector<GroupPlan> tower;
+  std::vector<int32_t> tower_windows;  // of each group; 0: a row sees all
+  std::vector<LinearOp> projector;
   double hidden_size = 0;
   double vocab_rows = 0;  // of the head on this device
   double vocab_size = 0;

@@ -42,7 +42,9 @@ double device_weight_bytes(const ModelShape& model, const Parallelism& paralleli
   const double sources = (model.num_source_layers() * model.source.num_parameters(hidden) +
                           model.source.num_encoder_parameters()) *
                          model.weights.bytes() / tp;
-  return layers * share + ends + sources;
+  // Every device has the tower whole.
+  const double tower = model.tower.num_parameters() * model.activations.bytes();
+  return layers * share + ends + sources + tower;
 }
 
 double device_kv_bytes_per_token(const ModelShape& model, const Parallelism& parallelism) {

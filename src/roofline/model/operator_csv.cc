@@ -19,6 +19,14 @@ std::optional<NumberFormat> expert_format(std::string_view dtype) {
   return parse_number_format(dtype);
 }
 
+// A table has MXFP4 experts by two kernels: Triton's, which models of this format run on, and
+// Marlin's, which serves what else comes in it and takes up to twice as long.
+Result<bool> is_of_other_kernel(const CsvTable& table, size_t row, std::string_view dtype) {
+  if (dtype != "w4a16_mxfp4" || !table.has("kernel_source")) return false;
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view kernel, table.field(row, "kernel_source"));
+  return kernel.find("marlin") != kernel.npos;
+}
+
 // Returns the exponent of "power_law_1.01"; 0 of any other distribution.
 Result<double> skew_of(std::string_view distribution) {
   constexpr std::string_view kPowerLaw = "power_law_";
@@ -43,8 +51,12 @@ Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, Number
   QUIRE_ASSIGN_OR_RETURN(const std::string_view spread, table.field(row, "distribution"));
   sample.balanced = spread == "balanced";
   QUIRE_ASSIGN_OR_RETURN(const double skew, skew_of(spread));
-  ExpertLoad load = spread_tokens(
-      {.num_experts = experts, .experts_per_token = topk, .num_ranks = ep, .skew = skew}, tokens);
+  ExpertLoad load = spread_tokens({.num_experts = experts,
+                                   .experts_per_token = topk,
+                                   .num_ranks = ep,
+                                   .skew = skew,
+                                   .rounded = true},
+                                  tokens);
   load.rows = std::max(1.0, load.rows);
   // With even shares rows meet in an expert only when every expert has one.
   if (sample.balanced) load.distinct = std::max(1.0, std::min(load.rows, experts / ep));
@@ -76,7 +88,8 @@ Result<std::vector<ExpertsSample>> read_experts_csv(std::string_view text, std::
   for (size_t row = 0; row < table.num_rows(); ++row) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view dtype, table.field(row, "moe_dtype"));
     const std::optional<NumberFormat> format = expert_format(dtype);
-    if (!format) continue;
+    QUIRE_ASSIGN_OR_RETURN(const bool other, is_of_other_kernel(table, row, dtype));
+    if (!format || other) continue;
     Result<ExpertsSample> sample = read_experts_row(table, row, *format);
     if (!sample.ok()) return sample.status().with_context(where);
     samples.push_back(*sample);

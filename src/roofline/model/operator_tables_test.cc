@@ -118,6 +118,32 @@ TEST(FitGemm, RecoversConstants) {
   EXPECT_NE(refused.message().find("faster than the limits"), std::string::npos);
 }
 
+// A published list of a few dozen rows tells a few constants, and leaves the others alone.
+TEST(FitGemm, FewSamplesFitFewConstants) {
+  Hardware truth = h100();
+  truth.gemm[KernelKind::kBf16].memory_share = 0.5;
+  std::vector<GemmSample> samples;
+  for (const double m : {1, 32, 512, 4096}) {
+    for (const double n : {1024, 2048, 4096}) {
+      for (const double k : {1024, 2048, 4096, 8192}) {
+        GemmSample sample{.work = {.m = m, .n = n, .k = k, .weights = kBf16}};
+        sample.us = analytic_time(sample, truth).predicted_us;
+        samples.push_back(sample);
+      }
+    }
+  }
+  Hardware fitted = h100();
+  const GemmModel before = fitted.gemm_model(kBf16);
+  const Result<FitReport> report = fit_gemm(samples, kBf16, fitted);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  const GemmModel& after = fitted.gemm.at(KernelKind::kBf16);
+  EXPECT_NEAR(after.memory_share, 0.5, 0.05);
+  EXPECT_EQ(after.split_us, before.split_us);
+  samples.resize(12);
+  EXPECT_NE(fit_gemm(samples, kBf16, fitted).status().message().find("at least 16 usable"),
+            std::string::npos);
+}
+
 // Constants per tensor and per block are two: fitting one leaves the other as it is.
 TEST(FitGemm, KindsOfOneMathDoNotOverwriteEachOther) {
   const NumberFormat per_tensor = *parse_number_format("fp8");

@@ -112,6 +112,71 @@ TEST(SourceCost, EachSourceIsEncodedByItself) {
   EXPECT_EQ(step.decode_source_rows, 0);
 }
 
+// A tower of four layers, of which one sees the whole picture and three windows of 64 rows; four rows
+// become one embedding.
+ModelShape reading_pictures() {
+  ModelShape model = model_of(false);
+  const AttentionShape heads{.num_heads = 4, .num_kv_heads = 4, .head_dim = 16};
+  const LayerGroup whole{
+      .num_layers = 1, .attention = heads, .ffn = {.intermediate_size = 128, .num_matrices = 2}};
+  LayerGroup windows = whole;
+  windows.num_layers = 3;
+  windows.attention.sliding_window = 64;
+  model.tower = {.width = 64,
+                 .encoder = {whole, windows},
+                 .rows_per_embedding = 4,
+                 .patch_elements = 64 * 300,
+                 .projector_elements = 256 * 512,
+                 .max_embeddings = 256};
+  return model;
+}
+
+TEST(PictureCost, EachPictureIsEncodedByItself) {
+  const ModelShape model = reading_pictures();
+  const CostModel cost = cost_of(model);
+  StepShape step;
+  step.add(0, 200, true, {});
+  const StepCost plain = cost.predict(step);
+  EXPECT_EQ(at(cost.explain(step), Kernel::kEncoder).flops, 0);
+  step.pictures = {100};
+  const KernelCost encoder = at(cost.explain(step), Kernel::kEncoder);
+  const double rows = 400, layer = 4 * 64 * 64 + 2 * 64 * 128;
+  const double products = 2 * rows * (4 * layer + 64 * 300) + 2.0 * 100 * 256 * 512;
+  EXPECT_DOUBLE_EQ(encoder.flops, products + 4.0 * 64 * rows * (rows + 3 * 64));
+  const StepCost with = cost.predict(step);
+  EXPECT_DOUBLE_EQ(with.flops, plain.flops + encoder.flops);
+  EXPECT_NEAR(with.total_us, plain.total_us + encoder.predicted_us, 1e-6 * with.total_us);
+  EXPECT_NEAR(cost.predict_us(step), with.total_us, 1e-9 * with.total_us);
+  step.pictures = {50, 50};
+  EXPECT_LT(at(cost.explain(step), Kernel::kEncoder).flops, encoder.flops) << "rows see less";
+  step.pictures = {8};
+  const double once = at(cost.explain(step), Kernel::kEncoder).read_bytes;
+  step.pictures = {4, 4};
+  EXPECT_GT(at(cost.explain(step), Kernel::kEncoder).read_bytes, 1.5 * once)
+      << "the weights are read twice";
+  EXPECT_EQ(model.num_parameters() - model.num_decoder_parameters(),
+            int64_t{4} * (4 * 64 * 64 + 2 * 64 * 128) + 64 * 300 + 256 * 512);
+  step.clear();
+  EXPECT_TRUE(step.pictures.empty());
+}
+
+TEST(PictureCost, DescriptionsKeepTheTower) {
+  const ModelShape model = reading_pictures();
+  const auto again = parse_model_description(to_json(model), "model");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(to_json(*again), to_json(model));
+  StepShape step;
+  step.add(0, 200, true, {});
+  step.pictures = {100, 7};
+  EXPECT_EQ(cost_of(*again).predict_us(step), cost_of(model).predict_us(step));
+  ModelShape wrong = model;
+  wrong.tower.encoder.clear();
+  EXPECT_FALSE(wrong.validate().ok());
+  wrong = model;
+  wrong.tower.rows_per_embedding = 0;
+  EXPECT_FALSE(parse_model_description(to_json(wrong), "model").ok());
+}
+
 TEST(SourceCost, DescriptionsKeepTheSource) {
   const ModelShape model = model_of();
   const auto read = parse_model_description(to_json(model), "test");

@@ -1,6 +1,8 @@
-// The kernels of what a decoder looks at beside its tokens. Private to the cost model, whose Impl
+// The kernels of what a decoder looks at beside its tokens, and of what reads pictures for it. Private to the cost model, whose Impl
 // `model` is.
 #pragma once
+
+#include <algorithm>
 
 #include "roofline/model/cost_model.h"
 #include "roofline/model/kernel_time.h"
@@ -9,37 +11,63 @@
 
 namespace quire {
 
+// A product over `rows` rows of an encoder.
+template <typename Model, typename Visit>
+void visit_product(const Model& model, const LinearOp& op, double rows, double layers,
+                   Visit& visit) {
+  visit(Kernel::kEncoder,
+        model.gemm({.m = rows,
+                    .n = op.n,
+                    .k = op.k,
+                    .weights = op.weights,
+                    .activation_bytes = model.plan.activation_bytes}),
+        layers);
+}
+
+// Layers over rows of which each sees `num_seen`.
+template <typename Model, typename Visit>
+void visit_layers(const Model& model, const GroupPlan& group, int32_t num_rows, int32_t num_seen,
+                  Visit& visit) {
+  const double rows = num_rows;
+  for (const LinearOp& op : group.linears) visit_product(model, op, rows, group.num_layers, visit);
+  const KernelTime small = elementwise_time(
+      rows * group.elementwise_bytes_per_token, rows * group.elementwise_written_per_token,
+      model.hardware.elementwise.kernels_per_layer, model.hardware);
+  visit(Kernel::kEncoder, model.seen(small), group.num_layers);
+  const SourceChunk all{num_rows, num_seen};
+  visit(Kernel::kEncoder,
+        model.seen(source_attention_time(group.prefill, {&all, 1}, model.hardware)),
+        group.num_layers);
+}
+
 // Each source is encoded by itself: it reads the encoder's weights once more.
 template <typename Model, typename Visit>
 void visit_encoder(const Model& model, int32_t num_rows, Visit& visit) {
   const DevicePlan& plan = model.plan;
-  const double rows = num_rows;
-  const auto product = [&](const LinearOp& op, double layers) {
-    visit(Kernel::kEncoder,
-          model.gemm({.m = rows,
-                      .n = op.n,
-                      .k = op.k,
-                      .weights = op.weights,
-                      .activation_bytes = plan.activation_bytes}),
-          layers);
-  };
-  for (const LinearOp& op : plan.encoder_front) product(op, 1);
-  for (const GroupPlan& group : plan.encoder) {
-    for (const LinearOp& op : group.linears) product(op, group.num_layers);
-    const KernelTime small = elementwise_time(
-        rows * group.elementwise_bytes_per_token, rows * group.elementwise_written_per_token,
-        model.hardware.elementwise.kernels_per_layer, model.hardware);
-    visit(Kernel::kEncoder, model.seen(small), group.num_layers);
-    const SourceChunk all{num_rows, num_rows};
-    visit(Kernel::kEncoder,
-          model.seen(source_attention_time(group.prefill, {&all, 1}, model.hardware)),
-          group.num_layers);
+  for (const LinearOp& op : plan.encoder_front) visit_product(model, op, num_rows, 1, visit);
+  for (const GroupPlan& group : plan.encoder) visit_layers(model, group, num_rows, num_rows, visit);
+  visit_product(model, plan.source_kv, num_rows, model.model.num_source_layers(), visit);
+}
+
+// And so is each picture.
+template <typename Model, typename Visit>
+void visit_pictures(const Model& model, const StepShape& step, Visit& visit) {
+  const DevicePlan& plan = model.plan;
+  if (plan.tower.empty()) return;
+  for (const int32_t embeddings : step.pictures) {
+    const int32_t rows = embeddings * model.model.tower.rows_per_embedding;
+    for (const LinearOp& op : plan.tower_front) visit_product(model, op, rows, 1, visit);
+    for (size_t i = 0; i < plan.tower.size(); ++i) {
+      const int32_t window = plan.tower_windows[i];
+      visit_layers(model, plan.tower[i], rows, window > 0 ? std::min(window, rows) : rows, visit);
+    }
+    for (const LinearOp& op : plan.projector) visit_product(model, op, embeddings, 1, visit);
   }
-  product(plan.source_kv, model.model.num_source_layers());
 }
 
 template <typename Model, typename Visit>
 void visit_sources(const Model& model, const StepShape& step, Visit& visit) {
+  visit_pictures(model, step, visit);
   const AttentionWork& cross = model.plan.cross;
   if (cross.num_heads <= 0) return;
   for (const int32_t rows : step.encoded_rows) visit_encoder(model, rows, visit);

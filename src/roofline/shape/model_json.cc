@@ -31,6 +31,10 @@ json::object written(const AttentionShape& attention) {
                                {"qk_nope_head_dim", mla.qk_nope_head_dim},
                                {"qk_rope_head_dim", mla.qk_rope_head_dim},
                                {"v_head_dim", mla.v_head_dim}};
+  if (const IndexShape& index = attention.index; index.top_k > 0) {
+    object["index"] = json::object{
+        {"top_k", index.top_k}, {"num_heads", index.num_heads}, {"head_dim", index.head_dim}};
+  }
   return object;
 }
 
@@ -83,6 +87,11 @@ AttentionShape read_attention(const JsonFields& fields) {
                      .qk_rope_head_dim = size_of(*mla, "qk_rope_head_dim"),
                      .v_head_dim = size_of(*mla, "v_head_dim")};
   }
+  if (const auto index = fields.child("index")) {
+    attention.index = {.top_k = size_of(*index, "top_k"),
+                       .num_heads = size_of(*index, "num_heads"),
+                       .head_dim = size_of(*index, "head_dim")};
+  }
   return attention;
 }
 
@@ -133,6 +142,16 @@ json::object written(const SourceShape& source) {
           {"encoder", written(source.encoder)}};
 }
 
+json::object written(const TowerShape& tower) {
+  return {{"width", tower.width},
+          {"rows_per_embedding", tower.rows_per_embedding},
+          {"patch_elements", tower.patch_elements},
+          {"projector_elements", tower.projector_elements},
+          {"max_embeddings", tower.max_embeddings},
+          {"is_bidirectional", tower.is_bidirectional},
+          {"encoder", written(tower.encoder)}};
+}
+
 void read_groups(const JsonFields& fields, std::string_view key, Status& status,
                  std::vector<LayerGroup>& into) {
   const json::value* groups = fields.object().if_contains(key);
@@ -175,6 +194,18 @@ SourceShape read_source(const JsonFields& fields, Status& status) {
   return source;
 }
 
+TowerShape read_tower(const JsonFields& fields, Status& status) {
+  TowerShape tower{
+      .width = size_of(fields, "width"),
+      .rows_per_embedding = size_of(fields, "rows_per_embedding"),
+      .patch_elements = fields.integer({"patch_elements"}, 0, 0, int64_t{1} << 40),
+      .projector_elements = fields.integer({"projector_elements"}, 0, 0, int64_t{1} << 40),
+      .max_embeddings = size_of(fields, "max_embeddings"),
+      .is_bidirectional = fields.boolean("is_bidirectional", false)};
+  read_groups(fields, "encoder", status, tower.encoder);
+  return tower;
+}
+
 }  // namespace
 
 std::string to_json(const ModelShape& model) {
@@ -190,6 +221,7 @@ std::string to_json(const ModelShape& model) {
                          {"kv", written(model.kv)}};
   object["groups"] = written(model.groups);
   if (model.source.any()) object["source"] = written(model.source);
+  if (model.tower.any()) object["tower"] = written(model.tower);
   return json::serialize(object);
 }
 
@@ -210,6 +242,7 @@ Result<ModelShape> parse_model_description(std::string_view text, std::string_vi
   model.kv = read_format(fields, "kv");
   read_groups(fields, "groups", status, model.groups);
   if (const auto source = fields.child("source")) model.source = read_source(*source, status);
+  if (const auto tower = fields.child("tower")) model.tower = read_tower(*tower, status);
   QUIRE_RETURN_IF_ERROR(status);
   if (const Status valid = model.validate(); !valid.ok()) return valid.with_context(where);
   return model;

@@ -84,6 +84,22 @@ Status check_source(const SourceShape& source) {
   return {};
 }
 
+Status check_tower(const TowerShape& tower) {
+  if (!tower.any()) return {};
+  if (tower.rows_per_embedding < 1 || tower.max_embeddings < 1 || tower.encoder.empty()) {
+    return invalid_argument(
+        "tower: expected rows_per_embedding and max_embeddings of at least 1 and layers of an "
+        "encoder, got {}, {} and {}",
+        tower.rows_per_embedding, tower.max_embeddings, tower.encoder.size());
+  }
+  for (const LayerGroup& group : tower.encoder) {
+    if (!group.attention.any() || group.attention.latent || group.state.any() || group.ffn.moe())
+      return invalid_argument("tower: encoder: expected layers of attention and one MLP");
+    QUIRE_RETURN_IF_ERROR(check_layer(group));
+  }
+  return {};
+}
+
 // Some layer has what all others lack: a model without any attention or feed-forward part has states,
 // or a source that it looks at.
 Status check_layers(const std::vector<LayerGroup>& groups, const SourceShape& source) {
@@ -119,12 +135,17 @@ double AttentionShape::num_parameters(int64_t hidden_size) const {
       mla.q_lora_rank > 0 ? mla.q_lora_rank * (hidden + query_dim) : hidden * query_dim;
   const double latent_down = hidden * (mla.kv_lora_rank + mla.qk_rope_head_dim);
   const double latent_up = mla.kv_lora_rank * heads * (mla.qk_nope_head_dim + mla.v_head_dim);
-  return query + latent_down + latent_up + heads * mla.v_head_dim * hidden;
+  const double index_dim = index.head_dim;
+  const double indexer =
+      index.num_heads * (mla.q_lora_rank * index_dim + hidden) + index_dim * hidden;
+  return query + latent_down + latent_up + heads * mla.v_head_dim * hidden + indexer;
 }
 
 double AttentionShape::kv_elements_per_token() const {
   if (shares_kv) return 0;
-  if (latent) return mla.kv_lora_rank + mla.qk_rope_head_dim;
+  if (latent) {
+    return mla.kv_lora_rank + mla.qk_rope_head_dim + (index.num_heads > 0 ? index.head_dim : 0);
+  }
   return 2.0 * num_kv_heads * head_dim;
 }
 
@@ -200,8 +221,14 @@ double SourceShape::num_encoder_parameters() const {
          count_layers(encoder, encoder_width(), Experts::kAll);
 }
 
+double TowerShape::num_parameters() const {
+  return static_cast<double>(patch_elements + projector_elements) +
+         count_layers(encoder, width, Experts::kAll);
+}
+
 int64_t ModelShape::num_parameters() const {
-  return num_decoder_parameters() + static_cast<int64_t>(source.num_encoder_parameters());
+  return num_decoder_parameters() +
+         static_cast<int64_t>(source.num_encoder_parameters() + tower.num_parameters());
 }
 
 int64_t ModelShape::num_active_parameters() const {
@@ -236,7 +263,7 @@ double ModelShape::state_bytes_per_sequence() const {
 std::vector<int32_t> ModelShape::windows() const {
   std::vector<int32_t> windows;
   for (const LayerGroup& group : groups) {
-    if (group.attention.sliding_window > 0) windows.push_back(group.attention.sliding_window);
+    if (group.attention.tokens_read() > 0) windows.push_back(group.attention.tokens_read());
   }
   std::sort(windows.begin(), windows.end());
   windows.erase(std::unique(windows.begin(), windows.end()), windows.end());
@@ -254,9 +281,10 @@ Status ModelShape::validate() const {
   if (groups.empty()) return invalid_argument("groups: expected at least one group of layers");
   QUIRE_RETURN_IF_ERROR(check_layers(groups, source));
   QUIRE_RETURN_IF_ERROR(check_source(source));
+  QUIRE_RETURN_IF_ERROR(check_tower(tower));
   constexpr double kMaxParameters = 1e15;
-  if (const double parameters =
-          count_parameters(*this, Experts::kAll) + source.num_encoder_parameters();
+  if (const double parameters = count_parameters(*this, Experts::kAll) +
+                                source.num_encoder_parameters() + tower.num_parameters();
       parameters > kMaxParameters) {
     return invalid_argument("expected at most {:g} parameters, got {:g}", kMaxParameters,
                             parameters);

@@ -26,6 +26,14 @@ struct LatentAttention {
   friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
 };
 
+// An indexer chooses the top_k tokens that attention reads, by a key of its own for each token.
+struct IndexShape {
+  int32_t top_k = 0;      // 0: attention reads all that it sees
+  int32_t num_heads = 0;  // 0: another layer's choice is read
+  int32_t head_dim = 0;
+  friend bool operator==(const IndexShape&, const IndexShape&) = default;
+};
+
 struct AttentionShape {
   int32_t num_heads = 0;       // Hq
   int32_t num_kv_heads = 0;    // Hkv
@@ -35,6 +43,9 @@ struct AttentionShape {
   int32_t num_inputs = 1;      // rows of hidden_size that queries, keys and values are made of
   bool latent = false;         // `mla` says how; num_kv_heads and head_dim are unused
   LatentAttention mla;
+  IndexShape index;  // with `latent`
+  // Tokens that a query reads at most; 0: all.
+  int32_t tokens_read() const { return index.top_k > 0 ? index.top_k : sliding_window; }
   bool any() const { return num_heads > 0; }  // else the layer has no attention
   double num_parameters(int64_t hidden_size) const;
   double kv_elements_per_token() const;  // of one layer
@@ -108,6 +119,21 @@ struct SourceShape {
   double num_parameters(int64_t hidden_size) const;  // of one layer's attention to a source
 };
 
+// What reads pictures for a model whose tokens some of their embeddings are. A picture is encoded by
+// itself: rows of patches, which see each other, then one embedding of so many rows.
+struct TowerShape {
+  int64_t width = 0;  // E of the encoder; 0: the model reads no pictures
+  std::vector<LayerGroup> encoder =
+      {};  // a sliding window is one of the picture: rows that one sees
+  int32_t rows_per_embedding = 1;
+  int64_t patch_elements = 0;      // weights of what makes a row
+  int64_t projector_elements = 0;  // weights of what makes an embedding
+  int32_t max_embeddings = 0;      // of the largest item
+  bool is_bidirectional = false;   // tokens of a picture are computed in one step
+  bool any() const { return width > 0; }
+  double num_parameters() const;
+};
+
 struct ModelShape {
   std::string name;
   int64_t hidden_size = 0;  // E
@@ -116,6 +142,7 @@ struct ModelShape {
   bool tied_head = false;  // head and token embedding are one matrix (in memory, not in traffic)
   std::vector<LayerGroup> groups;
   SourceShape source;
+  TowerShape tower;
 
   NumberFormat weights;                           // of the layers' linear maps
   NumberFormat expert_weights;                    // of routed experts
@@ -127,14 +154,15 @@ struct ModelShape {
   int32_t num_source_layers() const;      // that look at a source, where there is one
   int64_t num_parameters() const;         // embeddings, norms left out
   int64_t num_active_parameters() const;  // used by one token, of a source or of what is made of it
-  int64_t num_decoder_parameters() const;  // num_parameters() without the encoder's
+  int64_t num_decoder_parameters() const;  // num_parameters() without encoder and tower
   // Returns the memory of one token in the caches of all layers, before any sharding.
   double kv_bytes_per_token() const;
   // Returns the memory of one sequence's states in all layers, before any sharding.
   double state_bytes_per_sequence() const;
   // Returns the memory of one row of a source, its keys and values in all layers.
   double source_bytes_per_row() const;
-  // Returns the distinct sliding windows, ascending, without 0; StepShape sums contexts under each.
+  // Returns how many tokens queries read at most, each number once, ascending, without 0; StepShape
+  // sums contexts under each.
   std::vector<int32_t> windows() const;
   // Returns an error that names the first field that makes no sense.
   Status validate() const;

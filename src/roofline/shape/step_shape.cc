@@ -30,6 +30,10 @@ void StepShape::add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, b
   add_windowed(decode, context, windows);
 }
 
+void StepShape::add_pictures(const StepPlan& plan) {
+  for (const auto& item : plan.media_inputs) pictures.push_back(item->num_embeddings);
+}
+
 void StepShape::clear() {
   num_tokens = num_requests = num_sampled = 0;
   decode = {};
@@ -37,6 +41,7 @@ void StepShape::clear() {
   decode_source_rows = 0;
   source_chunks.clear();
   encoded_rows.clear();
+  pictures.clear();
 }
 
 void assign(StepShape& shape, const StepPlan& plan, std::span<const int32_t> windows,

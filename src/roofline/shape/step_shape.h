@@ -48,11 +48,14 @@ struct StepShape {
   int64_t decode_source_rows = 0;          // Σ
   std::vector<SourceChunk> source_chunks;  // likewise
   std::vector<int32_t> encoded_rows;
+  std::vector<int32_t> pictures;  // with ModelShape::tower: embeddings of each that is encoded
 
   // Adds one request of the step: positions [computed, computed + scheduled). `windows` are those
   // of the model, ascending; `source_rows` of what its tokens look at.
   void add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, bool sampled,
            std::span<const int32_t> windows, int32_t source_rows = 0);
+  // What the plan has encoded for the places of tokens.
+  void add_pictures(const StepPlan& plan);
   void clear();
 };
 

@@ -45,13 +45,30 @@ int32_t DecodeRuns::max_run() const {
   return static_cast<int32_t>(std::max<int64_t>(num_steps, 0));
 }
 
-void DecodeRuns::sort_by_phase() {
-  const int32_t block_size = state_.kv.block_size();
-  phases_.resize(static_cast<size_t>(block_size));
-  for (std::vector<Entry*>& phase : phases_) phase.clear();
+void DecodeRuns::plan_turns(size_t num_steps) {
+  const auto block_size = static_cast<size_t>(state_.kv.block_size());
+  growing_.clear();
+  filling_.clear();
   for (Entry* entry : state_.roster.running()) {
-    phases_[static_cast<size_t>(entry->request.num_computed_tokens % block_size)].push_back(entry);
+    const size_t used = static_cast<size_t>(entry->request.num_computed_tokens) % block_size;
+    const size_t first = (block_size - used) % block_size;
+    const size_t last = block_size - 1 - used;
+    if (first < num_steps) growing_.push_back({.step = first, .entry = entry});
+    if (last < num_steps) filling_.push_back({.step = last, .entry = entry});
   }
+  std::ranges::stable_sort(growing_, {}, &Turn::step);
+  std::ranges::stable_sort(filling_, {}, &Turn::step);
+}
+
+std::span<Entry* const> DecodeRuns::take_turns(std::vector<Turn>& turns, size_t& next,
+                                               size_t step) {
+  turn_.clear();
+  while (turn_.size() < turns.size() && turns[next].step == step) {
+    turn_.push_back(turns[next].entry);
+    turns[next].step += static_cast<size_t>(state_.kv.block_size());
+    if (++next == turns.size()) next = 0;
+  }
+  return turn_;
 }
 
 void DecodeRuns::append_tokens(size_t num_steps, DecodeTokens& tokens) {
@@ -64,10 +81,8 @@ void DecodeRuns::append_tokens(size_t num_steps, DecodeTokens& tokens) {
   }
 }
 
-// What schedule() and update() would do to blocks in this step: `growing` requests write the first
-// slot of a block, `filling` ones the last.
-void DecodeRuns::step_blocks(size_t step, std::span<Entry* const> growing,
-                             std::span<Entry* const> filling) {
+// What schedule() would do to blocks in this step.
+void DecodeRuns::grow(size_t step, std::span<Entry* const> growing) {
   BlockTables& tables = state_.kv.tables();
   const auto offset = static_cast<int32_t>(step);
   for (Entry* entry : growing) {
@@ -78,11 +93,22 @@ void DecodeRuns::step_blocks(size_t step, std::span<Entry* const> growing,
                                        .num_new_tokens = 1});
     QUIRE_CHECK(fits, "request {}: no block in a run of decodes", request.id.value);
   }
-  if (step == 0 && !state_.roster.waiting.empty() &&
-      state_.roster.num_running() < state_.config.max_num_batched_tokens) {
-    budget_.promises.all = {};
-    preemptions_.pause_admission();
+}
+
+// The first step finds no place for those that wait, which the steps behind it need not look at.
+void DecodeRuns::pause_admission() {
+  if (state_.roster.waiting.empty() ||
+      state_.roster.num_running() >= state_.config.max_num_batched_tokens) {
+    return;
   }
+  budget_.promises.all = {};
+  preemptions_.pause_admission();
+}
+
+// What update() would do to them.
+void DecodeRuns::fill(size_t step, std::span<Entry* const> filling) {
+  BlockTables& tables = state_.kv.tables();
+  const auto offset = static_cast<int32_t>(step);
   for (Entry* entry : filling) {
     const Request& request = entry->request;
     tables.commit(entry->sequence, request.token_ids, request.num_computed_tokens + offset + 1);
@@ -91,10 +117,9 @@ void DecodeRuns::step_blocks(size_t step, std::span<Entry* const> growing,
 
 // update()'s sums over steps; the KV manager has not heard yet of num_uncommitted computed tokens.
 void DecodeRuns::add_slot_stats(int64_t num_uncommitted) {
-  const KvStats kv = state_.kv.stats();
-  state_.stats.reserved_slot_steps += kv.num_reserved_slots;
+  state_.stats.reserved_slot_steps += state_.kv.num_reserved_slots();
   state_.stats.unused_slot_steps +=
-      kv.num_unused_slots - num_uncommitted * state_.kv.tables().sizing().num_groups();
+      state_.kv.num_unused_slots() - num_uncommitted * state_.kv.tables().sizing().num_groups();
 }
 
 void DecodeRuns::end_run(int32_t num_steps) {
@@ -122,10 +147,13 @@ void DecodeRuns::run(int64_t begin_us, std::span<const int64_t> end_us, DecodeTo
   QUIRE_CHECK(num_steps >= 1 && num_steps <= max_run(), "a run of {} of {} decode steps", num_steps,
               max_run());
   state_.roster.recycle_finished();
-  sort_by_phase();
+  plan_turns(end_us.size());
   append_tokens(end_us.size(), tokens);
   const std::vector<Entry*>& running = state_.roster.running();
   const auto block_size = static_cast<size_t>(state_.kv.block_size());
+  const bool blocks_leave = state_.kv.tables().sizing().blocks_leave();
+  size_t next_growing = 0;
+  size_t next_filling = 0;
   int64_t num_uncommitted = 0;
   int64_t context = 0;
   for (const Entry* entry : running) context += entry->next_position() + 1;
@@ -139,18 +167,14 @@ void DecodeRuns::run(int64_t begin_us, std::span<const int64_t> end_us, DecodeTo
       context += std::ssize(running);
     }
     num_uncommitted += std::ssize(running);
-    if (state_.kv.tables()
-            .sizing()
-            .blocks_leave()) {  // blocks leave windows at any step: one by one
-      step_blocks(step, running, running);
-      num_uncommitted = 0;
-    } else {
-      const size_t growing = (block_size - step % block_size) % block_size;
-      const size_t filling = (growing + block_size - 1) % block_size;
-      step_blocks(step, phases_[growing], phases_[filling]);
-      num_uncommitted -=
-          std::ssize(phases_[filling]) * static_cast<int64_t>(std::min(step + 1, block_size));
-    }
+    // Blocks leave windows at any step: there each request has its turn at each.
+    grow(step, blocks_leave ? running : take_turns(growing_, next_growing, step));
+    if (step == 0) pause_admission();
+    const std::span<Entry* const> filling =
+        blocks_leave ? running : take_turns(filling_, next_filling, step);
+    fill(step, filling);
+    num_uncommitted -= std::ssize(filling) *
+                       static_cast<int64_t>(blocks_leave ? 1 : std::min(step + 1, block_size));
     add_slot_stats(num_uncommitted);
     state_.roster.limits.on_prefill(0, end_us[step] - state_.now_us);
   }

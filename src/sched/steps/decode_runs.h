@@ -22,16 +22,27 @@ class DecodeRuns {
 
  private:
   int32_t run_of(const Entry& entry) const;
-  void sort_by_phase();
+  // A request writes the first slot of a block, or the last, once in block_size steps.
+  struct Turn {
+    size_t step = 0;
+    Entry* entry = nullptr;
+  };
+  void plan_turns(size_t num_steps);
   void append_tokens(size_t num_steps, DecodeTokens& tokens);
-  void step_blocks(size_t step, std::span<Entry* const> growing, std::span<Entry* const> filling);
+  // Lets the requests whose turns come first have them, if those are in this step; returns them.
+  std::span<Entry* const> take_turns(std::vector<Turn>& turns, size_t& next, size_t step);
+  void grow(size_t step, std::span<Entry* const> growing);
+  void pause_admission();
+  void fill(size_t step, std::span<Entry* const> filling);
   void add_slot_stats(int64_t num_uncommitted);
   void end_run(int32_t num_steps);
 
   SchedulerState& state_;
   StepBudget& budget_;
   Preemptions& preemptions_;
-  std::vector<std::vector<Entry*>> phases_;  // the running, by computed tokens modulo block size
+  std::vector<Turn> growing_;  // turns by step, each time round the ring block_size steps later
+  std::vector<Turn> filling_;
+  std::vector<Entry*> turn_;
   std::vector<BlockTableUpdate> unsent_;
   std::vector<HostBlockCopy> unsent_host_copies_;
 };

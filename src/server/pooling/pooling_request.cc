@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/adapters/adapter_registry.h"
 #include "engine/async_engine.h"
 #include "server/json/json_body.h"
 #include "server/json/json_members.h"
@@ -164,12 +165,65 @@ class Preparation {
                : name;
   }
 
+  // What Cohere calls the tasks of a model that is trained for some.
+  static std::string_view task_of(std::string_view input_type) {
+    constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
+        {"search_query", "retrieval.query"},
+        {"search_document", "retrieval.passage"},
+        {"classification", "classification"},
+        {"clustering", "separation"}};
+    for (const auto& [type, task] : kTypes) {
+      if (type == input_type) return task;
+    }
+    return {};
+  }
+
+  // The task that embeddings are for, and its adapter.
+  ApiCheck read_embedding_task() {
+    const std::vector<NamedAdapter> tasks = context_.model.adapters == nullptr
+                                                ? std::vector<NamedAdapter>()
+                                                : context_.model.adapters->tasks();
+    const json::value* const wanted = find("task");
+    const json::value* const type = find("input_type");
+    std::string_view name;
+    if (wanted != nullptr) {
+      if (wanted->is_string()) name = wanted->get_string();
+    } else if (adapter_ != nullptr) {
+      name = adapter_->name;
+    } else if (type != nullptr && type->is_string()) {
+      name = task_of(type->get_string());
+    }
+    const auto task = std::ranges::find(tasks, name, &NamedAdapter::name);
+    if (task == tasks.end()) {
+      if (wanted == nullptr) return std::nullopt;
+      std::string list = tasks.empty() ? "none: the model has no tasks" : "one of";
+      for (const NamedAdapter& one : tasks)
+        list.append(&one == tasks.data() ? " " : ", ").append(one.name);
+      return field_error("task",
+                         fmt::format("expected {}, got {}", list,
+                                     wanted->is_string() ? in_quotes(name) : describe(*wanted)));
+    }
+    if (adapter_ != nullptr && adapter_->name != name) {
+      return field_error("task", fmt::format("expected the task of model {}, got {}",
+                                             in_quotes(adapter_->name), in_quotes(name)));
+    }
+    ApiResult<std::shared_ptr<const Adapter>> adapter =
+        find_adapter(std::string(name), context_.model);
+    if (!adapter.ok()) return adapter.error();
+    adapter_ = std::move(adapter).value();
+    instruction_ = *task->instruction;
+    return std::nullopt;
+  }
+
   ApiCheck read_task() {
     params_.task = info_.embedding_size > 0 ? PoolingTask::kEmbed : PoolingTask::kClassify;
     const bool embeds = call_.route == PoolingRoute::kEmbeddings ||
                         call_.route == PoolingRoute::kCohereEmbed ||
                         call_.route == PoolingRoute::kOllamaEmbed;
-    if (embeds) params_.task = PoolingTask::kEmbed;
+    if (embeds) {
+      params_.task = PoolingTask::kEmbed;
+      if (ApiCheck error = read_embedding_task()) return error;
+    }
     if (call_.route == PoolingRoute::kClassify) params_.task = PoolingTask::kClassify;
     if (call_.route == PoolingRoute::kPooling) {
       std::optional<size_t> task;
@@ -223,7 +277,8 @@ class Preparation {
   }
 
   // A text, with what the tokenizer puts around it; cut inside of that.
-  ApiCheck add_text(std::string_view text, const std::string& where) {
+  ApiCheck add_text(std::string_view given, const std::string& where) {
+    const std::string text = instruction_ + std::string(given);
     Result<std::vector<TokenId>> ids = context_.model.codec->encode(text, add_special_tokens_);
     if (!ids.ok()) return from_status(ids.status());
     const int64_t most = most_tokens();
@@ -417,7 +472,8 @@ class Preparation {
   bool add_special_tokens_ = true;
   std::optional<int64_t> truncate_;
   std::optional<size_t> side_;              // into kSides; none: as "right"
-  std::shared_ptr<const Adapter> adapter_;  // that `model` names; null: the model itself
+  std::shared_ptr<const Adapter> adapter_;  // that `model` or `task` names; null: none
+  std::string instruction_;                 // before each text
   std::string cache_salt_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/base64.h"
+#include "engine/adapters/adapter_registry.h"
 #include "engine/engine_options.h"
 #include "engine/output/similarity.h"
 #include "engine/testing/engine_test_support.h"
@@ -21,7 +22,8 @@ namespace json = boost::json;
 
 class PoolingTest : public ::testing::Test {
  protected:
-  void start(PoolingInfo pooling, std::vector<std::string> labels = {}, bool generates = false) {
+  void start(PoolingInfo pooling, std::vector<std::string> labels = {}, bool generates = false,
+             const std::vector<NamedAdapter>& tasks = {}) {
     FakeExecutorOptions fake;
     fake.vocab_size = 257;
     fake.max_model_len = 64;
@@ -36,6 +38,19 @@ class PoolingTest : public ::testing::Test {
     model.engine = std::move(made).value();
     model.codec = make_text_codec(tokenizer);
     model.labels = std::move(labels);
+    for (const NamedAdapter& task : tasks) {
+      if (model.adapters == nullptr) {
+        model.adapters = std::make_shared<AdapterRegistry>(
+            [](const std::string& name, const std::string& path) {
+              auto adapter = std::make_shared<Adapter>();
+              adapter->name = name;
+              adapter->content_key = path;
+              return Result<std::shared_ptr<const Adapter>>(std::move(adapter));
+            },
+            8);
+      }
+      ASSERT_TRUE(model.adapters->load(task).ok());
+    }
     ServerOptions options;
     options.port = 0;
     auto created = HttpServer::create(std::move(options), std::move(model));
@@ -151,6 +166,49 @@ TEST_F(PoolingTest, CohereEmbedAndTokenVectors) {
   const json::value tokens = ask("/pooling", R"({"input":"abc","task":"token_embed"})");
   EXPECT_EQ(tokens.at("data").at(0).at("data").as_array().size(), 3u);
   EXPECT_EQ(post("/classify", R"({"input":"abc"})").status, 400);
+}
+
+// A task is an adapter, and an instruction before each text.
+TEST_F(PoolingTest, TasksOfEmbeddings) {
+  start({.embedding_size = 6}, {}, false,
+        {{"retrieval.query", "/a", "find "}, {"separation", "/b", ""}, {"sql", "/c"}});
+  const auto vector = [&](std::string_view path, std::string_view body) {
+    const json::value answer = ask(path, body);
+    return path == "/v2/embed" ? answer.at("embeddings").at("float").at(0)
+                               : answer.at("data").at(0).at("embedding");
+  };
+  const auto asked = [&](std::string_view body) { return vector("/v1/embeddings", body); };
+  const json::value plain = asked(R"({"input":"find ab"})");
+  const json::value query = asked(R"({"input":"ab","task":"retrieval.query"})");
+  EXPECT_NE(query, plain) << "the adapter makes a difference";
+  EXPECT_NE(query, asked(R"({"input":"ab","task":"separation"})"));
+  EXPECT_EQ(query, asked(R"({"input":"ab","model":"retrieval.query"})"));
+  EXPECT_EQ(ask("/v1/embeddings", R"({"input":"ab","task":"retrieval.query"})")
+                .at("usage")
+                .at("prompt_tokens")
+                .as_int64(),
+            7);
+  EXPECT_EQ(query, vector("/v2/embed", R"({"texts":["ab"],"task":"retrieval.query"})"));
+  EXPECT_EQ(query, vector("/v2/embed", R"({"texts":["ab"],"input_type":"search_query"})"));
+  EXPECT_EQ(vector("/v2/embed", R"({"texts":["find ab"],"input_type":"search_document"})"), plain)
+      << "the model has no such task";
+  const ClientResponse other = post("/v1/embeddings", R"({"input":"a","task":"other"})");
+  EXPECT_EQ(other.status, 400);
+  EXPECT_EQ(error_param(other), "task");
+  EXPECT_NE(error_message(other).find("expected one of retrieval.query, separation, got \"other\""),
+            std::string::npos)
+      << error_message(other);
+  EXPECT_EQ(post("/v1/embeddings", R"({"input":"a","task":3})").status, 400);
+  EXPECT_EQ(post("/v1/embeddings", R"({"input":"a","task":"separation","model":"retrieval.query"})")
+                .status,
+            400);
+}
+
+TEST_F(PoolingTest, ModelsWithoutTasksRefuseThem) {
+  start({.embedding_size = 6});
+  const ClientResponse response = post("/v1/embeddings", R"({"input":"a","task":"separation"})");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_NE(error_message(response).find("the model has no tasks"), std::string::npos);
 }
 
 TEST_F(PoolingTest, RanksByEmbeddingsAreCosines) {

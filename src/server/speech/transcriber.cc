@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/text_fields.h"
+
 namespace quire {
 namespace {
 
@@ -71,7 +73,7 @@ SpeechQuery Transcriber::listen_query() const {
 
 // Of text alone: what steers the model is no client's to write.
 std::vector<TokenId> Transcriber::earlier_tokens() const {
-  const std::string prompt(trimmed_text(options_.prompt));
+  const std::string prompt(trim(options_.prompt));
   if (prompt.empty() || frame_ > 0 || model_.tokens.previous < 0) return {};
   const auto encoded = codec_.encode(" " + prompt, false);
   if (!encoded.ok()) return {};
@@ -220,7 +222,7 @@ void Transcriber::add_segment(const Attempt& attempt, size_t begin, size_t count
                               double end) {
   const std::span<const TokenId> token_ids = std::span(attempt.token_ids).subspan(begin, count);
   std::string text = text_of(token_ids);
-  if (trimmed_text(text).empty()) return;
+  if (trim(text).empty()) return;
   segments_.push_back({.start = start,
                        .end = std::min(end, seconds()),
                        .window_frame = frame_,
@@ -264,7 +266,7 @@ int32_t Transcriber::add_segments(const Attempt& attempt) {
 std::string Transcriber::text() const {
   std::string text;
   for (const TranscriptSegment& segment : segments_) text += segment.text;
-  return std::string(trimmed_text(text));
+  return std::string(trim(text));
 }
 
 }  // namespace quire

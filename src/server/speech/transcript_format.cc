@@ -8,6 +8,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/text_fields.h"
+
 namespace quire::server {
 namespace {
 
@@ -35,7 +37,7 @@ json::array word_list(const Transcriber& transcriber) {
   json::array list;
   for (const TranscriptSegment& segment : transcriber.segments()) {
     for (const TranscriptWord& word : segment.words) {
-      const std::string_view text = trimmed_text(word.text);
+      const std::string_view text = trim(word.text);
       if (text.empty()) continue;
       list.push_back(json::object{{"word", text}, {"start", word.start}, {"end", word.end}});
     }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text_fields.h"
+
 namespace quire {
 namespace {
 
@@ -49,8 +51,8 @@ void add_part(const TranscriptWord& more, TranscriptWord& word) {
 std::vector<TranscriptWord> join_until_spaces(const std::vector<TranscriptWord>& parts) {
   std::vector<TranscriptWord> words;
   for (const TranscriptWord& part : parts) {
-    const bool begins = words.empty() || part.text.starts_with(' ') ||
-                        is_among(trimmed_text(part.text), kPunctuation);
+    const bool begins =
+        words.empty() || part.text.starts_with(' ') || is_among(trim(part.text), kPunctuation);
     if (begins) {
       words.push_back(part);
     } else {
@@ -63,7 +65,7 @@ std::vector<TranscriptWord> join_until_spaces(const std::vector<TranscriptWord>&
 void merge_punctuation(std::vector<TranscriptWord>& words) {
   for (size_t next = words.size(), mark = next; mark-- > 0;) {
     const bool is_prepended = next < words.size() && words[mark].text.starts_with(' ') &&
-                              is_among(trimmed_text(words[mark].text), kPrepended);
+                              is_among(trim(words[mark].text), kPrepended);
     if (!is_prepended) {
       next = mark;
       continue;
@@ -87,13 +89,6 @@ void merge_punctuation(std::vector<TranscriptWord>& words) {
 }
 
 }  // namespace
-
-std::string_view trimmed_text(std::string_view text) {
-  const auto is_blank = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 bool has_spaces(std::string_view language) {
   constexpr std::string_view kWithout[] = {"zh", "ja", "th", "lo", "my", "yue"};

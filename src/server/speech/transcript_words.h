@@ -24,9 +24,6 @@ struct TranscriptWord {
   double end = 0.0;
 };
 
-// Without blanks at both ends.
-std::string_view trimmed_text(std::string_view text);
-
 // Whether words of a language (ISO 639) have spaces between them; otherwise each character is one.
 bool has_spaces(std::string_view language);
 

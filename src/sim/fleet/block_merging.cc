@@ -71,7 +71,9 @@ int32_t mergeable_blocks(const Workload& workload, int32_t block_size, double mo
 }
 
 int32_t merge_blocks(const Workload& workload, FleetSpec& spec) {
-  if (spec.pools.empty() || !std::all_of(spec.pools.begin(), spec.pools.end(), may_merge)) {
+  // Pictures end where they end: blocks with them are known by these.
+  if (!workload.picture_items.empty() || spec.pools.empty() ||
+      !std::all_of(spec.pools.begin(), spec.pools.end(), may_merge)) {
     return 1;
   }
   const int32_t factor = mergeable_blocks(workload, spec.pools[0].replica.kv_spec.block_size);

@@ -151,6 +151,18 @@ Status add_draft_model(const PoolOptions& options, const MemoryEstimate& memory,
   return {};
 }
 
+// Embeddings of pictures are kept as the engine keeps them.
+EngineOptions engine_of(const PoolOptions& options) {
+  EngineOptions engine = options.engine;
+  engine.log_interval_us = 0;
+  const TowerShape& tower = options.model.tower;
+  if (!tower.any()) return engine;
+  SchedulerConfig& scheduler = engine.scheduler;
+  scheduler.encoder_cache_tokens = std::max(scheduler.max_num_batched_tokens, tower.max_embeddings);
+  scheduler.media_is_bidirectional = tower.is_bidirectional;
+  return engine;
+}
+
 Status check_adapters(const PoolOptions& options) {
   if (options.lora_rank == 0) return {};
   if (options.offload_bytes > 0 || options.role != Role::kBoth) {
@@ -191,8 +203,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
                 .watts_per_device = options.hardware.watts,
                 .autoscale = options.autoscale};
   ReplicaSpec& replica = pool.replica;
-  replica.engine = options.engine;
-  replica.engine.log_interval_us = 0;
+  replica.engine = engine_of(options);
   replica.model = {.vocab_size = kVocabSize,
                    .max_model_len = static_cast<int32_t>(
                        std::min<int64_t>(options.model.max_model_len, int64_t{1} << 28))};

@@ -191,6 +191,20 @@ Status check_pool(const PoolSpec& pool) {
   return {};
 }
 
+// Blocks that hold pictures are known by these, which neither KV that is sent nor host memory knows.
+Status check_pictures(const Workload& workload, const FleetSpec& spec) {
+  if (workload.picture_items.empty()) return {};
+  for (const PoolSpec& pool : spec.pools) {
+    if (pool.replica.engine.scheduler.encoder_cache_tokens == 0)
+      return invalid_argument("pool '{}': expected a model that reads pictures", pool.name);
+    if (pool.role == Role::kBoth && pool.replica.tier.capacity_tokens == 0) continue;
+    return invalid_argument(
+        "pool '{}': pictures: expected neither host memory for KV nor replicas for prompts alone",
+        pool.name);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_string(Role role) {
@@ -223,6 +237,7 @@ Status FleetSpec::validate() const {
 Result<RunResult> run(const Workload& workload, const FleetSpec& spec,
                       const RunObserver& observer) {
   QUIRE_RETURN_IF_ERROR(spec.validate());
+  QUIRE_RETURN_IF_ERROR(check_pictures(workload, spec));
   const bool apart = runs_apart(workload, spec, observer);
   QUIRE_RETURN_IF_ERROR(check_memory(spec, apart));
   if (apart) return ApartRun(workload, spec, observer).run();

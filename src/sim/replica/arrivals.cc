@@ -127,6 +127,7 @@ bool Arrivals::join(const Arrival& arrival, int64_t now_ns) {
   request.adapter = adapter(source.adapter);
   if (request.adapter != nullptr) request.cache_keys.adapter = request.adapter->content_key;
   request.arrival_us = arrival.delivered_ns / 1000;
+  request.media = workload_.pictures_of(source);
   const Status added = scheduler_.add(std::move(request), now_ns / 1000);
   if (!added.ok()) {
     slots_.close(slot);

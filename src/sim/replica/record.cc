@@ -14,11 +14,12 @@ std::string_view to_string(Outcome outcome) {
   return kNames[static_cast<size_t>(outcome)];
 }
 
-TimeSlice& Timeline::at(int64_t ns) {
-  const size_t index =
-      std::min(static_cast<size_t>(std::max<int64_t>(ns, 0) / slice_ns_), kMaxSlices - 1);
-  if (index >= slices_.size()) slices_.resize(index + 1);
-  return slices_[index];
+TimeSlice& Timeline::look_up(int64_t ns) {
+  last_ = std::min(static_cast<size_t>(std::max<int64_t>(ns, 0) / slice_ns_), kMaxSlices - 1);
+  last_begin_ns_ = static_cast<int64_t>(last_) * slice_ns_;
+  last_end_ns_ = last_begin_ns_ + slice_ns_;
+  if (last_ >= slices_.size()) slices_.resize(last_ + 1);
+  return slices_[last_];
 }
 
 void Timeline::merge(const Timeline& other) {

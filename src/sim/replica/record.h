@@ -74,14 +74,22 @@ class Timeline {
  public:
   static constexpr size_t kMaxSlices = 4096;  // what is later counts in the last one
   explicit Timeline(int64_t slice_ns = 1'000'000'000) : slice_ns_(slice_ns) {}
-  TimeSlice& at(int64_t ns);
+  // Mostly asked for the slice of the call before.
+  TimeSlice& at(int64_t ns) {
+    return ns >= last_begin_ns_ && ns < last_end_ns_ ? slices_[last_] : look_up(ns);
+  }
   void merge(const Timeline& other);
   int64_t slice_ns() const { return slice_ns_; }
   const std::vector<TimeSlice>& slices() const { return slices_; }
 
  private:
+  TimeSlice& look_up(int64_t ns);
+
   int64_t slice_ns_;
   std::vector<TimeSlice> slices_;
+  size_t last_ = 0;
+  int64_t last_begin_ns_ = 0;
+  int64_t last_end_ns_ = 0;  // nothing looked up yet
 };
 
 struct ReplicaCounters {

@@ -272,6 +272,7 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
 // computed.
 void Replica::answer(const StepPlan& plan, StepResult& result) {
   shape_.clear();
+  shape_.add_pictures(plan);
   step_adapters_.clear();
   drafting_.clear();
   const std::span<const int32_t> windows = spec_.timer->windows();

@@ -129,7 +129,7 @@ std::string legend(const std::vector<std::string>& names) {
                    R"(<rect x="{:.0f}" y="21" width="9" height="9" class="f{}"/>)"
                    R"(<text class="tick" x="{:.0f}" y="29">{}</text>)",
                    x, i % kNumColours, x + 13, escape_html(names[i]));
-    x += 28 + 6.6 * static_cast<double>(names[i].size());
+    x += 19 + 5.7 * static_cast<double>(names[i].size());
   }
   return out;
 }

@@ -11,8 +11,8 @@
 namespace quire::sim {
 namespace {
 
-constexpr std::string_view kNames[] = {"azure",   "burstgpt", "vidur",    "mooncake",
-                                       "bailian", "vllm",     "servegen", "quire"};
+constexpr std::string_view kNames[] = {"azure", "burstgpt", "vidur", "mooncake", "bailian",
+                                       "vllm",  "servegen", "quire", "columns"};
 constexpr size_t kMaxTraceBytes = size_t{4} << 30;
 constexpr uint64_t kTraceStream = 0x7472616365u;
 
@@ -25,15 +25,24 @@ Result<TraceFormat> guess_format(std::string_view text, std::string_view name) {
   if (has("Request tokens")) return TraceFormat::kBurstGpt;
   if (has("num_prefill_tokens")) return TraceFormat::kVidur;
   if (has("\"chat_id\"")) return TraceFormat::kBailian;
-  if (has("\"hash_ids\"")) return TraceFormat::kMooncake;
+  if (has("\"hash_ids\"") || (has("\"timestamp\"") && has("\"input_length\""))) {
+    return TraceFormat::kMooncake;
+  }
   if (text.substr(0, 1 << 16).find("\"input_lens\"") != text.npos ||
       (!line.empty() && line[0] == '{' && text.find("\"input_lens\"") != text.npos)) {
     return TraceFormat::kVllm;
   }
+  if (has_usual_columns(line)) return TraceFormat::kColumns;
+  if (trim(text).empty()) {
+    return invalid_argument("{}:1: expected a trace of a known format, got an empty file", name);
+  }
+  std::string shown(line.substr(0, 60));
+  std::ranges::replace_if(
+      shown, [](char c) { return c < ' ' || c > '~'; }, '?');
   return invalid_argument(
       "{}:1: expected a trace of a known format (azure, burstgpt, vidur, mooncake, bailian, vllm, "
-      "quire), got '{}'",
-      name, line.substr(0, 60));
+      "quire), or CSV with a header or JSON lines with input_tokens and output_tokens, got '{}'",
+      name, shown);
 }
 
 }  // namespace
@@ -44,8 +53,8 @@ Result<TraceFormat> parse_trace_format(std::string_view name) {
   const auto it = std::find(std::begin(kNames), std::end(kNames), name);
   if (it != std::end(kNames)) return static_cast<TraceFormat>(it - std::begin(kNames));
   return invalid_argument(
-      "trace format: expected azure, burstgpt, vidur, mooncake, bailian, vllm, servegen or quire, "
-      "got '{}'",
+      "trace format: expected azure, burstgpt, vidur, mooncake, bailian, vllm, servegen, quire or "
+      "columns, got '{}'",
       name);
 }
 
@@ -71,6 +80,8 @@ Result<Workload> parse_trace(std::string_view text, std::string_view name,
       return parse_vllm(text, name, options);
     case TraceFormat::kQuire:
       return parse_quire(text, name, options);
+    case TraceFormat::kColumns:
+      return parse_columns(text, name, options);
     case TraceFormat::kServeGen:
       break;
   }

@@ -6,13 +6,17 @@
 //             name. Rows without an answer (0 response tokens) are left out.
 //   vidur     CSV arrived_at [s], num_prefill_tokens, num_decode_tokens; without arrived_at the
 //             file holds lengths alone, and `lengths_at` says when they come
-//   mooncake  JSON lines: timestamp [ms], input_length, output_length, hash_ids (512 tokens each)
+//   mooncake  JSON lines: timestamp [ms], input_length, output_length, hash_ids (512 tokens each;
+//             without them no two prompts are alike)
 //   bailian   JSON lines: timestamp [s], input_length, output_length, hash_ids (16 tokens each),
 //             chat_id, parent_chat_id
 //   vllm      the result JSON of `vllm bench serve --save-detailed`: input_lens, output_lens,
 //             start_times [s]
 //   servegen  a folder of chunk-N-trace.csv and chunk-N-dataset.json (sim/workload/servegen.h)
 //   quire     JSON lines: a header, then one request a line; lossless
+//   columns   any other CSV with a header, or JSON lines, whose columns have usual names: a time
+//             (seconds, a date, or a unit in the name as in arrival_ms; without it as vidur), input
+//             and output tokens, and perhaps a session. Rows with 0 tokens are left out.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +38,8 @@ enum class TraceFormat : uint8_t {
   kBailian,
   kVllm,
   kServeGen,
-  kQuire
+  kQuire,
+  kColumns
 };
 std::string_view to_string(TraceFormat format);
 Result<TraceFormat> parse_trace_format(std::string_view name);

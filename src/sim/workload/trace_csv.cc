@@ -1,63 +1,11 @@
 // These functions read traces in CSV: Azure, BurstGPT, Vidur. Columns are found by their names.
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <unordered_map>
 
-#include "base/text_fields.h"
+#include "sim/workload/csv_reader.h"
 #include "sim/workload/trace_formats.h"
 
 namespace quire::sim {
 namespace {
-
-class CsvReader {
- public:
-  CsvReader(std::string_view text, std::string_view name) : lines_(text, name) {
-    if (const auto header = lines_.next()) names_ = split(*header, ',');
-    // A file may begin with a byte order mark.
-    if (!names_.empty() && names_[0].starts_with("\xEF\xBB\xBF")) names_[0].remove_prefix(3);
-  }
-  // Returns the index of a column; nullopt when there is none.
-  std::optional<size_t> find(std::string_view column) const {
-    for (size_t i = 0; i < names_.size(); ++i) {
-      if (trim(names_[i]) == column) return i;
-    }
-    return std::nullopt;
-  }
-  Result<size_t> column(std::string_view name) const {
-    if (const auto found = find(name)) return *found;
-    return invalid_argument("{}: expected a column '{}'", lines_.where(), name);
-  }
-  // Reads the fields of the next line that is not empty; there are as many as names.
-  Result<bool> next() {
-    std::optional<std::string_view> line;
-    do {
-      line = lines_.next();
-      if (!line) return false;
-    } while (line->empty());
-    fields_ = split(*line, ',');
-    if (fields_.size() == names_.size()) return true;
-    return invalid_argument("{}: expected {} fields, got {}", lines_.where(), names_.size(),
-                            fields_.size());
-  }
-  std::string_view field(size_t column) const { return fields_[column]; }
-  std::string where(size_t column) const {
-    return fmt::format("{}: {}", lines_.where(), trim(names_[column]));
-  }
-  Result<int64_t> tokens(size_t column, int64_t low) const {
-    return parse_integer(fields_[column], low, kMaxTraceTokens, where(column));
-  }
-  Result<int64_t> seconds_ns(size_t column) const {
-    QUIRE_ASSIGN_OR_RETURN(const double s,
-                           parse_number(fields_[column], 0, kMaxTraceSeconds, where(column)));
-    return static_cast<int64_t>(std::llround(s * 1e9));
-  }
-
- private:
-  LineReader lines_;
-  std::vector<std::string_view> names_;
-  std::vector<std::string_view> fields_;
-};
 
 bool full(const Workload& workload, const TraceOptions& options) {
   return static_cast<int64_t>(workload.requests.size()) >= options.max_requests;

@@ -19,6 +19,11 @@ Result<Workload> parse_hashed(std::string_view text, std::string_view name, Trac
                               const TraceOptions& options);
 Result<Workload> parse_vllm(std::string_view text, std::string_view name,
                             const TraceOptions& options);
+// Reads CSV with a header, or JSON lines, whose columns have usual names.
+Result<Workload> parse_columns(std::string_view text, std::string_view name,
+                               const TraceOptions& options);
+// Returns whether the first line of a trace says that parse_columns() can read it.
+bool has_usual_columns(std::string_view line);
 Result<Workload> parse_quire(std::string_view text, std::string_view name,
                              const TraceOptions& options);
 

@@ -1,5 +1,6 @@
 // These functions read traces in JSON: Mooncake, Bailian, vLLM's results.
 #include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
 #include <cmath>
 #include <unordered_map>
 
@@ -14,13 +15,19 @@ namespace json = boost::json;
 
 constexpr uint64_t kHashStream = 0x68617368u;
 
+// Returns what an error says of a value.
+std::string shown(const json::value* value) {
+  return value == nullptr ? "nothing" : json::serialize(*value).substr(0, 40);
+}
+
 Result<double> to_number(const json::value* value, const std::string& what, double low,
                          double high) {
   boost::system::error_code error;
   const double number =
       value != nullptr && value->is_number() ? value->to_number<double>(error) : std::nan("");
   if (!error && number >= low && number <= high) return number;
-  return invalid_argument("{}: expected a number in [{}, {}]", what, low, high);
+  return invalid_argument("{}: expected a number in [{}, {}], got {}", what, low, high,
+                          shown(value));
 }
 
 }  // namespace
@@ -46,7 +53,8 @@ Result<int64_t> integer_field(const json::object& object, std::string_view key, 
     const auto number = value->to_number<int64_t>(error);
     if (!error && number >= low && number <= high) return number;
   }
-  return invalid_argument("{}: {}: expected an integer in [{}, {}]", where, key, low, high);
+  return invalid_argument("{}: {}: expected an integer in [{}, {}], got {}", where, key, low, high,
+                          shown(value));
 }
 
 namespace {
@@ -56,7 +64,7 @@ Status add_hash_blocks(const json::object& object, const std::string& where, Wor
                        SimRequest& request) {
   const json::value* ids = object.if_contains("hash_ids");
   if (ids == nullptr || !ids->is_array()) {
-    return invalid_argument("{}: hash_ids: expected an array", where);
+    return invalid_argument("{}: hash_ids: expected an array, got {}", where, shown(ids));
   }
   const json::array& array = ids->get_array();
   const int64_t most =
@@ -106,7 +114,9 @@ Result<Workload> parse_hashed(std::string_view text, std::string_view name, Trac
                            integer_field(object, "output_length", 0, kMaxTraceTokens, where));
     request.input_tokens = static_cast<int32_t>(num_input);
     request.output_tokens = static_cast<int32_t>(std::max<int64_t>(num_output, 1));
-    QUIRE_RETURN_IF_ERROR(add_hash_blocks(object, where, workload, request));
+    if (bailian || object.contains("hash_ids")) {
+      QUIRE_RETURN_IF_ERROR(add_hash_blocks(object, where, workload, request));
+    }
     if (bailian) {
       constexpr int64_t kMost = int64_t{1} << 60;
       QUIRE_ASSIGN_OR_RETURN(const int64_t chat,

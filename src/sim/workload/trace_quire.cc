@@ -6,6 +6,8 @@
 //
 // Streams are hexadecimal, because JSON numbers do not hold 64 bits everywhere. Fields that have
 // their default are left out.
+#include <fmt/ranges.h>
+
 #include <boost/json/value.hpp>
 #include <charconv>
 
@@ -49,6 +51,20 @@ Status read_header(std::string_view line, const std::string& where, Workload& wo
     QUIRE_ASSIGN_OR_RETURN(loop.think_ns, integer_field(header, "think_ns", 0, kMostNs, where));
     loop.concurrency = static_cast<int32_t>(concurrency);
     workload.closed_loop = loop;
+  }
+  if (const json::value* items = header.if_contains("picture_items")) {
+    constexpr size_t kMostItems = 1024;
+    const bool is_list = items->is_array() && items->get_array().size() <= kMostItems;
+    for (size_t i = 0; is_list && i < items->get_array().size(); ++i) {
+      const json::value& item = items->get_array()[i];
+      const int64_t tokens = item.is_int64() ? item.get_int64() : 0;
+      if (tokens < 1 || tokens > 1 << 16)
+        return invalid_argument("{}: picture_items: expected 1 to 65536 tokens", where);
+      workload.picture_items.push_back(static_cast<int32_t>(tokens));
+    }
+    if (!is_list)
+      return invalid_argument("{}: picture_items: expected a list of at most {}", where,
+                              kMostItems);
   }
   if (const json::value* name = header.if_contains("name"); name && name->is_string()) {
     workload.name = std::string(name->get_string());
@@ -112,6 +128,7 @@ Status read_request(std::string_view line, const std::string& where, Workload& w
   QUIRE_RETURN_IF_ERROR(optional_field("session", 0, kMostIndex, request.session));
   QUIRE_RETURN_IF_ERROR(optional_field("priority", -kMostIndex, kMostIndex, request.priority));
   QUIRE_RETURN_IF_ERROR(optional_field("adapter", 0, kMostIndex, request.adapter));
+  QUIRE_RETURN_IF_ERROR(optional_field("pictures", 0, 4096, request.num_pictures));
   if (const json::value* prefix = object.if_contains("prefix")) {
     QUIRE_RETURN_IF_ERROR(read_prefix(*prefix, where, request));
   }
@@ -152,6 +169,8 @@ std::string write_trace(const Workload& workload) {
   if (workload.hash_block_tokens > 0) {
     out += fmt::format(R"(,"hash_block_tokens":{})", workload.hash_block_tokens);
   }
+  if (!workload.picture_items.empty())
+    out += fmt::format(R"(,"picture_items":[{}])", fmt::join(workload.picture_items, ","));
   if (workload.closed_loop) {
     out += fmt::format(R"(,"concurrency":{},"think_ns":{})", workload.closed_loop->concurrency,
                        workload.closed_loop->think_ns);
@@ -169,6 +188,8 @@ std::string write_trace(const Workload& workload) {
     if (r.session >= 0) fmt::format_to(std::back_inserter(out), R"(,"session":{})", r.session);
     if (r.priority != 0) fmt::format_to(std::back_inserter(out), R"(,"priority":{})", r.priority);
     if (r.adapter != 0) fmt::format_to(std::back_inserter(out), R"(,"adapter":{})", r.adapter);
+    if (r.num_pictures != 0)
+      fmt::format_to(std::back_inserter(out), R"(,"pictures":{})", r.num_pictures);
     for (int32_t i = 0; i < r.num_hash_blocks; ++i) {
       fmt::format_to(std::back_inserter(out), R"({}"{:x}")", i == 0 ? R"(,"hash":[)" : ",",
                      workload.hash_blocks[static_cast<size_t>(r.first_hash_block + i)]);

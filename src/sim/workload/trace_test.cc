@@ -174,6 +174,41 @@ TEST(Trace, RefusesWithFileAndLine) {
   EXPECT_FALSE(read_trace("/nowhere/trace.csv").ok());
 }
 
+TEST(Trace, ColumnsOfUsualNames) {
+  const Workload csv = must_parse(
+      "Request ID,\"Arrival Time [ms]\",completion_tokens,promptTokens,session_id\r\n"
+      "1,\"1017.5\",4,30,a\r\n2,1000,0,31,a\r\n\r\n3, 1000 ,5,31,a\r\n");
+  ASSERT_EQ(csv.requests.size(), 2u) << "a request without output is left out";
+  EXPECT_EQ(csv.requests[0].input_tokens, 31);
+  EXPECT_EQ(csv.requests[0].output_tokens, 5);
+  EXPECT_EQ(csv.requests[1].arrival_ns, 17'500'000);
+  EXPECT_EQ(csv.requests[1].session, csv.requests[0].session);
+  const Workload lines = must_parse(R"({"isl":5,"osl":7,"time":"2024-05-10T00:00:02Z","extra":[1]})"
+                                    "\n"
+                                    R"({"time":"2024-05-10T00:00:00+00:00","isl":6,"osl":8})");
+  ASSERT_EQ(lines.requests.size(), 2u);
+  EXPECT_EQ(lines.requests[0].input_tokens, 6) << "in order of time";
+  EXPECT_EQ(lines.requests[1].arrival_ns, 2'000'000'000);
+  const Workload lengths = must_parse("prompt_size,token_size\n3,4\n");
+  EXPECT_EQ(lengths.requests[0].arrival_ns, 0);
+
+  expect_refused("time,input_tokens,output_tokens\n0,1,1\n1,2.5,3\n", "trace.x:3: input_tokens",
+                 "got '2.5'");
+  expect_refused("time,input_tokens,output_tokens\nNaN,1,1\n", "trace.x:2: time", "NaN");
+  expect_refused("isl,input_tokens,output_tokens\n1,1,1\n", "trace.x:2:", "'input_tokens' as well");
+  expect_refused("{\"isl\":1,\"osl\":1}\n{\"osl\":1}\n", "trace.x:2:", "column of input tokens");
+  expect_refused("{\"isl\":1,\"osl\":1}\n{\"isl\":[2],\"osl\":1}\n", "trace.x:2: isl", "[2]");
+}
+
+TEST(Trace, MooncakeWithoutHashesHasNoTwoPromptsAlike) {
+  const Workload w = must_parse(R"({"timestamp":0,"input_length":700,"output_length":6})"
+                                "\n"
+                                R"({"timestamp":2000,"input_length":700,"output_length":6})");
+  ASSERT_EQ(w.requests.size(), 2u);
+  EXPECT_EQ(w.requests[1].arrival_ns, 2'000'000'000) << "milliseconds";
+  EXPECT_NE(w.requests[0].content, w.requests[1].content);
+}
+
 TEST(Trace, RefusesBurstGptAndBailianWithFileAndLine) {
   const std::string burst =
       "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"

@@ -1,5 +1,7 @@
 #include "sim/workload/workload.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -26,7 +28,38 @@ void Workload::fill_prompt(const SimRequest& request, std::vector<TokenId>& out)
   append_content(request.content, at, request.input_tokens - at, out);
 }
 
+int32_t Workload::picture_tokens() const {
+  return std::accumulate(picture_items.begin(), picture_items.end(), 0);
+}
+
+std::vector<MediaSpan> Workload::pictures_of(const SimRequest& request) const {
+  std::vector<MediaSpan> spans;
+  int32_t at = std::max(request.prefix_tokens, request.num_hash_blocks * hash_block_tokens);
+  for (int32_t picture = 0; picture < request.num_pictures; ++picture) {
+    for (size_t i = 0; i < picture_items.size(); ++i) {
+      auto item = std::make_shared<MediaItem>();
+      item->key = fmt::format("{:x}/{}/{}", request.content, picture, i);
+      item->num_embeddings = picture_items[i];
+      spans.push_back({.begin = at, .end = at + picture_items[i], .item = std::move(item)});
+      at += picture_items[i];
+    }
+  }
+  return spans;
+}
+
 namespace {
+
+// Pictures are part of the prompt, with something to ask about them behind.
+Status check_pictures(const Workload& workload, const SimRequest& r, size_t index) {
+  if (r.num_pictures == 0) return {};
+  const int64_t first =
+      std::max<int64_t>(r.prefix_tokens, int64_t{r.num_hash_blocks} * workload.hash_block_tokens);
+  const int64_t end = first + int64_t{r.num_pictures} * workload.picture_tokens();
+  if (r.num_pictures > 0 && workload.picture_tokens() > 0 && end < r.input_tokens) return {};
+  return invalid_argument(
+      "workload request {}: expected {} pictures of {} tokens within its {} input tokens", index,
+      r.num_pictures, workload.picture_tokens(), r.input_tokens);
+}
 
 Status check_closed_loop(const ClosedLoop& loop, int64_t num_requests) {
   if (loop.concurrency < 1) {
@@ -73,6 +106,7 @@ Status Workload::validate() const {
         (r.num_hash_blocks > 0 && hash_block_tokens < 1)) {
       return invalid_argument("workload request {}: hash blocks out of range", i);
     }
+    QUIRE_RETURN_IF_ERROR(check_pictures(*this, r, i));
     earliest_ns[i] =
         r.arrival_ns + (r.previous < 0 ? 0 : earliest_ns[static_cast<size_t>(r.previous)]);
     if (r.arrival_ns > kMaxTimeNs || earliest_ns[i] > kMaxTimeNs) {

@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "core/media.h"
 
 namespace quire::sim {
 
@@ -35,7 +36,8 @@ struct SimRequest {
   int32_t previous = -1;         // index of the turn before; -1: the first
   int32_t session = -1;          // -1: none
   int32_t priority = 0;
-  int32_t adapter = 0;  // from 1; 0: the model alone
+  int32_t adapter = 0;       // from 1; 0: the model alone
+  int32_t num_pictures = 0;  // whose tokens, among input_tokens, follow the prefix
   friend bool operator==(const SimRequest&, const SimRequest&) = default;
 };
 
@@ -53,12 +55,18 @@ struct Workload {
   std::vector<SimRequest> requests;
   std::vector<uint64_t> hash_blocks;  // stream of each block of hash_block_tokens tokens
   int32_t hash_block_tokens = 0;
+  // Of each picture, all being alike: embeddings of each item that is encoded of it.
+  std::vector<int32_t> picture_items;
   std::optional<ClosedLoop> closed_loop;  // then arrival_ns is not read
 
   // Returns whether no arrival depends on an answer.
   bool open_loop() const;
   // Writes the prompt of `request`.
   void fill_prompt(const SimRequest& request, std::vector<TokenId>& out) const;
+  int32_t picture_tokens() const;  // of one
+  // Where the pictures of `request` stand in its prompt. No two requests have a picture in common, but
+  // for those of one content.
+  std::vector<MediaSpan> pictures_of(const SimRequest& request) const;
   // Checks order, lengths >= 1 and references, which run() takes for granted. The error names the
   // request.
   Status validate() const;

@@ -204,8 +204,9 @@ Result<TokenizerParts> make_parts(GgufVocab v) {
   if (v.model == "bert" && eos) {
     parts->pair.middle_ids = {*eos};
     parts->pair.second_has_type_1 = true;
-  } else if (v.model == "t5" && eos) {  // XLM-R
-    parts->pair.middle_ids = {*eos, *eos};
+  } else if (v.model == "t5" && eos) {  // XLM-R has two, and a token at the start
+    parts->pair.middle_ids =
+        parts->prefix_ids.empty() ? std::vector{*eos} : std::vector{*eos, *eos};
   }
   parts->bos_id = bos;
   parts->eos_id = eos;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "weights/adapters/task_adapters.h"
 #include "weights/files/safetensors.h"
 #include "weights/tensors/file_text.h"
 
@@ -45,7 +46,7 @@ bool take_suffix(std::string_view& text, std::string_view suffix) {
   return true;
 }
 
-std::string sha256(std::initializer_list<std::span<const std::byte>> pieces) {
+std::string sha256(const std::vector<std::span<const std::byte>>& pieces) {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
                                                                    EVP_MD_CTX_free);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
@@ -94,6 +95,7 @@ Status no_weights(const ModelFiles& files) {
 }  // namespace
 
 Result<LoraFiles> LoraFiles::open(const std::string& path) {
+  if (const auto task = split_task_path(path)) return open_task_adapter(task->first, task->second);
   QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open_folder(path));
   return read(std::move(files));
 }
@@ -114,6 +116,21 @@ Result<LoraFiles> LoraFiles::read(ModelFiles files) {
   const Status status = adapter.find_modules();
   if (!status.ok()) return one_line(status).with_context(where);
   adapter.digest_ = sha256({std::as_bytes(std::span(text)), bytes});
+  return adapter;
+}
+
+Result<LoraFiles> LoraFiles::make(ModelFiles files, LoraParts parts) {
+  QUIRE_ASSIGN_OR_RETURN(AdapterConfig config, AdapterConfig::parse(parts.config_text));
+  LoraFiles adapter(std::move(files), std::move(config));
+  adapter.floats_ = std::move(parts.floats);
+  adapter.tensors_ = std::move(parts.tensors);
+  QUIRE_RETURN_IF_ERROR(adapter.find_modules().with_context(adapter.source()));
+  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(parts.config_text))};
+  for (const RawTensor& tensor : adapter.tensors_) {
+    pieces.push_back(std::as_bytes(std::span(tensor.name)));
+    pieces.push_back(tensor.data);
+  }
+  adapter.digest_ = sha256(pieces);
   return adapter;
 }
 

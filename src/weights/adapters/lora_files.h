@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -44,14 +45,24 @@ struct WholeModule {
   const RawTensor* bias = nullptr;
 };
 
+// What an adapter's files hold, where something else than a folder of PEFT holds it.
+struct LoraParts {
+  std::string config_text;                     // as adapter_config.json
+  std::vector<RawTensor> tensors = {};         // under PEFT's names, sorted by none
+  std::deque<std::vector<float>> floats = {};  // of tensors that lie in no file
+};
+
 // Owns the file mappings. Immutable; any thread.
 class LoraFiles {
  public:
   // kNotFound: a file or the folder is missing. kUnimplemented: weights as .bin, which hold code,
   // or something that the configuration asks for. kInvalidArgument, kDataLoss: the files do not
   // fit each other.
+  // `path` may name a model's own adapter of a task, too (weights/adapters/task_adapters.h).
   static Result<LoraFiles> open(const std::string& path);
   static Result<LoraFiles> read(ModelFiles files);
+  // Tensors lie in `files` or in parts.floats.
+  static Result<LoraFiles> make(ModelFiles files, LoraParts parts);
 
   const std::string& source() const { return files_.source(); }
   const AdapterConfig& config() const { return config_; }
@@ -63,7 +74,7 @@ class LoraFiles {
   bool changes_experts() const;
   // Of the tensors of whole modules.
   int64_t num_whole_elements() const;
-  // SHA-256 of both files, in hexadecimal digits.
+  // SHA-256 of configuration and tensors, in hexadecimal digits.
   const std::string& digest() const { return digest_; }
 
  private:
@@ -77,7 +88,8 @@ class LoraFiles {
 
   ModelFiles files_;
   AdapterConfig config_;
-  std::vector<RawTensor> tensors_;  // never changed once modules_ point to them
+  std::deque<std::vector<float>> floats_;  // of some tensors
+  std::vector<RawTensor> tensors_;         // never changed once modules_ point to them
   std::vector<LoraModule> modules_;
   std::vector<WholeModule> whole_modules_;
   std::string digest_;

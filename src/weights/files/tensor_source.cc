@@ -87,6 +87,12 @@ Result<TensorSource> TensorSource::open(const ModelFiles& files) {
   } else {
     return no_weights(files);
   }
+  // What torch calls a matrix that something is added to (weights/adapters/task_adapters.h).
+  constexpr std::string_view kOriginal = ".parametrizations.weight.original";
+  for (RawTensor& tensor : tensors) {
+    if (tensor.name.ends_with(kOriginal))
+      tensor.name.replace(tensor.name.size() - kOriginal.size(), kOriginal.size(), ".weight");
+  }
   return TensorSource(std::move(tensors));
 }
 

@@ -68,15 +68,20 @@ bool is_norm(TensorRole role) {
     case TensorRole::kInputNorm:
     case TensorRole::kQNorm:
     case TensorRole::kKNorm:
+    case TensorRole::kHeadsNorm:
     case TensorRole::kPostAttentionNorm:
     case TensorRole::kCrossNorm:
     case TensorRole::kCrossQNorm:
     case TensorRole::kCrossKNorm:
     case TensorRole::kPreMlpNorm:
+    case TensorRole::kInnerNorm:
     case TensorRole::kPostMlpNorm:
     case TensorRole::kDraftEmbeddingNorm:
     case TensorRole::kDraftHiddenNorm:
     case TensorRole::kDenseInputNorm:
+    case TensorRole::kQueryDownNorm:
+    case TensorRole::kLatentNorm:
+    case TensorRole::kIndexKeyNorm:
       return true;
     default:
       return false;

@@ -31,12 +31,14 @@ enum class TensorRole : uint8_t {
   kO,
   kQNorm,
   kKNorm,
+  kHeadsNorm,          // on what the output projection of attention reads
   kPostAttentionNorm,  // on the attention's output, before the residual add
   kPreMlpNorm,
   kPostMlpNorm,  // on the MLP's output, before the residual add
   kGateUp,
   kGate,
-  kUp,  // the only input projection of an MLP without a gate
+  kUp,         // the only input projection of an MLP without a gate
+  kInnerNorm,  // on what the down projection reads
   kDown,
   kXieluP,  // [1] each: the parameters of an activation (kernels/api/activation.h)
   kXieluN,
@@ -162,6 +164,11 @@ enum class TensorRole : uint8_t {
   kGateBounds,
   kUpBounds,
   kDownBounds,
+  // Of the indexer of sparse attention (nn/spec/index_spec.h):
+  kIndexQuery,
+  kIndexKey,
+  kIndexKeyNorm,
+  kIndexHeadWeights,
 };
 
 // The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part

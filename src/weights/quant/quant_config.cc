@@ -64,14 +64,16 @@ class QuantConfig::Parser {
       read_fp8(object);
     } else if (method == "mxfp4") {
       config_.method_ = QuantMethod::kMxfp4;  // its tensors say the rest
+    } else if (method == "bitnet") {
+      read_bitnet(object);
     } else if (method == "modelopt") {
       read_modelopt(object);
     } else if (method == "compressed-tensors") {
       read_compressed_tensors(object);
     } else {
       refuse(
-          "quant_method: expected awq, gptq, fp8, compressed-tensors, mxfp4 or modelopt (FP8, "
-          "NVFP4), got '{}'",
+          "quant_method: expected awq, gptq, fp8, compressed-tensors, mxfp4, bitnet or modelopt "
+          "(FP8, NVFP4), got '{}'",
           method);
     }
     if (!status_.ok()) return one_line(status_);
@@ -222,6 +224,21 @@ class QuantConfig::Parser {
           group_size(inner != nullptr ? *inner : top, "group_size").value_or(kNvfp4Group);
     }
     config_.all_linear_ = scheme;
+  }
+
+  // Linear layers of two classes, which take the scale for different things.
+  void read_bitnet(const json::object& object) {
+    config_.method_ = QuantMethod::kBitNet;
+    const std::string kind = string(object, "linear_class", "bitlinear");
+    if (kind != "bitlinear" && kind != "autobitlinear")
+      fail("linear_class: expected bitlinear or autobitlinear, got '{}'", kind);
+    const std::string mode = string(object, "quantization_mode", "offline");
+    if (mode != "offline") {
+      refuse("quantization_mode: expected offline (weights that are stored packed), got '{}'",
+             mode);
+    }
+    if (boolean(object, "use_rms_norm", false)) refuse("use_rms_norm: expected false, got true");
+    config_.all_linear_ = QuantScheme{.bits = 2, .scale_divides = kind == "bitlinear"};
   }
 
   QuantActivations activation_scheme(const std::string& name) {
@@ -384,8 +401,8 @@ const QuantScheme* QuantConfig::scheme(std::string_view module) const {
 }
 
 std::string QuantConfig::description() const {
-  constexpr std::string_view kNames[] = {"none", "awq", "gptq", "fp8", "compressed-tensors",
-                                         "mxfp4"};
+  constexpr std::string_view kNames[] = {"none",  "awq",   "gptq", "fp8", "compressed-tensors",
+                                         "mxfp4", "bitnet"};
   std::string text(kNames[static_cast<size_t>(method_)]);
   const QuantScheme* main = all_linear_      ? &*all_linear_
                             : rules_.empty() ? nullptr

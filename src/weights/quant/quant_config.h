@@ -14,7 +14,7 @@
 
 namespace quire {
 
-enum class QuantMethod : uint8_t { kNone, kAwq, kGptq, kFp8, kCompressedTensors, kMxfp4 };
+enum class QuantMethod : uint8_t { kNone, kAwq, kGptq, kFp8, kCompressedTensors, kMxfp4, kBitNet };
 
 // QuantActivations says what enters the products of a quantized layer, as the checkpoint was made
 // for.
@@ -30,6 +30,7 @@ struct QuantScheme {
   std::optional<int64_t> block_rows = {};  // outputs that share a scale, in block-wise schemes
   bool zeros_less_one = false;             // GPTQ's first format stores zero points minus one
   bool act_order = false;                  // groups follow g_idx, not the order of inputs
+  bool scale_divides = false;              // BitNet: weights are codes divided by the scale
   QuantActivations activations = QuantActivations::kFloat;
 
   std::string description() const;  // "int4 in groups of 128"

@@ -57,6 +57,9 @@ Result<std::unique_ptr<QuantMatrix>> open_quant_matrix(const TensorSource& sourc
     return is_fp4 ? open_fp4_matrix(tensors, *scheme, shape)
                   : open_packed_matrix(tensors, *scheme, shape);
   }
+  if (layout == Layout::kBytes && method == QuantMethod::kBitNet) {
+    return open_bitnet_matrix(tensors, *scheme, shape);
+  }
   if (layout == Layout::kBytes && method == QuantMethod::kFp8) {
     return is_fp4 ? open_fp4_matrix(tensors, *scheme, shape)
                   : open_byte_matrix(tensors, *scheme, shape);

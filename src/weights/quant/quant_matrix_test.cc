@@ -266,6 +266,23 @@ TEST(QuantLies, Awq) {
   expect_says(Lie("awq_g32").model({24, 64}), "'m.qweight': expected shape [64, 3], got [96, 3]");
 }
 
+TEST(QuantLies, BitNet) {
+  EXPECT_EQ(Lie("bitnet").message(), "");
+  expect_says(Lie("bitnet").shape("m.weight", {4, 160}), "'m.weight': expected shape [2, 320]");
+  expect_says(Lie("bitnet").shape("m.weight_scale", {1, 1}),
+              "'m.weight_scale': expected shape [1]");
+  expect_says(Lie("bitnet").bytes("m.weight", 0, "\xff"), "expected codes 0, 1 and 2");
+  expect_says(Lie("bitnet").bytes("m.weight_scale", 0, std::string(2, '\0')), "a number above 0");
+  expect_says(Lie("bitnet_divided").bytes("m.weight_scale", 0, std::string(2, '\0')), "above 0");
+  expect_says(Lie("bitnet").remove("m.weight_scale"), "no tensor 'm.weight_scale'");
+  expect_says(Lie("bitnet").model({6, 320}), "expected a multiple of 4 outputs for bitnet, got 6");
+  expect_says(Lie("bitnet").config("offline", "online"), "quantization_mode: expected offline");
+  expect_says(Lie("bitnet").config("autobitlinear", "linear"),
+              "linear_class: expected bitlinear or autobitlinear, got 'linear'");
+  expect_says(Lie("bitnet").config("\"offline\"", "\"offline\", \"use_rms_norm\": true"),
+              "use_rms_norm: expected false, got true");
+}
+
 TEST(QuantLies, Gptq) {
   EXPECT_EQ(Lie("gptq4_asym_order").message(), "");
   expect_says(Lie("gptq4_sym").shape("m.qweight", {9, 24}), "expected shape [12, 24], got [9, 24]");

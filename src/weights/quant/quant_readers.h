@@ -88,6 +88,10 @@ Result<std::unique_ptr<QuantMatrix>> open_mx_blocks_matrix(ModuleTensors& tensor
 Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
                                                       const QuantScheme& scheme,
                                                       const MatrixShape& shape);
+// BitNet's packed weights.
+Result<std::unique_ptr<QuantMatrix>> open_bitnet_matrix(ModuleTensors& tensors,
+                                                        const QuantScheme& scheme,
+                                                        const MatrixShape& shape);
 
 // True for ggml types that open_gguf_matrix() reads.
 bool is_quantized_ggml_type(std::string_view type_name);

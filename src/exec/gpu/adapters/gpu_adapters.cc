@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "exec/model_loading.h"
+
 namespace quire {
 namespace {
 
@@ -21,31 +23,32 @@ int64_t GpuAdapters::device_bytes(const ModelRunnerOptions& options, const Decod
   return Arena::padded(table_bytes(table, options.max_adapters)) + rows_bytes(max_tokens);
 }
 
-Result<std::unique_ptr<GpuAdapters>> GpuAdapters::create(GpuModel& model) {
+Result<std::unique_ptr<GpuAdapters>> GpuAdapters::create(const Model& model) {
   std::unique_ptr<GpuAdapters> adapters(new GpuAdapters(model));
   QUIRE_RETURN_IF_ERROR(adapters->allocate());
   return adapters;
 }
 
-GpuAdapters::GpuAdapters(GpuModel& model)
+GpuAdapters::GpuAdapters(const Model& model)
     : model_(model),
-      table_(model.weights().slots()),
-      max_tokens_(model.plan().limits.max_tokens),
-      places_(std::make_shared<AdapterMemory>(model.options().max_adapters,
-                                              model.plan().memory.adapters)) {}
+      table_(model.weights.slots()),
+      max_tokens_(model.plan.limits.max_tokens),
+      places_(std::make_shared<AdapterMemory>(model.options.max_adapters,
+                                              model.plan.memory.adapters)) {}
 
 Status GpuAdapters::allocate() {
-  Device& device = model_.device();
-  const int64_t weight_bytes = Arena::padded(model_.plan().memory.adapters);
-  const int64_t parts_bytes = Arena::padded(table_bytes(table_, model_.options().max_adapters));
+  Device& device = model_.device;
+  const int64_t weight_bytes = Arena::padded(model_.plan.memory.adapters);
+  const int64_t parts_bytes = Arena::padded(table_bytes(table_, model_.options.max_adapters));
   QUIRE_ASSIGN_OR_RETURN(memory_,
                          device.allocate(weight_bytes + parts_bytes + rows_bytes(max_tokens_)));
   weights_ = static_cast<std::byte*>(memory_.allocate_bytes(weight_bytes));
   parts_ = static_cast<LoraPart*>(memory_.allocate_bytes(parts_bytes));
   rows_ = memory_.allocate<int32_t>(2 * max_tokens_);
-  QUIRE_ASSIGN_OR_RETURN(pinned_,
-                         device.allocate_pinned(kGpuStepsInFlight * rows_bytes(max_tokens_)));
-  for (int32_t*& staged : staged_) staged = pinned_.allocate<int32_t>(2 * max_tokens_);
+  const auto num_staged = static_cast<int64_t>(model_.num_staged);
+  QUIRE_ASSIGN_OR_RETURN(pinned_, device.allocate_pinned(num_staged * rows_bytes(max_tokens_)));
+  for (int64_t i = 0; i < num_staged; ++i)
+    staged_.push_back(pinned_.allocate<int32_t>(2 * max_tokens_));
   QUIRE_ASSIGN_OR_RETURN(copies_, device.make_copy_queue());
   return {};
 }
@@ -69,9 +72,9 @@ Result<std::shared_ptr<const Adapter>> GpuAdapters::load(const std::string& name
                                                          const std::string& path) {
   QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<LoadedAdapter> adapter,
                          read_adapter(name, path,
-                                      {.options = model_.options(),
-                                       .plan = model_.plan(),
-                                       .weights = model_.weights(),
+                                      {.options = model_.options,
+                                       .plan = model_.plan,
+                                       .weights = model_.weights,
                                        .lora = {.layout = LoraLayout::kRows},
                                        .in_use = in_use_}));
   const std::span<const std::byte> bytes = adapter->weights.bytes();
@@ -107,7 +110,7 @@ LoraSlots GpuAdapters::place(size_t parity, std::span<const LoraRows> adapters,
     for (const int32_t row : adapter.rows) slots[row] = adapter.slot;
     next = std::copy(adapter.rows.begin(), adapter.rows.end(), next);
   }
-  Device& device = model_.device();
+  Device& device = model_.device;
   device.copy_to_device(rows_, slots, num_tokens * 4);
   device.copy_to_device(rows_ + max_tokens_, order, num_tokens * 4);
   return {.table = &table_, .parts = parts_, .slots = rows_, .order = rows_ + max_tokens_};

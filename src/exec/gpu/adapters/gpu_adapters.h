@@ -2,36 +2,43 @@
 // the updates of every slot lie, and each step says which row has which slot.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "core/adapter.h"
 #include "device/device.h"
 #include "exec/gpu/adapters/adapter_memory.h"
-#include "exec/gpu/gpu_model.h"
-#include "exec/gpu/gpu_step_inputs.h"
 #include "exec/loaded_adapter.h"
+#include "exec/model_plan.h"
 #include "nn/adapters/lora_batch.h"
 #include "nn/adapters/lora_table.h"
+#include "nn/weights/decoder_weights.h"
 #include "tensor/arena.h"
 
 namespace quire {
 
-// load() on any thread, the rest on that of the runner. As GpuStepInputs: two steps' host buffers,
-// which alternate.
+// load() on any thread, the rest on that of the runner, whose steps have host buffers that take turns.
 class GpuAdapters {
  public:
   // Beside MemoryPlan::adapters; nothing without adapters.
   static int64_t device_bytes(const ModelRunnerOptions& options, const DecoderWeights& weights,
                               int64_t max_tokens);
 
-  // Of a model that was loaded with ModelRunnerOptions::max_adapters; borrows it.
-  static Result<std::unique_ptr<GpuAdapters>> create(GpuModel& model);
+  // What it is made of, and borrows: a model with ModelRunnerOptions::max_adapters.
+  struct Model {
+    const ModelRunnerOptions& options;
+    const ModelPlan& plan;
+    const DecoderWeights& weights;
+    Device& device;
+    size_t num_staged = 2;  // host buffers, by parity of steps
+  };
+  static Result<std::unique_ptr<GpuAdapters>> create(const Model& model);
 
   // As Executor::load_adapter(). The files are read and brought to the device while steps run, and
   // the adapter's memory is free again when the last request has let it go.
@@ -42,13 +49,13 @@ class GpuAdapters {
   LoraSlots place(size_t parity, std::span<const LoraRows> adapters, int64_t num_tokens);
 
  private:
-  explicit GpuAdapters(GpuModel& model);
+  explicit GpuAdapters(const Model& model);
   Status allocate();
   // The table's row of a slot.
   Result<std::vector<LoraPart>> table_row(const LoadedAdapter& adapter,
                                           const std::string& path) const;
 
-  GpuModel& model_;
+  const Model model_;
   const LoraTable table_;
   int64_t max_tokens_;
   std::shared_ptr<AdaptersInUse> in_use_ = std::make_shared<AdaptersInUse>();
@@ -58,7 +65,7 @@ class GpuAdapters {
   LoraPart* parts_ = nullptr;     // [max_adapters, table_.slot_stride()]
   int32_t* rows_ = nullptr;       // [2, max_tokens]: LoraSlots::slots and order
   Arena pinned_;
-  std::array<int32_t*, kGpuStepsInFlight> staged_{};  // pinned, as rows_
+  std::vector<int32_t*> staged_;  // pinned, as rows_
   std::mutex copying_;
   std::unique_ptr<CopyQueue> copies_;
 };

@@ -13,8 +13,8 @@ constexpr int64_t kPieceBytes = int64_t{256} << 10;
 }  // namespace
 
 StepGraphs::StepGraphs(GraphDispatcher dispatcher, bool with_adapters, Device& device,
-                       Decoder& decoder)
-    : dispatcher_(std::move(dispatcher)), device_(device), decoder_(decoder) {
+                       Decoder& decoder, GpuRanks* ranks)
+    : dispatcher_(std::move(dispatcher)), device_(device), decoder_(decoder), ranks_(ranks) {
   graphs_.resize(with_adapters ? 2 : 1);
   for (Graphs& graphs : graphs_) {
     graphs.whole.resize(dispatcher_.buckets(GraphKind::kWhole).size());
@@ -73,6 +73,18 @@ void StepGraphs::launch(const GraphBucket& bucket, const ForwardInputs& inputs) 
 }
 
 Status StepGraphs::capture(const GraphBucket& bucket, const ForwardInputs& inputs) {
+  Result<std::vector<std::unique_ptr<Graph>>> graphs = capture_own(bucket, inputs);
+  // Ranks that did different things here would wait for each other's kernels in vain.
+  const bool for_all = ranks_ == nullptr || ranks_->all(graphs.ok());
+  QUIRE_RETURN_IF_ERROR(graphs.status());
+  if (!for_all) return unavailable("another rank did not capture its graph");
+  captured(bucket).graphs = std::move(*graphs);
+  ++num_graphs_;
+  return {};
+}
+
+Result<std::vector<std::unique_ptr<Graph>>> StepGraphs::capture_own(const GraphBucket& bucket,
+                                                                    const ForwardInputs& inputs) {
   std::vector<std::unique_ptr<Graph>> graphs;
   const size_t num_graphs = bucket.kind == GraphKind::kWhole ? 1 : decoder_.num_pieces();
   for (size_t i = 0; i < num_graphs; ++i) {
@@ -85,9 +97,7 @@ Status StepGraphs::capture(const GraphBucket& bucket, const ForwardInputs& input
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, device_.end_capture());
     graphs.push_back(std::move(graph));
   }
-  captured(bucket).graphs = std::move(graphs);
-  ++num_graphs_;
-  return {};
+  return graphs;
 }
 
 std::optional<GraphBucket> StepGraphs::next_uncaptured() const {

@@ -13,15 +13,18 @@
 #include "core/executor.h"
 #include "device/device.h"
 #include "exec/gpu/graphs/graph_dispatcher.h"
+#include "exec/gpu/ranks/gpu_ranks.h"
 #include "nn/decoder/decoder.h"
 
 namespace quire {
 
-// Borrows device and decoder. One thread.
+// Borrows what it is made of. One thread.
 class StepGraphs {
  public:
-  // `with_adapters`: there are steps with and without, and graphs for both.
-  StepGraphs(GraphDispatcher dispatcher, bool with_adapters, Device& device, Decoder& decoder);
+  // `with_adapters`: there are steps with and without, and graphs for both. `ranks`: of a decoder that
+  // computes a rank's share, whose graphs are there for all ranks or for none; null: alone.
+  StepGraphs(GraphDispatcher dispatcher, bool with_adapters, Device& device, Decoder& decoder,
+             GpuRanks* ranks);
 
   // Device memory of all graphs, an upper bound that was argued and not measured.
   static int64_t device_bytes(const GraphDispatcher& dispatcher, bool with_adapters,
@@ -62,6 +65,8 @@ class StepGraphs {
     return (bucket.kind == GraphKind::kWhole ? graphs.whole : graphs.pieces)[bucket.index];
   }
   Status capture(const GraphBucket& bucket, const ForwardInputs& inputs);
+  Result<std::vector<std::unique_ptr<Graph>>> capture_own(const GraphBucket& bucket,
+                                                          const ForwardInputs& inputs);
   void launch(const GraphBucket& bucket, const ForwardInputs& inputs);
   void note(const Status& captured);
   bool gave_up() const { return num_failures_ >= kMaxFailures; }
@@ -69,6 +74,7 @@ class StepGraphs {
   GraphDispatcher dispatcher_;
   Device& device_;
   Decoder& decoder_;
+  GpuRanks* ranks_;
   std::vector<Graphs> graphs_;  // without adapters and, where there are any, with
   int32_t num_graphs_ = 0;
   int32_t num_failures_ = 0;  // of captures, on end

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/api/latent.h"
+#include "kernels/api/sparse_attention.h"
 #include "kernels/cpu/attention/kv_codes.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/ops.h"
@@ -55,27 +56,36 @@ void store_key(const KvCacheView& kv, const cpu::ElementKernels& kernels, const 
   convert_row(kv, kernels, row, converted);
   auto* key =
       static_cast<uint8_t*>(kv.key) + key_index(kv, row.block, row.head, row.offset, 0) * bytes;
-  if (is_in_pairs(kv.dtype)) {  // a pair of dims is one word of a key
+  if (kv.order == KvOrder::kTokenMajor) {
+    std::memcpy(key, converted, static_cast<size_t>(kv.head_dim * bytes));
+  } else if (is_in_pairs(kv.dtype)) {  // a pair of dims is one word of a key
     scatter(converted, key, kv.head_dim / 2, kv.block_size, 2 * bytes);
   } else {
     scatter(converted, key, kv.head_dim, kv.block_size, bytes);
   }
 }
 
+// Of q or of k; no weight: there is none.
+struct NormOfHeads {
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+};
+
 // `heads`: of q or of k, side by side.
 void norm_heads(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, float* heads,
-                int64_t num_heads, const float* weight) {
+                int64_t num_heads, const NormOfHeads& norm) {
   const int64_t d = p.kv.head_dim;
   if (p.qk_norm == QkNorm::kAllHeads) {
-    kernels.rms_norm(heads, weight, heads, nullptr, p.norm_eps, num_heads * d);
+    kernels.rms_norm(heads, norm.weight, heads, nullptr, p.norm_eps, num_heads * d);
     return;
   }
   for (int64_t h = 0; h < num_heads; ++h) {
     float* head = heads + h * d;
     if (p.qk_norm == QkNorm::kHead) {
-      kernels.rms_norm(head, weight, head, nullptr, p.norm_eps, d);
+      kernels.rms_norm(head, norm.weight, head, nullptr, p.norm_eps, d);
     } else {
-      kernels.layer_norm(head, weight + h * d, nullptr, head, p.norm_eps, d);
+      const float* weight = norm.weight + (p.qk_norm == QkNorm::kLayerHead ? h * d : 0);
+      kernels.layer_norm(head, weight, norm.bias, head, p.norm_eps, d);
     }
   }
 }
@@ -99,11 +109,11 @@ void rotate_heads(const QkvToCacheParams& p, const cpu::ElementKernels& kernels,
 }
 
 void norm_and_rotate(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token,
-                     float* heads, int64_t num_heads, const float* norm_weight) {
-  const bool norms = norm_weight != nullptr;
-  if (norms && !p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm_weight);
+                     float* heads, int64_t num_heads, const NormOfHeads& norm) {
+  const bool norms = norm.weight != nullptr;
+  if (norms && !p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm);
   rotate_heads(p, kernels, token, heads, num_heads);
-  if (norms && p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm_weight);
+  if (norms && p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm);
 }
 
 void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token) {
@@ -113,12 +123,12 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   const int64_t bytes = size_bytes(kv.dtype);
   const bool pairs = is_in_pairs(kv.dtype);
   float* row = p.qkv + token * p.qkv_stride;
-  norm_and_rotate(p, kernels, token, row, p.num_heads, p.q_norm_weight);
+  norm_and_rotate(p, kernels, token, row, p.num_heads, {p.q_norm_weight, p.q_norm_bias});
   if (p.q_scale != nullptr) {
     for (int64_t i = 0; i < p.num_heads * d; ++i) row[i] *= p.q_scale[token];
   }
   float* keys = row + p.num_heads * d;
-  norm_and_rotate(p, kernels, token, keys, kv.num_kv_heads, p.k_norm_weight);
+  norm_and_rotate(p, kernels, token, keys, kv.num_kv_heads, {p.k_norm_weight, p.k_norm_bias});
   const float* values = keys + kv.num_kv_heads * d;
   const int64_t block = p.slot_mapping[token] / s;
   const int64_t offset = p.slot_mapping[token] % s;
@@ -164,7 +174,42 @@ void store_latent(const LatentToCacheParams& p, const cpu::ElementKernels& kerne
             {latent, kv.key, kv.key_scale, slot / kv.block_size, 0, slot % kv.block_size});
 }
 
+void store_index_key(const IndexToCacheParams& p, const cpu::ElementKernels& kernels,
+                     int64_t token) {
+  const int64_t dim = p.keys.head_dim;
+  const auto rotate = [&](float* x) {
+    if (p.rope_style == RopeStyle::kNone) return;
+    kernels.rope({.head = x,
+                  .rotary_dim = p.rotary_dim,
+                  .interleaved = p.rope_style == RopeStyle::kInterleaved,
+                  .cos = p.cos + token * (p.rotary_dim / 2),
+                  .sin = p.sin + token * (p.rotary_dim / 2)});
+  };
+  float* key = p.key + token * p.key_stride;
+  kernels.layer_norm(key, p.norm_weight, p.norm_bias, key, p.norm_eps, dim);
+  rotate(key);
+  float* query = p.query + token * p.query_stride;
+  for (int32_t head = 0; head < p.num_heads; ++head) rotate(query + head * dim);
+  const int64_t slot = p.slot_mapping[token];
+  store_key(
+      p.keys, kernels,
+      {key, p.keys.key, p.keys.key_scale, slot / p.keys.block_size, 0, slot % p.keys.block_size});
+}
+
 }  // namespace
+
+void cpu::index_to_cache(Stream& stream, const IndexToCacheParams& params) {
+  const HostStream& cpu_stream = cpu::host(stream);
+  QUIRE_CHECK(params.keys.head_dim <= kMaxAttentionHeadDim && params.keys.num_kv_heads == 1,
+              "[index_to_cache] {} heads of {}", params.keys.num_kv_heads, params.keys.head_dim);
+  const int64_t row = (int64_t{params.num_heads} + 1) * params.keys.head_dim;
+  cpu::run_parallel(cpu_stream, params.num_tokens * row, kWorthWaking,
+                    [&](int thread, int num_threads) {
+                      const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+                      for (int64_t t = mine.begin; t < mine.end; ++t)
+                        store_index_key(params, cpu::element_kernels(cpu_stream.isa()), t);
+                    });
+}
 
 void cpu::latent_to_cache(Stream& stream, const LatentToCacheParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);

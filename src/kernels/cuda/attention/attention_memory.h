@@ -39,19 +39,23 @@ struct HeadKind {
   bool is_fp8 = false;
 };
 constexpr WideDims wide_dims(const HeadKind& kind) {
-  if (kind.is_fp8 || kind.head_dim % 8 != 0 || kind.latent_dim % 8 != 0) return {};
+  const int32_t unit = kind.is_fp8 ? 16 : 8;  // a piece of 16 bytes
+  if (kind.head_dim % unit != 0 || kind.latent_dim % unit != 0) return {};
   if (kind.latent_dim == 0) {
     const bool is_wide = kind.head_dim > 256 && kind.head_dim <= 512;
     return is_wide ? WideDims{512, 512} : WideDims{};
   }
-  if (kind.head_dim <= 320 && kind.latent_dim <= 256) return {320, 256};
-  return kind.head_dim <= 576 && kind.latent_dim <= 512 ? WideDims{576, 512} : WideDims{};
+  // Rows are whole groups of eight pieces, among which they are exchanged.
+  if (kind.head_dim <= 320 && kind.latent_dim <= 256)
+    return kind.is_fp8 ? WideDims{384, 256} : WideDims{320, 256};
+  if (kind.head_dim > 576 || kind.latent_dim > 512) return {};
+  return kind.is_fp8 ? WideDims{640, 512} : WideDims{576, 512};
 }
-// Returns the shared memory of a block of the wide kernel with room for so many tiles of 64
-// positions, each of keys or of values: beside them lie the weights of a tile, the maxima of warps
-// and what the block works on.
-constexpr int64_t wide_attention_bytes(int32_t key_dims, int num_tiles) {
-  return int64_t{num_tiles} * 64 * key_dims * 2 + 16 * 64 * 2 + 16 * 4 * 4 + 128;
+// Returns the shared memory of a block of the wide kernel for prompts with room for so many tiles of
+// 64 positions, each of keys or of values with rows of so many bytes: beside them lie the weights of
+// a tile for 32 query rows, the maxima of warps and what the block works on. Decode takes less.
+constexpr int64_t wide_attention_bytes(int32_t row_bytes, int num_tiles) {
+  return int64_t{num_tiles} * 64 * row_bytes + 32 * 64 * 2 + 32 * 2 * 4 + 128;
 }
 
 // Which kernels attend. The heads and the GPU alone decide, so that all rows of a layer go one way.
@@ -64,7 +68,8 @@ constexpr AttentionWay attention_way(const HeadKind& kind, int64_t shared_bytes_
   if (kind.latent_dim == 0 && fits_tensor_cores(kind.head_dim, kind.is_fp8))
     return AttentionWay::kTensorCores;
   const WideDims dims = wide_dims(kind);
-  const bool fits = dims.key > 0 && wide_attention_bytes(dims.key, 1) <= shared_bytes_per_block;
+  const int32_t row_bytes = dims.key * (kind.is_fp8 ? 1 : 2);
+  const bool fits = dims.key > 0 && wide_attention_bytes(row_bytes, 1) <= shared_bytes_per_block;
   return fits ? AttentionWay::kWide : AttentionWay::kPlain;
 }
 

@@ -1,8 +1,8 @@
 // This is attention over latents (kernels/api/latent.h) and of heads of more than 256 dims, by
-// tensor cores: a block has 16 packed query rows, and reads each tile of 64 positions once for all
-// of them. Decode cuts the context into splits, which are combined in order. Prompts go through the
-// same steps, and a block folds its splits one after another with the arithmetic of combine, so
-// that a row has the same bits either way (law L4).
+// tensor cores: a block has 16 packed query rows, of prompts 32, and reads each tile of 64
+// positions once for all of them. Decode cuts the context into splits, which are combined in order.
+// Prompts go through the same steps, and a block folds its splits one after another with the
+// arithmetic of combine, so that a row has the same bits either way (law L4).
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_rows.h"
 #include "kernels/cuda/attention/decode_items.h"
@@ -58,7 +58,9 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, 1) wide_decode_kernel(const Att
 constexpr int total_floats(int num_sum_tiles, int num_row_tiles) {
   return num_sum_tiles * num_row_tiles * 4 + num_row_tiles * 4;
 }
-constexpr int kMostTotalFloats = total_floats(4, 2);  // of 512 value dims
+constexpr int kDecodeRowTiles = kDecodeRows / 8;
+constexpr int kPrefillRowTiles = 4;
+constexpr int kMostTotalFloats = total_floats(4, kPrefillRowTiles);  // of 512 value dims
 
 // Ends a split as combine does: it is folded into the totals of those before it, which are left in
 // `store` and in `state`.
@@ -131,43 +133,61 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, 1) wide_prefill_kernel(const At
 
 enum class WideKernel : uint8_t { kDecode, kPrefill };
 
-template <typename Shape>
-void launch_as(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
-  const LaunchShape shape{.num_blocks = num_blocks,
-                          .num_threads = Shape::kThreads,
-                          .shared_bytes = Shape::kSharedBytes};
-  if (kernel == WideKernel::kDecode) return launch<wide_decode_kernel<Shape>>(stream, shape, args);
-  launch<wide_prefill_kernel<Shape>>(stream, shape, args);
+template <auto kKernel, typename Shape>
+void launch_blocks(Stream& stream, const AttentionArgs& args, int64_t num_blocks) {
+  launch<kKernel>(stream,
+                  {.num_blocks = num_blocks,
+                   .num_threads = Shape::kThreads,
+                   .shared_bytes = Shape::kSharedBytes},
+                  args);
 }
 
 // With as many slots as the GPU has shared memory for, at most kSlots.
-template <int kKeyDims, int kValueDims, bool kIsLatent, int kSlots>
+template <int kKeyDims, int kValueDims, bool kIsLatent, bool kFp8, int kSlots>
 void launch_with(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
-  using Shape = WideShape<kKeyDims, kValueDims, kIsLatent, kSlots>;
+  using Decode = WideShape<kKeyDims, kValueDims, kIsLatent, kFp8, kDecodeRowTiles, kSlots>;
+  using Prefill = WideShape<kKeyDims, kValueDims, kIsLatent, kFp8, kPrefillRowTiles, kSlots>;
   if constexpr (kSlots > 1) {
-    if (Shape::kSharedBytes > gpu(stream).info().shared_bytes_per_block) {
-      return launch_with<kKeyDims, kValueDims, kIsLatent, kSlots - 1>(stream, args, kernel,
-                                                                      num_blocks);
+    if (Prefill::kSharedBytes > gpu(stream).info().shared_bytes_per_block) {
+      return launch_with<kKeyDims, kValueDims, kIsLatent, kFp8, kSlots - 1>(stream, args, kernel,
+                                                                            num_blocks);
     }
   }
-  launch_as<Shape>(stream, args, kernel, num_blocks);
+  if (kernel == WideKernel::kDecode)
+    return launch_blocks<wide_decode_kernel<Decode>, Decode>(stream, args, num_blocks);
+  launch_blocks<wide_prefill_kernel<Prefill>, Prefill>(stream, args, num_blocks);
 }
 
 // Latents take two slots: one is read while the other fills. Keys and values of their own take
 // three.
-void launch_wide(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
-  if (!args.is_latent) return launch_with<512, 512, false, 3>(stream, args, kernel, num_blocks);
+template <bool kFp8>
+void launch_of_type(Stream& stream, const AttentionArgs& args, WideKernel kernel,
+                    int64_t num_blocks) {
+  constexpr WideDims kHead = wide_dims({.head_dim = 512, .is_fp8 = kFp8});
+  constexpr WideDims kSmall = wide_dims({.head_dim = 320, .latent_dim = 256, .is_fp8 = kFp8});
+  constexpr WideDims kLarge = wide_dims({.head_dim = 576, .latent_dim = 512, .is_fp8 = kFp8});
+  if (!args.is_latent) {
+    return launch_with<kHead.key, kHead.value, false, kFp8, 3>(stream, args, kernel, num_blocks);
+  }
   const WideDims dims =
-      wide_dims({.head_dim = args.head_dim, .latent_dim = args.value_dim, .is_fp8 = false});
-  if (dims.key == 320) return launch_with<320, 256, true, 2>(stream, args, kernel, num_blocks);
-  launch_with<576, 512, true, 2>(stream, args, kernel, num_blocks);
+      wide_dims({.head_dim = args.head_dim, .latent_dim = args.value_dim, .is_fp8 = kFp8});
+  if (dims.key == kSmall.key) {
+    return launch_with<kSmall.key, kSmall.value, true, kFp8, 2>(stream, args, kernel, num_blocks);
+  }
+  launch_with<kLarge.key, kLarge.value, true, kFp8, 2>(stream, args, kernel, num_blocks);
+}
+
+void launch_wide(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
+  if (args.is_fp8) return launch_of_type<true>(stream, args, kernel, num_blocks);
+  launch_of_type<false>(stream, args, kernel, num_blocks);
 }
 
 }  // namespace
 
 PrefillShape wide_prefill_shape(const Stream& stream) {
-  constexpr int64_t kThreads = WideShape<576, 512, true, 1>::kThreads;
-  return {.item_rows = kDecodeRows,
+  using Shape = WideShape<576, 512, true, false, kPrefillRowTiles, 1>;
+  constexpr int64_t kThreads = Shape::kThreads;
+  return {.item_rows = Shape::kRows,
           .total_floats = gpu(stream).info().num_sms * kMostTotalFloats * kThreads};
 }
 

@@ -6,33 +6,36 @@
 
 namespace quire::cuda {
 
-// These are the sizes of a wide kernel, and its shared memory: a ring of kSlots tiles, and behind
-// them what DecodeShape has there, too. A tile is the keys of 64 positions or their values; values
+// These are the sizes of a wide kernel for 8 kRowTiles query rows, and its shared memory: a ring of
+// kSlots tiles, and behind them what DecodeShape has there, too. A tile is the keys of 64 positions or their values; values
 // that are the first dims of their keys have no tile of their own. The names that both shapes have
 // mean the same.
-template <int kKeyDims, int kValueDims, bool kIsLatentOf, int kSlotsOf>
+template <int kKeyDims, int kValueDims, bool kIsLatentOf, bool kFp8, int kRowTilesOf, int kSlotsOf>
 struct WideShape {
   static constexpr int kHeadDim = kKeyDims;
-  static constexpr bool kIsFp8 = false;
+  static constexpr bool kIsFp8 = kFp8;
+  static constexpr int kElement = kFp8 ? 1 : 2;  // bytes
   static constexpr bool kIsLatent = kIsLatentOf;
   static constexpr int kSlots = kSlotsOf;
-  static constexpr int kRowTiles = kDecodeRows / 8;
+  static constexpr int kRowTiles = kRowTilesOf;
+  static constexpr int kRows = kRowTiles * 8;
   static constexpr int kWarps = 8;
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kRowBytes = kHeadDim * 2;
+  static constexpr int kRowBytes = kHeadDim * kElement;
   static constexpr int kChunks = kRowBytes / 16;
   static constexpr int kTileBytes = kAttentionTile * kRowBytes;
   static constexpr int kWeights = kSlots * kTileBytes;
-  static constexpr int kMaxima = kWeights + kDecodeRows * kAttentionTile * 2;
-  // Half of the warps take the scores of either row tile, so that its queries fit into registers.
+  static constexpr int kMaxima = kWeights + kRows * kAttentionTile * 2;
+  // Each row tile has warps of its own for its scores, so that its queries fit into registers.
   static constexpr int kScoreWarps = kWarps / kRowTiles;
   static constexpr int kScoreRowTiles = 1;
   static constexpr int kScoreTiles = kAttentionTile / 16 / kScoreWarps;
   static constexpr int kScoreChains = 4;
-  static constexpr int kWork = kMaxima + kDecodeRows * kScoreWarps * 4;
+  static constexpr int kWork = kMaxima + kRows * kScoreWarps * 4;
   static constexpr int kSharedBytes = kWork + 128;  // a DecodeWork
   static constexpr int kSumTiles = kValueDims / 16 / kWarps;
-  static_assert(kSharedBytes == wide_attention_bytes(kHeadDim, kSlots));
+  static_assert(kChunks % 8 == 0);
+  static_assert(kSharedBytes <= wide_attention_bytes(kRowBytes, kSlots));
 };
 
 // RingFetcher fetches the tiles of the positions [work.begin, work.end) one after another, keys
@@ -107,10 +110,10 @@ class RingFetcher {
     for (int row = 0; row < kRunRows; ++row) {
       const int32_t position = first_ + first_row + row;
       const bool is_seen = position >= work_.begin && position < work_.end;
-      const uint8_t* from = cache + (rows_ + row * args_.head_dim) * 2;
+      const uint8_t* from = cache + (rows_ + row * args_.head_dim) * Shape::kElement;
 #pragma unroll
       for (int chunk = lane; chunk < Shape::kChunks; chunk += 32) {
-        const bool valid = is_seen && chunk * 8 < args_.head_dim;
+        const bool valid = is_seen && chunk * (16 / Shape::kElement) < args_.head_dim;
         ptx::copy_async_16(to + swizzled_offset(first_row + row, chunk, Shape::kChunks),
                            valid ? from + chunk * 16 : cache, valid);
       }

@@ -1,7 +1,6 @@
 // What the kernels of expert products share. A warp multiplies a piece of 16 weight rows by tiles
-// of eight rows of x, 32 inputs at a time, in the order of K; a lane's eight neighbouring inputs are
-// columns of two products. Every kernel does just that for a row of x, so that its bits are those of
-// the others.
+// of eight rows of x, 32 inputs at a time: two products of 16 inputs each, in the order of K. Every
+// kernel does just that for a row of x, so that its bits are those of the others.
 //
 // With a gate, a piece is eight rows of the gate and the same eight of `up`, so that the lane with
 // the one has the other.
@@ -26,7 +25,7 @@ struct Stacked {
 };
 
 struct ExpertProductArgs {
-  const bfloat16* x = nullptr;  // rows of K; of kOutputs: a row per row of a tile, else per token
+  const bfloat16* x = nullptr;  // rows of K; of kOutputs: as those of `inside`, else per token
   int32_t per_token = 1;        // pairs
   Stacked<bfloat16> gate;       // [N, K] each, of kGatedInside
   Stacked<bfloat16> weight;     // [N, K] each
@@ -38,12 +37,37 @@ struct ExpertProductArgs {
   const int32_t* num_tiles = nullptr;
   const ExpertTile* tiles = nullptr;
   const int32_t* pairs = nullptr;  // of each row
-  bfloat16* inside = nullptr;      // [rows, N]
-  float* outputs = nullptr;        // [pairs, N]
+  bfloat16* inside = nullptr;      // [rows, N], rows inside_stride elements apart
+  int64_t inside_stride = 0;
+  // Rows of `inside`, and of what kOutputs reads, are those of pairs, which several ranks know by the
+  // same numbers; else those of tiles.
+  bool inside_by_pair = false;
+  float* outputs = nullptr;  // [pairs, N]
 };
 
 inline constexpr int kChunkInputs = 32;
-using Chunk = Elements<4, uint32_t>;  // of a row, a lane's part: eight inputs
+inline constexpr int kChunkBytes = kChunkInputs * 2;  // of a row, in four parts of 16 bytes
+
+// Where a part lies in shared memory. Parts are exchanged by the row, so that what load_matrices()
+// reads, a part of eight rows, comes from banks of its own.
+QUIRE_HOST_DEVICE constexpr int part_offset(int row, int part) {
+  return row * kChunkBytes + (part ^ (row / 2 & 3)) * 16;
+}
+
+using WeightChunk = uint32_t[2][4];  // operands of the two products
+using InputChunk = uint32_t[4];
+
+// Reads the chunk of 16 weight rows, and of eight rows of x; all lanes of a warp take part.
+QUIRE_DEVICE void read_weights(const uint8_t* rows, WeightChunk& to) {
+  const int lane = ptx::thread_index() % 32;
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    ptx::load_matrices(to[i], rows + part_offset(lane % 16, 2 * i + lane / 16));
+}
+QUIRE_DEVICE void read_inputs(const uint8_t* rows, InputChunk& to) {
+  const int lane = ptx::thread_index() % 32;
+  ptx::load_matrices(to, rows + part_offset(lane % 8, lane / 8));
+}
 
 constexpr int piece_outputs(ExpertStage stage) {
   return stage == ExpertStage::kGatedInside ? 8 : 16;
@@ -63,19 +87,16 @@ QUIRE_DEVICE const bfloat16* weight_row(const ExpertProductArgs& args, int exper
 // Returns the inputs of a row of all tiles.
 template <ExpertStage kStage>
 QUIRE_DEVICE const bfloat16* input_row(const ExpertProductArgs& args, int64_t row) {
-  if constexpr (kStage == ExpertStage::kOutputs) return args.x + row * args.k;
+  if constexpr (kStage == ExpertStage::kOutputs)
+    return args.x + (args.inside_by_pair ? int64_t{args.pairs[row]} : row) * args.k;
   return args.x + int64_t{args.pairs[row] / args.per_token} * args.k;
 }
 
-// Adds a chunk of a piece's rows lane / 4 (`low`) and eight behind it (`high`) times that of the row
-// of x lane / 4.
-QUIRE_DEVICE void multiply_chunk(const Chunk& low, const Chunk& high, const Chunk& x,
+// Adds a chunk of a piece times that of eight rows of x.
+QUIRE_DEVICE void multiply_chunk(const WeightChunk& weights, const InputChunk& x,
                                  float (&sums)[4]) {
 #pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const uint32_t a[4] = {low.at[i], high.at[i], low.at[i + 1], high.at[i + 1]};
-    ptx::multiply_tiles(sums, a, x.at[i], x.at[i + 1]);
-  }
+  for (int i = 0; i < 2; ++i) ptx::multiply_tiles(sums, weights[i], x[2 * i], x[2 * i + 1]);
 }
 
 QUIRE_DEVICE float biased(float sum, const Stacked<float>& bias, int expert, int64_t output) {
@@ -90,20 +111,34 @@ QUIRE_DEVICE float inside_of(const ExpertActivation& how, float gate, float up) 
   return ptx::multiply(activate(how.activation, gate), up);
 }
 
-// Stores one output of a row of a tile: `sum`, and that of the gate where there is one.
+// Returns an output of a tile's expert from `sum`, and that of the gate where there is one.
+template <ExpertStage kStage>
+QUIRE_DEVICE float output_of(const ExpertProductArgs& args, const ExpertTile& tile, int64_t output,
+                             float gate, float sum) {
+  sum = biased(sum, args.bias, tile.expert, output);
+  if constexpr (kStage == ExpertStage::kOutputs) return sum;
+  if constexpr (kStage == ExpertStage::kInside) return activate(args.activation.activation, sum);
+  gate = biased(gate, args.gate_bias, tile.expert, output);
+  return inside_of(args.activation, gate, sum);
+}
+
+// Returns where the inside of a row of all tiles lies.
+QUIRE_DEVICE bfloat16* inside_at(const ExpertProductArgs& args, int64_t row, int64_t output) {
+  const int64_t inside_row = args.inside_by_pair ? int64_t{args.pairs[row]} : row;
+  return args.inside + inside_row * args.inside_stride + output;
+}
+
+// Stores one output of a row of a tile.
 template <ExpertStage kStage>
 QUIRE_DEVICE void store_output(const ExpertProductArgs& args, const ExpertTile& tile, int row,
                                int64_t output, float gate, float sum) {
   if (row >= tile.num_rows || output >= args.n) return;
   const int64_t to = tile.first_row + row;
-  sum = biased(sum, args.bias, tile.expert, output);
+  const float result = output_of<kStage>(args, tile, output, gate, sum);
   if constexpr (kStage == ExpertStage::kOutputs) {
-    args.outputs[args.pairs[to] * args.n + output] = sum;
-  } else if constexpr (kStage == ExpertStage::kInside) {
-    args.inside[to * args.n + output] = narrow<bfloat16>(activate(args.activation.activation, sum));
+    args.outputs[args.pairs[to] * args.n + output] = result;
   } else {
-    gate = biased(gate, args.gate_bias, tile.expert, output);
-    args.inside[to * args.n + output] = narrow<bfloat16>(inside_of(args.activation, gate, sum));
+    *inside_at(args, to, output) = narrow<bfloat16>(result);
   }
 }
 
@@ -113,6 +148,9 @@ void few_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs
                       int tile_rows, int64_t max_tiles);
 void many_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
                        int tile_rows, int64_t max_tiles);
+// The same as many_rows_experts() by warpgroup products, on Hopper alone.
+void many_rows_experts_sm90a(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
+                             int tile_rows, int64_t max_tiles);
 
 // Calls f with the stage as a constant.
 template <typename F>

@@ -17,8 +17,8 @@ constexpr int kColumns = 8;  // of a thread
 
 template <typename T>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
-    sum_experts_kernel(const float* outputs, const float* weights, T* out, int per_token,
-                       int64_t hidden_size, int64_t num_tokens, bool accumulate) {
+    sum_experts_kernel(const float* outputs, const float* weights, T* out, int64_t out_stride,
+                       int per_token, int64_t hidden_size, int64_t num_tokens, bool accumulate) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   const int64_t per_row = hidden_size / kColumns;
@@ -27,7 +27,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
        i < num_tokens * per_row; i += step) {
     const int64_t token = i / per_row;
     const int64_t column = i % per_row * kColumns;
-    T* const to = out + token * hidden_size + column;
+    T* const to = out + token * out_stride + column;
     float sums[kColumns] = {};
     if (accumulate) load<kColumns>(to, sums);
     for (int64_t pair = token * per_token; pair < (token + 1) * per_token; ++pair) {
@@ -74,6 +74,20 @@ Stacked<float> stacked_bias(std::span<const ExpertWeights> experts,
   return stacked<float>(experts, [&](const ExpertWeights& expert) { return expert.*part; });
 }
 
+// Where the experts' inside lies, of which this rank has some columns.
+struct Inside {
+  bfloat16* all = nullptr;  // [pairs, I]
+  bfloat16* own = nullptr;  // its first column of this rank
+  int64_t stride = 0;       // I
+  bool by_pair = false;
+};
+
+Inside inside_of_all(const RunExpertsParams& p, bfloat16* workspace) {
+  if (p.exchange == nullptr) return {workspace, workspace, p.experts.front().up->spec.n, false};
+  auto* const all = reinterpret_cast<bfloat16*>(p.exchange->inside);
+  return {all, all + p.exchange->first_inside, p.exchange->inside_stride, true};
+}
+
 struct Pairs {
   int64_t count = 0;
   int tile_rows = 0;
@@ -82,20 +96,23 @@ struct Pairs {
 
 void multiply(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
               const Pairs& pairs) {
-  const auto product = pairs.tile_rows < 64 ? few_rows_experts : many_rows_experts;
+  const auto many_rows =
+      gpu(stream).info().compute_capability == 90 ? many_rows_experts_sm90a : many_rows_experts;
+  const auto product = pairs.tile_rows < 64 ? few_rows_experts : many_rows;
   product(stream, stage, args, pairs.tile_rows, pairs.max_tiles);
 }
 
 void sum_outputs(Stream& stream, const RunExpertsParams& p, const float* outputs,
                  int64_t hidden_size) {
+  const int64_t out_stride = p.exchange != nullptr ? p.exchange->out_stride : hidden_size;
   const LaunchShape shape{
       .num_blocks = blocks_for(gpu(stream), p.num_tokens * hidden_size / kColumns, kThreads, 8),
       .num_threads = kThreads};
   with_float_type(p.out.dtype(), [&](auto type) {
     using T = decltype(type);
-    launch<sum_experts_kernel<T>>(stream, shape, outputs, p.expert_weights,
-                                  static_cast<T*>(p.out.data()), int{p.experts_per_token},
-                                  hidden_size, p.num_tokens, p.accumulate);
+    launch<sum_experts_kernel<T>>(
+        stream, shape, outputs, p.expert_weights, static_cast<T*>(p.out.data()), out_stride,
+        int{p.experts_per_token}, hidden_size, p.num_tokens, p.accumulate);
   });
 }
 
@@ -110,9 +127,8 @@ int64_t experts_workspace_bytes(const Stream& /*stream*/, int64_t max_tokens,
 
 void run_experts(Stream& stream, const RunExpertsParams& p) {
   if (p.num_tokens == 0) return;
-  QUIRE_CHECK(p.exchange == nullptr && p.spread == nullptr && p.updates == nullptr &&
-                  p.x.dtype() == DType::kBF16,
-              "[run_experts] whole experts and bf16 inputs on a GPU");
+  QUIRE_CHECK(p.spread == nullptr && p.updates == nullptr && p.x.dtype() == DType::kBF16,
+              "[run_experts] all experts, no adapters and bf16 inputs on a GPU");
   const ExpertWeights& expert = p.experts.front();
   const int64_t hidden_size = expert.down->spec.n;
   const int64_t inside_size = expert.up->spec.n;
@@ -126,7 +142,7 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
   auto* const num_tiles = reinterpret_cast<int32_t*>(workspace + cut.num_tiles_at);
   auto* const tiles = reinterpret_cast<ExpertTile*>(workspace + cut.tiles_at);
   auto* const rows = reinterpret_cast<int32_t*>(workspace + cut.pairs_at);
-  auto* const inside = reinterpret_cast<bfloat16*>(workspace + cut.inside_at);
+  const Inside inside = inside_of_all(p, reinterpret_cast<bfloat16*>(workspace + cut.inside_at));
   auto* const outputs = reinterpret_cast<float*>(workspace + cut.outputs_at);
   sort_pairs(stream, {.expert_ids = p.expert_ids,
                       .num_pairs = static_cast<int32_t>(pairs.count),
@@ -143,22 +159,26 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
             .gate_bias = stacked_bias(p.experts, &ExpertWeights::gate_bias),
             .bias = stacked_bias(p.experts, &ExpertWeights::up_bias),
             .n = inside_size,
-            .k = hidden_size,
+            .k = expert.up->spec.k,
             .activation = p.activation,
             .num_tiles = num_tiles,
             .tiles = tiles,
             .pairs = rows,
-            .inside = inside},
+            .inside = inside.own,
+            .inside_stride = inside.stride,
+            .inside_by_pair = inside.by_pair},
            pairs);
+  if (p.exchange != nullptr) p.exchange->gather(p.exchange->context);
   multiply(stream, ExpertStage::kOutputs,
-           {.x = inside,
+           {.x = inside.all,
             .weight = stacked_weights(p.experts, &ExpertWeights::down),
             .bias = stacked_bias(p.experts, &ExpertWeights::down_bias),
             .n = hidden_size,
-            .k = inside_size,
+            .k = inside.stride,
             .num_tiles = num_tiles,
             .tiles = tiles,
             .pairs = rows,
+            .inside_by_pair = inside.by_pair,
             .outputs = outputs},
            pairs);
   sum_outputs(stream, p, outputs, hidden_size);

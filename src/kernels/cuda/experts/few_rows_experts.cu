@@ -7,38 +7,35 @@ namespace {
 constexpr int kWarps = 4;  // of a block, a piece each
 constexpr int kThreads = kWarps * 32;
 constexpr int kChunksAhead = 12;  // on their way at once
-constexpr int kPartBytes = 16;    // eight inputs of a row
 
-// Lanes read what they copied themselves: 16 bytes of each of two weight rows and of a row of x per
-// tile. A slot of a warp's ring holds a chunk, part by part, and in a part the lanes' pieces.
+// A lane copies 16 bytes of each of two weight rows and of a row of x per tile. A slot of a warp's
+// ring holds a chunk: eight rows of weights, the eight behind them, and the tiles of x.
 template <int kRowTiles>
 struct ChunkRing {
-  static constexpr int kParts = 2 + kRowTiles;
-  static constexpr int kSlotBytes = kParts * 32 * kPartBytes;
+  static constexpr int kEights = 2 + kRowTiles;
+  static constexpr int kEightBytes = 8 * kChunkBytes;
+  static constexpr int kSlotBytes = kEights * kEightBytes;
   static constexpr int kBytes = kChunksAhead * kSlotBytes;  // of a warp
 
-  const bfloat16* rows[kParts] = {};  // a row that is not there is zeros
+  const bfloat16* rows[kEights] = {};  // a row that is not there is zeros
   const bfloat16* somewhere = nullptr;
   int64_t k = 0;
 
-  QUIRE_DEVICE static uint8_t* part_of(int slot, int part) {
-    const int warp = ptx::thread_index() / 32;
-    const int lane = ptx::thread_index() % 32;
-    return ptx::shared_memory() + warp * kBytes + slot * kSlotBytes +
-           (part * 32 + lane) * kPartBytes;
+  QUIRE_DEVICE static uint8_t* rows_of(int slot, int eight) {
+    return ptx::shared_memory() + ptx::thread_index() / 32 * kBytes + slot * kSlotBytes +
+           eight * kEightBytes;
   }
   // Always a group of copies, so that groups can be counted.
   QUIRE_DEVICE void fetch(int64_t chunk, int slot) const {
-    const int64_t input = chunk * kChunkInputs + ptx::thread_index() % 4 * 8;
+    const int lane = ptx::thread_index() % 32;
+    const int64_t input = chunk * kChunkInputs + lane % 4 * 8;
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      const bool is_there = rows[part] != nullptr && input < k;
-      ptx::copy_async_16(part_of(slot, part), is_there ? rows[part] + input : somewhere, is_there);
+    for (int i = 0; i < kEights; ++i) {
+      const bool is_there = rows[i] != nullptr && input < k;
+      ptx::copy_async_16(rows_of(slot, i) + part_offset(lane / 4, lane % 4),
+                         is_there ? rows[i] + input : somewhere, is_there);
     }
     ptx::copy_async_commit();
-  }
-  QUIRE_DEVICE static const Chunk& at(int slot, int part) {
-    return *reinterpret_cast<const Chunk*>(part_of(slot, part));
   }
 };
 
@@ -90,10 +87,15 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
   int free_slot = kChunksAhead - 1;
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
     ptx::copy_async_wait<kChunksAhead - 2>();
-    const Chunk low = ring.at(slot, 0);
-    const Chunk high = ring.at(slot, 1);
+    ptx::sync_warp();  // all lanes' copies have landed, and nobody reads the free slot
+    WeightChunk weights;
+    read_weights(ring.rows_of(slot, 0), weights);
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) multiply_chunk(low, high, ring.at(slot, 2 + r), sums[r]);
+    for (int r = 0; r < kRowTiles; ++r) {
+      InputChunk x;
+      read_inputs(ring.rows_of(slot, 2 + r), x);
+      multiply_chunk(weights, x, sums[r]);
+    }
     ring.fetch(chunk + kChunksAhead - 1, free_slot);
     free_slot = slot;
     if (++slot == kChunksAhead) slot = 0;

@@ -13,18 +13,17 @@ constexpr int kPieces = 4;  // of a warp
 constexpr int kStages = 3;
 constexpr int kStageChunks = 2;
 constexpr int kStageInputs = kStageChunks * kChunkInputs;
-constexpr int kRowBytes = kChunkInputs * 2;
 // Of a stage, a thread copies the same 16 bytes of every 16th row.
 constexpr int kRowCopies = kStageInputs * 2 / 16;
 constexpr int kRowsAtOnce = kThreads / kRowCopies;
 static_assert(kRowsAtOnce == 16, "a piece");
 
-// Shared memory: per stage [chunk][row][32 inputs] of weights, then of x, which lanes read 16 bytes
-// each of, eight lanes 128 in a row; then where the rows of x are.
+// Shared memory: per stage [chunk][row][32 inputs] of weights, then of x; then where the rows of x
+// are.
 template <int kRows>
 struct Layout {
-  static constexpr int kWeightBytes = kStageChunks * kWeightRows * kRowBytes;
-  static constexpr int kStageBytes = kWeightBytes + kStageChunks * kRows * kRowBytes;
+  static constexpr int kWeightBytes = kStageChunks * kWeightRows * kChunkBytes;
+  static constexpr int kStageBytes = kWeightBytes + kStageChunks * kRows * kChunkBytes;
   static constexpr int kRowsAt = kStages * kStageBytes;
   static constexpr int kBytes = kRowsAt + kRows * 8;
   // At the end the sums, [row][weight row], take the place of the stages; four more floats per row
@@ -34,7 +33,7 @@ struct Layout {
 };
 
 QUIRE_DEVICE uint8_t* chunk_part(uint8_t* rows, int num_rows, int chunk, int row, int part) {
-  return rows + (chunk * num_rows + row) * kRowBytes + part * 16;
+  return rows + chunk * num_rows * kChunkBytes + part_offset(row, part);
 }
 
 template <ExpertStage kStage, int kRows>
@@ -76,35 +75,29 @@ struct Copier {
   }
 };
 
-QUIRE_DEVICE Chunk shared_chunk(uint8_t* rows, int num_rows, int chunk, int row) {
-  return *reinterpret_cast<const Chunk*>(
-      chunk_part(rows, num_rows, chunk, row, ptx::thread_index() % 4));
-}
-
 // Adds a stage's products to a warp's sums.
 template <int kRows, int kRowTiles>
-QUIRE_DEVICE void multiply_stage(uint8_t* weights, int num_chunks, int num_rows,
+QUIRE_DEVICE void multiply_stage(const uint8_t* weights, int num_chunks, int num_rows,
                                  float (&sums)[kPieces][kRowTiles][4]) {
   const int warp = ptx::thread_index() / 32;
-  const int lane = ptx::thread_index() % 32;
-  uint8_t* const x = weights + Layout<kRows>::kWeightBytes;
-  const int first_weight = warp / 2 * kPieces * 16 + lane / 4;
+  const uint8_t* const x = weights + Layout<kRows>::kWeightBytes;
 #pragma unroll
   for (int chunk = 0; chunk < kStageChunks; ++chunk) {
     if (chunk >= num_chunks) continue;
-    Chunk low[kPieces], high[kPieces];
+    WeightChunk pieces[kPieces];
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
-      low[i] = shared_chunk(weights, kWeightRows, chunk, first_weight + i * 16);
-      high[i] = shared_chunk(weights, kWeightRows, chunk, first_weight + i * 16 + 8);
+      const int first_weight = (warp / 2 * kPieces + i) * 16;
+      read_weights(weights + (chunk * kWeightRows + first_weight) * kChunkBytes, pieces[i]);
     }
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       const int row = (2 * r + warp % 2) * 8;
       if (row >= num_rows) continue;
-      const Chunk inputs = shared_chunk(x, kRows, chunk, row + lane / 4);
+      InputChunk inputs;
+      read_inputs(x + (chunk * kRows + row) * kChunkBytes, inputs);
 #pragma unroll
-      for (int i = 0; i < kPieces; ++i) multiply_chunk(low[i], high[i], inputs, sums[i][r]);
+      for (int i = 0; i < kPieces; ++i) multiply_chunk(pieces[i], inputs, sums[i][r]);
     }
   }
 }

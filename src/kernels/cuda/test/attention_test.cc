@@ -277,8 +277,8 @@ TEST_F(GpuAttention, LongPromptsMatchReference) {
   }
 }
 
-// Heads that go through the plain kernel: of few dims, of odd numbers of pairs, of more than 256 in
-// a cache of codes; and with a bf16 cache those of more than 256 through the wide one.
+// Heads that go through the plain kernel: of few dims, of odd numbers of pairs; and those of more
+// than 256 through the wide one.
 TEST_F(GpuAttention, PlainAndWideHeadsMatchReference) {
   const std::vector<AttentionCase> cases = {
       {3, 1, 2, 8, {5, 1}, {9, 0}},

@@ -1,6 +1,6 @@
 // What every device promises of its queue.
 #include "kernels/api/kv_cache.h"
-#include "kernels/api/read_bytes.h"
+#include "kernels/api/rows/read_bytes.h"
 #include "kernels/cuda/test/test_device.h"
 
 namespace quire {

@@ -177,6 +177,26 @@ class GpuExperts : public gpu_test::GpuTest {
     ASSERT_TRUE(kernel_test::close(got.data(), want.data(), static_cast<int64_t>(want.size()),
                                    double{largest} * 0x1p-7));
   }
+
+  // Law L4: alone a token is in a tile of eight rows, in crowds in larger ones. `shape`: 120 tokens,
+  // each of which goes to two of four experts.
+  void expect_bits_of_tokens_alone(const Shape& shape) {
+    const Layer layer = make_layer(shape, {.has_bias = true, .accumulate = true});
+    const Inputs inputs = inputs_of(shape);
+    const auto all = run(layer, inputs, 0, shape.num_tokens);
+    std::set<int> tiles{cuda::expert_tile_rows(240, 4)};
+    const struct {
+      int64_t first, count;
+    } parts[] = {{0, 1}, {60, 2}, {119, 1}, {50, 10}, {31, 20}, {20, 97}};
+    for (const auto& [first, count] : parts) {
+      tiles.insert(cuda::expert_tile_rows(count * 2, 4));
+      const auto got = run(layer, inputs, first, count);
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_EQ(got[i], all[static_cast<size_t>(first * shape.hidden_size) + i])
+            << "tokens from " << first << ", " << count << ", at " << i;
+    }
+    EXPECT_EQ(tiles.size(), 4u);
+  }
 };
 
 constexpr Shape kShapes[] = {
@@ -206,24 +226,35 @@ TEST_F(GpuExperts, MatchReferenceWithEveryActivation) {
   }
 }
 
-// Law L4: alone a token is in a tile of eight rows, in crowds in larger ones.
-TEST_F(GpuExperts, BitsDoNotDependOnTheCrowd) {
-  const Shape shape{136, 72, 4, 2, 120};
-  const Layer layer = make_layer(shape, {.has_bias = true, .accumulate = true});
-  const Inputs inputs = inputs_of(shape);
-  const auto all = run(layer, inputs, 0, shape.num_tokens);
-  std::set<int> tiles{cuda::expert_tile_rows(240, 4)};
-  const struct {
-    int64_t first, count;
-  } parts[] = {{0, 1}, {60, 2}, {119, 1}, {50, 10}, {31, 20}, {20, 97}};
-  for (const auto& [first, count] : parts) {
-    tiles.insert(cuda::expert_tile_rows(count * 2, 4));
-    const auto got = run(layer, inputs, first, count);
-    for (size_t i = 0; i < got.size(); ++i)
-      ASSERT_EQ(got[i], all[static_cast<size_t>(first * shape.hidden_size) + i])
-          << "tokens from " << first << ", " << count << ", at " << i;
+TEST_F(GpuExperts, BitsDoNotDependOnTheCrowd) { expect_bits_of_tokens_alone({136, 72, 4, 2, 120}); }
+
+// Where tiles of 64 and 128 rows go through warpgroup products.
+class GpuExpertsOnHopper : public GpuExperts {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<Device>> device = gpu_test::open_test_device({.compute_capability = 90});
+    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
+    device_ = std::move(*device);
+    if (device_->stream().info().compute_capability != 90)
+      GTEST_SKIP() << "SKIPPED: not a GPU of compute capability 9.0";
   }
-  EXPECT_EQ(tiles.size(), 4u);
+};
+
+// Tiles of one and two warpgroups that are not full, several columns of blocks, odd ends of outputs
+// and inputs, and more inputs than the ring holds.
+TEST_F(GpuExpertsOnHopper, MatchReference) {
+  constexpr Shape kManyRows[] = {
+      {72, 136, 3, 2, 40}, {40, 264, 1, 1, 130}, {392, 16, 2, 2, 70}, {40, 88, 4, 2, 40, true}};
+  for (const Shape& shape : kManyRows) {
+    expect_reference(shape, {.has_bias = true, .accumulate = true});
+    expect_reference(shape, {.is_gated = false, .activation = {.activation = Activation::kRelu2}});
+  }
+}
+
+// Warpgroup products add in the order of others.
+TEST_F(GpuExpertsOnHopper, BitsDoNotDependOnTheCrowd) {
+  expect_bits_of_tokens_alone({136, 72, 4, 2, 120});
+  if (device_->stream().emulated() == nullptr) expect_bits_of_tokens_alone({2048, 768, 4, 2, 120});
 }
 
 TEST_F(GpuExperts, RoutesAsTheReference) {

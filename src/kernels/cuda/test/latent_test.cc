@@ -247,8 +247,8 @@ class GpuLatentAttention : public GpuLatent {
 };
 
 // Requests in the middle of their prompts and ones that decode, within a split and across two or
-// three; values are the first dims of keys. Of those shapes the first and the codes of all go
-// through the plain kernel, the others through the wide one.
+// three; values are the first dims of keys. Where rows are no whole pieces of 16 bytes they go
+// through the plain kernel, else through the wide one.
 TEST_F(GpuLatentAttention, MatchesReference) {
   struct Case {
     LatentShape shape;
@@ -283,15 +283,20 @@ TEST_F(GpuLatentAttention, ManyHeadsMatchReference) {
 // it has in one chunk; and so it does with less shared memory.
 TEST_F(GpuLatentAttention, BitsDoNotDependOnHowARequestIsCut) {
   constexpr int32_t kContext = 510, kTokens = 4;
-  for (const LatentShape& shape : {LatentShape{512, 64, 5, 16}, LatentShape{64, 32, 20, 8, 400}}) {
+  const struct {
+    LatentShape shape;
+    DType dtype;
+  } cases[] = {{{512, 64, 5, 16}, DType::kBF16},
+               {{64, 32, 20, 8, 400}, DType::kBF16},
+               {{64, 32, 5, 8}, DType::kF8E4M3}};
+  for (const auto& [shape, dtype] : cases) {
     SCOPED_TRACE(::testing::Message() << shape.rank << " and " << shape.rope_dim);
-    const auto whole = make_batch(shape, DType::kBF16, {{7, kContext, kTokens}});
+    const auto whole = make_batch(shape, dtype, {{7, kContext, kTokens}});
     const auto want = run(*whole, {});
     const int64_t row = whole->row();
     for (const bool has_room : {true, false}) {
       const int32_t token = kTokens - 1;
-      const auto one =
-          make_batch(shape, DType::kBF16, {{1, 40, 1}, {7, kContext + token, 1}, {2, 3, 5}});
+      const auto one = make_batch(shape, dtype, {{1, 40, 1}, {7, kContext + token, 1}, {2, 3, 5}});
       const auto got = run(*one, {.has_room_for_partials = has_room});
       EXPECT_TRUE(kernel_test::same_bits(got.data() + row, want.data() + token * row, row))
           << (has_room ? "" : "without partial sums");
@@ -311,6 +316,8 @@ TEST_F(GpuLatentAttention, LittleSharedMemoryIsEnough) {
   EXPECT_EQ(cuda::attention_way({576, 512, false}, cuda::kLeastSharedBytes),
             cuda::AttentionWay::kWide);
   EXPECT_EQ(cuda::attention_way({576, 512, true}, cuda::kLeastSharedBytes),
+            cuda::AttentionWay::kWide);
+  EXPECT_EQ(cuda::attention_way({568, 504, true}, cuda::kLeastSharedBytes),
             cuda::AttentionWay::kPlain);
   device_ = *gpu_test::open_test_device({.shared_bytes_per_block = kBytes});
   const auto batch = make_batch({512, 64, 2, 16}, DType::kBF16, {{1, 70, 2}});

@@ -6,6 +6,7 @@
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
+#include "models/standard_names.h"
 
 namespace quire {
 namespace {
@@ -58,6 +59,46 @@ constexpr NameMapEntry kEncoderEntries[] = {
 constexpr std::string_view kNotOfEncoder[] = {"decoder.", "embed_tokens", "shared", "lm_head"};
 
 constexpr NamePrefix kPrefixes[] = {{"", ""}, {"transformer.", ""}};
+
+constexpr NameMapEntry kGgufDecoderEntries[] = {
+    {TensorRole::kTokenEmbedding, "token_embd"},
+    {TensorRole::kFinalNorm, "dec.output_norm"},
+    {TensorRole::kLmHead, "output"},
+    {TensorRole::kRelativeBias, "dec.blk.{}.attn_rel_b"},
+    {TensorRole::kRelativeBias, "dec.blk.0.attn_rel_b"},
+    {TensorRole::kInputNorm, "dec.blk.{}.attn_norm"},
+    {TensorRole::kQ, "dec.blk.{}.attn_q"},
+    {TensorRole::kK, "dec.blk.{}.attn_k"},
+    {TensorRole::kV, "dec.blk.{}.attn_v"},
+    {TensorRole::kO, "dec.blk.{}.attn_o"},
+    {TensorRole::kCrossNorm, "dec.blk.{}.cross_attn_norm"},
+    {TensorRole::kCrossQ, "dec.blk.{}.cross_attn_q"},
+    {TensorRole::kCrossK, "dec.blk.{}.cross_attn_k"},
+    {TensorRole::kCrossV, "dec.blk.{}.cross_attn_v"},
+    {TensorRole::kCrossO, "dec.blk.{}.cross_attn_o"},
+    {TensorRole::kPreMlpNorm, "dec.blk.{}.ffn_norm"},
+    {TensorRole::kGate, "dec.blk.{}.ffn_gate"},
+    {TensorRole::kUp, "dec.blk.{}.ffn_up"},
+    {TensorRole::kDown, "dec.blk.{}.ffn_down"},
+};
+constexpr std::string_view kGgufNotOfDecoder[] = {"enc.", "cross_attn_rel_b"};
+
+constexpr NameMapEntry kGgufEncoderEntries[] = {
+    {TensorRole::kTokenEmbedding, "token_embd"},
+    {TensorRole::kFinalNorm, "enc.output_norm"},
+    {TensorRole::kRelativeBias, "enc.blk.{}.attn_rel_b"},
+    {TensorRole::kRelativeBias, "enc.blk.0.attn_rel_b"},
+    {TensorRole::kInputNorm, "enc.blk.{}.attn_norm"},
+    {TensorRole::kQ, "enc.blk.{}.attn_q"},
+    {TensorRole::kK, "enc.blk.{}.attn_k"},
+    {TensorRole::kV, "enc.blk.{}.attn_v"},
+    {TensorRole::kO, "enc.blk.{}.attn_o"},
+    {TensorRole::kPreMlpNorm, "enc.blk.{}.ffn_norm"},
+    {TensorRole::kGate, "enc.blk.{}.ffn_gate"},
+    {TensorRole::kUp, "enc.blk.{}.ffn_up"},
+    {TensorRole::kDown, "enc.blk.{}.ffn_down"},
+};
+constexpr std::string_view kGgufNotOfEncoder[] = {"dec.", "output.weight"};
 constexpr std::string_view kTypes[] = {"t5", "mt5", "umt5"};
 
 constexpr KeyAlias kDecoderAliases[] = {{"hidden_size", "d_model"},
@@ -147,6 +188,7 @@ const Family& t5_encoder() {
   static constexpr Family family{
       .name = "t5 encoder",
       .model_types = kTypes,
+      .gguf_architecture = "t5encoder",
       .defaults = kDefaults,
       .aliases = kEncoderAliases,
       .positions = PositionKind::kNone,
@@ -154,6 +196,7 @@ const Family& t5_encoder() {
       .default_pooling = PoolingKind::kMean,
       .read_more = read_encoder,
       .hf_names = {kEncoderEntries, kPrefixes, kNotOfEncoder},
+      .gguf_names = {kGgufEncoderEntries, kGgufPrefixes, kGgufNotOfEncoder},
   };
   return family;
 }
@@ -164,6 +207,7 @@ const Family& t5_family() {
   static constexpr Family family{
       .name = "t5",
       .model_types = kTypes,
+      .gguf_architecture = "t5",
       .defaults = kDefaults,
       .aliases = kDecoderAliases,
       .positions = PositionKind::kNone,
@@ -171,6 +215,7 @@ const Family& t5_family() {
       .text_encoder = t5_encoder,
       .read_more = read_decoder,
       .hf_names = {kDecoderEntries, kPrefixes, kNotOfDecoder},
+      .gguf_names = {kGgufDecoderEntries, kGgufPrefixes, kGgufNotOfDecoder},
   };
   return family;
 }

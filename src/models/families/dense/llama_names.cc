@@ -96,9 +96,11 @@ constexpr NameMapEntry kGraniteEntries[] = {
 constexpr NameMap kGraniteNames{kGraniteEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f,
                                 &kLlamaNames};
 
+}  // namespace
+
 // Without layer_types every fourth layer, from the first, sees everything. A base of 0 is a layer that
 // does not rotate.
-void read_granite_swa(const ConfigReader& reader, ModelConfig& config) {
+void read_granite_layers(const ConfigReader& reader, ModelConfig& config) {
   read_granite_multipliers(reader, config);
   for (size_t i = 0; !reader.has("layer_types") && i < config.layer_windows.size(); i += 4)
     config.layer_windows[i] = 0;
@@ -117,8 +119,6 @@ void read_granite_swa(const ConfigReader& reader, ModelConfig& config) {
       reader.fail(fmt::format("layer_rope_theta: expected 0 or {}, got {}", base, bases[i]));
   }
 }
-
-}  // namespace
 
 const Family& internlm_family() {
   static constexpr Family family{
@@ -258,7 +258,7 @@ const Family& granite_swa_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kConfig,
-      .read_more = read_granite_swa,
+      .read_more = read_granite_layers,
       .hf_names = kGraniteNames,
   };
   return family;

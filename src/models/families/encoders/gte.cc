@@ -74,6 +74,11 @@ constexpr NameMapEntry kJinaEntries[] = {
     {TensorRole::kPostMlpNorm, "layers.{}.post_mlp_layernorm"},
 };
 constexpr NamePrefix kJinaPrefixes[] = {{"roberta.", ""}, {"", ""}};
+// Updates of its tasks are adapters (weights/adapters/task_adapters.h).
+constexpr std::string_view kJinaIgnored[] = {"pooler.", "lm_head.", "position_ids", "inv_freq",
+                                             ".parametrizations."};
+constexpr KeyAlias kJinaAliases[] = {{"rms_norm_eps", "layer_norm_eps"},
+                                     {"rope_theta", "rotary_emb_base"}};
 constexpr std::string_view kJinaTypes[] = {"jina_embeddings_v3"};
 
 void read_jina_v3(const ConfigReader& reader, ModelConfig& config) {
@@ -129,7 +134,7 @@ const Family& jina_v3_family() {
                    .norm_eps = 1e-5,
                    .rope_theta = 20000.0,
                    .activation = "gelu"},
-      .aliases = kAliases,
+      .aliases = kJinaAliases,
       .is_bidirectional = true,
       .default_pooling = PoolingKind::kMean,
       .block = kBlock,
@@ -138,7 +143,7 @@ const Family& jina_v3_family() {
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_jina_v3,
-      .hf_names = {kJinaEntries, kJinaPrefixes, kIgnored},
+      .hf_names = {kJinaEntries, kJinaPrefixes, kJinaIgnored},
   };
   return family;
 }

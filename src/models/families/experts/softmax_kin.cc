@@ -1,5 +1,7 @@
-// Attention of dense models with experts whose weights are probabilities of those chosen: Hunyuan
-// (norms after the rotation, a shared MLP) and the text model of Qwen3-VL with experts.
+// Attention of dense models with experts whose weights are shares of the scores of those chosen:
+// Hunyuan (norms after the rotation, a shared MLP), the text models of Qwen3-VL with experts and of
+// Aria, Flint (sigmoids, windows, sinks).
+#include "models/config_reader.h"
 #include "models/expert_names.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -49,6 +51,67 @@ constexpr ExpertRules kVlExperts{
     .intermediate_size = 1408,
     .layers = ExpertLayers::kSparseStep,
 };
+
+constexpr std::string_view kAriaTypes[] = {"aria_text"};
+constexpr KeyAlias kAriaAliases[] = {{"num_experts", "moe_num_experts"},
+                                     {"num_experts_per_tok", "moe_topk"},
+                                     {"num_shared_experts", "moe_num_shared_experts"}};
+constexpr ExpertRules kAriaExperts{
+    .router = {.num_experts = 8, .experts_per_token = 2, .weight = RouterWeight::kSoftmaxOfChosen},
+    .shared = SharedExperts::kCount,
+    .shared_default = 2,
+};
+constexpr std::string_view kAriaGateUp = "layers.{}.mlp.experts.fc1.{e}";
+// Experts are stored with their inputs first.
+constexpr NameMapEntry kAriaEntries[] = {
+    {TensorRole::kRouter, "layers.{}.mlp.router"},
+    {.role = TensorRole::kExpertGate,
+     .pattern = kAriaGateUp,
+     .transposed = true,
+     .rows = {.part = 0, .parts = 2}},
+    {.role = TensorRole::kExpertUp,
+     .pattern = kAriaGateUp,
+     .transposed = true,
+     .rows = {.part = 1, .parts = 2}},
+    {.role = TensorRole::kExpertDown,
+     .pattern = "layers.{}.mlp.experts.fc2.{e}",
+     .transposed = true},
+};
+
+// Only the shared MLP goes by hidden_act.
+void read_aria(const ConfigReader& reader, ModelConfig& config) {
+  if (config.activation != Activation::kSilu)
+    reader.fail(fmt::format("hidden_act: expected silu, got {}", reader.string("hidden_act", "")));
+}
+
+constexpr std::string_view kFlintTypes[] = {"flint"};
+constexpr ExpertRules kFlintExperts{
+    .router = {.num_experts = 256, .experts_per_token = 6, .score = RouterScore::kSigmoid},
+    .intermediate_size = 512,
+    .normalizes = true,
+    .layers = ExpertLayers::kSparseStep,
+    .shared = SharedExperts::kSize,
+    .shared_default = 1024,
+};
+constexpr NameMapEntry kFlintEntries[] = {
+    {.role = TensorRole::kSinks, .pattern = "layers.{}.self_attn.softmax_offset", .bare = true},
+    {.role = TensorRole::kSinks, .pattern = "layers.{}.self_attn.sinks", .bare = true},
+    {TensorRole::kSharedGate, "layers.{}.mlp.shared_expert.gate_proj"},
+    {TensorRole::kSharedUp, "layers.{}.mlp.shared_expert.up_proj"},
+    {TensorRole::kSharedDown, "layers.{}.mlp.shared_expert.down_proj"},
+};
+
+// The first two layers, every fourth and the last see everything, and do not rotate. The first two
+// have no experts.
+void read_flint(const ConfigReader& reader, ModelConfig& config) {
+  const size_t count = config.layer_windows.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (!reader.has("layer_types") && (i < 2 || i % 4 == 1 || i + 1 == count))
+      config.layer_windows[i] = 0;
+    if (!reader.has("mlp_only_layers") && i < 2) config.experts.layers[i] = false;
+    config.layer_rope[i] = config.layer_windows[i] > 0;
+  }
+}
 
 }  // namespace
 
@@ -103,6 +166,57 @@ const Family& qwen3_vl_moe_family() {
                    .ignored = kVlIgnored,
                    .base = &kMlpExpertNames},
       .gguf_names = kGgufExpertNames,
+  };
+  return family;
+}
+
+const Family& aria_text_family() {
+  static constexpr Family family{
+      .name = "aria_text",
+      .model_types = kAriaTypes,
+      .defaults = {.vocab_size = 32000,
+                   .hidden_size = 4096,
+                   .intermediate_size = 4096,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .max_position_embeddings = 2048},
+      .aliases = kAriaAliases,
+      .experts = &kAriaExperts,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_aria,
+      .hf_names = {.entries = kAriaEntries,
+                   .prefixes = kLlamaPrefixes,
+                   .ignored = kIgnoredTensors,
+                   .base = &kMlpExpertNames},
+  };
+  return family;
+}
+
+const Family& flint_family() {
+  static constexpr Family family{
+      .name = "flint",
+      .model_types = kFlintTypes,
+      .defaults = {.vocab_size = 150144,
+                   .hidden_size = 2048,
+                   .intermediate_size = 6144,
+                   .num_hidden_layers = 49,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 4,
+                   .head_dim = 128,
+                   .max_position_embeddings = 262144,
+                   .sliding_window = 513},
+      .window_rule = WindowRule::kAll,
+      .has_sinks = true,
+      .experts = &kFlintExperts,
+      .qk_norm = QkNorm::kHead,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_flint,
+      .hf_names = {.entries = kFlintEntries,
+                   .prefixes = kLlamaPrefixes,
+                   .ignored = kIgnoredTensors,
+                   .base = &kMlpExpertNames},
   };
   return family;
 }

@@ -1,5 +1,5 @@
 // Latent attention, a first few layers with an MLP, then experts beside a shared MLP: DeepSeek-V2,
-// DeepSeek-V3 and R1, Kimi K2, GLM-4.7-Flash.
+// DeepSeek-V3 and R1, Kimi K2, GLM-4.7-Flash, A.X K1 (a norm of what experts add).
 #include <algorithm>
 #include <string>
 
@@ -74,6 +74,31 @@ void read_flash(const ConfigReader& reader, ModelConfig& config) {
   read_mlp_layer_types(reader, config);
 }
 
+constexpr std::string_view kAxTypes[] = {"axk1"};
+// The first checkpoints have no correction; layers without experts have a norm that nobody reads.
+constexpr NameMapEntry kAxEntries[] = {
+    {.role = TensorRole::kRouterCorrection,
+     .pattern = "layers.{}.mlp.gate.e_score_correction_bias",
+     .bare = true},
+    {.role = TensorRole::kRouterCorrection, .pattern = "", .constant = 0.0f},
+    {TensorRole::kPostMlpNorm, "layers.{}.post_mlp_layernorm"},
+};
+constexpr std::string_view kAxIgnored[] = {"rotary_emb.inv_freq", ".post_mlp_layernorm."};
+constexpr ExpertRules kAxExperts = [] {
+  ExpertRules rules = kDeepseekV3Experts;
+  rules.router.num_experts = 192;
+  rules.router.num_groups = 8;
+  rules.router.groups_per_token = 4;
+  rules.first_layer = 1;
+  return rules;
+}();
+
+void read_ax(const ConfigReader& reader, ModelConfig& config) {
+  read_common(reader, kDeepseekLatent, config);
+  read_mlp_layer_types(reader, config);
+  config.norms_experts = true;
+}
+
 // DeepSeek-V3 and its kin call themselves deepseek2 too, and choose experts by sigmoids.
 bool is_v3(const GgufFile& file) {
   const GgufValue* gate = file.find("deepseek2.expert_gating_func");
@@ -133,6 +158,32 @@ const Family& deepseek_v3_family() {
       .gguf_names = kGgufLatentNames,
       .gguf_rope_style = RopeStyle::kInterleaved,
       .owns_gguf = is_v3,
+  };
+  return family;
+}
+
+const Family& axk1_family() {
+  static constexpr Family family{
+      .name = "axk1",
+      .model_types = kAxTypes,
+      .defaults = {.vocab_size = 163840,
+                   .hidden_size = 7168,
+                   .intermediate_size = 18432,
+                   .num_hidden_layers = 61,
+                   .num_attention_heads = 64,
+                   .head_dim = 64,
+                   .max_position_embeddings = 32768},
+      .aliases = kDeepseekAliases,
+      .rope_style = RopeStyle::kInterleaved,
+      .experts = &kAxExperts,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_ax,
+      .hf_names = {.entries = kAxEntries,
+                   .prefixes = kLlamaPrefixes,
+                   .ignored = kAxIgnored,
+                   .base = &kLatentNames,
+                   .ignores_later_layers = true},
   };
   return family;
 }

@@ -1,6 +1,7 @@
 // DeepSeek-V3.2 and GLM-5: DeepSeek-V3's layers whose attention reads the index_topk tokens that an
-// indexer finds best. No context longer than that is served, and in a shorter one every token is among
-// them: the indexer's tensors are not read (docs/decisions/091-indexed-attention.md).
+// indexer finds best (kernels/api/sparse_attention.h).
+#include <algorithm>
+
 #include "models/config_fields.h"
 #include "models/families/latent/latent_fields.h"
 #include "models/family.h"
@@ -9,8 +10,16 @@
 namespace quire {
 namespace {
 
+// Where no sequence is longer than index_topk, the indexers are not read.
 constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", ".self_attn.indexer."};
-constexpr NameMap kNames{.prefixes = kLlamaPrefixes,
+constexpr NameMapEntry kEntries[] = {
+    {TensorRole::kIndexQuery, "layers.{}.self_attn.indexer.wq_b"},
+    {TensorRole::kIndexKey, "layers.{}.self_attn.indexer.wk"},
+    {TensorRole::kIndexKeyNorm, "layers.{}.self_attn.indexer.k_norm"},
+    {TensorRole::kIndexHeadWeights, "layers.{}.self_attn.indexer.weights_proj"},
+};
+constexpr NameMap kNames{.entries = kEntries,
+                         .prefixes = kLlamaPrefixes,
                          .ignored = kIgnored,
                          .base = &kLatentNames,
                          .ignores_later_layers = true};
@@ -20,20 +29,72 @@ constexpr std::string_view kGlmTypes[] = {"glm_moe_dsa"};
 constexpr LatentSpec kGlmLatent{
     .rank = 512, .rope_dim = 64, .nope_dim = 192, .value_dim = 256, .query_rank = 2048};
 
-void read_indexed(const ConfigReader& reader, const LatentSpec& defaults, ModelConfig& config) {
-  read_latent(reader, defaults, config);
+void read_indexer(const ConfigReader& reader, const IndexSpec& defaults, ModelConfig& config) {
+  const LatentSpec& latent = config.latent;
+  IndexSpec& index = config.index;
+  const auto field = [&](std::string_view key, int64_t max, int32_t otherwise) {
+    return static_cast<int32_t>(reader.integer(key, {1, max}, otherwise));
+  };
+  index.top_k = field("index_topk", kMaxPositions, 2048);
+  index.num_heads = field("index_n_heads", 1024, defaults.num_heads);
+  index.head_dim = field("index_head_dim", kMaxAttentionHeadDim, 128);
+  const bool interleaved =
+      reader.boolean("indexer_rope_interleave", defaults.rope_style == RopeStyle::kInterleaved);
+  index.rope_style = interleaved ? RopeStyle::kInterleaved : RopeStyle::kNeox;
+  if (index.head_dim % 2 != 0 || index.head_dim < latent.rope_dim) {
+    reader.fail(fmt::format("index_head_dim: expected an even number of at least {}, got {}",
+                            latent.rope_dim, index.head_dim));
+  }
+  if (latent.query_rank == 0)
+    reader.fail("q_lora_rank: expected a number, which the indexer's queries are made of");
+}
+
+// Kinds of layers where the configuration lists them: full or F choose, shared or S do not.
+std::vector<std::string> index_kinds(const ConfigReader& reader) {
+  std::vector<std::string> kinds = reader.strings("indexer_types");
+  if (!kinds.empty() || !reader.has("index_topk_pattern")) return kinds;
+  if (!reader.is_string("index_topk_pattern")) return reader.strings("index_topk_pattern");
+  for (const char kind : reader.string("index_topk_pattern", "")) kinds.emplace_back(1, kind);
+  return kinds;
+}
+
+void read_index_layers(const ConfigReader& reader, ModelConfig& config) {
+  const int64_t num_layers = config.num_hidden_layers;
+  const std::vector<std::string> kinds = index_kinds(reader);
+  const int64_t step = reader.integer("index_topk_freq", {1, 4096}, 1);
+  const int64_t first = reader.integer("index_skip_topk_offset", {0, 4096}, 2);
+  for (int64_t i = 0; kinds.empty() && i < num_layers; ++i)
+    config.index_layers.push_back(std::max<int64_t>(i - first + 1, 0) % step == 0);
+  for (const std::string& kind : kinds) {
+    const bool chooses = kind == "full" || kind == "F";
+    if (!chooses && kind != "shared" && kind != "S")
+      reader.fail(fmt::format("indexer_types: expected full or shared, got {}", kind));
+    config.index_layers.push_back(chooses);
+  }
+  // There may be more of them: layers behind the last one predict further tokens.
+  if (std::ssize(config.index_layers) < num_layers || !config.index_layers.front()) {
+    reader.fail(fmt::format("indexer_types: expected {} kinds, the first full, got {}", num_layers,
+                            fmt::join(kinds, ", ")));
+  }
+  config.index_layers.resize(static_cast<size_t>(num_layers), true);
+}
+
+void read_sparse(const ConfigReader& reader, const LatentSpec& latent, const IndexSpec& index,
+                 ModelConfig& config) {
+  read_latent(reader, latent, config);
   read_mlp_layer_types(reader, config);
-  config.served_length = reader.integer("index_topk", {1, kMaxPositions}, 2048);
+  read_indexer(reader, index, config);
   if (const int64_t step = reader.integer("moe_layer_freq", {1, 4096}, 1); step != 1)
     reader.fail(fmt::format("moe_layer_freq: expected 1, got {}", step));
 }
 
 void read_deepseek(const ConfigReader& reader, ModelConfig& config) {
-  read_indexed(reader, kDeepseekLatent, config);
+  read_sparse(reader, kDeepseekLatent, {.num_heads = 64, .rope_style = RopeStyle::kNeox}, config);
 }
 
 void read_glm(const ConfigReader& reader, ModelConfig& config) {
-  read_indexed(reader, kGlmLatent, config);
+  read_sparse(reader, kGlmLatent, {.num_heads = 32, .rope_style = RopeStyle::kInterleaved}, config);
+  read_index_layers(reader, config);
 }
 
 }  // namespace

@@ -167,7 +167,28 @@ void read_gemma4(const ConfigReader& reader, ModelConfig& config) {
   read_experts_beside(reader, config);
 }
 
+constexpr std::string_view kUnifiedTypes[] = {"gemma4_unified_text", "gemma4_unified"};
+
+// Layers have no inputs of their own.
+void read_unified(const ConfigReader& reader, ModelConfig& config) {
+  read_gemma4(reader, config);
+  if (!reader.has("hidden_size_per_layer_input")) config.layer_inputs = {};
+}
+
 }  // namespace
+
+const Family& gemma4_unified_family() {
+  static const Family family = [] {
+    Family unified = gemma4_family();
+    unified.name = "gemma4_unified_text";
+    unified.model_types = kUnifiedTypes;
+    unified.defaults.max_position_embeddings = 262144;
+    unified.defaults.sliding_window = 1024;
+    unified.read_more = read_unified;
+    return unified;
+  }();
+  return family;
+}
 
 const Family& gemma4_family() {
   static constexpr Family family{

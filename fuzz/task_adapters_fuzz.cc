@@ -1,0 +1,32 @@
+// The input is the config.json of a model that brings adapters for tasks, a zero byte, and its tensors as
+// safetensors: each task is an adapter whose modules fit together, or an error.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+
+#include "weights/adapters/task_adapters.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const void* end = size == 0 ? nullptr : std::memchr(data, 0, size);
+  const size_t config_size =
+      end == nullptr ? size : static_cast<size_t>(static_cast<const uint8_t*>(end) - data);
+  const auto tensors = end == nullptr ? bytes.subspan(size) : bytes.subspan(config_size + 1);
+  const auto files = [&] {
+    return quire::ModelFiles::from_memory(
+        {{"config.json", bytes.first(config_size)}, {"model.safetensors", tensors}});
+  };
+  const auto tasks = quire::read_task_adapters(files());
+  if (!tasks.ok()) return 0;
+  for (const std::string& task : tasks->names) {
+    const auto adapter = quire::read_task_adapter(files(), task);
+    if (!adapter.ok()) continue;
+    for (const quire::LoraModule& module : adapter->modules()) {
+      if (module.a->num_elements() != module.rank * module.num_inputs()) std::abort();
+      if (module.b->num_elements() != module.rank * module.num_outputs()) std::abort();
+    }
+  }
+  return 0;
+}

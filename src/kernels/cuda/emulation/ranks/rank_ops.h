@@ -1,0 +1,10 @@
+// What GPUs do together, compiled for the CPU, for tests only.
+#pragma once
+
+#include "kernels/api/ranks/gather_columns.h"
+
+namespace quire {
+
+const RankOps& emulated_rank_ops();
+
+}  // namespace quire

@@ -1,0 +1,10 @@
+// What the devices of test_device.h do together.
+#pragma once
+
+#include "kernels/api/ranks/gather_columns.h"
+
+namespace quire::gpu_test {
+
+const RankOps& test_rank_ops();
+
+}  // namespace quire::gpu_test

@@ -1,0 +1,56 @@
+// The indexer of every layer that has one (kernels/api/sparse_attention.h), and attention to what it
+// has chosen. Owns no memory; its buffers lie in the decoder's arena.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/api/attention.h"
+#include "kernels/api/sparse_attention.h"
+#include "nn/decoder/forward_inputs.h"
+#include "nn/decoder_buffers.h"
+#include "nn/decoder_spec.h"
+#include "nn/weights/decoder_weights.h"
+#include "tensor/activations.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// What a layer's indexer reads of a batch.
+struct IndexStep {
+  ConstActivations x = nullptr;             // [T, E]: what the layer's attention reads
+  ConstActivations query_latent = nullptr;  // [T, LatentSpec::query_rank], normed
+  int64_t query_latent_stride = 0;
+  const float* cos = nullptr;  // [T, LatentSpec::rope_dim / 2]
+  const float* sin = nullptr;
+};
+
+// Borrows what it is made of. One thread at a time.
+class IndexBlock {
+ public:
+  // What an object takes from its arena.
+  static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits,
+                              const Stream& stream);
+
+  IndexBlock(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
+             Stream& stream, Arena& arena);
+
+  // Writes the layer's index keys and chooses for every token of the batch. A layer without an indexer
+  // of its own keeps what the one before it has chosen.
+  void choose(size_t layer, const ForwardInputs& inputs, const LayerCache& cache,
+              const IndexStep& step, void* linear_workspace);
+  // Attention to what was chosen, of params but for the workspace.
+  void attend(size_t layer, const PagedAttentionParams& params);
+
+ private:
+  const DecoderSpec& spec_;
+  const DecoderWeights& weights_;
+  Stream& stream_;
+  // With room for the widest layer:
+  Activations query_;         // [T, H * D]
+  Activations key_;           // [T, D]
+  Activations head_weights_;  // [T, H]
+  int32_t* chosen_;           // [T, top_k]
+  void* workspace_;
+};
+
+}  // namespace quire
