@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "sim/workload/distribution.h"
+#include "sim/random/distribution.h"
 #include "sim/workload/servegen.h"
 #include "sim/workload/synthetic.h"
 #include "sim/workload/trace.h"

@@ -144,14 +144,9 @@ KvStats KvManager::stats(KvPool pool) const {
   stores_.at(pool).fill(stats);
   if (pool != KvPool::kAttention) return stats;
   tables_.fill(stats);
-  stats.num_reserved_slots = num_reserved_slots();
+  stats.num_reserved_slots =
+      int64_t{stats.num_usable_blocks - stats.num_free_blocks} * spec_.block_size;
   return stats;
-}
-
-int64_t KvManager::num_reserved_slots() const {
-  if (!stores_.uses(KvPool::kAttention)) return 0;
-  const BlockPool& pool = stores_.at(KvPool::kAttention).pool();
-  return int64_t{pool.num_blocks() - 1 - pool.num_free()} * spec_.block_size;
 }
 
 void KvManager::drain_events(std::vector<KvEvent>& out) {

@@ -100,9 +100,6 @@ class KvManager {
   // --- Looking ---
   // Of one pool; all zero when it is not used. Copies and slots are those of KvPool::kAttention.
   KvStats stats(KvPool pool = KvPool::kAttention) const;
-  // KvStats::num_reserved_slots and num_unused_slots alone, which are wanted at every step.
-  int64_t num_reserved_slots() const;
-  int64_t num_unused_slots() const { return tables_.unused_slots(); }
   // Events and samples since the last drain of all pools; they replace what is in `out`.
   void drain_events(std::vector<KvEvent>& out);
   void drain_residency(std::vector<ResidencySample>& out);

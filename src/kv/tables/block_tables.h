@@ -115,10 +115,9 @@ class BlockTables {
     }
   }
   bool any_open() const { return sequences_.any_open(); }
-  // Sets the counts that are about sequences: copies and unused slots.
+  // Sets the counts that are about sequences: copies, and slots of their blocks of
+  // KvPool::kAttention that hold no computed token.
   void fill(KvStats& stats) const;
-  // Slots of blocks of KvPool::kAttention that sequences hold, and that hold no computed token.
-  int64_t unused_slots() const { return num_unused_slots_; }
   // KV-2 and KV-6 as seen from the tables, and the count of unused slots. Adds the tables'
   // references to `refs`, by block id of each pool.
   Status check(PoolRefs& refs) const;

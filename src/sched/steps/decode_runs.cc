@@ -117,9 +117,10 @@ void DecodeRuns::fill(size_t step, std::span<Entry* const> filling) {
 
 // update()'s sums over steps; the KV manager has not heard yet of num_uncommitted computed tokens.
 void DecodeRuns::add_slot_stats(int64_t num_uncommitted) {
-  state_.stats.reserved_slot_steps += state_.kv.num_reserved_slots();
+  const KvStats kv = state_.kv.stats();
+  state_.stats.reserved_slot_steps += kv.num_reserved_slots;
   state_.stats.unused_slot_steps +=
-      state_.kv.num_unused_slots() - num_uncommitted * state_.kv.tables().sizing().num_groups();
+      kv.num_unused_slots - num_uncommitted * state_.kv.tables().sizing().num_groups();
 }
 
 void DecodeRuns::end_run(int32_t num_steps) {

@@ -120,8 +120,9 @@ std::span<const RequestUpdate> Scheduler::update(const StepResult& result, int64
   if (state.config.bounds_step_time()) impl_->budget.time.note_done(result.step_id, now_us);
   state.roster.limits.on_prefill(state.stats.num_prompt_tokens_computed - prompt_tokens_before,
                                  now_us - state.now_us);
-  state.stats.reserved_slot_steps += state.kv.num_reserved_slots();
-  state.stats.unused_slot_steps += state.kv.num_unused_slots();
+  const KvStats kv = state.kv.stats();
+  state.stats.reserved_slot_steps += kv.num_reserved_slots;
+  state.stats.unused_slot_steps += kv.num_unused_slots;
   debug_check(state);
   return updates;
 }

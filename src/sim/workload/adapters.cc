@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/workload/random_stream.h"
+#include "sim/random/random_stream.h"
 
 namespace quire::sim {
 namespace {

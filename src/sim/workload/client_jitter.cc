@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/workload/random_stream.h"
+#include "sim/random/random_stream.h"
 
 namespace quire::sim {
 namespace {

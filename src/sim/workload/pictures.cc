@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "sim/workload/random_stream.h"
+#include "sim/random/random_stream.h"
 
 namespace quire::sim {
 

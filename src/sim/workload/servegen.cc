@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/text_fields.h"
-#include "sim/workload/distribution.h"
-#include "sim/workload/random_stream.h"
+#include "sim/random/distribution.h"
+#include "sim/random/random_stream.h"
 #include "sim/workload/synthetic.h"
 #include "sim/workload/token_content.h"
 #include "sim/workload/trace_formats.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/workload/distribution.h"
+#include "sim/random/distribution.h"
 #include "sim/workload/workload.h"
 
 namespace quire::sim {

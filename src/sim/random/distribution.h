@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/workload/random_stream.h"
+#include "sim/random/random_stream.h"
 
 namespace quire::sim {
 

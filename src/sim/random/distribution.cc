@@ -1,4 +1,4 @@
-#include "sim/workload/distribution.h"
+#include "sim/random/distribution.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "sim/workload/random_stream.h"
+#include "sim/random/random_stream.h"
 
 #include <cmath>
 #include <numbers>
