@@ -55,7 +55,8 @@ Step random_step(uint32_t seed) {
     params->max_tokens = number(1000);
     if (number(1) == 0) params->prompt_logprobs = 0;
     request.params = std::move(params);
-    for (int32_t begin = number(3); begin + 3 <= request.num_tokens(); begin += 3 + number(4))
+    for (int32_t begin = number(3); begin + 3 <= std::ssize(request.token_ids);
+         begin += 3 + number(4))
       request.media.push_back({begin, begin + 3, random_item(random), number(1)});
     if (number(2) != 0) continue;
     auto pooling = std::make_shared<PoolingParams>();

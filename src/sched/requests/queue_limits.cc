@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace quire {
 namespace {
@@ -41,27 +40,15 @@ void QueueLimits::leave(int64_t num_tokens) {
               num_tokens_);
 }
 
-QueueLimits::Recent QueueLimits::Recent::after(double num_tokens, int64_t busy_us) const {
-  if (busy_us <= 0) return *this;
-  const double windows = static_cast<double>(busy_us) / kWindowUs;
-  const double gone = -std::expm1(-windows);
-  return {.tokens = tokens * (1 - gone) + num_tokens * gone / windows,
-          .us = us * (1 - gone) + kWindowUs * gone};
-}
-
 void QueueLimits::on_prefill(int64_t num_tokens, int64_t busy_us) {
-  busy_us = std::max<int64_t>(busy_us, 1);
-  if (num_tokens == 0) {
-    decode_us_ += busy_us;
-    return;
-  }
-  const Recent before = recent_.after(0, std::exchange(decode_us_, 0));
-  recent_ = before.after(static_cast<double>(num_tokens), busy_us);
+  const auto us = static_cast<double>(std::max<int64_t>(busy_us, 1));
+  const double keep = std::exp(-us / kWindowUs);
+  recent_tokens_ = recent_tokens_ * keep + static_cast<double>(num_tokens);
+  recent_us_ = recent_us_ * keep + us;
 }
 
 double QueueLimits::prefill_tokens_per_s() const {
-  const Recent now = recent_.after(0, decode_us_);
-  return now.us <= 0.0 ? 0.0 : now.tokens / now.us * 1e6;
+  return recent_us_ <= 0.0 ? 0.0 : recent_tokens_ / recent_us_ * 1e6;
 }
 
 int64_t QueueLimits::retry_after_s() const {

@@ -32,15 +32,9 @@ class QueueLimits {
   const int64_t max_tokens_;
   int32_t num_reqs_ = 0;
   int64_t num_tokens_ = 0;
-  // Sums that fade over a window of busy time.
-  struct Recent {
-    double tokens = 0.0;
-    double us = 0.0;
-    // Returns the sums after so much more busy time, in which the tokens came evenly.
-    Recent after(double num_tokens, int64_t busy_us) const;
-  };
-  Recent recent_;
-  int64_t decode_us_ = 0;  // since then, without a prompt token: not in the sums yet
+  // These sums fade over kWindowUs of busy time.
+  double recent_tokens_ = 0.0;
+  double recent_us_ = 0.0;
 };
 
 }  // namespace quire

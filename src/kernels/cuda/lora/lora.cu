@@ -15,42 +15,55 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / 32;
-constexpr int kRanks = 4;  // of a block that shrinks
+constexpr int kShrinkThreads = 256;
+constexpr int kShrinkWarps = kShrinkThreads / 32;
+constexpr int kExpandThreads = 128;
 constexpr int kVector = static_cast<int>(kLoraVector);
-constexpr int kStep = kThreads * kVector;  // inputs that a block reads at once
+constexpr int kStep = kShrinkThreads * kVector;  // inputs that a block reads at once
 using Bf16Vector = Elements<kVector, bfloat16>;
 
-// The rows of a block; slot -1: it has no such row, or one without an adapter.
+// Row `i` of a tile of rows; -1: there is none.
+template <int kRows>
+QUIRE_DEVICE int32_t row_of(const LoraSlotsParams& p, int64_t tile, int i) {
+  const int64_t at = tile * kRows + i;
+  if (at >= p.num_rows) return -1;
+  return p.order != nullptr ? p.order[at] : static_cast<int32_t>(at);
+}
+
+// The rows of a block, and their adapters one after the other. Every index is a constant, so that
+// the arrays are registers.
 template <int kRows>
 struct RowTile {
   int32_t rows[kRows];
-  int32_t slots[kRows];
+  int32_t slots[kRows];  // -1: no such row, or one without an adapter
+  uint32_t pending = 0;  // rows whose adapter has not been the current one
+  uint32_t current = 0;  // rows of the current adapter
+  int32_t slot = -1;     // the current adapter's
 
-  // The slot of row `i`, when it is the first of the tile that has it; -1: nothing to do.
-  QUIRE_DEVICE int32_t new_slot(int i) const {
-    int32_t slot = slots[i];
+  QUIRE_DEVICE RowTile(const LoraSlotsParams& p, int64_t tile) {
 #pragma unroll
-    for (int j = 0; j < kRows; ++j)
-      if (j < i && slots[j] == slot) slot = -1;
-    return slot;
+    for (int i = 0; i < kRows; ++i) rows[i] = row_of<kRows>(p, tile, i);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      slots[i] = rows[i] < 0 ? -1 : p.slots[p.tokens != nullptr ? p.tokens[rows[i]] : rows[i]];
+      if (slots[i] >= 0) pending |= 1u << i;
+    }
   }
+  // Goes to the next adapter; false: there is none.
+  QUIRE_DEVICE bool next() {
+    slot = -1;
+    current = 0;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      if ((pending >> i & 1u) == 0) continue;
+      if (slot < 0) slot = slots[i];
+      if (slots[i] == slot) current |= 1u << i;
+    }
+    pending &= ~current;
+    return slot >= 0;
+  }
+  QUIRE_DEVICE bool is_current(int i) const { return (current >> i & 1u) != 0; }
 };
-
-template <int kRows>
-QUIRE_DEVICE RowTile<kRows> tile_of(const LoraSlotsParams& p, int64_t tile) {
-  RowTile<kRows> of;
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const int64_t at = tile * kRows + i;
-    int32_t row = at < p.num_rows ? static_cast<int32_t>(at) : -1;
-    if (row >= 0 && p.order != nullptr) row = p.order[at];
-    of.rows[i] = row;
-    of.slots[i] = row < 0 ? -1 : p.slots[p.tokens != nullptr ? p.tokens[row] : row];
-  }
-  return of;
-}
 
 struct Inputs {
   const bfloat16* x;
@@ -67,46 +80,55 @@ QUIRE_DEVICE void load_inputs(const Inputs& in, int64_t row, int64_t first, floa
   for (int i = 0; i < kVector; ++i) to[i] = first + i < in.k ? widen(from[i]) : 0.0f;
 }
 
-// A block: kRanks ranks of one part, for the rows of a tile.
-template <int kRows>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
+// A block: kRanks ranks of one part, for the rows of a tile. What it reads of A in kAhead steps is on
+// its way before x is there.
+template <int kRows, int kRanks, int kAhead>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kShrinkThreads, 1)
     shrink_kernel(const LoraSlotsParams p, const Inputs in, const int num_groups) {
   ptx::let_next_kernel_start();  // the product, which fetches its weights meanwhile
   auto* scratch = reinterpret_cast<float*>(ptx::shared_memory());  // [warp][row][rank]
   const int thread = ptx::thread_index();
-  const int64_t group = ptx::block_index() % num_groups;
+  const int64_t first_rank = int64_t{ptx::block_index() % num_groups} * kRanks;
   const int64_t index = ptx::block_index() / num_groups % p.num_parts;
-  const RowTile<kRows> tile = tile_of<kRows>(p, ptx::block_index() / num_groups / p.num_parts);
-  const int64_t first_rank = group * kRanks;
+  const int64_t number = ptx::block_index() / num_groups / p.num_parts;
+  RowTile<kRows> tile(p, number);
   bool has_waited = false;
-#pragma unroll 1
-  for (int first_row = 0; first_row < kRows; ++first_row) {
-    const int32_t slot = tile.new_slot(first_row);
-    if (slot < 0) continue;
-    const LoraPart part = p.parts[slot * p.slot_stride + index];
-    if (part.num_outputs == 0 || first_rank >= padded_lora_row(part.rank)) continue;
+  while (tile.next()) {
+    const LoraPart& part = p.parts[tile.slot * p.slot_stride + index];
+    const int64_t rank = part.num_outputs == 0 ? 0 : part.rank;
+    if (first_rank >= padded_lora_row(rank)) continue;
     const int64_t stride = padded_lora_row(in.k);
     const auto* const a = static_cast<const bfloat16*>(part.a) + first_rank * stride;
+    const float scale = part.scale;
     float sums[kRows][kRanks] = {};
-    for (int64_t k = int64_t{thread} * kVector; k < in.k; k += kStep) {
-      Bf16Vector rows_of_a[kRanks] = {};
+    for (int64_t begin = int64_t{thread} * kVector; begin < in.k; begin += kAhead * kStep) {
+      Bf16Vector ahead[kAhead][kRanks] = {};
 #pragma unroll
-      for (int r = 0; r < kRanks; ++r) {
-        if (first_rank + r < part.rank)
-          rows_of_a[r] = *reinterpret_cast<const Bf16Vector*>(a + r * stride + k);
+      for (int step = 0; step < kAhead; ++step) {
+        const int64_t k = begin + step * kStep;
+#pragma unroll
+        for (int r = 0; r < kRanks; ++r) {
+          if (k < in.k && first_rank + r < rank)
+            ahead[step][r] = *reinterpret_cast<const Bf16Vector*>(a + r * stride + k);
+        }
       }
       if (!has_waited) ptx::wait_for_previous_kernel();
       has_waited = true;
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        if (tile.slots[i] != slot) continue;
-        float x[kVector];
-        load_inputs(in, tile.rows[i], k, x);
+      for (int step = 0; step < kAhead; ++step) {
+        const int64_t k = begin + step * kStep;
+        if (k >= in.k) continue;
 #pragma unroll
-        for (int r = 0; r < kRanks; ++r) {
+        for (int i = 0; i < kRows; ++i) {
+          if (!tile.is_current(i)) continue;
+          float x[kVector];
+          load_inputs(in, tile.rows[i], k, x);
 #pragma unroll
-          for (int e = 0; e < kVector; ++e)
-            sums[i][r] = ptx::multiply_add(widen(rows_of_a[r].at[e]), x[e], sums[i][r]);
+          for (int r = 0; r < kRanks; ++r) {
+#pragma unroll
+            for (int e = 0; e < kVector; ++e)
+              sums[i][r] = ptx::multiply_add(widen(ahead[step][r].at[e]), x[e], sums[i][r]);
+          }
         }
       }
     }
@@ -119,12 +141,13 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
       }
     }
     ptx::sync_threads();
-    if (thread < kRows * kRanks && tile.slots[thread / kRanks] == slot) {
+    if (thread < kRows * kRanks && tile.is_current(thread / kRanks)) {
       float sum = scratch[thread];
-      for (int warp = 1; warp < kWarps; ++warp)
+      for (int warp = 1; warp < kShrinkWarps; ++warp)
         sum = ptx::add(sum, scratch[warp * kRows * kRanks + thread]);
-      const int64_t at = (int64_t{tile.rows[thread / kRanks]} * p.num_parts + index) * p.max_rank;
-      p.workspace[at + first_rank + thread % kRanks] = ptx::multiply(part.scale, sum);
+      const int64_t row = row_of<kRows>(p, number, thread / kRanks);
+      const int64_t at = (row * p.num_parts + index) * p.max_rank;
+      p.workspace[at + first_rank + thread % kRanks] = ptx::multiply(scale, sum);
     }
     ptx::sync_threads();
   }
@@ -134,10 +157,12 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
 // The part that has output `n` of the matrix, by number; -1: none, or it is not to be added now.
 QUIRE_DEVICE int part_with(const LoraSlotsParams& p, const LoraPart* parts, int64_t n) {
   int found = -1;
+#pragma unroll 4
   for (int i = 0; i < p.num_parts; ++i) {
     const LoraPart& part = parts[i];
     const bool has_it = n >= part.first_output && n < part.first_output + part.num_outputs;
-    if (has_it && (part.base_gain != nullptr) == (p.base != nullptr)) found = i;
+    const bool is_wanted = (part.base_gain != nullptr) == (p.base != nullptr);
+    if (has_it && is_wanted) found = i;
   }
   return found;
 }
@@ -157,22 +182,18 @@ QUIRE_DEVICE void add_update(const LoraSlotsParams& p, const LoraPart& part, int
 
 // A thread: one output of the rows of a tile.
 template <typename Y, int kRows>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 4)
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kExpandThreads, 4)
     expand_kernel(const LoraSlotsParams p, const int num_cuts) {
   ptx::let_next_kernel_start();  // which waits for this one before it reads anything but weights
-  const RowTile<kRows> tile = tile_of<kRows>(p, ptx::block_index() / num_cuts);
-  const int64_t n = int64_t{ptx::block_index() % num_cuts} * kThreads + ptx::thread_index();
+  RowTile<kRows> tile(p, ptx::block_index() / num_cuts);
+  const int64_t n = int64_t{ptx::block_index() % num_cuts} * kExpandThreads + ptx::thread_index();
   bool has_waited = false;
   const auto wait = [&] {
-    if (has_waited) return;
-    ptx::wait_for_previous_kernel();
+    if (!has_waited) ptx::wait_for_previous_kernel();
     has_waited = true;
   };
-#pragma unroll 1
-  for (int first_row = 0; first_row < kRows; ++first_row) {
-    const int32_t slot = tile.new_slot(first_row);
-    if (slot < 0) continue;
-    const LoraPart* const parts = p.parts + slot * p.slot_stride;
+  while (tile.next()) {
+    const LoraPart* const parts = p.parts + tile.slot * p.slot_stride;
     const int index = n < p.num_outputs ? part_with(p, parts, n) : -1;
     if (index < 0) continue;
     const LoraPart part = parts[index];
@@ -180,24 +201,25 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 4)
     const auto* const b = static_cast<const bfloat16*>(part.b) + (n - part.first_output) * stride;
     float sums[kRows] = {};
     for (int64_t r = 0; r < stride; r += kVector) {
-      const auto row_of_b = *reinterpret_cast<const Bf16Vector*>(b + r);
+      float row_of_b[kVector];
+      load<kVector>(b + r, row_of_b);
       wait();
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        if (tile.slots[i] != slot) continue;
+        if (!tile.is_current(i)) continue;
         const float* const from =
             p.workspace + (int64_t{tile.rows[i]} * p.num_parts + index) * p.max_rank + r;
         float shrunk[kVector];
         load<kVector>(from, shrunk);
 #pragma unroll
         for (int e = 0; e < kVector; ++e)
-          sums[i] = ptx::multiply_add(widen(row_of_b.at[e]), shrunk[e], sums[i]);
+          sums[i] = ptx::multiply_add(row_of_b[e], shrunk[e], sums[i]);
       }
     }
     wait();
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
-      if (tile.slots[i] == slot) add_update<Y>(p, part, tile.rows[i], n, sums[i]);
+      if (tile.is_current(i)) add_update<Y>(p, part, tile.rows[i], n, sums[i]);
   }
   wait();
 }
@@ -228,12 +250,15 @@ void shrink_lora(Stream& stream, const LoraSlotsParams& p) {
                                 p.x_stride % kLoraVector == 0};
   with_rows_per_block(p.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
+    // Few rows leave SMs for more blocks, each of which is over sooner.
+    constexpr int kRanks = kRows <= 4 ? 2 : 4;
+    constexpr int kAhead = kRows == 1 ? 8 : kRows == 4 ? 4 : 1;
     const int64_t num_groups = p.max_rank / kRanks;
-    launch<shrink_kernel<kRows>>(
+    launch<shrink_kernel<kRows, kRanks, kAhead>>(
         stream,
         {.num_blocks = (p.num_rows + kRows - 1) / kRows * p.num_parts * num_groups,
-         .num_threads = kThreads,
-         .shared_bytes = kWarps * kRows * kRanks * int64_t{sizeof(float)}},
+         .num_threads = kShrinkThreads,
+         .shared_bytes = kShrinkWarps * kRows * kRanks * int64_t{sizeof(float)}},
         p, in, static_cast<int>(num_groups));
   });
 }
@@ -241,14 +266,15 @@ void shrink_lora(Stream& stream, const LoraSlotsParams& p) {
 void expand_lora(Stream& stream, const LoraSlotsParams& p) {
   check("expand_lora", p);
   if (p.num_rows == 0) return;
-  const int64_t num_cuts = (p.num_outputs + kThreads - 1) / kThreads;
+  const int64_t num_cuts = (p.num_outputs + kExpandThreads - 1) / kExpandThreads;
   with_float_type(p.y.dtype(), [&](auto y) {
     with_rows_per_block(p.num_rows, [&](auto rows) {
       constexpr int kRows = decltype(rows)::value;
       launch<expand_kernel<decltype(y), kRows>>(
           stream,
-          {.num_blocks = (p.num_rows + kRows - 1) / kRows * num_cuts, .num_threads = kThreads}, p,
-          static_cast<int>(num_cuts));
+          {.num_blocks = (p.num_rows + kRows - 1) / kRows * num_cuts,
+           .num_threads = kExpandThreads},
+          p, static_cast<int>(num_cuts));
     });
   });
 }
