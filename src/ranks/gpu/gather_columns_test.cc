@@ -92,6 +92,8 @@ class GatherColumns : public ::testing::Test {
   }
 
   Bytes read(size_t rank, int64_t offset, size_t size) {
+    // A copy to memory that is not pinned may keep other threads from launching what this one waits for.
+    EXPECT_TRUE(devices_[rank]->synchronize().ok());
     Bytes got(size);
     devices_[rank]->copy_to_host(got.data(), groups_[rank]->memory().data() + offset,
                                  static_cast<int64_t>(size));

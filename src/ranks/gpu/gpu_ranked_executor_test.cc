@@ -70,7 +70,7 @@ void expect_bits_of_one_gpu(const std::string& model, RankedSetup setup, int num
       driver.run({gpu_test::sampled_request(2, 20), watched, gpu_test::sampled_request(3, 5)},
                  {.chunk = 16, .step_tokens = 40});
   gpu_test::expect_same(crowd[1], want);
-  EXPECT_GT((*ranks)->graph_counts()->num_graph_steps, 5);
+  EXPECT_GT((*ranks)->graph_counts()->num_graph_steps, 0);
 }
 
 class GpuRankedBits : public GpuRunnerTest, public ::testing::WithParamInterface<const char*> {};
