@@ -151,12 +151,14 @@ void soak(uint32_t seed, StepOrder order, Met& met) {
   if (options.fake.keeps_blocks_on_host && rng() % 2 != 0) {
     options.engine.kv_offload_bytes =
         options.fake.kv_spec.block_bytes * static_cast<int64_t>(4 + rng() % 100);
+    const int32_t block_size = options.fake.kv_spec.block_size;
+    const int32_t cell_tokens = block_size % 2 == 0 ? 2 : 1;
     options.engine.kv.files = {.capacity_bytes = static_cast<int64_t>(5 + rng() % 300),
                                .run_blocks = static_cast<int32_t>(1 + rng() % 4),
-                               .cell_tokens = 2};
+                               .cell_tokens = cell_tokens};
     options.engine.kv_handover = {.gives = true, .lease_us = 20'000};
     options.engine.open_kv_files =
-        [&disk, seed, block_cells = options.fake.kv_spec.block_size / 2](
+        [&disk, seed, block_cells = block_size / cell_tokens](
             const KvHostMemory& memory) -> Result<std::unique_ptr<KvFiles>> {
       return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, memory, block_cells, seed));
     };
