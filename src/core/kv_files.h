@@ -142,7 +142,15 @@ struct KvFileStats {
 // [num_rows][tokens of the block][token_bytes]. Consecutive tokens of a row are consecutive bytes. A
 // state is one row of one token.
 struct KvStrip {
-  enum class Part : uint8_t { kKeys, kValues, kKeyScales, kValueScales, kState };
+  enum class Part : uint8_t {
+    kKeys,
+    kValues,
+    kKeyScales,
+    kValueScales,
+    kIndexKeys,
+    kIndexKeyScales,
+    kState
+  };
   int32_t layer = 0;
   int32_t head = 0;  // KV head of the whole model
   Part part = Part::kKeys;

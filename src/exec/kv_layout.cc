@@ -224,34 +224,71 @@ std::vector<StateView> KvLayout::state_views(void* pool) const {
 
 namespace {
 
-// What a layer's KV heads have of each block: keys, values, and where they have any their scales.
+// Rows of one kind, `num_heads` of them per token, that begin at offset_bytes in each block.
+struct StripRows {
+  KvStrip::Part part;
+  KvStrip::Part scales;
+  int64_t offset_bytes = 0;
+  int32_t num_heads = 0;
+  int32_t first_head = 0;
+  int32_t head_dim = 0;
+  bool by_token = true;  // a token's numbers are side by side
+};
+
+void add_rows(const KvLayout& layout, int32_t layer, const StripRows& rows,
+              std::vector<KvStrip>& strips) {
+  const KvLayerPlace& place = layout.layers[static_cast<size_t>(layer)];
+  const int64_t element_bytes = size_bytes(layout.dtype);
+  const int32_t in_row = rows.by_token ? rows.head_dim : is_in_pairs(layout.dtype) ? 2 : 1;
+  const int64_t head_bytes = int64_t{rows.head_dim} * layout.spec.block_size * element_bytes;
+  constexpr int64_t kScaleBytes = 2;
+  for (int32_t head = 0; head < rows.num_heads; ++head) {
+    const auto add = [&](KvStrip::Part part, int64_t offset_bytes, int32_t num_rows,
+                         int64_t token_bytes) {
+      strips.push_back({.layer = layer,
+                        .head = rows.first_head + head,
+                        .part = part,
+                        .group = place.group,
+                        .offset_bytes = place.offset_bytes + rows.offset_bytes + offset_bytes,
+                        .num_rows = num_rows,
+                        .token_bytes = token_bytes});
+    };
+    add(rows.part, head * head_bytes, rows.head_dim / in_row, in_row * element_bytes);
+    if (!has_token_scales(layout.dtype)) continue;
+    const int64_t codes_bytes = rows.num_heads * head_bytes;
+    add(rows.scales, codes_bytes + head * layout.spec.block_size * kScaleBytes, 1, kScaleBytes);
+  }
+}
+
+// What a layer has of each block: keys, values or index keys, and where they have any their scales.
 void add_strips(const KvLayout& layout, int32_t layer, std::vector<KvStrip>& strips) {
   using Part = KvStrip::Part;
   const KvLayerPlace& place = layout.layers[static_cast<size_t>(layer)];
   if (place.group < 0) return;
-  const int64_t element_bytes = size_bytes(layout.dtype);
-  const int32_t in_row = is_in_pairs(layout.dtype) ? 2 : 1;
-  const int64_t head_bytes = int64_t{place.head_dim} * layout.spec.block_size * element_bytes;
+  const bool by_token = place.order == KvOrder::kTokenMajor;
   const int64_t half_bytes = half_block_bytes(layout, place);
-  const int64_t codes_bytes = place.num_kv_heads * head_bytes;
-  constexpr int64_t kScaleBytes = 2;
-  for (int32_t head = 0; head < place.num_kv_heads; ++head) {
-    const auto add = [&](Part part, int64_t offset_bytes, int32_t num_rows, int64_t token_bytes) {
-      strips.push_back({.layer = layer,
-                        .head = place.first_kv_head + head,
-                        .part = part,
-                        .group = place.group,
-                        .offset_bytes = place.offset_bytes + offset_bytes,
-                        .num_rows = num_rows,
-                        .token_bytes = token_bytes});
-    };
-    const int64_t scales = codes_bytes + head * layout.spec.block_size * kScaleBytes;
-    add(Part::kKeys, head * head_bytes, place.head_dim / in_row, in_row * element_bytes);
-    if (has_token_scales(layout.dtype)) add(Part::kKeyScales, scales, 1, kScaleBytes);
-    if (place.latent_dim > 0) continue;
-    add(Part::kValues, half_bytes + head * head_bytes, 1, place.head_dim * element_bytes);
-    if (has_token_scales(layout.dtype))
-      add(Part::kValueScales, half_bytes + scales, 1, kScaleBytes);
+  StripRows rows{.part = Part::kKeys,
+                 .scales = Part::kKeyScales,
+                 .num_heads = place.num_kv_heads,
+                 .first_head = place.first_kv_head,
+                 .head_dim = place.head_dim,
+                 .by_token = by_token};
+  add_rows(layout, layer, rows, strips);
+  rows.offset_bytes = half_bytes;
+  if (place.latent_dim == 0) {
+    rows.part = Part::kValues;
+    rows.scales = Part::kValueScales;
+    rows.by_token = true;
+    add_rows(layout, layer, rows, strips);
+  } else if (place.index_dim > 0) {
+    add_rows(layout, layer,
+             {.part = Part::kIndexKeys,
+              .scales = Part::kIndexKeyScales,
+              .offset_bytes = half_bytes,
+              .num_heads = 1,
+              .head_dim = place.index_dim,
+              .by_token = by_token},
+             strips);
   }
 }
 

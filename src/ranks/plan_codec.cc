@@ -242,6 +242,20 @@ void read(Reader& from, BlockCopy& copy) {
   from.kind(copy.pool, kNumKvPools);
 }
 
+void write(Writer& to, const HostBlockCopy& copy) {
+  to.value(copy.block);
+  to.value(copy.host_block);
+  to.value(static_cast<uint8_t>(copy.to_host));
+  to.value(static_cast<uint8_t>(copy.pool));
+}
+
+void read(Reader& from, HostBlockCopy& copy) {
+  from.value(copy.block);
+  from.value(copy.host_block);
+  from.flag(copy.to_host);
+  from.kind(copy.pool, kNumKvPools);
+}
+
 // Drafts lie within the plan's, or the executor would read past them.
 void check_drafts(Reader& from, const StepPlan& plan) {
   const auto num_drafts = static_cast<int64_t>(plan.draft_token_ids.size());
@@ -256,7 +270,6 @@ void check_drafts(Reader& from, const StepPlan& plan) {
 
 void encode_step(const StepResult& before, const StepPlan& plan, std::span<const uint64_t> adapters,
                  std::vector<std::byte>& out) {
-  QUIRE_CHECK(plan.host_copies.empty(), "ranks keep no blocks of host memory");
   Writer to(out);
   to.list(before.requests, [&](const RequestStepResult& result) {
     to.value(result.id);
@@ -273,6 +286,7 @@ void encode_step(const StepResult& before, const StepPlan& plan, std::span<const
   to.list(plan.scheduled, [&](const ScheduledRequest& request) { write(to, request); });
   to.list(plan.block_updates, [&](const BlockTableUpdate& update) { write(to, update); });
   to.list(plan.block_copies, [&](const BlockCopy& copy) { write(to, copy); });
+  to.list(plan.host_copies, [&](const HostBlockCopy& copy) { write(to, copy); });
   to.value(plan.total_num_scheduled_tokens);
   to.tokens(plan.draft_token_ids);
   to.list(plan.freed_media, [&](const std::string& key) { to.text(key); });
@@ -301,6 +315,7 @@ Status decode_step(std::span<const std::byte> bytes, DecodedStep& out) {
   from.list(plan.scheduled, [&](ScheduledRequest& request) { read(from, request); });
   from.list(plan.block_updates, [&](BlockTableUpdate& update) { read(from, update); });
   from.list(plan.block_copies, [&](BlockCopy& copy) { read(from, copy); });
+  from.list(plan.host_copies, [&](HostBlockCopy& copy) { read(from, copy); });
   from.value(plan.total_num_scheduled_tokens);
   from.tokens(plan.draft_token_ids);
   from.list(plan.freed_media, [&](std::string& key) { from.text(key); });

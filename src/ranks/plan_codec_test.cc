@@ -81,6 +81,10 @@ Step random_step(uint32_t seed) {
     plan.block_copies.push_back(
         {BlockId(number(5000)), BlockId(number(5000)), static_cast<KvPool>(number(1))});
   }
+  for (int i = number(3); i > 0; --i) {
+    plan.host_copies.push_back({BlockId(number(5000)), BlockId(number(5000)), number(1) == 0,
+                                static_cast<KvPool>(number(1))});
+  }
   plan.total_num_scheduled_tokens = number(10'000);
   for (int i = number(2); i > 0; --i) plan.freed_media.push_back(std::to_string(random()));
   for (int i = number(2); i > 0; --i) plan.media_inputs.push_back(random_item(random));

@@ -174,5 +174,5 @@ def test_flags_of_files_are_checked(binary):
     refused(binary, "expected a directory", "generate", "-p", "x", "--kv-cache-dir", "/dev/null/x")
     refused(binary, "expected prefix caching", "generate", "-p", "x", "--kv-cache-dir", "/tmp/x",
             "--no-enable-prefix-caching")
-    refused(binary, "expected --data-parallel-size 1", "generate", "-p", "x", "--kv-cache-dir", "/tmp/x", "-dp", "2")
+    refused(binary, "expected --data-parallel-size 1", "serve", "--port", "0", "--kv-cache-dir", "/tmp/x", "-dp", "2")
     refused(binary, "expected none on a CPU without --kv-cache-dir", "generate", "-p", "x", "--kv-offload-memory", "1GiB")

@@ -195,7 +195,7 @@ TEST_F(PoolingTest, TasksOfEmbeddings) {
   const ClientResponse other = post("/v1/embeddings", R"({"input":"a","task":"other"})");
   EXPECT_EQ(other.status, 400);
   EXPECT_EQ(error_param(other), "task");
-  EXPECT_NE(error_message(other).find("expected one of retrieval.query, separation, got \"other\""),
+  EXPECT_NE(error_message(other).find("expected one of retrieval.query, separation, got 'other'"),
             std::string::npos)
       << error_message(other);
   EXPECT_EQ(post("/v1/embeddings", R"({"input":"a","task":3})").status, 400);
