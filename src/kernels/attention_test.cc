@@ -290,7 +290,6 @@ TEST(PagedAttention, BitsDoNotDependOnThreadsBlocksOrNeighbours) {
   }
 }
 
-// Law L4: however a prompt is cut into steps, each of its rows has the same bits.
 // A row sees neither what comes after it nor the rows beside it, whatever those hold.
 TEST(PagedAttention, WhatIsNotFiniteStaysInItsRows) {
   AttentionCase c;
@@ -318,6 +317,7 @@ TEST(PagedAttention, WhatIsNotFiniteStaysInItsRows) {
   }
 }
 
+// Law L4: however a prompt is cut into steps, each of its rows has the same bits.
 TEST(PagedAttention, BitsDoNotDependOnChunking) {
   const std::vector<AttentionCase> shapes = {
       {8, 2, 64, 16, {}, {}},

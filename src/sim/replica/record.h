@@ -74,7 +74,7 @@ class Timeline {
  public:
   static constexpr size_t kMaxSlices = 4096;  // what is later counts in the last one
   explicit Timeline(int64_t slice_ns = 1'000'000'000) : slice_ns_(slice_ns) {}
-  // Mostly asked for the slice of the call before.
+  // Most calls ask for the slice of the call before.
   TimeSlice& at(int64_t ns) {
     return ns >= last_begin_ns_ && ns < last_end_ns_ ? slices_[last_] : look_up(ns);
   }
