@@ -4,7 +4,7 @@
 #include "kernels/cpu/simd/simd_avx512.h"
 #include "kernels/cpu/simd/tiles_amx.h"
 #include "kernels/cpu/kernel_tables.h"
-#include "kernels/cpu/element/math.inc"
+#include "kernels/cpu/element/math-inl.h"
 // clang-format on
 
 #include "kernels/cpu/attention/attention_tiles.inc"

@@ -3,7 +3,7 @@
 // clang-format off
 #include "kernels/cpu/simd/simd_avx2.h"
 #include "kernels/cpu/kernel_tables.h"
-#include "kernels/cpu/element/math.inc"
+#include "kernels/cpu/element/math-inl.h"
 // clang-format on
 
 namespace quire {

@@ -1,5 +1,12 @@
 // Mamba's scan of 16 channels and Mamba-2's of up to 32 columns of a head. A state's elements are
 // updated one token after the other, and a token's sum over the states runs in their order.
+#pragma once
+
+#include "kernels/cpu/element/math-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/state/state-inl.h"
+#include "kernels/cpu/state/state_kernels.h"
+
 namespace quire {
 namespace {
 

@@ -1,6 +1,11 @@
-// Low-rank updates over the F16 of the including file. Blocks of rows and ranks only decide what
-// stays in registers: every sum has accumulators of its own.
-#include "kernels/cpu/simd/stored_rows.inc"
+// Low-rank updates. Blocks of rows and ranks only decide what stays in registers: every sum has
+// accumulators of its own.
+#pragma once
+
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/lora/lora_kernels.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/stored_rows-inl.h"
 
 namespace quire {
 namespace {
@@ -117,6 +122,9 @@ static void expand(const LoraExpandArgs& args) {
       return expand_as<cpu::kStoreF32>(args);
   }
 }
+
+// What the object of every instruction set exports.
+constexpr cpu::LoraKernels kLoraOverVectors = {.shrink = &shrink, .expand = &expand};
 
 }  // namespace
 }  // namespace quire

@@ -2,6 +2,12 @@
 //   p = sum_n S[n] k'[n],  r = sum_n S[n] q'[n],  u = beta (v - p),  out = r + (k . q) u,
 // where k' and q' are k and q times the token's decay, so that one pass over the state both moves
 // it past a token and sums it for the next one. A decay of one number multiplies the sums instead.
+#pragma once
+
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/state/state-inl.h"
+#include "kernels/cpu/state/state_kernels.h"
+
 namespace quire {
 namespace {
 

@@ -1,6 +1,8 @@
-// Vectors of rows whose length is no multiple of 16, and of rows in any stored float type, over the
-// F16 of the including file.
+// Vectors of rows whose length is no multiple of 16, and of rows in any stored float type.
 #pragma once
+
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {

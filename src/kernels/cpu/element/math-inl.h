@@ -1,5 +1,8 @@
-// Vector exp, tanh, erfc over the F16 of the including file. Errors against double are measured in
-// element_test.cc.
+// Vector exp, tanh, erfc. Errors against double are measured in element_test.cc.
+#pragma once
+
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 

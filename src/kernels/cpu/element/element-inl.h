@@ -1,7 +1,11 @@
-// Norms, activations, embedding and rotary rows over the F16 of the including file. A row is always
-// reduced by one call, four accumulators over vectors i mod 4, so its bits depend on nothing but
-// the row.
-#include "kernels/cpu/simd/stored_rows.inc"
+// Norms, activations, embedding and rotary rows. A row is always reduced by one call, four
+// accumulators over vectors i mod 4, so its bits depend on nothing but the row.
+#pragma once
+
+#include "kernels/cpu/element/math-inl.h"
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/stored_rows-inl.h"
 
 namespace quire {
 namespace {
@@ -210,6 +214,19 @@ static float greatest_allowed(const float* x, const uint32_t* allowed, int64_t n
   }
   return found;
 }
+
+// What the object of every instruction set exports.
+constexpr cpu::ElementKernels kElementOverVectors = {
+    .rms_norm = &rms_norm_row,
+    .layer_norm = &layer_norm_row,
+    .activate = &activate,
+    .soft_cap = &soft_cap_range,
+    .embed = &embed_row,
+    .rope = &rope_head,
+    .convert = &convert,
+    .greatest = &greatest,
+    .greatest_allowed = &greatest_allowed,
+};
 
 }  // namespace
 }  // namespace quire

@@ -1,4 +1,11 @@
 // The causal convolution of 16 channels. K rows of inputs stay in registers; K = 0 stands for any.
+#pragma once
+
+#include "kernels/cpu/element/math-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/state/state-inl.h"
+#include "kernels/cpu/state/state_kernels.h"
+
 namespace quire {
 namespace {
 

@@ -1,4 +1,10 @@
-// What the state kernels share, over the F16 of the including file.
+// What the kernels of states share, and those that take one row or group at a time.
+#pragma once
+
+#include "kernels/cpu/element/math-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/state/state_kernels.h"
+
 namespace quire {
 namespace {
 
