@@ -1,10 +1,24 @@
-// The passes of row_kernels.h over vectors of the including file, which gives mul_wide(),
-// true_lanes() and put_lanes(). Vector types of the compiler: each file's flags decide how wide the
-// registers are.
+// The passes of row_kernels.h over vector types of the compiler: each file's flags decide how wide
+// the registers are.
+#pragma once
+
+#include "kernels/cpu/sampling/row_kernels.h"
+#include "kernels/cpu/sampling/row_vectors.h"
+
 namespace quire {
 namespace {
 
-#define QUIRE_ROW static inline __attribute__((always_inline, unused))
+// What the passes need of an instruction set beyond arithmetic:
+//   mul_wide(a, m)              the products of the lanes of a with m
+//   true_lanes(mask)            bit j: lane j is true
+//   put_lanes(x, lanes, out)    out[0, …) = the lanes whose bits are set, in order; up to 16 floats
+//                               are overwritten; returns how many are set
+template <class Lanes>
+concept RowLanes = requires(U16 words, I16 mask, F16 x, float* out) {
+  Wide{Lanes::mul_wide(words, 1u)};
+  uint32_t{Lanes::true_lanes(mask)};
+  int64_t{Lanes::put_lanes(x, 1u, out)};
+};
 
 QUIRE_ROW F16 splat(float x) { return F16{} + x; }
 QUIRE_ROW U16 splat(uint32_t x) { return U16{} + x; }
@@ -76,6 +90,7 @@ QUIRE_ROW F16 exp_nonpositive(F16 x) {
   return x < splat(kLeastExponent) ? F16{} : power;
 }
 
+template <RowLanes Lanes>
 static bool scan(const float* row, int64_t n, float* chunk_max) {
   I16 bad{};
   for (int64_t begin = 0; begin < n; begin += kRowChunk) {
@@ -94,7 +109,7 @@ static bool scan(const float* row, int64_t n, float* chunk_max) {
   for (int64_t i = n / 16 * 16; i < n; ++i) {  // where -infinity could be the padding's
     if (row[i] == -__builtin_inff()) return false;
   }
-  return true_lanes(bad) == 0;
+  return Lanes::true_lanes(bad) == 0;
 }
 
 QUIRE_ROW F16 scaled(F16 x, LogitScale scale) {
@@ -156,6 +171,7 @@ static void mass_above(const float* row, int64_t n, LogitScale scale, const floa
   }
 }
 
+template <RowLanes Lanes>
 static int64_t collect(const float* row, int64_t n, const float* chunk_max, LogitScale scale,
                        ScaledRange range, float* out) {
   const F16 low = splat(range.low);
@@ -166,12 +182,13 @@ static int64_t collect(const float* row, int64_t n, const float* chunk_max, Logi
     const int64_t end = begin + kRowChunk < n ? begin + kRowChunk : n;
     for (int64_t i = begin; i < end; i += 16) {
       const F16 x = scaled(load_some(row, i, end), scale);
-      count += put_lanes(x, true_lanes((x >= low) & (x < below)), out + count);
+      count += Lanes::put_lanes(x, Lanes::true_lanes((x >= low) & (x < below)), out + count);
     }
   }
   return count;
 }
 
+template <RowLanes Lanes>
 static BandMass split_band(const float* row, const float* weights, int64_t n,
                            const float* chunk_max, LogitScale scale, ScaledRange range,
                            float* out) {
@@ -190,7 +207,7 @@ static BandMass split_band(const float* row, const float* weights, int64_t n,
         const I16 in = (x >= low) & (x < below);
         above += x >= below ? weight : F16{};
         inside += in ? weight : F16{};
-        mass.count += put_lanes(x, true_lanes(in), out + mass.count);
+        mass.count += Lanes::put_lanes(x, Lanes::true_lanes(in), out + mass.count);
       }
     }
     mass.above += static_cast<double>(sum_lanes(above));
@@ -200,6 +217,7 @@ static BandMass split_band(const float* row, const float* weights, int64_t n,
 }
 
 // Greater words give greater noise. Of chunk `chunk`: whether a word reaches `least`.
+template <RowLanes Lanes>
 QUIRE_ROW bool noise_reaches(const NoiseQuery& query, int64_t chunk, uint32_t least) {
   const U16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   U16 c0 = splat(query.position);
@@ -209,8 +227,8 @@ QUIRE_ROW bool noise_reaches(const NoiseQuery& query, int64_t chunk, uint32_t le
   uint32_t k0 = static_cast<uint32_t>(query.seed);
   uint32_t k1 = static_cast<uint32_t>(query.seed >> 32);
   for (int round = 0; round < 10; ++round) {  // Philox 4x32-10, as base/rng.h
-    const Wide p0 = mul_wide(c0, 0xD2511F53u);
-    const Wide p1 = mul_wide(c2, 0xCD9E8D57u);
+    const Wide p0 = Lanes::mul_wide(c0, 0xD2511F53u);
+    const Wide p1 = Lanes::mul_wide(c2, 0xCD9E8D57u);
     c0 = p1.high ^ c1 ^ splat(k0);
     c1 = p1.low;
     c2 = p0.high ^ c3 ^ splat(k1);
@@ -219,12 +237,13 @@ QUIRE_ROW bool noise_reaches(const NoiseQuery& query, int64_t chunk, uint32_t le
     k1 += 0xBB67AE85u;
   }
   const U16 bound = splat(least);
-  return true_lanes((c0 >= bound) | (c1 >= bound) | (c2 >= bound) | (c3 >= bound)) != 0;
+  return Lanes::true_lanes((c0 >= bound) | (c1 >= bound) | (c2 >= bound) | (c3 >= bound)) != 0;
 }
 
 // Token i leads when -log(u) <= e^(scaled - best), where u = (word + 1/2) / 2^32 and -log(u) >= 1 -
 // u: so when word >= 2^32 (1 - e^(scaled - best)), nearly. The greatest value of its chunk stands
 // for the token's own, with a margin for rounding.
+template <RowLanes Lanes>
 static uint32_t leading_chunks(const NoiseQuery& query) {
   const F16 tops = scaled(load_some(query.chunk_max, 0, query.num_chunks), query.scale);
   const F16 leads = tops - splat(query.best);
@@ -235,10 +254,16 @@ static uint32_t leading_chunks(const NoiseQuery& query) {
     const double share = 1.0 - static_cast<double>(reach[c]) * 1.0001;
     const double least = share * 4294967296.0 - 2.0;
     const uint32_t bound = least > 0.0 ? static_cast<uint32_t>(least) : 0u;
-    if (noise_reaches(query, query.first_chunk + c, bound)) found |= 1u << c;
+    if (noise_reaches<Lanes>(query, query.first_chunk + c, bound)) found |= 1u << c;
   }
   return found;
 }
+
+// What the object of an instruction set exports.
+template <RowLanes Lanes>
+constexpr RowKernels kRowKernelsOver = {&scan<Lanes>,          &exp_sums,       &exp_weights,
+                                        &mass_above,           &collect<Lanes>, &split_band<Lanes>,
+                                        &leading_chunks<Lanes>};
 
 }  // namespace
 }  // namespace quire

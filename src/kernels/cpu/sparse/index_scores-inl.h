@@ -1,8 +1,19 @@
-// Scores of an indexer over the F16 of the including file, which says how many keys and vectors of
-// heads are in registers at once. A score is the sum over dims ascending in each lane, then over
-// vectors of heads ascending, then over lanes: blocking leaves no trace in it.
+// Scores of an indexer. A score is the sum over dims ascending in each lane, then over vectors of
+// heads ascending, then over lanes: blocking leaves no trace in it.
+#pragma once
+
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/sparse/index_kernels.h"
+
 namespace quire {
 namespace {
+
+// How many keys (kKeys) and vectors of heads (kVectors) are in registers at once.
+template <class Traits>
+concept IndexTraits = requires {
+  int{Traits::kKeys};
+  int{Traits::kVectors};
+};
 
 // sums[key] += weights * relu(query . key) of VECTORS vectors of heads from `head` on.
 template <int KEYS, int VECTORS>
@@ -35,23 +46,30 @@ QUIRE_SIMD void add_heads(const cpu::IndexScoresArgs& args, const float* keys, i
   }
 }
 
-template <int KEYS>
+template <IndexTraits Traits, int KEYS>
 static void score_keys(const cpu::IndexScoresArgs& args, int64_t first) {
+  constexpr int kVectors = Traits::kVectors;
   const float* keys = args.keys + first * args.head_dim;
   F16 sums[KEYS];
   for (int key = 0; key < KEYS; ++key) sums[key] = zero();
   int64_t head = 0;
-  for (; head + 16 * kIndexVectors <= args.heads; head += 16 * kIndexVectors)
-    add_heads<KEYS, kIndexVectors>(args, keys, head, sums);
+  for (; head + 16 * kVectors <= args.heads; head += 16 * kVectors)
+    add_heads<KEYS, kVectors>(args, keys, head, sums);
   for (; head < args.heads; head += 16) add_heads<KEYS, 1>(args, keys, head, sums);
   for (int key = 0; key < KEYS; ++key) args.scores[first + key] = reduce_add(sums[key]);
 }
 
+template <IndexTraits Traits>
 static void index_scores(const cpu::IndexScoresArgs& args) {
+  constexpr int kKeys = Traits::kKeys;
   int64_t key = 0;
-  for (; key + kIndexKeys <= args.num_keys; key += kIndexKeys) score_keys<kIndexKeys>(args, key);
-  for (; key < args.num_keys; ++key) score_keys<1>(args, key);
+  for (; key + kKeys <= args.num_keys; key += kKeys) score_keys<Traits, kKeys>(args, key);
+  for (; key < args.num_keys; ++key) score_keys<Traits, 1>(args, key);
 }
+
+// What the object of an instruction set exports.
+template <IndexTraits Traits>
+constexpr cpu::IndexKernels kIndexOver = {.scores = &index_scores<Traits>};
 
 }  // namespace
 }  // namespace quire
