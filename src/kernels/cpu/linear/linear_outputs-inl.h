@@ -1,4 +1,9 @@
 // Where finished sums go: bias, residual, and the edge of N. Shared by the linear kernels.
+#pragma once
+
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 

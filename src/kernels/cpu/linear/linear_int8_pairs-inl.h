@@ -1,6 +1,12 @@
 // int8 weights where products are of 16 bits, in pairs of k (IntegerPairs of simd_avx2.h): blocks
 // of more rows than StoredInt8 has registers for, and weights that are widened once for many
-// blocks. Included after linear_int8.inc; the including file defines kInt8DecodedBlocks.
+// blocks.
+#pragma once
+
+#include "kernels/cpu/linear/linear_int8-inl.h"
+#include "kernels/cpu/linear/linear_types-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 
@@ -26,21 +32,22 @@ QUIRE_SIMD void add_integer_pairs(const uint32_t* x, IntegerPairs w, Sums16 (&ac
 }
 
 // [k / 4][even, odd][16][2] int16.
-struct DecodedInt8 : StoredInt8 {
+template <LinearTraits Traits>
+struct DecodedInt8 : StoredInt8<Traits> {
   static constexpr int64_t kOutputs = 16;
   static constexpr int64_t kStepBytes = 2 * 64;
   template <int ROWS, int NV>
   static inline __attribute__((always_inline)) void step(const uint32_t* a, const uint8_t* w,
                                                          Sums16 (&acc)[ROWS][NV]) {
-    static_assert(NV == 1 && kXWords == 2);
+    static_assert(NV == 1 && DecodedInt8::kXWords == 2);
     add_integer_pairs<ROWS>(a, load_integer_pairs(w), acc);
     add_integer_pairs<ROWS>(a + 1, load_integer_pairs(w + 64), acc);
   }
 };
 
-struct StoredInt8Pairs : StoredInt8 {
-  static constexpr int64_t kDecodedBlocks = kInt8DecodedBlocks;
-  using Decoded = DecodedInt8;
+template <LinearTraits Traits>
+struct StoredInt8Pairs : StoredInt8<Traits> {
+  using Decoded = DecodedInt8<Traits>;
   static inline __attribute__((always_inline)) void decode(const uint8_t* w, uint8_t* out) {
     const Quads quads = load_quads(w);
     store_integer_pairs(out, {quads.even_lo, quads.even_hi});
@@ -50,7 +57,7 @@ struct StoredInt8Pairs : StoredInt8 {
   static inline __attribute__((always_inline)) void step(const uint32_t* a, const uint8_t* w,
                                                          Sums16 (&acc)[ROWS][NV]) {
     if constexpr (ROWS <= 3) {
-      StoredInt8::step<ROWS, NV>(a, w, acc);
+      StoredInt8<Traits>::template step<ROWS, NV>(a, w, acc);
       if (ROWS > 2) keep_order(acc);  // one or two rows wait for memory, and fit anyway
     } else {
       const Quads even = load_quads(w);

@@ -1,24 +1,46 @@
-// The kinds of weights and activations that the linear kernel multiplies in float. One type each:
+// The kinds of weights and activations that the linear kernel multiplies in float. One type each,
+// which has the LinearTraits of its instruction set and
 //   Sum                 a vector of 16 running sums
-//   kRows               most rows whose sums fit the registers beside the weights
-//   kWideSums           up to so many sums all 32 outputs of a panel are taken at once
 //   kOutputs            that lie side by side
 //   kStepK, kStepBytes  of a panel that one step takes
 //   kUnrolls            kStepsPerPrefetch of them without a jump
 //   kHalfBytes          from the first 16 outputs of a step to the second
 //   XWord, kXWords      packed activations per row and step
 //   step(x, w, sums), result(outputs, row, v, sum)
-//   Decoded             16 outputs of the same as step() can take them at once, see linear.inc
+//   Decoded             16 outputs of the same as step() can take them at once (kDecodedBlocks)
 //   decode(w, out)      a step of them
+#pragma once
+
+#include "kernels/cpu/linear/linear_outputs-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 
-struct FloatSums {
+// What the linear kernels over vectors take from an instruction set:
+//   kRowBlock       the most rows of a block: their sums fit the registers beside the weights
+//   kManyRowsBlock  the same where there are more than kFewBlockRows rows
+//   kWideSums       up to so many sums all 32 outputs of a panel are taken at once
+//   kDecodedBlocks  from so many blocks of rows on the weights of a chunk are decoded once for all,
+//                   16 outputs at a time, instead of by every block (0: never)
+//   kAheadFewRows   bytes, how far ahead of the loads the weights of few rows are prefetched
+//   kChunkBytes     of a panel, which stay in the second-level cache for all blocks
+//   kRowGroupBytes  of packed rows, which stay there beside such a chunk
+template <class Traits>
+concept LinearTraits = requires {
+  int64_t{Traits::kRowBlock};
+  int64_t{Traits::kManyRowsBlock};
+  int64_t{Traits::kWideSums};
+  int64_t{Traits::kDecodedBlocks};
+  int64_t{Traits::kAheadFewRows};
+  int64_t{Traits::kChunkBytes};
+  int64_t{Traits::kRowGroupBytes};
+};
+
+template <LinearTraits Traits>
+struct FloatSums : Traits {
   using Sum = F16;
-  static constexpr int64_t kRows = kRowBlock;
-  static constexpr int64_t kWideSums = kWideAccumulators;
   static constexpr int64_t kOutputs = kPanelWidth;
-  static constexpr int64_t kDecodedBlocks = quire::kDecodedBlocks;
   static constexpr int64_t kStepK = 2;
   static constexpr bool kUnrolls = false;
   using XWord = float;
@@ -30,7 +52,8 @@ struct FloatSums {
 };
 
 // [k][16] floats.
-struct DecodedFloats : FloatSums {
+template <LinearTraits Traits>
+struct DecodedFloats : FloatSums<Traits> {
   static constexpr int64_t kOutputs = 16;
   // Another hardware thread on the core takes its share of decoding instructions: the fewer beside
   // the products, the less it costs.
@@ -49,8 +72,9 @@ struct DecodedFloats : FloatSums {
   }
 };
 
-struct StoredF32 : FloatSums {
-  using Decoded = DecodedFloats;
+template <LinearTraits Traits>
+struct StoredF32 : FloatSums<Traits> {
+  using Decoded = DecodedFloats<Traits>;
   static inline __attribute__((always_inline)) void decode(const uint8_t* w, uint8_t* out) {
     for (int j = 0; j < 2; ++j) __builtin_memcpy(out + j * 64, w + j * 128, 64);
   }
@@ -75,8 +99,9 @@ struct StoredF32 : FloatSums {
   }
 };
 
-struct StoredF16 : FloatSums {
-  using Decoded = DecodedFloats;
+template <LinearTraits Traits>
+struct StoredF16 : FloatSums<Traits> {
+  using Decoded = DecodedFloats<Traits>;
   static inline __attribute__((always_inline)) void decode(const uint8_t* w, uint8_t* out) {
     for (int j = 0; j < 2; ++j) {
       store(reinterpret_cast<float*>(out + j * 64),
@@ -104,8 +129,9 @@ struct StoredF16 : FloatSums {
   }
 };
 
-struct StoredBf16 : FloatSums {
-  using Decoded = DecodedFloats;
+template <LinearTraits Traits>
+struct StoredBf16 : FloatSums<Traits> {
+  using Decoded = DecodedFloats<Traits>;
   static inline __attribute__((always_inline)) void decode(const uint8_t* w, uint8_t* out) {
     F16 even, odd;
     load_bf16_pairs(reinterpret_cast<const uint16_t*>(w), &even, &odd);
@@ -141,7 +167,8 @@ struct StoredBf16 : FloatSums {
 
 #ifdef __AVX512BF16__
 // Activations are bf16 pairs, [k / 2][rows][2]: one 32-bit word per row and pair.
-struct StoredBf16Dot : FloatSums {
+template <LinearTraits Traits>
+struct StoredBf16Dot : FloatSums<Traits> {
   using XWord = uint32_t;
   static constexpr int kXWords = 1;
   static constexpr int64_t kStepBytes = 2 * kPanelWidth * 2;

@@ -1,5 +1,5 @@
 // More than two blocks of rows on tiles: the chunks of k of a group of rows and panels, one after
-// the other. Included by linear_tiles.inc.
+// the other.
 //
 // A chunk of a panel (16 KB) stays in the first-level cache for all blocks of rows, beside the rows
 // of one block (8 KB); the sums, 2 KB, come and go once per chunk. A group's sums (512 KB) and its
@@ -14,6 +14,14 @@
 //
 // A gated product takes a panel of the gate and the one of the same outputs of up by turns. The
 // sums of the gate wait in scratch until those of up are complete.
+#pragma once
+
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/linear/linear_outputs-inl.h"
+#include "kernels/cpu/linear/linear_tile_blocks-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/tiles-inl.h"
+
 namespace quire {
 namespace {
 

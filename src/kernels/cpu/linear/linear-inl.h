@@ -1,14 +1,13 @@
-// The linear kernel over the F16 of the including file. Lanes run over outputs, so nothing is
-// summed across lanes, and each output has one accumulator that takes k = 0, 1, 2, … in order,
-// whatever the number of rows: that is law L4 by construction. (With the bf16 dot product a pair is
-// taken as the instruction defines it, odd k first.)
-//
-// The including file defines kRowBlock and kWideAccumulators (kRows and kWideSums of
-// linear_types.inc) for float sums; kDecodedBlocks: from so many blocks of rows on the weights of a
-// chunk are decoded once for all, 16 outputs at a time, instead of by every block (0: never); and
-// kAheadFewRows, see below.
-#include "kernels/cpu/linear/linear_outputs.inc"
-#include "kernels/cpu/linear/linear_types.inc"
+// The linear kernel over vectors. Lanes run over outputs, so nothing is summed across lanes, and
+// each output has one accumulator that takes k = 0, 1, 2, … in order, whatever the number of rows:
+// that is law L4 by construction. (With the bf16 dot product a pair is taken as the instruction
+// defines it, odd k first.)
+#pragma once
+
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/linear/linear_outputs-inl.h"
+#include "kernels/cpu/linear/linear_types-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {
@@ -25,18 +24,13 @@ constexpr int kFewRows = 5;
 // Steps between two looks at the prefetch when the panel is read more than once. K is padded so
 // that a panel has a whole number of them.
 constexpr int64_t kStepsPerPrefetch = 4;
-// Then panels are cut along K into chunks that stay in the second-level cache while block after
-// block of rows takes them; what is summed so far lies in scratch in between. Small blocks read a
-// weight often. Decoded ones stay in the nearest cache.
-constexpr int64_t kChunkBytes = kWideAccumulators < 16 ? 64 << 10 : 128 << 10;
+// Decoded weights of a chunk stay in the nearest cache.
 constexpr int64_t kDecodedBytes = 16 << 10;
-// Rows are taken in groups whose packed activations of a chunk stay in the second-level cache
-// beside it while panel after panel takes that chunk: as many panels as have their sums there too.
-// (Or at least so many rows that weights are not read too often.) The sums lie in scratch.
-constexpr int64_t kRowGroupBytes = kDecodedBlocks > 0 ? 160 << 10 : 384 << 10;
+// Rows of a group (PanelsCall): so many at least that weights are not read too often.
 constexpr int64_t kLeastGroupRows = 64;
 constexpr int64_t kMostGroupRows = 256;
-constexpr int64_t kGroupSums = 8 * kMostGroupRows;  // rows times panels
+// A group's rows times the panels that it takes together.
+constexpr int64_t kGroupSums = 8 * kMostGroupRows;
 constexpr int64_t kScratchBytes = kGroupSums * kPanelWidth * int64_t{sizeof(float)};
 
 // Blocks of packed rows lie so far apart that the same chunk of all of them spreads over the sets
@@ -64,7 +58,7 @@ QUIRE_SIMD void sum_streaming(const TileArgs& t, typename Stored::Sum (&acc)[ROW
   for (int64_t i = 0; i < t.num_steps; ++i) {
     for (int64_t line = 0; line < Stored::kStepBytes; line += 64) {
       if (ROWS > kFewRows) prefetch(w + line + kAheadNear);
-      prefetch_l2(w + line + (ROWS > kFewRows ? kAheadFar : kAheadFewRows));
+      prefetch_l2(w + line + (ROWS > kFewRows ? kAheadFar : Stored::kAheadFewRows));
     }
     Stored::template step<ROWS, NV>(a, w, acc);
     a += Stored::kXWords * ROWS;
@@ -213,76 +207,139 @@ static void decode_half(const uint8_t* w, int64_t num_steps, uint8_t* out) {
   }
 }
 
-// Tile multiplies Stored as it lies, or what it is decoded to.
+// A call as it is cut for the caches. Panels are cut along K into chunks that stay in the
+// second-level cache while block after block of rows takes them; what is summed so far lies in
+// scratch in between. Rows are taken in groups whose packed activations of a chunk stay in that
+// cache beside it while panel after panel takes that chunk: as many panels as have their sums there
+// too. Tile multiplies Stored as it lies, or what it is decoded to.
 template <class Stored, class Tile>
-static void panels_of(const LinearPanelsArgs& args, const RowCut& cut) {
-  constexpr bool kDecodes = Tile::kOutputs < kPanelWidth;
-  constexpr int64_t kPasses = kPanelWidth / Tile::kOutputs;
-  constexpr int64_t kXStepBytes =
+struct PanelsCall {
+  static constexpr bool kDecodes = Tile::kOutputs < kPanelWidth;
+  static constexpr int64_t kPasses = kPanelWidth / Tile::kOutputs;  // over a chunk
+  static constexpr int64_t kXStepBytes =
       Stored::kXWords * static_cast<int64_t>(sizeof(typename Stored::XWord));
-  const int64_t num_steps = args.padded_k / Stored::kStepK;
-  const int64_t panel_bytes = num_steps * Stored::kStepBytes;
-  const int64_t x_row_bytes = num_steps * kXStepBytes + kXPadding;
-  const PanelTile large =
-      pick_tile<Tile, Stored::kRows>(cut.small_rows + (cut.num_large > 0 ? 1 : 0));
-  const PanelTile small = pick_tile<Tile, Stored::kRows>(cut.small_rows);
-  const int64_t whole_chunk =
-      chunk_steps_of(num_steps, (kDecodes ? kDecodedBytes : kChunkBytes) / Tile::kStepBytes);
-  const int64_t least_blocks = kLeastGroupRows / args.row_block;
-  const int64_t most_blocks = kMostGroupRows / args.row_block;
-  const int64_t fit = kRowGroupBytes / (args.row_block * whole_chunk * kXStepBytes);
-  const int64_t group_blocks = fit < least_blocks ? least_blocks : min_of(fit, most_blocks);
-  for (int64_t first = 0; first < cut.num_blocks; first += group_blocks) {
-    const int64_t blocks = min_of(cut.num_blocks - first, group_blocks);
-    const int64_t first_row = cut.first_row(first);
-    const int64_t group_rows = cut.first_row(first + blocks) - first_row;
-    const bool streams = blocks == 1 && !kDecodes;
-    const int64_t chunk_steps = streams ? num_steps : whole_chunk;
-    const int64_t group_panels = chunk_steps == num_steps ? 1 : kGroupSums / group_rows;
-    // More than one block: each fetches its share of the next chunk while it computes.
-    constexpr int64_t kLines = kStepsPerPrefetch * Stored::kStepBytes / 64;
-    const int64_t lines = (kLines + kPasses * blocks - 1) / (kPasses * blocks);
-    const int64_t share = lines * (chunk_steps / kStepsPerPrefetch) * 64;
-    const int64_t chunk_bytes = chunk_steps * Stored::kStepBytes;
-    for (int64_t first_panel = 0; first_panel < args.num_panels; first_panel += group_panels) {
-      const int64_t end_panel = min_of(first_panel + group_panels, args.num_panels);
-      for (int64_t step = 0; step < num_steps; step += chunk_steps) {
-        const uint8_t* chunks =
-            static_cast<const uint8_t*>(args.panels) + step * Stored::kStepBytes;
-        for (int64_t p = first_panel; p < end_panel; ++p) {
-          const uint8_t* w = chunks + p * panel_bytes;
-          const uint8_t* next = p + 1 < end_panel
-                                    ? w + panel_bytes
-                                    : chunks + first_panel * panel_bytes + chunk_bytes;
-          TileArgs t{.w = w,
-                     .num_steps = min_of(num_steps - step, chunk_steps),
-                     .streams = streams,
-                     .first = step == 0,
-                     .last = step + chunk_steps >= num_steps};
-          for (int64_t pass = 0; pass < kPasses; ++pass) {
-            alignas(64) uint8_t decoded[kDecodes ? kDecodedBytes : 1];
-            if constexpr (kDecodes) {
-              decode_half<Stored>(w + pass * Stored::kHalfBytes, t.num_steps, decoded);
-              t.w = decoded;
-            }
-            for (int64_t block = first; block < first + blocks; ++block) {
-              const int64_t row = cut.first_row(block);
-              const int64_t rows = cut.first_row(block + 1) - row;
-              const int64_t ahead = (pass * blocks + block - first) * share;
-              t.x = static_cast<const uint8_t*>(args.x) + row * x_row_bytes +
-                    step * rows * kXStepBytes;
-              t.ahead = next + ahead;
-              t.ahead_lines = ahead < chunk_bytes ? lines : 0;
-              t.sums = static_cast<float*>(args.scratch) +
-                       ((p - first_panel) * group_rows + row - first_row) * kPanelWidth +
-                       pass * Tile::kOutputs;
-              t.out = columns_from(outputs_of(args, row, p), pass * Tile::kOutputs);
-              if (t.out.num_columns > 0) (block < cut.num_large ? large : small)(t);
-            }
-          }
-        }
+
+  const LinearPanelsArgs& args;
+  const RowCut& cut;
+  int64_t num_steps;  // of a panel
+  int64_t panel_bytes;
+  int64_t x_row_bytes;
+  int64_t whole_chunk;  // steps of a chunk, where panels are cut
+  PanelTile large;      // for the blocks of one row more
+  PanelTile small;
+
+  PanelsCall(const LinearPanelsArgs& call, const RowCut& rows)
+      : args(call),
+        cut(rows),
+        num_steps(call.padded_k / Stored::kStepK),
+        panel_bytes(num_steps * Stored::kStepBytes),
+        x_row_bytes(num_steps * kXStepBytes + kXPadding),
+        whole_chunk(chunk_steps_of(
+            num_steps, (kDecodes ? kDecodedBytes : Stored::kChunkBytes) / Tile::kStepBytes)),
+        large(pick_tile<Tile, Stored::kRowBlock>(rows.small_rows + (rows.num_large > 0 ? 1 : 0))),
+        small(pick_tile<Tile, Stored::kRowBlock>(rows.small_rows)) {}
+
+  int64_t blocks_of_group() const {
+    const int64_t least = kLeastGroupRows / args.row_block;
+    const int64_t most = kMostGroupRows / args.row_block;
+    const int64_t fit = Stored::kRowGroupBytes / (args.row_block * whole_chunk * kXStepBytes);
+    return fit < least ? least : min_of(fit, most);
+  }
+  inline __attribute__((always_inline)) const uint8_t* weights(int64_t panel, int64_t step) const {
+    return static_cast<const uint8_t*>(args.panels) + panel * panel_bytes +
+           step * Stored::kStepBytes;
+  }
+};
+
+// Blocks of rows that take a chunk one after the other.
+struct BlockGroup {
+  int64_t first_block;
+  int64_t num_blocks;
+  int64_t first_row;
+  int64_t num_rows;
+  bool streams;  // reads its panels once, whole
+  int64_t chunk_steps;
+};
+
+// A chunk of a panel, and what each block of a group fetches of the next one while it computes.
+struct PanelChunk {
+  int64_t panel;
+  int64_t step;
+  const uint8_t* next;
+  float* sums;  // of the group's first row
+};
+
+template <class Stored, class Tile>
+QUIRE_SIMD void multiply_chunk(const PanelsCall<Stored, Tile>& call, const BlockGroup& group,
+                               const PanelChunk& chunk) {
+  using Call = PanelsCall<Stored, Tile>;
+  constexpr int64_t kLines = kStepsPerPrefetch * Stored::kStepBytes / 64;
+  const int64_t shares = Call::kPasses * group.num_blocks;
+  const int64_t lines = (kLines + shares - 1) / shares;
+  const int64_t share = lines * (group.chunk_steps / kStepsPerPrefetch) * 64;
+  const int64_t chunk_bytes = group.chunk_steps * Stored::kStepBytes;
+  const uint8_t* w = call.weights(chunk.panel, chunk.step);
+  TileArgs t{.w = w,
+             .num_steps = min_of(call.num_steps - chunk.step, group.chunk_steps),
+             .streams = group.streams,
+             .first = chunk.step == 0,
+             .last = chunk.step + group.chunk_steps >= call.num_steps};
+  for (int64_t pass = 0; pass < Call::kPasses; ++pass) {
+    alignas(64) uint8_t decoded[Call::kDecodes ? kDecodedBytes : 1];
+    if constexpr (Call::kDecodes) {
+      decode_half<Stored>(w + pass * Stored::kHalfBytes, t.num_steps, decoded);
+      t.w = decoded;
+    }
+    for (int64_t i = 0; i < group.num_blocks; ++i) {
+      const int64_t block = group.first_block + i;
+      const int64_t row = call.cut.first_row(block);
+      const int64_t rows = call.cut.first_row(block + 1) - row;
+      const int64_t ahead = (pass * group.num_blocks + i) * share;
+      t.x = static_cast<const uint8_t*>(call.args.x) + row * call.x_row_bytes +
+            chunk.step * rows * Call::kXStepBytes;
+      t.ahead = chunk.next + ahead;
+      t.ahead_lines = ahead < chunk_bytes ? lines : 0;
+      t.sums = chunk.sums + (row - group.first_row) * kPanelWidth + pass * Tile::kOutputs;
+      t.out = columns_from(outputs_of(call.args, row, chunk.panel), pass * Tile::kOutputs);
+      if (t.out.num_columns > 0) (block < call.cut.num_large ? call.large : call.small)(t);
+    }
+  }
+}
+
+template <class Stored, class Tile>
+QUIRE_SIMD void multiply_group(const PanelsCall<Stored, Tile>& call, const BlockGroup& group) {
+  const int64_t num_panels = call.args.num_panels;
+  const int64_t most_panels = group.chunk_steps == call.num_steps ? 1 : kGroupSums / group.num_rows;
+  for (int64_t first = 0; first < num_panels; first += most_panels) {
+    const int64_t end = min_of(first + most_panels, num_panels);
+    for (int64_t step = 0; step < call.num_steps; step += group.chunk_steps) {
+      for (int64_t panel = first; panel < end; ++panel) {
+        multiply_chunk(call, group,
+                       {.panel = panel,
+                        .step = step,
+                        .next = panel + 1 < end ? call.weights(panel + 1, step)
+                                                : call.weights(first, step + group.chunk_steps),
+                        .sums = static_cast<float*>(call.args.scratch) +
+                                (panel - first) * group.num_rows * kPanelWidth});
       }
     }
+  }
+}
+
+template <class Stored, class Tile>
+static void multiply_panels(const LinearPanelsArgs& args, const RowCut& cut) {
+  const PanelsCall<Stored, Tile> call(args, cut);
+  const int64_t group_blocks = call.blocks_of_group();
+  for (int64_t first = 0; first < cut.num_blocks; first += group_blocks) {
+    const int64_t num_blocks = min_of(cut.num_blocks - first, group_blocks);
+    const int64_t first_row = cut.first_row(first);
+    const bool streams = num_blocks == 1 && !call.kDecodes;
+    multiply_group(call, {.first_block = first,
+                          .num_blocks = num_blocks,
+                          .first_row = first_row,
+                          .num_rows = cut.first_row(first + num_blocks) - first_row,
+                          .streams = streams,
+                          .chunk_steps = streams ? call.num_steps : call.whole_chunk});
   }
 }
 
@@ -291,10 +348,10 @@ static void linear_panels(const LinearPanelsArgs& args) {
   const RowCut cut = RowCut::of(args.m, args.row_block);
   if constexpr (Stored::kDecodedBlocks > 0) {
     if (cut.num_blocks >= Stored::kDecodedBlocks) {
-      return panels_of<Stored, typename Stored::Decoded>(args, cut);
+      return multiply_panels<Stored, typename Stored::Decoded>(args, cut);
     }
   }
-  panels_of<Stored, Stored>(args, cut);
+  multiply_panels<Stored, Stored>(args, cut);
 }
 
 template <bool kRound>
@@ -321,6 +378,22 @@ static void pack_x_floats(const PackXArgs& args) {
   }
 }
 
+// What an instruction set exports for weights of any type of float, over float activations.
+template <LinearTraits Traits>
+constexpr cpu::LinearKernels kLinearOver = {
+    .row_block = Traits::kManyRowsBlock,
+    .few_rows_block = Traits::kRowBlock,
+    .x_bytes = 4,
+    .x_padding = kXPadding,
+    .rows_apart = false,
+    .scratch_bytes = kScratchBytes,
+    .pack_x = &pack_x_floats<false>,
+    .pack_x_bf16 = &pack_x_floats<true>,
+    .panels = {&linear_panels<StoredF32<Traits>>, &linear_panels<StoredBf16<Traits>>,
+               &linear_panels<StoredF16<Traits>>},
+    .panels_int8 = nullptr,
+};
+
 #ifdef __AVX512BF16__
 static void pack_x_pairs(const PackXArgs& args) {
   uint32_t* out = static_cast<uint32_t*>(args.out) +
@@ -344,6 +417,21 @@ static void pack_x_pairs(const PackXArgs& args) {
     }
   }
 }
+
+// The same for bf16 alone, in products of pairs.
+template <LinearTraits Traits>
+constexpr cpu::LinearKernels kLinearOverPairs = {
+    .row_block = Traits::kManyRowsBlock,
+    .few_rows_block = Traits::kRowBlock,
+    .x_bytes = 2,
+    .x_padding = kXPadding,
+    .rows_apart = false,
+    .scratch_bytes = kScratchBytes,
+    .pack_x = nullptr,
+    .pack_x_bf16 = &pack_x_pairs,
+    .panels = {nullptr, &linear_panels<StoredBf16Dot<Traits>>, nullptr},
+    .panels_int8 = nullptr,
+};
 #endif
 
 }  // namespace

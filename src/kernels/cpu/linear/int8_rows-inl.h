@@ -1,6 +1,13 @@
 // Activations quantized to int8, row by row and from the row alone (law L4).
+#pragma once
+
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
+
+using cpu::PackXArgs;
 
 // Codes are round(x * 127 / max|x|), ties to even; their scale is max|x| / 127. A row of zeros has
 // scale 0, one with an infinity or NaN has scale NaN: it must not come out as numbers.

@@ -1,17 +1,21 @@
 // int8 weights times activations that are quantized to int8. Sums are exact integers, so every
-// instruction set gives the same bits. Included after linear.inc; the including file defines
-// kInt8RowBlock and kInt8WideSums (kRows and kWideSums of linear_types.inc).
-#include "kernels/cpu/linear/int8_rows.inc"
+// instruction set gives the same bits.
+#pragma once
+
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/linear/int8_rows-inl.h"
+#include "kernels/cpu/linear/linear-inl.h"
+#include "kernels/cpu/linear/linear_outputs-inl.h"
+#include "kernels/cpu/linear/linear_types-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {
 
-struct StoredInt8 {
+template <LinearTraits Traits>
+struct StoredInt8 : Traits {
   using Sum = Sums16;
-  static constexpr int64_t kRows = kInt8RowBlock;
-  static constexpr int64_t kWideSums = kInt8WideSums;
   static constexpr int64_t kOutputs = kPanelWidth;
-  static constexpr int64_t kDecodedBlocks = 0;
   static constexpr int64_t kStepK = 4;
   static constexpr bool kUnrolls = true;
   static constexpr int64_t kStepBytes = 4 * kPanelWidth;
@@ -59,11 +63,11 @@ static void pack_x_int8(const PackXArgs& args) {
   }
 }
 
-// Many rows may have smaller blocks.
-template <class Stored, int64_t MANY_ROWS_BLOCK = kInt8RowBlock>
-constexpr cpu::LinearKernels kLinearInt8 = {
-    .row_block = MANY_ROWS_BLOCK,
-    .few_rows_block = kInt8RowBlock,
+// What an instruction set exports, which multiplies int8 weights as Stored.
+template <class Stored>
+constexpr cpu::LinearKernels kLinearInt8Over = {
+    .row_block = Stored::kManyRowsBlock,
+    .few_rows_block = Stored::kRowBlock,
     .x_bytes = kQuadWords,
     .x_padding = kXPadding,
     .rows_apart = false,
