@@ -1,10 +1,27 @@
 // Attention of a few rows over one tile: scores = q . K, the online softmax, acc += weights . V,
-// with ROWS x NV accumulators in registers. Part of attention.inc.
-//
-// The including file defines kAttentionRowBlock (most rows) and kAttentionAccumulators (most
-// vectors of 16 that are summed at once).
+// with ROWS x NV accumulators in registers.
+#pragma once
+
+#include "kernels/cpu/attention/attention_cache-inl.h"
+#include "kernels/cpu/attention/attention_rows-inl.h"
+#include "kernels/cpu/attention/attention_softmax-inl.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
+
+// What the kernels over vectors take from an instruction set:
+//   kRowBlock      the most rows whose accumulators are in registers
+//   kAccumulators  the most vectors of 16 that are summed at once
+//   kDirectRows    up to so many rows of a KV head a cache that needs conversion is read in place;
+//                  beyond it is copied once per tile
+template <class Traits>
+concept AttentionTraits = requires {
+  int64_t{Traits::kRowBlock};
+  int64_t{Traits::kAccumulators};
+  int64_t{Traits::kDirectRows};
+};
 
 // A tile's keys and values of the item's first KV head: in each chunk of 16 positions, steps of 16
 // elements (or pairs).
@@ -133,6 +150,28 @@ static void score_chunks(const RowShape& shape, const Step<typename Cache::Eleme
   }
 }
 
+// Calls body(j, filter) for the positions of a chunk that are in the tile's range, kWidth from
+// kWidth * j on at a time; filter() leaves of their values what is to be used.
+template <int kWidth, class Body>
+QUIRE_SIMD void for_each_step(const TileRange& range, int chunk, Body&& body) {
+  const int begin = range.begin > 16 * chunk ? range.begin - 16 * chunk : 0;
+  const int end = range.end < 16 * chunk + 16 ? range.end - 16 * chunk : 16;
+  int j = begin / kWidth;
+  if (begin % kWidth != 0) {
+    const bool odd = begin + 1 <= end;
+    body(
+        j++, [&](auto x) __attribute__((always_inline)) { return keep_in_pair(x, false, odd); });
+  }
+  for (; j < end / kWidth; ++j) {
+    body(
+        j, [](auto x) __attribute__((always_inline)) { return x; });
+  }
+  if (end % kWidth != 0 && j == end / kWidth) {
+    body(
+        j, [](auto x) __attribute__((always_inline)) { return keep_in_pair(x, true, false); });
+  }
+}
+
 // acc[r] = acc[r] * rescale[r] + sum over the tile's positions of weight * value, for the NV * 16
 // dims from `dim` on; on the way fetches a share of each run.
 template <class Cache, int ROWS, int NV>
@@ -176,22 +215,7 @@ static void add_values(const RowShape& shape, const Step<typename Cache::Element
         for (int v = 0; v < NV; ++v) acc[r][v] = Cache::step(acc[r][v], w, values[v]);
       }
     };
-    const int begin = range.begin > 16 * c ? range.begin - 16 * c : 0;
-    const int end = range.end < 16 * c + 16 ? range.end - 16 * c : 16;
-    int j = begin / kWidth;
-    if (begin % kWidth != 0) {
-      const bool odd = begin + 1 <= end;
-      step_at(
-          j++, [&](auto x) __attribute__((always_inline)) { return keep_in_pair(x, false, odd); });
-    }
-    for (; j < end / kWidth; ++j) {
-      step_at(
-          j, [](auto x) __attribute__((always_inline)) { return x; });
-    }
-    if (end % kWidth != 0 && j == end / kWidth) {
-      step_at(
-          j, [](auto x) __attribute__((always_inline)) { return keep_in_pair(x, true, false); });
-    }
+    for_each_step<kWidth>(range, c, step_at);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r) {
@@ -255,10 +279,11 @@ static void weigh_rows(const RowShape& shape, const Step<typename Cache::Element
 }
 
 // The two products for ROWS rows over a whole tile.
-template <class Cache, int ROWS>
+template <AttentionTraits Traits, class Cache, int ROWS>
 struct RowProducts {
   using Element = typename Cache::Element;
-  static constexpr int kFit = kAttentionAccumulators / ROWS;
+  static_assert(ROWS <= cpu::kAttentionMaxRowBlock);
+  static constexpr int kFit = Traits::kAccumulators / ROWS;
   static constexpr int kVectors = kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
 
   static void score(const RowShape& shape, const Step<Element>& step) {
@@ -288,13 +313,13 @@ struct RowKernels {
   Product add;
 };
 
-template <class Cache, int ROWS = kAttentionRowBlock>
+template <AttentionTraits Traits, class Cache, int ROWS = Traits::kRowBlock>
 QUIRE_SIMD RowKernels<Cache> pick_rows(int64_t rows) {
   if constexpr (ROWS > 1) {
-    if (rows != ROWS) return pick_rows<Cache, ROWS - 1>(rows);
+    if (rows != ROWS) return pick_rows<Traits, Cache, ROWS - 1>(rows);
   }
-  return {&RowProducts<Cache, ROWS>::score, &weigh_rows<Cache, ROWS>,
-          &RowProducts<Cache, ROWS>::add};
+  return {&RowProducts<Traits, Cache, ROWS>::score, &weigh_rows<Cache, ROWS>,
+          &RowProducts<Traits, Cache, ROWS>::add};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Paged attention over the F16 of the including file: online softmax (FlashAttention-2, Dao 2023)
-// over tiles of 64 positions, tiles in splits of 512, both cut at absolute positions.
+// Paged attention over vectors: online softmax (FlashAttention-2, Dao 2023) over tiles of 64
+// positions, tiles in splits of 512, both cut at absolute positions.
 //
 // The order in which a row is reduced: in a tile, scores by d ascending; weights summed by lane;
 // values by position ascending; tiles ascending within a split, then the lane tree; splits folded
@@ -9,77 +9,16 @@
 //
 // All KV heads of an item go through a tile before the next tile is read: a block's heads lie side
 // by side, so memory is read in long runs.
-// clang-format off
-#include "kernels/cpu/attention/attention_rows.inc"
-#include "kernels/cpu/attention/attention_softmax.inc"
-#include "kernels/cpu/attention/attention_cache.inc"
-#include "kernels/cpu/attention/attention_tile.inc"
-#include "kernels/cpu/attention/attention_latent.inc"
-// clang-format on
+#pragma once
 
-namespace quire {
-namespace {
-
-using cpu::kAttentionMaxRowBlock;
-
-// Steps between the scores of some rows and the weighted sum of their values.
-constexpr int kStepsInFlight = cpu::kAttentionStepsInFlight;
-
-// Where an item's working memory lies in its scratch.
-struct Scratch {
-  float* query;           // [rows, D16] operands
-  float* acc;             // [rows, V16] of the current split
-  float* out;             // [rows, V16] of the splits so far
-  float* max;             // [rows] of the current split; 16 from any row on are readable
-  float* sum;             // [rows, 16]
-  float* out_max;         // [rows] of the splits so far
-  float* out_sum;         // [rows]
-  float* alibi;           // [rows] what a position adds to a capped score, or a bias of 1
-  const float** bias;     // [rows] of the row's head
-  int32_t* position;      // [rows of one KV head]
-  int32_t* end;           // [rows of one KV head] of what each sees
-  float* weights;         // [kStepsInFlight, row block, 64]
-  float* rescale;         // [kStepsInFlight, row block]
-  float* keys;            // [D, 64] a tile's copy, in the order of the cache's layout with S = 64
-  float* values;          // [64, V16]
-  uint16_t* key_scale;    // [64] bf16, of a tile's copy
-  uint16_t* value_scale;  // [64]
-};
-
-QUIRE_SIMD Scratch carve(float* memory, int64_t rows, int64_t d16) {
-  const int64_t rows16 = round_up(rows, 16);
-  float* next = memory;
-  const auto take = [&](int64_t n) {
-    float* mine = next;
-    next += n;
-    return mine;
-  };
-  Scratch s;
-  s.query = take(rows * d16);
-  s.acc = take(rows * d16);
-  s.out = take(rows * d16);
-  s.sum = take(rows * 16);
-  s.max = take(rows16);
-  s.out_max = take(rows16);
-  s.out_sum = take(rows16);
-  s.alibi = take(rows16);
-  s.bias = reinterpret_cast<const float**>(take(2 * rows16));
-  s.position = reinterpret_cast<int32_t*>(take(rows16));
-  s.end = reinterpret_cast<int32_t*>(take(rows16));
-  s.rescale = take(kStepsInFlight * kAttentionMaxRowBlock);
-  s.weights = take(kStepsInFlight * kAttentionMaxRowBlock * kAttentionTile);
-  s.keys = take(kAttentionTile * d16);
-  s.values = take(kAttentionTile * d16);
-  s.key_scale = reinterpret_cast<uint16_t*>(take(kAttentionTile / 2));
-  s.value_scale = reinterpret_cast<uint16_t*>(take(kAttentionTile / 2));
-  return s;
-}
-
-}  // namespace
-}  // namespace quire
-
-#include "kernels/cpu/attention/attention_copy.inc"
-#include "kernels/cpu/attention/attention_steps.inc"
+#include "kernels/cpu/attention/attention_cache-inl.h"
+#include "kernels/cpu/attention/attention_codes-inl.h"
+#include "kernels/cpu/attention/attention_rows-inl.h"
+#include "kernels/cpu/attention/attention_scratch-inl.h"
+#include "kernels/cpu/attention/attention_steps-inl.h"
+#include "kernels/cpu/attention/attention_tile-inl.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {
@@ -139,7 +78,7 @@ static void finish_split(const AttentionItem& item, const ItemShape& shape, cons
   }
 }
 
-template <class Cache>
+template <AttentionTraits Traits, class Cache>
 static void attend(const AttentionItem& item) {
   const ItemShape shape = shape_of(item);
   const Scratch s = carve(item.scratch, shape.rows, shape.d16);
@@ -148,7 +87,7 @@ static void attend(const AttentionItem& item) {
   const bool direct = item.value != nullptr && item.block_size % 16 == 0 &&
                       item.head_dim % 16 == 0 &&
                       (sizeof(typename Cache::Element) == sizeof(typename Cache::Copied::Element) ||
-                       shape.head_rows <= kDirectRows);
+                       shape.head_rows <= Traits::kDirectRows);
   const RowShape rows{
       .head_dim = item.head_dim,
       .d16 = shape.d16,
@@ -164,9 +103,9 @@ static void attend(const AttentionItem& item) {
     const int32_t end = split_end(shape, split);
     clear_split(shape, s);
     if (direct) {
-      attend_direct<Cache>(item, shape, rows, s, begin, end);
+      attend_direct<Traits, Cache>(item, shape, rows, s, begin, end);
     } else {
-      attend_copied<Cache>(item, shape, rows, s, begin, end);
+      attend_copied<Traits, Cache>(item, shape, rows, s, begin, end);
     }
     finish_split(item, shape, s);
   }

@@ -1,5 +1,14 @@
 // The walk over an item's tiles: which rows meet which tile when, and where its keys and values
-// are. Part of attention.inc.
+// are.
+#pragma once
+
+#include "kernels/cpu/attention/attention_cache-inl.h"
+#include "kernels/cpu/attention/attention_rows-inl.h"
+#include "kernels/cpu/attention/attention_scratch-inl.h"
+#include "kernels/cpu/attention/attention_tile-inl.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 
@@ -54,17 +63,18 @@ static TileView<typename Copied::Element> view_scratch(const AttentionItem& item
   return view;
 }
 
-// Of at most kAttentionRowBlock rows, per KV head.
+// Of at most kRowBlock rows, per KV head.
+template <AttentionTraits Traits>
 QUIRE_SIMD int64_t num_groups(const ItemShape& shape) {
-  return (shape.head_rows + kAttentionRowBlock - 1) / kAttentionRowBlock;
+  return (shape.head_rows + Traits::kRowBlock - 1) / Traits::kRowBlock;
 }
 
 // The rows of one KV head are taken in groups of about equal size.
-template <class Element>
+template <AttentionTraits Traits, class Element>
 static Step<Element> make_step(const AttentionItem& item, const ItemShape& shape, const Scratch& s,
                                const Tile<Element>* tile, int64_t head, int64_t group,
                                int64_t index) {
-  const int64_t groups = num_groups(shape);
+  const int64_t groups = num_groups<Traits>(shape);
   const int64_t per_group = shape.head_rows / groups;
   const int64_t larger = shape.head_rows % groups;
   const int64_t row = group * per_group + (group < larger ? group : larger);
@@ -93,7 +103,7 @@ static Step<Element> make_step(const AttentionItem& item, const ItemShape& shape
 
 // Takes the steps that next(index, &step) yields through scores, softmax and weighted sum. The
 // three work on neighbouring steps, so that none waits for the results of the one before it.
-template <class Cache, class Next>
+template <AttentionTraits Traits, class Cache, class Next>
 static void run_steps(const RowShape& shape, Next&& next) {
   using Element = typename Cache::Element;
   Step<Element> ring[4];  // steps n - 2 .. n
@@ -102,15 +112,15 @@ static void run_steps(const RowShape& shape, Next&& next) {
     if (end < 0 && !next(n, &ring[n % 4])) end = n;
     if (end < 0) {
       const Step<Element>& step = ring[n % 4];
-      pick_rows<Cache>(step.num_rows).score(shape, step);
+      pick_rows<Traits, Cache>(step.num_rows).score(shape, step);
     }
     if (n >= 1 && (end < 0 || n - 1 < end)) {
       const Step<Element>& step = ring[(n - 1) % 4];
-      pick_rows<Cache>(step.num_rows).weigh(shape, step);
+      pick_rows<Traits, Cache>(step.num_rows).weigh(shape, step);
     }
     if (n >= 2 && (end < 0 || n - 2 < end)) {
       const Step<Element>& step = ring[(n - 2) % 4];
-      pick_rows<Cache>(step.num_rows).add(shape, step);
+      pick_rows<Traits, Cache>(step.num_rows).add(shape, step);
     }
   }
 }
@@ -137,7 +147,7 @@ static void fetch_tile(const AttentionItem& item, const Tile<typename Cache::Ele
 // While the heads of a tile are dealt with, those of the next tile are fetched in the order in
 // which they lie in memory: with blocks of 16 positions block after block, in each all heads, else
 // head after head. That gives a tile's worth of lead and long runs.
-template <class Cache>
+template <AttentionTraits Traits, class Cache>
 class DirectWalk {
  public:
   using Element = typename Cache::Element;
@@ -156,7 +166,7 @@ class DirectWalk {
       ++tile_;
       set_tile(tile_ + 1);
     }
-    *step = make_step(item_, shape_, s_, &tiles_[tile_ % kTiles], head_, group_, index);
+    *step = make_step<Traits>(item_, shape_, s_, &tiles_[tile_ % kTiles], head_, group_, index);
     const int64_t head_stride = int64_t{item_.head_dim} * item_.block_size;
     step->head_offset = head_ * head_stride;
     step->scale_offset = head_ * item_.block_size;
@@ -170,7 +180,7 @@ class DirectWalk {
         step->values_ahead[c] = ahead.value_run[chunk] + head * head_stride;
       }
     }
-    if (++group_ == num_groups(shape_)) {
+    if (++group_ == num_groups<Traits>(shape_)) {
       group_ = 0;
       head_ = head_ + 1 < item_.num_kv_heads ? head_ + 1 : 0;
     }
@@ -204,17 +214,17 @@ class DirectWalk {
   int64_t group_ = 0;
 };
 
-template <class Cache>
+template <AttentionTraits Traits, class Cache>
 static void attend_direct(const AttentionItem& item, const ItemShape& shape, const RowShape& rows,
                           const Scratch& s, int32_t begin, int32_t end) {
-  DirectWalk<Cache> walk(item, shape, s, begin, end);
-  run_steps<Cache>(rows, [&](int64_t index, Step<typename Cache::Element>* step) {
+  DirectWalk<Traits, Cache> walk(item, shape, s, begin, end);
+  run_steps<Traits, Cache>(rows, [&](int64_t index, Step<typename Cache::Element>* step) {
     return walk.next(index, step);
   });
 }
 
 // The same from a copy of one tile of one KV head at a time.
-template <class Cache>
+template <AttentionTraits Traits, class Cache>
 static void attend_copied(const AttentionItem& item, const ItemShape& shape, const RowShape& rows,
                           const Scratch& s, int32_t begin, int32_t end) {
   using Copied = typename Cache::Copied;
@@ -227,9 +237,9 @@ static void attend_copied(const AttentionItem& item, const ItemShape& shape, con
     tile.masked = is_masked(shape, tile.range);
     for (int64_t head = 0; head < item.num_kv_heads; ++head) {
       copy_tile<Cache>(item, shape, s, tile.range, head);
-      run_steps<Copied>(rows, [&](int64_t index, Step<Element>* step) {
-        if (index >= num_groups(shape)) return false;
-        *step = make_step(item, shape, s, &tile, head, index, index);
+      run_steps<Traits, Copied>(rows, [&](int64_t index, Step<Element>* step) {
+        if (index >= num_groups<Traits>(shape)) return false;
+        *step = make_step<Traits>(item, shape, s, &tile, head, index, index);
         return true;
       });
     }

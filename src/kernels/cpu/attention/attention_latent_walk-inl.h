@@ -1,5 +1,14 @@
-// The walk of up to one tile of rows over latents, which are used where they lie. Part of
-// attention_tiles.inc.
+// The walk of up to one tile of rows over latents, which are used where they lie.
+#pragma once
+
+#include "kernels/cpu/attention/attention_operands-inl.h"
+#include "kernels/cpu/attention/attention_rows-inl.h"
+#include "kernels/cpu/attention/attention_softmax-inl.h"
+#include "kernels/cpu/attention/attention_tile_products-inl.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/tiles-inl.h"
+
 namespace quire {
 namespace {
 

@@ -1,4 +1,14 @@
-// The two walks over an item's tiles. Part of attention_tiles.inc.
+// The two walks over an item's tiles on the tile unit.
+#pragma once
+
+#include "kernels/cpu/attention/attention_operands-inl.h"
+#include "kernels/cpu/attention/attention_rows-inl.h"
+#include "kernels/cpu/attention/attention_softmax-inl.h"
+#include "kernels/cpu/attention/attention_tile_products-inl.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/tiles-inl.h"
+
 namespace quire {
 namespace {
 

@@ -4,6 +4,13 @@
 //   weight(x)                2^x for x <= 0
 //   store_weights(slots, index, a, b)
 //                            stores 32 from `index` on; returns what they add to sums by lane
+#pragma once
+
+#include "kernels/cpu/attention/attention_rows-inl.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/element/math-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 

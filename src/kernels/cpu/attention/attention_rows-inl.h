@@ -1,5 +1,12 @@
 // What every attention kernel does alike: which part of the context an item's rows see, and how a
 // row folds its splits and is finished.
+#pragma once
+
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/element/math-inl.h"
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 

@@ -1,6 +1,17 @@
 // Keys and values of a cache as operands of tile products: 1 KB each, [16 pairs][16 columns][2]
 // bf16. For scores pairs run along the dims and columns are positions, for the weighted sum pairs
-// run along the positions and columns are dims. Part of attention_tiles.inc.
+// run along the positions and columns are dims.
+#pragma once
+
+#include "kernels/cpu/attention/attention_cache-inl.h"
+#include "kernels/cpu/attention/attention_codes-inl.h"
+#include "kernels/cpu/attention/attention_latent-inl.h"
+#include "kernels/cpu/attention/attention_rows-inl.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/tiles.h"
+
 namespace quire {
 namespace {
 

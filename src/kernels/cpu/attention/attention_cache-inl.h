@@ -1,6 +1,12 @@
 // How each type of cache is multiplied. kWidth elements along the summed index (dims of a score,
 // positions of a value) are taken at once; a broadcast operand of that many takes kSlots floats of
-// scratch; weights are operands (attention_softmax.inc). Part of attention.inc.
+// scratch; weights are operands (attention_softmax-inl.h). Quantized caches: attention_codes-inl.h.
+#pragma once
+
+#include "kernels/cpu/attention/attention_softmax-inl.h"
+#include "kernels/cpu/element/math-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 
@@ -68,8 +74,3 @@ QUIRE_SIMD Pairs keep_in_pair(Pairs values, bool even, bool odd) {
 
 }  // namespace
 }  // namespace quire
-
-// Dot products alone do not decode: quantized caches want byte permutations beside them.
-#if defined(__AVX512VBMI__) || !defined(__AVX512BF16__)
-#include "kernels/cpu/attention/attention_codes.inc"
-#endif

@@ -1,6 +1,14 @@
 // The codes of quantized caches in registers: 16 pairs of fp8 or int8 codes to the pairs of bf16
 // that they stand for, exactly (NaN stays NaN), and such pairs to memory. One section per
-// instruction set. Part of attention.inc.
+// instruction set; one with dot products of bf16 alone has none, because decoding wants byte
+// permutations beside them.
+#pragma once
+
+#include "kernels/cpu/attention/attention_cache-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
+#if defined(__AVX512VBMI__) || !defined(__AVX512BF16__)
+
 namespace quire {
 namespace {
 
@@ -259,3 +267,5 @@ struct CacheInt8 : CacheBf16 {
 
 }  // namespace
 }  // namespace quire
+
+#endif

@@ -1,7 +1,72 @@
-// A tile's keys and values copied to scratch, for blocks or head sizes that are not multiples of
-// 16, and for many rows where that saves conversions. Part of attention.inc.
+// An item's working memory, and a tile's keys and values copied to it: for blocks or head sizes
+// that are not multiples of 16, and for many rows where that saves conversions.
+#pragma once
+
+#include "kernels/cpu/attention/attention_cache-inl.h"
+#include "kernels/cpu/attention/attention_codes-inl.h"
+#include "kernels/cpu/attention/attention_latent-inl.h"
+#include "kernels/cpu/attention/attention_rows-inl.h"
+#include "kernels/cpu/attention_kernels.h"
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
+
+using cpu::kAttentionMaxRowBlock;
+
+// Steps between the scores of some rows and the weighted sum of their values.
+constexpr int kStepsInFlight = cpu::kAttentionStepsInFlight;
+
+// Where an item's working memory lies in its scratch.
+struct Scratch {
+  float* query;           // [rows, D16] operands
+  float* acc;             // [rows, V16] of the current split
+  float* out;             // [rows, V16] of the splits so far
+  float* max;             // [rows] of the current split; 16 from any row on are readable
+  float* sum;             // [rows, 16]
+  float* out_max;         // [rows] of the splits so far
+  float* out_sum;         // [rows]
+  float* alibi;           // [rows] what a position adds to a capped score, or a bias of 1
+  const float** bias;     // [rows] of the row's head
+  int32_t* position;      // [rows of one KV head]
+  int32_t* end;           // [rows of one KV head] of what each sees
+  float* weights;         // [kStepsInFlight, row block, 64]
+  float* rescale;         // [kStepsInFlight, row block]
+  float* keys;            // [D, 64] a tile's copy, in the order of the cache's layout with S = 64
+  float* values;          // [64, V16]
+  uint16_t* key_scale;    // [64] bf16, of a tile's copy
+  uint16_t* value_scale;  // [64]
+};
+
+QUIRE_SIMD Scratch carve(float* memory, int64_t rows, int64_t d16) {
+  const int64_t rows16 = round_up(rows, 16);
+  float* next = memory;
+  const auto take = [&](int64_t n) {
+    float* mine = next;
+    next += n;
+    return mine;
+  };
+  Scratch s;
+  s.query = take(rows * d16);
+  s.acc = take(rows * d16);
+  s.out = take(rows * d16);
+  s.sum = take(rows * 16);
+  s.max = take(rows16);
+  s.out_max = take(rows16);
+  s.out_sum = take(rows16);
+  s.alibi = take(rows16);
+  s.bias = reinterpret_cast<const float**>(take(2 * rows16));
+  s.position = reinterpret_cast<int32_t*>(take(rows16));
+  s.end = reinterpret_cast<int32_t*>(take(rows16));
+  s.rescale = take(kStepsInFlight * kAttentionMaxRowBlock);
+  s.weights = take(kStepsInFlight * kAttentionMaxRowBlock * kAttentionTile);
+  s.keys = take(kAttentionTile * d16);
+  s.values = take(kAttentionTile * d16);
+  s.key_scale = reinterpret_cast<uint16_t*>(take(kAttentionTile / 2));
+  s.value_scale = reinterpret_cast<uint16_t*>(take(kAttentionTile / 2));
+  return s;
+}
 
 // Copies `n` rows of `width` 16-bit elements; the rest of each row of `to` is zeroed up to
 // `to_width`.

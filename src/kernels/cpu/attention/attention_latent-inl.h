@@ -1,6 +1,9 @@
 // Values of a latent cache, which are the first dims of its keys: a tile's keys lie dims first, as
-// scores want them, and are turned to positions first, as the weighted sum wants them. Part of
-// attention.inc and attention_tiles.inc.
+// scores want them, and are turned to positions first, as the weighted sum wants them.
+#pragma once
+
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 
