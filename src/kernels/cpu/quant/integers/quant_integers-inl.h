@@ -1,38 +1,42 @@
 // Products with quantized weights in integers, for codes that stand for them. Where integers of 16
 // bits are multiplied and added in pairs, this takes half the instructions of floats and no
-// conversion of codes. Included after quant.inc and a header of codes with IntegerPairs. The
-// including file defines what it does for floats (quant.inc) with names of kInteger…;
-// kIntegerQuadRows by kind of code and whether scales are read as they are.
+// conversion of codes.
 //
 //   sum over a group of c x = unit * (sum of q x' - offset * sum of x')
 //
 // x' is x, rounded to bf16, in units of the power of two that brings the largest |x| of the group
 // to 15 bits. So it is exact down to 2^-7 of that largest, and within 2^-16 of it below. The sums
-// are exact, so their order does not matter; scales, minima and totals are as in quant.inc.
+// are exact, so their order does not matter; scales, minima and totals are as in quant_math-inl.h.
+#pragma once
+
+#include "kernels/cpu/quant/quant-inl.h"
+#include "kernels/cpu/quant/quant_blocks-inl.h"
+#include "kernels/cpu/quant/quant_codes-inl.h"
+#include "kernels/cpu/quant/quant_math-inl.h"
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/quant/quant_x-inl.h"
+#include "kernels/cpu/quant/quant_x_codes-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 
-struct IntegerMath {
+// Slots of a group: minus its sum of x, its unit, and (an int32) -offset * sum of x'.
+struct IntegerSlots {
+  static constexpr int kGroupSlots = 3;
+  static constexpr int kUnit = 1, kStart = 2;
+};
+
+template <QuantTraits Traits>
+struct IntegerMath : Traits, IntegerSlots {
   using Sum = Sums16;
   template <CodeKind KIND>
   using Codes = IntegerCodes<KIND>;
   static constexpr int kPairSlots = 1;
   static constexpr int kVectorPairs = 1;
-  // Slots of a group: minus its sum of x, its unit, and (an int32) -offset * sum of x'.
-  static constexpr int kGroupSlots = 3;
-  static constexpr int kUnit = 1, kStart = 2;
   static constexpr bool kPiecesCutGroups = false;
   static_assert(cpu::kMostIntegerGroup <= kQuantSpan);
-  static constexpr int kSumVectors = kIntegerSumVectors;
-  template <CodeKind KIND>
-  static constexpr int kDecodedStrips = kIntegerDecodedStrips<KIND>;
-  template <CodeKind KIND, ScaleMode MODE>
-  static constexpr int64_t kQuadRows = kIntegerQuadRows<KIND, MODE == kDirectF16>;
-  static constexpr int64_t kRowBlock = kIntegerRowBlock;
-  static constexpr int64_t kSmallGroupRows = kIntegerRowBlock;
-  static constexpr int kBlockStrips = 1;
-  template <CodeKind>
-  static constexpr int64_t kFusedRows = kIntegerFusedRows;
 
   static inline __attribute__((always_inline)) Sums16 none() { return zero_sums(); }
   static inline __attribute__((always_inline)) F16 value(Sums16 sum, const float* group,
@@ -86,13 +90,13 @@ QUIRE_SIMD Units units_of(float most) {
   return units;
 }
 
-// Slots of a group as IntegerMath has them.
+// Slots of a group.
 static void put_group(const PackQuantXArgs& args, int64_t row, int64_t g, float unit, int32_t sum) {
-  float* group = args.groups + g * IntegerMath::kGroupSlots * args.num_rows + row;
+  float* group = args.groups + g * IntegerSlots::kGroupSlots * args.num_rows + row;
   const int32_t start = -args.layout->spec.offset * sum;
   group[0] = -static_cast<float>(sum) * unit;
-  group[IntegerMath::kUnit * args.num_rows] = unit;
-  __builtin_memcpy(group + IntegerMath::kStart * args.num_rows, &start, sizeof start);
+  group[IntegerSlots::kUnit * args.num_rows] = unit;
+  __builtin_memcpy(group + IntegerSlots::kStart * args.num_rows, &start, sizeof start);
 }
 
 static void pack_integer_x(const PackQuantXArgs& args) {
@@ -139,20 +143,22 @@ static void pack_code_pairs(const PackQuantXArgs& args) {
   });
 }
 
-constexpr cpu::QuantKernels kQuantOverIntegers = {
-    .fused_rows = kIntegerFusedRows,
-    .row_block = kIntegerRowBlock,
-    .small_group_rows = kIntegerRowBlock,
+// What an instruction set exports for products in integers.
+template <QuantTraits Traits, class Math = IntegerMath<Traits>>
+constexpr cpu::QuantKernels kQuantIntegersOver = {
+    .fused_rows = min_of(Traits::template kFusedRows<cpu::kCode8>, Traits::kSmallGroupRows),
+    .row_block = Traits::kRowBlock,
+    .small_group_rows = Traits::kSmallGroupRows,
     .x_padding = cpu::kQuantXPadding,
-    .pair_slots = IntegerMath::kPairSlots,
-    .group_slots = IntegerMath::kGroupSlots,
-    .scratch_rows = kGroupRows<IntegerMath> + 2 * kIntegerRowBlock,
-    .scratch_row_bytes = kQuantOverVectors.scratch_row_bytes,
+    .pair_slots = Math::kPairSlots,
+    .group_slots = IntegerSlots::kGroupSlots,
+    .scratch_rows = kGroupRows<Math> + 2 * Traits::kRowBlock,
+    .scratch_row_bytes = kBlockRowBytes,
     .pack_x = {nullptr, &pack_integer_x, &pack_code_pairs},
-    .panels = {&quant_panels<IntegerMath, cpu::kCode2>, &quant_panels<IntegerMath, cpu::kCode3>,
-               &quant_panels<IntegerMath, cpu::kCode4>, &quant_panels<IntegerMath, cpu::kCode5>,
-               &quant_panels<IntegerMath, cpu::kCode6>, &quant_panels<IntegerMath, cpu::kCode8>,
-               nullptr, nullptr},
+    .panels = {&quant_panels<Math, cpu::kCode2>, &quant_panels<Math, cpu::kCode3>,
+               &quant_panels<Math, cpu::kCode4>, &quant_panels<Math, cpu::kCode5>,
+               &quant_panels<Math, cpu::kCode6>, &quant_panels<Math, cpu::kCode8>, nullptr,
+               nullptr},
 };
 
 }  // namespace

@@ -1,4 +1,9 @@
-// Activations for quantized weights, packed for broadcasts, and their sums. Included by quant.inc.
+// Activations for quantized weights, packed for broadcasts, and their sums.
+#pragma once
+
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 

@@ -1,7 +1,20 @@
 // Many rows by quantized weights: a piece of one strip or two as the values that a Math adds up,
-// then row blocks over it. Included by quant.inc, after what it shares with few rows.
+// then row blocks over it.
+#pragma once
+
+#include "kernels/cpu/quant/quant_codes-inl.h"
+#include "kernels/cpu/quant/quant_math-inl.h"
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_scales-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
+
+// Columns of k in a vector of values.
+template <class Math>
+constexpr int64_t kVectorColumns = 2 * Math::kVectorPairs;
 
 // Whole groups, or a part of one, of kPieceStrips strips.
 template <class Math>
@@ -41,21 +54,22 @@ static void decode_piece(const CodeValues& values, int64_t strip_bytes, int64_t 
 }
 
 // Totals, and sums of an open group, between pieces: [rows][32] each.
+constexpr int64_t kBlockRowBytes = 2 * kQuantHalf * int64_t{sizeof(float)};
 struct BlockState {
   float* total;
   float* sums;
 };
 
-template <int ROWS, int NV>
-QUIRE_SIMD void load_sums(Sums<FloatMath, ROWS, NV>& sums, const float* from) {
+template <class Math, int ROWS, int NV>
+QUIRE_SIMD void load_sums(Sums<Math, ROWS, NV>& sums, const float* from) {
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r) {
 #pragma GCC unroll 2
     for (int i = 0; i < NV; ++i) sums.v[r][i] = load(from + r * kQuantHalf + i * kQuantStrip);
   }
 }
-template <int ROWS, int NV>
-QUIRE_SIMD void store_sums(const Sums<FloatMath, ROWS, NV>& sums, float* to) {
+template <class Math, int ROWS, int NV>
+QUIRE_SIMD void store_sums(const Sums<Math, ROWS, NV>& sums, float* to) {
 #pragma GCC unroll 16
   for (int r = 0; r < ROWS; ++r) {
 #pragma GCC unroll 2
@@ -133,19 +147,43 @@ struct BlockGroup {
   int64_t end;
 };
 
+// Where a piece is in half a panel, and what the group's rows have summed up to there.
+struct PiecePlace {
+  int64_t k;
+  int64_t first_group;
+  int64_t strip;
+  BlockState state;  // of the group's first row and the half's first strip
+};
+
+// A piece by all blocks of a group.
+template <class Math>
+static void piece_by_blocks(const QuantPanelsArgs& args, const BlockGroup& group,
+                            const Piece<Math>& piece, const PiecePlace& at) {
+  const QuantLayout& layout = *args.layout;
+  const int64_t first_row = group.cut.first_row(group.begin);
+  for (int64_t block = group.begin; block < group.end; ++block) {
+    const int64_t row = group.cut.first_row(block);
+    const int64_t rows = group.cut.first_row(block + 1) - row;
+    const int64_t state = (row - first_row) * kQuantHalf + at.strip * kQuantStrip;
+    block_rows<Math>(
+        rows, layout.spec.zero_kind, piece,
+        args.x + x_offset<Math>(layout, row) +
+            at.k / kVectorColumns<Math> * rows * Math::kPairSlots,
+        args.groups + (row * layout.num_groups + at.first_group * rows) * Math::kGroupSlots,
+        {at.state.total + state, at.state.sums + state});
+  }
+}
+
 // A group of rows by half a panel; `output` is of its first row.
 template <class Math, CodeKind KIND>
-static void block_half(const QuantPanelsArgs& args, const BlockGroup& rows_taken,
-                       const uint8_t* panel, int64_t half, const Output& output) {
+static void block_half(const QuantPanelsArgs& args, const BlockGroup& group, const uint8_t* panel,
+                       int64_t half, const Output& output) {
   const QuantLayout& layout = *args.layout;
-  const cpu::QuantRowCut& cut = rows_taken.cut;
-  const int64_t first_row = cut.first_row(rows_taken.begin);
-  const int64_t num_rows = cut.first_row(rows_taken.end) - first_row;
-  constexpr int64_t kVectorColumns = 2 * Math::kVectorPairs;
+  const int64_t num_rows = group.cut.first_row(group.end) - group.cut.first_row(group.begin);
   alignas(64) typename Math::Value values[kQuantSpan / 2 * Math::kPieceStrips * kPairValues];
   alignas(64) float scales[kQuantSpan / 16 * kGroupFloats];
   float* total = static_cast<float*>(args.scratch);
-  float* sums = total + num_rows * kQuantHalf;
+  const BlockState state{.total = total, .sums = total + num_rows * kQuantHalf};
   for (int64_t i = 0; i < num_rows * kQuantHalf; i += kQuantStrip) store(total + i, zero());
   GroupWalk walk{.until_super = layout.groups_per_super};
   CodePrefetch ahead(layout, panel);
@@ -161,23 +199,15 @@ static void block_half(const QuantPanelsArgs& args, const BlockGroup& rows_taken
         decode_piece<Math, KIND>(*args.values, layout.strip_bytes, piece_k,
                                  codes + strip * layout.strip_bytes, half == 0 ? &ahead : nullptr,
                                  values);
-        const Piece<Math> piece{
-            .values = values,
-            .scales = scales + strip * kQuantStrip,
-            .vectors = piece_k / kVectorColumns,
-            .vectors_per_group = min_of(piece_k, layout.group_size) / kVectorColumns,
-            .opens = k == k0,
-            .closes = k + piece_k == end};
-        for (int64_t block = rows_taken.begin; block < rows_taken.end; ++block) {
-          const int64_t row = cut.first_row(block);
-          const int64_t rows = cut.first_row(block + 1) - row;
-          const int64_t state = (row - first_row) * kQuantHalf + strip * kQuantStrip;
-          block_rows<Math>(
-              rows, layout.spec.zero_kind, piece,
-              args.x + x_offset<Math>(layout, row) + k / kVectorColumns * rows * Math::kPairSlots,
-              args.groups + (row * layout.num_groups + first_group * rows) * Math::kGroupSlots,
-              {total + state, sums + state});
-        }
+        piece_by_blocks<Math>(
+            args, group,
+            {.values = values,
+             .scales = scales + strip * kQuantStrip,
+             .vectors = piece_k / kVectorColumns<Math>,
+             .vectors_per_group = min_of(piece_k, layout.group_size) / kVectorColumns<Math>,
+             .opens = k == k0,
+             .closes = k + piece_k == end},
+            {.k = k, .first_group = first_group, .strip = strip, .state = state});
       }
       codes += piece_k / kQuantChunk * kQuantStrips * layout.strip_bytes;
     }

@@ -1,6 +1,16 @@
-// Activations as codes of int8, from each row and group alone (law L4). Included by quant.inc.
+// Activations as codes of int8, from each row and group alone (law L4).
+#pragma once
+
+#include "kernels/cpu/quant/quant_codes-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/quant/quant_x-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
+
+using cpu::PackQuantXArgs;
+using cpu::QuantLayout;
 
 // A group of a row as codes: round(x * 127 / max|x|), ties to even, in units of max|x| / 127. A
 // group that a model cannot tell from zero has unit 0, one with an infinity or NaN has unit NaN.

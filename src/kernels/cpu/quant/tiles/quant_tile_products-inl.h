@@ -1,5 +1,13 @@
 // What both ways of multiplying quantized weights on tiles share: pieces of a panel, and products
-// of its strips as bf16 in scratch with rows of activations. Included by quant_tiles.inc.
+// of its strips as bf16 in scratch with rows of activations.
+#pragma once
+
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_scales-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/tiles-inl.h"
+
 namespace quire {
 namespace {
 

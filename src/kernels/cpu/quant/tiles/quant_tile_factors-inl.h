@@ -1,5 +1,13 @@
 // The scales of quantized weights as tile kernels want them: float16 in the unit of their output.
-// Included by quant_tile_weights.inc.
+#pragma once
+
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_scales-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/quant/tiles/quant_tile_codes-inl.h"
+#include "kernels/cpu/quant/tiles/quant_tile_products-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 

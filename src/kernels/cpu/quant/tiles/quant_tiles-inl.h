@@ -1,28 +1,23 @@
 // Products with quantized weights on tiles: codes become bf16 in a scratch that stays in the
-// nearest caches, and are multiplied there as dense bf16 weights are (linear_tiles.inc). Included
-// after the headers of vectors, codes, tile codes and tiles.
+// nearest caches, and are multiplied there as dense bf16 weights are (linear_tiles-inl.h).
 //
 // Two ways. Codes of up to 4 bits in groups of 128 columns and more are multiplied as they are, and
-// sums scaled as groups end (quant_tile_sums.inc). Where groups are shorter and sums would end too
-// often, or codes longer, weights are scaled as they are decoded (quant_tile_weights.inc).
+// sums scaled as groups end (quant_tile_sums-inl.h). Where groups are shorter and sums would end too
+// often, or codes longer, weights are scaled as they are decoded (quant_tile_weights-inl.h).
 //
 // Law L4: a weight is multiplied in one way by any number of rows. Rows of a tile do not see each
 // other, and steps follow each other in order of k whether sums stay in registers or rest in
 // memory.
-//
-// The headers of tile codes define StripFactors with set_scale(), set_zero(), which round 16
-// floats to float16; TileCodes<KIND>, codes as numbers;
-// unpack_pairs<KIND, ZERO, J, END>(codes, strip, factors, out), which makes pairs J … END - 1 of a
-// chunk of a strip, [pair][16 outputs][2] bf16; ExactCodes<KIND>, whose pair<J>(strip) is a pair of
-// codes as bf16 for store_pairs(); and fused(a, b, c), a * b + c rounded once.
-// clang-format off
-#include "kernels/cpu/quant/quant_panels.inc"
-#include "kernels/cpu/quant/quant_scales.inc"
-#include "kernels/cpu/quant/quant_x.inc"
-#include "kernels/cpu/quant/tiles/quant_tile_products.inc"
-#include "kernels/cpu/quant/tiles/quant_tile_sums.inc"
-#include "kernels/cpu/quant/tiles/quant_tile_weights.inc"
-// clang-format on
+#pragma once
+
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/quant/quant_x-inl.h"
+#include "kernels/cpu/quant/tiles/quant_tile_products-inl.h"
+#include "kernels/cpu/quant/tiles/quant_tile_sums-inl.h"
+#include "kernels/cpu/quant/tiles/quant_tile_weights-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/tiles-inl.h"
 
 namespace quire {
 namespace {
@@ -57,7 +52,7 @@ QUIRE_SIMD void stream_panels(const QuantPanelsArgs& args, Stream stream) {
 // More rows: a piece of a panel becomes bf16 values, [strip][step], which all blocks of rows run
 // over. Sums of a group of blocks and panels rest in scratch between pieces:
 // [panel][block][half][2 tiles]. Blocks of one tile of rows: few registers in use, which
-// linear_tiles.inc explains.
+// linear_tile_blocks-inl.h explains.
 struct TileGroup {
   int64_t first_block, end_block;
   int64_t first_panel, end_panel;

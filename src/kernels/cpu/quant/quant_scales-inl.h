@@ -1,4 +1,11 @@
-// The scales of quantized weights as floats, group by group. Included by quant.inc.
+// The scales of quantized weights as floats, group by group.
+#pragma once
+
+#include "kernels/cpu/quant/quant_codes-inl.h"
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 

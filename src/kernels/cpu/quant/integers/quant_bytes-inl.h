@@ -1,14 +1,27 @@
 // Products of quantized weights with activations of int8, as bytes: an instruction multiplies and
-// adds four of them, and most codes become bytes by a mask. Included after quant_integers.inc, whose
-// slots of groups and registers it shares, and a header of codes with ByteCodes.
+// adds four of them, and most codes become bytes by a mask.
 //
 //   sum over a group of c x = unit * (sum of q x' - offset * sum of x')
 //
-// x' are the codes of quant_x.inc. Sums are exact, so kernels of 16 bits and of floats give the same.
+// x' are the codes of quant_x_codes-inl.h. Sums are exact, so kernels of 16 bits and of floats give
+// the same.
+#pragma once
+
+#include "kernels/cpu/quant/integers/quant_integers-inl.h"
+#include "kernels/cpu/quant/quant-inl.h"
+#include "kernels/cpu/quant/quant_codes-inl.h"
+#include "kernels/cpu/quant/quant_math-inl.h"
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/quant/quant_x_codes-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
 namespace quire {
 namespace {
 
-struct ByteMath : IntegerMath {
+template <QuantTraits Traits>
+struct ByteMath : IntegerMath<Traits> {
+  using Value = typename IntegerMath<Traits>::Value;
   template <CodeKind KIND>
   using Codes = ByteCodes<KIND>;
   static constexpr int kVectorPairs = 2;
@@ -58,15 +71,19 @@ static void pack_code_quads(const PackQuantXArgs& args) {
   });
 }
 
-constexpr cpu::QuantKernels over_bytes(cpu::QuantKernels kernels) {
+// kQuantIntegersOver for activations of int8.
+template <QuantTraits Traits>
+constexpr cpu::QuantKernels quant_over_bytes() {
+  using Math = ByteMath<Traits>;
+  cpu::QuantKernels kernels = kQuantIntegersOver<Traits>;
   kernels.pack_x[0] = kernels.pack_x[1] = nullptr;
   kernels.pack_x[2] = &pack_code_quads;
-  kernels.panels[cpu::kCode2] = &quant_panels<ByteMath, cpu::kCode2>;
-  kernels.panels[cpu::kCode3] = &quant_panels<ByteMath, cpu::kCode3>;
-  kernels.panels[cpu::kCode4] = &quant_panels<ByteMath, cpu::kCode4>;
-  kernels.panels[cpu::kCode5] = &quant_panels<ByteMath, cpu::kCode5>;
-  kernels.panels[cpu::kCode6] = &quant_panels<ByteMath, cpu::kCode6>;
-  kernels.panels[cpu::kCode8] = &quant_panels<ByteMath, cpu::kCode8>;
+  kernels.panels[cpu::kCode2] = &quant_panels<Math, cpu::kCode2>;
+  kernels.panels[cpu::kCode3] = &quant_panels<Math, cpu::kCode3>;
+  kernels.panels[cpu::kCode4] = &quant_panels<Math, cpu::kCode4>;
+  kernels.panels[cpu::kCode5] = &quant_panels<Math, cpu::kCode5>;
+  kernels.panels[cpu::kCode6] = &quant_panels<Math, cpu::kCode6>;
+  kernels.panels[cpu::kCode8] = &quant_panels<Math, cpu::kCode8>;
   return kernels;
 }
 

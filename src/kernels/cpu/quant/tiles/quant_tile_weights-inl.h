@@ -1,4 +1,4 @@
-// Weights scaled before they are multiplied: what quant_tiles.inc does with short groups.
+// Weights scaled before they are multiplied: what quant_tiles-inl.h does with short groups.
 //
 // With u the unit of an output (quant_tables.h), a power of two,
 //   w = bf16(half(c * half(u scale) - half(u min)))    weight, rounded to 8 bits of mantissa
@@ -7,7 +7,16 @@
 // moved by three are bf16 of 2^-112 times the value, so x is taken times 2^80 and sums times 2^32,
 // which is exact. Weights below 2^-29 of the largest that their output could have become 0;
 // activations from 2^47 on are infinite.
-#include "kernels/cpu/quant/tiles/quant_tile_factors.inc"
+#pragma once
+
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_scales-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/quant/tiles/quant_tile_codes-inl.h"
+#include "kernels/cpu/quant/tiles/quant_tile_factors-inl.h"
+#include "kernels/cpu/quant/tiles/quant_tile_products-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+#include "kernels/cpu/simd/tiles-inl.h"
 
 namespace quire {
 namespace {
@@ -100,7 +109,7 @@ static void unpack_weights(const QuantPanelsArgs& args, const uint8_t* panel,
   }
 }
 
-// A panel's piece for multiply_group (quant_tiles.inc).
+// A panel's piece for multiply_group (quant_tiles-inl.h).
 template <CodeKind KIND, ZeroKind ZERO>
 struct ScaledWeights {
   PanelUnits units;

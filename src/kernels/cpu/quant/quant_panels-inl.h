@@ -1,6 +1,10 @@
 // What every way of multiplying quantized weights shares: where finished sums go, and how codes are
-// prefetched. Included after a simd header.
+// prefetched.
+#pragma once
+
+#include "kernels/cpu/quant/quant_codes-inl.h"
 #include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {
