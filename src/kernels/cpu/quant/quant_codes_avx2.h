@@ -1,8 +1,9 @@
 // Codes to pairs of values with AVX2: integers are shifted, masked and converted; 4-bit
-// codebooks are looked up. After simd_avx2.h. See quant_tables.h for the planes.
+// codebooks are looked up. See quant_tables.h for the planes.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {

@@ -1,8 +1,9 @@
 // Codes to pairs of values with AVX-512: codes are looked up among bf16 values held in registers,
-// but for integers of 8 bits. After simd_avx512.h. See quant_tables.h for the planes.
+// but for integers of 8 bits. See quant_tables.h for the planes.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {

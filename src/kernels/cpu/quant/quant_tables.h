@@ -75,7 +75,7 @@ struct CodeValues {
 
 // Rows of x in the order of the packed columns: [padded_k / 2][num_rows] pairs of kPairSlots floats
 // (simd_*.h), zeros past K; and of each group what its sums need: [num_groups][slots][num_rows],
-// slot 0 minus the sum of x, more for integers (quant_integers.inc).
+// slot 0 minus the sum of x, more for integers (quant_integers-inl.h).
 struct PackQuantXArgs {
   const float* x;
   int64_t x_stride;
@@ -124,7 +124,7 @@ struct QuantKernels {
   void (*panels[kNumCodeKinds])(const QuantPanelsArgs& args);
 };
 
-// Whether the products of a group with activations of 16 bits (quant_integers.inc) sum up within 32
+// Whether the products of a group with activations of 16 bits (quant_integers-inl.h) sum up within 32
 // bits.
 inline constexpr int64_t kMostIntegerGroup = 256;
 static constexpr bool sums_in_integers(const QuantLayout& layout) {
