@@ -209,6 +209,20 @@ struct IntegerCodes {
   }
 };
 
+// Values looked up byte by byte. The upper bytes of words are codes of 0, so all get the first
+// value, which QuantLayout::integer_offset takes off.
+template <>
+struct IntegerCodes<cpu::kTable4> {
+  __m256i steps;
+  QUIRE_SIMD_MEMBER explicit IntegerCodes(const cpu::CodeValues& values)
+      : steps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values.steps))) {}
+  template <int J>
+  QUIRE_SIMD_MEMBER IntegerPairs pair(const uint8_t* strip) const {
+    return {_mm256_shuffle_epi8(steps, plane_pairs<4, J, 0>(strip, 0)),
+            _mm256_shuffle_epi8(steps, plane_pairs<4, J, 0>(strip, 1))};
+  }
+};
+
 QUIRE_SIMD __m256i join_words(__m256 even, __m256 odd) {
   return _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(even), 16),
                          _mm256_castps_si256(odd));

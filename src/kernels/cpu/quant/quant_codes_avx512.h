@@ -207,6 +207,20 @@ struct IntegerCodes {
   }
 };
 
+// Values looked up byte by byte. The upper bytes of words are codes of 0, so all get the first
+// value, which QuantLayout::integer_offset takes off.
+template <>
+struct IntegerCodes<cpu::kTable4> {
+  __m512i steps;
+  QUIRE_SIMD_MEMBER explicit IntegerCodes(const cpu::CodeValues& values)
+      : steps(_mm512_loadu_si512(values.steps)) {}
+  template <int J>
+  QUIRE_SIMD_MEMBER IntegerPairs pair(const uint8_t* strip) const {
+    const IntegerPairs codes = IntegerCodes<cpu::kCode4>::low_bits<4>(plane_bits<4, J, 0>(strip));
+    return {_mm512_shuffle_epi8(steps, codes.words)};
+  }
+};
+
 // --- codes as bytes, four columns of each output side by side
 
 using CodeQuads = __m512i;

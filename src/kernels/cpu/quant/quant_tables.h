@@ -48,6 +48,9 @@ struct QuantLayout {
   int64_t super_mins_at;
   int64_t units_at;
   int64_t panel_bytes;
+  // Kernels in integers make words w of codes: c = (w - integer_offset) * integer_unit.
+  int32_t integer_offset;
+  float integer_unit;
   int64_t group_scale_bytes;  // of the 64 scales of a group of a panel
   int64_t group_zero_bytes;
   int64_t super_scale_bytes;  // of a super-group, and as many for its mins
@@ -67,10 +70,12 @@ enum CodeKind : int {
   kNumCodeKinds
 };
 
-// c of every code, repeated up to 256 entries.
+// c of every code, repeated up to 256 entries; and the values of a table of 4 bits as integers from
+// 0 on, in units of QuantLayout::integer_unit, repeated.
 struct CodeValues {
   uint16_t bf16[256];
   float f32[256];
+  uint8_t steps[64];
 };
 
 // Rows of x in the order of the packed columns: [padded_k / 2][num_rows] pairs of kPairSlots floats
@@ -128,7 +133,7 @@ struct QuantKernels {
 // bits.
 inline constexpr int64_t kMostIntegerGroup = 256;
 static constexpr bool sums_in_integers(const QuantLayout& layout) {
-  return layout.spec.codebook == Codebook::kLinear && layout.group_size <= kMostIntegerGroup;
+  return layout.spec.codebook != Codebook::kE4M3 && layout.group_size <= kMostIntegerGroup;
 }
 
 // `m` rows are cut into blocks whose sizes differ by at most one, the larger ones first.

@@ -84,6 +84,7 @@ constexpr cpu::QuantKernels quant_over_bytes() {
   kernels.panels[cpu::kCode5] = &quant_panels<Math, cpu::kCode5>;
   kernels.panels[cpu::kCode6] = &quant_panels<Math, cpu::kCode6>;
   kernels.panels[cpu::kCode8] = &quant_panels<Math, cpu::kCode8>;
+  kernels.panels[cpu::kTable4] = nullptr;
   return kernels;
 }
 

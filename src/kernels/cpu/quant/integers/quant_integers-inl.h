@@ -93,9 +93,10 @@ QUIRE_SIMD Units units_of(float most) {
 // Slots of a group.
 static void put_group(const PackQuantXArgs& args, int64_t row, int64_t g, float unit, int32_t sum) {
   float* group = args.groups + g * IntegerSlots::kGroupSlots * args.num_rows + row;
-  const int32_t start = -args.layout->spec.offset * sum;
+  const uint32_t start =
+      static_cast<uint32_t>(-args.layout->integer_offset) * static_cast<uint32_t>(sum);
   group[0] = -static_cast<float>(sum) * unit;
-  group[IntegerSlots::kUnit * args.num_rows] = unit;
+  group[IntegerSlots::kUnit * args.num_rows] = unit * args.layout->integer_unit;
   __builtin_memcpy(group + IntegerSlots::kStart * args.num_rows, &start, sizeof start);
 }
 
@@ -157,8 +158,8 @@ constexpr cpu::QuantKernels kQuantIntegersOver = {
     .pack_x = {nullptr, &pack_integer_x, &pack_code_pairs},
     .panels = {&quant_panels<Math, cpu::kCode2>, &quant_panels<Math, cpu::kCode3>,
                &quant_panels<Math, cpu::kCode4>, &quant_panels<Math, cpu::kCode5>,
-               &quant_panels<Math, cpu::kCode6>, &quant_panels<Math, cpu::kCode8>, nullptr,
-               nullptr},
+               &quant_panels<Math, cpu::kCode6>, &quant_panels<Math, cpu::kCode8>,
+               &quant_panels<Math, cpu::kTable4>, nullptr},
 };
 
 }  // namespace
