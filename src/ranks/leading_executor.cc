@@ -72,21 +72,40 @@ Status LeadingExecutor::hear_done(int other) {
                      frame.payload.size());
   std::memcpy(offers.data(), frame.payload.data(), sizeof(offers));
   const KvLayout layout = layout_of_rank(other);
+  HostBlockCopies copies = {};
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
-    const SharedMemoryOffer& offer = offers[static_cast<size_t>(pool)];
     if (kv_plan_.num_host(pool) < 2 || !layout.spec.uses(pool)) continue;
+    const SharedMemoryOffer& offer = offers[static_cast<size_t>(pool)];
     const int64_t bytes = kv_plan_.num_host(pool) * layout.spec.pool(pool).block_bytes;
-    if (offer.num_bytes != bytes)
-      return data_loss("expected host blocks of {} bytes, got {}", bytes, offer.num_bytes);
     Result<SharedMemory> memory = SharedMemory::open(offer);
     if (memory.status().code() == StatusCode::kNotFound) {
-      return unimplemented("--kv-cache-dir: expected all ranks on one machine, got {}",
-                           memory.status().message());
+      copies[static_cast<size_t>(pool)] = 1;
+      memory = SharedMemory::create(bytes);
+    } else if (offer.num_bytes != bytes) {
+      return data_loss("expected host blocks of {} bytes, got {}", bytes, offer.num_bytes);
     }
     QUIRE_RETURN_IF_ERROR(memory.status());
     others_blocks_.push_back({other, pool, *std::move(memory)});
   }
-  return {};
+  return keep_copies(other, layout, copies);
+}
+
+Status LeadingExecutor::keep_copies(int other, const KvLayout& layout,
+                                    const HostBlockCopies& copies) {
+  if (copies == HostBlockCopies{}) return {};
+  HostBlockLink::Blocks blocks;
+  for (const OthersBlocks& others : others_blocks_) {
+    const auto pool = static_cast<size_t>(others.pool);
+    if (others.rank != other || copies[pool] == 0) continue;
+    blocks[pool] = {.data = others.memory.bytes().data(),
+                    .block_bytes = layout.spec.pool(others.pool).block_bytes,
+                    .num_blocks = kv_plan_.num_host(others.pool),
+                    .strips = {}};
+  }
+  log_info("rank {} shares no memory with this one: its KV goes to and from files over TCP", other);
+  links_of_copies_.push_back(
+      std::make_unique<HostBlockLink>(rank_->links(), other, std::move(blocks)));
+  return rank_->send(other, RankFrame::kHostBlocks, std::as_bytes(std::span(copies)));
 }
 
 KvLayout LeadingExecutor::layout_of_rank(int rank) const {
@@ -118,11 +137,30 @@ Result<uint64_t> LeadingExecutor::tell_step(const StepPlan& plan) {
   const uint64_t number = relay_.add_step(plan);
   encode_step(relay_.take(), plan, adapters_->numbers_of(plan), message_);
   QUIRE_RETURN_IF_ERROR(tell_all(RankFrame::kStep));
+  QUIRE_RETURN_IF_ERROR(tell_host_blocks(plan));
   return number;
+}
+
+// What a step under way writes is not here yet, and the other ranks have it.
+Status LeadingExecutor::tell_host_blocks(const StepPlan& plan) {
+  if (links_of_copies_.empty()) return {};
+  std::vector<HostBlock> read = host_blocks_read(plan);
+  if (read.empty()) return {};
+  for (const Step& step : under_way_) {
+    const std::vector<HostBlock> written = host_blocks_written(step.plan);
+    std::erase_if(read, [&](const HostBlock& block) {
+      return std::find(written.begin(), written.end(), block) != written.end();
+    });
+  }
+  for (const auto& link : links_of_copies_) QUIRE_RETURN_IF_ERROR(link->send(read));
+  return {};
 }
 
 Result<StepResult> LeadingExecutor::finish(uint64_t number, const StepPlan& plan) {
   Result<StepResult> result = rank_->run(plan);
+  if (!links_of_copies_.empty() && !host_blocks_written(plan).empty()) {
+    for (const auto& link : links_of_copies_) QUIRE_RETURN_IF_ERROR(link->receive());
+  }
   if (result.ok()) relay_.add_result(number, *result);
   return result;
 }

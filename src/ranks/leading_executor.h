@@ -14,6 +14,7 @@
 
 #include "comm/shared_memory.h"
 #include "core/executor.h"
+#include "ranks/host_block_link.h"
 #include "ranks/loaded_rank.h"
 #include "ranks/rank_adapters.h"
 #include "ranks/rank_process.h"
@@ -39,7 +40,6 @@ class LeadingExecutor final : public Executor {
   int64_t available_kv_bytes() const override { return available_kv_bytes_; }
   bool keeps_blocks_on_host() const override { return rank_->runner().keeps_blocks_on_host(); }
   KvHostMemory host_memory() override;
-  // kUnimplemented: the plan has blocks of host memory, and a rank is on another machine.
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   int32_t max_steps_in_flight() const override { return rank_->process().num_stages; }
@@ -64,7 +64,7 @@ class LeadingExecutor final : public Executor {
   };
 
   LeadingExecutor() = default;
-  // Host blocks of another rank.
+  // Host blocks of another rank, or a copy of them where it is on another machine.
   struct OthersBlocks {
     int rank = 0;
     KvPool pool = KvPool::kAttention;
@@ -73,16 +73,19 @@ class LeadingExecutor final : public Executor {
 
   Status hear_ready();
   Status hear_done(int other);
+  Status keep_copies(int other, const KvLayout& layout, const HostBlockCopies& copies);
   KvLayout layout_of_rank(int rank) const;
   Status tell_all(RankFrame kind);  // what is in message_
   // Sends the step to the others: its number.
   Result<uint64_t> tell_step(const StepPlan& plan);
+  Status tell_host_blocks(const StepPlan& plan);
   Result<StepResult> finish(uint64_t number, const StepPlan& plan);
 
   std::unique_ptr<LoadedRank> rank_;
   ModelPlan plan_;
   KvPlan kv_plan_;
   std::vector<OthersBlocks> others_blocks_;
+  std::vector<std::unique_ptr<HostBlockLink>> links_of_copies_;
   int64_t available_kv_bytes_ = 0;
   std::unique_ptr<LeadingAdapters> adapters_;
   TokenRelay relay_;

@@ -15,6 +15,8 @@ namespace quire {
 
 // What a rank says once it has memory: where others find its host blocks, by pool.
 using HostBlockOffers = std::array<SharedMemoryOffer, kNumKvPools>;
+// What the first rank answers where it finds none: of which pools it has a copy (host_block_link.h), 1, or not, 0.
+using HostBlockCopies = std::array<uint8_t, kNumKvPools>;
 
 // Kinds of frames between ranks once they are linked.
 enum class RankFrame : uint32_t {
@@ -28,6 +30,7 @@ enum class RankFrame : uint32_t {
   kFailed = 23,
   kLoadAdapter = 24,
   kAdapter = 25,
+  kHostBlocks = 26,
 };
 
 // One thread at a time.
