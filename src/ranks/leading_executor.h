@@ -12,9 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/shared_memory.h"
 #include "core/executor.h"
-#include "ranks/host_block_link.h"
+#include "ranks/host_blocks/others_host_blocks.h"
 #include "ranks/loaded_rank.h"
 #include "ranks/rank_adapters.h"
 #include "ranks/rank_process.h"
@@ -64,28 +63,18 @@ class LeadingExecutor final : public Executor {
   };
 
   LeadingExecutor() = default;
-  // Host blocks of another rank, or a copy of them where it is on another machine.
-  struct OthersBlocks {
-    int rank = 0;
-    KvPool pool = KvPool::kAttention;
-    SharedMemory memory;
-  };
-
   Status hear_ready();
   Status hear_done(int other);
-  Status keep_copies(int other, const KvLayout& layout, const HostBlockCopies& copies);
   KvLayout layout_of_rank(int rank) const;
   Status tell_all(RankFrame kind);  // what is in message_
   // Sends the step to the others: its number.
   Result<uint64_t> tell_step(const StepPlan& plan);
-  Status tell_host_blocks(const StepPlan& plan);
   Result<StepResult> finish(uint64_t number, const StepPlan& plan);
 
   std::unique_ptr<LoadedRank> rank_;
   ModelPlan plan_;
   KvPlan kv_plan_;
-  std::vector<OthersBlocks> others_blocks_;
-  std::vector<std::unique_ptr<HostBlockLink>> links_of_copies_;
+  std::unique_ptr<OthersHostBlocks> others_blocks_;
   int64_t available_kv_bytes_ = 0;
   std::unique_ptr<LeadingAdapters> adapters_;
   TokenRelay relay_;

@@ -2,21 +2,14 @@
 // the way of hidden states from stage to stage.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <mutex>
 
 #include "comm/process_ranks.h"
-#include "comm/shared_memory.h"
 #include "exec/model_runner.h"
 #include "ranks/rank_process.h"
 
 namespace quire {
-
-// What a rank says once it has memory: where others find its host blocks, by pool.
-using HostBlockOffers = std::array<SharedMemoryOffer, kNumKvPools>;
-// What the first rank answers where it finds none: of which pools it has a copy (host_block_link.h), 1, or not, 0.
-using HostBlockCopies = std::array<uint8_t, kNumKvPools>;
 
 // Kinds of frames between ranks once they are linked.
 enum class RankFrame : uint32_t {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "ranks/host_block_link.h"
+#include "ranks/host_blocks/others_host_blocks.h"
 #include "ranks/loaded_rank.h"
 #include "ranks/plan_codec.h"
 #include "ranks/rank_adapters.h"
@@ -73,6 +73,7 @@ class Follower {
       return data_loss("expected what is copied in {} bytes, got {}", sizeof(copies),
                        payload.size());
     std::memcpy(copies.data(), payload.data(), sizeof(copies));
+    if (copies == HostBlockCopies{}) return {};
     KvHostMemory memory = rank_->runner().host_memory();
     HostBlockLink::Blocks blocks;
     for (size_t pool = 0; pool < kNumKvPools; ++pool) {

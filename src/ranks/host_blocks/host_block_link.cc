@@ -1,4 +1,4 @@
-#include "ranks/host_block_link.h"
+#include "ranks/host_blocks/host_block_link.h"
 
 #include <algorithm>
 #include <cstring>
