@@ -181,7 +181,7 @@ def test_engines_of_one_server_share_files(binary):
     with tempfile.TemporaryDirectory() as folder:
         with serve(binary, folder, "-dp", "2") as server:
             assert ask_all(server.url) == 0
-        with serve(binary, folder, "-dp", "2") as server:
+        with serve(binary, folder, "-dp", "2", "--enable-dev-endpoints") as server:
             end = time.time() + 120
             while min(loaded(server.url)) == 0:  # each engine looks for files by itself
                 ask_all(server.url)
