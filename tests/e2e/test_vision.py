@@ -1,5 +1,6 @@
 """Images in chat: through the official client, what is refused, and that memory stays flat."""
 import base64
+import concurrent.futures
 import os
 import struct
 import tempfile
@@ -7,6 +8,7 @@ import zlib
 
 import harness
 from process import Server
+from test_ranks import Ranks
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MODELS = os.path.join(ROOT, "tests", "goldens", "vision")
@@ -206,6 +208,31 @@ def test_tiles_and_squares(binary):
             chunks = ask(context, question(data_url("wide.png")), stream=True)
             streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
             assert streamed == again.choices[0].message.content, model
+
+
+def test_images_on_ranks(binary):
+    """Answers about pictures, beside answers to texts, are on two ranks those of one, bit for bit."""
+    def answers(server):
+        context = harness.Context(server.url, "none", server.process.pid)
+        context.wait_ready(60)
+
+        def one(names):
+            choice = ask(context, question(*map(data_url, names)), logprobs=True, top_logprobs=2).choices[0]
+            return choice.message.content, [token.logprob for token in choice.logprobs.content]
+
+        asked = [(), ("wide.png",), ("tall.png",), ("small.png", "wide.png"), ("wide.png",), ()]
+        with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+            return list(pool.map(one, asked))
+
+    for model in ("qwen2_vl", "gemma3"):
+        flags = (os.path.join(MODELS, model), "--hardware", "none")
+        with Server(binary, *flags, "--threads", "1") as server:
+            alone = answers(server)
+        assert len({content for content, _ in alone}) > 2, alone
+        with Server(binary, *flags, "--tensor-parallel-size", "2") as server:
+            assert answers(server) == alone, model
+        with Ranks(binary, 2, *flags) as ranks:
+            assert answers(ranks.server) == alone, model
 
 
 def test_fewer_tokens_of_an_image(binary):
