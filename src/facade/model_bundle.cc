@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "chat/mistral_template.h"
 #include "facade/builtin_model.h"
+#include "facade/chat/sentence_texts_reader.h"
 #include "facade/engines.h"
 #include "facade/kv_cache/kv_cache_files.h"
 #include "facade/kv_cache/kv_events.h"
@@ -91,6 +92,7 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files,
                          ModelChat::load(*bundle.files, bundle.tokenizer.get(), templates));
   QUIRE_ASSIGN_OR_RETURN(bundle.generation,
                          read_generation_config(*bundle.files, bundle.tokenizer.get()));
+  QUIRE_ASSIGN_OR_RETURN(bundle.texts, read_sentence_texts(*bundle.files));
   return bundle;
 }
 

@@ -1,7 +1,9 @@
 """Images in chat: through the official client, what is refused, and that memory stays flat."""
 import base64
 import concurrent.futures
+import json
 import os
+import shutil
 import struct
 import tempfile
 import zlib
@@ -208,6 +210,39 @@ def test_tiles_and_squares(binary):
             chunks = ask(context, question(data_url("wide.png")), stream=True)
             streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
             assert streamed == again.choices[0].message.content, model
+
+
+def test_crops_of_long_pictures(binary):
+    """Gemma 3's pan and scan: the whole of 67 x 41 and two crops, 9 tokens each and 6 around them, and what a prompt says
+    of them; a picture that is not long stays whole."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "model")
+        shutil.copytree(os.path.join(MODELS, "gemma3"), model)
+        path = os.path.join(model, "preprocessor_config.json")
+        with open(path) as file:
+            stated = json.load(file)
+        stated.update(do_pan_and_scan=True, pan_and_scan_min_crop_size=20, pan_and_scan_max_num_crops=4,
+                      pan_and_scan_min_ratio_to_activate=1.5)
+        with open(path, "w") as file:
+            json.dump(stated, file)
+        server = Server(binary, model, "--hardware", "none")
+        context = harness.Context(server.url, "none", server.process.pid)
+        with server:
+            text = ask(context, question(text="what is it")).usage.prompt_tokens
+            small = ask(context, question(data_url("small.png"))).usage.prompt_tokens
+            assert small == text + 9 + 6, (text, small)
+            said = "Here is the original image  and here are some crops to help you see better  "
+            words = context.post("/tokenize", {"prompt": said, "add_special_tokens": False})["count"]
+            for name in ("wide.png", "tall.png"):
+                answer = ask(context, question(data_url(name)))
+                beside = answer.usage.prompt_tokens - text - 3 * (9 + 6)
+                assert abs(beside - words) <= 4, (name, answer.usage, words)  # pieces join at the edges
+                again = ask(context, question(data_url(name)))
+                assert again.choices[0].message.content == answer.choices[0].message.content
+        server = Server(binary, model, "--hardware", "none", "--max-image-tokens", "9")
+        context = harness.Context(server.url, "none", server.process.pid)
+        with server:
+            assert ask(context, question(data_url("wide.png"))).usage.prompt_tokens == text + 9 + 6
 
 
 def test_images_on_ranks(binary):
