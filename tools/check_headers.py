@@ -2,11 +2,13 @@
 """Checks that headers compile alone: tools/check_headers.py BUILD_DIR [--since COMMIT] [--jobs N]
 
 Each header under src/, apps/ and include/ is given to the compiler by itself, with the flags of a source file near it in
-BUILD_DIR/compile_commands.json. With --since only headers that differ from COMMIT are. Headers for the CUDA compiler and
-headers that are a part of another file (-inl.h, and those of one instruction set under src/kernels/cpu) are left out.
+BUILD_DIR/compile_commands.json. A -inl.h holds what is compiled once per instruction set: it gets the flags of a source that
+includes it, which say what set that is. With --since only headers that differ from COMMIT are. Headers for the CUDA compiler
+and headers of one instruction set under src/kernels/cpu are left out.
 """
 import argparse
 import concurrent.futures
+import functools
 import os
 import pathlib
 import re
@@ -19,7 +21,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEVICE_FOLDER = "src/kernels/cuda/"  # for the CUDA compiler
 
 
-PART = re.compile(r"-inl\.h$|^src/kernels/cpu/.*_(avx2|avx512|amx|portable)\w*\.h$")
+PART = re.compile(r"^src/kernels/cpu/.*_(avx2|avx512|amx|portable)\w*\.h$")
+PER_INSTRUCTION_SET = "-inl.h"
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 MAX_ERROR_LINES = 6
 
 
@@ -44,12 +48,28 @@ def compile_commands(build_dir):
     return commands
 
 
+@functools.cache
+def included_by(path):
+    """All headers under src/ that a file includes, also by way of others."""
+    found = set()
+    for name in INCLUDE.findall(path.read_text()):
+        header = ROOT / "src" / name
+        if header.exists():
+            found |= {header} | included_by(header)
+    return found
+
+
 def flags_for(header, commands):
     """Flags of the source that shares most of its path with the header, its own source before others."""
     def nearness(source):
         shared = len(os.path.commonpath([source, header]))
         return (shared, source.stem == header.stem, not source.stem.endswith("_test"), str(source))
-    return commands[max(commands, key=nearness)]
+    sources = list(commands)
+    if header.name.endswith(PER_INSTRUCTION_SET):
+        sources = [source for source in sources if source.is_relative_to(ROOT / "src") and header in included_by(source)]
+        if not sources:
+            return None
+    return commands[max(sources, key=nearness)]
 
 
 def headers(since):
@@ -65,6 +85,10 @@ def headers(since):
 
 def check(header, commands):
     flags = flags_for(header, commands)
+    if flags is None:
+        return "no source includes it"
+    if header.name.endswith(PER_INSTRUCTION_SET):
+        flags = flags + ["-Wno-unused-function"]  # kernels that the tables of other files name
     text = f'#include "{header}"\n#include "{header}"\n'  # twice: it must be guarded too
     run = subprocess.run(flags + ["-fsyntax-only", "-x", "c++", "-"], input=text, capture_output=True, text=True)
     return "\n".join(run.stderr.splitlines()[:MAX_ERROR_LINES]) if run.returncode else ""

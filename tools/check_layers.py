@@ -4,9 +4,9 @@
 A folder may include headers of its own and of the folders in its row. A row may name only rows above it, so the table
 itself cannot hold a cycle. The rooms of a folder (its subfolders and the files beside them) may include each other in
 one direction only: their includes hold no cycle. No library of the product includes or compiles what is in a folder
-testing/. A folder under src/ lists at most 25 files, tests aside. A source file may have at most 600 lines (tests: 800),
-a class at most 25 functions, a function at most 60 lines, kernels aside; tools/size_budget.txt lists those that may be
-larger, each with its own limit and a reason.
+testing/. No file is an .inc, whose names would be those of whoever includes it. A folder under src/ lists at most 25
+files, tests aside. A source file may have at most 600 lines (tests: 800), a class at most 25 functions, a function at most
+60 lines, kernels aside; tools/size_budget.txt lists those that may be larger, each with its own limit and a reason.
 """
 import collections
 import pathlib
@@ -22,7 +22,7 @@ MAX_TEST_LINES = 800
 MAX_FILES = 25
 MAX_METHODS = 25
 MAX_FUNCTION_LINES = 60
-SOURCE_SUFFIXES = (".h", ".inc", ".cc", ".cu", ".cuh")
+SOURCE_SUFFIXES = (".h", ".cc", ".cu", ".cuh")
 CUDA_HEADER = re.compile(r'^\s*#\s*include\s+[<"](cuda|cublas|nccl|nvtx)', re.M)
 
 
@@ -149,6 +149,9 @@ def main():
     files = 0
     for top in ("src", "apps", "include", "tests", "fuzz", "bench"):
         for path in sorted((ROOT / top).rglob("*")):
+            if path.suffix == ".inc":
+                problems.append(f"{path.relative_to(ROOT)}: takes its names from what includes it: make it a header that "
+                                f"includes what it uses (-inl.h where it is compiled per instruction set)")
             if path.suffix not in SOURCE_SUFFIXES:
                 continue
             files += 1

@@ -193,6 +193,7 @@ KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
   return {.dir = args.kv_cache_dir,
           .capacity_bytes = args.kv_cache_dir_bytes,
           .host_bytes = asked > 0 ? asked : kHostBytes,
+          .num_engines = args.data_parallel_size,
           .num_ranks = ranks_per_stage(args),
           .files = bundle.files.get(),
           .shape = args.shape,

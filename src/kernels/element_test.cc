@@ -107,7 +107,7 @@ TEST(Norm, LayerMatchesReferenceAndMayRunInPlace) {
   }
 }
 
-// Relative errors promised in cpu/element/math.inc, and the values at the edges.
+// Relative errors promised in cpu/element/math-inl.h, and the values at the edges.
 TEST(Activation, ErrorsStayWithinPromise) {
   std::vector<float> x;
   for (float v = -90.0f; v <= 90.0f; v += 0.0173f) x.push_back(v);

@@ -137,8 +137,9 @@ class Scheduler {
   // Runs of decode steps, for a simulator: when every running request has one token to compute and
   // nobody can join or leave, many rounds of schedule() and update() come to the same as one
   // run_decodes(). The most such rounds from here on, a lower bound; 0: none, or a plan is under
-  // way. Deadlines are the caller's to watch. O(running).
-  int32_t max_decode_run() const;
+  // way. With num_under_way = 1: from the end of the step on that is under way, which every running
+  // request must be in. Deadlines are the caller's to watch. O(running).
+  int32_t max_decode_run(int32_t num_under_way = 0) const;
   // Does what rounds i = 0, 1, … would, in which schedule() is called at begin_us for i = 0, else
   // at end_us[i - 1], and update() at end_us[i], each running request getting the next of its
   // tokens. 1 <= end_us.size() <= max_decode_run(). The rounds' plans are lost: no executor may

@@ -44,6 +44,9 @@ Case random_case(std::mt19937& rng) {
   setup.config.max_num_batched_tokens = pick(8, 64);
   setup.config.max_num_seqs = pick(2, 8);
   setup.config.max_model_len = 100;
+  setup.config.max_preemptions = pick(0, 3);
+  setup.config.max_skip_ahead = pick(0, 3);
+  setup.config.max_overtakes = pick(1, 2) * 32;
   setup.config.policy = static_cast<SchedulingPolicy>(pick(0, 2));
   setup.config.batching =
       pick(0, 5) == 0 ? BatchingMode::kStaticBatches : BatchingMode::kContinuous;

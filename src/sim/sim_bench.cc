@@ -5,7 +5,7 @@
 //   build/release/src/sim/quire_sim_bench replica conversation      one load of these alone
 //   build/release/src/sim/quire_sim_bench fleet 2        1,000 replicas, one hour, on 2 threads
 //   build/release/src/sim/quire_sim_bench trace FILE 4 10     a trace on 4 replicas, at 10/s where it
-//                                                       has lengths alone
+//                                                       has lengths alone; or a folder of ServeGen
 //
 // The figures are of the wall clock, so run it on an idle machine.
 #include <sys/resource.h>
@@ -13,11 +13,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
 #include "sim/fleet/block_merging.h"
 #include "sim/fleet/deployment.h"
 #include "sim/report/summary.h"
+#include "sim/workload/servegen.h"
 #include "sim/workload/synthetic.h"
 #include "sim/workload/trace.h"
 
@@ -114,7 +116,8 @@ int bench_trace(const char* file, int32_t num_replicas, double rate) {
   options.lengths_at = [rate](int64_t i) {
     return static_cast<int64_t>(static_cast<double>(i) * 1e9 / rate);
   };
-  const Result<Workload> workload = read_trace(file, options);
+  const Result<Workload> workload =
+      std::filesystem::is_directory(file) ? read_servegen(file, {}) : read_trace(file, options);
   if (!workload.ok()) {
     std::fprintf(stderr, "%s\n", workload.status().message().c_str());
     return 1;

@@ -20,7 +20,7 @@ namespace quire {
 namespace {
 
 // Raise when a packed byte changes its meaning.
-constexpr int kLayoutVersion = 3;
+constexpr int kLayoutVersion = 4;
 constexpr std::array<char, 8> kMagic = {'Q', 'U', 'I', 'R', 'E', 'P', 'W', '1'};
 constexpr int64_t kHeaderBytes = 4096;
 constexpr int64_t kChunkBytes = int64_t{4} << 20;

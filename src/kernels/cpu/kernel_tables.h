@@ -43,7 +43,7 @@ inline constexpr int64_t kKMultipleInt8 = 64;
 // one, the larger ones first. A block of r rows is
 //   [k][r] floats,  [k / 2][r][2] bf16,  [k / 4][r] words for int8 (as many as the kernel wants),
 // and blocks follow each other, with x_padding bytes per row between them; for tiles all blocks of
-// a chunk of k do (linear_tiles.inc).
+// a chunk of k do (linear_tile_blocks-inl.h).
 struct PackXArgs {
   const float* x;  // num_rows consecutive rows of one block
   int64_t x_stride;

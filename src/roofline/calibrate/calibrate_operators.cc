@@ -364,10 +364,11 @@ Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const Numb
   ExpertsModel& model = hardware.experts[kernel_kind(format)] = hardware.experts_model(format);
   std::vector<SearchParameter> parameters;
   if (hardware.num_units > 0 && !options.judge_only) {
-    parameters = {{&model.launch_us, 0.1, 1000},   {&model.expert_us, 1e-3, 100},
-                  {&model.compute_share, 0.01, 1}, {&model.memory_share, 0.01, 1},
-                  {&model.exponent, 1, 20},        {&model.row_share, 0.01, 10},
-                  {&model.foreign_share, 0.01, 10}};
+    model.foreign_us = std::max(model.foreign_us, 1.0);  // because the search multiplies
+    parameters = {{&model.launch_us, 0.1, 1000},    {&model.expert_us, 1e-3, 100},
+                  {&model.compute_share, 0.01, 1},  {&model.memory_share, 0.01, 1},
+                  {&model.exponent, 1, 20},         {&model.row_share, 0.01, 10},
+                  {&model.foreign_share, 0.01, 10}, {&model.foreign_us, 1e-3, 1000}};
   }
   Result<FitReport> report = experts_report(samples, format, true, hardware, parameters, options);
   if (report.ok()) report->times_bf16 = times_bf16;

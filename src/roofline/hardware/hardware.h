@@ -87,7 +87,7 @@ struct DecodeAttentionModel {
 // The products are their multiplications over row tiles padded expert by expert, joined softly with
 // the weights of the distinct experts. What goes between products row by row through memory
 // (gather, activation, sum) passes over everybody's rows on devices that hold a part of the
-// experts.
+// experts, and telling whose rows they are takes foreign_us.
 struct ExpertsModel {
   double launch_us = 35;
   double expert_us = 0.085;
@@ -96,6 +96,7 @@ struct ExpertsModel {
   double exponent = 2.6;
   double row_share = 0.7;  // of the bandwidth
   double foreign_share = 0.4;
+  double foreign_us = 0;
 };
 
 // These are norms, rope, activation, residuals, cache writes and sampling.

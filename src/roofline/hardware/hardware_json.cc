@@ -76,6 +76,7 @@ void visit_experts(const Fields& fields, ExpertsModel& model) {
   fields.number("exponent", model.exponent, {1, 1000});
   fields.number("row_share", model.row_share, {1e-3, 1e3});  // above 1: caches hold the rows
   fields.number("foreign_share", model.foreign_share, {1e-3, 1e3});
+  fields.number("foreign_us", model.foreign_us, kMicroseconds);
 }
 
 template <typename Fields>

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -112,6 +113,12 @@ class CostModel {
   // every step.
   double predict_us(const StepShape& step) const;
   double bound_us(const StepShape& step) const;
+  // Predicts out.size() steps that follow each other and only decode: out[i] has the bits of
+  // predict_us() of the i-th. From one to the next each context grows by a token, and of
+  // `num_inside[w]` requests it is still within windows()[w]. Leaves `step` as the one behind the
+  // last.
+  void predict_decodes_us(StepShape& step, std::span<const int32_t> num_inside,
+                          std::span<double> out) const;
   // Returns the cost kernel by kernel, indexed by Kernel.
   std::array<KernelCost, kNumKernels> explain(const StepShape& step) const;
 

@@ -18,6 +18,14 @@ namespace quire {
 
 inline constexpr int32_t kMaxMemoisedRows = 1024;  // sampled rows
 
+// The launches of single tokens in the layers of one group, for one batch.
+struct DecodeLaunches {
+  const GroupPlan* group = nullptr;
+  DecodeLaunch attention;
+  DecodeLaunch index;
+  double scan_us = 0;
+};
+
 struct CostModel::Impl {
   ModelShape model;
   Hardware hardware;
@@ -64,7 +72,9 @@ struct CostModel::Impl {
     const ExpertLoad load = spread_tokens({.num_experts = group.num_experts,
                                            .experts_per_token = group.experts_per_token,
                                            .num_ranks = static_cast<double>(ep),
-                                           .skew = even ? 0 : options.routing_skew},
+                                           .skew = even ? 0 : options.routing_skew,
+                                           .weights = model.expert_weights,
+                                           .sees_all_rows = parallelism.dp == 1},
                                           all_tokens);
     // Without an all-to-all (replicas of attention have one) every device is handed all rows.
     const double all_rows = all_tokens * group.experts_per_token;
@@ -160,14 +170,17 @@ struct CostModel::Impl {
     return seen(time);
   }
 
+  static double keys_seen(const GroupPlan& group, const DecodeSums& decode) {
+    return static_cast<double>(group.window_index < 0
+                                   ? decode.context
+                                   : decode.windowed[static_cast<size_t>(group.window_index)]);
+  }
+
   // `chunks` are of the same step; they matter where both kinds share a launch.
   KernelTime decode_attention(const GroupPlan& group, const DecodeSums& decode,
                               std::span<const PromptChunk> chunks) const {
     if (group.decode.num_heads <= 0) return {};
-    const int64_t sum = group.window_index < 0
-                            ? decode.context
-                            : decode.windowed[static_cast<size_t>(group.window_index)];
-    const auto context = static_cast<double>(sum);
+    const double context = keys_seen(group, decode);
     const bool joined = !chunks.empty() && shares_attention_launch(hardware, group.decode);
     KernelTime time =
         joined ? joined_decode_time(group.decode, chunks, decode.num_requests, context, hardware)
@@ -263,6 +276,40 @@ struct CostModel::Impl {
                                 token_scan(group, decode).predicted_us);
     }
     return us;
+  }
+
+  std::vector<DecodeLaunches> decode_launches(int32_t num_requests) const {
+    std::vector<DecodeLaunches> launches;
+    launches.reserve(plan.groups.size());
+    for (const GroupPlan& group : plan.groups) {
+      DecodeLaunches& own = launches.emplace_back();
+      own.group = &group;
+      if (group.decode.num_heads > 0)
+        own.attention = {group.decode, double(num_requests), hardware};
+      if (group.index.num_heads > 0) own.index = {group.index, double(num_requests), hardware};
+      own.scan_us = token_scan(group, {.num_requests = num_requests}).predicted_us;
+    }
+    return launches;
+  }
+  // The same as that of a step of decodes alone.
+  double decode_us(std::span<DecodeLaunches> launches, const DecodeSums& decode) const {
+    double us = 0;
+    for (DecodeLaunches& own : launches) {
+      us += own.group->num_layers * (attention_us(own, decode) + own.scan_us);
+    }
+    return us;
+  }
+  double attention_us(DecodeLaunches& own, const DecodeSums& decode) const {
+    const double keys = keys_seen(*own.group, decode);
+    const auto all_keys = static_cast<double>(decode.context);
+    if (options.fidelity == Fidelity::kBound)
+      return own.attention.bound_us(keys) + own.index.bound_us(all_keys);
+    double us = own.attention.predicted_us(keys);
+    if (tables != nullptr) {
+      us = tables->scaled_decode_us(own.group->decode, decode.num_requests, keys, us,
+                                    own.attention.bound_us(keys));
+    }
+    return us + own.index.predicted_us(all_keys);
   }
 
   // Returns the time of the layers without head and host, under the combination rule.

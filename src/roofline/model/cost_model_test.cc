@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -314,6 +315,37 @@ TEST(CostModel, BoundFidelityIsTheBound) {
   const StepShape step = decodes(5, 700);
   EXPECT_DOUBLE_EQ(bound.predict_us(step), bound.bound_us(step));
   EXPECT_DOUBLE_EQ(bound.bound_us(step), make(test::kLlama31_8B, h100()).bound_us(step));
+}
+
+TEST(CostModel, DecodesThatFollowEachOtherHaveTheBitsOfSingleSteps) {
+  std::vector<ModelShape> models = {model_of(test::kGemma2_9B), model_of(test::kDeepSeekV3),
+                                    hybrid_model()};
+  for (LayerGroup& group : models[1].groups)
+    group.attention.index = {.top_k = 2048, .num_heads = 64, .head_dim = 128};
+  for (const ModelShape& model : models) {
+    for (const Fidelity fidelity : {Fidelity::kAnalytic, Fidelity::kBound}) {
+      const CostModel cost =
+          CostModel::create(model, h100(), {}, {.fidelity = fidelity, .max_memoised_tokens = 8})
+              .value();
+      const std::vector<int32_t>& windows = cost.windows();
+      // One request crosses tiles of keys, the other leaves no window within the run.
+      StepShape step;
+      step.add(60, 1, true, windows);
+      step.add(9000, 1, true, windows);
+      StepShape alone = step;
+      const std::vector<int32_t> num_inside(windows.size(), 1);
+      std::array<double, 9> us;
+      for (int part = 0; part < 2; ++part) {
+        cost.predict_decodes_us(step, num_inside, us);
+        for (const double each : us) {
+          EXPECT_EQ(each, cost.predict_us(alone));
+          alone.decode.context += 2;
+          for (size_t w = 0; w < windows.size(); ++w) ++alone.decode.windowed[w];
+        }
+      }
+      EXPECT_EQ(step.decode.context, alone.decode.context);
+    }
+  }
 }
 
 TEST(CostModel, MoreWorkIsNeverCheaperInTheBound) {

@@ -95,7 +95,8 @@ ExpertLoad spread_tokens(const Routing& routing, double tokens) {
   }
   load.distinct = std::max(1.0, load.distinct);
   load.rows = std::max(load.rows, load.distinct);
-  const double height = expert_tile_rows(load.rows / load.distinct);
+  const double seen = routing.sees_all_rows ? std::max(rows, load.rows) : load.rows;
+  const double height = expert_tile_rows(routing.weights, seen / load.distinct);
   double padded = 0;
   for (const double share : picked) {
     const double expected = std::min(tokens, share * rows / routing.num_experts) * busiest;

@@ -17,6 +17,9 @@ struct Routing {
   // The table's rows of an expert are its share, rounded. Tokens that choose for themselves are
   // spread around it, and leave more experts without any.
   bool rounded = false;
+  NumberFormat weights;  // whose kernel has its way to pad rows
+  // Every device is handed all rows, those of the others' experts too.
+  bool sees_all_rows = true;
 };
 
 struct ExpertLoad {

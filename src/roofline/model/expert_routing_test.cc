@@ -78,6 +78,26 @@ TEST(ExpertRouting, RoundedSharesLeaveFewerExpertsEmpty) {
   }
 }
 
+// A kernel of 4-bit weights has tiles of its own, and one is chosen by all rows that a device sees.
+TEST(ExpertRouting, TilesAreThoseOfTheKernel) {
+  const auto rows = [](std::string_view format, double rows_per_expert) {
+    return expert_tile_rows(*parse_number_format(format), rows_per_expert);
+  };
+  EXPECT_EQ(rows("int4", 7), 8);
+  EXPECT_EQ(rows("int4", 7.5), 16);
+  EXPECT_EQ(rows("int4", 40), 48);
+  EXPECT_EQ(rows("int4", 1000), 64);
+  EXPECT_EQ(rows("bf16", 3), 16);
+  EXPECT_EQ(rows("mxfp4", 65), 128);
+  EXPECT_EQ(rows("fp8_block", 1000), 64);
+
+  Routing divided = routing(1.01, 8);
+  divided.weights = *parse_number_format("bf16");
+  const ExpertLoad all = spread_tokens(divided, 256);
+  divided.sees_all_rows = false;
+  EXPECT_GT(all.padding, 1.5 * spread_tokens(divided, 256).padding);
+}
+
 // Whole tiles are what skewed prompts pay for with kernels of wide tiles.
 TEST(ExpertRouting, UnevenExpertsFillTilesWorse) {
   const ExpertLoad load = spread_tokens(routing(1.01), 1024);

@@ -76,8 +76,15 @@ double power_of_two_from(double least, double rows, double most) {
   while (least < rows && least < most) least *= 2;
   return least;
 }
-constexpr double kMinExpertTile = 16;
-constexpr double kMaxExpertTile = 64;
+
+// Marlin, which multiplies 4-bit weights, takes the first of these tiles that the rows do not fill
+// to nine tenths.
+double marlin_tile_rows(double rows) {
+  constexpr std::array<double, 5> kHeights = {8, 16, 32, 48, 64};
+  const auto fits = std::find_if(kHeights.begin(), kHeights.end(),
+                                 [rows](double height) { return rows < 0.9 * height; });
+  return fits == kHeights.end() ? kHeights.back() : *fits;
+}
 
 void finish(KernelTime& time, double predicted_us, double launch_us) {
   time.launch_us = launch_us;
@@ -130,8 +137,12 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
   return time;
 }
 
-double expert_tile_rows(double rows_per_expert) {
-  return power_of_two_from(kMinExpertTile, rows_per_expert, kMaxExpertTile);
+double expert_tile_rows(const NumberFormat& weights, double rows_per_expert) {
+  const KernelKind kind = kernel_kind(weights);
+  if (kind == KernelKind::kInt4) return marlin_tile_rows(rows_per_expert);
+  // Triton's kernels of two-byte products go on to larger tiles than those of FP8 blocks.
+  const bool is_wide = kind == KernelKind::kBf16 || kind == KernelKind::kMxfp4;
+  return power_of_two_from(16, rows_per_expert, is_wide ? 128 : 64);
 }
 
 KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
@@ -157,7 +168,8 @@ KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
 
   const ExpertsModel model = hardware.experts_model(work.weights);
   const double rows = work.rows / work.distinct;
-  const double height = expert_tile_rows(rows);
+  const double height =
+      expert_tile_rows(work.weights, (work.rows + work.foreign_rows) / work.distinct);
   const double padding = work.padding > 0 ? work.padding : std::ceil(rows / height) * height / rows;
   const double peak = hardware.peak(work.weights.math);
   const double bandwidth = hardware.memory_bytes_per_s;
@@ -170,7 +182,7 @@ KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
   finish(time,
          soft_max(compute_us, memory_us, model.exponent) + model.expert_us * work.distinct +
              row_bytes * work.activation_bytes / bandwidth * kMicro,
-         model.launch_us);
+         model.launch_us + (work.foreign_rows > 0 ? model.foreign_us : 0));
   return time;
 }
 
@@ -346,39 +358,69 @@ constexpr double kKeyTile = 64;
 
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
                                  const Hardware& hardware) {
-  KernelTime time;
-  if (num_requests <= 0) return time;
+  return DecodeLaunch(work, num_requests, hardware).time(context_sum);
+}
+
+DecodeLaunch::DecodeLaunch(const AttentionWork& work, double num_requests,
+                           const Hardware& hardware) {
+  if (num_requests <= 0) return;
   const DecodeAttentionModel& model = hardware.decode_model(work.kv);
   const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
-  time.flops = pair_flops(work) * work.num_heads * context_sum;
-  time.kv_bytes = work.kv_bytes_per_token * context_sum;
-  time.write_bytes = num_requests * work.num_heads * work.v_dim * work.activation_bytes;
-  time.activation_bytes =
-      num_requests * work.num_heads * work.qk_dim * work.activation_bytes + time.write_bytes;
-  const double compute_us = time.flops / peak * kMicro;
-  const double memory_us = time.kv_bytes / hardware.memory_bytes_per_s * kMicro;
-  time.bound_us = std::max(compute_us, memory_us);
+  num_requests_ = num_requests;
+  flops_per_key_ = pair_flops(work) * work.num_heads;
+  kv_bytes_per_key_ = work.kv_bytes_per_token;
+  write_bytes_ = num_requests * work.num_heads * work.v_dim * work.activation_bytes;
+  activation_bytes_ =
+      num_requests * work.num_heads * work.qk_dim * work.activation_bytes + write_bytes_;
+  compute_us_per_key_ = flops_per_key_ / peak * kMicro;
+  memory_us_per_key_ = kv_bytes_per_key_ / hardware.memory_bytes_per_s * kMicro;
+  bound_us_per_key_ = std::max(compute_us_per_key_, memory_us_per_key_);
+  compute_us_per_key_ /= model.compute_share;
+  slowdown_ = 1 / model.memory_share;
+  exponent_ = model.exponent;
+  launch_us_ = model.launch_us;
+  units_ = hardware.num_units;
+  if (units_ == 0) return;
+  const double group = work.num_heads / work.num_kv_heads;
+  compute_us_per_key_ *= std::ceil(group / 64) * 64 / group;
+  pairs_ = num_requests * work.num_kv_heads;
+  unit_share_ = model.unit_share;
+  launch_us_ += model.request_us * pairs_ / units_;
+  combine_us_ = model.combine_us;
+}
 
-  double real_memory_us = memory_us / model.memory_share;
-  double real_compute_us = compute_us / model.compute_share;
-  double overhead_us = model.launch_us;
-  if (hardware.num_units > 0) {
-    const double units = hardware.num_units;
-    const double pairs = num_requests * work.num_kv_heads;
-    const double keys = std::max(1.0, context_sum / num_requests);
-    const double tiles = std::ceil(keys / kKeyTile);
-    const double busy = std::min(pairs * tiles, units);
-    real_memory_us = std::max(real_memory_us, memory_us * units / (busy * model.unit_share));
-    const double group = work.num_heads / work.num_kv_heads;
-    const double padding = tiles * kKeyTile / keys;
-    real_memory_us *= padding;
-    real_compute_us *= padding * std::ceil(group / 64) * 64 / group;
-    // The partial sums are joined by a second pass.
-    const bool split = tiles > 1 && pairs < units;
-    overhead_us += model.request_us * pairs / units + (split ? model.combine_us : 0);
+double DecodeLaunch::predicted_us(double context_sum) {
+  if (num_requests_ <= 0) return 0;
+  const double keys = std::max(1.0, context_sum / num_requests_);
+  const double tiles = std::ceil(keys / kKeyTile);
+  // Without units the only ratio is that of a device that is busy as a whole.
+  const double busy = units_ > 0 ? std::min(pairs_ * tiles, units_) : 1;
+  if (busy != busy_) {
+    const double slowdown =
+        units_ > 0 ? std::max(slowdown_, units_ / (busy * unit_share_)) : slowdown_;
+    const double memory_us = memory_us_per_key_ * slowdown;
+    busy_ = busy;
+    us_per_key_ = soft_max(memory_us, compute_us_per_key_, exponent_);
+    compute_bound_ = compute_us_per_key_ >= memory_us;
   }
-  time.compute_bound = real_compute_us >= real_memory_us;
-  finish(time, soft_max(real_memory_us, real_compute_us, model.exponent), overhead_us);
+  const double padding = units_ > 0 ? tiles * kKeyTile / keys : 1;
+  // The partial sums of keys that are split are joined by a second pass.
+  const double overhead_us = launch_us_ + (tiles > 1 && pairs_ < units_ ? combine_us_ : 0);
+  return std::max(context_sum * us_per_key_ * padding + overhead_us, bound_us(context_sum));
+}
+
+KernelTime DecodeLaunch::time(double context_sum) {
+  KernelTime time;
+  if (num_requests_ <= 0) return time;
+  time.flops = flops_per_key_ * context_sum;
+  time.kv_bytes = kv_bytes_per_key_ * context_sum;
+  time.write_bytes = write_bytes_;
+  time.activation_bytes = activation_bytes_;
+  time.bound_us = bound_us(context_sum);
+  time.predicted_us = predicted_us(context_sum);
+  const double keys = context_sum / num_requests_;
+  time.launch_us = launch_us_ + (keys > kKeyTile && pairs_ < units_ ? combine_us_ : 0);
+  time.compute_bound = compute_bound_;
   return time;
 }
 

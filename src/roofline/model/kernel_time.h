@@ -51,8 +51,9 @@ struct ExpertsWork {
   double activation_bytes = 2;
 };
 KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware);
-// Returns the rows of a tile of an expert's products, by how many rows experts have on average.
-double expert_tile_rows(double rows_per_expert);
+// Returns the rows of a tile of an expert's products. A kernel is chosen before it is known which
+// rows are another device's: by how many this device's experts would have if they took all rows.
+double expert_tile_rows(const NumberFormat& weights, double rows_per_expert);
 
 // AttentionWork is one attention layer on one device, as its kernels see it.
 struct AttentionWork {
@@ -70,6 +71,37 @@ KernelTime prefill_attention_time(const AttentionWork& work, std::span<const Pro
 // `context_sum` is the keys seen, summed over requests, with the window applied.
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
                                  const Hardware& hardware);
+// A DecodeLaunch gives the same times, in the same bits, for launches of one batch whose keys alone
+// change: what does not depend on them is worked out once. One thread.
+class DecodeLaunch {
+ public:
+  DecodeLaunch() = default;  // no requests, no time
+  DecodeLaunch(const AttentionWork& work, double num_requests, const Hardware& hardware);
+  KernelTime time(double context_sum);
+  double bound_us(double context_sum) const { return context_sum * bound_us_per_key_; }
+  double predicted_us(double context_sum);
+
+ private:
+  double num_requests_ = 0;
+  double pairs_ = 0;  // of requests and KV heads
+  double units_ = 0;
+  double flops_per_key_ = 0;
+  double kv_bytes_per_key_ = 0;
+  double activation_bytes_ = 0;
+  double write_bytes_ = 0;
+  double bound_us_per_key_ = 0;
+  double compute_us_per_key_ = 0;  // with padded queries
+  double memory_us_per_key_ = 0;   // at the full bandwidth
+  double slowdown_ = 1;            // of memory, with all units busy
+  double unit_share_ = 1;
+  double exponent_ = 1;
+  double launch_us_ = 0;
+  double combine_us_ = 0;
+  // Of the units that were busy when it was last asked.
+  double busy_ = 0;
+  double us_per_key_ = 0;
+  bool compute_bound_ = false;
+};
 // Tokens that see all rows of a source, in one launch.
 KernelTime source_attention_time(const AttentionWork& work, std::span<const SourceChunk> chunks,
                                  const Hardware& hardware);

@@ -55,7 +55,8 @@ Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, Number
                                    .experts_per_token = topk,
                                    .num_ranks = ep,
                                    .skew = skew,
-                                   .rounded = true},
+                                   .rounded = true,
+                                   .weights = weights},
                                   tokens);
   load.rows = std::max(1.0, load.rows);
   // With even shares rows meet in an expert only when every expert has one.

@@ -40,8 +40,12 @@ struct Points {
   }
 };
 
+double scaled(double predicted_us, double log_ratio, double bound_us) {
+  return std::max(predicted_us * std::exp(log_ratio), bound_us);
+}
+
 void scale(KernelTime& time, double log_ratio) {
-  time.predicted_us = std::max(time.predicted_us * std::exp(log_ratio), time.bound_us);
+  time.predicted_us = scaled(time.predicted_us, log_ratio, time.bound_us);
   time.launch_us = std::min(time.launch_us, time.predicted_us - time.bound_us);
 }
 
@@ -202,11 +206,22 @@ void OperatorTables::apply_prefill(const AttentionWork& work, std::span<const Pr
   scale(time, it->second.at(prefill_point(work, batch, tokens / batch, context / batch)));
 }
 
+double OperatorTables::scaled_decode_us(const AttentionWork& work, double num_requests,
+                                        double context_sum, double predicted_us,
+                                        double bound_us) const {
+  const auto it = decode_.find(kind_of(work));
+  if (it == decode_.end() || num_requests <= 0) return predicted_us;
+  const double ratio = it->second.at(decode_point(work, num_requests, context_sum / num_requests));
+  return scaled(predicted_us, ratio, bound_us);
+}
+
 void OperatorTables::apply_decode(const AttentionWork& work, double num_requests,
                                   double context_sum, KernelTime& time) const {
-  const auto it = decode_.find(kind_of(work));
-  if (it == decode_.end() || num_requests <= 0) return;
-  scale(time, it->second.at(decode_point(work, num_requests, context_sum / num_requests)));
+  const double us =
+      scaled_decode_us(work, num_requests, context_sum, time.predicted_us, time.bound_us);
+  if (us == time.predicted_us) return;
+  time.predicted_us = us;
+  time.launch_us = std::min(time.launch_us, time.predicted_us - time.bound_us);
 }
 
 }  // namespace quire

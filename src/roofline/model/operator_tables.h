@@ -82,6 +82,9 @@ class OperatorTables {
                      KernelTime& time) const;
   void apply_decode(const AttentionWork& work, double num_requests, double context_sum,
                     KernelTime& time) const;
+  // Returns what apply_decode() makes of predicted_us.
+  double scaled_decode_us(const AttentionWork& work, double num_requests, double context_sum,
+                          double predicted_us, double bound_us) const;
 
  private:
   // Attention kernels differ by head dimension, window and cache format.

@@ -21,13 +21,17 @@ void Preemptions::stop(Entry& entry) {
   ++state_.stats.num_preemptions;
 }
 
-bool Preemptions::pause_admission() {
-  if (!paused_) return false;
-  const KvManager& kv = state_.kv;
+bool Preemptions::pauses_admission(const BlockCounts& promised) const {
   const std::vector<Entry*>& running = state_.roster.running();
-  const BlockCounts room = kv.stores().num_free() - budget_.promises.all;
+  if (!paused_ || running.empty()) return false;
+  const KvManager& kv = state_.kv;
+  const BlockCounts room = kv.stores().num_free() - promised;
   const BlockCounts growth = kv.tables().sizing().a_block_each() * std::ssize(running);
-  paused_ = !running.empty() && !(budget_.promises.watermark() + growth).fits_in(room);
+  return !(budget_.promises.watermark() + growth).fits_in(room);
+}
+
+bool Preemptions::pause_admission() {
+  paused_ = pauses_admission(budget_.promises.all);
   return paused_;
 }
 

@@ -19,7 +19,10 @@ class Preemptions {
   void preempt(Entry& entry);
 
   // After a preemption nobody is admitted until there is room again for the watermark and for each
-  // running request to grow by a block, or the next step would preempt once more.
+  // running request to grow by a block beside what has been promised, or the next step would preempt
+  // once more.
+  bool pauses_admission(const BlockCounts& promised) const;
+  // The same, and the pause ends when there is room.
   // Precondition: BlockPromises::all is up to date.
   bool pause_admission();
 

@@ -1,6 +1,7 @@
 #include "sched/grants/admission.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -9,6 +10,8 @@ namespace {
 
 // Entries that a step passes because their adapter must wait.
 constexpr int32_t kMostWithoutAdapter = 1024;
+// Those that did not fit are tried again in one step of so many, all of them in the same one.
+constexpr uint64_t kStepsBetweenTries = 16;
 
 }  // namespace
 
@@ -75,7 +78,7 @@ Admission::Outcome Admission::try_unless_hopeless(Entry& entry, Head& head) {
   const Outcome outcome = try_admit(entry);
   if (outcome == Outcome::kNoBlocks) {
     entry.refused_available_blocks = available;
-    entry.refused_round = state_.round;
+    entry.refused_step = state_.stats.num_steps;
   }
   return outcome;
 }
@@ -105,9 +108,33 @@ bool Admission::has_common_places(int32_t num_places) const {
 // An entry that did not fit is looked at again when there is more room, or now and then, because
 // its prefix may have been cached meanwhile.
 bool Admission::not_worth_a_try(const Entry& entry, const BlockCounts& available) const {
-  constexpr uint64_t kRoundsBetweenTries = 16;
   return !state_.roster.running().empty() && available.fits_in(entry.refused_available_blocks) &&
-         state_.round - entry.refused_round < kRoundsBetweenTries;
+         state_.stats.num_steps / kStepsBetweenTries == entry.refused_step / kStepsBetweenTries;
+}
+
+int32_t Admission::num_idle_rounds() const {
+  constexpr int32_t kAny = std::numeric_limits<int32_t>::max();
+  const Roster& roster = state_.roster;
+  const SchedulerConfig& config = state_.config;
+  if (roster.waiting.empty()) return kAny;
+  if (config.batching == BatchingMode::kStaticBatches) return batch_forming_ ? 0 : kAny;
+  if (roster.num_running() >= config.max_running()) return kAny;
+  // Short requests have places of their own, and the others may make room within a round.
+  if (config.num_express_seqs() > 0 || config.max_loras > 0 || config.bounds_step_time() ||
+      state_.kv.tables().sizing().blocks_leave()) {
+    return 0;
+  }
+  const BlockCounts promised = budget_.promises.sum(/*hard_only=*/true);
+  if (preemptions_.pauses_admission(promised)) return kAny;
+  const BlockCounts available = state_.kv.stores().num_free() - promised;
+  const Entry& head = *roster.waiting.begin()->entry;
+  int32_t num_seen = head.num_overtaken >= config.max_overtakes ? 1 : config.max_skip_ahead + 1;
+  for (const WaitingQueue::Item& item : roster.waiting) {
+    if (num_seen-- == 0) break;
+    const Entry& entry = *item.entry;
+    if (has_common_places(entry.num_places()) && !not_worth_a_try(entry, available)) return 0;
+  }
+  return static_cast<int32_t>(kStepsBetweenTries - state_.stats.num_steps % kStepsBetweenTries);
 }
 
 // --- Adapters ---

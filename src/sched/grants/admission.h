@@ -14,6 +14,9 @@ class Admission {
 
   // Admits as many as the step and the cache have room for, in the order of the policy.
   void admit();
+  // The rounds from the next one on in which admit() would look at nobody, while all that happens is
+  // decodes that take blocks; a lower bound.
+  int32_t num_idle_rounds() const;
 
  private:
   enum class Outcome : uint8_t { kAdmitted, kNoBudget, kNoBlocks, kHeld };

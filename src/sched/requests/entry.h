@@ -61,7 +61,7 @@ struct Entry {
   // The last time it did not fit: not worth another look until more blocks are free or some steps
   // have passed.
   BlockCounts refused_available_blocks = kNothingAvailable;
-  uint64_t refused_round = 0;
+  uint64_t refused_step = 0;
 
   bool in_flight() const { return num_flights > 0; }
   int32_t num_tokens_in_flight() const {

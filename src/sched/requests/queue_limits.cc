@@ -40,15 +40,31 @@ void QueueLimits::leave(int64_t num_tokens) {
               num_tokens_);
 }
 
+// Time without prompts is kept apart, so that many steps of decodes at once come to the same as one
+// by one.
 void QueueLimits::on_prefill(int64_t num_tokens, int64_t busy_us) {
+  if (num_tokens == 0) {
+    decoding_us_ += busy_us;
+    return;
+  }
   const auto us = static_cast<double>(std::max<int64_t>(busy_us, 1));
   const double keep = std::exp(-us / kWindowUs);
-  recent_tokens_ = recent_tokens_ * keep + static_cast<double>(num_tokens);
-  recent_us_ = recent_us_ * keep + us;
+  const Recent before = faded();
+  recent_ = {.tokens = before.tokens * keep + static_cast<double>(num_tokens),
+             .us = before.us * keep + us};
+  decoding_us_ = 0;
+}
+
+// What is left of the sums after the time without prompts, in which no tokens and all time came.
+QueueLimits::Recent QueueLimits::faded() const {
+  const double lost = -std::expm1(-static_cast<double>(decoding_us_) / kWindowUs);
+  return {.tokens = recent_.tokens * (1.0 - lost),
+          .us = recent_.us * (1.0 - lost) + kWindowUs * lost};
 }
 
 double QueueLimits::prefill_tokens_per_s() const {
-  return recent_us_ <= 0.0 ? 0.0 : recent_tokens_ / recent_us_ * 1e6;
+  const Recent recent = faded();
+  return recent.us <= 0.0 ? 0.0 : recent.tokens / recent.us * 1e6;
 }
 
 int64_t QueueLimits::retry_after_s() const {

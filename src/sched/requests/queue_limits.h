@@ -22,7 +22,8 @@ class QueueLimits {
   void enter(int64_t num_tokens);
   void leave(int64_t num_tokens);
 
-  // So many prompt tokens were computed in a step that took busy_us.
+  // So many prompt tokens were computed in a step that took busy_us; 0: in steps of decodes alone,
+  // however many.
   void on_prefill(int64_t num_tokens, int64_t busy_us);
   double prefill_tokens_per_s() const;
   int64_t retry_after_s() const;
@@ -33,8 +34,14 @@ class QueueLimits {
   int32_t num_reqs_ = 0;
   int64_t num_tokens_ = 0;
   // These sums fade over kWindowUs of busy time.
-  double recent_tokens_ = 0.0;
-  double recent_us_ = 0.0;
+  struct Recent {
+    double tokens = 0.0;
+    double us = 0.0;
+  };
+  Recent faded() const;
+
+  Recent recent_;
+  int64_t decoding_us_ = 0;  // since then, in steps without prompt tokens
 };
 
 }  // namespace quire

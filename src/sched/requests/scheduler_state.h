@@ -16,7 +16,6 @@ struct SchedulerState {
 
   // Of the step being planned.
   int64_t now_us = 0;
-  uint64_t round = 0;  // calls of schedule()
 };
 
 }  // namespace quire

@@ -9,39 +9,61 @@
 namespace quire {
 
 // Returns the steps before the first that may end the request; 0: it has something else to do.
-int32_t DecodeRuns::run_of(const Entry& entry) const {
-  const Request& request = entry.request;
-  const SamplingParams& params = *request.params;
-  if (entry.in_flight() || entry.held || !entry.known_to_executor ||
-      request.num_new_tokens() != 1 || request.num_output_tokens() < 1 || stops_on_tokens(params)) {
+int64_t DecodeRuns::run_of(const Entry& entry, int32_t num_under_way) const {
+  const SamplingParams& params = *entry.request.params;
+  const int32_t num_outputs = entry.request.num_output_tokens() + entry.num_open_tokens();
+  if (entry.num_flights != num_under_way || entry.held || !entry.known_to_executor ||
+      entry.num_new_tokens() != 1 || num_outputs < 1 || stops_on_tokens(params)) {
     return 0;
   }
-  return std::min(params.max_tokens - request.num_output_tokens(),
-                  state_.config.max_model_len - request.num_tokens()) -
+  return std::min(params.max_tokens - num_outputs,
+                  state_.config.max_model_len - entry.num_tokens()) -
          1;
 }
 
-int32_t DecodeRuns::max_run() const {
+// Returns the steps, up to about `wanted`, for which there are blocks without preempting anybody:
+// each request takes one of every group when its last is full. What is promised is not there.
+int64_t DecodeRuns::num_steps_with_blocks(int64_t wanted) {
+  const KvManager& kv = state_.kv;
+  const BlockTables& tables = kv.tables();
+  const int64_t block_size = kv.block_size();
+  const int64_t num_free =
+      (kv.stores().num_free() - budget_.promises.sum(/*hard_only=*/true))[KvPool::kAttention];
+  const int64_t num_turns = std::max<int64_t>(0, num_free) / tables.sizing().num_groups();
+  const std::vector<Entry*>& running = state_.roster.running();
+  const int64_t whole_rounds = num_turns / std::ssize(running);
+  if (whole_rounds * block_size >= wanted || tables.sizing().blocks_leave())
+    return whole_rounds * block_size;
+  first_turns_.clear();
+  for (const Entry* entry : running) {
+    if (entry->hard) continue;  // its blocks are those that it has been promised
+    first_turns_.push_back((block_size - entry->next_position() % block_size) % block_size);
+  }
+  const int64_t num_takers = std::ssize(first_turns_);
+  if (num_takers == 0) return wanted;
+  const auto left = first_turns_.begin() + num_turns % num_takers;
+  std::nth_element(first_turns_.begin(), left, first_turns_.end());
+  return num_turns / num_takers * block_size + *left;
+}
+
+int32_t DecodeRuns::max_run(int32_t num_under_way) {
   const SchedulerConfig& config = state_.config;
   const KvManager& kv = state_.kv;
   const Roster& roster = state_.roster;
   const int32_t num_running = roster.num_running();
-  const bool queue_rests = roster.waiting.empty() || (num_running >= config.max_running() &&
-                                                      config.batching == BatchingMode::kContinuous);
-  if (num_running == 0 || state_.drafter != nullptr || !queue_rests || roster.forks.size() > 0 ||
-      roster.num_hard_running() > 0 || num_running > config.max_num_batched_tokens ||
-      kv.spec().uses(KvPool::kState) || config.pipeline_depth > 1) {
+  if (num_running == 0 || state_.drafter != nullptr || roster.forks.size() > 0 ||
+      num_running > config.max_num_batched_tokens || kv.spec().uses(KvPool::kState) ||
+      config.pipeline_depth > 1) {
     return 0;
   }
-  // Each request takes at most one block per group for block_size tokens: nobody is preempted.
-  const int64_t rounds = kv.stores().num_free()[KvPool::kAttention] /
-                         (int64_t{num_running} * kv.tables().sizing().num_groups());
-  int64_t num_steps =
-      std::min<int64_t>(rounds * kv.block_size(), std::numeric_limits<int32_t>::max());
+  // A step that is planned ahead looks for blocks, and at who waits, before the run has ended.
+  const int32_t num_ahead = config.async_scheduling ? 1 : 0;
+  int64_t num_steps = int64_t{admission_.num_idle_rounds()} - num_ahead;
   for (const Entry* entry : roster.running()) {
-    if (num_steps <= 0) break;
-    num_steps = std::min<int64_t>(num_steps, run_of(*entry));
+    if (num_steps <= 0) return 0;
+    num_steps = std::min(num_steps, run_of(*entry, num_under_way));
   }
+  num_steps = std::min(num_steps, num_steps_with_blocks(num_steps + num_ahead) - num_ahead);
   return static_cast<int32_t>(std::max<int64_t>(num_steps, 0));
 }
 
@@ -95,14 +117,16 @@ void DecodeRuns::grow(size_t step, std::span<Entry* const> growing) {
   }
 }
 
-// The first step finds no place for those that wait, which the steps behind it need not look at.
-void DecodeRuns::pause_admission() {
-  if (state_.roster.waiting.empty() ||
-      state_.roster.num_running() >= state_.config.max_num_batched_tokens) {
+// Those that wait find no place in the first step, which the steps behind it need not look at.
+void DecodeRuns::pass_those_who_wait(int32_t num_steps) {
+  const Roster& roster = state_.roster;
+  if (roster.waiting.empty() || roster.num_running() >= state_.config.max_num_batched_tokens ||
+      state_.config.batching == BatchingMode::kStaticBatches) {
     return;
   }
-  budget_.promises.all = {};
-  preemptions_.pause_admission();
+  budget_.promises.all = budget_.promises.sum(/*hard_only=*/true);
+  if (preemptions_.pause_admission()) return;
+  if (roster.num_running() < state_.config.max_running()) state_.stats.num_head_waits += num_steps;
 }
 
 // What update() would do to them.
@@ -115,18 +139,39 @@ void DecodeRuns::fill(size_t step, std::span<Entry* const> filling) {
   }
 }
 
-// update()'s sums over steps; the KV manager has not heard yet of num_uncommitted computed tokens.
-void DecodeRuns::add_slot_stats(int64_t num_uncommitted) {
+// update()'s sums over so many steps between which nothing changes but that each running request
+// computes a token; the KV manager has not heard yet of num_uncommitted ones in the first.
+void DecodeRuns::add_slot_stats(int64_t num_uncommitted, int64_t num_steps) {
   const KvStats kv = state_.kv.stats();
-  state_.stats.reserved_slot_steps += kv.num_reserved_slots;
+  const int64_t num_groups = state_.kv.tables().sizing().num_groups();
+  const int64_t num_later = num_steps * (num_steps - 1) / 2 * state_.roster.num_running();
+  state_.stats.reserved_slot_steps += kv.num_reserved_slots * num_steps;
   state_.stats.unused_slot_steps +=
-      kv.num_unused_slots - num_uncommitted * state_.kv.tables().sizing().num_groups();
+      kv.num_unused_slots * num_steps - (num_uncommitted * num_steps + num_later) * num_groups;
+}
+
+// What depends on how long steps take.
+void DecodeRuns::note_times(int64_t begin_us, std::span<const int64_t> end_us) {
+  const size_t num_steps = end_us.size();
+  state_.roster.limits.on_prefill(0, end_us.back() - begin_us);
+  state_.now_us = num_steps > 1 ? end_us[num_steps - 2] : begin_us;
+  state_.kv.begin_step(state_.now_us);
+  if (!state_.config.bounds_step_time()) return;
+  const int32_t num_running = state_.roster.num_running();
+  int64_t context = 0;
+  for (const Entry* entry : state_.roster.running()) context += entry->next_position() + 1;
+  for (size_t step = 0; step < num_steps; ++step) {
+    state_.now_us = step == 0 ? begin_us : end_us[step - 1];
+    const uint64_t step_id = state_.stats.num_steps + step + 1;
+    budget_.time.note_decodes(step_id, num_running, context);
+    budget_.time.note_done(step_id, end_us[step]);
+    context += num_running;
+  }
 }
 
 void DecodeRuns::end_run(int32_t num_steps) {
   KvManager& kv = state_.kv;
   const int64_t num_tokens = int64_t{num_steps} * state_.roster.num_running();
-  state_.round += static_cast<uint64_t>(num_steps);
   state_.stats.num_steps += static_cast<uint64_t>(num_steps);
   state_.stats.num_scheduled_tokens += num_tokens;
   state_.stats.num_generated_tokens += num_tokens;
@@ -143,43 +188,48 @@ void DecodeRuns::end_run(int32_t num_steps) {
   kv.on_step_done(state_.stats.num_steps);
 }
 
+// Returns the first step behind `step` at which a request takes or fills a block.
+size_t DecodeRuns::next_turn(size_t step, size_t next_growing, size_t next_filling) const {
+  if (every_step_) return step + 1;
+  size_t next = std::numeric_limits<size_t>::max();
+  if (!growing_.empty()) next = std::min(next, growing_[next_growing].step);
+  if (!filling_.empty()) next = std::min(next, filling_[next_filling].step);
+  return std::max(next, step + 1);
+}
+
 void DecodeRuns::run(int64_t begin_us, std::span<const int64_t> end_us, DecodeTokens& tokens) {
-  const auto num_steps = static_cast<int32_t>(end_us.size());
-  QUIRE_CHECK(num_steps >= 1 && num_steps <= max_run(), "a run of {} of {} decode steps", num_steps,
-              max_run());
+  const size_t num_steps = end_us.size();
+  QUIRE_CHECK(num_steps >= 1, "a run of no decode steps");
   state_.roster.recycle_finished();
-  plan_turns(end_us.size());
-  append_tokens(end_us.size(), tokens);
+  plan_turns(num_steps);
+  append_tokens(num_steps, tokens);
   const std::vector<Entry*>& running = state_.roster.running();
   const auto block_size = static_cast<size_t>(state_.kv.block_size());
+  // Blocks leave windows at any step: there each request has its turn at each.
   const bool blocks_leave = state_.kv.tables().sizing().blocks_leave();
+  every_step_ = blocks_leave;
   size_t next_growing = 0;
   size_t next_filling = 0;
   int64_t num_uncommitted = 0;
-  int64_t context = 0;
-  for (const Entry* entry : running) context += entry->next_position() + 1;
-  for (size_t step = 0; step < end_us.size(); ++step) {
+  for (size_t step = 0; step < num_steps;) {
     state_.now_us = step == 0 ? begin_us : end_us[step - 1];
     state_.kv.begin_step(state_.now_us);
-    if (state_.config.bounds_step_time()) {
-      const uint64_t step_id = state_.stats.num_steps + step + 1;
-      budget_.time.note_decodes(step_id, state_.roster.num_running(), context);
-      budget_.time.note_done(step_id, end_us[step]);
-      context += std::ssize(running);
-    }
     num_uncommitted += std::ssize(running);
-    // Blocks leave windows at any step: there each request has its turn at each.
     grow(step, blocks_leave ? running : take_turns(growing_, next_growing, step));
-    if (step == 0) pause_admission();
+    if (step == 0) pass_those_who_wait(static_cast<int32_t>(num_steps));
     const std::span<Entry* const> filling =
         blocks_leave ? running : take_turns(filling_, next_filling, step);
     fill(step, filling);
     num_uncommitted -= std::ssize(filling) *
                        static_cast<int64_t>(blocks_leave ? 1 : std::min(step + 1, block_size));
-    add_slot_stats(num_uncommitted);
-    state_.roster.limits.on_prefill(0, end_us[step] - state_.now_us);
+    const size_t next = std::min(next_turn(step, next_growing, next_filling), num_steps);
+    const auto num_alike = static_cast<int64_t>(next - step);
+    add_slot_stats(num_uncommitted, num_alike);
+    num_uncommitted += (num_alike - 1) * std::ssize(running);
+    step = next;
   }
-  end_run(num_steps);
+  note_times(begin_us, end_us);
+  end_run(static_cast<int32_t>(num_steps));
 }
 
 }  // namespace quire

@@ -6,40 +6,46 @@
 #include <span>
 #include <vector>
 
-#include "sched/budget/preemptions.h"
-#include "sched/requests/scheduler_state.h"
+#include "sched/grants/admission.h"
 
 namespace quire {
 
 class DecodeRuns {
  public:
-  DecodeRuns(SchedulerState& state, StepBudget& budget, Preemptions& preemptions)
-      : state_(state), budget_(budget), preemptions_(preemptions) {}
+  DecodeRuns(SchedulerState& state, StepBudget& budget, Preemptions& preemptions,
+             const Admission& admission)
+      : state_(state), budget_(budget), preemptions_(preemptions), admission_(admission) {}
 
   // Scheduler::max_decode_run() and run_decodes()
-  int32_t max_run() const;
+  int32_t max_run(int32_t num_under_way);
   void run(int64_t begin_us, std::span<const int64_t> end_us, DecodeTokens& tokens);
 
  private:
-  int32_t run_of(const Entry& entry) const;
+  int64_t run_of(const Entry& entry, int32_t num_under_way) const;
+  int64_t num_steps_with_blocks(int64_t wanted);
   // A request writes the first slot of a block, or the last, once in block_size steps.
   struct Turn {
     size_t step = 0;
     Entry* entry = nullptr;
   };
   void plan_turns(size_t num_steps);
+  size_t next_turn(size_t step, size_t next_growing, size_t next_filling) const;
   void append_tokens(size_t num_steps, DecodeTokens& tokens);
   // Lets the requests whose turns come first have them, if those are in this step; returns them.
   std::span<Entry* const> take_turns(std::vector<Turn>& turns, size_t& next, size_t step);
   void grow(size_t step, std::span<Entry* const> growing);
-  void pause_admission();
+  void pass_those_who_wait(int32_t num_steps);
   void fill(size_t step, std::span<Entry* const> filling);
-  void add_slot_stats(int64_t num_uncommitted);
+  void add_slot_stats(int64_t num_uncommitted, int64_t num_steps);
+  void note_times(int64_t begin_us, std::span<const int64_t> end_us);
   void end_run(int32_t num_steps);
 
   SchedulerState& state_;
   StepBudget& budget_;
   Preemptions& preemptions_;
+  const Admission& admission_;
+  std::vector<int64_t> first_turns_;  // of max_run()
+  bool every_step_ = false;           // something happens at each step of the run
   std::vector<Turn> growing_;  // turns by step, each time round the ring block_size steps later
   std::vector<Turn> filling_;
   std::vector<Entry*> turn_;

@@ -42,7 +42,7 @@ class Scheduler::Impl {
   DraftGrants drafts{state, budget};
   PlanBuilder plans{state, budget};
   Outcomes outcomes{state, beams, drafts.planner(), plans};
-  DecodeRuns decode_runs{state, budget, preemptions};
+  DecodeRuns decode_runs{state, budget, preemptions, admission};
   std::vector<RequestId> expired;
 };
 
@@ -93,7 +93,6 @@ StepPlan& Scheduler::schedule(int64_t now_us) {
   Impl& parts = *impl_;
   SchedulerState& state = parts.state;
   state.now_us = now_us;
-  ++state.round;
   state.roster.recycle_finished();
   state.kv.begin_step(now_us);
   state.roster.media.cache().begin_step();
@@ -127,10 +126,14 @@ std::span<const RequestUpdate> Scheduler::update(const StepResult& result, int64
   return updates;
 }
 
-int32_t Scheduler::max_decode_run() const { return impl_->decode_runs.max_run(); }
+int32_t Scheduler::max_decode_run(int32_t num_under_way) const {
+  return impl_->decode_runs.max_run(num_under_way);
+}
 
 void Scheduler::run_decodes(int64_t begin_us, std::span<const int64_t> end_us,
                             DecodeTokens& tokens) {
+  QUIRE_DCHECK(std::ssize(end_us) <= max_decode_run(), "a run of {} of {} decode steps",
+               end_us.size(), max_decode_run());
   impl_->decode_runs.run(begin_us, end_us, tokens);
   debug_check(impl_->state);
 }

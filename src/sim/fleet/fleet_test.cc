@@ -167,6 +167,26 @@ TEST(Fleet, FastForwardChangesNothing) {
   }
 }
 
+// Most of what runs then is decodes that leave the head of the queue no room, beside requests that
+// were preempted so often that they hold what they may need.
+TEST(Fleet, FastForwardChangesNothingWhereBlocksAreShort) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    FleetSpec spec = small_fleet();
+    ReplicaSpec& replica = spec.pools[0].replica;
+    replica.engine.num_blocks = 102 + 8 * static_cast<int32_t>(seed % 4);
+    replica.engine.scheduler.max_preemptions = static_cast<int32_t>(seed % 3) + 1;
+    replica.engine.scheduler.max_skip_ahead = seed % 2 == 0 ? 16 : 1;
+    replica.engine.scheduler.async_scheduling = seed > 4;
+    const Workload workload = random_workload(seed, 150, 2e6);
+    const RunResult fast = must_run(workload, spec);
+    EXPECT_GT(fast.replicas[0].counters.kv_blocked_ns, 0);
+    replica.fast_forward = false;
+    expect_equal(fast, must_run(workload, spec));
+    if (HasFatalFailure()) return;
+  }
+}
+
 // This is what the rule is for: long prompts beside decodes do not make them wait any more.
 TEST(Fleet, StepsBoundedByTimeKeepGapsShort) {
   const Workload workload = random_workload(5, 80, 5e6);

@@ -45,7 +45,10 @@ void Arrivals::take(int64_t now_ns) {
   for (auto it = pending_.begin(); it != pending_.end();) {
     if (it->ready_ns > now_ns) {
       ++it;
-    } else if (may_hold_back_ && it->kv_tokens == 0 && is_sure_to_enter(it->leg)) {
+      continue;
+    }
+    if (it->kv_blocked_mark < 0) it->kv_blocked_mark = books_.counters().kv_blocked_ns;
+    if (may_hold_back_ && it->kv_tokens == 0 && is_sure_to_enter(it->leg)) {
       held_back_.push_back(*it);
       it = pending_.erase(it);
     } else if (join(*it, now_ns)) {

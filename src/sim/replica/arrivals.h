@@ -21,7 +21,9 @@ struct Arrival {
   Delivery leg;
   int64_t delivered_ns = 0;
   int64_t ready_ns = 0;
-  int64_t kv_blocked_mark = 0;
+  // ReplicaCounters::kv_blocked_ns when it began to wait for blocks; -1: it has not yet, and does so
+  // with the first step that may see it.
+  int64_t kv_blocked_mark = -1;
   int32_t kv_tokens = 0;  // to put into the cache when it joins
 };
 

@@ -26,14 +26,8 @@ class DecodeRun::Tokens final : public DecodeTokens {
   SlotTable& slots_;
 };
 
-int32_t DecodeRun::spare_rounds() const {
-  const int64_t round = std::ssize(slots_.running()) * kv_.tables().sizing().num_groups();
-  return static_cast<int32_t>(kv_.stats().num_free_blocks / std::max<int64_t>(1, round)) - 1;
-}
-
-bool DecodeRun::plan(int64_t now_ns, int64_t stop_ns, bool overlapped) {
+bool DecodeRun::plan(int64_t now_ns, int64_t stop_ns) {
   int32_t num_steps = std::min(kMaxRun, scheduler_.max_decode_run());
-  if (overlapped) num_steps = std::min(num_steps, spare_rounds() * kv_.block_size());
   if (num_steps < kMinSteps) return false;
   shape_.clear();
   AdapterCount adapters;
@@ -53,16 +47,26 @@ bool DecodeRun::plan(int64_t now_ns, int64_t stop_ns, bool overlapped) {
   begin_ns_ = now_ns;
   host_ns_ = spec_.timer->host_ns(shape_);
   kv_tokens_ = shape_.decode.context;
-  const int64_t adapters_ns = spec_.adapters.step_ns(adapters.count(), batch);
-  int64_t end_ns = now_ns;
-  for (int32_t i = 0; i < num_steps && end_ns < stop_ns; ++i) {
-    end_ns += spec_.timer->time(shape_).total_ns + adapters_ns;
-    ends_ns_.push_back(end_ns);
-    shape_.decode.context += batch;
-    ++shape_.decode.max_context;
-    for (size_t w = 0; w < windows.size(); ++w) shape_.decode.windowed[w] += num_inside[w];
-  }
+  plan_ends(num_steps, stop_ns, spec_.adapters.step_ns(adapters.count(), batch),
+            std::span(num_inside).first(windows.size()));
   return !ends_ns_.empty();
+}
+
+// Few steps at a time are worked out, because most runs are shorter than they may be.
+void DecodeRun::plan_ends(int32_t num_steps, int64_t stop_ns, int64_t adapters_ns,
+                          std::span<const int32_t> num_inside) {
+  std::array<int64_t, 32> step_ns;
+  int64_t end_ns = begin_ns_;
+  while (num_steps > 0 && end_ns < stop_ns) {
+    const auto some = std::span(step_ns).first(std::min<size_t>(step_ns.size(), num_steps));
+    spec_.timer->time_decodes(shape_, num_inside, some);
+    num_steps -= static_cast<int32_t>(some.size());
+    for (const int64_t ns : some) {
+      if (end_ns >= stop_ns) break;
+      end_ns += ns + adapters_ns;
+      ends_ns_.push_back(end_ns);
+    }
+  }
 }
 
 void DecodeRun::cut_at(int64_t ns, int64_t num_planned) {
@@ -103,7 +107,7 @@ int64_t DecodeRun::finish(int32_t num_waiting) {
   counters.num_steps += static_cast<int64_t>(num_steps);
   counters.num_tokens += batch * static_cast<int64_t>(num_steps);
   counters.num_output_tokens += batch * static_cast<int64_t>(num_steps);
-  if (num_waiting > 0) counters.seq_blocked_ns += ends_ns_.back() - begin_ns_;
+  books_.account_wait(ends_ns_.back() - begin_ns_, num_waiting);
   books_.note_peaks(kv_.stats(), num_waiting);
   const int64_t last_begin_ns = num_steps > 1 ? ends_ns_[num_steps - 2] : begin_ns_;
   ends_ns_.clear();

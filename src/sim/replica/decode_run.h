@@ -25,7 +25,7 @@ class DecodeRun {
 
   // Plans a run from now on, of steps that begin before `stop_ns`. Returns false when an ordinary
   // step must be taken.
-  bool plan(int64_t now_ns, int64_t stop_ns, bool overlapped);
+  bool plan(int64_t now_ns, int64_t stop_ns);
   // The ends of the planned steps. Empty: there is no run.
   std::span<const int64_t> ends_ns() const { return ends_ns_; }
   // Something comes at that time: cuts off the steps behind the one that is under way then, but for
@@ -34,12 +34,11 @@ class DecodeRun {
   // All of it happens. Returns when its last step but one ended, or the run began.
   int64_t finish(int32_t num_waiting);
 
-  // How many times every running request can take a block and leave as much: a step that is planned
-  // ahead asks for blocks while the one before it has not given any back.
-  int32_t spare_rounds() const;
-
  private:
   class Tokens;  // what comes out
+
+  void plan_ends(int32_t num_steps, int64_t stop_ns, int64_t adapters_ns,
+                 std::span<const int32_t> num_inside);
 
   const ReplicaSpec& spec_;
   ReplicaSinks& sinks_;

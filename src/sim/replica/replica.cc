@@ -118,11 +118,8 @@ ReplicaCounters Replica::counters() const {
 // --- Events ---
 
 void Replica::deliver(const Delivery& leg, int64_t now_ns) {
-  Arrival arrival{.leg = leg,
-                  .delivered_ns = now_ns,
-                  .ready_ns = now_ns,
-                  .kv_blocked_mark = books_.counters().kv_blocked_ns,
-                  .kv_tokens = leg.kv_tokens};
+  Arrival arrival{
+      .leg = leg, .delivered_ns = now_ns, .ready_ns = now_ns, .kv_tokens = leg.kv_tokens};
   if (tier_ && leg.kv_tokens == 0) {
     std::vector<TokenId> prompt;
     sinks_.workload->fill_prompt(slots_.request(leg), prompt);
@@ -130,6 +127,7 @@ void Replica::deliver(const Delivery& leg, int64_t now_ns) {
     if (const int32_t num_loaded = tier_->lookup(prompt, num_cached); num_loaded > 0) {
       arrival.ready_ns = tier_->load(num_loaded, now_ns);
       arrival.kv_tokens = num_cached + num_loaded;
+      arrival.kv_blocked_mark = books_.counters().kv_blocked_ns;
       books_.counters().tier_hits += num_loaded;
     }
   }
@@ -185,7 +183,7 @@ void Replica::start(int64_t now_ns) {
   arrivals_.take(std::min(now_ns, std::exchange(visible_ns_, kNever)));
   if (may_run()) {
     const int64_t stop_ns = std::min(horizon_ns_, arrivals_.first_ready_ns());
-    if (run_.plan(now_ns, stop_ns, overlapped_)) return;
+    if (run_.plan(now_ns, stop_ns)) return;
   }
   draining_ = may_drain();
   if (draining_) return;
@@ -212,13 +210,7 @@ bool Replica::may_drain() const {
       !last_step_decoded_ || arrivals_.any_pending()) {
     return false;
   }
-  const SchedulerConfig& config = scheduler_.config();
-  if (scheduler_.num_waiting() > 0 && scheduler_.num_running() < config.max_num_seqs) return false;
-  if (run_.spare_rounds() < 1) return false;
-  return std::ranges::all_of(slots_.running(), [this](int32_t index) {
-    const Slot& slot = slots_.at(index);
-    return slot.num_open == 1 && slot.num_tokens_left() > DecodeRun::kMinSteps + 1;
-  });
+  return scheduler_.max_decode_run(/*num_under_way=*/1) >= DecodeRun::kMinSteps;
 }
 
 void Replica::launch(const StepPlan& plan, int64_t now_ns) {
@@ -245,12 +237,7 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
   const SchedulerStats stats = scheduler_.stats();
   const int64_t duration_ns = spec_.pipeline_depth == 1 ? time.total_ns : time.stage_ns;
   ReplicaCounters& counters = books_.counters();
-  if (stats.num_head_waits > last_head_waits_) {
-    counters.kv_blocked_ns += duration_ns;
-  } else if (num_waiting() > 0) {
-    counters.seq_blocked_ns += duration_ns;
-  }
-  last_head_waits_ = stats.num_head_waits;
+  books_.account_wait(duration_ns, num_waiting());
   last_step_decoded_ = shape_.chunks.empty() && plan.new_requests.empty();
   ++counters.num_steps;
   counters.num_tokens += shape_.num_tokens;

@@ -116,7 +116,6 @@ class Replica {
   StepShape shape_;
   AdapterCount step_adapters_;
   DraftingWork drafting_;
-  int64_t last_head_waits_ = 0;
   std::vector<KvEvent> events_;
 };
 

@@ -1,6 +1,7 @@
 #include "sim/replica/replica_books.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -145,6 +146,15 @@ void ReplicaBooks::account_step(int64_t begin_ns, int64_t duration_ns, int64_t k
   slice.running_ns += duration_ns * scheduler_.num_running();
   slice.waiting_ns += duration_ns * num_waiting;
   slice.kv_token_ns += duration_ns * kv_tokens;
+}
+
+void ReplicaBooks::account_wait(int64_t duration_ns, int32_t num_waiting) {
+  const int64_t num_head_waits = scheduler_.stats().num_head_waits;
+  if (std::exchange(last_head_waits_, num_head_waits) < num_head_waits) {
+    counters_.kv_blocked_ns += duration_ns;
+  } else if (num_waiting > 0) {
+    counters_.seq_blocked_ns += duration_ns;
+  }
 }
 
 void ReplicaBooks::note_peaks(const KvStats& kv, int32_t num_waiting) {

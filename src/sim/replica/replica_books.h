@@ -36,6 +36,9 @@ class ReplicaBooks {
 
   // --- Steps ---
   void account_step(int64_t begin_ns, int64_t duration_ns, int64_t kv_tokens, int32_t num_waiting);
+  // What those that wait have waited for while steps took so long, each of which was like the others:
+  // blocks, where the head of the queue found none, else a place.
+  void account_wait(int64_t duration_ns, int32_t num_waiting);
   void note_peaks(const KvStats& kv, int32_t num_waiting);
 
  private:
@@ -56,6 +59,7 @@ class ReplicaBooks {
   // The histogram has not got these gaps between tokens yet: most of a step are alike.
   int64_t gap_ns_ = 0;
   int64_t num_gaps_ = 0;
+  int64_t last_head_waits_ = 0;
 };
 
 }  // namespace quire::sim

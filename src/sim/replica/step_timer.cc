@@ -1,6 +1,7 @@
 #include "sim/replica/step_timer.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace quire::sim {
@@ -9,6 +10,16 @@ namespace {
 int64_t to_ns(double us) { return std::max<int64_t>(1, std::llround(us * 1e3)); }
 
 }  // namespace
+
+void StepTimer::time_decodes(StepShape& shape, std::span<const int32_t> num_inside,
+                             std::span<int64_t> total_ns) const {
+  for (int64_t& ns : total_ns) {
+    ns = time(shape).total_ns;
+    shape.decode.context += shape.num_requests;
+    ++shape.decode.max_context;
+    for (size_t w = 0; w < num_inside.size(); ++w) shape.decode.windowed[w] += num_inside[w];
+  }
+}
 
 CostModelTimer::CostModelTimer(std::shared_ptr<const CostModel> model) : model_(std::move(model)) {}
 
@@ -19,6 +30,18 @@ StepTime CostModelTimer::time(const StepShape& shape) const {
   }
   const StepCost cost = model_->predict(shape);
   return {.total_ns = to_ns(cost.total_us), .stage_ns = to_ns(cost.stage_us)};
+}
+
+void CostModelTimer::time_decodes(StepShape& shape, std::span<const int32_t> num_inside,
+                                  std::span<int64_t> total_ns) const {
+  if (model_->parallelism().pp > 1) return StepTimer::time_decodes(shape, num_inside, total_ns);
+  std::array<double, 64> us;
+  while (!total_ns.empty()) {
+    const size_t count = std::min(us.size(), total_ns.size());
+    model_->predict_decodes_us(shape, num_inside, std::span(us).first(count));
+    for (size_t i = 0; i < count; ++i) total_ns[i] = to_ns(us[i]);
+    total_ns = total_ns.subspan(count);
+  }
 }
 
 int64_t CostModelTimer::host_ns(const StepShape& shape) const {

@@ -23,6 +23,10 @@ class StepTimer {
   virtual ~StepTimer() = default;
   // Both times are at least 1 ns.
   virtual StepTime time(const StepShape& shape) const = 0;
+  // Fills in total_ns of steps of decodes that follow each other, as
+  // CostModel::predict_decodes_us() does.
+  virtual void time_decodes(StepShape& shape, std::span<const int32_t> num_inside,
+                            std::span<int64_t> total_ns) const;
   // Returns the part of total_ns that is the host's; it depends on num_requests and num_tokens
   // alone.
   virtual int64_t host_ns(const StepShape& shape) const = 0;
@@ -35,6 +39,8 @@ class CostModelTimer final : public StepTimer {
  public:
   explicit CostModelTimer(std::shared_ptr<const CostModel> model);
   StepTime time(const StepShape& shape) const override;
+  void time_decodes(StepShape& shape, std::span<const int32_t> num_inside,
+                    std::span<int64_t> total_ns) const override;
   int64_t host_ns(const StepShape& shape) const override;
   std::span<const int32_t> windows() const override { return model_->windows(); }
 

@@ -1,21 +1,8 @@
-// The attention kernels on the tiles of AMX in software, for caches in pairs. The SIMD and tile
-// headers come first: the kernels are written over them.
-// clang-format off
-#include "kernels/cpu/simd/simd_portable.h"
-#include "kernels/cpu/simd/tiles_emulated.h"
-#include "kernels/cpu/kernel_tables.h"
-#include "kernels/cpu/element/math.inc"
-// clang-format on
-
-#include "kernels/cpu/attention/attention_tiles.inc"
+// The attention kernels on the tiles of AMX in software, for caches in pairs.
+#include "kernels/cpu/attention/attention_tiles-inl.h"
 
 namespace quire::cpu {
 
-const AttentionKernels kAttentionAmxEmulated = {
-    .item_rows = kAttentionMaxRows,
-    .item = {nullptr, &attend<CacheBf16>, nullptr, &attend<CacheE4M3>, &attend<CacheE5M2>,
-             &attend<CacheInt8>},
-    .combine = &combine,
-};
+const AttentionKernels kAttentionAmxEmulated = kAttentionOverTiles;
 
 }  // namespace quire::cpu

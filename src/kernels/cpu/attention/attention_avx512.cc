@@ -1,31 +1,25 @@
-// The attention kernels for this instruction set. The SIMD header comes first: the kernels are
-// written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx512.h"
-#include "kernels/cpu/kernel_tables.h"
-#include "kernels/cpu/element/math.inc"
-// clang-format on
+// The attention kernels for this instruction set.
+#include "kernels/cpu/attention/attention-inl.h"
 
 namespace quire {
 namespace {
 
-// Rows whose accumulators are held in registers, and how many vectors of 16 those are at most.
-constexpr int kAttentionRowBlock = 8;
-constexpr int kAttentionAccumulators = 16;
-// Up to here a cache that needs conversion is read in place, beyond it copied once per tile.
-constexpr int64_t kDirectRows = 8;
+struct Avx512Attention {
+  static constexpr int kRowBlock = 8;
+  static constexpr int kAccumulators = 16;
+  static constexpr int64_t kDirectRows = 8;
+};
 
 }  // namespace
 }  // namespace quire
-
-#include "kernels/cpu/attention/attention.inc"
 
 namespace quire::cpu {
 
 const AttentionKernels kAttentionAvx512 = {
     .item_rows = kAttentionRows,
-    .item = {&attend<CacheF32>, &attend<CacheBf16>, &attend<CacheF16>, &attend<CacheE4M3>,
-             &attend<CacheE5M2>, &attend<CacheInt8>},
+    .item = {&attend<Avx512Attention, CacheF32>, &attend<Avx512Attention, CacheBf16>,
+             &attend<Avx512Attention, CacheF16>, &attend<Avx512Attention, CacheE4M3>,
+             &attend<Avx512Attention, CacheE5M2>, &attend<Avx512Attention, CacheInt8>},
     .combine = &combine,
 };
 

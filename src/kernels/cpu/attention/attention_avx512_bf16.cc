@@ -1,30 +1,23 @@
-// The attention kernels for this instruction set. The SIMD header comes first: the kernels are
-// written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx512.h"
-#include "kernels/cpu/kernel_tables.h"
-#include "kernels/cpu/element/math.inc"
-// clang-format on
+// The attention kernels for this instruction set.
+#include "kernels/cpu/attention/attention-inl.h"
 
 namespace quire {
 namespace {
 
-// Rows whose accumulators are held in registers, and how many vectors of 16 those are at most.
-constexpr int kAttentionRowBlock = 8;
-constexpr int kAttentionAccumulators = 16;
-// Up to here a cache that needs conversion is read in place, beyond it copied once per tile.
-constexpr int64_t kDirectRows = 8;
+struct Avx512Bf16Attention {
+  static constexpr int kRowBlock = 8;
+  static constexpr int kAccumulators = 16;
+  static constexpr int64_t kDirectRows = 8;
+};
 
 }  // namespace
 }  // namespace quire
-
-#include "kernels/cpu/attention/attention.inc"
 
 namespace quire::cpu {
 
 const AttentionKernels kAttentionAvx512Bf16 = {
     .item_rows = kAttentionRows,
-    .item = {nullptr, &attend<CacheBf16>},
+    .item = {nullptr, &attend<Avx512Bf16Attention, CacheBf16>},
     .combine = &combine,
 };
 

@@ -1,30 +1,24 @@
 // The attention kernels for quantized caches over bf16 dot products and byte permutations (VBMI).
-// The SIMD header comes first: the kernels are written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx512.h"
-#include "kernels/cpu/kernel_tables.h"
-#include "kernels/cpu/element/math.inc"
-// clang-format on
+#include "kernels/cpu/attention/attention-inl.h"
 
 namespace quire {
 namespace {
 
-// Rows whose accumulators are held in registers, and how many vectors of 16 those are at most.
-constexpr int kAttentionRowBlock = 8;
-constexpr int kAttentionAccumulators = 16;
-// Up to here a cache that needs conversion is read in place, beyond it copied once per tile.
-constexpr int64_t kDirectRows = 8;
+struct Avx512VbmiAttention {
+  static constexpr int kRowBlock = 8;
+  static constexpr int kAccumulators = 16;
+  static constexpr int64_t kDirectRows = 8;
+};
 
 }  // namespace
 }  // namespace quire
-
-#include "kernels/cpu/attention/attention.inc"
 
 namespace quire::cpu {
 
 const AttentionKernels kAttentionAvx512Codes = {
     .item_rows = kAttentionRows,
-    .item = {nullptr, nullptr, nullptr, &attend<CacheE4M3>, &attend<CacheE5M2>, &attend<CacheInt8>},
+    .item = {nullptr, nullptr, nullptr, &attend<Avx512VbmiAttention, CacheE4M3>,
+             &attend<Avx512VbmiAttention, CacheE5M2>, &attend<Avx512VbmiAttention, CacheInt8>},
     .combine = &combine,
 };
 

@@ -1,31 +1,25 @@
-// The attention kernels for this instruction set. The SIMD header comes first: the kernels are
-// written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_portable.h"
-#include "kernels/cpu/kernel_tables.h"
-#include "kernels/cpu/element/math.inc"
-// clang-format on
+// The attention kernels for this instruction set.
+#include "kernels/cpu/attention/attention-inl.h"
 
 namespace quire {
 namespace {
 
-// Rows whose accumulators are held in registers, and how many vectors of 16 those are at most.
-constexpr int kAttentionRowBlock = 4;
-constexpr int kAttentionAccumulators = 4;
-// Up to here a cache that needs conversion is read in place, beyond it copied once per tile.
-constexpr int64_t kDirectRows = 4;
+struct PortableAttention {
+  static constexpr int kRowBlock = 4;
+  static constexpr int kAccumulators = 4;
+  static constexpr int64_t kDirectRows = 4;
+};
 
 }  // namespace
 }  // namespace quire
-
-#include "kernels/cpu/attention/attention.inc"
 
 namespace quire::cpu {
 
 const AttentionKernels kAttentionPortable = {
     .item_rows = kAttentionRows,
-    .item = {&attend<CacheF32>, &attend<CacheBf16>, &attend<CacheF16>, &attend<CacheE4M3>,
-             &attend<CacheE5M2>, &attend<CacheInt8>},
+    .item = {&attend<PortableAttention, CacheF32>, &attend<PortableAttention, CacheBf16>,
+             &attend<PortableAttention, CacheF16>, &attend<PortableAttention, CacheE4M3>,
+             &attend<PortableAttention, CacheE5M2>, &attend<PortableAttention, CacheInt8>},
     .combine = &combine,
 };
 

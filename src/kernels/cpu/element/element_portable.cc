@@ -1,24 +1,8 @@
-// The element-wise kernels for this instruction set. The SIMD header comes first: the kernels are
-// written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_portable.h"
-#include "kernels/cpu/kernel_tables.h"
-#include "kernels/cpu/element/math.inc"
-#include "kernels/cpu/element/element.inc"
-// clang-format on
+// The element-wise kernels for this instruction set.
+#include "kernels/cpu/element/element-inl.h"
 
 namespace quire::cpu {
 
-const ElementKernels kElementPortable = {
-    .rms_norm = &rms_norm_row,
-    .layer_norm = &layer_norm_row,
-    .activate = &activate,
-    .soft_cap = &soft_cap_range,
-    .embed = &embed_row,
-    .rope = &rope_head,
-    .convert = &convert,
-    .greatest = &greatest,
-    .greatest_allowed = &greatest_allowed,
-};
+const ElementKernels kElementPortable = kElementOverVectors;
 
 }  // namespace quire::cpu

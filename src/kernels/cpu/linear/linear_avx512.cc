@@ -1,44 +1,32 @@
-// The linear kernels for this instruction set. The SIMD header comes first: the kernels are
-// written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx512.h"
-#include "kernels/cpu/kernel_tables.h"
-// clang-format on
+// The linear kernels for this instruction set.
+#include "kernels/cpu/linear/linear-inl.h"
+#include "kernels/cpu/linear/linear_int8-inl.h"
 
 namespace quire {
 namespace {
 
-// 24 of 32 registers hold accumulators of 12 x 32 outputs.
-constexpr int64_t kRowBlock = 12;
-// Up to so many accumulators all 32 outputs of a panel are taken at once.
-constexpr int64_t kWideAccumulators = 24;
-constexpr int64_t kInt8RowBlock = 8;
-constexpr int64_t kInt8WideSums = 24;
-constexpr int64_t kAheadFewRows = 4096;
-constexpr int64_t kDecodedBlocks = 0;
+struct Avx512Linear {
+  // 24 of 32 registers hold accumulators of 12 x 32 outputs.
+  static constexpr int64_t kRowBlock = 12;
+  static constexpr int64_t kManyRowsBlock = kRowBlock;
+  static constexpr int64_t kWideSums = 24;
+  static constexpr int64_t kDecodedBlocks = 0;
+  static constexpr int64_t kAheadFewRows = 4096;
+  static constexpr int64_t kChunkBytes = 128 << 10;
+  static constexpr int64_t kRowGroupBytes = 384 << 10;
+};
+
+struct Avx512LinearInt8 : Avx512Linear {
+  static constexpr int64_t kRowBlock = 8;
+  static constexpr int64_t kManyRowsBlock = kRowBlock;
+};
 
 }  // namespace
 }  // namespace quire
 
-// clang-format off
-#include "kernels/cpu/linear/linear.inc"
-#include "kernels/cpu/linear/linear_int8.inc"
-// clang-format on
-
 namespace quire::cpu {
 
-const LinearKernels kLinearAvx512 = {
-    .row_block = kRowBlock,
-    .x_bytes = 4,
-    .x_padding = kXPadding,
-    .rows_apart = false,
-    .scratch_bytes = kScratchBytes,
-    .pack_x = &pack_x_floats<false>,
-    .pack_x_bf16 = &pack_x_floats<true>,
-    .panels = {&linear_panels<StoredF32>, &linear_panels<StoredBf16>, &linear_panels<StoredF16>},
-    .panels_int8 = nullptr,
-};
-
-const LinearKernels kLinearInt8Avx512 = kLinearInt8<StoredInt8>;
+const LinearKernels kLinearAvx512 = kLinearOver<Avx512Linear>;
+const LinearKernels kLinearInt8Avx512 = kLinearInt8Over<StoredInt8<Avx512LinearInt8>>;
 
 }  // namespace quire::cpu

@@ -1,32 +1,25 @@
-// The linear kernels that use AVX512_VNNI. The SIMD header comes first: the kernels are written
-// over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx512.h"
-#include "kernels/cpu/kernel_tables.h"
-// clang-format on
+// The linear kernels that use AVX512_VNNI.
+#include "kernels/cpu/linear/linear_int8-inl.h"
 
 namespace quire {
 namespace {
 
-constexpr int64_t kRowBlock = 12;
-constexpr int64_t kWideAccumulators = 24;
-// 24 of 32 registers hold sums of 12 x 32 outputs; of many rows, blocks of 8 were 4 % faster.
-constexpr int64_t kInt8RowBlock = 12;
-constexpr int64_t kInt8ManyRowsBlock = 8;
-constexpr int64_t kInt8WideSums = 24;
-constexpr int64_t kAheadFewRows = 4096;
-constexpr int64_t kDecodedBlocks = 0;
+struct Avx512VnniLinearInt8 {
+  // 24 of 32 registers hold sums of 12 x 32 outputs; of many rows, blocks of 8 were 4 % faster.
+  static constexpr int64_t kRowBlock = 12;
+  static constexpr int64_t kManyRowsBlock = 8;
+  static constexpr int64_t kWideSums = 24;
+  static constexpr int64_t kDecodedBlocks = 0;
+  static constexpr int64_t kAheadFewRows = 4096;
+  static constexpr int64_t kChunkBytes = 128 << 10;
+  static constexpr int64_t kRowGroupBytes = 384 << 10;
+};
 
 }  // namespace
 }  // namespace quire
 
-// clang-format off
-#include "kernels/cpu/linear/linear.inc"
-#include "kernels/cpu/linear/linear_int8.inc"
-// clang-format on
-
 namespace quire::cpu {
 
-const LinearKernels kLinearInt8Avx512Vnni = kLinearInt8<StoredInt8, kInt8ManyRowsBlock>;
+const LinearKernels kLinearInt8Avx512Vnni = kLinearInt8Over<StoredInt8<Avx512VnniLinearInt8>>;
 
 }  // namespace quire::cpu

@@ -1,14 +1,11 @@
 // What the tile unit of this core can do at most, from registers.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx512.h"
-#include "kernels/cpu/simd/tiles_amx.h"
 #include "kernels/cpu/kernel_tables.h"
-// clang-format on
+#include "kernels/cpu/simd/tiles_amx.h"
 
 namespace quire {
 namespace {
 
-// Four tiles of sums, two of rows and two of columns, as in linear_tiles.inc.
+// Four tiles of sums, two of rows and two of columns, as in linear_tiles-inl.h.
 static cpu::TileShapes full_tiles() {
   cpu::TileShapes shapes;
   for (int t = 0; t < 8; ++t) shape_tile(shapes, t, cpu::kTileRows, cpu::kTileBytes);

@@ -1,25 +1,19 @@
-// The probe kernels for this instruction set. The SIMD header comes first: the kernels are
-// written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx512.h"
-#include "kernels/cpu/kernel_tables.h"
-// clang-format on
+// The probe kernels for this instruction set.
+#include "kernels/cpu/probe/probe-inl.h"
 
 namespace quire {
 namespace {
 
-// As many accumulators as the registers hold and the latency needs.
-constexpr int kProbeRegisters = 12;
-constexpr int kInt8ProbeRegisters = 12;
+struct Avx512Probe {
+  static constexpr int kFloatSums = 12;
+  static constexpr int kInt8Sums = 12;
+};
 
 }  // namespace
 }  // namespace quire
 
-#include "kernels/cpu/probe/probe.inc"
-
 namespace quire::cpu {
 
-const ProbeKernels kProbeAvx512 = {
-    .multiply_add = &fma_probe, .multiply_add_int8 = &int8_probe, .read = &read_probe};
+const ProbeKernels kProbeAvx512 = kProbeOver<Avx512Probe>;
 
 }  // namespace quire::cpu

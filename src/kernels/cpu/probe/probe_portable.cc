@@ -1,25 +1,19 @@
-// The probe kernels for this instruction set. The SIMD header comes first: the kernels are
-// written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_portable.h"
-#include "kernels/cpu/kernel_tables.h"
-// clang-format on
+// The probe kernels for this instruction set.
+#include "kernels/cpu/probe/probe-inl.h"
 
 namespace quire {
 namespace {
 
-// As many accumulators as the registers hold and the latency needs.
-constexpr int kProbeRegisters = 3;
-constexpr int kInt8ProbeRegisters = 1;
+struct PortableProbe {
+  static constexpr int kFloatSums = 3;
+  static constexpr int kInt8Sums = 1;
+};
 
 }  // namespace
 }  // namespace quire
 
-#include "kernels/cpu/probe/probe.inc"
-
 namespace quire::cpu {
 
-const ProbeKernels kProbePortable = {
-    .multiply_add = &fma_probe, .multiply_add_int8 = &int8_probe, .read = &read_probe};
+const ProbeKernels kProbePortable = kProbeOver<PortableProbe>;
 
 }  // namespace quire::cpu

@@ -1,8 +1,9 @@
 // Codes to pairs of values with AVX2: integers are shifted, masked and converted; 4-bit
-// codebooks are looked up. After simd_avx2.h. See quant_tables.h for the planes.
+// codebooks are looked up. See quant_tables.h for the planes.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {
@@ -205,6 +206,20 @@ struct IntegerCodes {
     } else {
       return plane_pairs<8, J, 0>(strip, half);
     }
+  }
+};
+
+// Values looked up byte by byte. The upper bytes of words are codes of 0, so all get the first
+// value, which QuantLayout::integer_offset takes off.
+template <>
+struct IntegerCodes<cpu::kTable4> {
+  __m256i steps;
+  QUIRE_SIMD_MEMBER explicit IntegerCodes(const cpu::CodeValues& values)
+      : steps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values.steps))) {}
+  template <int J>
+  QUIRE_SIMD_MEMBER IntegerPairs pair(const uint8_t* strip) const {
+    return {_mm256_shuffle_epi8(steps, plane_pairs<4, J, 0>(strip, 0)),
+            _mm256_shuffle_epi8(steps, plane_pairs<4, J, 0>(strip, 1))};
   }
 };
 

@@ -1,8 +1,9 @@
 // Codes to pairs of values with AVX-512: codes are looked up among bf16 values held in registers,
-// but for integers of 8 bits. After simd_avx512.h. See quant_tables.h for the planes.
+// but for integers of 8 bits. See quant_tables.h for the planes.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {
@@ -203,6 +204,20 @@ struct IntegerCodes {
   template <int COUNT>
   QUIRE_SIMD_MEMBER static IntegerPairs low_bits(__m512i words) {
     return {_mm512_and_si512(words, _mm512_set1_epi16((1 << COUNT) - 1))};
+  }
+};
+
+// Values looked up byte by byte. The upper bytes of words are codes of 0, so all get the first
+// value, which QuantLayout::integer_offset takes off.
+template <>
+struct IntegerCodes<cpu::kTable4> {
+  __m512i steps;
+  QUIRE_SIMD_MEMBER explicit IntegerCodes(const cpu::CodeValues& values)
+      : steps(_mm512_loadu_si512(values.steps)) {}
+  template <int J>
+  QUIRE_SIMD_MEMBER IntegerPairs pair(const uint8_t* strip) const {
+    const IntegerPairs codes = IntegerCodes<cpu::kCode4>::low_bits<4>(plane_bits<4, J, 0>(strip));
+    return {_mm512_shuffle_epi8(steps, codes.words)};
   }
 };
 

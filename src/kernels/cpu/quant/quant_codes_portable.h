@@ -1,8 +1,9 @@
 // Codes to pairs of values in vector extensions: integers are shifted, masked and converted; other
-// codes are looked up one by one. After simd_portable.h. See quant_tables.h for the planes.
+// codes are looked up one by one. See quant_tables.h for the planes.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {

@@ -61,6 +61,29 @@ float code_value(const QuantSpec& spec, int code) {
   return 0.0f;
 }
 
+bool is_table4(const QuantSpec& spec) {
+  return spec.codebook != Codebook::kLinear && spec.bits == 4;
+}
+
+// The values of a table of 4 bits in units of which all are multiples, counted from the least.
+struct IntegerTable {
+  float unit;
+  float least;
+  int32_t step(float value) const { return static_cast<int32_t>((value - least) / unit); }
+};
+IntegerTable integer_table(const QuantSpec& spec) {
+  IntegerTable table{.unit = spec.codebook == Codebook::kE2M1 ? 0.5f : 1.0f, .least = 0.0f};
+  for (int code = 0; code < 16; ++code) table.least = std::min(table.least, code_value(spec, code));
+  return table;
+}
+
+// Looking up a table of bytes by words gives its first entry in their upper bytes.
+int32_t integer_offset(const QuantSpec& spec) {
+  if (!is_table4(spec)) return spec.offset;
+  const IntegerTable table = integer_table(spec);
+  return 256 * table.step(code_value(spec, 0)) + table.step(0.0f);
+}
+
 bool is_code(ScaleType type) {
   return type == ScaleType::kU4 || type == ScaleType::kU8 || type == ScaleType::kI8 ||
          type == ScaleType::kE4M3;
@@ -118,7 +141,13 @@ CodePlanes code_planes(int bits) {
 }
 
 CodeValues code_values(const QuantSpec& spec) {
-  CodeValues values;
+  CodeValues values{};
+  if (is_table4(spec)) {
+    const IntegerTable table = integer_table(spec);
+    for (int i = 0; i < 64; ++i) {
+      values.steps[i] = static_cast<uint8_t>(table.step(code_value(spec, i % 16)));
+    }
+  }
   for (int i = 0; i < 256; ++i) {
     const float value = code_value(spec, i & ((1 << spec.bits) - 1));
     values.f32[i] = value;
@@ -140,6 +169,8 @@ QuantLayout quant_layout(const WeightSpec& spec) {
   const QuantSpec& quant = spec.quant;
   QuantLayout layout{.spec = quant, .k = spec.k, .padded_k = round_up(spec.k, kQuantChunk)};
   layout.strip_bytes = kLine * quant.bits;
+  layout.integer_offset = integer_offset(quant);
+  layout.integer_unit = is_table4(quant) ? integer_table(quant).unit : 1.0f;
   layout.group_size = quant.group_size >= spec.k ? layout.padded_k : quant.group_size;
   layout.num_groups = (layout.padded_k + layout.group_size - 1) / layout.group_size;
   layout.groups_per_span = std::max<int64_t>(1, kQuantSpan / layout.group_size);

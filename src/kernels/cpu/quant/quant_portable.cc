@@ -1,35 +1,33 @@
-// Products with quantized weights for this instruction set. The SIMD header comes first: the
-// kernels are written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_portable.h"
-#include "kernels/cpu/quant/quant_codes_portable.h"
-// clang-format on
+// Products with quantized weights for this instruction set.
+#include "kernels/cpu/quant/quant-inl.h"
 
 namespace quire {
 namespace {
 
-template <cpu::CodeKind>
-constexpr int64_t kFusedRows = 1;
-constexpr int64_t kQuadRows = 0;
-// Sums of 16 lanes; the baseline has few registers.
-constexpr int64_t kRowBlock = 4;
-constexpr int64_t kSmallGroupRows = kRowBlock;
-constexpr int kSumVectors = 8;
-constexpr int kDecodedStrips = 1;
-constexpr bool kLooksUpAll = false;
-constexpr int kBlockStrips = 1;
-constexpr bool kFloatBlocks = false;
-template <cpu::CodeKind, bool>
-constexpr bool kPairsApart = false;
+struct PortableQuant {
+  template <cpu::CodeKind>
+  static constexpr int64_t kFusedRows = 1;
+  template <cpu::CodeKind, bool>
+  static constexpr int64_t kQuadRows = 0;
+  // Sums of 16 lanes; the baseline has few registers.
+  static constexpr int64_t kRowBlock = 4;
+  static constexpr int kBlockStrips = 1;
+  static constexpr int64_t kSmallGroupRows = kRowBlock;
+  static constexpr int kSumVectors = 8;
+  template <cpu::CodeKind>
+  static constexpr int kDecodedStrips = 1;
+  template <cpu::CodeKind, bool>
+  static constexpr bool kPairsApart = false;
+  static constexpr bool kFloatBlocks = false;
+  static constexpr bool kLooksUpAll = false;
+};
 
 }  // namespace
 }  // namespace quire
 
-#include "kernels/cpu/quant/quant.inc"
-
 namespace quire::cpu {
 
-const QuantKernels kQuantPortable = kQuantOverVectors;
-const QuantKernels kQuantPortableCodes = with_code_math<CodeMath>(kQuantOverVectors);
+const QuantKernels kQuantPortable = kQuantOver<PortableQuant>;
+const QuantKernels kQuantPortableCodes = quant_over_codes<PortableQuant>();
 
 }  // namespace quire::cpu

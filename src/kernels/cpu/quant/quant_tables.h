@@ -48,6 +48,9 @@ struct QuantLayout {
   int64_t super_mins_at;
   int64_t units_at;
   int64_t panel_bytes;
+  // Kernels in integers make words w of codes: c = (w - integer_offset) * integer_unit.
+  int32_t integer_offset;
+  float integer_unit;
   int64_t group_scale_bytes;  // of the 64 scales of a group of a panel
   int64_t group_zero_bytes;
   int64_t super_scale_bytes;  // of a super-group, and as many for its mins
@@ -67,15 +70,17 @@ enum CodeKind : int {
   kNumCodeKinds
 };
 
-// c of every code, repeated up to 256 entries.
+// c of every code, repeated up to 256 entries; and the values of a table of 4 bits as integers from
+// 0 on, in units of QuantLayout::integer_unit, repeated.
 struct CodeValues {
   uint16_t bf16[256];
   float f32[256];
+  uint8_t steps[64];
 };
 
 // Rows of x in the order of the packed columns: [padded_k / 2][num_rows] pairs of kPairSlots floats
 // (simd_*.h), zeros past K; and of each group what its sums need: [num_groups][slots][num_rows],
-// slot 0 minus the sum of x, more for integers (quant_integers.inc).
+// slot 0 minus the sum of x, more for integers (quant_integers-inl.h).
 struct PackQuantXArgs {
   const float* x;
   int64_t x_stride;
@@ -124,11 +129,11 @@ struct QuantKernels {
   void (*panels[kNumCodeKinds])(const QuantPanelsArgs& args);
 };
 
-// Whether the products of a group with activations of 16 bits (quant_integers.inc) sum up within 32
+// Whether the products of a group with activations of 16 bits (quant_integers-inl.h) sum up within 32
 // bits.
 inline constexpr int64_t kMostIntegerGroup = 256;
 static constexpr bool sums_in_integers(const QuantLayout& layout) {
-  return layout.spec.codebook == Codebook::kLinear && layout.group_size <= kMostIntegerGroup;
+  return layout.spec.codebook != Codebook::kE4M3 && layout.group_size <= kMostIntegerGroup;
 }
 
 // `m` rows are cut into blocks whose sizes differ by at most one, the larger ones first.

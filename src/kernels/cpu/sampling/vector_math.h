@@ -1,4 +1,4 @@
-// exp for single values; row_kernels.inc has the same one over vectors.
+// exp for single values; row_kernels-inl.h has the same one over vectors.
 #pragma once
 
 #include <bit>

@@ -10,6 +10,40 @@
 namespace quire {
 namespace {
 
+constexpr int kTileColumns = cpu::kTileBytes / 4;
+
+// Subnormals are zero on the way in and out, keeping the sign.
+inline float flush_subnormal(float x) {
+  return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;
+}
+
+// sums[m][n] = fma(a[m], b[n], sums[m][n]) for k ascending: even and odd elements of pairs apart.
+struct TilePairs {
+  int num_rows;
+  int num_pairs;                               // of k
+  float a[2][cpu::kTileRows][cpu::kTileRows];  // [odd][k][m]
+  float b[2][cpu::kTileRows][kTileColumns];    // [odd][k][n]
+  float sums[2][cpu::kTileRows][kTileColumns];
+};
+inline __attribute__((always_inline)) void add_tile_pairs(TilePairs& t) {
+  for (int odd = 0; odd < 2; ++odd) {
+    for (int m = 0; m < t.num_rows; ++m) {
+      for (int k = 0; k < t.num_pairs; ++k) {
+        const float a = t.a[odd][k][m];
+        for (int n = 0; n < kTileColumns; ++n) {
+          t.sums[odd][m][n] = flush_subnormal(__builtin_fmaf(a, t.b[odd][k][n], t.sums[odd][m][n]));
+        }
+      }
+    }
+  }
+}
+#ifdef __x86_64__
+// Without the instruction every multiply-add is a call.
+__attribute__((target("avx2,fma"))) inline void add_tile_pairs_with_fma(TilePairs& t) {
+  add_tile_pairs(t);
+}
+#endif
+
 class Tiles {
  public:
   explicit Tiles(const cpu::TileShapes& shapes) { reshape(shapes); }
@@ -51,18 +85,28 @@ class Tiles {
   template <int C, int A, int B>
   void dot_bf16() {
     require_product(C, A, B);
-    for (int m = 0; m < shapes_.rows[C]; ++m) {
-      for (int n = 0; n < shapes_.row_bytes[C] / 4; ++n) {
-        float even = 0.0f, odd = 0.0f;
-        for (int k = 0; k < shapes_.rows[B]; ++k) {
-          even = flush(__builtin_fmaf(bf16(A, m, 2 * k), bf16(B, k, 2 * n), even));
-          odd = flush(__builtin_fmaf(bf16(A, m, 2 * k + 1), bf16(B, k, 2 * n + 1), odd));
-        }
-        float c;
-        __builtin_memcpy(&c, data_[C][m] + 4 * n, 4);
-        c = flush(flush(c) + flush(even + odd));
-        __builtin_memcpy(data_[C][m] + 4 * n, &c, 4);
+    TilePairs t{
+        .num_rows = shapes_.rows[C], .num_pairs = shapes_.rows[B], .a = {}, .b = {}, .sums = {}};
+    for (int odd = 0; odd < 2; ++odd) {
+      for (int k = 0; k < t.num_pairs; ++k) {
+        for (int m = 0; m < t.num_rows; ++m) t.a[odd][k][m] = bf16(A, m, 2 * k + odd);
+        for (int n = 0; n < kTileColumns; ++n) t.b[odd][k][n] = bf16(B, k, 2 * n + odd);
       }
+    }
+#ifdef __x86_64__
+    static const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    has_fma ? add_tile_pairs_with_fma(t) : add_tile_pairs(t);
+#else
+    add_tile_pairs(t);
+#endif
+    for (int m = 0; m < t.num_rows; ++m) {
+      float c[kTileColumns];
+      __builtin_memcpy(c, data_[C][m], sizeof c);
+      for (int n = 0; n < kTileColumns; ++n) {
+        c[n] = flush_subnormal(flush_subnormal(c[n]) +
+                               flush_subnormal(t.sums[0][m][n] + t.sums[1][m][n]));
+      }
+      __builtin_memcpy(data_[C][m], c, shapes_.row_bytes[C]);
     }
   }
 
@@ -97,17 +141,13 @@ class Tiles {
   }
   void clear(int tile) { __builtin_memset(data_[tile], 0, sizeof data_[tile]); }
 
-  // Subnormals are zero on the way in and out, keeping the sign.
-  static float flush(float x) {
-    return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;
-  }
   float bf16(int tile, int row, int element) const {
     uint16_t half;
     __builtin_memcpy(&half, data_[tile][row] + 2 * element, 2);
     const uint32_t word = static_cast<uint32_t>(half) << 16;
     float x;
     __builtin_memcpy(&x, &word, 4);
-    return flush(x);
+    return flush_subnormal(x);
   }
 
   cpu::TileShapes shapes_;

@@ -1,23 +1,19 @@
-// Scores of an indexer for this instruction set. The SIMD header comes first: the kernels are written
-// over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx2.h"
-#include "kernels/cpu/sparse/index_kernels.h"
-// clang-format on
+// Scores of an indexer for this instruction set.
+#include "kernels/cpu/sparse/index_scores-inl.h"
 
 namespace quire {
 namespace {
 
-constexpr int kIndexKeys = 2;
-constexpr int kIndexVectors = 2;
+struct Avx2Index {
+  static constexpr int kKeys = 2;
+  static constexpr int kVectors = 2;
+};
 
 }  // namespace
 }  // namespace quire
 
-#include "kernels/cpu/sparse/index_scores.inc"
-
 namespace quire::cpu {
 
-const IndexKernels kIndexAvx2 = {.scores = &index_scores};
+const IndexKernels kIndexAvx2 = kIndexOver<Avx2Index>;
 
 }  // namespace quire::cpu

@@ -1,23 +1,19 @@
-// Scores of an indexer for this instruction set. The SIMD header comes first: the kernels are written
-// over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_portable.h"
-#include "kernels/cpu/sparse/index_kernels.h"
-// clang-format on
+// Scores of an indexer for this instruction set.
+#include "kernels/cpu/sparse/index_scores-inl.h"
 
 namespace quire {
 namespace {
 
-constexpr int kIndexKeys = 1;
-constexpr int kIndexVectors = 1;
+struct PortableIndex {
+  static constexpr int kKeys = 1;
+  static constexpr int kVectors = 1;
+};
 
 }  // namespace
 }  // namespace quire
 
-#include "kernels/cpu/sparse/index_scores.inc"
-
 namespace quire::cpu {
 
-const IndexKernels kIndexPortable = {.scores = &index_scores};
+const IndexKernels kIndexPortable = kIndexOver<PortableIndex>;
 
 }  // namespace quire::cpu

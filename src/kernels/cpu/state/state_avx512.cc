@@ -1,25 +1,8 @@
-// The kernels of states for this instruction set. The SIMD header comes first: the kernels are
-// written over it.
-// clang-format off
-#include "kernels/cpu/simd/simd_avx512.h"
-#include "kernels/cpu/state/state_kernels.h"
-#include "kernels/cpu/element/math.inc"
-#include "kernels/cpu/state/state.inc"
-#include "kernels/cpu/state/conv.inc"
-#include "kernels/cpu/state/scan.inc"
-#include "kernels/cpu/state/delta.inc"
-// clang-format on
+// The kernels of states for this instruction set.
+#include "kernels/cpu/state/state_table-inl.h"
 
 namespace quire::cpu {
 
-const StateKernels kStateAvx512 = {
-    .conv = &conv_columns,
-    .selective_scan = &scan_columns,
-    .ssd = &ssd_columns,
-    .delta_rule = &delta_columns,
-    .step_gates = &step_gates_row,
-    .sigmoid = &sigmoid_row,
-    .gated_norm = &gated_norm_group,
-};
+const StateKernels kStateAvx512 = kStateOverVectors;
 
 }  // namespace quire::cpu

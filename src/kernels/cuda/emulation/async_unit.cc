@@ -68,7 +68,7 @@ AsyncUnit::SharedBarrier& AsyncUnit::barrier_at(const uint64_t* barrier) {
 void AsyncUnit::end_phase_if_done(SharedBarrier& barrier) {
   if (barrier.pending != 0 || barrier.pending_bytes != 0) return;
   barrier.pending = barrier.arrivals;
-  ++barrier.phase.generation;
+  block_.release(barrier.phase);
 }
 
 void AsyncUnit::arrive(uint64_t* at, int expected_bytes) {

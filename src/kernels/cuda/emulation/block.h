@@ -33,6 +33,7 @@ class Block {
   struct Barrier {
     int arrived = 0;
     uint64_t generation = 0;
+    std::vector<int> waiters;  // threads
   };
 
   // Runs `body` once per thread and returns when all are done. A block whose threads all wait for
@@ -40,7 +41,10 @@ class Block {
   static void run(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
 
   // Returns the block and thread that run now; only inside `body`.
-  static Block& current();
+  static Block& current() {
+    QUIRE_CHECK(current_ != nullptr, "device code outside of a kernel");
+    return *current_;
+  }
   const BlockShape& shape() const { return shape_; }
   int thread() const { return thread_; }
   uint8_t* shared_memory() { return shared_; }
@@ -52,7 +56,9 @@ class Block {
   void wait_named(int id, int num_threads);
   void arrive_named(int id, int num_threads);
   // Waits until the barrier's generation is another one.
-  void wait_generation(const Barrier& barrier);
+  void wait_generation(Barrier& barrier);
+  // Begins the barrier's next generation, so that those who wait for it can run.
+  void release(Barrier& barrier);
   // Returns what each lane of the warp gave, lane by lane; it is valid until the lane's next
   // exchange.
   template <typename T>
@@ -83,15 +89,17 @@ class Block {
     const void* global;
     bool valid;
   };
-  struct Fiber;
+  class Fiber;
 
   Block(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
   ~Block();
   void run_all();
-  bool run_round(size_t first, size_t slow_warp);
-  bool all_done() const;
+  bool run_round(size_t slow_warp);
   void wait(Barrier& barrier, int expected);
-  static void enter(uint32_t high, uint32_t low);
+  Fiber& fiber();
+  static void run_threads();
+
+  static inline thread_local constinit Block* current_ = nullptr;
 
   BlockShape shape_;
   uint64_t random_;
@@ -101,7 +109,10 @@ class Block {
   Barrier block_barrier_;
   Barrier named_[16];
   std::vector<Warp> warps_;
-  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> fibers_;  // by thread
+  int num_left_ = 0;            // threads that are not done
+  std::vector<int> ready_;      // threads that can run in the next round
+  std::vector<int> round_;      // those of the round that runs
   std::vector<uint8_t> shared_memory_;
   uint8_t* shared_ = nullptr;
   std::unique_ptr<AsyncUnit> async_unit_;

@@ -1,9 +1,11 @@
 // Codes to the bf16 pairs of a tile with AVX-512 and its half-precision arithmetic, which
-// multiplies twice as many weights at a time as float does. After quant_codes_avx512.h; see
-// quant_tiles.inc for the contract.
+// multiplies twice as many weights at a time as float does. See
+// quant_tile_codes-inl.h for the contract.
 #pragma once
 
+#include "kernels/cpu/quant/quant_codes-inl.h"
 #include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {

@@ -1,9 +1,11 @@
 // Codes to the bf16 pairs of a tile in vector extensions, weight by weight: bit for bit what
-// quant_tile_codes_avx512.h computes. After quant_codes_portable.h; see quant_tiles.inc for the
-// contract.
+// quant_tile_codes_avx512.h computes. See quant_tile_codes-inl.h
+// for the contract.
 #pragma once
 
+#include "kernels/cpu/quant/quant_codes-inl.h"
 #include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
 
 namespace quire {
 namespace {

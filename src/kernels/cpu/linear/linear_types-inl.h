@@ -1,0 +1,191 @@
+// The kinds of weights and activations that the linear kernel multiplies in float. One type each,
+// which has the LinearTraits of its instruction set and
+//   Sum                 a vector of 16 running sums
+//   kOutputs            that lie side by side
+//   kStepK, kStepBytes  of a panel that one step takes
+//   kUnrolls            kStepsPerPrefetch of them without a jump
+//   kHalfBytes          from the first 16 outputs of a step to the second
+//   XWord, kXWords      packed activations per row and step
+//   step(x, w, sums), result(outputs, row, v, sum)
+//   Decoded             16 outputs of the same as step() can take them at once (kDecodedBlocks)
+//   decode(w, out)      a step of them
+#pragma once
+
+#include "kernels/cpu/linear/linear_outputs-inl.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
+namespace quire {
+namespace {
+
+// What the linear kernels over vectors take from an instruction set:
+//   kRowBlock       the most rows of a block: their sums fit the registers beside the weights
+//   kManyRowsBlock  the same where there are more than kFewBlockRows rows
+//   kWideSums       up to so many sums all 32 outputs of a panel are taken at once
+//   kDecodedBlocks  from so many blocks of rows on the weights of a chunk are decoded once for all,
+//                   16 outputs at a time, instead of by every block (0: never)
+//   kAheadFewRows   bytes, how far ahead of the loads the weights of few rows are prefetched
+//   kChunkBytes     of a panel, which stay in the second-level cache for all blocks
+//   kRowGroupBytes  of packed rows, which stay there beside such a chunk
+template <class Traits>
+concept LinearTraits = requires {
+  int64_t{Traits::kRowBlock};
+  int64_t{Traits::kManyRowsBlock};
+  int64_t{Traits::kWideSums};
+  int64_t{Traits::kDecodedBlocks};
+  int64_t{Traits::kAheadFewRows};
+  int64_t{Traits::kChunkBytes};
+  int64_t{Traits::kRowGroupBytes};
+};
+
+template <LinearTraits Traits>
+struct FloatSums : Traits {
+  using Sum = F16;
+  static constexpr int64_t kOutputs = kPanelWidth;
+  static constexpr int64_t kStepK = 2;
+  static constexpr bool kUnrolls = false;
+  using XWord = float;
+  static constexpr int kXWords = 2;
+  static inline __attribute__((always_inline)) F16 none() { return zero(); }
+  static inline __attribute__((always_inline)) F16 result(const Outputs&, int64_t, int, F16 sum) {
+    return sum;
+  }
+};
+
+// [k][16] floats.
+template <LinearTraits Traits>
+struct DecodedFloats : FloatSums<Traits> {
+  static constexpr int64_t kOutputs = 16;
+  // Another hardware thread on the core takes its share of decoding instructions: the fewer beside
+  // the products, the less it costs.
+  static constexpr bool kUnrolls = true;
+  static constexpr int64_t kStepBytes = 2 * 16 * 4;
+  template <int ROWS, int NV>
+  static inline __attribute__((always_inline)) void step(const float* a, const uint8_t* w,
+                                                         F16 (&acc)[ROWS][NV]) {
+    static_assert(NV == 1);
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const F16 b = load(reinterpret_cast<const float*>(w + j * 64));
+#pragma GCC unroll 16
+      for (int r = 0; r < ROWS; ++r) acc[r][0] = fma(set1(a[j * ROWS + r]), b, acc[r][0]);
+    }
+  }
+};
+
+template <LinearTraits Traits>
+struct StoredF32 : FloatSums<Traits> {
+  using Decoded = DecodedFloats<Traits>;
+  static inline __attribute__((always_inline)) void decode(const uint8_t* w, uint8_t* out) {
+    for (int j = 0; j < 2; ++j) __builtin_memcpy(out + j * 64, w + j * 128, 64);
+  }
+  static constexpr int64_t kStepBytes = 2 * kPanelWidth * 4;
+  static constexpr int64_t kHalfBytes = 64;  // from the first 16 outputs of a row to the second
+  template <int ROWS, int NV>
+  static inline __attribute__((always_inline)) void step(const float* a, const uint8_t* w,
+                                                         F16 (&acc)[ROWS][NV]) {
+    for (int j = 0; j < 2; ++j) {
+      F16 b[NV];
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) {
+        b[v] = load(reinterpret_cast<const float*>(w + j * 128 + v * 64));
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < ROWS; ++r) {
+        const F16 x = set1(a[j * ROWS + r]);
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) acc[r][v] = fma(x, b[v], acc[r][v]);
+      }
+    }
+  }
+};
+
+template <LinearTraits Traits>
+struct StoredF16 : FloatSums<Traits> {
+  using Decoded = DecodedFloats<Traits>;
+  static inline __attribute__((always_inline)) void decode(const uint8_t* w, uint8_t* out) {
+    for (int j = 0; j < 2; ++j) {
+      store(reinterpret_cast<float*>(out + j * 64),
+            load_f16(reinterpret_cast<const uint16_t*>(w + j * 64)));
+    }
+  }
+  static constexpr int64_t kStepBytes = 2 * kPanelWidth * 2;
+  static constexpr int64_t kHalfBytes = 32;
+  template <int ROWS, int NV>
+  static inline __attribute__((always_inline)) void step(const float* a, const uint8_t* w,
+                                                         F16 (&acc)[ROWS][NV]) {
+    for (int j = 0; j < 2; ++j) {
+      F16 b[NV];
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) {
+        b[v] = load_f16(reinterpret_cast<const uint16_t*>(w + j * 64 + v * 32));
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < ROWS; ++r) {
+        const F16 x = set1(a[j * ROWS + r]);
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) acc[r][v] = fma(x, b[v], acc[r][v]);
+      }
+    }
+  }
+};
+
+template <LinearTraits Traits>
+struct StoredBf16 : FloatSums<Traits> {
+  using Decoded = DecodedFloats<Traits>;
+  static inline __attribute__((always_inline)) void decode(const uint8_t* w, uint8_t* out) {
+    F16 even, odd;
+    load_bf16_pairs(reinterpret_cast<const uint16_t*>(w), &even, &odd);
+    store(reinterpret_cast<float*>(out), even);
+    store(reinterpret_cast<float*>(out + 64), odd);
+  }
+  static constexpr int64_t kStepBytes = 2 * kPanelWidth * 2;
+  static constexpr int64_t kHalfBytes = 64;
+  // Even k of all rows, then odd, for which the weights are loaded again: fewer values to keep at a
+  // time. The compiler would load once, and with 16 registers spill sums for that.
+  template <int ROWS, int NV>
+  static inline __attribute__((always_inline)) void step(const float* a, const uint8_t* w,
+                                                         F16 (&acc)[ROWS][NV]) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      F16 b[NV];
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) {
+        F16 even, odd;
+        load_bf16_pairs(reinterpret_cast<const uint16_t*>(w + v * 64), &even, &odd);
+        b[v] = j == 0 ? even : odd;
+      }
+      asm("" : "+r"(w));
+#pragma GCC unroll 16
+      for (int r = 0; r < ROWS; ++r) {
+        const F16 x = set1(a[j * ROWS + r]);
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) acc[r][v] = fma(x, b[v], acc[r][v]);
+      }
+    }
+  }
+};
+
+#ifdef __AVX512BF16__
+// Activations are bf16 pairs, [k / 2][rows][2]: one 32-bit word per row and pair.
+template <LinearTraits Traits>
+struct StoredBf16Dot : FloatSums<Traits> {
+  using XWord = uint32_t;
+  static constexpr int kXWords = 1;
+  static constexpr int64_t kStepBytes = 2 * kPanelWidth * 2;
+  static constexpr int64_t kHalfBytes = 64;
+  template <int ROWS, int NV>
+  static inline __attribute__((always_inline)) void step(const uint32_t* a, const uint8_t* w,
+                                                         F16 (&acc)[ROWS][NV]) {
+#pragma GCC unroll 16
+    for (int r = 0; r < ROWS; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) {
+        acc[r][v] = dot_bf16_pairs(acc[r][v], a[r], reinterpret_cast<const uint16_t*>(w + v * 64));
+      }
+    }
+  }
+};
+#endif
+
+}  // namespace
+}  // namespace quire

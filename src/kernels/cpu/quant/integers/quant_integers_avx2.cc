@@ -1,0 +1,27 @@
+// Products with quantized weights in integers for this instruction set.
+#include "kernels/cpu/quant/integers/quant_integers-inl.h"
+#include "kernels/cpu/quant/integers/quant_registers_avx2.h"
+
+namespace quire {
+namespace {
+
+struct Avx2QuantIntegers : Avx2IntegerRegisters {
+  template <cpu::CodeKind>
+  static constexpr int kDecodedStrips = 1;
+  // Measured in decode: 2 to 7 % less time for these, 1 to 3 % more for others.
+  template <cpu::CodeKind KIND, bool>
+  static constexpr bool kPairsApart = KIND == cpu::kCode8;
+  // Of two passes over a panel only the first waits for memory, so one is better; but expanding the
+  // scales of all strips side by side costs more than that.
+  template <cpu::CodeKind KIND, bool DIRECT>
+  static constexpr int64_t kQuadRows = DIRECT ? (KIND == cpu::kCode8 ? 2 : 1) : 0;
+};
+
+}  // namespace
+}  // namespace quire
+
+namespace quire::cpu {
+
+const QuantKernels kQuantAvx2Integers = kQuantIntegersOver<Avx2QuantIntegers>;
+
+}  // namespace quire::cpu

@@ -1,0 +1,242 @@
+// How the kernels over vectors sum the groups of quantized weights.
+//
+//   y = sum over groups g, ascending, of scale[g] * (sum over k in g of c x) - min[g] * (sum of x)
+//
+// A Math says how a group is summed: FloatMath, CodeMath for activations that are codes as well,
+// IntegerMath of quant_integers-inl.h, ByteMath of quant_bytes-inl.h. It has the QuantTraits of its
+// instruction set.
+#pragma once
+
+#include "kernels/cpu/quant/quant_codes-inl.h"
+#include "kernels/cpu/quant/quant_panels-inl.h"
+#include "kernels/cpu/quant/quant_scales-inl.h"
+#include "kernels/cpu/quant/quant_tables.h"
+#include "kernels/cpu/simd/simd-inl.h"
+
+namespace quire {
+namespace {
+
+// What the kernels over vectors take from an instruction set, by kind of code and by whether scales
+// are read as they are (DIRECT) where that matters:
+//   kFusedRows<KIND>           up to so many rows go from memory to products within registers, in
+//                              blocks; the least for codes of 8 bits
+//   kQuadRows<KIND, DIRECT>    up to so many of a block's take four strips at once, else two
+//   kRowBlock, kBlockStrips    rows and strips (1 or 2) of a block whose sums fit the registers
+//   kSmallGroupRows            rows of a block for groups that close often
+//   kSumVectors                how many sums and totals registers hold
+//   kDecodedStrips<KIND>       of how many strips they hold values as well (1, 2 or 4)
+//   kPairsApart<KIND, DIRECT>  whether the compiler is kept from mixing the pairs of k of one row or
+//                              two
+template <class Traits>
+concept QuantTraits = requires {
+  int64_t{Traits::template kFusedRows<cpu::kCode4>};
+  int64_t{Traits::template kQuadRows<cpu::kCode4, false>};
+  int64_t{Traits::kRowBlock};
+  int64_t{Traits::kBlockStrips};
+  int64_t{Traits::kSmallGroupRows};
+  int64_t{Traits::kSumVectors};
+  int64_t{Traits::template kDecodedStrips<cpu::kCode4>};
+  bool{Traits::template kPairsApart<cpu::kCode4, false>};
+};
+
+// And where products are floats:
+//   kFloatBlocks  whether blocks read floats from the cache, or bf16
+//   kLooksUpAll   whether decoders take the value of every 4-bit code from the table
+template <class Traits>
+concept QuantFloatTraits = QuantTraits<Traits> && requires {
+  bool{Traits::kFloatBlocks};
+  bool{Traits::kLooksUpAll};
+};
+
+// sums[r] += x[r] * b for a pair of k and the strips from `first` on.
+template <int ROWS, int NV, int COUNT>
+QUIRE_SIMD void add_to_rows(F16 (&sums)[ROWS][NV], int first, const float* x,
+                            const Pairs (&b)[COUNT]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < ROWS; ++r) {
+    const PairX pair = broadcast_pair(x + r * kPairSlots);
+#pragma GCC unroll 4
+    for (int i = 0; i < COUNT; ++i) sums[r][first + i] = pair_fma(sums[r][first + i], pair, b[i]);
+  }
+}
+
+// Values of codes that stay in the cache for blocks of rows, [pair of k][strip][32]: bf16, from
+// which every block makes Pairs.
+template <bool kAsFloats>
+struct StoredValues {
+  using Value = uint16_t;
+  static constexpr int64_t kPieceStrips = 2;
+  static inline __attribute__((always_inline)) void store(Value* values, Pairs b) {
+    store_pairs(values, b);
+  }
+  // Adds what one pair of k brings. Without a dot product all rows take the even k before any takes
+  // the odd one, which needs half the registers.
+  template <int ROWS, int NV>
+  static inline __attribute__((always_inline)) void add_stored(F16 (&sums)[ROWS][NV],
+                                                               const float* x,
+                                                               const Value* values) {
+    Pairs b[NV];
+#pragma GCC unroll 2
+    for (int i = 0; i < NV; ++i) b[i] = load_pairs(values + i * kPairValues);
+#ifdef __AVX512BF16__
+    add_to_rows(sums, 0, x, b);
+#else
+#pragma GCC unroll 16
+    for (int r = 0; r < ROWS; ++r) {
+      const F16 even = set1(x[r * kPairSlots]);
+#pragma GCC unroll 2
+      for (int i = 0; i < NV; ++i) sums[r][i] = fma(even, b[i].even, sums[r][i]);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < ROWS; ++r) {
+      const F16 odd = set1(x[r * kPairSlots + 1]);
+#pragma GCC unroll 2
+      for (int i = 0; i < NV; ++i) sums[r][i] = fma(odd, b[i].odd, sums[r][i]);
+    }
+#endif
+  }
+};
+
+#ifndef __AVX512BF16__
+// Floats of one strip at a time: twice the bytes, and nothing to do for a block but to load them.
+template <>
+struct StoredValues<true> {
+  using Value = float;
+  static constexpr int64_t kPieceStrips = 1;
+  static inline __attribute__((always_inline)) void store(Value* values, Pairs b) {
+    quire::store(values, b.even);
+    quire::store(values + kQuantStrip, b.odd);
+  }
+  template <int ROWS, int NV>
+  static inline __attribute__((always_inline)) void add_stored(F16 (&sums)[ROWS][NV],
+                                                               const float* x,
+                                                               const Value* values) {
+    static_assert(NV == 1);
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      const F16 b = load(values + j * kQuantStrip);
+      asm("" : "+r"(values));  // the compiler would load even and odd k first, and spill sums
+#pragma GCC unroll 16
+      for (int r = 0; r < ROWS; ++r) {
+        sums[r][0] = fma(set1(x[r * kPairSlots + j]), b, sums[r][0]);
+      }
+    }
+  }
+};
+#endif
+
+// Sums of floats, be it of products or over groups.
+struct FloatSums {
+  using Sum = F16;
+  static inline __attribute__((always_inline)) F16 none() { return zero(); }
+};
+
+// The values of codes as Pairs, products and sums in float. Slots of a group: minus its sum of x.
+template <QuantFloatTraits Traits>
+struct FloatMath : Traits, FloatSums, StoredValues<Traits::kFloatBlocks> {
+  template <CodeKind KIND>
+  using Codes = Decoder<KIND>;
+  static constexpr int kPairSlots = quire::kPairSlots;
+  static constexpr int kVectorPairs = 1;  // pairs of k in a vector of values and a slot of x
+  static constexpr int kGroupSlots = 1;
+  static constexpr bool kPiecesCutGroups = true;  // of more than kQuantSpan columns
+
+  static inline __attribute__((always_inline)) F16 value(F16 sum, const float*, int64_t) {
+    return sum;
+  }
+  template <int ROWS, int NV, int COUNT>
+  static inline __attribute__((always_inline)) void add(F16 (&sums)[ROWS][NV], int first,
+                                                        const float* x, const Pairs (&b)[COUNT]) {
+    add_to_rows(sums, first, x, b);
+  }
+};
+
+// Activations are codes of int8, floats here as well; sums of their products are exact. Slots of a
+// group: minus its sum of x, and its unit.
+template <QuantFloatTraits Traits>
+struct CodeMath : FloatMath<Traits> {
+  static constexpr bool kPiecesCutGroups = false;
+  static constexpr int kGroupSlots = 2;
+  static constexpr int kUnit = 1;
+  static inline __attribute__((always_inline)) F16 value(F16 sum, const float* group,
+                                                         int64_t rows) {
+    return mul(sum, set1(group[kUnit * rows]));
+  }
+};
+
+template <class Math, int ROWS, int NV>
+struct Sums {
+  typename Math::Sum v[ROWS][NV];
+  QUIRE_SIMD_MEMBER void clear() {
+#pragma GCC unroll 16
+    for (int r = 0; r < ROWS; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < NV; ++i) v[r][i] = Math::none();
+    }
+  }
+};
+
+// Totals over groups: in registers where they fit beside the sums, else in memory: [rows][32], or
+// [rows][64] of four strips.
+template <class Math, int ROWS, int NV>
+constexpr bool kTotalsInRegisters = 2 * ROWS* NV <= Math::kSumVectors;
+
+template <int ROWS, int NV, bool kInRegisters>
+struct Totals {
+  Sums<FloatSums, ROWS, NV> sums;
+  QUIRE_SIMD_MEMBER F16 get(int r, int i) const { return sums.v[r][i]; }
+  QUIRE_SIMD_MEMBER void set(int r, int i, F16 v) { sums.v[r][i] = v; }
+};
+template <int NV>
+constexpr int64_t kTotalsStride = NV > 2 ? kQuantPanel : kQuantHalf;
+template <int ROWS, int NV>
+struct Totals<ROWS, NV, false> {
+  float* at;
+  QUIRE_SIMD_MEMBER F16 get(int r, int i) const {
+    return load(at + r * kTotalsStride<NV> + i * kQuantStrip);
+  }
+  QUIRE_SIMD_MEMBER void set(int r, int i, F16 v) {
+    store(at + r * kTotalsStride<NV> + i * kQuantStrip, v);
+  }
+};
+
+// Takes the group's sums into the totals and clears them. scale(i), zero_point(i): of strip i.
+// group: the slots of x's group, [kGroupSlots][ROWS].
+template <ZeroKind KIND, class Math, int ROWS, int NV, class Scale, class Zero, bool kInRegisters>
+QUIRE_SIMD void close_group_of(Scale scale, Zero zero_point, const float* group,
+                               Sums<Math, ROWS, NV>& sums, Totals<ROWS, NV, kInRegisters>& total) {
+#pragma GCC unroll 4
+  for (int i = 0; i < NV; ++i) {
+    const F16 factor = scale(i);
+    const F16 point = KIND == ZeroKind::kNone ? factor : zero_point(i);
+#pragma GCC unroll 16
+    for (int r = 0; r < ROWS; ++r) {
+      F16 sum = Math::value(sums.v[r][i], group + r, ROWS);
+      if (KIND == ZeroKind::kInteger) sum = fma(set1(group[r]), point, sum);
+      sum = fma(factor, sum, total.get(r, i));
+      if (KIND == ZeroKind::kMin) sum = fma(set1(group[r]), point, sum);
+      total.set(r, i, sum);
+    }
+  }
+  sums.clear();
+}
+template <class Math, int ROWS, int NV, class Scale, class Zero, bool kInRegisters>
+QUIRE_SIMD void close_group(ZeroKind kind, Scale scale, Zero zero_point, const float* group,
+                            Sums<Math, ROWS, NV>& sums, Totals<ROWS, NV, kInRegisters>& total) {
+  switch (kind) {
+    case ZeroKind::kNone:
+      return close_group_of<ZeroKind::kNone>(scale, zero_point, group, sums, total);
+    case ZeroKind::kInteger:
+      return close_group_of<ZeroKind::kInteger>(scale, zero_point, group, sums, total);
+    case ZeroKind::kMin:
+      return close_group_of<ZeroKind::kMin>(scale, zero_point, group, sums, total);
+  }
+}
+
+template <class Math>
+QUIRE_SIMD int64_t x_offset(const QuantLayout& layout, int64_t row) {
+  return row * (layout.padded_k + cpu::kQuantXPadding) / 2 * Math::kPairSlots;
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,12 @@
+// The tile unit that a file is compiled for (tiles.h), named by the build as the vectors are
+// (simd-inl.h).
+#pragma once
+
+#if defined(QUIRE_TILES_AMX)
+#include "kernels/cpu/simd/tiles_amx.h"
+#elif defined(QUIRE_TILES_EMULATED)
+#include "kernels/cpu/simd/tiles_emulated.h"
+#else
+#error \
+    "no QUIRE_TILES_… is defined: src/kernels/CMakeLists.txt gives one to sources of tile kernels"
+#endif
