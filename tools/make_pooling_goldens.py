@@ -65,7 +65,7 @@ def rotating(cls, **more):
 
 def embedding_gemma():
     """Six layers of which the last sees everything, the others six tokens on each side."""
-    rope = dict(sliding_attention=dict(rope_type="default", rope_theta=100.0),
+    rope = dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0),
                 full_attention=dict(rope_type="default", rope_theta=5000.0))
     return tf.Gemma3TextConfig(vocab_size=VOCAB, hidden_size=24, num_hidden_layers=6, num_attention_heads=2,
                                num_key_value_heads=1, head_dim=10, query_pre_attn_scalar=10, intermediate_size=28,
