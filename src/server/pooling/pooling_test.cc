@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
+#include <boost/json/value_to.hpp>
 #include <cstring>
 
 #include "base/base64.h"
