@@ -174,9 +174,21 @@ struct Decoder<cpu::kTable8> {
 QUIRE_SIMD __m256i broadcast_integer_pair(const float* x) {
   return _mm256_castps_si256(_mm256_broadcast_ss(x));
 }
+// Sums are taken modulo 2^32: those of tables pass 2^31 before what their words add is taken off.
+QUIRE_SIMD Sums16 add_words(Sums16 sum, __m256i lo, __m256i hi) {
+  return {(Sums8)_mm256_add_epi32((__m256i)sum.lo, lo),
+          (Sums8)_mm256_add_epi32((__m256i)sum.hi, hi)};
+}
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
-  const Sums8 x = (Sums8)broadcast_integer_pair(word);
-  return {sum.lo + x, sum.hi + x};
+  const __m256i x = broadcast_integer_pair(word);
+  return add_words(sum, x, x);
+}
+QUIRE_SIMD Sums16 add_pair_products(Sums16 sum, __m256i x, IntegerPairs w) {
+#ifdef __AVXVNNI__
+  return pair_dot(sum, x, w);
+#else
+  return add_words(sum, _mm256_madd_epi16(w.lo, x), _mm256_madd_epi16(w.hi, x));
+#endif
 }
 
 // q, without the offset.

@@ -173,8 +173,12 @@ QUIRE_SIMD __m512i broadcast_integer_pair(const float* x) {
   __builtin_memcpy(&word, x, sizeof word);
   return _mm512_set1_epi32(word);
 }
+// Sums are taken modulo 2^32: those of tables pass 2^31 before what their words add is taken off.
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
-  return sum + (Sums16)broadcast_integer_pair(word);
+  return (Sums16)_mm512_add_epi32((__m512i)sum, broadcast_integer_pair(word));
+}
+QUIRE_SIMD Sums16 add_pair_products(Sums16 sum, __m512i x, IntegerPairs w) {
+  return pair_dot(sum, x, w);
 }
 
 // q, without the offset.

@@ -186,7 +186,7 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
 }
 
 // Not __m256i, whose arrays GCC 12 keeps in memory.
-using Sums8 = uint32_t __attribute__((vector_size(32)));  // of signed products, modulo 2^32
+using Sums8 = int32_t __attribute__((vector_size(32)));
 struct Sums16 {
   Sums8 lo, hi;
 };

@@ -180,7 +180,7 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
 #endif
 
 // Not __m512i, whose arrays GCC 12 keeps in memory.
-using Sums16 = uint32_t __attribute__((vector_size(64)));  // of signed products, modulo 2^32
+using Sums16 = int32_t __attribute__((vector_size(64)));
 QUIRE_SIMD Sums16 load_sums(const void* p) { return (Sums16)_mm512_loadu_si512(p); }
 QUIRE_SIMD void store_sums(void* p, Sums16 sum) { _mm512_storeu_si512(p, (__m512i)sum); }
 QUIRE_SIMD Sums16 zero_sums() { return Sums16{}; }
