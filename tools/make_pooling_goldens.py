@@ -18,12 +18,15 @@ import torch
 import transformers as tf
 from safetensors.torch import save_file
 
+import decoder_poolers
 import encoder_models
 import text_source_gguf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "pooling"
 VOCAB = 96
 LENGTHS = (1, 2, 7, 16, 33, 61)
+STEP = 9  # the token that ends a step
+WINDOW = 12
 
 
 def bert(**more):
@@ -58,6 +61,16 @@ def decoder(cls, **more):
 def rotating(cls, **more):
     return cls(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                       intermediate_size=48, max_position_embeddings=64, type_vocab_size=1, **more))
+
+
+def embedding_gemma():
+    """Six layers of which the last sees everything, the others six tokens on each side."""
+    rope = dict(sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+                full_attention=dict(rope_type="default", rope_theta=5000.0))
+    return tf.Gemma3TextConfig(vocab_size=VOCAB, hidden_size=24, num_hidden_layers=6, num_attention_heads=2,
+                               num_key_value_heads=1, head_dim=10, query_pre_attn_scalar=10, intermediate_size=28,
+                               max_position_embeddings=64, sliding_window=WINDOW, use_bidirectional_attention=True,
+                               rope_parameters=rope, pad_token_id=0)
 
 
 def variants():
@@ -106,6 +119,17 @@ def variants():
         "qwen3_last": (tf.Qwen3Model, decoder(tf.Qwen3Config, head_dim=8), dict(pooling="lasttoken", normalize=True)),
         "mistral_mean": (tf.MistralModel, decoder(tf.MistralConfig, sliding_window=None),
                          dict(pooling="mean_tokens")),
+        "qwen2_both_ways": (tf.Qwen2Model, decoder(tf.Qwen2Config, is_causal=False), dict(pooling="lasttoken",
+                                                                                          normalize=True)),
+        "embedding_gemma": (tf.Gemma3TextModel, embedding_gemma(), dict(
+            pooling="mean_tokens", dense=[(24, "Identity"), (16, "Identity")], dense_bias=False, normalize=True,
+            gguf="gemma-embedding")),
+        "qwen2_reward": (decoder_poolers.RewardModel, decoder(tf.Qwen2Config, num_labels=1), {}),
+        "qwen2_step_rewards": (decoder_poolers.RewardModel, decoder(tf.Qwen2Config, num_labels=2, step_tag_id=STEP), {}),
+        "qwen3_reranker": (tf.Qwen3ForCausalLM, decoder(tf.Qwen3Config, head_dim=8, tie_word_embeddings=True),
+                           dict(logits=(17, 40))),
+        "llama_reranker": (tf.LlamaForCausalLM, decoder(tf.LlamaConfig, tie_word_embeddings=False),
+                           dict(logits=(17, None))),
         "qwen2_classifier": (tf.Qwen2ForSequenceClassification, decoder(tf.Qwen2Config, num_labels=4), {}),
         "llama_tagger": (tf.LlamaForTokenClassification, decoder(tf.LlamaConfig, num_labels=3), {}),
     }
@@ -130,14 +154,14 @@ def dense_layers(options, hidden, folder):
     """The modules 2_Dense, 3_Dense ... of sentence-transformers."""
     layers, inputs = [], hidden
     for index, (outputs, activation) in enumerate(options.get("dense", []), start=2):
-        linear = torch.nn.Linear(inputs, outputs)
+        linear = torch.nn.Linear(inputs, outputs, bias=options.get("dense_bias", True))
         randomize(linear.named_parameters(), 100 + index)
         act = torch.nn.Tanh() if activation == "Tanh" else torch.nn.Identity()
         layers.append(torch.nn.Sequential(linear, act))
         path = folder / f"{index}_Dense"
         path.mkdir()
         save_file({f"linear.{key}": value for key, value in linear.state_dict().items()}, path / "model.safetensors")
-        stated = dict(in_features=inputs, out_features=outputs, bias=True,
+        stated = dict(in_features=inputs, out_features=outputs, bias=options.get("dense_bias", True),
                       activation_function=f"{type(act).__module__}.{activation}")
         (path / "config.json").write_text(json.dumps(stated) + "\n")
         inputs = outputs
@@ -158,6 +182,17 @@ def write_modules(options, hidden, folder, layers):
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(stated) + "\n")
 
 
+def write_logit_score(options, folder):
+    modules = [dict(idx=0, name="0", path="", type="sentence_transformers.base.modules.transformer.Transformer"),
+               dict(idx=1, name="1", path="1_LogitScore",
+                    type="sentence_transformers.cross_encoder.modules.logit_score.LogitScore")]
+    (folder / "modules.json").write_text(json.dumps(modules, indent=1) + "\n")
+    (folder / "1_LogitScore").mkdir()
+    yes, no = options["logits"]
+    stated = dict(true_token_id=yes, false_token_id=no, module_input_name="causal_logits")
+    (folder / "1_LogitScore" / "config.json").write_text(json.dumps(stated) + "\n")
+
+
 def pooled(states, kind):
     return {"cls_token": lambda: states[0], "mean_tokens": lambda: states.mean(0),
             "max_tokens": lambda: states.max(0).values, "lasttoken": lambda: states[-1]}[kind]()
@@ -167,6 +202,14 @@ def pooled(states, kind):
 def outcome(model, layers, options, inputs):
     """What the model makes of one text: [rows, columns]."""
     out = model(**inputs)
+    if "logits" in options:  # as sentence-transformers' LogitScore
+        yes, no = options["logits"]
+        last = out.logits[0, -1]
+        return torch.sigmoid(last[yes] - (last[no] if no is not None else 0))[None, None]
+    if isinstance(model, decoder_poolers.RewardModel):
+        if model.config.num_labels == 1:
+            return out.logits[0, -1:]
+        return torch.softmax(out.logits[0], -1)[inputs["input_ids"][0] == STEP]
     if "pooling" not in options:
         scores = out.logits[0] if out.logits.dim() == 3 else out.logits
         if hasattr(model.config, "sbert_ce_default_activation_function"):
@@ -190,9 +233,13 @@ def make(name, cls, config, options):
     layers = dense_layers(options, config.hidden_size, folder)
     if "pooling" in options:
         write_modules(options, config.hidden_size, folder, layers)
+    if "logits" in options:
+        write_logit_score(options, folder)
     if "gguf" in options:
         if options["gguf"] == "t5encoder":
             text_source_gguf.write_gguf(folder / "model.gguf", model)
+        elif options["gguf"] == "gemma-embedding":
+            decoder_poolers.write_gemma_gguf(folder, model, layers, WINDOW)
         else:
             encoder_models.write_gguf(folder, options["gguf"], config, options["pooling"])
     golden = dict(transformers=tf.__version__, torch=torch.__version__.split("+")[0],
@@ -209,6 +256,8 @@ def make_cases(model, layers, options):
     cases = []
     for length in LENGTHS:
         ids = torch.randint(3, VOCAB, (1, length), generator=generator)
+        if hasattr(model.config, "step_tag_id"):
+            ids[:, length // 2::5] = model.config.step_tag_id
         inputs = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
         first_type_1 = -1
         if options.get("pairs"):

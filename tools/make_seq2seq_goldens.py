@@ -76,6 +76,8 @@ def variants():
         "gguf_t5": (t5(relative_attention_max_distance=128), tf.T5ForConditionalGeneration, None, dict(gguf=True)),
         "gguf_umt5": (t5(tf.UMT5Config, feed_forward_proj="gated-gelu", relative_attention_max_distance=128),
                       tf.UMT5ForConditionalGeneration, None, dict(gguf=True)),
+        "gguf_flan_t5": (t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False, relative_attention_max_distance=128),
+                         tf.T5ForConditionalGeneration, None, dict(own_head=True, gguf=True)),
         "umt5": (t5(tf.UMT5Config), tf.UMT5ForConditionalGeneration, None, {}),
         "bart": (bart(), tf.BartForConditionalGeneration, 0, dict(tokenizer="bytes")),
         "mbart": (bart(tf.MBartConfig, scale_embedding=True, activation_function="relu"),
@@ -237,7 +239,8 @@ def make(name):
             continue
         if sum(m[2] for m in made) < 11 or len({tuple(m[0]["tokens"]) for m in made}) < len(made):
             continue
-        if max(error_in_bfloat16(model, m[0], start) for m in made) <= options.get("max_error", MAX_BF16_ERROR):
+        bf16_error = max(error_in_bfloat16(model, m[0], start) for m in made)
+        if bf16_error <= options.get("max_error", MAX_BF16_ERROR):
             break
     else:
         raise SystemExit(f"{name}: no seed")
@@ -246,7 +249,7 @@ def make(name):
     out.mkdir(parents=True)
     model.generation_config.forced_bos_token_id = forced_bos
     golden = dict(start=start, steps=KEPT_STEPS, min_gap=round(min(m[1] for m in made), 6),
-                  sources=[m[0] for m in made])
+                  bf16_error=round(bf16_error, 4), sources=[m[0] for m in made])
     if kind_of := options.get("tokenizer"):
         if kind_of == "spiece":
             tokenizer = spiece(out)

@@ -113,7 +113,7 @@ def write_images():
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     golden = dict(decoded={}, resized=[], llava_pixels_base64={}, gemma_pixels_base64={}, qwen_pixels={},
-                  pixtral_pixels={}, most_cells_pixels={}, tiles={}, layouts=layouts(), fits=fits())
+                  pixtral_pixels={}, most_cells_pixels={}, tiles={}, layouts=layouts(), fits=fits(), crops=crop_counts())
     filters = dict(bicubic=Image.Resampling.BICUBIC, bilinear=Image.Resampling.BILINEAR,
                    lanczos=Image.Resampling.LANCZOS)
     processor = LlavaImageProcessorPil(size=dict(shortest_edge=SIDE), crop_size=dict(height=SIDE, width=SIDE))
@@ -133,7 +133,7 @@ def write_images():
         pixels = (values.transpose(1, 2, 0) * std + mean) * 255
         golden["llava_pixels_base64"][name] = b64(np.round(pixels).astype(np.uint8))
         golden["gemma_pixels_base64"][name] = gemma_pixels(image)
-        golden["tiles"][name] = [next_tiles(image), internvl_tiles(image), idefics_tiles(image)]
+        golden["tiles"][name] = [next_tiles(image), internvl_tiles(image), idefics_tiles(image), gemma_crops(image)]
         golden["pixtral_pixels"][name] = [pixtral_pixels(image, longest) for longest in (200, 48)]
         golden["most_cells_pixels"][name] = [most_cells_pixels(image, most) for most in (BUDGET, 20)]
         golden["qwen_pixels"][name] = [qwen_pixels(image, *bounds) for bounds in ((64, 1 << 20), (64, 1500), (9000, 1 << 20))]
@@ -222,6 +222,34 @@ def idefics_tiles(image):
     out = processor(images=[[image]], return_tensors="np", return_row_col_info=True)
     return dict(fit="longest_edge", rows=out["rows"][0][0], columns=out["cols"][0][0],
                 rgb_base64=to_bytes(out["pixel_values"][0], processor))
+
+
+def pan_and_scan():
+    return Gemma3ImageProcessorPil(size=dict(height=TILE, width=TILE), image_mean=HALF, image_std=HALF,
+                                   do_pan_and_scan=True, pan_and_scan_min_crop_size=13, pan_and_scan_max_num_crops=3,
+                                   pan_and_scan_min_ratio_to_activate=1.2)
+
+
+def gemma_crops(image):
+    processor = pan_and_scan()
+    out = processor(images=image, return_tensors="np")
+    count = int(out["num_crops"][0])
+    rows, columns = (1, count) if image.width >= image.height else (count, 1)
+    if count == 0:
+        rows = columns = 0
+    return dict(fit="crops", rows=rows, columns=columns, rgb_base64=to_bytes(out["pixel_values"], processor))
+
+
+def crop_counts():
+    """Of pictures of many sizes: [width, height, how many crops there are of it]."""
+    random = np.random.default_rng(8)
+    processor = pan_and_scan()
+    found = []
+    for _ in range(200):
+        width, height = (int(2 ** value) for value in random.uniform(2, 9, 2))
+        picture = Image.new("RGB", (width, height))
+        found.append([width, height, int(processor(images=picture, return_tensors="np")["num_crops"][0])])
+    return found
 
 
 def fits():

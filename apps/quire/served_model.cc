@@ -108,6 +108,8 @@ Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& ru
   }
   served.max_model_len = running.max_model_len;
   served.labels = running.plan.config.labels;
+  served.texts = running.bundle.texts;
+  served.pairs_are_chats = running.bundle.chat && running.bundle.chat->writes_pairs();
   ImageInputOptions images = flags.images;
   images.max_images = flags.engine.max_images;
   QUIRE_ASSIGN_OR_RETURN(served.images, image_input_of(running, images));

@@ -142,9 +142,9 @@ void on_links(int size, RankTransport transport, Measure measured, int num_round
   const auto run = [&](int rank) {
     auto links = RankLinks::join({.rank = rank, .size = size, .port = 29511});
     QUIRE_CHECK(links.ok(), "{}", links.status().message());
-    auto ranks = join_processes({.links = links->get(), .size = size}, kBytes, transport);
-    QUIRE_CHECK(ranks.ok(), "{}", ranks.status().message());
-    measured(what, **ranks, num_rounds);
+    auto joined = join_processes({.links = links->get(), .size = size}, kBytes, transport);
+    QUIRE_CHECK(joined.ok(), "{}", joined.status().message());
+    measured(what, *joined->group, num_rounds);
     std::byte done{};
     const int64_t deadline_us = deadline_in_ms(10'000);
     if (rank > 0) {

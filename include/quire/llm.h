@@ -85,7 +85,8 @@ struct EmbedOptions {
   int32_t dimensions = 0;  // the first so many columns are kept, before normalization; 0: all
   bool normalize = true;   // vectors have length 1, and scores are probabilities, as the model says
   bool truncate = false;   // longer texts are cut at their end; otherwise they are refused
-  // One of LLMInfo::tasks, whose adapter and instruction are used; empty: none.
+  // One of LLMInfo::tasks, whose adapter and prompt are used. Empty: the model's default prompt for
+  // embeddings, and those for queries and documents for scores, where it has such.
   std::string task;
 };
 
@@ -99,7 +100,7 @@ struct LLMInfo {
   bool generates = true;           // otherwise it is for embed() or score()
   int32_t embedding_size = 0;      // columns of embed(); 0: the model makes none
   int32_t num_labels = 0;          // of a classifier or reranker
-  std::vector<std::string> tasks;  // that the model has adapters for (jina-embeddings-v3)
+  std::vector<std::string> tasks;  // that the model has adapters or prompts for
   std::string reasoning_style;     // how answers mark reasoning (docs/tools.md); empty: they do not
 };
 

@@ -95,16 +95,16 @@ Result<std::unique_ptr<RankGroup>> accept(const SharedSeat& seat, int64_t memory
 
 }  // namespace
 
-Result<std::unique_ptr<RankGroup>> join_processes(const SharedSeat& seat, int64_t memory_bytes,
-                                                  RankTransport transport) {
+Result<JoinedRanks> join_processes(const SharedSeat& seat, int64_t memory_bytes,
+                                   RankTransport transport) {
   const bool is_first = seat.links->rank() == seat.first;
   QUIRE_ASSIGN_OR_RETURN(
       std::unique_ptr<RankGroup> group,
       is_first ? offer(seat, memory_bytes, transport) : accept(seat, memory_bytes));
-  if (group != nullptr) return group;
+  if (group != nullptr) return JoinedRanks{std::move(group), RankTransport::kFastest};
   auto ranks = std::make_unique<TcpRanks>(*seat.links, seat.first, seat.size);
   QUIRE_RETURN_IF_ERROR(ranks->allocate(memory_bytes));
-  return std::unique_ptr<RankGroup>(std::move(ranks));
+  return JoinedRanks{std::move(ranks), RankTransport::kTcp};
 }
 
 }  // namespace quire

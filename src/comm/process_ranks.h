@@ -1,7 +1,8 @@
 // The group of some linked ranks, each a process: through shared memory where all of them are on one
 // machine, over TCP otherwise.
 //
-//   QUIRE_ASSIGN_OR_RETURN(auto group, join_processes({.links = &links, .size = links.size()}, bytes));
+//   QUIRE_ASSIGN_OR_RETURN(JoinedRanks joined,
+//                          join_processes({.links = &links, .size = links.size()}, bytes, transport));
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,14 @@ enum class RankTransport : uint8_t {
   kTcp,
 };
 
+struct JoinedRanks {
+  std::unique_ptr<RankGroup> group;
+  RankTransport transport = RankTransport::kFastest;  // kTcp where no memory is shared
+};
+
 // Every rank of the group calls it, with equal sizes; what the first one wants is done. Borrows the
 // links. kUnavailable: a rank is lost. kResourceExhausted: memory is short.
-Result<std::unique_ptr<RankGroup>> join_processes(const SharedSeat& seat, int64_t memory_bytes,
-                                                  RankTransport transport);
+Result<JoinedRanks> join_processes(const SharedSeat& seat, int64_t memory_bytes,
+                                   RankTransport transport);
 
 }  // namespace quire

@@ -13,13 +13,14 @@ using Work = std::function<void(RankGroup& group, RankLinks& links)>;
 void on_all(int size, const RankLinksOptions& options, RankTransport transport, const Work& work) {
   test::on_all_ranks(size, options, [&](Result<std::unique_ptr<RankLinks>> links) {
     ASSERT_TRUE(links.ok()) << links.status().message();
-    auto group = join_processes({.links = links->get(), .size = size}, 1 << 16, transport);
-    ASSERT_TRUE(group.ok()) << group.status().message();
-    EXPECT_EQ((*group)->size(), size);
-    EXPECT_EQ((*group)->rank(), (*links)->rank());
-    EXPECT_EQ(dynamic_cast<SharedRanks*>(group->get()) != nullptr,
+    auto joined = join_processes({.links = links->get(), .size = size}, 1 << 16, transport);
+    ASSERT_TRUE(joined.ok()) << joined.status().message();
+    EXPECT_EQ(joined->group->size(), size);
+    EXPECT_EQ(joined->group->rank(), (*links)->rank());
+    EXPECT_EQ(joined->transport, transport);
+    EXPECT_EQ(dynamic_cast<SharedRanks*>(joined->group.get()) != nullptr,
               transport == RankTransport::kFastest);
-    work(**group, **links);
+    work(*joined->group, **links);
   });
 }
 

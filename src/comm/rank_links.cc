@@ -17,7 +17,8 @@ enum : uint32_t {
   kAdmitted = 3,
   kRefused = 4,
   kTable = 5,
-  kHelloWatch = 6
+  kHelloWatch = 6,
+  kHelloBlocks = 7
 };
 
 constexpr size_t kMaxAgreementBytes = 4096;
@@ -26,7 +27,7 @@ constexpr int64_t kHelloMs = 2000;
 // The watch has so long to say who was lost.
 constexpr std::chrono::milliseconds kVerdict{500};
 // Each other rank has so many connections to the first one.
-constexpr int kNumKinds = 3;
+constexpr int kNumKinds = 4;
 
 // What a rank says when it connects; the agreement follows.
 struct Hello {
@@ -53,6 +54,8 @@ Socket* RankLinks::Link::place(uint32_t kind) {
       return &control;
     case kHelloWatch:
       return &watch;
+    case kHelloBlocks:
+      return &blocks;
     default:
       return nullptr;
   }
@@ -171,7 +174,7 @@ Status RankLinks::follow(const Socket& listener) {
   const int64_t deadline_us = deadline_in_ms(options_.join_deadline_ms);
   const uint16_t port = port_of(listener);
   Link& first = links_.front();
-  for (const uint32_t kind : {kHelloControl, kHelloData, kHelloWatch}) {
+  for (const uint32_t kind : {kHelloControl, kHelloData, kHelloWatch, kHelloBlocks}) {
     Socket& place = *first.place(kind);
     QUIRE_ASSIGN_OR_RETURN(place, connect_to(options_.address, options_.port, deadline_us));
     QUIRE_RETURN_IF_ERROR(introduce(place, kind, port, deadline_us));
@@ -238,6 +241,7 @@ void RankLinks::leave() {
   for (Link& link : links_) {
     link.data.shut_down();
     link.control.shut_down();
+    link.blocks.shut_down();
   }
 }
 

@@ -46,6 +46,8 @@ class RankLinks {
   // Between the first rank and each other one, for what it says. Of the first rank: to rank `other`.
   // Of another: to the first, whatever `other` is.
   const Socket& control(int other) const;
+  // Likewise, for host blocks of ranks on other machines.
+  Socket& blocks(int other) { return links_[rank() == 0 ? static_cast<size_t>(other) : 0].blocks; }
 
   // Says goodbye to the ranks that watch this one: its end is no loss.
   void end();
@@ -63,6 +65,7 @@ class RankLinks {
     Socket data;
     Socket control;
     Socket watch;
+    Socket blocks;
     std::string address;
     uint16_t port = 0;
 

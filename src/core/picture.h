@@ -56,6 +56,13 @@ struct PictureShape {
   }
 };
 
+// What a prompt says around a picture and the crops of it that follow, which are written as pictures are.
+struct CropText {
+  std::string before_whole;
+  std::string behind_whole;
+  std::string between;  // two crops
+};
+
 // How a prompt writes an image, where that is more than one placeholder: `marker`, as chat templates
 // write it, becomes
 //
@@ -72,6 +79,7 @@ struct PictureText {
   std::string whole;
   std::string after;
   bool has_rows = false;  // the tiles are rows of embeddings, of a picture in cells
+  CropText crops = {};    // of pictures with crops (Gemma 3's pan and scan)
 };
 
 }  // namespace quire

@@ -26,18 +26,6 @@ using test::PlanDriver;
 constexpr double kLogitBudget = 2e-4;  // of the row's norm
 constexpr int32_t kNumBlocks = 2048;
 
-std::filesystem::path adapters_dir() { return test::source_dir() / "tests" / "goldens" / "lora"; }
-
-std::vector<std::string> adapter_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(adapters_dir()))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-// "phi3.rslora" is an adapter of the golden model phi3.
-std::string base_of(const std::string& name) { return name.substr(0, name.find('.')); }
-
 struct Setup {
   int32_t max_adapters = 8;
   int threads = 1;
@@ -76,15 +64,15 @@ std::unique_ptr<ModelRunner> load(const std::string& model, const Setup& setup) 
 }
 
 std::shared_ptr<const Adapter> load_adapter(const ModelRunner& runner, const std::string& name) {
-  auto adapter = runner.load_adapter(name, (adapters_dir() / name).string());
+  auto adapter = runner.load_adapter(name, test::lora_golden_dir(name).string());
   QUIRE_CHECK(adapter.ok(), "{}", adapter.status().message());
   return *adapter;
 }
 
 void expect_parity(const std::string& name, bool gguf) {
-  const test::Golden golden = test::read_golden(adapters_dir() / name);
+  const test::Golden golden = test::read_golden(test::lora_golden_dir(name));
   test::LogitsByPosition seen;
-  const auto runner = load(base_of(name), {.gguf = gguf, .seen = &seen});
+  const auto runner = load(test::lora_golden_base(name), {.gguf = gguf, .seen = &seen});
   DriverRequest request = test::greedy_request(golden.prompt, 1);
   request.params.prompt_logprobs = 0;  // so that every row's logits are computed
   request.adapter = load_adapter(*runner, name);
@@ -100,15 +88,16 @@ class LoraGolden : public testing::TestWithParam<std::string> {};
 
 TEST_P(LoraGolden, LogitsAreThoseOfPeft) {
   expect_parity(GetParam(), false);
-  if (std::filesystem::exists(test::golden_dir(base_of(GetParam())) / "model.gguf"))
+  if (std::filesystem::exists(test::golden_dir(test::lora_golden_base(GetParam())) / "model.gguf"))
     expect_parity(GetParam(), true);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LoraGolden, testing::ValuesIn(adapter_names()), [](const auto& info) {
-  std::string name = info.param;
-  std::replace(name.begin(), name.end(), '.', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, LoraGolden, testing::ValuesIn(test::lora_golden_names()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
 
 DriverRequest request_with(uint64_t id, std::shared_ptr<const Adapter> adapter) {
   DriverRequest request = test::make_request(id, 5, test::kPromptTokens);
@@ -183,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(All, LoraBits, testing::Values("float32", "bfloat16"));
 
 TEST(LoraErrors, SlotsAreBoundedAndComeBack) {
   const auto runner = load("llama", {.max_adapters = 2});
-  const std::string path = (adapters_dir() / "llama.plain").string();
+  const std::string path = test::lora_golden_dir("llama.plain").string();
   auto first = runner->load_adapter("a", path);
   auto second = runner->load_adapter("b", path);
   ASSERT_TRUE(first.ok() && second.ok());
@@ -194,7 +183,7 @@ TEST(LoraErrors, SlotsAreBoundedAndComeBack) {
 }
 
 TEST(LoraErrors, AdaptersThatDoNotFit) {
-  const std::string llama = (adapters_dir() / "llama.plain").string();
+  const std::string llama = test::lora_golden_dir("llama.plain").string();
   EXPECT_EQ(load("llama", {.max_adapters = 0})->load_adapter("a", llama).status().code(),
             StatusCode::kUnimplemented);
   const auto other = load("gpt2", {});
@@ -247,7 +236,7 @@ void save_swapped(const LoraFiles& files, const std::filesystem::path& folder) {
 
 TEST(LoraExperts, OlderFilesAreReadToo) {
   const auto runner = load("mixtral", {});
-  const std::filesystem::path path = adapters_dir() / "mixtral.experts";
+  const std::filesystem::path path = test::lora_golden_dir("mixtral.experts");
   const auto files = LoraFiles::open(path.string());
   ASSERT_TRUE(files.ok()) << files.status().message();
   const test::TempFolder folder;
@@ -264,7 +253,7 @@ TEST(LoraExperts, OlderFilesAreReadToo) {
 
 // Whole modules come out of the same memory as all else that adapters take.
 TEST(LoraErrors, MemoryIsBoundedAndComesBack) {
-  const std::string path = (adapters_dir() / "llama.whole").string();
+  const std::string path = test::lora_golden_dir("llama.whole").string();
   const auto runner = load("llama", {.lora_memory_bytes = 80 << 10});
   auto first = runner->load_adapter("a", path);
   ASSERT_TRUE(first.ok()) << first.status().message();
@@ -317,7 +306,7 @@ TEST(LoraReplicas, GiveTheBitsOfOneRunner) {
   for (const DriverOutput& got : of_first) expect_same_bits(got, want, "the first");
   for (const DriverOutput& got : of_beside) expect_same_bits(got, want, "beside it");
   const auto second = load_adapter(**beside, "llama.plain");
-  EXPECT_EQ(first->load_adapter("x", (adapters_dir() / "llama.bias").string()).status().code(),
+  EXPECT_EQ(first->load_adapter("x", test::lora_golden_dir("llama.bias").string()).status().code(),
             StatusCode::kResourceExhausted);
 }
 

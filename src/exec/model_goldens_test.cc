@@ -210,8 +210,11 @@ TEST(ModelGoldens, CoverEveryFamily) {
   for (const char* name : {"t5", "bart"})
     count[name] += std::filesystem::exists(test::source_dir() / "tests" / "goldens" / "seq2seq" /
                                            name / "golden.json");
-  count["jina_bert_v2"] += std::filesystem::exists(test::source_dir() / "tests" / "goldens" /
-                                                   "pooling" / "jina_bert_mean" / "model.gguf");
+  for (const auto& [family, golden] :
+       {std::pair{"jina_bert_v2", "jina_bert_mean"}, {"gemma_embedding", "embedding_gemma"}}) {
+    count[family] += std::filesystem::exists(test::source_dir() / "tests" / "goldens" / "pooling" /
+                                             golden / "model.gguf");
+  }
   count["mllama"] += std::filesystem::exists(test::source_dir() / "tests" / "goldens" / "vision" /
                                              "mllama" / "golden.json");
   for (const auto& [family, number] : count) EXPECT_GE(number, 1) << family;

@@ -1,5 +1,7 @@
 #include "exec/model_loading.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -52,7 +54,7 @@ Status split_latents(const ModelConfig& config, ModelLoading& loading) {
                           .value_rows = config.latent.value_dim,
                           .rank = config.latent.rank}));
   loading.source = std::move(split.source);
-  loading.memory = std::move(split.memory);
+  std::ranges::move(split.memory, std::back_inserter(loading.memory));
   return {};
 }
 
@@ -83,7 +85,10 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
   }
   if (loading.source && options.draft_head == nullptr) {
     QUIRE_ASSIGN_OR_RETURN(
-        loading.source, with_sentence_modules(*options.files, config, std::move(*loading.source)));
+        ModuleTensors tensors,
+        with_sentence_modules(*options.files, config, std::move(*loading.source)));
+    loading.source = std::move(tensors.source);
+    loading.memory = std::move(tensors.memory);
   }
   QUIRE_ASSIGN_OR_RETURN(plan, plan_model(options, config, checkpoint_dtype));
   weights = std::make_unique<DecoderWeights>(plan.staged, weight_options(options, plan));

@@ -65,6 +65,7 @@ void PoolingStage::run(const InputBatch& batch, std::vector<RequestStepResult>& 
         if (state.pooling == nullptr) continue;
         const int64_t first = inputs.query_start_loc[i];
         pool({.hidden = hidden + first * spec_.hidden_size,
+              .tokens = inputs.input_ids + first,
               .num_tokens = inputs.query_start_loc[i + 1] - first,
               .ends = inputs.seq_lens[i] == state.num_prompt_tokens},
              *state.pooling, state);
@@ -83,6 +84,7 @@ void PoolingStage::pool(const Rows& rows, const PoolingParams& params, RequestSt
   const int64_t size = spec_.hidden_size;
   std::vector<float>& out = state.pooled;
   const float* end = rows.hidden + rows.num_tokens * size;
+  if (spec_.pooling.step_token) return pool_steps(rows, is_per_token(params.task), out);
   if (is_per_token(params.task)) {
     out.insert(out.end(), rows.hidden, end);
     return;
@@ -116,11 +118,27 @@ void PoolingStage::pool(const Rows& rows, const PoolingParams& params, RequestSt
   for (float& x : out) x /= count;
 }
 
+// Of tokens that end a step: all, or the last.
+void PoolingStage::pool_steps(const Rows& rows, bool all, std::vector<float>& out) const {
+  for (int64_t i = 0; i < rows.num_tokens; ++i) {
+    if (rows.tokens[i] != *spec_.pooling.step_token) continue;
+    if (!all) out.clear();
+    const float* const row = rows.hidden + i * spec_.hidden_size;
+    out.insert(out.end(), row, row + spec_.hidden_size);
+  }
+}
+
 void PoolingStage::finish(const PoolingParams& params, RequestState& state,
                           RequestStepResult& result) {
   std::vector<float> values = std::move(state.pooled);
   state.pooled = {};
   if (!state.status.ok()) return;
+  if (values.empty()) {  // a text always has a token, but not always one that ends a step
+    state.status = invalid_argument("the text has no token {}, which ends a step",
+                                    spec_.pooling.step_token.value_or(-1));
+    result.status = state.status;
+    return;
+  }
   apply_layers(values, std::ssize(values) / spec_.hidden_size);
   const auto columns = static_cast<size_t>(spec_.pooling.num_columns);
   const size_t kept = params.dimensions > 0 && !spec_.pooling.classifies
@@ -154,7 +172,12 @@ void PoolingStage::apply_layers(std::vector<float>& rows, int64_t num_rows) {
       decoder_.head().pooling_layer(i, x, y, count);
       x = y;
     }
-    std::copy_n(x, count * pooling.num_columns, out.data() + begin * pooling.num_columns);
+    float* const done = out.data() + begin * pooling.num_columns;
+    if (pooling.is_difference) {
+      for (int64_t row = 0; row < count; ++row) done[row] = x[2 * row] - x[2 * row + 1];
+    } else {
+      std::copy_n(x, count * pooling.num_columns, done);
+    }
   }
   rows = std::move(out);
 }

@@ -31,10 +31,12 @@ class PoolingStage {
   // The rows of `hidden` [tokens, E] that the step has computed for one request.
   struct Rows {
     const float* hidden = nullptr;
+    const TokenId* tokens = nullptr;
     int64_t num_tokens = 0;
     bool ends = false;  // the last of them is the prompt's last
   };
   void pool(const Rows& rows, const PoolingParams& params, RequestState& state) const;
+  void pool_steps(const Rows& rows, bool all, std::vector<float>& out) const;
   void finish(const PoolingParams& params, RequestState& state, RequestStepResult& result);
   void apply_layers(std::vector<float>& rows, int64_t num_rows);
   void activate(const PoolingParams& params, std::span<float> row) const;

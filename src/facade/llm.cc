@@ -8,6 +8,7 @@
 #include <semaphore>
 #include <utility>
 
+#include "chat/pair_prompt.h"
 #include "engine/observe/engine_stats.h"
 #include "engine/output/similarity.h"
 #include "facade/model_bundle.h"
@@ -198,10 +199,12 @@ struct LLM::Impl {
 
   // What stands before the texts of a task.
   Result<std::string> instruction_of(const std::string& task) const {
-    if (task.empty()) return std::string();
+    const SentenceTexts& texts = model.bundle.texts;
+    if (task.empty()) return std::string(texts.by_default());
     for (NamedAdapter& one : tasks()) {
       if (one.name == task) return *std::move(one.instruction);
     }
+    if (const std::string* prompt = texts.find(task)) return *prompt;
     const std::vector<std::string> known = task_names();
     return invalid_argument("task: expected {}, got '{}'",
                             known.empty() ? "none: the model has no tasks"
@@ -216,6 +219,9 @@ struct LLM::Impl {
   std::vector<std::string> task_names() const {
     std::vector<std::string> names;
     for (NamedAdapter& task : tasks()) names.push_back(std::move(task.name));
+    for (const auto& [name, text] : model.bundle.texts.prompts) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
     return names;
   }
 
@@ -249,6 +255,44 @@ struct LLM::Impl {
 
   Result<EncodedPair> encode_one(const std::string& text) const {
     QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode(text, /*add_special_tokens=*/true));
+    return EncodedPair{.ids = std::move(ids)};
+  }
+
+  // The vectors of texts with what stands before them.
+  Result<std::vector<std::vector<float>>> embed(const std::vector<std::string>& texts,
+                                                const EmbedOptions& options) const {
+    const PoolingParams params{.use_activation = options.normalize,
+                               .dimensions = options.dimensions};
+    const bool has_adapter = std::ranges::count(tasks(), options.task, &NamedAdapter::name) > 0;
+    QUIRE_ASSIGN_OR_RETURN(const auto adapter, find_adapter(has_adapter ? options.task : ""));
+    std::vector<std::unique_ptr<OutputStream>> streams;
+    for (const std::string& text : texts) {
+      QUIRE_ASSIGN_OR_RETURN(EncodedPair prompt, encode_cut(text, options.truncate));
+      QUIRE_ASSIGN_OR_RETURN(auto stream, submit_pooled(std::move(prompt), params, adapter));
+      streams.push_back(std::move(stream));
+    }
+    return collect_rows(streams);
+  }
+
+  // As the chat template writes them, where it does, or else the tokenizer.
+  Result<EncodedPair> encode_pair(const std::string& query, const std::string& document,
+                                  bool truncate) const {
+    const int64_t most = truncate ? model.max_model_len : 0;
+    const ModelBundle& bundle = model.bundle;
+    if (bundle.chat == nullptr || !bundle.chat->writes_pairs())
+      return bundle.tokenizer->encode_pair(query, document, most);
+    const PairCodec codec{
+        .render =
+            [&](boost::json::array messages) {
+              return bundle.chat->render(
+                  {.messages = std::move(messages),
+                   .add_generation_prompt = bundle.texts.pairs_begin_answers});
+            },
+        .encode = [&](std::string_view text) { return encode(std::string(text), false); },
+        .decode = [&](std::span<const TokenId> ids) { return bundle.tokenizer->decode(ids, {}); }};
+    QUIRE_ASSIGN_OR_RETURN(
+        std::vector<TokenId> ids,
+        quire::encode_pair({.query = query, .document = document, .max_tokens = most}, codec));
     return EncodedPair{.ids = std::move(ids)};
   }
 
@@ -366,17 +410,10 @@ Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages,
 
 Result<std::vector<std::vector<float>>> LLM::embed(const std::vector<std::string>& texts,
                                                    const EmbedOptions& options) {
-  const PoolingParams params{.use_activation = options.normalize, .dimensions = options.dimensions};
   QUIRE_ASSIGN_OR_RETURN(const std::string instruction, impl_->instruction_of(options.task));
-  QUIRE_ASSIGN_OR_RETURN(const auto adapter, impl_->find_adapter(options.task));
-  std::vector<std::unique_ptr<OutputStream>> streams;
-  for (const std::string& text : texts) {
-    QUIRE_ASSIGN_OR_RETURN(EncodedPair prompt,
-                           impl_->encode_cut(instruction + text, options.truncate));
-    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit_pooled(std::move(prompt), params, adapter));
-    streams.push_back(std::move(stream));
-  }
-  return Impl::collect_rows(streams);
+  std::vector<std::string> prompts;
+  for (const std::string& text : texts) prompts.push_back(instruction + text);
+  return impl_->embed(prompts, options);
 }
 
 Result<std::vector<float>> LLM::score(const std::string& query,
@@ -385,9 +422,14 @@ Result<std::vector<float>> LLM::score(const std::string& query,
   const PoolingInfo pooling = impl_->pooling();
   std::vector<float> scores;
   if (pooling.embedding_size > 0) {
-    std::vector<std::string> texts = {query};
-    texts.insert(texts.end(), documents.begin(), documents.end());
-    QUIRE_ASSIGN_OR_RETURN(const auto rows, embed(texts, options));
+    const SentenceTexts& known = impl_->model.bundle.texts;
+    const bool asked = !options.task.empty();
+    QUIRE_ASSIGN_OR_RETURN(const std::string task, impl_->instruction_of(options.task));
+    const std::string before_query = asked ? task : std::string(known.of_query());
+    const std::string before_document = asked ? task : std::string(known.of_document());
+    std::vector<std::string> texts = {before_query + query};
+    for (const std::string& document : documents) texts.push_back(before_document + document);
+    QUIRE_ASSIGN_OR_RETURN(const auto rows, impl_->embed(texts, options));
     for (size_t i = 1; i < rows.size(); ++i)
       scores.push_back(static_cast<float>(cosine_similarity(rows[0], rows[i])));
     return scores;
@@ -400,8 +442,7 @@ Result<std::vector<float>> LLM::score(const std::string& query,
   }
   std::vector<std::unique_ptr<OutputStream>> streams;
   for (const std::string& document : documents) {
-    EncodedPair pair =
-        tokenizer->encode_pair(query, document, options.truncate ? impl_->model.max_model_len : 0);
+    QUIRE_ASSIGN_OR_RETURN(EncodedPair pair, impl_->encode_pair(query, document, options.truncate));
     QUIRE_ASSIGN_OR_RETURN(
         auto stream, impl_->submit_pooled(std::move(pair), {.task = PoolingTask::kClassify,
                                                             .use_activation = options.normalize}));

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "chat/mistral_template.h"
 #include "facade/builtin_model.h"
+#include "facade/chat/sentence_texts_reader.h"
 #include "facade/engines.h"
 #include "facade/kv_cache/kv_cache_files.h"
 #include "facade/kv_cache/kv_events.h"
@@ -91,6 +92,7 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files,
                          ModelChat::load(*bundle.files, bundle.tokenizer.get(), templates));
   QUIRE_ASSIGN_OR_RETURN(bundle.generation,
                          read_generation_config(*bundle.files, bundle.tokenizer.get()));
+  QUIRE_ASSIGN_OR_RETURN(bundle.texts, read_sentence_texts(*bundle.files));
   return bundle;
 }
 
@@ -191,6 +193,7 @@ KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
   return {.dir = args.kv_cache_dir,
           .capacity_bytes = args.kv_cache_dir_bytes,
           .host_bytes = asked > 0 ? asked : kHostBytes,
+          .num_engines = args.data_parallel_size,
           .num_ranks = ranks_per_stage(args),
           .files = bundle.files.get(),
           .shape = args.shape,

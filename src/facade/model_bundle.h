@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "chat/sentence_texts.h"
 #include "engine/adapters/adapter_registry.h"
 #include "engine/async_engine.h"
 #include "exec/model_plan.h"
@@ -33,6 +34,7 @@ struct ModelBundle {
   std::shared_ptr<const ModelChat>
       chat;  // shared with the server's handlers; null for a bare shape
   GenerationConfig generation;
+  SentenceTexts texts;
 
   bool has_chat_template() const { return chat != nullptr && chat->has_template(); }
 };

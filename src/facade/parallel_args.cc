@@ -33,8 +33,7 @@ Status check_parallel(const EngineArgs& args) {
         "publish at one address",
         engines);
   }
-  if (args.kv_cache_dir.empty() || engines == 1) return {};
-  return unimplemented("--kv-cache-dir: expected --data-parallel-size 1, got {}", engines);
+  return {};
 }
 
 int32_t ranks_per_stage(const EngineArgs& args) {

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "kernels/bench/cases.h"
+#include "kernels/ref/ref.h"
 #include "kernels/testing/quant_cases.h"
 #include "kernels/testing/quant_test_rows.h"
 #include "kernels/testing/test_support.h"
@@ -248,24 +249,32 @@ TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
   }
 }
 
-// The largest codes by the largest activations: sums of a group in integers come near 2^31.
+// Codes of one value by the largest activations: sums of a group in integers come near 2^31, and
+// those of tables pass it before their offset is taken off.
 TEST(Quant, LargestSumsOfAGroupAreRight) {
   constexpr int64_t kN = 40, kK = 512, kMaxRows = 40;
-  for (const int32_t offset : {0, 128}) {
-    const WeightSpec spec{
-        .n = kN,
-        .k = kK,
-        .compute = ComputeType::kBF16,
-        .quant = {.bits = 8, .offset = offset, .group_size = 256, .scale_type = ScaleType::kF32}};
+  const QuantSpec bytes{.bits = 8, .group_size = 256, .scale_type = ScaleType::kF32};
+  std::vector<QuantSpec> specs = {bytes, bytes};
+  specs[1].offset = 128;
+  for (const Codebook table : {Codebook::kIq4Nl, Codebook::kIq1, Codebook::kIq2, Codebook::kIq3Xxs,
+                               Codebook::kIq3S, Codebook::kE2M1}) {
+    specs.push_back(bytes);
+    specs.back().bits = 4;
+    specs.back().codebook = table;
+  }
+  for (const QuantSpec& quant : specs) {
+    const WeightSpec spec{.n = kN, .k = kK, .compute = ComputeType::kBF16, .quant = quant};
     ASSERT_TRUE(check_quant(spec).ok()) << check_quant(spec).message();
-    for (const int code : {0, 255}) {
+    for (const int code : {0, (1 << quant.bits) - 1}) {
       kernel_test::QuantSource source(spec, 7);
       std::fill(source.codes.begin(), source.codes.end(), static_cast<uint8_t>(code));
       const std::vector<float> ones(source.scales.size() / sizeof(float), 1.0f);
       std::memcpy(source.scales.data(), ones.data(), source.scales.size());
+      std::vector<float> values(kN * kK);
+      ref::dequantize(spec, source.rows(0, kN), values.data());
       for (const float x : {255.0f / 128, -255.0f / 128}) {
         const std::vector<float> rows(kMaxRows * kK, x);
-        const double want = static_cast<double>(kK) * (code - offset) * x;
+        const double want = static_cast<double>(kK) * values[0] * x;
         for (const Isa isa : kernel_test::isas()) {
           Host host(isa);
           Buffer memory(packed_weight_bytes(spec));
@@ -275,7 +284,8 @@ TEST(Quant, LargestSumsOfAGroupAreRight) {
             for (const float y :
                  run_linear(host.stream, packed, rows.data(), m, nullptr, nullptr)) {
               ASSERT_NEAR(y, want, 1e-5 * std::abs(want))
-                  << to_string(isa) << " code " << code << " offset " << offset << " m " << m;
+                  << to_string(isa) << " codebook " << static_cast<int>(quant.codebook) << " code "
+                  << code << " m " << m;
             }
           }
         }

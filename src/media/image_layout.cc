@@ -64,6 +64,22 @@ class Layout {
     return image;
   }
 
+  // The whole, and crops of it behind it, each written as a picture is.
+  InputImage with_crops(PictureTiles cut) {
+    const std::string one = text_of(text_, {}, true);
+    const CropText& words = text_.crops;
+    const auto num_crops = static_cast<int64_t>(cut.tiles.size());
+    InputImage image{.text = num_crops == 0 ? one : words.before_whole + one, .places = {}};
+    for (int64_t i = 0; i < num_crops; ++i)
+      image.text += (i == 0 ? words.behind_whole : words.between) + one;
+    cut.tiles.insert(cut.tiles.begin(), std::move(cut.whole));
+    for (Image& part : cut.tiles) {
+      const std::shared_ptr<MediaItem> item = add(std::move(part));
+      image.places.push_back({.item = item, .count = item->num_embeddings});
+    }
+    return image;
+  }
+
   // All in one item.
   InputImage together(PictureTiles cut, int32_t width, int32_t height) {
     Image all = std::move(cut.whole);
@@ -106,6 +122,8 @@ Result<InputImage> lay_out_image(const Image& image, const ImageProcessorSpec& s
                              image.height);
     case PictureFit::kBestCanvas:
       return layout.one(fit_best_canvas(image, spec.shape, spec.filter));
+    case PictureFit::kStretched:
+      return layout.with_crops(cut_crops(image, side, spec.crops, spec.filter));
     case PictureFit::kNearestRatio:
       return layout.apart(cut_nearest_ratio(image, side, spec.max_tiles, spec.filter));
     case PictureFit::kLongestEdge:

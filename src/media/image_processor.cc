@@ -127,15 +127,42 @@ Status read_stretched(const json::object& object, const ImageProcessorSpec& spec
                               side, side);
     }
   }
-  const json::value* crops = object.if_contains("do_pan_and_scan");
-  if (crops != nullptr && crops->is_bool() && crops->get_bool())
-    return unimplemented("{}: do_pan_and_scan: expected false, got true", kFileName);
   return {};
 }
 
 bool is_true(const json::object& object, std::string_view key, bool default_value) {
   const json::value* value = object.if_contains(key);
   return value != nullptr && value->is_bool() ? value->get_bool() : default_value;
+}
+
+// Gemma 3's pan and scan: as many crops as the file and the bound of tokens allow.
+Status read_crops(const json::object& object, ImageProcessorSpec& spec) {
+  constexpr int32_t kMostCrops = 16;
+  QUIRE_RETURN_IF_ERROR(read_stretched(object, spec));
+  if (!is_true(object, "do_pan_and_scan", false)) return {};
+  CropRule rule{.max_crops = 4};
+  const auto read = [&](std::string_view key, int32_t most, int32_t& out) {
+    const json::value* const value = object.if_contains(key);
+    if (value == nullptr || value->is_null()) return Status();
+    const std::optional<int32_t> number = side_of(*value, "");
+    if (!number || *number > most)
+      return invalid_argument("{}: {}: expected 1 to {}", kFileName, key, most);
+    out = *number;
+    return Status();
+  };
+  QUIRE_RETURN_IF_ERROR(read("pan_and_scan_max_num_crops", kMostCrops, rule.max_crops));
+  QUIRE_RETURN_IF_ERROR(read("pan_and_scan_min_crop_size", 4096, rule.min_size));
+  const json::value* const ratio = object.if_contains("pan_and_scan_min_ratio_to_activate");
+  if (ratio != nullptr && !ratio->is_null()) {
+    json::error_code error;
+    rule.min_ratio = ratio->to_number<double>(error);
+    if (error || !(rule.min_ratio >= 1.0))
+      return invalid_argument("{}: pan_and_scan_min_ratio_to_activate: expected a number from 1 on",
+                              kFileName);
+  }
+  rule.max_crops = std::max(0, spec.shape.max_tiles(rule.max_crops));
+  spec.crops = rule;
+  return {};
 }
 
 // Where the file does not want them, no tiles but the whole.
@@ -295,7 +322,7 @@ Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
       status = read_crop(object, spec);
       break;
     case PictureFit::kStretched:
-      status = read_stretched(object, spec);
+      status = read_crops(object, spec);
       break;
     case PictureFit::kNearest:
       status = read_pixel_bounds(object, spec);

@@ -11,6 +11,7 @@
 #include "core/picture.h"
 #include "media/decode/image.h"
 #include "media/resize.h"
+#include "media/tiles.h"
 
 namespace quire {
 
@@ -25,6 +26,7 @@ struct ImageProcessorSpec {
   int64_t max_pixels = 0;
   int32_t longest_edge = 0;
   int32_t max_tiles = 12;  // of kNearestRatio
+  CropRule crops = {};     // of kStretched
 };
 
 // `preprocessor`: preprocessor_config.json, or empty, which must agree with the shape.

@@ -157,7 +157,12 @@ TEST(ImageProcessor, ErrorsOfSquaresAndTilesNameTheField) {
   using enum PictureFit;
   for (const auto& [fit, text, part] :
        {std::tuple{kStretched, R"({"size": {"height": 30, "width": 28}})", "30 x 30"},
-        {kStretched, R"({"do_pan_and_scan": true})", "do_pan_and_scan"},
+        {kStretched, R"({"do_pan_and_scan": true, "pan_and_scan_max_num_crops": 0})",
+         "max_num_crops"},
+        {kStretched, R"({"do_pan_and_scan": true, "pan_and_scan_min_crop_size": "a"})",
+         "min_crop_size"},
+        {kStretched, R"({"do_pan_and_scan": true, "pan_and_scan_min_ratio_to_activate": 0.5})",
+         "min_ratio"},
         {kNearestRatio, R"({"size": {"shortest_edge": 30}})", "size"},
         {kNearestRatio, R"({"max_patches": 65})", "max_patches"},
         {kNearestRatio, R"({"min_patches": 2})", "min_patches"},
@@ -185,6 +190,11 @@ TEST(ImageProcessor, FewerTilesOfFewerTokens) {
     split.fit = kLongestEdge;
     EXPECT_EQ(parse_image_processor("", nearest)->max_tiles, max_tiles) << max_tokens;
     EXPECT_EQ(parse_image_processor("", split)->longest_edge, longest_edge) << max_tokens;
+    PictureShape panned = shape;
+    panned.fit = kStretched;
+    const int32_t most_crops = max_tokens == 0 ? 4 : std::min(4, max_tokens / 25 - 1);
+    EXPECT_EQ(parse_image_processor(R"({"do_pan_and_scan": true})", panned)->crops.max_crops,
+              most_crops);
   }
 }
 

@@ -12,12 +12,13 @@
 namespace quire {
 namespace {
 
-// A square of `image`, whose sides are multiples of it.
-Image square_at(const Image& image, int32_t left, int32_t top, int32_t side) {
-  Image out{.width = side, .height = side, .rgb = {}};
-  out.rgb.resize(static_cast<size_t>(side) * static_cast<size_t>(side) * 3);
-  for (int32_t y = 0; y < side; ++y)
-    std::memcpy(out.pixel(0, y), image.pixel(left, top + y), static_cast<size_t>(side) * 3);
+// What of such a rectangle lies in `image`.
+Image part_of(const Image& image, int32_t left, int32_t top, int32_t width, int32_t height) {
+  width = std::min(width, image.width - left), height = std::min(height, image.height - top);
+  Image out{.width = width, .height = height, .rgb = {}};
+  out.rgb.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
+  for (int32_t y = 0; y < height; ++y)
+    std::memcpy(out.pixel(0, y), image.pixel(left, top + y), static_cast<size_t>(width) * 3);
   return out;
 }
 
@@ -25,7 +26,7 @@ std::vector<Image> squares_of(const Image& image, int32_t side) {
   std::vector<Image> squares;
   for (int32_t top = 0; top < image.height; top += side) {
     for (int32_t left = 0; left < image.width; left += side)
-      squares.push_back(square_at(image, left, top, side));
+      squares.push_back(part_of(image, left, top, side, side));
   }
   return squares;
 }
@@ -170,6 +171,29 @@ PictureTiles cut_longest_edge(const Image& image, int32_t side, int32_t longest_
     cut.grid = {};
   } else {
     cut.tiles = squares_of(filled, side);
+  }
+  return cut;
+}
+
+PictureTiles cut_crops(const Image& image, int32_t side, const CropRule& rule,
+                       ResizeFilter filter) {
+  PictureTiles cut{.grid = {}, .tiles = {}, .whole = resize(image, side, side, filter)};
+  const bool is_wide = image.width >= image.height;
+  const int32_t longer = std::max(image.width, image.height);
+  const int32_t shorter = std::min(image.width, image.height);
+  const double ratio = static_cast<double>(longer) / shorter;
+  if (rule.max_crops == 0 || ratio < rule.min_ratio) return cut;
+  const auto by_ratio = static_cast<int32_t>(std::floor(ratio + 0.5));
+  const int32_t count =
+      std::min(rule.max_crops, std::max(2, std::min(longer / rule.min_size, by_ratio)));
+  const int32_t length = (longer + count - 1) / count;
+  if (std::min(length, shorter) < rule.min_size) return cut;
+  cut.grid =
+      is_wide ? TileGrid{.rows = 1, .columns = count} : TileGrid{.rows = count, .columns = 1};
+  for (int32_t i = 0; i < count; ++i) {
+    const Image part = is_wide ? part_of(image, i * length, 0, length, image.height)
+                               : part_of(image, 0, i * length, image.width, length);
+    cut.tiles.push_back(resize(part, side, side, filter));
   }
   return cut;
 }

@@ -17,6 +17,13 @@ struct PictureTiles {
   Image whole;
 };
 
+// Parts of a long picture, side by side, beside the whole (Gemma 3's pan and scan).
+struct CropRule {
+  int32_t max_crops = 0;   // 0: pictures stay whole
+  int32_t min_size = 256;  // of a crop's shorter side, in pixels of the picture
+  double min_ratio = 1.2;  // of the longer side to the shorter one; less long pictures stay whole
+};
+
 // Pure; any thread.
 PictureTiles cut_best_grid(const Image& image, const PictureShape& shape, ResizeFilter filter);
 PictureTiles cut_nearest_ratio(const Image& image, int32_t side, int32_t max_tiles,
@@ -24,6 +31,9 @@ PictureTiles cut_nearest_ratio(const Image& image, int32_t side, int32_t max_til
 // `longest_edge`: what the longer side becomes first.
 PictureTiles cut_longest_edge(const Image& image, int32_t side, int32_t longest_edge,
                               ResizeFilter filter);
+
+// A row or a column of crops, each stretched to a square; of no crops there is the whole alone.
+PictureTiles cut_crops(const Image& image, int32_t side, const CropRule& rule, ResizeFilter filter);
 
 // As one picture that fills the best canvas of the shape's grids: its shape kept, grown to one tile at
 // least, in the corner at the top left with black beside it.

@@ -17,6 +17,8 @@ namespace {
 constexpr int32_t kSide = 16, kCellsPerSide = 4, kMostTiles = 6;
 
 // As tools/make_vision_goldens.py has them.
+constexpr CropRule kCropRule{.max_crops = 3, .min_size = 13, .min_ratio = 1.2};
+
 PictureShape grid_shape() {
   return {.fit = PictureFit::kBestGrid,
           .image_size = kSide,
@@ -31,11 +33,12 @@ PictureTiles cut(const Image& image, std::string_view fit) {
   if (fit == "best_grid") return cut_best_grid(image, grid_shape(), ResizeFilter::kBicubic);
   if (fit == "nearest_ratio")
     return cut_nearest_ratio(image, kSide, kMostTiles, ResizeFilter::kBicubic);
+  if (fit == "crops") return cut_crops(image, kSide, kCropRule, ResizeFilter::kBilinear);
   return cut_longest_edge(image, kSide, 3 * kSide, ResizeFilter::kLanczos);
 }
 
-// Tiles of transformers' processors, within a step of 8 bits: LLaVA-NeXT has the whole picture first,
-// the others last.
+// Tiles of transformers' processors, within a step of 8 bits: LLaVA-NeXT and Gemma 3 have the whole
+// picture first, the others last.
 TEST_F(TileGoldens, AreTheOracles) {
   int num_cut = 0;
   for (const auto& [name, pictures] : goldens_.at("tiles").as_object()) {
@@ -46,7 +49,8 @@ TEST_F(TileGoldens, AreTheOracles) {
       EXPECT_EQ(tiles.grid.rows, golden.at("rows").as_int64());
       EXPECT_EQ(tiles.grid.columns, golden.at("columns").as_int64());
       num_cut += tiles.tiles.empty() ? 0 : 1;
-      auto place = fit == "best_grid" ? tiles.tiles.begin() : tiles.tiles.end();
+      const bool is_first = fit == "best_grid" || fit == "crops";
+      auto place = is_first ? tiles.tiles.begin() : tiles.tiles.end();
       tiles.tiles.insert(place, tiles.whole);
       const std::string expected = *base64_decode(golden.at("rgb_base64").as_string());
       ASSERT_EQ(expected.size(), tiles.tiles.size() * kSide * kSide * 3);
@@ -81,7 +85,21 @@ TEST_F(TileGoldens, LayoutsAreTheOracles) {
   }
 }
 
-// Two tiles side by side, of which the picture fills the two rows in the middle.
+// How many crops there are of pictures of many shapes.
+TEST_F(TileGoldens, CropsAreTheOracles) {
+  int num_cut = 0;
+  for (const boost::json::value& counted : goldens_.at("crops").as_array()) {
+    const auto numbers = boost::json::value_to<std::vector<int32_t>>(counted);
+    Image image{.width = numbers[0], .height = numbers[1], .rgb = {}};
+    image.rgb.resize(size_t{3} * static_cast<size_t>(image.width * image.height));
+    const PictureTiles crops = cut(image, "crops");
+    EXPECT_EQ(std::ssize(crops.tiles), numbers[2]) << boost::json::serialize(counted);
+    EXPECT_EQ(crops.grid.size(), numbers[2]);
+    num_cut += numbers[2] > 0 ? 1 : 0;
+  }
+  EXPECT_GT(num_cut, 50);
+}
+
 // Which canvas transformers takes, and how large a picture lies on it; and how large it makes pictures of
 // few cells.
 TEST_F(TileGoldens, FitsAreTheOracles) {
@@ -110,6 +128,7 @@ TEST_F(TileGoldens, FitsAreTheOracles) {
   }
 }
 
+// Two tiles side by side, of which the picture fills the two rows in the middle.
 TEST(OrderOfGrid, GoesOnFromTileToTile) {
   const std::vector<int32_t> order = order_of_grid(40, 10, {.rows = 1, .columns = 2}, 4);
   std::vector<int32_t> expected(16);
@@ -153,6 +172,28 @@ TEST(ImageLayout, TilesApart) {
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ(whole->text, "(*).");
   EXPECT_EQ(whole->places.size(), 1u);
+}
+
+// As Gemma 3 writes them.
+TEST(ImageLayout, CropsFollowTheWhole) {
+  const ImageProcessorSpec spec{
+      .shape = {.fit = PictureFit::kStretched, .image_size = 16, .num_embeddings = 5},
+      .crops = {.max_crops = 3, .min_size = 10}};
+  const PictureText text{
+      .marker = "<image>",
+      .before = "[",
+      .whole = "*",
+      .after = "]",
+      .crops = {.before_whole = "all ", .behind_whole = " parts ", .between = " "}};
+  const auto wide = lay_out_image(picture_of(60, 20), spec, text);
+  ASSERT_TRUE(wide.ok());
+  EXPECT_EQ(wide->text, "all [*] parts [*] [*] [*]");
+  EXPECT_EQ(wide->places.size(), 4u);
+  EXPECT_EQ(num_bytes(*wide), 4 * 16 * 16 * 3);
+  const auto square = lay_out_image(picture_of(21, 20), spec, text);
+  ASSERT_TRUE(square.ok());
+  EXPECT_EQ(square->text, "[*]");
+  EXPECT_EQ(square->places.size(), 1u);
 }
 
 // As LLaVA-NeXT has them: one item, whose key knows the picture's own size.

@@ -143,6 +143,7 @@ const Family& olmoe_family();
 const Family& phi3_family();
 const Family& gemma2_family();
 const Family& gemma3_family();
+const Family& gemma_embed_family();
 const Family& gpt2_family();
 const Family& granite_family();
 const Family& minicpm_family();

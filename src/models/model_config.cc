@@ -94,7 +94,8 @@ void read_block(const ConfigReader& reader, ModelConfig& config) {
   config.qk_norm = family.qk_norm;
   config.positions = family.positions;
   config.head_bias = family.head_bias;
-  config.is_bidirectional = family.is_bidirectional;
+  // Decoders that were made embedders say it themselves (gte-Qwen2).
+  config.is_bidirectional = family.is_bidirectional || !reader.boolean("is_causal", true);
 }
 
 // A width for each layer.
@@ -363,6 +364,9 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
   config.layer_parts.assign(config.layer_windows.size(), {});
   read_experts(reader, config);
   if (family.read_more != nullptr) family.read_more(reader, config);
+  const auto has_state = [](const LayerParts& parts) { return parts.state; };
+  if (config.is_bidirectional && std::ranges::any_of(config.layer_parts, has_state))
+    reader.fail("is_causal: expected true of a model with states, got false");
   if (config.positions == PositionKind::kRope) read_rope(reader, config);
   check_products(reader, config);
   if (!status.ok()) return status;

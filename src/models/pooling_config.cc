@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "models/config_fields.h"
-#include "weights/files/safetensors.h"
 #include "weights/gguf/gguf.h"
 
 namespace quire {
@@ -15,10 +14,13 @@ constexpr NameMapEntry kPoolingEntries[] = {
     {TensorRole::kPoolerDense, "pooler.dense"},
     {TensorRole::kClassifierDense, "classifier.dense"},
     {TensorRole::kClassifierDense, "head.dense"},
+    {TensorRole::kClassifierDense, "score.0"},
     {TensorRole::kClassifierNorm, "head.norm"},
     {TensorRole::kClassifier, "classifier"},
     {TensorRole::kClassifier, "score"},
     {TensorRole::kClassifier, "classifier.out_proj"},
+    {TensorRole::kClassifier, "score.2"},
+    {TensorRole::kClassifier, kLogitRows},
     {TensorRole::kSentenceDense, "sentence_dense.{}.linear"},
 };
 
@@ -48,8 +50,8 @@ ScoreActivation score_activation(const ConfigReader& reader, int64_t num_labels)
 }
 
 void read_labels(const boost::json::object& object, const ConfigReader& reader,
-                 ModelConfig& config) {
-  int64_t num_labels = reader.integer("num_labels", kColumns, 2);
+                 int64_t default_number, ModelConfig& config) {
+  int64_t num_labels = reader.integer("num_labels", kColumns, default_number);
   const auto* names = object.if_contains("id2label");
   if (names != nullptr && names->is_object()) {
     num_labels = std::clamp<int64_t>(std::ssize(names->get_object()), 1, kColumns.max);
@@ -92,7 +94,28 @@ void add_classifier(const Family& family, bool per_token, ModelConfig& config) {
   pooling.layers.push_back({.role = TensorRole::kClassifier,
                             .num_inputs = size,
                             .num_outputs = pooling.num_columns,
-                            .bias = config.is_bidirectional || per_token});
+                            .bias = family.is_bidirectional || per_token});
+}
+
+// Qwen2.5-Math-RM and -PRM: two layers on the last state, or on that of the token behind each step.
+void add_reward_head(const ConfigReader& reader, bool judges_steps, ModelConfig& config) {
+  constexpr int64_t kExtra0 = 151651;  // <extra_0>, which ends a step in the published vocabulary
+  PoolingSpec& pooling = config.pooling;
+  const int64_t size = config.hidden_size;
+  pooling.classifies = true;
+  pooling.per_token = judges_steps;
+  if (judges_steps) {
+    pooling.step_token =
+        static_cast<TokenId>(reader.integer("step_tag_id", {0, config.vocab_size - 1}, kExtra0));
+    pooling.activation = ScoreActivation::kSoftmax;
+  }
+  pooling.num_columns = std::ssize(config.labels);
+  pooling.layers = {
+      {.role = TensorRole::kClassifierDense,
+       .num_inputs = size,
+       .num_outputs = size,
+       .activation = Activation::kRelu},
+      {.role = TensorRole::kClassifier, .num_inputs = size, .num_outputs = pooling.num_columns}};
 }
 
 // Where the file says it (ModernBERT).
@@ -136,6 +159,42 @@ Status add_dense(const ModelFiles& files, const SentenceModule& module, int32_t 
   return {};
 }
 
+// What config_sentence_transformers.json says that scores go through.
+Status read_score_function(const ModelFiles& files, ModelConfig& config) {
+  constexpr const char* kName = "config_sentence_transformers.json";
+  config.pooling.activation = ScoreActivation::kSigmoid;
+  if (!files.contains(kName)) return {};
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, read_object(files, kName));
+  Status status;
+  const ConfigReader reader(object, kName, {}, status);
+  const std::string path = reader.string("activation_fn", "Sigmoid");
+  const std::string_view name = class_of(path);
+  if (name == "Identity") config.pooling.activation = ScoreActivation::kNone;
+  if (name != "Identity" && name != "Sigmoid")
+    reader.fail(fmt::format("activation_fn: expected Sigmoid or Identity, got {}", path));
+  return status;
+}
+
+// A reranker that says yes or no (Qwen3-Reranker): its head's rows of the two are a classifier.
+Status add_logit_score(const ModelFiles& files, const SentenceModule& module, ModelConfig& config) {
+  QUIRE_ASSIGN_OR_RETURN(const LogitTokens tokens,
+                         read_logit_tokens(files, module, config.vocab_size));
+  if (config.final_logit_softcapping || config.logit_multiplier != 1.0 || config.head_bias) {
+    return unimplemented("modules.json: LogitScore: expected a head without bias, scale or cap");
+  }
+  PoolingSpec& pooling = config.pooling;
+  pooling.kind = PoolingKind::kLast;
+  pooling.classifies = true;
+  pooling.num_columns = 1;
+  pooling.is_difference = tokens.no.has_value();
+  pooling.layers = {{.role = TensorRole::kClassifier,
+                     .num_inputs = config.hidden_size,
+                     .num_outputs = tokens.count(),
+                     .bias = false}};
+  config.labels = {"LABEL_0"};
+  return read_score_function(files, config);
+}
+
 Status add_modules(const ModelFiles& files, ModelConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("modules.json"));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<SentenceModule> modules, parse_sentence_modules(text));
@@ -148,11 +207,14 @@ Status add_modules(const ModelFiles& files, ModelConfig& config) {
       QUIRE_ASSIGN_OR_RETURN(config.pooling.kind, parse_pooling_kind(pooling, name));
     } else if (module.kind == "Dense") {
       QUIRE_RETURN_IF_ERROR(add_dense(files, module, static_cast<int32_t>(i), config));
+    } else if (module.kind == "LogitScore") {
+      QUIRE_RETURN_IF_ERROR(add_logit_score(files, module, config));
     } else if (module.kind == "Normalize") {
       config.pooling.normalizes = true;
     } else if (module.kind != "Transformer") {
       return unimplemented(
-          "modules.json: expected Transformer, Pooling, Dense and Normalize, got {}", module.kind);
+          "modules.json: expected Transformer, Pooling, Dense, Normalize and LogitScore, got {}",
+          module.kind);
     }
   }
   return {};
@@ -189,6 +251,8 @@ Status read_pooling(const ModelFiles& files, ModelConfig& config) {
   const Family& family = *config.family;
   const bool per_token = name.ends_with("ForTokenClassification");
   const bool classifies = per_token || name.ends_with("ForSequenceClassification");
+  const bool judges_steps = name.ends_with("ForProcessRewardModel");
+  const bool rewards = judges_steps || name.ends_with("ForRewardModel");
   const bool has_modules = files.contains("modules.json");
   // ChatGLM calls so what has a head.
   const bool is_trunk =
@@ -202,8 +266,13 @@ Status read_pooling(const ModelFiles& files, ModelConfig& config) {
   }
   config.pooling = {.kind = family.default_pooling, .num_columns = config.hidden_size};
   add_names(config, family.hf_names);
+  if (rewards) {
+    read_labels(object, reader, judges_steps ? 2 : 1, config);
+    add_reward_head(reader, judges_steps, config);
+    return status;
+  }
   if (classifies) {
-    read_labels(object, reader, config);
+    read_labels(object, reader, 2, config);
     config.pooling.activation = score_activation(reader, std::ssize(config.labels));
     add_classifier(family, per_token, config);
     read_classifier_pooling(reader, config);
@@ -214,25 +283,25 @@ Status read_pooling(const ModelFiles& files, ModelConfig& config) {
   return status;
 }
 
-Result<TensorSource> with_sentence_modules(const ModelFiles& files, const ModelConfig& config,
-                                           TensorSource source) {
-  std::vector<RawTensor> tensors;
-  for (const PoolingLayerSpec& layer : config.pooling.layers) {
-    if (layer.role != TensorRole::kSentenceDense) continue;
-    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("modules.json"));
-    QUIRE_ASSIGN_OR_RETURN(const std::vector<SentenceModule> modules, parse_sentence_modules(text));
-    const std::string name = modules[static_cast<size_t>(layer.index)].path + "/model.safetensors";
-    QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(name));
-    QUIRE_ASSIGN_OR_RETURN(std::vector<RawTensor> read, parse_safetensors(name, bytes));
-    for (RawTensor& tensor : read) {
-      tensor.name = fmt::format("sentence_dense.{}.{}", layer.index, tensor.name);
-      tensors.push_back(std::move(tensor));
+namespace {
+
+// The modules 2_Dense and 3_Dense of EmbeddingGemma, which files hold when they were made to.
+void add_gguf_dense(const GgufFile& file, ModelConfig& config) {
+  for (const int32_t index : {2, 3}) {
+    const std::string name = fmt::format("dense_{}.weight", index);
+    for (const RawTensor& tensor : file.tensors()) {
+      if (tensor.name != name || tensor.shape.size() != 2) continue;
+      config.pooling.layers.push_back({.role = TensorRole::kSentenceDense,
+                                       .index = index,
+                                       .num_inputs = config.pooling.num_columns,
+                                       .num_outputs = tensor.shape[0],
+                                       .bias = false});
+      config.pooling.num_columns = tensor.shape[0];
     }
   }
-  if (tensors.empty()) return source;
-  tensors.insert(tensors.end(), source.tensors().begin(), source.tensors().end());
-  return TensorSource(std::move(tensors));
 }
+
+}  // namespace
 
 Status read_gguf_pooling(const GgufFile& file, ModelConfig& config) {
   const GgufValue* value =
@@ -251,6 +320,7 @@ Status read_gguf_pooling(const GgufFile& file, ModelConfig& config) {
         config.family->gguf_architecture, type);
   }
   config.pooling = {.kind = kKinds[type], .num_columns = config.hidden_size};
+  add_gguf_dense(file, config);
   return {};
 }
 

@@ -2,6 +2,10 @@
 // config.json names, and by the files of sentence-transformers.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,19 +23,39 @@ struct SentenceModule {
   std::string kind;  // Transformer, Pooling, Dense, Normalize …: the last part of its type
 };
 
+// The tokens whose logits a LogitScore compares; without the second the first one's is the score.
+struct LogitTokens {
+  int64_t yes = 0;
+  std::optional<int64_t> no;
+
+  int64_t count() const { return no ? 2 : 1; }
+};
+
+// The rows of the head that a LogitScore reads, as with_sentence_modules() calls them.
+constexpr std::string_view kLogitRows = "logit_rows";
+
 // `text`: modules.json. kInvalidArgument: it is not a list of modules.
 Result<std::vector<SentenceModule>> parse_sentence_modules(std::string_view text);
 
 // Of 1_Pooling/config.json. kUnimplemented: several kinds together, or one that Quire lacks.
 Result<PoolingKind> parse_pooling_kind(std::string_view text, const std::string& where);
 
+// Of the module's config.json.
+Result<LogitTokens> read_logit_tokens(const ModelFiles& files, const SentenceModule& module,
+                                      int64_t vocab_size);
+
 // Sets config.pooling, and the names of what its layers read. Nothing changes for a model that
 // generates text.
 Status read_pooling(const ModelFiles& files, ModelConfig& config);
-// `source` with the tensors of the modules behind pooling (2_Dense), under names that
+// Tensors, and the memory of those among them that lie in no file.
+struct ModuleTensors {
+  TensorSource source;
+  std::vector<std::unique_ptr<std::byte[]>> memory;
+};
+// `source` with the tensors of the modules behind pooling (2_Dense, 1_LogitScore), under names that
 // config.names has.
-Result<TensorSource> with_sentence_modules(const ModelFiles& files, const ModelConfig& config,
-                                           TensorSource source);
+Result<ModuleTensors> with_sentence_modules(const ModelFiles& files, const ModelConfig& config,
+                                            TensorSource source);
 Status read_gguf_pooling(const GgufFile& file, ModelConfig& config);
 
 }  // namespace quire

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/temp_folder.h"
+
 namespace quire {
 namespace {
 
@@ -34,6 +39,24 @@ TEST(PoolingConfig, OneKindOfPoolingOfOldAndNewFiles) {
       HasSubstr("got several"));
   EXPECT_THAT(kind(R"({"pooling_mode_weightedmean_tokens":true})").status().message(),
               HasSubstr("weightedmean"));
+}
+
+TEST(PoolingConfig, LogitScoresNameTheirTokens) {
+  const SentenceModule module{.path = "1_LogitScore", .kind = "LogitScore"};
+  const test::TempFolder folder;
+  std::filesystem::create_directory(folder / module.path);
+  std::ofstream(folder / "config.json") << "{}";
+  const auto tokens = [&](std::string_view text) {
+    std::ofstream(folder / module.path / "config.json") << text;
+    return read_logit_tokens(*ModelFiles::open(folder.string()), module, 100);
+  };
+  const auto both = tokens(R"({"true_token_id":7,"false_token_id":9})");
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_EQ(both->yes, 7);
+  EXPECT_EQ(both->no, 9);
+  EXPECT_EQ(tokens(R"({"true_token_id":7,"false_token_id":null})")->count(), 1);
+  EXPECT_THAT(tokens(R"({"true_token_id":100})").status().message(), HasSubstr("true_token_id"));
+  EXPECT_THAT(tokens("{}").status().message(), HasSubstr("true_token_id"));
 }
 
 }  // namespace

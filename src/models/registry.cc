@@ -55,12 +55,17 @@ constexpr const Family& (*kFamilies[])() = {
     axk1_family,          persimmon_family,    granitemoe_swa_family,
     gemma4_unified_family};
 
+// Of GGUF files alone: folders of these models are read as those of a family above.
+constexpr const Family& (*kGgufFamilies[])() = {gemma_embed_family};
+
 }  // namespace
 
 std::span<const Family* const> all_families() {
   static const auto families = [] {
-    std::array<const Family*, std::size(kFamilies)> all = {};
-    for (size_t i = 0; i < all.size(); ++i) all[i] = &kFamilies[i]();
+    std::array<const Family*, std::size(kFamilies) + std::size(kGgufFamilies)> all = {};
+    size_t count = 0;
+    for (const auto& family : kFamilies) all[count++] = &family();
+    for (const auto& family : kGgufFamilies) all[count++] = &family();
     return all;
   }();
   return families;

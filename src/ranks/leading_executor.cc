@@ -16,6 +16,7 @@ Result<std::unique_ptr<LeadingExecutor>> LeadingExecutor::create(const ModelRunn
   std::unique_ptr<LeadingExecutor> executor(new LeadingExecutor);
   QUIRE_ASSIGN_OR_RETURN(executor->rank_, LoadedRank::load(options, process));
   executor->adapters_ = std::make_unique<LeadingAdapters>(*executor->rank_);
+  executor->others_blocks_ = std::make_unique<OthersHostBlocks>(executor->rank_->links());
   executor->plan_ = executor->rank_->runner().plan();
   ModelPlan& plan = executor->plan_;
   plan.spec = plan.staged = plan.whole;
@@ -66,27 +67,10 @@ Status LeadingExecutor::initialize(const KvPlan& plan) {
 Status LeadingExecutor::hear_done(int other) {
   Frame frame;
   QUIRE_RETURN_IF_ERROR(rank_->receive(other, RankFrame::kDone, frame));
-  HostBlockOffers offers;
-  if (frame.payload.size() != sizeof(offers))
-    return data_loss("expected offers of memory in {} bytes, got {}", sizeof(offers),
-                     frame.payload.size());
-  std::memcpy(offers.data(), frame.payload.data(), sizeof(offers));
-  const KvLayout layout = layout_of_rank(other);
-  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
-    const SharedMemoryOffer& offer = offers[static_cast<size_t>(pool)];
-    if (kv_plan_.num_host(pool) < 2 || !layout.spec.uses(pool)) continue;
-    const int64_t bytes = kv_plan_.num_host(pool) * layout.spec.pool(pool).block_bytes;
-    if (offer.num_bytes != bytes)
-      return data_loss("expected host blocks of {} bytes, got {}", bytes, offer.num_bytes);
-    Result<SharedMemory> memory = SharedMemory::open(offer);
-    if (memory.status().code() == StatusCode::kNotFound) {
-      return unimplemented("--kv-cache-dir: expected all ranks on one machine, got {}",
-                           memory.status().message());
-    }
-    QUIRE_RETURN_IF_ERROR(memory.status());
-    others_blocks_.push_back({other, pool, *std::move(memory)});
-  }
-  return {};
+  QUIRE_ASSIGN_OR_RETURN(
+      const HostBlockCopies copies,
+      others_blocks_->take(other, frame.payload, layout_of_rank(other), kv_plan_));
+  return rank_->send(other, RankFrame::kHostBlocks, std::as_bytes(std::span(copies)));
 }
 
 KvLayout LeadingExecutor::layout_of_rank(int rank) const {
@@ -101,14 +85,7 @@ KvLayout LeadingExecutor::layout_of_rank(int rank) const {
 
 KvHostMemory LeadingExecutor::host_memory() {
   KvHostMemory memory = rank_->runner().host_memory();
-  for (const OthersBlocks& blocks : others_blocks_) {
-    const KvLayout layout = layout_of_rank(blocks.rank);
-    memory.at(blocks.pool)
-        .push_back({.data = blocks.memory.bytes().data(),
-                    .block_bytes = layout.spec.pool(blocks.pool).block_bytes,
-                    .num_blocks = kv_plan_.num_host(blocks.pool),
-                    .strips = layout.strips(blocks.pool)});
-  }
+  others_blocks_->add_to(memory);
   return memory;
 }
 
@@ -118,11 +95,13 @@ Result<uint64_t> LeadingExecutor::tell_step(const StepPlan& plan) {
   const uint64_t number = relay_.add_step(plan);
   encode_step(relay_.take(), plan, adapters_->numbers_of(plan), message_);
   QUIRE_RETURN_IF_ERROR(tell_all(RankFrame::kStep));
+  QUIRE_RETURN_IF_ERROR(others_blocks_->begin_step(plan));
   return number;
 }
 
 Result<StepResult> LeadingExecutor::finish(uint64_t number, const StepPlan& plan) {
   Result<StepResult> result = rank_->run(plan);
+  QUIRE_RETURN_IF_ERROR(others_blocks_->end_step());
   if (result.ok()) relay_.add_result(number, *result);
   return result;
 }

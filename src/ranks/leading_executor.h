@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/shared_memory.h"
 #include "core/executor.h"
+#include "ranks/host_blocks/others_host_blocks.h"
 #include "ranks/loaded_rank.h"
 #include "ranks/rank_adapters.h"
 #include "ranks/rank_process.h"
@@ -39,7 +39,6 @@ class LeadingExecutor final : public Executor {
   int64_t available_kv_bytes() const override { return available_kv_bytes_; }
   bool keeps_blocks_on_host() const override { return rank_->runner().keeps_blocks_on_host(); }
   KvHostMemory host_memory() override;
-  // kUnimplemented: the plan has blocks of host memory, and a rank is on another machine.
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   int32_t max_steps_in_flight() const override { return rank_->process().num_stages; }
@@ -64,13 +63,6 @@ class LeadingExecutor final : public Executor {
   };
 
   LeadingExecutor() = default;
-  // Host blocks of another rank.
-  struct OthersBlocks {
-    int rank = 0;
-    KvPool pool = KvPool::kAttention;
-    SharedMemory memory;
-  };
-
   Status hear_ready();
   Status hear_done(int other);
   KvLayout layout_of_rank(int rank) const;
@@ -82,7 +74,7 @@ class LeadingExecutor final : public Executor {
   std::unique_ptr<LoadedRank> rank_;
   ModelPlan plan_;
   KvPlan kv_plan_;
-  std::vector<OthersBlocks> others_blocks_;
+  std::unique_ptr<OthersHostBlocks> others_blocks_;
   int64_t available_kv_bytes_ = 0;
   std::unique_ptr<LeadingAdapters> adapters_;
   TokenRelay relay_;

@@ -89,11 +89,15 @@ Result<std::unique_ptr<LoadedRank>> LoadedRank::load(const ModelRunnerOptions& w
                                                         .port = process.port,
                                                         .agreement = agreement_of(options, plan)}));
   if (process.ranks_per_stage() > 1) {
-    QUIRE_ASSIGN_OR_RETURN(rank->group_, join_processes({.links = rank->links_.get(),
-                                                         .first = process.first_of_stage(),
-                                                         .size = process.ranks_per_stage()},
-                                                        plan.shared_bytes, process.transport));
+    QUIRE_ASSIGN_OR_RETURN(JoinedRanks joined,
+                           join_processes({.links = rank->links_.get(),
+                                           .first = process.first_of_stage(),
+                                           .size = process.ranks_per_stage()},
+                                          plan.shared_bytes, process.transport));
+    rank->group_ = std::move(joined.group);
     options.group = rank->group_.get();
+    // Ranks that talk over TCP do not meet where a plan has nothing but copies.
+    options.shares_host_blocks = joined.transport == RankTransport::kFastest;
   }
   QUIRE_ASSIGN_OR_RETURN(rank->runner_, ModelRunner::create(std::move(options)));
   return rank;

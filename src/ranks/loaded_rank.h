@@ -2,19 +2,14 @@
 // the way of hidden states from stage to stage.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <mutex>
 
 #include "comm/process_ranks.h"
-#include "comm/shared_memory.h"
 #include "exec/model_runner.h"
 #include "ranks/rank_process.h"
 
 namespace quire {
-
-// What a rank says once it has memory: where others find its host blocks, by pool.
-using HostBlockOffers = std::array<SharedMemoryOffer, kNumKvPools>;
 
 // Kinds of frames between ranks once they are linked.
 enum class RankFrame : uint32_t {
@@ -28,6 +23,7 @@ enum class RankFrame : uint32_t {
   kFailed = 23,
   kLoadAdapter = 24,
   kAdapter = 25,
+  kHostBlocks = 26,
 };
 
 // One thread at a time.

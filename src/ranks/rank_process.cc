@@ -1,7 +1,9 @@
 #include "ranks/rank_process.h"
 
+#include <cstring>
 #include <utility>
 
+#include "ranks/host_blocks/others_host_blocks.h"
 #include "ranks/loaded_rank.h"
 #include "ranks/plan_codec.h"
 #include "ranks/rank_adapters.h"
@@ -38,15 +40,11 @@ class Follower {
       case RankFrame::kDiscardKv:
         rank_->runner().discard_kv();
         return {};
-      case RankFrame::kStep: {
+      case RankFrame::kHostBlocks:
+        return link_host_blocks(frame.payload);
+      case RankFrame::kStep:
         QUIRE_RETURN_IF_ERROR(decode_step(frame.payload, step_));
-        QUIRE_RETURN_IF_ERROR(adapters_.give_adapters(step_));
-        rank_->runner().follow(step_.before);
-        Result<StepResult> result = rank_->run(step_.plan);
-        // A step that fails does so on every rank, and the first one answers for it.
-        if (result.ok()) rank_->runner().recycle(std::move(*result));
-        return {};
-      }
+        return run_step();
       case RankFrame::kLoadAdapter:
         return adapters_.load(frame.payload);
       default:
@@ -54,9 +52,42 @@ class Follower {
     }
   }
 
+  Status run_step() {
+    const StepPlan& plan = step_.plan;
+    QUIRE_RETURN_IF_ERROR(adapters_.give_adapters(step_));
+    rank_->runner().follow(step_.before);
+    if (host_blocks_ != nullptr && !host_blocks_read(plan).empty())
+      QUIRE_RETURN_IF_ERROR(host_blocks_->receive());
+    Result<StepResult> result = rank_->run(plan);
+    // A step that fails does so on every rank, and the first one answers for it.
+    if (result.ok()) rank_->runner().recycle(std::move(*result));
+    if (host_blocks_ == nullptr) return {};
+    const std::vector<HostBlock> written = host_blocks_written(plan);
+    return written.empty() ? Status() : host_blocks_->send(written);
+  }
+
+  // The first rank says of which pools it has copies.
+  Status link_host_blocks(std::span<const std::byte> payload) {
+    HostBlockCopies copies;
+    if (payload.size() != sizeof(copies))
+      return data_loss("expected what is copied in {} bytes, got {}", sizeof(copies),
+                       payload.size());
+    std::memcpy(copies.data(), payload.data(), sizeof(copies));
+    if (copies == HostBlockCopies{}) return {};
+    KvHostMemory memory = rank_->runner().host_memory();
+    HostBlockLink::Blocks blocks;
+    for (size_t pool = 0; pool < kNumKvPools; ++pool) {
+      if (copies[pool] != 0 && !memory.pools[pool].empty())
+        blocks[pool] = std::move(memory.pools[pool].front());
+    }
+    host_blocks_ = std::make_unique<HostBlockLink>(rank_->links(), 0, std::move(blocks));
+    return {};
+  }
+
   std::unique_ptr<LoadedRank> rank_;
   FollowingAdapters adapters_;
   DecodedStep step_;
+  std::unique_ptr<HostBlockLink> host_blocks_;  // where the first rank has copies of them
 };
 
 }  // namespace

@@ -17,16 +17,6 @@ namespace {
 constexpr int32_t kNumBlocks = 2048;
 const KvPlan kPlan{.num_blocks = kNumBlocks, .num_state_blocks = kNumBlocks};
 
-std::filesystem::path adapters_dir() { return test::source_dir() / "tests" / "goldens" / "lora"; }
-
-std::vector<std::string> adapter_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(adapters_dir()))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 ModelRunnerOptions options_for(const std::string& model_file, const std::string& dtype) {
   auto files = ModelFiles::open(model_file);
   QUIRE_CHECK(files.ok(), "{}", files.status().message());
@@ -49,7 +39,7 @@ test::DriverRequest request_with(uint64_t id, std::shared_ptr<const Adapter> ada
 
 // Each of a batch of which every second request has the adapter.
 std::vector<test::DriverOutput> run_batch(Executor& executor, const std::string& name) {
-  auto adapter = executor.load_adapter(name, (adapters_dir() / name).string());
+  auto adapter = executor.load_adapter(name, test::lora_golden_dir(name).string());
   QUIRE_CHECK(adapter.ok(), "{}", adapter.status().message());
   test::PlanDriver driver(executor, kNumBlocks);
   std::vector<test::DriverRequest> batch;
@@ -99,7 +89,7 @@ TEST_P(AdaptersOnRanks, SameBits) {
   if (std::filesystem::exists(gguf)) expect_equal(gguf.string(), "auto");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AdaptersOnRanks, ::testing::ValuesIn(adapter_names()),
+INSTANTIATE_TEST_SUITE_P(All, AdaptersOnRanks, ::testing::ValuesIn(test::lora_golden_names()),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '.', '_');
@@ -140,8 +130,8 @@ TEST(AdaptersOnRanks, StagesRefuseWhatTheModelDoesNotHave) {
   auto alone = ModelRunner::create(options);
   auto stages = PipelineExecutor::create(options, {.num_stages = 2});
   ASSERT_TRUE(alone.ok() && stages.ok());
-  for (const std::string& name : adapter_names()) {
-    const std::string path = (adapters_dir() / name).string();
+  for (const std::string& name : test::lora_golden_names()) {
+    const std::string path = test::lora_golden_dir(name).string();
     EXPECT_EQ((*stages)->load_adapter("a", path).ok(), (*alone)->load_adapter("a", path).ok())
         << name;
   }
@@ -152,7 +142,7 @@ TEST(AdaptersOnRanks, SlotsAreThoseOfOneModelAndEnginesShareThem) {
       options_for(test::golden_model(test::golden_dir("llama")), "float32");
   auto ranks = RankedExecutor::create(options, 2);
   ASSERT_TRUE(ranks.ok()) << ranks.status().message();
-  const std::string path = (adapters_dir() / "llama.plain").string();
+  const std::string path = test::lora_golden_dir("llama.plain").string();
   const auto first = (*ranks)->load_adapter("a", path);
   const auto second = (*ranks)->load_adapter("b", path);
   ASSERT_TRUE(first.ok() && second.ok());

@@ -16,7 +16,8 @@ import sys
 import time
 import traceback
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [FOLDER, os.path.join(FOLDER, "..", "soak")]
 
 import harness  # noqa: E402
 import test_adapters  # noqa: E402
@@ -35,6 +36,7 @@ import test_kubernetes  # noqa: E402
 import test_kv_events  # noqa: E402
 import test_kv_files  # noqa: E402
 import test_llama  # noqa: E402
+import test_launchers  # noqa: E402
 import test_load  # noqa: E402
 import test_memory_limits  # noqa: E402
 import test_models_dir  # noqa: E402
@@ -141,7 +143,7 @@ def run_binary(binary, sanitized, only):
             yield run_forced(binary, isa, only)
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
-    for module in (test_process, test_terminal, test_verbs, test_figures, test_planning, test_tools, test_embeddings, test_ranks,
+    for module in (test_process, test_terminal, test_verbs, test_figures, test_planning, test_tools, test_embeddings, test_ranks, test_launchers,
                    test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
                    test_responses, test_ollama, test_client_libraries, test_models_dir, test_pull, test_telemetry, test_llama, test_pages, test_vision, test_speech, test_seq2seq, test_adapters, test_operations,
                    test_kv_files, test_route, test_fleet, test_prefill_decode, test_vllm_router, test_networks,

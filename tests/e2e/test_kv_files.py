@@ -1,4 +1,5 @@
 """KV that outlives the server, in files: restarts, damage, a full disk, servers that share a directory."""
+import concurrent.futures
 import glob
 import json
 import os
@@ -8,6 +9,7 @@ import threading
 import time
 import urllib.request
 
+import harness
 from command import fetch, refused
 from process import Server
 
@@ -36,7 +38,7 @@ def metric(url, name):
 
 def wait_for(url, name, least):
     """What happens to files is taken note of by steps, so a short request makes some."""
-    end = time.time() + 20
+    end = time.time() + 120
     ask(url, "x", 1)
     while metric(url, name) < least:
         ask(url, "x", 1)
@@ -161,6 +163,36 @@ def test_two_servers_share_a_directory(binary):
         assert answer == expected and cached > 100, cached
 
 
+def test_engines_of_one_server_share_files(binary):
+    prompts = [f"{i}: {PROMPT}" for i in range(6)]
+    with Server(binary, *PLAIN) as plain:
+        want = [ask(plain.url, prompt)[0] for prompt in prompts]
+
+    def ask_all(url):
+        with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+            answers = list(pool.map(lambda prompt: ask(url, prompt), prompts))
+        assert [answer for answer, _ in answers] == want
+        return sum(cached for _, cached in answers)
+
+    def loaded(url):
+        context = harness.Context(url, "none", 0)
+        return [context.metric("quire:kv_file_blocks_loaded_total", engine=str(engine)) for engine in range(2)]
+
+    with tempfile.TemporaryDirectory() as folder:
+        with serve(binary, folder, "-dp", "2") as server:
+            assert ask_all(server.url) == 0
+        with serve(binary, folder, "-dp", "2", "--enable-dev-endpoints") as server:
+            end = time.time() + 120
+            while min(loaded(server.url)) == 0:  # each engine looks for files by itself
+                ask_all(server.url)
+                assert fetch(server.url, "/reset_prefix_cache", {})[0] == 200
+                assert time.time() < end, loaded(server.url)
+            assert metric(server.url, "quire:kv_file_load_failures_total") == 0
+        with serve(binary, folder) as server:  # and so does a server of one engine
+            wait_for(server.url, "quire:kv_files", 1)
+            assert ask_all(server.url) > 100
+
+
 def test_files_keep_to_their_bytes(binary):
     with tempfile.TemporaryDirectory() as folder, serve(binary, folder, "--kv-cache-dir-bytes", "2MiB") as server:
         for i in range(12):
@@ -174,5 +206,4 @@ def test_flags_of_files_are_checked(binary):
     refused(binary, "expected a directory", "generate", "-p", "x", "--kv-cache-dir", "/dev/null/x")
     refused(binary, "expected prefix caching", "generate", "-p", "x", "--kv-cache-dir", "/tmp/x",
             "--no-enable-prefix-caching")
-    refused(binary, "expected --data-parallel-size 1", "serve", "--port", "0", "--kv-cache-dir", "/tmp/x", "-dp", "2")
     refused(binary, "expected none on a CPU without --kv-cache-dir", "generate", "-p", "x", "--kv-offload-memory", "1GiB")

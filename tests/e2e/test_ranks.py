@@ -1,7 +1,6 @@
 """Several ranks of one model: every answer is the one that a single rank gives, bit for bit, and none is lost in silence."""
 import concurrent.futures
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -183,16 +182,6 @@ def test_ranks_that_were_started_otherwise_say_so(binary):
     _, said = first.communicate(timeout=60)
     assert other.returncode == 1 and first.returncode == 1, (other, said)
     assert "model length" in other.stderr and "model length" in said, (other.stderr, said)
-
-
-def test_under_mpirun(binary):
-    if shutil.which("mpirun") is None:
-        raise harness.Skip("no mpirun here (Debian: openmpi-bin)")
-    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", binary, "generate", "--threads", "1", "-p",
-               "Once upon a time", "--max-tokens", "24", "--temperature", "0", "--quiet", "--master-port", str(free_port())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PMIX_MCA_gds": "hash"})
-    alone = run(binary, "generate", "-p", "Once upon a time", "--max-tokens", "24", "--temperature", "0", "--quiet")
-    assert done.returncode == 0 and done.stdout == alone.stdout, (done, alone)
 
 
 def test_variables_of_launchers(binary):

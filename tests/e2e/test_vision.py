@@ -1,12 +1,16 @@
 """Images in chat: through the official client, what is refused, and that memory stays flat."""
 import base64
+import concurrent.futures
+import json
 import os
+import shutil
 import struct
 import tempfile
 import zlib
 
 import harness
 from process import Server
+from test_ranks import Ranks
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MODELS = os.path.join(ROOT, "tests", "goldens", "vision")
@@ -206,6 +210,64 @@ def test_tiles_and_squares(binary):
             chunks = ask(context, question(data_url("wide.png")), stream=True)
             streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
             assert streamed == again.choices[0].message.content, model
+
+
+def test_crops_of_long_pictures(binary):
+    """Gemma 3's pan and scan: the whole of 67 x 41 and two crops, 9 tokens each and 6 around them, and what a prompt says
+    of them; a picture that is not long stays whole."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "model")
+        shutil.copytree(os.path.join(MODELS, "gemma3"), model)
+        path = os.path.join(model, "preprocessor_config.json")
+        with open(path) as file:
+            stated = json.load(file)
+        stated.update(do_pan_and_scan=True, pan_and_scan_min_crop_size=20, pan_and_scan_max_num_crops=4,
+                      pan_and_scan_min_ratio_to_activate=1.5)
+        with open(path, "w") as file:
+            json.dump(stated, file)
+        server = Server(binary, model, "--hardware", "none")
+        context = harness.Context(server.url, "none", server.process.pid)
+        with server:
+            text = ask(context, question(text="what is it")).usage.prompt_tokens
+            small = ask(context, question(data_url("small.png"))).usage.prompt_tokens
+            assert small == text + 9 + 6, (text, small)
+            said = "Here is the original image  and here are some crops to help you see better  "
+            words = context.post("/tokenize", {"prompt": said, "add_special_tokens": False})["count"]
+            for name in ("wide.png", "tall.png"):
+                answer = ask(context, question(data_url(name)))
+                beside = answer.usage.prompt_tokens - text - 3 * (9 + 6)
+                assert abs(beside - words) <= 4, (name, answer.usage, words)  # pieces join at the edges
+                again = ask(context, question(data_url(name)))
+                assert again.choices[0].message.content == answer.choices[0].message.content
+        server = Server(binary, model, "--hardware", "none", "--max-image-tokens", "9")
+        context = harness.Context(server.url, "none", server.process.pid)
+        with server:
+            assert ask(context, question(data_url("wide.png"))).usage.prompt_tokens == text + 9 + 6
+
+
+def test_images_on_ranks(binary):
+    """Answers about pictures, beside answers to texts, are on two ranks those of one, bit for bit."""
+    def answers(server):
+        context = harness.Context(server.url, "none", server.process.pid)
+        context.wait_ready(60)
+
+        def one(names):
+            choice = ask(context, question(*map(data_url, names)), logprobs=True, top_logprobs=2).choices[0]
+            return choice.message.content, [token.logprob for token in choice.logprobs.content]
+
+        asked = [(), ("wide.png",), ("tall.png",), ("small.png", "wide.png"), ("wide.png",), ()]
+        with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+            return list(pool.map(one, asked))
+
+    for model in ("qwen2_vl", "gemma3"):
+        flags = (os.path.join(MODELS, model), "--hardware", "none")
+        with Server(binary, *flags, "--threads", "1") as server:
+            alone = answers(server)
+        assert len({content for content, _ in alone}) > 2, alone
+        with Server(binary, *flags, "--tensor-parallel-size", "2") as server:
+            assert answers(server) == alone, model
+        with Ranks(binary, 2, *flags) as ranks:
+            assert answers(ranks.server) == alone, model
 
 
 def test_fewer_tokens_of_an_image(binary):

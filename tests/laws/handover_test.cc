@@ -253,32 +253,57 @@ TEST(Handovers, WhatHasGoneFailsOrIsComputed) {
   }
 }
 
-// Two processes, here as threads: the first one reads and writes the host blocks of both.
-TEST(Handovers, RanksOfProcessesShareTheirHostBlocks) {
-  const Model model{"llama"};
-  const Side one, two{2, 1, 8};
-  const Text want = Server(make_executor(model, one), one, "").ask(make_request(1));
-  for (const int num_stages : {1, 2}) {
-    const test::TempFolder folder;
-    RankProcess process{.size = 2, .num_stages = num_stages, .port = test::free_port()};
-    std::thread other([&model, &two, process]() mutable {
-      process.rank = 1;
-      EXPECT_TRUE(follow_first_rank(runner_options(model, two), process).ok());
+// Asks a server of several processes, here threads.
+Text ask_processes(const Model& model, const Side& side, RankProcess process,
+                   const std::string& folder, const KvHandoverOptions& handover,
+                   const GenerationRequest& request) {
+  process.port = test::free_port();
+  std::vector<std::thread> others;
+  for (process.rank = 1; process.rank < process.size; ++process.rank) {
+    others.emplace_back([&model, &side, process] {
+      EXPECT_TRUE(follow_first_rank(runner_options(model, side), process).ok());
     });
+  }
+  process.rank = 0;
+  Text text;
+  {
+    auto first = LeadingExecutor::create(runner_options(model, side), process);
+    QUIRE_CHECK(first.ok(), "{}", first.status().message());
+    text = Server(*std::move(first), side, folder, handover).ask(request);
+  }
+  for (std::thread& other : others) other.join();
+  return text;
+}
+
+// The first process reads and writes the host blocks of all: it sees those of its own machine, and has
+// copies of the others.
+TEST(Handovers, RanksOfProcessesHaveTheSameFiles) {
+  const Side one, other{1, 1, 8};
+  constexpr auto kTcp = RankTransport::kTcp, kFastest = RankTransport::kFastest;
+  for (const auto& [name, process] :
+       {std::pair("llama", RankProcess{.size = 2, .transport = kFastest}),
+        {"llama", RankProcess{.size = 2, .num_stages = 2, .transport = kFastest}},
+        {"llama", RankProcess{.size = 4, .num_stages = 2, .transport = kTcp}},
+        {"jamba", RankProcess{.size = 2, .transport = kTcp}}}) {
+    SCOPED_TRACE(
+        fmt::format("{} on {} processes in {} stages", name, process.size, process.num_stages));
+    const Model model{name};
+    const Text want = Server(make_executor(model, one), one, "").ask(make_request(1));
+    const test::TempFolder folder;
     GenerationRequest request = make_request(1);
-    {
-      auto first = LeadingExecutor::create(runner_options(model, two), process);
-      ASSERT_TRUE(first.ok()) << first.status().message();
-      Server prefill(*std::move(first), two, folder.string(), {.gives = true});
-      request.handover = prefill.ask(first_leg(request)).handover;
-    }
-    other.join();
+    request.handover =
+        ask_processes(model, other, process, folder.string(), {.gives = true}, first_leg(request))
+            .handover;
     ASSERT_NE(request.handover, nullptr);
     EXPECT_EQ(request.handover->num_tokens, 64);
-    Server decode(make_executor(model, one), one, folder.string(), {.takes = true});
-    const Text text = decode.ask(request);
+    const Text text =
+        Server(make_executor(model, one), one, folder.string(), {.takes = true}).ask(request);
     expect_same_bits(text, want);
     EXPECT_EQ(text.num_cached_tokens, 64);
+    const Text of_processes =
+        ask_processes(model, other, process, folder.string(), {.takes = true}, request);
+    expect_same_bits(of_processes, want);
+    EXPECT_EQ(of_processes.num_cached_tokens, 64);
   }
 }
 

@@ -38,6 +38,7 @@ void add_image_flags(CLI::App& verb, WorkloadFlags& flags) {
   verb.add_option("--images-per-request", flags.images_per_request,
                   "Images at the beginning of a prompt, all different; their tokens come on top")
       ->check(in_range(0, 256))
+      ->capture_default_str()
       ->group(kImages);
   verb.add_option("--image-share", flags.image_share, "Share of sessions that bring images")
       ->check(between(0, 1))

@@ -128,6 +128,23 @@ void add(std::vector<AdapterRequests>& sum, const std::vector<AdapterRequests>& 
   }
 }
 
+// What there is lies in one directory, which all of them look at; what was done is each one's own.
+void add(KvFileStats& sum, const KvFileStats& other) {
+  for (const auto here :
+       {&KvFileStats::num_files, &KvFileStats::num_bytes, &KvFileStats::num_blocks}) {
+    sum.*here = std::max(sum.*here, other.*here);
+  }
+  for (const auto total :
+       {&KvFileStats::stored_blocks, &KvFileStats::stored_bytes, &KvFileStats::loaded_blocks,
+        &KvFileStats::loaded_bytes, &KvFileStats::load_us, &KvFileStats::store_us,
+        &KvFileStats::queried_tokens, &KvFileStats::hit_tokens, &KvFileStats::load_failures,
+        &KvFileStats::store_failures, &KvFileStats::skipped_blocks, &KvFileStats::removed_files,
+        &KvFileStats::handovers, &KvFileStats::handover_tokens, &KvFileStats::handovers_cut,
+        &KvFileStats::takeovers, &KvFileStats::takeovers_failed}) {
+    sum.*total += other.*total;
+  }
+}
+
 }  // namespace
 
 EngineStats sum_of(const std::vector<EngineStats>& stats) {
@@ -139,6 +156,7 @@ EngineStats sum_of(const std::vector<EngineStats>& stats) {
     for (const auto histogram : kHistograms) add(sum.*histogram, other.*histogram);
     add(sum.step_time, other.step_time);
     add(sum.adapters, other.adapters);
+    if (sum.kv_files && other.kv_files) add(*sum.kv_files, *other.kv_files);
     auto& accepted = sum.spec_decode_num_accepted_tokens_per_pos;
     const auto& others = other.spec_decode_num_accepted_tokens_per_pos;
     accepted.resize(std::max(accepted.size(), others.size()));

@@ -39,7 +39,12 @@ Golden read_golden(const std::filesystem::path& dir);
 std::vector<std::string> model_golden_names(bool with_gguf = false);
 // The folders under quant_models/, sorted.
 std::vector<std::string> quant_golden_names();
-// What the config.json of one of them says.
+// Adapters under lora/, sorted: "phi3.rslora" is one of the golden model phi3.
+std::vector<std::string> lora_golden_names();
+std::filesystem::path lora_golden_dir(const std::string& name);
+// The golden model of an adapter.
+std::string lora_golden_base(const std::string& name);
+// What the config.json of a golden model says.
 ModelConfig golden_config(const std::string& name);
 
 using LogitsByPosition = std::map<int32_t, std::vector<float>>;  // of the predicted token

@@ -30,12 +30,21 @@ std::string decode_base64(std::string_view text) {
   return bytes;
 }
 
+std::filesystem::path goldens_dir() { return source_dir() / "tests" / "goldens"; }
+
+std::vector<std::string> names_under(const char* folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(goldens_dir() / folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 }  // namespace
 
 std::filesystem::path golden_dir(const std::string& name) {
-  const auto goldens = source_dir() / "tests" / "goldens";
-  const auto plain = goldens / "models" / name;
-  return std::filesystem::exists(plain) ? plain : goldens / "quant_models" / name;
+  const auto plain = goldens_dir() / "models" / name;
+  return std::filesystem::exists(plain) ? plain : goldens_dir() / "quant_models" / name;
 }
 
 std::string golden_model(const std::filesystem::path& dir) {
@@ -43,24 +52,22 @@ std::string golden_model(const std::filesystem::path& dir) {
 }
 
 std::vector<std::string> model_golden_names(bool with_gguf) {
-  std::vector<std::string> names;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(source_dir() / "tests" / "goldens" / "models")) {
-    if (!with_gguf || std::filesystem::exists(entry.path() / "model.gguf"))
-      names.push_back(entry.path().filename().string());
+  std::vector<std::string> names = names_under("models");
+  if (with_gguf) {
+    std::erase_if(names, [](const std::string& name) {
+      return !std::filesystem::exists(goldens_dir() / "models" / name / "model.gguf");
+    });
   }
-  std::sort(names.begin(), names.end());
   return names;
 }
 
-std::vector<std::string> quant_golden_names() {
-  std::vector<std::string> names;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(source_dir() / "tests" / "goldens" / "quant_models"))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
+std::vector<std::string> quant_golden_names() { return names_under("quant_models"); }
+
+std::vector<std::string> lora_golden_names() { return names_under("lora"); }
+std::filesystem::path lora_golden_dir(const std::string& name) {
+  return goldens_dir() / "lora" / name;
 }
+std::string lora_golden_base(const std::string& name) { return name.substr(0, name.find('.')); }
 
 ModelConfig golden_config(const std::string& name) {
   Result<ModelConfig> config = parse_model_config(read_file(golden_dir(name) / "config.json"));

@@ -102,6 +102,8 @@ Result<std::string> ModelChat::render(ChatPromptOptions options,
   return render_chat(has_tools && tools_ ? *tools_ : *default_, std::move(options));
 }
 
+bool ModelChat::writes_pairs() const { return default_ && quire::writes_pairs(default_->source()); }
+
 bool ModelChat::wants_parts() const {
   constexpr std::string_view kText = "some words";
   const auto prints = [&](boost::json::value content) {

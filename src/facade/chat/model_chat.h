@@ -41,6 +41,9 @@ class ModelChat {
 
   bool has_template() const { return default_.has_value(); }
 
+  // Whether it writes what a reranker is asked: chat/pair_prompt.h.
+  bool writes_pairs() const;
+
   // Whether the template prints the text of a message only where its content is a list of parts.
   // Renders a conversation.
   bool wants_parts() const;

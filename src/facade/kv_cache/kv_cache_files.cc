@@ -145,7 +145,7 @@ Status add_kv_cache_files(const KvCacheFiles& cache, const ModelPlan& plan,
   const KvSpec& spec = plan.kv.spec;
   const int64_t block_bytes =
       std::max<int64_t>(1, spec.num_groups(KvPool::kAttention) * spec.block_bytes);
-  options.kv_offload_bytes = cache.host_bytes / cache.num_ranks;
+  options.kv_offload_bytes = cache.host_bytes / (cache.num_engines * cache.num_ranks);
   options.kv.hash_seed = directory->hash_seed();
   options.kv.files.capacity_bytes = cache.capacity_bytes;
   options.kv.files.run_blocks =

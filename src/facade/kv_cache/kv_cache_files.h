@@ -16,7 +16,8 @@ struct KvCacheFiles {
   std::string dir;             // empty: no files
   int64_t capacity_bytes = 0;  // of all of them
   int64_t host_bytes = 0;      // of host memory, through which blocks go to and from them
-  int32_t num_ranks = 1;       // of each stage, among which host memory is divided
+  int32_t num_engines = 1;     // among which host memory is divided; each keeps files of its own
+  int32_t num_ranks = 1;       // of each stage of an engine, likewise
   // Of the model, beside its plan: its files (null: none), and what it is run as.
   const ModelFiles* files = nullptr;
   std::string shape;
@@ -29,7 +30,7 @@ struct KvCacheFiles {
 // kernels decide how sums are rounded, and the instruction set that they use.
 Result<KvFingerprint> kv_fingerprint(const KvCacheFiles& cache, const ModelPlan& plan);
 
-// Sets what `options` need to keep KV in files; nothing without a directory.
+// Sets what `options` of each engine need to keep KV in files; nothing without a directory.
 Status add_kv_cache_files(const KvCacheFiles& cache, const ModelPlan& plan, EngineOptions& options);
 
 }  // namespace quire

@@ -23,6 +23,9 @@ constexpr std::string_view kGemma3Types[] = {"gemma3_text", "gemma3"};
 constexpr KeyAlias kAliases[] = {{"hidden_act", "hidden_activation"}};
 
 // GGUF files have the 1 added.
+// Files of embedders may hold the layers behind pooling.
+constexpr NameMapEntry kDenseNames[] = {{TensorRole::kSentenceDense, "dense_{}"}};
+
 constexpr NameMap kHf{kNames, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
 constexpr NameMap kPlainHf{{}, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
 
@@ -41,10 +44,10 @@ void read_gemma2(const ConfigReader& reader, ModelConfig& config) {
 void read_gemma3_layers(const ConfigReader& reader, ModelConfig& config) {
   config.attention_scale = 1.0 / std::sqrt(reader.positive("query_pre_attn_scalar", 256.0));
   config.final_logit_softcapping = reader.optional_positive("final_logit_softcapping");
-  if (reader.boolean("use_bidirectional_attention", false)) {
-    reader.fail(
-        "use_bidirectional_attention: expected false, got true: this is an embedding model");
-  }
+  if (!reader.boolean("use_bidirectional_attention", config.is_bidirectional)) return;
+  // An embedder (EmbeddingGemma): half a window lies on each side of a token.
+  config.is_bidirectional = true;
+  for (int32_t& window : config.layer_windows) window = window == 0 ? 0 : window / 2 + 1;
 }
 
 }  // namespace
@@ -113,6 +116,21 @@ const Family& gemma2_family() {
       .hf_names = kHf,
       .gguf_names = kGgufNames,
   };
+  return family;
+}
+
+// EmbeddingGemma's GGUF files; its folders are Gemma 3's with use_bidirectional_attention.
+const Family& gemma_embed_family() {
+  static const Family family = [] {
+    Family embedder = gemma3_family();
+    embedder.name = "gemma_embedding";
+    embedder.model_types = {};
+    embedder.gguf_architecture = "gemma-embedding";
+    embedder.is_bidirectional = true;
+    embedder.default_pooling = PoolingKind::kMean;
+    embedder.gguf_names = {kDenseNames, kGgufNames.prefixes, kGgufNames.ignored, 0.0f, &kGgufNames};
+    return embedder;
+  }();
   return family;
 }
 

@@ -53,7 +53,10 @@ void read_gemma3(const ConfigReader& top, int64_t hidden_size, VisionSpec& visio
   vision.text = {.marker = "<start_of_image>",
                  .before = "\n\n<start_of_image>",
                  .whole = "<image_soft_token>",
-                 .after = "<end_of_image>\n\n"};
+                 .after = "<end_of_image>\n\n",
+                 .crops = {.before_whole = "Here is the original image ",
+                           .behind_whole = " and here are some crops to help you see better ",
+                           .between = " "}};
 }
 
 }  // namespace quire

@@ -123,6 +123,10 @@ TEST(VisionConfig, Gemma3) {
   EXPECT_EQ(spec.encoder.layers[0].ffn.activation, Activation::kGeluTanh);
   EXPECT_TRUE(spec.is_bidirectional);
   EXPECT_EQ(spec.placeholder, 262144);
+  // What transformers' processor writes around a picture and its crops.
+  EXPECT_EQ(spec.text.crops.before_whole, "Here is the original image ");
+  EXPECT_EQ(spec.text.crops.behind_whole, " and here are some crops to help you see better ");
+  EXPECT_EQ(spec.text.crops.between, " ");
 }
 
 // Where the configuration of Gemma 4 says nothing, the sizes of the smaller models are meant.

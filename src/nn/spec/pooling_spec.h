@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/ids.h"
 #include "kernels/api/activation.h"
 #include "weights/names/name_map.h"
 
@@ -50,7 +51,12 @@ struct PoolingSpec {
   int64_t num_columns = 0;  // of what comes out
   bool classifies = false;  // columns are labels, else an embedding
   bool per_token = false;   // rows are tokens unless a request asks otherwise
-  bool normalizes = true;   // of embeddings: they are scaled to length 1
+  // Of models that judge steps: the token that ends one. Their rows are those of such tokens alone.
+  std::optional<TokenId> step_token = {};
+  // The last layer gives two numbers, and the one column is the first less the second: the logits of
+  // the tokens that say yes and no.
+  bool is_difference = false;
+  bool normalizes = true;  // of embeddings: they are scaled to length 1
   ScoreActivation activation = ScoreActivation::kNone;
 
   bool any() const { return num_columns > 0; }

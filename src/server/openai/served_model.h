@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "chat/reply_format.h"
+#include "chat/sentence_texts.h"
 #include "core/sampling_defaults.h"
 #include "tokenizer/pairs.h"
 
@@ -85,6 +86,9 @@ struct ServedModel {
   std::vector<TokenId> eos_token_ids;
   boost::json::object tokenizer_config;  // of tokenizer_config.json; empty: there is none
   std::vector<std::string> labels;       // of a classifier, by column
+  SentenceTexts texts = {};              // before those that an embedder reads
+  // The chat template writes the pairs of texts that are scored, not the tokenizer.
+  bool pairs_are_chats = false;
   int32_t vocab_size = 0;     // ids that the model knows, padding included; 0: the engine's
   std::string root;           // what /v1/models prints as `root`
   int64_t created_s = 0;      // Unix time

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "chat/pair_prompt.h"
 #include "engine/adapters/adapter_registry.h"
 #include "engine/async_engine.h"
 #include "server/json/json_body.h"
@@ -34,6 +35,8 @@ constexpr std::string_view kNames[] = {"model",
                                        "normalize",
                                        "use_activation",
                                        "task",
+                                       "prompt_name",
+                                       "instruction",
                                        "texts",
                                        "inputs",
                                        "input_type",
@@ -53,6 +56,62 @@ constexpr std::string_view kNames[] = {"model",
                                        "return_documents",
                                        "keep_alive",
                                        "options"};
+
+// Null for what is absent or null.
+const json::value* find_field(const json::object& body, std::string_view name) {
+  const json::value* const value = body.if_contains(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+// What stands before texts, of a model whose files name prompts: by the name that is asked for, by what
+// Cohere calls it, or else by default.
+ApiResult<std::string> read_prompt(const json::object& body, const SentenceTexts& texts) {
+  const json::value* wanted = find_field(body, "prompt_name");
+  if (wanted == nullptr) wanted = find_field(body, "task");
+  if (wanted != nullptr) {
+    const std::string* const prompt =
+        wanted->is_string() ? texts.find(std::string_view(wanted->get_string())) : nullptr;
+    if (prompt != nullptr) return *prompt;
+    std::string list;
+    for (const auto& [name, text] : texts.prompts)
+      list.append(list.empty() ? "one of " : ", ").append(name);
+    const std::string got =
+        wanted->is_string() ? in_quotes(wanted->get_string()) : std::string(describe(*wanted));
+    return field_error("prompt_name", fmt::format("expected {}, got {}", list, got));
+  }
+  const json::value* const type = find_field(body, "input_type");
+  const std::string_view use =
+      type != nullptr && type->is_string() ? std::string_view(type->get_string()) : "";
+  if (const std::string* const named = texts.find(use)) return *named;
+  if (use == "search_query") return std::string(texts.of_query());
+  return std::string(use == "search_document" ? texts.of_document() : texts.by_default());
+}
+
+// What a reranker that is asked in a conversation is told to judge by.
+ApiResult<std::string> read_instruction(const json::object& body, const ServedModel& model) {
+  const json::value* const instruction = find_field(body, "instruction");
+  if (instruction == nullptr) return std::string();
+  if (!model.pairs_are_chats) return unsupported_field("instruction", "this model reads none");
+  if (instruction->is_string()) return std::string(instruction->get_string());
+  return field_error("instruction",
+                     fmt::format("expected a string, got {}", describe(*instruction)));
+}
+
+// As the tokenizer writes a pair, or the model's chat template.
+Result<EncodedPair> encode_pair_for(const ServedModel& model, const TextPair& pair) {
+  if (!model.pairs_are_chats)
+    return model.codec->encode_pair(pair.query, pair.document, pair.max_tokens);
+  const PairCodec codec{
+      .render =
+          [&](json::array messages) {
+            return model.render_chat({.messages = std::move(messages),
+                                      .add_generation_prompt = model.texts.pairs_begin_answers});
+          },
+      .encode = [&](std::string_view text) { return model.codec->encode(text, false); },
+      .decode = [&](std::span<const TokenId> ids) { return model.codec->decode(ids, false); }};
+  QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode_pair(pair, codec));
+  return EncodedPair{.ids = std::move(ids)};
+}
 
 class Preparation {
  public:
@@ -88,10 +147,7 @@ class Preparation {
   }
 
  private:
-  const json::value* find(std::string_view name) const {
-    const json::value* const value = body_.if_contains(name);
-    return value == nullptr || value->is_null() ? nullptr : value;
-  }
+  const json::value* find(std::string_view name) const { return find_field(body_, name); }
 
   ApiCheck read_flag(std::string_view name, bool& out) const {
     return server::read_flag(body_, name, out);
@@ -183,6 +239,12 @@ class Preparation {
     const std::vector<NamedAdapter> tasks = context_.model.adapters == nullptr
                                                 ? std::vector<NamedAdapter>()
                                                 : context_.model.adapters->tasks();
+    if (tasks.empty() && !context_.model.texts.prompts.empty()) {
+      ApiResult<std::string> prompt = read_prompt(body_, context_.model.texts);
+      if (!prompt.ok()) return prompt.error();
+      instruction_ = std::move(prompt).value();
+      return std::nullopt;
+    }
     const json::value* const wanted = find("task");
     const json::value* const type = find("input_type");
     std::string_view name;
@@ -313,7 +375,10 @@ class Preparation {
   }
 
   ApiCheck add_pair(const std::string& first, const std::string& second, const std::string& where) {
-    Result<EncodedPair> pair = context_.model.codec->encode_pair(first, second, most_tokens());
+    Result<EncodedPair> pair = encode_pair_for(context_.model, {.query = first,
+                                                                .document = second,
+                                                                .instruction = instruction_,
+                                                                .max_tokens = most_tokens()});
     if (!pair.ok()) return from_status(pair.status());
     return add(std::move(pair->ids), pair->first_type_1_token, where);
   }
@@ -436,9 +501,11 @@ class Preparation {
                       const std::vector<std::string>& documents, std::string_view name) {
     if (info_.embedding_size > 0) {
       call_.num_queries = queries.size();
+      instruction_ = context_.model.texts.of_query();
       for (const std::string& query : queries) {
         if (ApiCheck error = add_text(query, "query")) return error;
       }
+      instruction_ = context_.model.texts.of_document();
       for (size_t i = 0; i < documents.size(); ++i) {
         if (ApiCheck error = add_text(documents[i], fmt::format("{}.{}", name, i))) return error;
       }
@@ -448,6 +515,9 @@ class Preparation {
       return api_error(400, fmt::format("scores need a model with one label, and {} has {}",
                                         in_quotes(call_.model), info_.num_labels));
     }
+    ApiResult<std::string> instruction = read_instruction(body_, context_.model);
+    if (!instruction.ok()) return instruction.error();
+    instruction_ = std::move(instruction).value();
     for (size_t i = 0; i < documents.size(); ++i) {
       const std::string& query = queries[queries.size() == 1 ? 0 : i];
       if (ApiCheck error = add_pair(query, documents[i], fmt::format("{}.{}", name, i)))

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
+#include <boost/json/value_to.hpp>
 #include <cstring>
 
 #include "base/base64.h"
@@ -13,6 +14,7 @@
 #include "server/http_server.h"
 #include "server/openai/tokenizer_codec.h"
 #include "server/pooling/pooling_answer.h"
+#include "server/testing/scripted_engine.h"
 #include "server/testing/server_fixture.h"
 
 namespace quire::server {
@@ -38,6 +40,11 @@ class PoolingTest : public ::testing::Test {
     model.engine = std::move(made).value();
     model.codec = make_text_codec(tokenizer);
     model.labels = std::move(labels);
+    model.texts = std::move(texts);
+    if (pairs_are_chats) {
+      model.pairs_are_chats = true;
+      model.render_chat = scripted_model(model.engine).render_chat;
+    }
     for (const NamedAdapter& task : tasks) {
       if (model.adapters == nullptr) {
         model.adapters = std::make_shared<AdapterRegistry>(
@@ -67,6 +74,9 @@ class PoolingTest : public ::testing::Test {
     return parse(response.body);
   }
 
+  // Of the next model that is started.
+  SentenceTexts texts;
+  bool pairs_are_chats = false;
   std::unique_ptr<HttpServer> server;
 };
 
@@ -202,6 +212,59 @@ TEST_F(PoolingTest, TasksOfEmbeddings) {
   EXPECT_EQ(post("/v1/embeddings", R"({"input":"a","task":"separation","model":"retrieval.query"})")
                 .status,
             400);
+}
+
+// What stands before texts is what the model's files name so, Cohere calls so, or is so by default.
+TEST_F(PoolingTest, PromptsStandBeforeTexts) {
+  texts = {.prompts = {{"query", "find "}, {"passage", "this is "}, {"plain", ""}},
+           .default_prompt = "passage"};
+  start({.embedding_size = 6});
+  const auto vector = [&](std::string_view path, std::string_view body) {
+    const json::value answer = ask(path, body);
+    return path == "/v2/embed" ? answer.at("embeddings").at("float").at(0)
+                               : answer.at("data").at(0).at("embedding");
+  };
+  const auto plain = [&](const std::string& text) {
+    return vector("/v1/embeddings", R"({"prompt_name":"plain","input":")" + text + R"("})");
+  };
+  EXPECT_EQ(vector("/v1/embeddings", R"({"input":"ab"})"), plain("this is ab"));
+  EXPECT_EQ(vector("/v1/embeddings", R"({"input":"ab","task":"query"})"), plain("find ab"));
+  EXPECT_EQ(vector("/v2/embed", R"({"texts":["ab"],"input_type":"search_query"})"),
+            plain("find ab"));
+  EXPECT_EQ(vector("/v2/embed", R"({"texts":["ab"],"input_type":"search_document"})"),
+            plain("this is ab"));
+  EXPECT_EQ(vector("/v2/embed", R"({"texts":["ab"],"input_type":"plain"})"), plain("ab"));
+  const json::value scores = ask("/score", R"({"text_1":"ab","text_2":"cd"})");
+  const auto row = [](const json::value& v) { return json::value_to<std::vector<float>>(v); };
+  EXPECT_NEAR(scores.at("data").at(0).at("score").to_number<double>(),
+              cosine_similarity(row(plain("find ab")), row(plain("this is cd"))), 1e-5);
+  const ClientResponse other = post("/v1/embeddings", R"({"input":"a","prompt_name":"other"})");
+  EXPECT_EQ(other.status, 400);
+  EXPECT_NE(error_message(other).find("expected one of query, passage, plain, got 'other'"),
+            std::string::npos)
+      << error_message(other);
+}
+
+// A reranker that is asked in a conversation reads what its chat template writes of a pair.
+TEST_F(PoolingTest, PairsAreWrittenByTheTemplate) {
+  pairs_are_chats = true;
+  start({.num_labels = 1});
+  const json::value scores = ask("/score", R"({"text_1":"ab","text_2":"cd"})");
+  const auto score_of = [](const json::value& answer) {
+    return answer.at("data").at(0).at("score");
+  };
+  const json::value raw = ask("/classify", R"({"input":"query: ab\ndocument: cd\n"})");
+  EXPECT_EQ(score_of(scores), raw.at("data").at(0).at("probs").at(0));
+  const json::value told = ask("/score", R"({"text_1":"ab","text_2":"cd","instruction":"judge"})");
+  EXPECT_NE(score_of(told), score_of(scores));
+  const json::value cut = ask("/score", R"({"text_1":"ab","text_2":")" + std::string(99, 'c') +
+                                            R"(","truncate_prompt_tokens":-1})");
+  EXPECT_EQ(cut.at("usage").at("prompt_tokens").as_int64(), 64);
+  EXPECT_EQ(post("/score", R"({"text_1":"ab","text_2":"cd","instruction":3})").status, 400);
+  server.reset();
+  pairs_are_chats = false;
+  start({.num_labels = 1});
+  EXPECT_EQ(post("/score", R"({"text_1":"a","text_2":"b","instruction":"judge"})").status, 400);
 }
 
 TEST_F(PoolingTest, ModelsWithoutTasksRefuseThem) {

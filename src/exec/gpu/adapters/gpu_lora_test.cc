@@ -20,31 +20,20 @@ using test::PlanDriver;
 
 constexpr double kBf16Budget = 0.06;  // as model_goldens_test.cc, where it is argued
 
-std::filesystem::path adapters_dir() { return test::source_dir() / "tests" / "goldens" / "lora"; }
-
-std::vector<std::string> adapter_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(adapters_dir()))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-// "phi3.rslora" is an adapter of the golden model phi3.
-std::string base_of(const std::string& name) { return name.substr(0, name.find('.')); }
-
 Result<std::shared_ptr<const Adapter>> load_adapter(const GpuRunner& runner,
                                                     const std::string& name) {
-  return runner.load_adapter(name, (adapters_dir() / name).string());
+  return runner.load_adapter(name, test::lora_golden_dir(name).string());
 }
 
 class GpuLoraGolden : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(GpuLoraGolden, LogitsAreThoseOfPeft) {
   const std::string& name = GetParam();
-  const test::Golden golden = test::read_golden(adapters_dir() / name);
+  const test::Golden golden = test::read_golden(test::lora_golden_dir(name));
   test::LogitsByPosition seen;
-  const auto runner = load_runner(
-      base_of(name), {.gpu = {.graphs = GraphMode::kNone}, .max_adapters = 1, .seen = &seen});
+  const auto runner =
+      load_runner(test::lora_golden_base(name),
+                  {.gpu = {.graphs = GraphMode::kNone}, .max_adapters = 1, .seen = &seen});
   ASSERT_TRUE(runner.ok()) << runner.status().message();
   const auto adapter = load_adapter(**runner, name);
   if (adapter.status().code() == StatusCode::kUnimplemented) {
@@ -65,7 +54,7 @@ TEST_P(GpuLoraGolden, LogitsAreThoseOfPeft) {
   fmt::print("{}: worst logit error {:.2e}\n", name, error);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GpuLoraGolden, ::testing::ValuesIn(adapter_names()),
+INSTANTIATE_TEST_SUITE_P(All, GpuLoraGolden, ::testing::ValuesIn(test::lora_golden_names()),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '.', '_');
@@ -121,9 +110,9 @@ TEST_F(GpuRunnerTest, BitsOfAdaptersDoNotDependOnTheCrowd) {
 TEST_F(GpuRunnerTest, BitsOfAdaptersOfOtherModels) {
   for (const char* name : {"gemma2.plain", "phi3.bias"}) {
     SCOPED_TRACE(name);
-    const auto eager =
-        load_runner(base_of(name), {.gpu = {.graphs = GraphMode::kNone}, .max_adapters = 1});
-    const auto graphs = load_runner(base_of(name), {.max_adapters = 1});
+    const auto eager = load_runner(test::lora_golden_base(name),
+                                   {.gpu = {.graphs = GraphMode::kNone}, .max_adapters = 1});
+    const auto graphs = load_runner(test::lora_golden_base(name), {.max_adapters = 1});
     ASSERT_TRUE(eager.ok() && graphs.ok());
     DriverRequest with = gpu_test::sampled_request(1, 23),
                   without = gpu_test::sampled_request(2, 9);

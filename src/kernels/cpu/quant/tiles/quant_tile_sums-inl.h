@@ -142,45 +142,6 @@ QUIRE_SIMD void decode_step(const Codes& codes, const uint8_t* strip, uint8_t* o
   }
 }
 
-// Where the next step of a panel's strips and of the rows is.
-struct CodeStream {
-  const uint8_t* codes;
-  const uint8_t* x;
-  CodePrefetch ahead;
-  bool fetches;  // the codes of all strips
-};
-
-// The sums of a run of codes with up to 32 rows.
-template <CodeKind KIND, int ROW_TILES, int STRIPS>
-QUIRE_SIMD void stream_run(Tiles& tiles, const QuantPanelsArgs& args,
-                           const ExactCodes<KIND>& decoder, int64_t num_steps, CodeStream& stream,
-                           uint8_t* sums) {
-  StreamStep<STRIPS> steps[2];
-  const StreamStep<STRIPS>* before = nullptr;
-  const int64_t strip_bytes = args.layout->strip_bytes;
-  const auto take_rows = [&]() __attribute__((always_inline)) {
-    load_rows<ROW_TILES>(tiles, stream.x);
-    stream.x += args.m * kTileBytes;
-  };
-  zero_sums_of<4>(tiles);
-  for (int64_t step = 0; step < num_steps; ++step) {
-    if (before != nullptr) take_rows();
-    const CodeLines next = stream.ahead.take<chunk_bytes<KIND>()>();
-    stream_step<ROW_TILES>(
-        tiles,
-        [&](int64_t s, uint8_t * out) __attribute__((always_inline)) {
-          if (stream.fetches) prefetch_share<KIND, STRIPS>(next, s);
-          decode_step(decoder, stream.codes + s * strip_bytes, out);
-        },
-        steps[step % 2], before);
-    before = &steps[step % 2];
-    stream.codes += kQuantStrips * strip_bytes;
-  }
-  take_rows();
-  multiply_step<ROW_TILES>(tiles, *before);
-  store_sums_of<4>(tiles, sums);
-}
-
 // Up to 32 rows.
 template <CodeKind KIND, ZeroKind ZERO, int ROW_TILES>
 static void stream_codes(Tiles& tiles, const QuantPanelsArgs& args, const uint8_t* panel,
@@ -190,21 +151,41 @@ static void stream_codes(Tiles& tiles, const QuantPanelsArgs& args, const uint8_
   const QuantLayout& layout = *args.layout;
   const ExactCodes<KIND> decoder(*args.values);
   alignas(64) float scales[kStrips / 2 * kPieceScales];
+  StreamStep<kStrips> steps[2];
   alignas(64) uint8_t sums[kMostRuns * kRunBytes];
   alignas(64) uint8_t totals[kRunBytes] = {};
-  CodeStream stream{.codes = panel + first * layout.strip_bytes,
-                    .x = reinterpret_cast<const uint8_t*>(args.x),
-                    .ahead = CodePrefetch(layout, panel),
-                    .fetches = first == 0};
+  CodePrefetch ahead(layout, panel);
+  const uint8_t* codes = panel + first * layout.strip_bytes;
+  const auto* x = reinterpret_cast<const uint8_t*>(args.x);
   const auto rows_of = [&](int64_t tile) { return min_of(args.m - tile * kTileRows, kTileRows); };
+  const auto take_rows = [&]() __attribute__((always_inline)) {
+    load_rows<ROW_TILES>(tiles, x);
+    x += args.m * kTileBytes;
+  };
   for (int64_t k = 0; k < layout.padded_k;) {
     const TilePiece piece = piece_at(layout, k);
     const PieceRuns runs = runs_of(layout, piece);
     load_piece_scales(layout, panel, piece, first / 2, kStrips / 2, scales);
     for (int64_t i = 0; i < runs.count; ++i) {
       const int64_t num_steps = min_of(runs.steps_per_run, runs.num_steps - i * runs.steps_per_run);
-      stream_run<KIND, ROW_TILES, kStrips>(tiles, args, decoder, num_steps, stream,
-                                           sums + i * kRunBytes);
+      const StreamStep<kStrips>* before = nullptr;
+      zero_sums_of<4>(tiles);
+      for (int64_t step = 0; step < num_steps; ++step) {
+        if (before != nullptr) take_rows();
+        const CodeLines next = ahead.take<chunk_bytes<KIND>()>();
+        stream_step<ROW_TILES>(
+            tiles,
+            [&](int64_t s, uint8_t * out) __attribute__((always_inline)) {
+              if (first == 0) prefetch_share<KIND, kStrips>(next, s);
+              decode_step(decoder, codes + s * layout.strip_bytes, out);
+            },
+            steps[step % 2], before);
+        before = &steps[step % 2];
+        codes += kQuantStrips * layout.strip_bytes;
+      }
+      take_rows();
+      multiply_step<ROW_TILES>(tiles, *before);
+      store_sums_of<4>(tiles, sums + i * kRunBytes);
     }
     for (int64_t tile = 0; tile < ROW_TILES; ++tile) {
       const int64_t at = tile * kStrips * kSumBytes;

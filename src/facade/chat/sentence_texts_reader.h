@@ -1,0 +1,14 @@
+// What the files of sentence-transformers say of the texts that a model reads.
+#pragma once
+
+#include "base/result.h"
+#include "chat/sentence_texts.h"
+#include "weights/files/model_files.h"
+
+namespace quire {
+
+// Of config_sentence_transformers.json and sentence_bert_config.json; nothing where they are absent.
+// kInvalidArgument: they are malformed, or name a default prompt that is not there.
+Result<SentenceTexts> read_sentence_texts(const ModelFiles& files);
+
+}  // namespace quire

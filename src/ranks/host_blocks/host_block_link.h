@@ -1,0 +1,74 @@
+// Host blocks of a rank on another machine. The first rank has a copy of them, which its threads write to
+// files and read them into; before a step the other rank hears what it reads of them, and after it the
+// first one hears what it wrote.
+//
+//   // on the first rank, about a step                // on the other one
+//   link.send(host_blocks_read(plan));                  link.receive();
+//   run(plan);                                          run(plan);
+//   link.receive();                                     link.send(host_blocks_written(plan));
+//
+// Messages are sent by a thread, so that neither rank waits until the other one reads.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/rank_links.h"
+#include "core/kv_files.h"
+#include "core/kv_spec.h"
+#include "core/step.h"
+
+namespace quire {
+
+struct HostBlock {
+  KvPool pool = KvPool::kAttention;
+  BlockId id;
+  friend bool operator==(const HostBlock&, const HostBlock&) = default;
+};
+
+// Those whose content from before the plan its copies read.
+std::vector<HostBlock> host_blocks_read(const StepPlan& plan);
+// Those that its copies write.
+std::vector<HostBlock> host_blocks_written(const StepPlan& plan);
+
+class HostBlockLink {
+ public:
+  // By KvPool; without data: not of this link.
+  using Blocks = std::array<HostBlocks, kNumKvPools>;
+
+  // Borrows the links, of which it uses those for blocks to `other`, and the memory.
+  HostBlockLink(RankLinks& links, int other, Blocks blocks);
+  // What was not sent yet is not sent.
+  ~HostBlockLink();
+  HostBlockLink(const HostBlockLink&) = delete;
+  HostBlockLink& operator=(const HostBlockLink&) = delete;
+
+  // The content that the blocks have now; returns at once. kInternal: there is no such block.
+  Status send(const std::vector<HostBlock>& blocks);
+  // Waits for the next message, as long as both ranks live, and takes it over. kUnavailable: the rank
+  // is lost. kDataLoss: it sent what is no blocks.
+  Status receive();
+
+ private:
+  Result<std::span<std::byte>> bytes_of(const HostBlock& block) const;
+  Status take(std::span<const std::byte> message);
+  Status lost(const Status& status);
+  void send_all();
+
+  RankLinks& links_;
+  const int other_;
+  const Blocks blocks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::vector<std::byte>> outgoing_;  // under mutex_
+  bool is_ending_ = false;                       // under mutex_
+  std::thread thread_;
+};
+
+}  // namespace quire
