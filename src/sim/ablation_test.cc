@@ -57,8 +57,8 @@ TEST(Ablation, EqualOutputsGainNothingFromContinuousBatchesAlone) {
 }
 
 // LLaMA-13B on one A100 of 40 GB, prompts of 512 tokens, outputs of 128 with a tail. Published: 1 :
-// 2.6 : 12.1, and 60 to 80 % of the KV cache without tokens against less than 4 %. The last ratio is
-// smaller where kernels are as fast in all modes (docs/simulator.md).
+// 2.6 : 12.1, and 60 to 80 % of the KV cache without tokens against less than 4 %. The last
+// ratio is smaller where kernels are as fast in all modes (docs/simulator.md).
 TEST(Ablation, ThePublishedPictureOfPaging) {
   PoolOptions pool;
   pool.model = parse_model_shape(R"({"model_type": "llama", "hidden_size": 5120,
