@@ -92,15 +92,15 @@ double CostModel::predict_us(const StepShape& step) const {
 
 void CostModel::predict_decodes_us(StepShape& step, std::span<const int32_t> num_inside,
                                    std::span<double> out) const {
-  std::vector<DecodeLaunches> launches = impl_->decode_launches(step.decode.num_requests);
+  std::vector<DecodeLaunches> launches = decode_launches(*impl_, step.decode.num_requests);
   const double sources_us = source_part(*impl_, step).us;
   const double head_us = impl_->head_us(step.num_sampled);
   const double host_us = impl_->host_us(step);
   const double linear_us = impl_->linear_us(impl_->padded(step.num_tokens));
   const double floor_us = impl_->launch_floor_us(step.num_tokens);
   for (double& us : out) {
-    const double decode_us = impl_->decode_us(launches, step.decode);
-    us = std::max(linear_us + decode_us, floor_us) + sources_us + head_us + host_us;
+    const double attention_us = decode_us(*impl_, launches, step.decode);
+    us = std::max(linear_us + attention_us, floor_us) + sources_us + head_us + host_us;
     step.decode.context += step.decode.num_requests;
     ++step.decode.max_context;
     for (size_t w = 0; w < num_inside.size(); ++w) step.decode.windowed[w] += num_inside[w];

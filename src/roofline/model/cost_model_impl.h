@@ -18,13 +18,12 @@ namespace quire {
 
 inline constexpr int32_t kMaxMemoisedRows = 1024;  // sampled rows
 
-// The launches of single tokens in the layers of one group, for one batch.
-struct DecodeLaunches {
-  const GroupPlan* group = nullptr;
-  DecodeLaunch attention;
-  DecodeLaunch index;
-  double scan_us = 0;
-};
+// Returns the keys that single tokens of a step see in a layer of the group, all together.
+inline double keys_seen(const GroupPlan& group, const DecodeSums& decode) {
+  return static_cast<double>(group.window_index < 0
+                                 ? decode.context
+                                 : decode.windowed[static_cast<size_t>(group.window_index)]);
+}
 
 struct CostModel::Impl {
   ModelShape model;
@@ -170,12 +169,6 @@ struct CostModel::Impl {
     return seen(time);
   }
 
-  static double keys_seen(const GroupPlan& group, const DecodeSums& decode) {
-    return static_cast<double>(group.window_index < 0
-                                   ? decode.context
-                                   : decode.windowed[static_cast<size_t>(group.window_index)]);
-  }
-
   // `chunks` are of the same step; they matter where both kinds share a launch.
   KernelTime decode_attention(const GroupPlan& group, const DecodeSums& decode,
                               std::span<const PromptChunk> chunks) const {
@@ -278,40 +271,6 @@ struct CostModel::Impl {
     return us;
   }
 
-  std::vector<DecodeLaunches> decode_launches(int32_t num_requests) const {
-    std::vector<DecodeLaunches> launches;
-    launches.reserve(plan.groups.size());
-    for (const GroupPlan& group : plan.groups) {
-      DecodeLaunches& own = launches.emplace_back();
-      own.group = &group;
-      if (group.decode.num_heads > 0)
-        own.attention = {group.decode, double(num_requests), hardware};
-      if (group.index.num_heads > 0) own.index = {group.index, double(num_requests), hardware};
-      own.scan_us = token_scan(group, {.num_requests = num_requests}).predicted_us;
-    }
-    return launches;
-  }
-  // The same as that of a step of decodes alone.
-  double decode_us(std::span<DecodeLaunches> launches, const DecodeSums& decode) const {
-    double us = 0;
-    for (DecodeLaunches& own : launches) {
-      us += own.group->num_layers * (attention_us(own, decode) + own.scan_us);
-    }
-    return us;
-  }
-  double attention_us(DecodeLaunches& own, const DecodeSums& decode) const {
-    const double keys = keys_seen(*own.group, decode);
-    const auto all_keys = static_cast<double>(decode.context);
-    if (options.fidelity == Fidelity::kBound)
-      return own.attention.bound_us(keys) + own.index.bound_us(all_keys);
-    double us = own.attention.predicted_us(keys);
-    if (tables != nullptr) {
-      us = tables->scaled_decode_us(own.group->decode, decode.num_requests, keys, us,
-                                    own.attention.bound_us(keys));
-    }
-    return us + own.index.predicted_us(all_keys);
-  }
-
   // Returns the time of the layers without head and host, under the combination rule.
   double layers_us(const StepShape& step) const {
     const double prefill = prefill_us(step);
@@ -354,5 +313,52 @@ struct CostModel::Impl {
     return host.step_us + host.request_us * step.num_requests + host.token_us * step.num_tokens;
   }
 };
+
+// The launches of single tokens in the layers of one group, for one batch whose contexts grow.
+struct DecodeLaunches {
+  const GroupPlan* group = nullptr;
+  DecodeLaunch attention;
+  DecodeLaunch index;
+  double scan_us = 0;
+};
+
+template <typename Model>
+std::vector<DecodeLaunches> decode_launches(const Model& model, int32_t num_requests) {
+  const double requests = num_requests;
+  std::vector<DecodeLaunches> launches;
+  launches.reserve(model.plan.groups.size());
+  for (const GroupPlan& group : model.plan.groups) {
+    DecodeLaunches& own = launches.emplace_back();
+    own.group = &group;
+    if (group.decode.num_heads > 0) own.attention = {group.decode, requests, model.hardware};
+    if (group.index.num_heads > 0) own.index = {group.index, requests, model.hardware};
+    own.scan_us = model.token_scan(group, {.num_requests = num_requests}).predicted_us;
+  }
+  return launches;
+}
+
+// What Impl::decode_attention() predicts of a step without prompt chunks.
+template <typename Model>
+double decode_attention_us(const Model& model, DecodeLaunches& own, const DecodeSums& decode) {
+  const double keys = keys_seen(*own.group, decode);
+  const auto all_keys = static_cast<double>(decode.context);
+  if (model.options.fidelity == Fidelity::kBound)
+    return own.attention.bound_us(keys) + own.index.bound_us(all_keys);
+  double us = own.attention.predicted_us(keys);
+  if (model.tables != nullptr) {
+    us = model.tables->scaled_decode_us(own.group->decode, decode.num_requests, keys, us,
+                                        own.attention.bound_us(keys));
+  }
+  return us + own.index.predicted_us(all_keys);
+}
+
+// What Impl::decode_us() says of it.
+template <typename Model>
+double decode_us(const Model& model, std::span<DecodeLaunches> launches, const DecodeSums& decode) {
+  double us = 0;
+  for (DecodeLaunches& own : launches)
+    us += own.group->num_layers * (decode_attention_us(model, own, decode) + own.scan_us);
+  return us;
+}
 
 }  // namespace quire
