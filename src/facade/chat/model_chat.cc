@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "chat/chat_template_files.h"
+#include "chat/pair_prompt.h"
 #include "chat/template_dialect.h"
 #include "facade/tokenizer/gguf_tokenizer.h"
 #include "weights/gguf/gguf.h"
