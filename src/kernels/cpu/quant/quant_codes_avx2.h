@@ -183,17 +183,6 @@ QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   const __m256i x = broadcast_integer_pair(word);
   return add_words(sum, x, x);
 }
-QUIRE_SIMD Sums16 add_pair_products(Sums16 sum, __m256i x, IntegerPairs w) {
-#ifdef __AVXVNNI__
-  return pair_dot(sum, x, w);
-#else
-  sum = add_words(sum, _mm256_madd_epi16(w.lo, x), _mm256_madd_epi16(w.hi, x));
-  // The compiler would add up products first, since the order does not matter, and spill sums.
-  asm("" : "+x"(sum.lo), "+x"(sum.hi));
-  return sum;
-#endif
-}
-
 // q, without the offset.
 template <cpu::CodeKind KIND>
 struct IntegerCodes {

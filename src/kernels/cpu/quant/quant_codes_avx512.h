@@ -177,10 +177,6 @@ QUIRE_SIMD __m512i broadcast_integer_pair(const float* x) {
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   return (Sums16)_mm512_add_epi32((__m512i)sum, broadcast_integer_pair(word));
 }
-QUIRE_SIMD Sums16 add_pair_products(Sums16 sum, __m512i x, IntegerPairs w) {
-  return pair_dot(sum, x, w);
-}
-
 // q, without the offset.
 template <cpu::CodeKind KIND>
 struct IntegerCodes {

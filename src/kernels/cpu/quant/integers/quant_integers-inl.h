@@ -53,7 +53,7 @@ struct IntegerMath : Traits, IntegerSlots {
       const auto pair = broadcast_integer_pair(x + r);
 #pragma GCC unroll 4
       for (int i = 0; i < COUNT; ++i) {
-        sums[r][first + i] = add_pair_products(sums[r][first + i], pair, b[i]);
+        sums[r][first + i] = pair_dot(sums[r][first + i], pair, b[i]);
       }
     }
   }
