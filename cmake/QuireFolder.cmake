@@ -71,7 +71,7 @@ function(quire_test name)
   add_executable(${name} ${ARG_SOURCES})
   quire_unity(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  # Tests spend their time in the libraries under test, and compile in 40 % less of it so.
+  # Tests spend their time in the libraries that they test. With -O1 they themselves compile in 40 % less time.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} quire_test_support GTest::gtest GTest::gmock
                                         GTest::gtest_main)

@@ -174,15 +174,12 @@ struct Decoder<cpu::kTable8> {
 QUIRE_SIMD __m256i broadcast_integer_pair(const float* x) {
   return _mm256_castps_si256(_mm256_broadcast_ss(x));
 }
-// Sums are taken modulo 2^32: those of tables pass 2^31 before what their words add is taken off.
-QUIRE_SIMD Sums16 add_words(Sums16 sum, __m256i lo, __m256i hi) {
-  return {(Sums8)_mm256_add_epi32((__m256i)sum.lo, lo),
-          (Sums8)_mm256_add_epi32((__m256i)sum.hi, hi)};
-}
+// Modulo 2^32: sums of tables pass 2^31 before what their words add is taken off here.
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   const __m256i x = broadcast_integer_pair(word);
-  return add_words(sum, x, x);
+  return {(Sums8)_mm256_add_epi32((__m256i)sum.lo, x), (Sums8)_mm256_add_epi32((__m256i)sum.hi, x)};
 }
+
 // q, without the offset.
 template <cpu::CodeKind KIND>
 struct IntegerCodes {

@@ -173,7 +173,7 @@ QUIRE_SIMD __m512i broadcast_integer_pair(const float* x) {
   __builtin_memcpy(&word, x, sizeof word);
   return _mm512_set1_epi32(word);
 }
-// Sums are taken modulo 2^32: those of tables pass 2^31 before what their words add is taken off.
+// Modulo 2^32: sums of tables pass 2^31 before what their words add is taken off here.
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   return (Sums16)_mm512_add_epi32((__m512i)sum, broadcast_integer_pair(word));
 }
