@@ -11,6 +11,7 @@ struct Bf16Operands {
   static constexpr bool kHasRowScales = false;
   static constexpr const auto& kTileColumns = cuda::kTileColumns;
 
+  static constexpr int most_blocks(int /*groups*/, int /*columns*/) { return 1; }
   static TileShape tile_shape(int64_t num_rows, int64_t n, int32_t num_sms, bool is_gated) {
     return dense_tile_shape(num_rows, n, num_sms, is_gated);
   }

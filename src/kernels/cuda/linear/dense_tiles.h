@@ -12,8 +12,9 @@ namespace quire::cuda {
 
 inline constexpr int kGroupRows = 64;  // of x, of a warpgroup
 inline constexpr int kTileColumns[] = {8, 16, 32, 48, 64, 96, 128, 144, 192, 224, 256};
-// Of products whose groups of inputs are scaled, for which a lane holds three times the sums.
-inline constexpr int kScaledTileColumns[] = {16, 32, 48, 64, 96, 112, 128};
+// Of products of eight-bit codes: where groups of inputs are scaled, a lane holds three times the
+// sums.
+inline constexpr int kEightBitTileColumns[] = {16, 32, 48, 64, 96, 112, 128};
 
 // A tile is 64 rows of x per warpgroup times so many outputs.
 struct TileShape {
@@ -45,8 +46,8 @@ constexpr int64_t tile_time(const TileShape& shape, int64_t num_rows, int64_t n,
          std::max(shape.blocks * rows * shape.columns + kBetweenTiles, fetch);
 }
 
-// Returns how many blocks of tiles whose groups are scaled an SM has registers for.
-constexpr int most_scaled_blocks(int groups, int columns) {
+// Returns how many blocks of such a tile of eight-bit codes an SM has registers for.
+constexpr int most_eight_bit_blocks(int groups, int columns) {
   return groups == 1 && columns <= 112 ? 2 : 1;
 }
 
@@ -66,12 +67,13 @@ constexpr TileShape dense_tile_shape(int64_t num_rows, int64_t n, int32_t num_sm
   }
   return best;
 }
-constexpr TileShape scaled_tile_shape(int64_t num_rows, int64_t n, int32_t num_sms, bool is_gated) {
+constexpr TileShape eight_bit_tile_shape(int64_t num_rows, int64_t n, int32_t num_sms,
+                                         bool is_gated) {
   TileShape best;
   int64_t least = 0;
   for (const int groups : {1, 2}) {
-    for (const int columns : kScaledTileColumns) {
-      for (int blocks = most_scaled_blocks(groups, columns); blocks >= 1; --blocks) {
+    for (const int columns : kEightBitTileColumns) {
+      for (int blocks = most_eight_bit_blocks(groups, columns); blocks >= 1; --blocks) {
         const TileShape shape{groups, columns, blocks};
         if (!is_tile(shape, is_gated)) continue;
         const int64_t time = tile_time(shape, num_rows, n, num_sms);

@@ -6,16 +6,23 @@
 namespace quire::cuda {
 namespace {
 
+struct EightBitOperands {
+  static constexpr const auto& kTileColumns = kEightBitTileColumns;
+
+  static constexpr int most_blocks(int groups, int columns) {
+    return most_eight_bit_blocks(groups, columns);
+  }
+  static TileShape tile_shape(int64_t num_rows, int64_t n, int32_t num_sms, bool is_gated) {
+    return eight_bit_tile_shape(num_rows, n, num_sms, is_gated);
+  }
+};
+
 // e4m3 whose groups of a panel have scales.
-struct E4M3Operands {
+struct E4M3Operands : EightBitOperands {
   using Sum = float;
   static constexpr bool kHasGroupScales = true;
   static constexpr bool kHasRowScales = false;
-  static constexpr const auto& kTileColumns = kScaledTileColumns;
 
-  static TileShape tile_shape(int64_t num_rows, int64_t n, int32_t num_sms, bool is_gated) {
-    return scaled_tile_shape(num_rows, n, num_sms, is_gated);
-  }
   template <int kTiles>
   QUIRE_DEVICE static void multiply(float (&d)[kTiles][4], uint64_t a, uint64_t b, bool adds) {
     ptx::multiply_e4m3_panels(d, a, b, adds);
@@ -23,15 +30,11 @@ struct E4M3Operands {
 };
 static_assert(kPanelRowBytes == kFp8GroupInputs);
 
-struct Int8Operands {
+struct Int8Operands : EightBitOperands {
   using Sum = int32_t;
   static constexpr bool kHasGroupScales = false;
   static constexpr bool kHasRowScales = true;
-  static constexpr const auto& kTileColumns = cuda::kTileColumns;
 
-  static TileShape tile_shape(int64_t num_rows, int64_t n, int32_t num_sms, bool is_gated) {
-    return dense_tile_shape(num_rows, n, num_sms, is_gated);
-  }
   template <int kTiles>
   QUIRE_DEVICE static void multiply(int32_t (&d)[kTiles][4], uint64_t a, uint64_t b, bool adds) {
     ptx::multiply_int8_panels(d, a, b, adds);

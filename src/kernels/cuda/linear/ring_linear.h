@@ -10,6 +10,7 @@
 //   kHasRowScales       a total is scaled when it is finished
 //   multiply(d, a, b, adds)  the warpgroup product
 //   kTileColumns, tile_shape()  the tiles that there are, and which of them a product takes
+//   most_blocks()       of a tile on an SM at once, as registers allow
 #pragma once
 
 #include <iterator>
@@ -92,9 +93,7 @@ struct Tile {
   static constexpr int kColumns = kColumnCount;
   static constexpr int kPanels = panels_of_slot({kGroups, kColumns});
   static constexpr int kThreads = kGroups * kGroupThreads + 32;
-  // On an SM at once, as registers allow.
-  static constexpr int kBlocks =
-      Operands::kHasGroupScales ? most_scaled_blocks(kGroups, kColumns) : 1;
+  static constexpr int kBlocks = Operands::most_blocks(kGroups, kColumns);
   static constexpr int kRows = kGroups * kGroupRows;
   static constexpr bool kIsGated = kGated;
   static constexpr int kOutputs = kGated ? kColumns / 2 : kColumns;
@@ -311,54 +310,49 @@ class RingConsumer {
     }
     ptx::sync_warp();  // scales have been read
   }
-  // Groups come in pairs, so that while one is scaled the other is multiplied; a slot has both or one.
+  // Where a slot has two groups, the second is multiplied while the first is scaled; else the other
+  // warpgroup of the SM multiplies meanwhile.
   QUIRE_DEVICE void add_groups(Sums& totals) {
-    Sums even, odd;
+    Sums first, second;
     clear(totals);
-    clear(odd);
-    int32_t last_slot = walk_.slot;  // of `odd`, which at first is nothing
-    const int32_t num_pairs = args_.num_steps * T::kPanels / 2;
-    for (int32_t pair = 0; pair < num_pairs; ++pair) {
-      ptx::wait_barrier(full_barrier(ring_, walk_.slot), walk_.parity);
-      begin_group(walk_.slot, 0, even);
-      ptx::wait_products<1>();
-      ptx::pin_registers(odd);
-      add_scaled(last_slot, T::kPanels - 1, odd, totals);
-      if (pair > 0) release(last_slot);
-      const int32_t even_slot = walk_.slot;
-      if constexpr (T::kPanels == 1) {
-        walk_.advance(ring_);
-        ptx::wait_barrier(full_barrier(ring_, walk_.slot), walk_.parity);
+    for (int32_t step = 0; step < args_.num_steps; ++step) {
+      const int32_t slot = walk_.slot;
+      ptx::wait_barrier(full_barrier(ring_, slot), walk_.parity);
+      begin_group(slot, 0, first);
+      if constexpr (T::kPanels == 2) {
+        begin_group(slot, 1, second);
+        ptx::wait_products<1>();
+        ptx::pin_registers(first);
+        add_scaled(slot, 0, first, totals);
+        ptx::wait_products<0>();
+        ptx::pin_registers(second);
+        add_scaled(slot, 1, second, totals);
+      } else {
+        ptx::wait_products<0>();
+        ptx::pin_registers(first);
+        add_scaled(slot, 0, first, totals);
       }
-      begin_group(walk_.slot, T::kPanels - 1, odd);
-      ptx::wait_products<1>();
-      ptx::pin_registers(even);
-      add_scaled(even_slot, 0, even, totals);
-      if constexpr (T::kPanels == 1) release(even_slot);
-      last_slot = walk_.slot;
+      release(slot);
       walk_.advance(ring_);
     }
-    ptx::wait_products<0>();
-    ptx::pin_registers(odd);
-    add_scaled(last_slot, T::kPanels - 1, odd, totals);
-    release(last_slot);
   }
 
   QUIRE_DEVICE void scale_rows(int64_t row, int64_t first_output, const Sums& sums,
                                float (&scaled)[T::kColumns / 8][4]) const {
     const CodeScales& scales = args_.scales;
-    const int64_t n = args_.output.n;
-    const int64_t last_row = args_.output.num_rows - 1;
-    const float of_row[2] = {scales.x[row < last_row ? row : last_row],
-                             scales.x[row + 8 < last_row ? row + 8 : last_row]};
+    const auto last_row = static_cast<int32_t>(args_.output.num_rows) - 1;
+    const auto at = static_cast<int32_t>(row);
+    const float of_row[2] = {scales.x[at < last_row ? at : last_row],
+                             scales.x[at + 8 < last_row ? at + 8 : last_row]};
+    const auto n = static_cast<int32_t>(args_.output.n);
+    const int32_t first = static_cast<int32_t>(first_output) + ptx::thread_index() % 4 * 2;
 #pragma unroll
     for (int tile = 0; tile < T::kColumns / 8; ++tile) {
-      const int64_t output = first_output + tile * 8 % T::kOutputs + ptx::thread_index() % 4 * 2;
       const float* of_output = scales.weight + tile * 8 / T::kOutputs * n;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int64_t at = output + i % 2;
-        const float scale = ptx::multiply(of_row[i / 2], of_output[at < n ? at : n - 1]);
+        const int32_t output = first + tile * 8 % T::kOutputs + i % 2;
+        const float scale = ptx::multiply(of_row[i / 2], of_output[output < n ? output : n - 1]);
         scaled[tile][i] = ptx::multiply(static_cast<float>(sums[tile][i]), scale);
       }
     }
@@ -413,17 +407,15 @@ void launch_tiles(Stream& stream, const RingProduct& product, const TileShape& s
   const DenseOutput& output = product.output;
   const Parts rows = parts_of(output.num_rows, T::kRows);
   const Parts columns = parts_of(output.n, T::kOutputs);
-  constexpr bool kHasScales = T::Operands::kHasGroupScales;
-  // Groups of inputs come in pairs, the last of which may be nothing.
-  const int32_t panels = parts_of(product.x.columns, kPanelDims).count;
-  const int32_t whole = kHasScales ? 2 : T::kPanels;
-  const RingLinearArgs args{.num_steps = (panels + whole - 1) / whole * whole / T::kPanels,
-                            .order = {.row_tiles = rows.count, .column_tiles = columns.count},
-                            .last_rows = rows.last,
-                            .last_outputs = columns.last,
-                            .ring = dense_ring(shape, output.num_rows, kHasScales),
-                            .scales = product.scales,
-                            .output = output};
+  constexpr int kStep = T::kPanels * kPanelDims;
+  const RingLinearArgs args{
+      .num_steps = parts_of(product.x.columns, kStep).count,
+      .order = {.row_tiles = rows.count, .column_tiles = columns.count},
+      .last_rows = rows.last,
+      .last_outputs = columns.last,
+      .ring = dense_ring(shape, output.num_rows, T::Operands::kHasGroupScales),
+      .scales = product.scales,
+      .output = output};
   RingLinearMaps maps{};
   if (!encode_maps(product.x, T::kRows, rows.last, maps.x) ||
       !encode_maps(product.weight, T::kOutputs, columns.last, maps.weight)) {
