@@ -1,7 +1,6 @@
 // y = x W^T of quantized weights for many rows on Hopper. Two warpgroups decode 64 outputs each into
 // registers, from which tensor cores multiply them with the same 128 rows in shared memory, which a
-// thread fetches. While one warpgroup decodes, the other multiplies; what becomes of a slice's sums
-// happens while the first products of the next slice are under way. A row's sums are those of
+// thread fetches. While one warpgroup decodes, the other multiplies. A row's sums are those of
 // quant_linear.cu: product after product, group after group, slice after slice.
 #include <algorithm>
 
@@ -73,28 +72,21 @@ class Consumer {
         stream_(args, items, tile_, slice_begin(args.layout.num_chunks, items.first_slice()),
                 slice_begin(args.layout.num_chunks, items.end_slice()),
                 ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes),
-        stores_vectors_(!args.accumulate && args.n % 8 == 0 && args.y_stride % 8 == 0 &&
-                        reinterpret_cast<uintptr_t>(args.y) % 16 == 0) {}
+        stores_vectors_(!args.accumulate && !args.y_is_float && args.n % 8 == 0 &&
+                        args.y_stride % 8 == 0 && reinterpret_cast<uintptr_t>(args.y) % 16 == 0) {}
 
   QUIRE_DEVICE void run() {
     const int64_t chunks = args_.layout.num_chunks;
     const int begin = slice_begin(chunks, items_.first_slice());
-    clear(slice_);
     for (int item = items_.first(); item < items_.count; item += items_.step()) {
       int chunk = begin;
-      bool is_first = true;
       group_left_ = chunks_of_first_group(args_, chunk);
 #pragma unroll 1
       for (int slice = items_.first_slice(); slice < items_.end_slice(); ++slice) {
-        const int end = slice_begin(chunks, slice + 1);
-        if (chunk == end) continue;  // of few inputs: it would add nothing
-        sum_slice(chunk, end);
-        ended_ = {slice, is_first, items_.first_tile(item) + tile_,
-                  items_.row_block(item) * kPanelRows};
-        is_first = false;
+        sum_slice(chunk, slice_begin(chunks, slice + 1));
+        end_slice(slice, items_.first_tile(item) + tile_, items_.row_block(item) * kPanelRows);
       }
     }
-    finish_ended();
   }
 
  private:
@@ -109,17 +101,10 @@ class Consumer {
       for (float& x : tile) x = 0.0f;
   }
 
-  // Whose sums are in slice_, while the first products of the next are under way.
-  struct EndedSlice {
-    int slice = -1;
-    bool is_first = false;  // of its item
-    int tile = 0;
-    int first_row = 0;
-  };
-
   QUIRE_DEVICE void sum_slice(int& chunk, int end) {
     const int per_group = args_.chunks_per_group;
     starts_group_ = true;
+    clear(slice_);
 #pragma unroll 1
     for (; chunk < end; ++chunk) {
       bool ends_group = chunk + 1 == end;
@@ -130,36 +115,31 @@ class Consumer {
       add_chunk(ends_group);
     }
   }
-  // Leaves slice_ for the next slice.
-  QUIRE_DEVICE void finish_ended() {
-    if (ended_.slice < 0) return;
-    end_slice(ended_);
-    ended_.slice = -1;
-    clear(slice_);
-  }
-  QUIRE_DEVICE void end_slice(const EndedSlice& at) {
+  QUIRE_DEVICE void end_slice(int slice, int tile, int first_row) {
     if (args_.parts > 1) {
-      float* sums = args_.slice_sums + at.slice * args_.num_rows * args_.n;
-      return store(sums, args_.n, false, at);
+      float* sums = args_.slice_sums + slice * args_.num_rows * args_.n;
+      return store(sums, args_.n, false, tile, first_row);
     }
-    add_to_total(at.is_first);
-    if (at.slice + 1 < kQuantSlices) return;
-    if (args_.y_is_float) return store(static_cast<float*>(args_.y), args_.y_stride, true, at);
-    if (stores_vectors_) return store_vectors(at);
-    store(static_cast<bfloat16*>(args_.y), args_.y_stride, true, at);
+    add_to_total(slice);
+    if (slice + 1 < kQuantSlices) return;
+    if (stores_vectors_) return store_vectors(tile, first_row);
+    args_.y_is_float
+        ? store(static_cast<float*>(args_.y), args_.y_stride, true, tile, first_row)
+        : store(static_cast<bfloat16*>(args_.y), args_.y_stride, true, tile, first_row);
   }
   // Of two tiles of eight rows and the warp's 16 outputs each lane stores eight outputs of a row.
-  QUIRE_DEVICE void store_vectors(const EndedSlice& at) const {
+  QUIRE_DEVICE void store_vectors(int tile, int first_row) const {
     const int lane = ptx::thread_index() % 32;
-    const int output = at.tile * 16 + lane / 4;
-    const float bias[2] = {bias_of(output), bias_of(output + 8)};
     const bool has_bias = args_.bias != nullptr;
+    const int output = tile * 16 + lane / 4;
+    const float bias[2] = {has_bias && output < args_.n ? args_.bias[output] : 0.0f,
+                           has_bias && output + 8 < args_.n ? args_.bias[output + 8] : 0.0f};
 #pragma unroll
     for (int r = 0; r < kRowTiles; r += 2) {
       Elements<4, uint32_t> packed;  // [row tile][half of outputs]
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float pair[2];
+        float pair[2];  // of neighbouring rows
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           const float sum = slice_[r + i / 2][i % 2 * 2 + j];
@@ -168,30 +148,27 @@ class Consumer {
         packed.at[i] = ptx::transpose_matrix(ptx::pack_bf16(pair[0], pair[1]));
       }
       transpose_quad(packed.at);
-      const int64_t row = at.first_row + (r + lane % 4 / 2) * 8 + lane / 4;
-      const int first_output = at.tile * 16 + lane % 2 * 8;
+      const int row = first_row + (r + lane % 4 / 2) * 8 + lane / 4;
+      const int first_output = tile * 16 + lane % 2 * 8;
       if (row < args_.num_rows && first_output < args_.n) {
         auto* y = static_cast<bfloat16*>(args_.y) + row * args_.y_stride + first_output;
         *reinterpret_cast<Elements<4, uint32_t>*>(y) = packed;
       }
     }
   }
-  QUIRE_DEVICE float bias_of(int output) const {
-    return args_.bias != nullptr && output < args_.n ? args_.bias[output] : 0.0f;
-  }
   // Of slice_, as store_output() does it for results; sums of slices go as they are.
   template <typename Y>
-  QUIRE_DEVICE void store(Y* y, int64_t stride, bool is_result, const EndedSlice& at) const {
+  QUIRE_DEVICE void store(Y* y, int64_t stride, bool is_result, int tile, int first_row) const {
     const int lane = ptx::thread_index() % 32;
-    const int rows_left = static_cast<int>(args_.num_rows) - at.first_row - lane % 4 * 2;
+    const int rows_left = static_cast<int>(args_.num_rows) - first_row - lane % 4 * 2;
     const bool has_bias = is_result && args_.bias != nullptr;
     const bool accumulates = is_result && args_.accumulate;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int output = at.tile * 16 + lane / 4 + half * 8;
+      const int output = tile * 16 + lane / 4 + half * 8;
       if (output >= args_.n) return;
       const float bias = has_bias ? args_.bias[output] : 0.0f;
-      Y* to = y + (at.first_row + lane % 4 * 2) * stride + output;
+      Y* to = y + (first_row + lane % 4 * 2) * stride + output;
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r, to += 8 * stride) {
 #pragma unroll
@@ -199,27 +176,28 @@ class Consumer {
           if (r * 8 + j >= rows_left) continue;
           float sum = slice_[r][half * 2 + j];
           if (has_bias) sum = ptx::add(sum, bias);
-          Y& element = to[j * stride];
-          element = narrow<Y>(accumulates ? ptx::add(widen(element), sum) : sum);
+          Y& at = to[j * stride];
+          at = narrow<Y>(accumulates ? ptx::add(widen(at), sum) : sum);
         }
       }
     }
   }
 
   // The total of the slices before this one lies in shared memory; that of all stays in slice_.
-  QUIRE_DEVICE void add_to_total(bool is_first) {
+  QUIRE_DEVICE void add_to_total(int slice) {
     using Four = Elements<4, float>;
     auto* total = reinterpret_cast<Four*>(ptx::shared_memory() + M::kTotals) + ptx::thread_index() -
                   kGroupThreads;
+    constexpr int kNext = kConsumers * kGroupThreads;
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      Four sum = total[r * kConsumers * kGroupThreads];
+    for (int r = 0; r < kRowTiles && slice > 0; ++r) {
+      const Four before = total[r * kNext];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        slice_[r][i] = is_first ? slice_[r][i] : ptx::add(sum.at[i], slice_[r][i]);
-        sum.at[i] = slice_[r][i];
-      }
-      total[r * kConsumers * kGroupThreads] = sum;
+      for (int i = 0; i < 4; ++i) slice_[r][i] = ptx::add(before.at[i], slice_[r][i]);
+    }
+#pragma unroll
+    for (int r = 0; r < kRowTiles && slice + 1 < kQuantSlices; ++r) {
+      total[r * kNext] = {{slice_[r][0], slice_[r][1], slice_[r][2], slice_[r][3]}};
     }
   }
 
@@ -230,16 +208,14 @@ class Consumer {
     decode(a);
     ptx::wait_barrier(barrier_at(M::kFull, place_.slot), place_.parity);
     const uint32_t panel = ptx::shared_address(ptx::shared_memory() + place_.slot * kPanelBytes);
-    has_two_groups ? begin<0, 2>(panel, a) : begin<0, 4>(panel, a);
-    finish_ended();
-    wait_for_sums();
     if (has_two_groups) {
+      multiply<0, 2>(panel, a);
       end_group(0);
-      begin<2, 4>(panel, a);
-      wait_for_sums();
+      multiply<2, 4>(panel, a);
       end_group(1);
-    } else if (ends_group) {
-      end_group(0);
+    } else {
+      multiply<0, 4>(panel, a);
+      if (ends_group) end_group(0);
     }
     if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier_at(M::kEmpty, place_.slot));
     place_.advance();
@@ -251,9 +227,9 @@ class Consumer {
 #pragma unroll
     for (int j = 0; j < 4; ++j) decode_product<kCode>(codes, zeros[j / 2], j, a[j]);
   }
-  // Begins to add these products of the chunk.
+  // Adds these products of the chunk.
   template <int kBegin, int kEnd>
-  QUIRE_DEVICE void begin(uint32_t panel, const Operands& a) {
+  QUIRE_DEVICE void multiply(uint32_t panel, const Operands& a) {
     ptx::pin_registers(partial_);
     ptx::begin_products();
 #pragma unroll
@@ -261,11 +237,9 @@ class Consumer {
       ptx::multiply_panel(partial_, a[j], panel_descriptor(panel + static_cast<uint32_t>(j) * 32),
                           j > kBegin || !starts_group_);
     ptx::commit_products();
-    starts_group_ = false;
-  }
-  QUIRE_DEVICE void wait_for_sums() {
     ptx::wait_products<0>();
     ptx::pin_registers(partial_);
+    starts_group_ = false;
   }
   QUIRE_DEVICE void end_group(int group) {
     const auto scales = stream_.scales(0, group);
@@ -285,7 +259,6 @@ class Consumer {
   RingPlace<M::kSlots> place_;
   int group_left_ = 0;  // chunks
   bool starts_group_ = true;
-  EndedSlice ended_;
   bool stores_vectors_;  // 16 bytes of y at once
   Sums partial_;         // of the group
   Sums slice_;
@@ -344,7 +317,6 @@ int32_t parts_of(const Stream& stream, int64_t num_items, const QuantLinearArgs&
   const int64_t sum_bytes = kQuantSlices * args.num_rows * args.n * int64_t{sizeof(float)};
   if (sum_bytes > std::min(scratch.sum_bytes, args.layout.num_chunks * kMostBytesPerChunk))
     return 1;
-  if (args.layout.num_chunks < kQuantSlices) return 1;  // a slice may be nothing
   int32_t parts = 1;
   while (parts < kQuantSlices && num_items * parts * 2 <= gpu(stream).info().num_sms) parts *= 2;
   return parts;
