@@ -1,6 +1,6 @@
 // dense_linear(): products of bf16 by warpgroups.
 #include "kernels/cuda/linear/dense_linear.h"
-#include "kernels/cuda/linear/ring_linear.h"
+#include "kernels/cuda/ring/ring_linear.h"
 
 namespace quire::cuda {
 namespace {

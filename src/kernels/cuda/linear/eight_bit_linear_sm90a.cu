@@ -1,7 +1,7 @@
 #include "kernels/cuda/linear/eight_bit_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/int8_linear.h"
-#include "kernels/cuda/linear/ring_linear.h"
+#include "kernels/cuda/ring/ring_linear.h"
 
 namespace quire::cuda {
 namespace {

@@ -92,8 +92,8 @@ struct GroupArgs {
 // K is a multiple of 16, so that a lane has all of its inputs or none. Every lane takes part in the
 // search for the largest.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kGroupThreads, 1) quantize_groups_kernel(const GroupArgs args) {
+  ptx::let_next_kernel_start();  // which fetches its weight meanwhile
   ptx::wait_for_previous_kernel();
-  ptx::let_next_kernel_start();
   const int64_t at = int64_t{ptx::block_index()} * kGroupThreads + ptx::thread_index();
   const int64_t row = at / kGroupLanes / args.groups;
   const int64_t group = at / kGroupLanes % args.groups;

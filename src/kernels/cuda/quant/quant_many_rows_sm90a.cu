@@ -6,9 +6,9 @@
 
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/linear/dense_output.h"
 #include "kernels/cuda/linear_output.h"
 #include "kernels/cuda/quant/quant_stream.h"
+#include "kernels/cuda/ring/dense_output.h"
 
 namespace quire::cuda {
 namespace {

@@ -9,8 +9,8 @@
 #include "kernels/cuda/attention/swizzle.h"
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/linear/dense_tiles.h"
 #include "kernels/cuda/linear/matmul_key.h"
+#include "kernels/cuda/ring/dense_tiles.h"
 #include "kernels/cuda/warpgroup_layout.h"
 
 namespace quire::cuda {
@@ -247,6 +247,19 @@ TEST(DenseTiles, FillTheMultiprocessors) {
   EXPECT_TRUE(is(dense_tile_shape(8192, 4096, 132, false), 2, 256));
 }
 
+// Those of eight-bit codes are narrower, and two blocks share a multiprocessor where one would be
+// too wide.
+TEST(DenseTiles, OfEightBitCodesFillTheMultiprocessors) {
+  const auto is = [](const TileShape& shape, int groups, int columns, int blocks) {
+    return shape.groups == groups && shape.columns == columns && shape.blocks == blocks;
+  };
+  EXPECT_TRUE(is(eight_bit_tile_shape(1, 4096, 132, false), 1, 32, 1));
+  EXPECT_TRUE(is(eight_bit_tile_shape(64, 6144, 132, false), 1, 48, 1));
+  EXPECT_TRUE(is(eight_bit_tile_shape(1, 28672, 132, true), 1, 112, 2));
+  EXPECT_TRUE(is(eight_bit_tile_shape(128, 28672, 132, false), 2, 112, 1));
+  EXPECT_TRUE(is(eight_bit_tile_shape(1024, 28672, 132, true), 2, 128, 1));
+}
+
 TEST(DenseTiles, AreEachTakenOnce) {
   for (const TileOrder order :
        {TileOrder{1, 7}, TileOrder{5, 1}, TileOrder{37, 3}, TileOrder{16, 4}}) {
@@ -270,6 +283,16 @@ TEST(DenseTiles, HaveRingsThatFitTheirBlock) {
         EXPECT_LE(ring.total_bytes(), 208 << 10);
         EXPECT_EQ(ring.weights_at() % kPanelAlignment, 0);
         EXPECT_EQ(ring.barriers_at() % 8, 0);
+      }
+    }
+    for (const int columns : kEightBitTileColumns) {
+      for (int blocks = 1; blocks <= most_eight_bit_blocks(groups, columns); ++blocks) {
+        for (const int rows : {8, 40, 64 * groups}) {
+          const Ring ring = dense_ring({groups, columns, blocks}, rows, true);
+          EXPECT_GE(ring.num_slots, 2);
+          EXPECT_LE(ring.total_bytes() * blocks, 208 << 10);
+          EXPECT_EQ(ring.scales_at() % 16 + ring.scale_bytes % 16, 0);
+        }
       }
     }
   }

@@ -18,8 +18,8 @@
 #include "kernels/api/linear.h"
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/linear/dense_output.h"
-#include "kernels/cuda/linear/dense_tiles.h"
+#include "kernels/cuda/ring/dense_output.h"
+#include "kernels/cuda/ring/dense_tiles.h"
 #include "kernels/cuda/warpgroup_layout.h"
 
 namespace quire::cuda {
