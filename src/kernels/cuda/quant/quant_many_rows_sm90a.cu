@@ -71,9 +71,7 @@ class Consumer {
         tile_(tile),
         stream_(args, items, tile_, slice_begin(args.layout.num_chunks, items.first_slice()),
                 slice_begin(args.layout.num_chunks, items.end_slice()),
-                ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes),
-        stores_vectors_(!args.accumulate && !args.y_is_float && args.n % 8 == 0 &&
-                        args.y_stride % 8 == 0 && reinterpret_cast<uintptr_t>(args.y) % 16 == 0) {}
+                ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes) {}
 
   QUIRE_DEVICE void run() {
     const int64_t chunks = args_.layout.num_chunks;
@@ -122,10 +120,15 @@ class Consumer {
     }
     add_to_total(slice);
     if (slice + 1 < kQuantSlices) return;
-    if (stores_vectors_) return store_vectors(tile, first_row);
+    if (stores_vectors()) return store_vectors(tile, first_row);
     args_.y_is_float
         ? store(static_cast<float*>(args_.y), args_.y_stride, true, tile, first_row)
         : store(static_cast<bfloat16*>(args_.y), args_.y_stride, true, tile, first_row);
+  }
+  // Whether y takes 16 bytes at once.
+  QUIRE_DEVICE bool stores_vectors() const {
+    return !args_.accumulate && !args_.y_is_float && args_.n % 8 == 0 && args_.y_stride % 8 == 0 &&
+           reinterpret_cast<uintptr_t>(args_.y) % 16 == 0;
   }
   // Of two tiles of eight rows and the warp's 16 outputs each lane stores eight outputs of a row.
   QUIRE_DEVICE void store_vectors(int tile, int first_row) const {
@@ -169,15 +172,26 @@ class Consumer {
       if (output >= args_.n) return;
       const float bias = has_bias ? args_.bias[output] : 0.0f;
       Y* to = y + (first_row + lane % 4 * 2) * stride + output;
+      constexpr int kAtOnce = 4;  // row tiles that are read before any is stored
 #pragma unroll
-      for (int r = 0; r < kRowTiles; ++r, to += 8 * stride) {
+      for (int first = 0; first < kRowTiles; first += kAtOnce, to += 8 * kAtOnce * stride) {
+        Y before[kAtOnce][2];
+        const Y* from = to;
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          if (r * 8 + j >= rows_left) continue;
-          float sum = slice_[r][half * 2 + j];
-          if (has_bias) sum = ptx::add(sum, bias);
-          Y& at = to[j * stride];
-          at = narrow<Y>(accumulates ? ptx::add(widen(at), sum) : sum);
+        for (int r = 0; r < kAtOnce; ++r, from += 8 * stride)
+#pragma unroll
+          for (int j = 0; j < 2; ++j)
+            if (accumulates && (first + r) * 8 + j < rows_left) before[r][j] = from[j * stride];
+        Y* at = to;
+#pragma unroll
+        for (int r = 0; r < kAtOnce; ++r, at += 8 * stride) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            if ((first + r) * 8 + j >= rows_left) continue;
+            float sum = slice_[first + r][half * 2 + j];
+            if (has_bias) sum = ptx::add(sum, bias);
+            at[j * stride] = narrow<Y>(accumulates ? ptx::add(widen(before[r][j]), sum) : sum);
+          }
         }
       }
     }
@@ -259,8 +273,7 @@ class Consumer {
   RingPlace<M::kSlots> place_;
   int group_left_ = 0;  // chunks
   bool starts_group_ = true;
-  bool stores_vectors_;  // 16 bytes of y at once
-  Sums partial_;         // of the group
+  Sums partial_;  // of the group
   Sums slice_;
 };
 
