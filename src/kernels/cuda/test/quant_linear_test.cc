@@ -124,10 +124,12 @@ TEST_F(GpuQuantLinear, RowsHaveTheSameBitsHoweverManyThereAre) {
   for (const Format& format : formats()) expect_same_bits(format, 72, 700, 45);
 }
 
-// More rows than kMostFewQuantRows and more outputs than a block of theirs has.
+// More rows than kMostFewQuantRows and more outputs than a block of theirs has; results that are
+// stored one by one, that are added to, and by 16 bytes.
 TEST_F(HopperQuantLinear, ManyRowsMatchReferenceForEveryFormat) {
   for (const Format& format : formats())
-    for (const LinearCase& c : {LinearCase{67, 40, 96, true, true}, LinearCase{130, 210, 300}})
+    for (const LinearCase& c : {LinearCase{67, 40, 96, true, true}, LinearCase{130, 210, 300},
+                                LinearCase{69, 24, 96, true}})
       expect_reference_of(format, c);
 }
 
