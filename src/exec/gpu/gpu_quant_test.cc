@@ -26,9 +26,11 @@ std::vector<std::string> quant_goldens() {
   std::vector<std::string> names;
   const auto dir = test::source_dir() / "tests" / "goldens" / "quant_models";
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    // Those of rows of int8 stand for families, of which GPUs run some.
+    // Those of rows of int8 stand for families, of which GPUs run some; blocks of 128 x 128 are
+    // multiplied with FP8 activations on Hopper, which has a budget of its own.
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("int8_rows_")) names.push_back(name);
+    if (!name.starts_with("int8_rows_") && !name.starts_with("fp8_block_128_"))
+      names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -82,7 +84,6 @@ TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
        {Case{"gptq_order_llama", {}}, Case{"gguf_k_mix_llama", {}},
         Case{"fp8_llama", {.emulated = {.compute_capability = 90}, .fp8_activations = true}},
         Case{"fp8_block_128_wide_llama", {.emulated = {.compute_capability = 90}}},
-        Case{"int8_llama", {.emulated = {.compute_capability = 90}}},
         Case{"awq_qwen2", {.kv_cache_dtype = "fp8"}}, Case{"packed_qwen3_moe", {}},
         Case{"int8_llama", {}}}) {
     SCOPED_TRACE(c.model);
