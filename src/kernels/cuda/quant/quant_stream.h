@@ -18,7 +18,8 @@ class QuantStream {
   using Args = typename Items::Args;
   static constexpr int kTileBytes = 128 * code_bits(kCode);
   static constexpr int kSides = kTiles * kTileBytes;
-  static constexpr int kGroupBytes = 16 * int{sizeof(float)};
+  static constexpr int kScaleBytes = scales_codes(kCode) ? 1 : int{sizeof(float)};
+  static constexpr int kGroupBytes = 16 * kScaleBytes;
   static constexpr int kMins = 2 * kGroupBytes;  // behind the scales
   static constexpr int kZeros = kMins + (kHasMins ? 2 * kGroupBytes : 0);
   static constexpr int kSideBytes = kZeros + 32;
@@ -42,9 +43,10 @@ class QuantStream {
     ring_end_ = ring + lane * 16 + kRingBytes;
     fetched_ = ring + lane * 16;
     stage_ = fetched_;
-    pair_ = kSides + lane / 4 * int{sizeof(float)} - lane * 16;
+    pair_ = kSides + lane / 4 * kScaleBytes - lane * 16;
     zero_ = kSides + kZeros + lane / 4 - lane * 16;
-    const int copies = per_group_ == 0 ? 8 : 4;
+    const int groups = per_group_ == 0 ? 2 : 1;
+    const int copies = groups * kGroupBytes / 16;
     const auto side = [&](int first_lane, int lanes, int64_t at, int group_bytes, int to) {
       if (lane < first_lane || lane >= first_lane + lanes) return;
       side_base_ = at + (lane - first_lane) * 16;
@@ -53,7 +55,7 @@ class QuantStream {
     };
     side(0, copies, args.layout.scales_at, kGroupBytes, 0);
     if constexpr (kHasMins) side(8, copies, args.layout.mins_at, kGroupBytes, kMins);
-    if (args.has_zeros) side(16, copies / 4, args.layout.zeros_at, 16, kZeros);
+    if (args.has_zeros) side(16, groups, args.layout.zeros_at, 16, kZeros);
     open_item();
 #pragma unroll 1
     for (int i = 0; i < kStages - 1; ++i) fetch();
@@ -77,9 +79,13 @@ class QuantStream {
     float low, high;
   };
   QUIRE_DEVICE Pair scales(int tile, int group) const {
-    const auto* pair =
-        reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes + group * kGroupBytes);
-    return {pair[0], pair[8]};
+    if constexpr (scales_codes(kCode)) {
+      return {0x1p64f, 0x1p64f};
+    } else {
+      const auto* pair =
+          reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes + group * kGroupBytes);
+      return {pair[0], pair[8]};
+    }
   }
   QUIRE_DEVICE Pair mins(int tile, int group) const {
     const auto* pair = reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes + kMins +
@@ -87,9 +93,14 @@ class QuantStream {
     return {pair[0], pair[8]};
   }
   QUIRE_DEVICE TileZeros zeros(int tile, int group) const {
-    if (!args_.has_zeros) return zeros_;
-    const uint8_t* zeros = chunk_ + zero_ + tile * kSideBytes + group * 16;
-    return tile_zeros<kCode>(zeros[0], zeros[8]);
+    if constexpr (scales_codes(kCode)) {
+      const uint8_t* powers = chunk_ + pair_ + tile * kSideBytes + group * kGroupBytes;
+      return tile_powers(powers[0], powers[8]);
+    } else {
+      if (!args_.has_zeros) return zeros_;
+      const uint8_t* zeros = chunk_ + zero_ + tile * kSideBytes + group * 16;
+      return tile_zeros<kCode>(zeros[0], zeros[8]);
+    }
   }
 
  private:

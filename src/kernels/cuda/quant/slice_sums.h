@@ -82,11 +82,11 @@ class SliceSums {
 #pragma unroll
       for (int o = 0; o < kOutTiles; ++o) codes[o] = stream_.codes(o);
       add_unit(codes, x, 0);
-      if (per_group == 0) end_group(0);
+      if (!scales_codes(kCode) && per_group == 0) end_group(0);
       if constexpr (x.kUnits == 1) x.load();
       add_unit(codes, x, 1);
       if (chunk + 1 < end_) x.load();
-      if (--group_left == 0 || chunk + 1 == end_) {
+      if ((--group_left == 0 && !scales_codes(kCode)) || chunk + 1 == end_) {
         end_group(per_group == 0 ? 1 : 0);
         group_left = per_group == 0 ? 1 : per_group;
       }
