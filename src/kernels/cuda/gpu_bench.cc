@@ -104,6 +104,9 @@ void linears(GpuBenchTable& table) {
       {"fp8 x fp8",
        {.bits = 8, .codebook = Codebook::kE4M3, .group_size = int64_t{1} << 20},
        DType::kF8E4M3},
+      {"fp8 128x128 x fp8",
+       {.bits = 8, .codebook = Codebook::kE4M3, .group_size = cuda::kFp8GroupInputs},
+       DType::kF8E4M3},
       {"int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}},
       {"int8 x int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}, DType::kI8}};
   for (const LinearKind& kind : quantized)
