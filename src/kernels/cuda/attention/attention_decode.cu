@@ -96,7 +96,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, (blocks_per_sm<Shape, Pack>()))
 // Of a batch of one request, which has no packs. It has few blocks, so each finishes by itself what
 // elsewhere waits for another kernel.
 template <typename Shape>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, (blocks_per_sm<Shape, Shape>()))
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, Shape::kHeadDim > 128 ? 1 : 2)
     decode_one_kernel(const AttentionArgs args) {
   for_each_decode_work<Shape>(args, [&](const DecodeWork& work) {
     attend<Shape>(args, work);
