@@ -99,6 +99,7 @@ int64_t GpuModel::step_bytes() const {
 
 Status GpuModel::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
+  packing_.expand_unlike_experts(weights_->slots());
   QUIRE_RETURN_IF_ERROR(
       check_gpu_support(plan_, device_->info().gpu, inputs_shape().num_table_entries()));
   plan_.limits.activation_type = DType::kBF16;
@@ -163,8 +164,10 @@ Status GpuModel::load_weights(const ModelLoading& loading) {
         packing_.counts().expanded);
   }
   if (packing_.counts().expanded_of_experts > 0) {
-    log_warn("cuda: {} quantized matrices of experts are kept as bfloat16",
-             packing_.counts().expanded_of_experts);
+    log_warn(
+        "cuda: {} quantized matrices of experts are in groups of 16, have columns in an order of "
+        "their own or are not quantized alike in a layer: kept as bfloat16",
+        packing_.counts().expanded_of_experts);
   }
   QUIRE_ASSIGN_OR_RETURN(weight_memory_, device_->allocate(plan_.memory.weights));
   return quire::load_weights(packing_, &team_, options_, loading, *weights_, weight_memory_);

@@ -95,9 +95,9 @@ TEST_P(GpuRankedBits, AreThoseOfOneGpu) { expect_bits_of_one_gpu(GetParam(), {})
 
 // Each way in which heads, MLPs, experts, norms, states and weights are cut or are not.
 INSTANTIATE_TEST_SUITE_P(Models, GpuRankedBits,
-                         ::testing::Values("gpt2", "qwen2_moe", "gpt_oss", "deepseek_v3", "bloom",
-                                           "falcon_h1", "gptq_order_llama", "fp8_block_qwen3",
-                                           "int8_llama"),
+                         ::testing::Values("gpt2", "qwen2_moe", "mxfp4_gpt_oss", "deepseek_v3",
+                                           "bloom", "falcon_h1", "gptq_order_llama",
+                                           "fp8_block_qwen3", "int8_llama"),
                          [](const auto& info) { return std::string(info.param); });
 
 class GpuStageBits : public GpuRunnerTest, public ::testing::WithParamInterface<const char*> {};
