@@ -40,13 +40,14 @@ class GpuQuantGolden : public GpuRunnerTest, public ::testing::WithParamInterfac
 
 TEST_P(GpuQuantGolden, LogitsAsServed) {
   const GpuPackingCounts counts = gpu_test::expect_golden(GetParam(), {}, kServedBudget);
-  EXPECT_GT(counts.quantized + counts.expanded + counts.expanded_of_experts + counts.int8_products,
+  EXPECT_GT(counts.quantized + counts.expanded + counts.quantized_of_experts + counts.int8_products,
             0);
   EXPECT_EQ(counts.int8_products > 0,
             GetParam().starts_with("int8_") && !GetParam().starts_with("int8_weights_"));
   EXPECT_EQ(counts.fp8_products, 0);
-  EXPECT_EQ(counts.expanded_of_experts > 0,
+  EXPECT_EQ(counts.quantized_of_experts > 0,
             GetParam().ends_with("_moe") || GetParam() == "mxfp4_gpt_oss");
+  EXPECT_EQ(counts.expanded_of_experts, 0);
   const bool has_groups_of_16 =
       GetParam().starts_with("gguf_k") || GetParam().starts_with("gguf_grid") ||
       GetParam().starts_with("gguf_q4_k_m") || GetParam().starts_with("nvfp4");
@@ -85,13 +86,19 @@ TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
         Case{"fp8_llama", {.emulated = {.compute_capability = 90}, .fp8_activations = true}},
         Case{"fp8_block_128_wide_llama", {.emulated = {.compute_capability = 90}}},
         Case{"awq_qwen2", {.kv_cache_dtype = "fp8"}}, Case{"packed_qwen3_moe", {}},
-        Case{"int8_llama", {}}}) {
+        Case{"mxfp4_gpt_oss", {.emulated = {.compute_capability = 90}}}, Case{"int8_llama", {}}}) {
     SCOPED_TRACE(c.model);
     auto runner = load_runner(c.model, c.setup);
     ASSERT_TRUE(runner.ok()) << runner.status().message();
     PlanDriver driver(**runner, test::kGoldenBlocks);
     const auto watched = gpu_test::sampled_request(1, 29);
     auto alone = driver.run({watched}, {});
+    gpu_test::RunnerSetup without_graphs = c.setup;
+    without_graphs.gpu.graphs = GraphMode::kNone;
+    auto plain = load_runner(c.model, without_graphs);
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    PlanDriver plain_driver(**plain, test::kGoldenBlocks);
+    gpu_test::expect_same(plain_driver.run({watched}, {})[1], alone[1]);
     auto chunked = driver.run({watched}, {.chunk = 11});
     gpu_test::expect_same(chunked[1], alone[1]);
     auto crowd = driver.run({gpu_test::sampled_request(2, 20), watched}, {.chunk = 16});

@@ -107,7 +107,7 @@ class Consumer {
     for (; chunk < end; ++chunk) {
       bool ends_group = chunk + 1 == end;
       if (--group_left_ <= 0) {
-        ends_group = true;
+        ends_group |= !scales_codes(kCode);
         group_left_ = per_group;
       }
       add_chunk(ends_group);
@@ -216,7 +216,7 @@ class Consumer {
   }
 
   QUIRE_DEVICE void add_chunk(bool ends_group) {
-    const bool has_two_groups = args_.chunks_per_group == 0;
+    const bool has_two_groups = !scales_codes(kCode) && args_.chunks_per_group == 0;
     Operands a;
     stream_.next();
     decode(a);
