@@ -1,4 +1,5 @@
-// run_experts(): pairs are sorted by expert, the experts' insides are multiplied tile by tile, then
+// run_experts(): pairs are sorted by expert, unless they are those of one token, whose experts are
+// different. The experts' insides are multiplied tile by tile, then
 // their outputs, and each token's are summed in the order of its choices. The host knows the number
 // of tokens alone, so a step's launches are the same whatever the router chose, and can be captured.
 #include <algorithm>
@@ -182,6 +183,27 @@ ExpertsWorkspace workspace_of(const Stream& stream, const ExpertWeights& expert,
                            panel_bytes(stream, expert, num_pairs));
 }
 
+// The work that both stages have in common. Pairs of one token need no sorting.
+ExpertRowsArgs rows_of(Stream& stream, const RunExpertsParams& p, const Pairs& pairs,
+                       std::byte* workspace, const ExpertsWorkspace& cut) {
+  ExpertRowsArgs rows;
+  rows.per_token = p.experts_per_token;
+  rows.expert_ids = p.expert_ids;
+  if (p.num_tokens == 1) return rows;
+  const SortPairsArgs sort{.expert_ids = p.expert_ids,
+                           .num_pairs = static_cast<int32_t>(pairs.count),
+                           .num_experts = static_cast<int32_t>(p.experts.size()),
+                           .tile_rows = pairs.tile_rows,
+                           .num_tiles = reinterpret_cast<int32_t*>(workspace + cut.num_tiles_at),
+                           .tiles = reinterpret_cast<ExpertTile*>(workspace + cut.tiles_at),
+                           .pairs = reinterpret_cast<int32_t*>(workspace + cut.pairs_at)};
+  sort_pairs(stream, sort);
+  rows.num_tiles = sort.num_tiles;
+  rows.tiles = sort.tiles;
+  rows.pairs = sort.pairs;
+  return rows;
+}
+
 void sum_outputs(Stream& stream, const RunExpertsParams& p, const float* outputs,
                  int64_t hidden_size) {
   const int64_t out_stride = p.exchange != nullptr ? p.exchange->out_stride : hidden_size;
@@ -209,7 +231,6 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
               "[run_experts] all experts, no adapters and bf16 inputs on a GPU");
   const ExpertWeights& expert = p.experts.front();
   const int64_t hidden_size = expert.down->spec.n;
-  const int64_t inside_size = expert.up->spec.n;
   const auto num_experts = static_cast<int64_t>(p.experts.size());
   Pairs pairs{.count = p.num_tokens * p.experts_per_token};
   pairs.tile_rows = tile_rows_of(stream, p, pairs.count);
@@ -217,50 +238,35 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
 
   auto* const workspace = static_cast<std::byte*>(p.workspace);
   const ExpertsWorkspace cut = workspace_of(stream, expert, pairs.count);
-  auto* const num_tiles = reinterpret_cast<int32_t*>(workspace + cut.num_tiles_at);
-  auto* const tiles = reinterpret_cast<ExpertTile*>(workspace + cut.tiles_at);
-  auto* const rows = reinterpret_cast<int32_t*>(workspace + cut.pairs_at);
   std::byte* const inputs = workspace + cut.inputs_at;
   std::byte* const results = workspace + cut.results_at;
   // Where down reads panels, `inputs` is theirs.
   const bool by_panels = pairs.tile_rows > kMostFewRows && takes_panels(stream, expert.down->spec);
   const Inside inside = inside_of_all(p, by_panels ? results : inputs);
-  auto* const outputs = reinterpret_cast<float*>(results);
-  sort_pairs(stream, {.expert_ids = p.expert_ids,
-                      .num_pairs = static_cast<int32_t>(pairs.count),
-                      .num_experts = static_cast<int32_t>(num_experts),
-                      .tile_rows = pairs.tile_rows,
-                      .num_tiles = num_tiles,
-                      .tiles = tiles,
-                      .pairs = rows});
+  ExpertRowsArgs rows = rows_of(stream, p, pairs, workspace, cut);
+  rows.inside_by_pair = inside.by_pair;
+
+  ExpertRowsArgs insides = rows;
+  insides.x = static_cast<const bfloat16*>(p.x.data());
+  insides.gate_bias = stacked_bias(p.experts, &ExpertWeights::gate_bias);
+  insides.bias = stacked_bias(p.experts, &ExpertWeights::up_bias);
+  insides.n = expert.up->spec.n;
+  insides.k = expert.up->spec.k;
+  insides.activation = p.activation;
+  insides.inside = inside.own;
+  insides.inside_stride = inside.stride;
   multiply(stream, p, expert.gate != nullptr ? ExpertStage::kGatedInside : ExpertStage::kInside,
-           {.x = static_cast<const bfloat16*>(p.x.data()),
-            .per_token = p.experts_per_token,
-            .gate_bias = stacked_bias(p.experts, &ExpertWeights::gate_bias),
-            .bias = stacked_bias(p.experts, &ExpertWeights::up_bias),
-            .n = inside_size,
-            .k = expert.up->spec.k,
-            .activation = p.activation,
-            .num_tiles = num_tiles,
-            .tiles = tiles,
-            .pairs = rows,
-            .inside = inside.own,
-            .inside_stride = inside.stride,
-            .inside_by_pair = inside.by_pair},
-           pairs, by_panels ? inputs : results);
+           insides, pairs, by_panels ? inputs : results);
   if (p.exchange != nullptr) p.exchange->gather(p.exchange->context);
-  multiply(stream, p, ExpertStage::kOutputs,
-           {.x = inside.all,
-            .bias = stacked_bias(p.experts, &ExpertWeights::down_bias),
-            .n = hidden_size,
-            .k = inside.stride,
-            .num_tiles = num_tiles,
-            .tiles = tiles,
-            .pairs = rows,
-            .inside_by_pair = inside.by_pair,
-            .outputs = outputs},
-           pairs, inputs);
-  sum_outputs(stream, p, outputs, hidden_size);
+
+  ExpertRowsArgs outputs = rows;
+  outputs.x = inside.all;
+  outputs.bias = stacked_bias(p.experts, &ExpertWeights::down_bias);
+  outputs.n = hidden_size;
+  outputs.k = inside.stride;
+  outputs.outputs = reinterpret_cast<float*>(results);
+  multiply(stream, p, ExpertStage::kOutputs, outputs, pairs, inputs);
+  sum_outputs(stream, p, outputs.outputs, hidden_size);
 }
 
 }  // namespace quire::cuda

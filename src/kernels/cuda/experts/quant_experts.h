@@ -57,8 +57,8 @@ class QuantExpertItems {
   // The tiles of rows must be there. `begins_with_gate`: of gated columns.
   QUIRE_DEVICE QuantExpertItems(const QuantExpertArgs& args, const ExpertColumns& columns,
                                 bool begins_with_gate = true)
-      : count(*args.num_tiles * columns.count),
-        num_tiles_(*args.num_tiles),
+      : count(num_tiles_of(args) * columns.count),
+        num_tiles_(num_tiles_of(args)),
         columns_(columns),
         reads_gate_(args.is_gated() && begins_with_gate),
         up_from_gate_(args.is_gated() ? args.weight.first - args.gate.first : 0) {}
@@ -66,8 +66,8 @@ class QuantExpertItems {
   QUIRE_DEVICE int first() const { return ptx::block_index(); }
   QUIRE_DEVICE int step() const { return ptx::num_blocks(); }
   QUIRE_DEVICE int first_tile(int item) const { return place(item).column * columns_.tiles; }
-  QUIRE_DEVICE const ExpertTile& rows(const QuantExpertArgs& args, int item) const {
-    return args.tiles[place(item).tile];
+  QUIRE_DEVICE ExpertTile rows(const QuantExpertArgs& args, int item) const {
+    return tile_of(args, place(item).tile);
   }
   QUIRE_DEVICE const uint8_t* weight(const QuantExpertArgs& args, int item) const {
     const Stacked<uint8_t>& first = reads_gate_ ? args.gate : args.weight;
