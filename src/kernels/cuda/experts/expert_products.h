@@ -97,8 +97,8 @@ QUIRE_DEVICE ExpertTile tile_of(const ExpertRowsArgs& args, int i) {
   return args.tiles != nullptr ? args.tiles[i] : ExpertTile{args.expert_ids[i], i, 1};
 }
 // Returns the pair of a row of all tiles.
-QUIRE_DEVICE int64_t pair_of(const ExpertRowsArgs& args, int64_t row) {
-  return args.pairs != nullptr ? int64_t{args.pairs[row]} : row;
+QUIRE_DEVICE int pair_of(const ExpertRowsArgs& args, int64_t row) {
+  return args.pairs != nullptr ? args.pairs[row] : static_cast<int>(row);
 }
 
 // Returns the inputs of a row of all tiles.
@@ -106,7 +106,7 @@ template <ExpertStage kStage>
 QUIRE_DEVICE const bfloat16* input_row(const ExpertRowsArgs& args, int64_t row) {
   if constexpr (kStage == ExpertStage::kOutputs)
     return args.x + (args.inside_by_pair ? pair_of(args, row) : row) * args.k;
-  return args.x + pair_of(args, row) / args.per_token * args.k;
+  return args.x + int64_t{pair_of(args, row) / args.per_token} * args.k;
 }
 
 // Adds a chunk of a piece times that of eight rows of x.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kColumns = 8;       // of a thread
-constexpr int kMostFewRows = 16;  // of a tile
+constexpr int kMostFewRows = 32;  // of a tile
 
 template <typename T>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
@@ -105,7 +105,7 @@ struct Pairs {
   int64_t max_tiles = 0;
 };
 
-// Whether more rows than kMostFewRows, of such weights, go through panels.
+// Whether tiles of more than kMostFewRows rows, of such weights, go through panels.
 bool takes_panels(const Stream& stream, const WeightSpec& spec) {
   return spec.quant.is_quantized() && spec.quant.zero_kind != ZeroKind::kMin &&
          gpu(stream).info().compute_capability == 90;
@@ -145,28 +145,33 @@ void multiply(Stream& stream, const RunExpertsParams& p, ExpertStage stage,
     const QuantExpertArgs args =
         quant_args(rows, stage, gates_of.template operator()<uint8_t>(),
                    weights_of.template operator()<uint8_t>(part), spec, pairs.count);
-    if (pairs.tile_rows <= kMostFewRows || !takes_panels(stream, spec))
+    if (pairs.tile_rows <= kMostFewRows)
       return quant_few_rows_experts(stream, args, spec.quant, pairs.tile_rows, pairs.max_tiles);
-    return quant_many_rows_experts_sm90a(stream, args, spec.quant, pairs.tile_rows, pairs.max_tiles,
+    return quant_many_rows_experts_sm90a(stream, args, spec.quant, pairs.max_tiles,
                                          reinterpret_cast<uint8_t*>(panels));
   }
   const auto many_rows =
       gpu(stream).info().compute_capability == 90 ? many_rows_experts_sm90a : many_rows_experts;
-  const auto product = pairs.tile_rows <= kMostFewRows ? few_rows_experts : many_rows;
+  const auto product = pairs.tile_rows <= 16 ? few_rows_experts : many_rows;
   product(stream, stage,
           {rows, gates_of.template operator()<bfloat16>(),
            weights_of.template operator()<bfloat16>(part)},
           pairs.tile_rows, pairs.max_tiles);
 }
 
-// Rows of the tiles of a call. Quantized weights that take no panels are multiplied with 32 at most.
+// Rows of the tiles of a call. Quantized weights are multiplied with at most 32 rows, or, through
+// panels, with 128: on an H200 panels of 64 rows took longer than bf16 did.
 int tile_rows_of(const Stream& stream, const RunExpertsParams& p, int64_t num_pairs) {
   const int rows = expert_tile_rows(num_pairs, static_cast<int64_t>(p.experts.size()));
   const auto takes_many = [&](const WeightSpec& spec) {
     return !spec.quant.is_quantized() || takes_panels(stream, spec);
   };
   const ExpertWeights& expert = p.experts.front();
-  return takes_many(expert.up->spec) && takes_many(expert.down->spec) ? rows : std::min(rows, 32);
+  if (!takes_many(expert.up->spec) || !takes_many(expert.down->spec))
+    return std::min(rows, kMostFewRows);
+  const bool is_quantized =
+      expert.up->spec.quant.is_quantized() || expert.down->spec.quant.is_quantized();
+  return rows == 64 && is_quantized ? kMostFewRows : rows;
 }
 
 // Of all rows that go through panels at once.
