@@ -192,8 +192,23 @@ void GpuPacking::pack_bytes(const PackedWeight& weight, const QuantRows& rows) {
     codes = packed_.data();
   }
   upload_.copy(at(weight, rows.first_row * spec.k), codes, count);
-  upload_.copy(at(weight, cuda::fp8_weight_layout(spec).scales_at + rows.first_row * 4),
-               values.scales, rows.num_rows * 4);
+  pack_scales(weight, rows.first_row, rows.num_rows, static_cast<const float*>(values.scales));
+}
+
+// [rows][groups] go group after group; a group that only makes their number even has zeros.
+void GpuPacking::pack_scales(const PackedWeight& weight, int64_t first_row, int64_t num_rows,
+                             const float* scales) {
+  const cuda::Fp8WeightLayout layout = cuda::fp8_weight_layout(weight.spec);
+  const int64_t groups = weight.spec.quant.num_groups(weight.spec.k);
+  scales_.resize(static_cast<size_t>(num_rows));
+  for (int64_t group = 0; group < cuda::fp8_groups(weight.spec); ++group) {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      scales_[static_cast<size_t>(row)] = group < groups ? scales[row * groups + group] : 0.0f;
+    }
+    const int64_t to = group * layout.scale_stride + first_row;
+    upload_.copy(at(weight, layout.scales_at + to * int64_t{sizeof(float)}), scales_.data(),
+                 num_rows * int64_t{sizeof(float)});
+  }
 }
 
 // As a weight of their own, whose parts then go where they belong.

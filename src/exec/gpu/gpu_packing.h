@@ -63,12 +63,15 @@ class GpuPacking final : public WeightPacking {
   void expand(const PackedWeight& weight, const QuantSpec& stored, const QuantRows& rows);
   void pack_tiles(const PackedWeight& weight, const QuantSpec& stored, const QuantRows& rows);
   void pack_bytes(const PackedWeight& weight, const QuantRows& rows);
+  void pack_scales(const PackedWeight& weight, int64_t first_row, int64_t num_rows,
+                   const float* scales);
 
   Device& device_;
   ThreadTeam& team_;
   GpuUpload upload_;
   GpuPackingCounts counts_;
   std::vector<uint8_t> packed_;
+  std::vector<float> scales_;
   std::vector<bfloat16> expanded_;
   std::vector<int32_t> order_;  // of the columns of a matrix that is expanded
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/testing/gpu_runner_test_support.h"
@@ -56,15 +57,17 @@ TEST_P(GpuQuantGolden, LogitsAsServed) {
 INSTANTIATE_TEST_SUITE_P(All, GpuQuantGolden, ::testing::ValuesIn(quant_goldens()),
                          [](const auto& info) { return info.param; });
 
-// Checkpoints made for FP8 activations, with a scale per tensor or per output.
+// Checkpoints made for FP8 activations, with a scale per tensor, per output, or per block.
 TEST_F(GpuRunnerTest, MultipliesFp8OnHopper) {
-  for (const char* model : {"fp8_llama", "fp8_tensor_gemma2"}) {
+  for (const char* model : {"fp8_llama", "fp8_tensor_gemma2", "fp8_block_128_wide_llama"}) {
     SCOPED_TRACE(model);
+    const bool says_so = std::string_view(model).starts_with("fp8_block");
     const GpuPackingCounts counts = gpu_test::expect_golden(
-        model, {.emulated = {.compute_capability = 90}, .fp8_activations = true}, kFp8Budget);
+        model, {.emulated = {.compute_capability = 90}, .fp8_activations = !says_so}, kFp8Budget);
     EXPECT_GT(counts.fp8_products, 0);
+    EXPECT_EQ(counts.quantized, 0);
   }
-  // Scales of blocks: by value, as everywhere.
+  // Scales of other blocks: by value, as everywhere.
   const GpuPackingCounts counts = gpu_test::expect_golden(
       "fp8_block_qwen3", {.emulated = {.compute_capability = 90}}, kServedBudget);
   EXPECT_EQ(counts.fp8_products, 0);
@@ -79,6 +82,8 @@ TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
   for (const Case& c :
        {Case{"gptq_order_llama", {}}, Case{"gguf_k_mix_llama", {}},
         Case{"fp8_llama", {.emulated = {.compute_capability = 90}, .fp8_activations = true}},
+        Case{"fp8_block_128_wide_llama", {.emulated = {.compute_capability = 90}}},
+        Case{"int8_llama", {.emulated = {.compute_capability = 90}}},
         Case{"awq_qwen2", {.kv_cache_dtype = "fp8"}}, Case{"packed_qwen3_moe", {}},
         Case{"mxfp4_gpt_oss", {.emulated = {.compute_capability = 90}}}, Case{"int8_llama", {}}}) {
     SCOPED_TRACE(c.model);

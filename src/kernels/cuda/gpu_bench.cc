@@ -104,6 +104,9 @@ void linears(GpuBenchTable& table) {
       {"fp8 x fp8",
        {.bits = 8, .codebook = Codebook::kE4M3, .group_size = int64_t{1} << 20},
        DType::kF8E4M3},
+      {"fp8 128x128 x fp8",
+       {.bits = 8, .codebook = Codebook::kE4M3, .group_size = cuda::kFp8GroupInputs},
+       DType::kF8E4M3},
       {"int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}},
       {"int8 x int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}, DType::kI8}};
   for (const LinearKind& kind : quantized)
@@ -118,7 +121,26 @@ struct AttentionRow {
   std::vector<int32_t> context;  // of each request
   int32_t query_len;
   std::string lengths;  // for the name
+  // The first positions are the same blocks for all, and may be read once for several requests.
+  int32_t shared_prefix = 0;
+  bool packs = true;
 };
+
+// Fills the block tables of requests of these lengths, which have their first num_shared blocks in common.
+// Returns how many blocks the cache has: nobody has block 0.
+int64_t list_blocks(const std::vector<int32_t>& lens, int64_t max_blocks, int64_t num_shared,
+                    std::vector<int32_t>& tables) {
+  int64_t num_blocks = 1;
+  for (const int32_t length : lens) {
+    const int64_t first_own = num_blocks > 1 ? num_shared : 0;
+    for (int64_t b = 0; b < max_blocks; ++b) {
+      const int64_t at = std::min<int64_t>(b, (length - 1) / kBlockSize);
+      tables.push_back(static_cast<int32_t>(at < first_own ? 1 + at : num_blocks + at - first_own));
+    }
+    num_blocks += (length + kBlockSize - 1) / kBlockSize - first_own;
+  }
+  return num_blocks;
+}
 
 void attention_row(GpuBenchTable& table, const AttentionRow& row) {
   const NamedAttention& shape = row.shape;
@@ -135,13 +157,7 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
     work.flops += 2.0 * shape.num_heads * (shape.head_dim + value_dim) * row.query_len *
                   (context + row.query_len / 2.0);
   }
-  int64_t num_blocks = 0;
-  for (const int32_t length : lens) {
-    for (int64_t b = 0; b < max_blocks; ++b)
-      blocks.push_back(
-          static_cast<int32_t>(num_blocks + std::min<int64_t>(b, (length - 1) / kBlockSize)));
-    num_blocks += (length + kBlockSize - 1) / kBlockSize;
-  }
+  const int64_t num_blocks = list_blocks(lens, max_blocks, row.shared_prefix / kBlockSize, blocks);
   const int64_t block_elements = int64_t{shape.num_kv_heads} * kBlockSize * shape.head_dim;
   const int64_t cache_bytes = num_blocks * block_elements * size_bytes(row.cache_dtype);
   const bool is_latent = shape.latent_dim > 0;
@@ -171,6 +187,7 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
   p.workspace_bytes = paged_attention_workspace_bytes(
       stream, tokens, p.num_reqs, max_blocks * kBlockSize, shape.num_heads, shape.head_dim);
   p.batch_cut = table.kept(paged_attention_cut_bytes(stream, p.num_reqs));
+  p.cut_has_one_table = row.packs;
   bool is_cut = false;  // once, as a step does for all its layers
   table.measure(work, [&] {
     PagedAttentionParams call = p;
@@ -197,6 +214,18 @@ void attentions(GpuBenchTable& table) {
       attention_row(table, {shape, dtype, mixed, 1, "1 token at 100 to 15476, 32 requests"});
       for (const int32_t length : {1024, 8192})
         attention_row(table, {shape, dtype, {0}, length, fmt::format("{} tokens at 0", length)});
+    }
+  }
+  for (const NamedAttention& shape : kernel_cases::model_attentions()) {
+    if (std::string_view(shape.name) != "llama-8b") continue;
+    for (const int32_t reqs : {64, 256}) {
+      for (const bool packs : {true, false}) {
+        attention_row(
+            table, {shape, DType::kBF16, std::vector<int32_t>(static_cast<size_t>(reqs), 4352), 1,
+                    fmt::format("1 token at 4096 shared + 256 x {}, {}", reqs,
+                                packs ? "in packs" : "each alone"),
+                    4096, packs});
+      }
     }
   }
   // Heads and latents that go through the wide kernel.
