@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <list>
 
 #include "base/check.h"
 #include "base/float8.h"
@@ -89,15 +90,22 @@ float largest_code(const QuantSpec& quant) {
   return 1.0f;
 }
 
-// The same rows come over and over: random codes around a zero in the middle of their range. Codes
-// of e4m3 are those of random numbers, because what a code of it costs may depend on its exponent.
-void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
-  const WeightSpec& spec = weight.spec;
+// Random rows of matrices of this kind and so many columns.
+struct RandomRows {
+  QuantSpec quant;
+  int64_t k = 0;
+  int64_t num_rows = 0;
+  QuantRowBuffer rows;
+};
+
+// Random codes around a zero in the middle of their range. Codes of e4m3 are those of random
+// numbers, because what a code of it costs may depend on its exponent.
+RandomRows random_rows(const WeightSpec& spec) {
   const QuantSpec& quant = spec.quant;
   const int64_t rows_at_once =
       std::max<int64_t>(kRandomElements / spec.k / kRowsTogether, 1) * kRowsTogether;
-  QuantRowBuffer rows(quant, spec.k, rows_at_once);
-  const QuantRowTarget out = rows.at(0);
+  RandomRows random{quant, spec.k, rows_at_once, QuantRowBuffer(quant, spec.k, rows_at_once)};
+  const QuantRowTarget out = random.rows.at(0);
   const bool is_e4m3 = quant.codebook == Codebook::kE4M3;
   const uint32_t mask = (1u << quant.bits) - 1u;
   for (int64_t i = 0; i < rows_at_once * spec.k; i += 4) {
@@ -121,8 +129,20 @@ void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
   if (out.super_mins != nullptr) {
     write_scales(quant.super_scale_type, kLargest / 8, super_count, out.super_mins);
   }
-  for (int64_t row = 0; row < spec.n; row += rows_at_once) {
-    packing.pack_quant_rows(weight, quant, rows.view(row, std::min(rows_at_once, spec.n - row)));
+  return random;
+}
+
+// The same rows come over and over. `made`: those of earlier matrices, which a model has many of.
+void fill_random_quantized(WeightPacking& packing, std::list<RandomRows>& made,
+                           const PackedWeight& weight) {
+  const WeightSpec& spec = weight.spec;
+  auto random = std::find_if(made.begin(), made.end(), [&](const RandomRows& rows) {
+    return rows.quant == spec.quant && rows.k == spec.k;
+  });
+  if (random == made.end()) random = made.insert(made.end(), random_rows(spec));
+  for (int64_t row = 0; row < spec.n; row += random->num_rows) {
+    packing.pack_quant_rows(weight, spec.quant,
+                            random->rows.view(row, std::min(random->num_rows, spec.n - row)));
   }
 }
 
@@ -144,13 +164,14 @@ void fill_random_matrix(WeightPacking& packing, const std::vector<bfloat16>& ran
 
 Status fill_random(WeightPacking& packing, const std::vector<WeightSlot>& slots, Arena& arena) {
   const std::vector<bfloat16> random = random_numbers();
+  std::list<RandomRows> made;
   for (const WeightSlot& slot : slots) {
     if (slot.matrix != nullptr) {
       for (PackedWeight& weight : slot.matrix->parts) {
         weight.data = arena.allocate_bytes(packing.packed_bytes(weight.spec));
         packing.place(weight, slot.blocks_per_weight());
         if (weight.spec.quant.is_quantized()) {
-          fill_random_quantized(packing, weight);
+          fill_random_quantized(packing, made, weight);
         } else {
           fill_random_matrix(packing, random, weight);
         }

@@ -33,10 +33,12 @@ struct ExpertRowsArgs {
   int64_t n = 0;
   int64_t k = 0;  // both multiples of 8
   ExpertActivation activation;
+  // Of sorted pairs; null for a single token, whose pairs are tiles of one row each.
   const int32_t* num_tiles = nullptr;
   const ExpertTile* tiles = nullptr;
-  const int32_t* pairs = nullptr;  // of each row
-  bfloat16* inside = nullptr;      // [rows, N], rows inside_stride elements apart
+  const int32_t* pairs = nullptr;       // of each row
+  const int32_t* expert_ids = nullptr;  // of each pair
+  bfloat16* inside = nullptr;           // [rows, N], rows inside_stride elements apart
   int64_t inside_stride = 0;
   // Rows of `inside`, and of what kOutputs reads, are those of pairs, which several ranks know by the
   // same numbers; else those of tiles.
@@ -88,12 +90,23 @@ QUIRE_DEVICE const bfloat16* weight_row(const ExpertProductArgs& args, int exper
   return weights.first + expert * weights.stride + output * args.k;
 }
 
+QUIRE_DEVICE int num_tiles_of(const ExpertRowsArgs& args) {
+  return args.num_tiles != nullptr ? *args.num_tiles : args.per_token;
+}
+QUIRE_DEVICE ExpertTile tile_of(const ExpertRowsArgs& args, int i) {
+  return args.tiles != nullptr ? args.tiles[i] : ExpertTile{args.expert_ids[i], i, 1};
+}
+// Returns the pair of a row of all tiles.
+QUIRE_DEVICE int pair_of(const ExpertRowsArgs& args, int64_t row) {
+  return args.pairs != nullptr ? args.pairs[row] : static_cast<int>(row);
+}
+
 // Returns the inputs of a row of all tiles.
 template <ExpertStage kStage>
 QUIRE_DEVICE const bfloat16* input_row(const ExpertRowsArgs& args, int64_t row) {
   if constexpr (kStage == ExpertStage::kOutputs)
-    return args.x + (args.inside_by_pair ? int64_t{args.pairs[row]} : row) * args.k;
-  return args.x + int64_t{args.pairs[row] / args.per_token} * args.k;
+    return args.x + (args.inside_by_pair ? pair_of(args, row) : row) * args.k;
+  return args.x + int64_t{pair_of(args, row) / args.per_token} * args.k;
 }
 
 // Adds a chunk of a piece times that of eight rows of x.
@@ -128,7 +141,7 @@ QUIRE_DEVICE float output_of(const ExpertRowsArgs& args, const ExpertTile& tile,
 
 // Returns where the inside of a row of all tiles lies.
 QUIRE_DEVICE bfloat16* inside_at(const ExpertRowsArgs& args, int64_t row, int64_t output) {
-  const int64_t inside_row = args.inside_by_pair ? int64_t{args.pairs[row]} : row;
+  const int64_t inside_row = args.inside_by_pair ? pair_of(args, row) : row;
   return args.inside + inside_row * args.inside_stride + output;
 }
 
@@ -140,7 +153,7 @@ QUIRE_DEVICE void store_output(const ExpertRowsArgs& args, const ExpertTile& til
   const int64_t to = tile.first_row + row;
   const float result = output_of<kStage>(args, tile, output, gate, sum);
   if constexpr (kStage == ExpertStage::kOutputs) {
-    args.outputs[args.pairs[to] * args.n + output] = result;
+    args.outputs[pair_of(args, to) * args.n + output] = result;
   } else {
     *inside_at(args, to, output) = narrow<bfloat16>(result);
   }

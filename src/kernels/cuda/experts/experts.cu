@@ -1,4 +1,5 @@
-// run_experts(): pairs are sorted by expert, the experts' insides are multiplied tile by tile, then
+// run_experts(): pairs are sorted by expert, unless they are those of one token, whose experts are
+// different. The experts' insides are multiplied tile by tile, then
 // their outputs, and each token's are summed in the order of its choices. The host knows the number
 // of tokens alone, so a step's launches are the same whatever the router chose, and can be captured.
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kColumns = 8;       // of a thread
-constexpr int kMostFewRows = 16;  // of a tile
+constexpr int kMostFewRows = 32;  // of a tile
 
 template <typename T>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
@@ -104,7 +105,7 @@ struct Pairs {
   int64_t max_tiles = 0;
 };
 
-// Whether more rows than kMostFewRows, of such weights, go through panels.
+// Whether tiles of more than kMostFewRows rows, of such weights, go through panels.
 bool takes_panels(const Stream& stream, const WeightSpec& spec) {
   return spec.quant.is_quantized() && spec.quant.zero_kind != ZeroKind::kMin &&
          gpu(stream).info().compute_capability == 90;
@@ -144,28 +145,33 @@ void multiply(Stream& stream, const RunExpertsParams& p, ExpertStage stage,
     const QuantExpertArgs args =
         quant_args(rows, stage, gates_of.template operator()<uint8_t>(),
                    weights_of.template operator()<uint8_t>(part), spec, pairs.count);
-    if (pairs.tile_rows <= kMostFewRows || !takes_panels(stream, spec))
+    if (pairs.tile_rows <= kMostFewRows)
       return quant_few_rows_experts(stream, args, spec.quant, pairs.tile_rows, pairs.max_tiles);
-    return quant_many_rows_experts_sm90a(stream, args, spec.quant, pairs.tile_rows, pairs.max_tiles,
+    return quant_many_rows_experts_sm90a(stream, args, spec.quant, pairs.max_tiles,
                                          reinterpret_cast<uint8_t*>(panels));
   }
   const auto many_rows =
       gpu(stream).info().compute_capability == 90 ? many_rows_experts_sm90a : many_rows_experts;
-  const auto product = pairs.tile_rows <= kMostFewRows ? few_rows_experts : many_rows;
+  const auto product = pairs.tile_rows <= 16 ? few_rows_experts : many_rows;
   product(stream, stage,
           {rows, gates_of.template operator()<bfloat16>(),
            weights_of.template operator()<bfloat16>(part)},
           pairs.tile_rows, pairs.max_tiles);
 }
 
-// Rows of the tiles of a call. Quantized weights that take no panels are multiplied with 32 at most.
+// Rows of the tiles of a call. Quantized weights are multiplied with at most 32 rows, or, through
+// panels, with 128: on an H200 panels of 64 rows took longer than bf16 did.
 int tile_rows_of(const Stream& stream, const RunExpertsParams& p, int64_t num_pairs) {
   const int rows = expert_tile_rows(num_pairs, static_cast<int64_t>(p.experts.size()));
   const auto takes_many = [&](const WeightSpec& spec) {
     return !spec.quant.is_quantized() || takes_panels(stream, spec);
   };
   const ExpertWeights& expert = p.experts.front();
-  return takes_many(expert.up->spec) && takes_many(expert.down->spec) ? rows : std::min(rows, 32);
+  if (!takes_many(expert.up->spec) || !takes_many(expert.down->spec))
+    return std::min(rows, kMostFewRows);
+  const bool is_quantized =
+      expert.up->spec.quant.is_quantized() || expert.down->spec.quant.is_quantized();
+  return rows == 64 && is_quantized ? kMostFewRows : rows;
 }
 
 // Of all rows that go through panels at once.
@@ -180,6 +186,27 @@ ExpertsWorkspace workspace_of(const Stream& stream, const ExpertWeights& expert,
                               int64_t num_pairs) {
   return experts_workspace(num_pairs, expert.up->spec.n, expert.down->spec.n,
                            panel_bytes(stream, expert, num_pairs));
+}
+
+// The work that both stages have in common. Pairs of one token need no sorting.
+ExpertRowsArgs rows_of(Stream& stream, const RunExpertsParams& p, const Pairs& pairs,
+                       std::byte* workspace, const ExpertsWorkspace& cut) {
+  ExpertRowsArgs rows;
+  rows.per_token = p.experts_per_token;
+  rows.expert_ids = p.expert_ids;
+  if (p.num_tokens == 1) return rows;
+  const SortPairsArgs sort{.expert_ids = p.expert_ids,
+                           .num_pairs = static_cast<int32_t>(pairs.count),
+                           .num_experts = static_cast<int32_t>(p.experts.size()),
+                           .tile_rows = pairs.tile_rows,
+                           .num_tiles = reinterpret_cast<int32_t*>(workspace + cut.num_tiles_at),
+                           .tiles = reinterpret_cast<ExpertTile*>(workspace + cut.tiles_at),
+                           .pairs = reinterpret_cast<int32_t*>(workspace + cut.pairs_at)};
+  sort_pairs(stream, sort);
+  rows.num_tiles = sort.num_tiles;
+  rows.tiles = sort.tiles;
+  rows.pairs = sort.pairs;
+  return rows;
 }
 
 void sum_outputs(Stream& stream, const RunExpertsParams& p, const float* outputs,
@@ -209,7 +236,6 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
               "[run_experts] all experts, no adapters and bf16 inputs on a GPU");
   const ExpertWeights& expert = p.experts.front();
   const int64_t hidden_size = expert.down->spec.n;
-  const int64_t inside_size = expert.up->spec.n;
   const auto num_experts = static_cast<int64_t>(p.experts.size());
   Pairs pairs{.count = p.num_tokens * p.experts_per_token};
   pairs.tile_rows = tile_rows_of(stream, p, pairs.count);
@@ -217,50 +243,35 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
 
   auto* const workspace = static_cast<std::byte*>(p.workspace);
   const ExpertsWorkspace cut = workspace_of(stream, expert, pairs.count);
-  auto* const num_tiles = reinterpret_cast<int32_t*>(workspace + cut.num_tiles_at);
-  auto* const tiles = reinterpret_cast<ExpertTile*>(workspace + cut.tiles_at);
-  auto* const rows = reinterpret_cast<int32_t*>(workspace + cut.pairs_at);
   std::byte* const inputs = workspace + cut.inputs_at;
   std::byte* const results = workspace + cut.results_at;
   // Where down reads panels, `inputs` is theirs.
   const bool by_panels = pairs.tile_rows > kMostFewRows && takes_panels(stream, expert.down->spec);
   const Inside inside = inside_of_all(p, by_panels ? results : inputs);
-  auto* const outputs = reinterpret_cast<float*>(results);
-  sort_pairs(stream, {.expert_ids = p.expert_ids,
-                      .num_pairs = static_cast<int32_t>(pairs.count),
-                      .num_experts = static_cast<int32_t>(num_experts),
-                      .tile_rows = pairs.tile_rows,
-                      .num_tiles = num_tiles,
-                      .tiles = tiles,
-                      .pairs = rows});
+  ExpertRowsArgs rows = rows_of(stream, p, pairs, workspace, cut);
+  rows.inside_by_pair = inside.by_pair;
+
+  ExpertRowsArgs insides = rows;
+  insides.x = static_cast<const bfloat16*>(p.x.data());
+  insides.gate_bias = stacked_bias(p.experts, &ExpertWeights::gate_bias);
+  insides.bias = stacked_bias(p.experts, &ExpertWeights::up_bias);
+  insides.n = expert.up->spec.n;
+  insides.k = expert.up->spec.k;
+  insides.activation = p.activation;
+  insides.inside = inside.own;
+  insides.inside_stride = inside.stride;
   multiply(stream, p, expert.gate != nullptr ? ExpertStage::kGatedInside : ExpertStage::kInside,
-           {.x = static_cast<const bfloat16*>(p.x.data()),
-            .per_token = p.experts_per_token,
-            .gate_bias = stacked_bias(p.experts, &ExpertWeights::gate_bias),
-            .bias = stacked_bias(p.experts, &ExpertWeights::up_bias),
-            .n = inside_size,
-            .k = expert.up->spec.k,
-            .activation = p.activation,
-            .num_tiles = num_tiles,
-            .tiles = tiles,
-            .pairs = rows,
-            .inside = inside.own,
-            .inside_stride = inside.stride,
-            .inside_by_pair = inside.by_pair},
-           pairs, by_panels ? inputs : results);
+           insides, pairs, by_panels ? inputs : results);
   if (p.exchange != nullptr) p.exchange->gather(p.exchange->context);
-  multiply(stream, p, ExpertStage::kOutputs,
-           {.x = inside.all,
-            .bias = stacked_bias(p.experts, &ExpertWeights::down_bias),
-            .n = hidden_size,
-            .k = inside.stride,
-            .num_tiles = num_tiles,
-            .tiles = tiles,
-            .pairs = rows,
-            .inside_by_pair = inside.by_pair,
-            .outputs = outputs},
-           pairs, inputs);
-  sum_outputs(stream, p, outputs, hidden_size);
+
+  ExpertRowsArgs outputs = rows;
+  outputs.x = inside.all;
+  outputs.bias = stacked_bias(p.experts, &ExpertWeights::down_bias);
+  outputs.n = hidden_size;
+  outputs.k = inside.stride;
+  outputs.outputs = reinterpret_cast<float*>(results);
+  multiply(stream, p, ExpertStage::kOutputs, outputs, pairs, inputs);
+  sum_outputs(stream, p, outputs.outputs, hidden_size);
 }
 
 }  // namespace quire::cuda

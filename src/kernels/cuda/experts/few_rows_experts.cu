@@ -67,8 +67,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
   const int64_t piece = int64_t{block.column} * kWarps + warp;
-  if (block.tile >= *args.num_tiles || piece * piece_outputs(kStage) >= args.n) return;
-  const ExpertTile tile = args.tiles[block.tile];
+  if (block.tile >= num_tiles_of(args) || piece * piece_outputs(kStage) >= args.n) return;
+  const ExpertTile tile = tile_of(args, block.tile);
   ChunkRing<kRowTiles> ring;
   ring.k = args.k;
   ring.somewhere = args.weight.first;

@@ -25,8 +25,8 @@ struct QuantExpertArgs : ExpertRowsArgs {
   QUIRE_HOST_DEVICE constexpr bool is_gated() const { return stage == ExpertStage::kGatedInside; }
 };
 
-// A column is the packed tiles, of 16 outputs each, that are multiplied together; half of them may be
-// of the gate, and the others the same ones of `weight`.
+// A column is the packed tiles, of 16 outputs each, that are multiplied together; half of them may
+// be of the gate, and the others the same ones of `weight`.
 struct ExpertColumns {
   int tiles;  // of a matrix
   int count;
@@ -57,8 +57,8 @@ class QuantExpertItems {
   // The tiles of rows must be there. `begins_with_gate`: of gated columns.
   QUIRE_DEVICE QuantExpertItems(const QuantExpertArgs& args, const ExpertColumns& columns,
                                 bool begins_with_gate = true)
-      : count(*args.num_tiles * columns.count),
-        num_tiles_(*args.num_tiles),
+      : count(num_tiles_of(args) * columns.count),
+        num_tiles_(num_tiles_of(args)),
         columns_(columns),
         reads_gate_(args.is_gated() && begins_with_gate),
         up_from_gate_(args.is_gated() ? args.weight.first - args.gate.first : 0) {}
@@ -66,8 +66,8 @@ class QuantExpertItems {
   QUIRE_DEVICE int first() const { return ptx::block_index(); }
   QUIRE_DEVICE int step() const { return ptx::num_blocks(); }
   QUIRE_DEVICE int first_tile(int item) const { return place(item).column * columns_.tiles; }
-  QUIRE_DEVICE const ExpertTile& rows(const QuantExpertArgs& args, int item) const {
-    return args.tiles[place(item).tile];
+  QUIRE_DEVICE ExpertTile rows(const QuantExpertArgs& args, int item) const {
+    return tile_of(args, place(item).tile);
   }
   QUIRE_DEVICE const uint8_t* weight(const QuantExpertArgs& args, int item) const {
     const Stacked<uint8_t>& first = reads_gate_ ? args.gate : args.weight;
@@ -99,14 +99,13 @@ class QuantExpertItems {
 void quant_few_rows_experts(Stream& stream, const QuantExpertArgs& args, const QuantSpec& quant,
                             int tile_rows, int64_t max_tiles);
 
-// Tiles of up to 64 or 128 rows on Hopper, without minima. Inputs go through panels first: [chunk of 64
+// Tiles of kPanelRows rows on Hopper, without minima. Inputs go through panels first: [chunk of 64
 // inputs][row of all tiles], 128 bytes each, swizzled from the first row of a tile on, with inputs
 // in the order of the weight's codes.
 QUIRE_HOST_DEVICE constexpr int64_t expert_panel_bytes(int64_t num_rows, int64_t k) {
   return (k + kQuantTileInputs - 1) / kQuantTileInputs * num_rows * kPanelRowBytes;
 }
 void quant_many_rows_experts_sm90a(Stream& stream, const QuantExpertArgs& args,
-                                   const QuantSpec& quant, int tile_rows, int64_t max_tiles,
-                                   uint8_t* panels);
+                                   const QuantSpec& quant, int64_t max_tiles, uint8_t* panels);
 
 }  // namespace quire::cuda

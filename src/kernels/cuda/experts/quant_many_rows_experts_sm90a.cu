@@ -21,14 +21,13 @@ constexpr int kTiles = kConsumers * 4;   // of 16 outputs, one per consuming war
 constexpr int kConsumerBarrier = 1;
 
 // Panels go round in a ring of the block, codes in rings of the warps.
-template <CodeKind kCodeOf, int kRowsOf>
+template <CodeKind kCodeOf>
 struct Shape {
   static constexpr CodeKind kCode = kCodeOf;
-  static constexpr int kRows = kRowsOf;
-  static constexpr int kRowTiles = kRows / 8;
+  static constexpr int kRowTiles = kPanelRows / 8;
   using Codes = QuantStream<kCode, false, 1, is_4_bit(kCode) ? 8 : 6, QuantExpertItems>;
-  static constexpr int kSlots = kRows == 64 ? 8 : 5;
-  static constexpr int kSlotBytes = kRows * kPanelRowBytes;
+  static constexpr int kSlots = 5;
+  static constexpr int kSlotBytes = kPanelBytes;
   static constexpr int kTotals = kSlots * kSlotBytes;  // [row tile][consuming thread][4] float
   static constexpr int kCodes = kTotals + kRowTiles * kConsumerThreads * 4 * int{sizeof(float)};
   static constexpr int kFull = kCodes + kTiles * Codes::kRingBytes;
@@ -173,12 +172,7 @@ class Consumer {
 #pragma unroll
     for (int j = kBegin; j < kEnd; ++j) {
       const uint64_t x = panel_descriptor(panel + static_cast<uint32_t>(j) * 32);
-      const bool adds = j > kBegin || !starts_group_;
-      if constexpr (S::kRowTiles == 8) {
-        ptx::multiply_panel<false>(partial_, a_[j], x, adds);
-      } else {
-        ptx::multiply_panel(partial_, a_[j], x, adds);
-      }
+      ptx::multiply_panel(partial_, a_[j], x, j > kBegin || !starts_group_);
     }
     ptx::commit_products();
     starts_group_ = false;
@@ -206,7 +200,7 @@ class Consumer {
   QUIRE_DEVICE static Four* totals_of(int consuming_thread) {
     return reinterpret_cast<Four*>(ptx::shared_memory() + S::kTotals) + consuming_thread;
   }
-  // The total of the slices before this one lies in shared memory; that of all stays in slice_, too.
+  // The total of the slices before this one lies in shared memory; that of all is in slice_, too.
   QUIRE_DEVICE void add_to_total(int slice) {
     Four* const total = totals_of(ptx::thread_index() - kGroupThreads);
 #pragma unroll
@@ -324,10 +318,10 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kArrangingThreads, 1)
   }
 }
 
-template <CodeKind kCode, int kRows>
-void launch_shape(Stream& stream, const QuantExpertArgs& args, int64_t max_tiles,
-                  const uint8_t* panels) {
-  using S = Shape<kCode, kRows>;
+template <CodeKind kCode>
+void launch_code(Stream& stream, const QuantExpertArgs& args, int64_t max_tiles,
+                 const uint8_t* panels) {
+  using S = Shape<kCode>;
   const int64_t num_items = max_tiles * ExpertColumns(args, kTiles).count;
   launch<quant_many_rows_experts_kernel<S>>(stream,
                                             {.num_blocks = blocks_for(gpu(stream), num_items, 1, 1),
@@ -339,14 +333,12 @@ void launch_shape(Stream& stream, const QuantExpertArgs& args, int64_t max_tiles
 }  // namespace
 
 void quant_many_rows_experts_sm90a(Stream& stream, const QuantExpertArgs& args,
-                                   const QuantSpec& quant, int tile_rows, int64_t max_tiles,
-                                   uint8_t* panels) {
+                                   const QuantSpec& quant, int64_t max_tiles, uint8_t* panels) {
   launch<arrange_expert_panels_kernel>(
       stream, {.num_blocks = max_tiles * kArrangingBlocks, .num_threads = kArrangingThreads}, args,
       panels);
   const auto launch_with = [&]<CodeKind kCode> {
-    tile_rows <= 64 ? launch_shape<kCode, 64>(stream, args, max_tiles, panels)
-                    : launch_shape<kCode, 128>(stream, args, max_tiles, panels);
+    launch_code<kCode>(stream, args, max_tiles, panels);
   };
   if (quant.codebook == Codebook::kE2M1) return launch_with.operator()<CodeKind::kFp4>();
   if (quant.codebook == Codebook::kE4M3) return launch_with.operator()<CodeKind::kFp8>();

@@ -351,20 +351,20 @@ TEST_F(GpuExpertsOnHopper, MatchReferenceOfQuantizedWeights) {
   for (const char* name : {"awq int4 g128", "mxfp4", "fp8 g128", "int8 per channel"}) {
     SCOPED_TRACE(name);
     const QuantSpec& quant = format(name);
-    expect_reference({72, 136, 3, 2, 40},
+    expect_reference({72, 136, 3, 2, 80},
                      {.has_bias = true, .accumulate = true, .quant = quant, .down_quant = quant});
     expect_reference({328, 88, 1, 1, 130}, {.quant = quant, .down_quant = quant});
-    expect_reference({40, 264, 2, 2, 30}, {.is_gated = false,
+    expect_reference({40, 264, 2, 2, 60}, {.is_gated = false,
                                            .activation = {.activation = Activation::kRelu2},
                                            .quant = quant,
                                            .down_quant = quant});
   }
   // One of the two stages alone, or with minima, which take other tiles.
   const QuantSpec& int4 = format("int4 g128");
-  expect_reference({72, 136, 3, 2, 40}, {.quant = int4});
-  expect_reference({72, 136, 3, 2, 40}, {.down_quant = int4});
-  expect_reference({72, 136, 3, 2, 40}, {.quant = int4, .down_quant = format("q4_1")});
-  expect_reference({72, 136, 3, 2, 40}, {.quant = format("q4_1"), .down_quant = int4});
+  expect_reference({72, 136, 3, 2, 80}, {.quant = int4});
+  expect_reference({72, 136, 3, 2, 80}, {.down_quant = int4});
+  expect_reference({72, 136, 3, 2, 80}, {.quant = int4, .down_quant = format("q4_1")});
+  expect_reference({72, 136, 3, 2, 80}, {.quant = format("q4_1"), .down_quant = int4});
 }
 
 TEST_F(GpuExpertsOnHopper, BitsOfQuantizedWeightsDoNotDependOnTheCrowd) {
