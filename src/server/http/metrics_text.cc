@@ -137,6 +137,8 @@ constexpr HistogramRow kHistograms[] = {
      "First scheduled to first token."},
     {"vllm:request_decode_time_seconds", &EngineStats::request_decode_time_seconds,
      "First to last token."},
+    {"quire:media_encode_seconds", &EngineStats::media_encode_seconds,
+     "Encoding of one image, recording or source text."},
     {"vllm:request_prompt_tokens", &EngineStats::request_prompt_tokens,
      "Prompt tokens per request."},
     {"vllm:request_generation_tokens", &EngineStats::request_generation_tokens,
