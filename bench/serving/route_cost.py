@@ -52,7 +52,7 @@ class Backend:
                 self.num_streams += 1
                 await self.go.wait()
                 writer.write(EVENT + b"0\r\n\r\n")
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
 
 

@@ -8,10 +8,21 @@
 
 namespace quire::bench {
 
+namespace {
+
+// All ranks of the model on this machine work at the same time.
+int32_t num_threads_of_all_ranks(const EngineArgs& args) {
+  if (args.ranks.size > 1) return args.num_threads * args.ranks.num_on_host;
+  return args.num_threads * args.tensor_parallel_size * args.pipeline_parallel_size;
+}
+
+}  // namespace
+
 Result<Hardware> probe_ceilings(const EngineArgs& args, const RunningModel& model) {
   if (model.on_gpu) return probe_gpu();
   constexpr int32_t kTries = 48;  // this takes some tenths of a second
-  return probe_machine({.isa = args.isa, .num_threads = args.num_threads, .num_tries = kTries});
+  return probe_machine(
+      {.isa = args.isa, .num_threads = num_threads_of_all_ranks(args), .num_tries = kTries});
 }
 
 Hardware mean_ceilings(const Hardware& a, const Hardware& b) {
