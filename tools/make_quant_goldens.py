@@ -39,6 +39,7 @@ def families(name):
     rope = plain.rope()
     return {
         "llama": lambda: tf.LlamaConfig(**common, **rope),
+        "wide_llama": lambda: tf.LlamaConfig(**dict(common, intermediate_size=176), **rope),
         "qwen2": lambda: tf.Qwen2Config(**dict(common, tie_word_embeddings=True), **rope),
         "qwen3": lambda: tf.Qwen3Config(**dict(common, head_dim=16), **rope),
         "phi3": lambda: tf.Phi3Config(**common, sliding_window=None, **rope),
@@ -109,6 +110,10 @@ def schemes(rng):
         "fp8_block": (["qwen3", "phi3", "qwen3_moe"], dict(quant_method="fp8", activation_scheme="dynamic",
                                               weight_block_size=[GROUP, GROUP]),
                       lambda n, w: layouts.fp8(w, (GROUP, GROUP), scale_name="weight_scale_inv")),
+        # As published, made for activations in groups of 128 too; rows of down_proj have two groups.
+        "fp8_block_128": (["wide_llama"], dict(quant_method="fp8", activation_scheme="dynamic",
+                                               weight_block_size=[128, 128]),
+                          lambda n, w: layouts.fp8(w, (128, 128), scale_name="weight_scale_inv")),
         "fp8_tensor": (["gemma2"], floats(strategy="tensor"), lambda n, w: layouts.fp8(w, None)),
         "nvfp4": (["llama"], compressed("nvfp4-pack-quantized", bits=4, kind="float", strategy="tensor_group", group=16),
                   lambda n, w: layouts.nvfp4(w)),

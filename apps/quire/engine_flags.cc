@@ -175,20 +175,21 @@ void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--devices", args.devices,
-                  "GPU: the number of each rank's, as 0,1; several ranks may share one, which is "
-                  "slower. Default: the first ones")
+                  "GPUs: a number for each rank of each stage of each engine, as 0,1; several may "
+                  "be one GPU, which is slower. Default: the first ones")
       ->group(kGroup);
   verb.add_option(
           "--pipeline-parallel-size", args.pipeline_parallel_size,
           "Stages that have some layers each, with the threads and the memory, or the processes "
-          "of --nnodes, divided among them and a step under way in each. Answers are the same "
-          "bits")
+          "of --nnodes, divided among them and a step under way in each; with --device cuda a GPU "
+          "for each of their ranks. Answers are the same bits")
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--data-parallel-size", args.data_parallel_size,
-                  "Engines behind one port, which share the weights and divide threads and memory "
-                  "among them; each request goes to one of them. Answers are the same bits")
+                  "Engines behind one port; each request goes to one of them. On CPUs they share "
+                  "the weights and divide threads and memory, with --device cuda each has GPUs and "
+                  "weights of its own. Answers are the same bits")
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);

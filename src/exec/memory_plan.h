@@ -21,7 +21,7 @@ struct MemoryPlan {
   int64_t activations = 0;
   int64_t linear_workspace = 0;
   int64_t attention_workspace = 0;
-  int64_t hidden_rows = 0;  // of a step, for a model that drafts
+  int64_t hidden_rows = 0;  // of a step, for a model that drafts, or from another stage's GPU
   int64_t logits = 0;
   int64_t moving_experts = 0;  // read beside those that they replace
   int64_t graphs = 0;          // captured graphs of a GPU

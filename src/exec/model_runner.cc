@@ -458,14 +458,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   return result;
 }
 
-void ModelRunner::follow(const StepResult& first) {
-  for (const RequestStepResult& result : first.requests) {
-    RequestState* const state = requests_->find(result.id);
-    if (state == nullptr) continue;
-    if (!result.status.ok()) state->status = result.status;
-    for (const TokenId token : result.sampled_token_ids) state->append(token);
-  }
-}
+void ModelRunner::follow(const StepResult& first) { requests_->follow(first); }
 
 Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::string& name,
                                                                  const std::string& path) const {

@@ -9,6 +9,15 @@ RequestState* RequestTable::find(RequestId id) {
   return it == states_.end() ? nullptr : it->second.get();
 }
 
+void RequestTable::follow(const StepResult& sampled) {
+  for (const RequestStepResult& result : sampled.requests) {
+    RequestState* const state = find(result.id);
+    if (state == nullptr) continue;
+    if (!result.status.ok()) state->status = result.status;
+    for (const TokenId token : result.sampled_token_ids) state->append(token);
+  }
+}
+
 void RequestTable::add(const NewRequest& request) {
   auto state = std::make_unique<RequestState>();
   state->id = request.id;

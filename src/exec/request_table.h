@@ -50,6 +50,8 @@ class RequestTable {
   Status apply(const StepPlan& plan, std::span<const int32_t> num_blocks, int64_t max_blocks);
 
   RequestState* find(RequestId id);
+  // Takes in errors and tokens of results that another runner has come to.
+  void follow(const StepResult& sampled);
   size_t size() const { return states_.size(); }
   int64_t vocab_size() const { return vocab_size_; }
 

@@ -79,9 +79,9 @@ struct EngineArgs {
   bool programmatic_launch = true;      // on a GPU: a kernel begins while the one before it ends
   int32_t num_threads = 0;              // 0: one per physical core, within the CPU quota
   int32_t tensor_parallel_size = 1;     // ranks of this process that share every layer
-  std::string devices;                  // of GPUs: their numbers by rank; empty: the first ones
-  int32_t pipeline_parallel_size = 1;   // stages of this process that share the layers; CPU only
-  int32_t data_parallel_size = 1;       // engines of this process that share the weights; CPU only
+  std::string devices;                  // of GPUs: their numbers (facade/parallel/gpu_ordinals.h)
+  int32_t pipeline_parallel_size = 1;   // stages of this process that share the layers
+  int32_t data_parallel_size = 1;       // engines of this process; on a CPU they share the weights
   bool enable_expert_parallel = false;  // ranks have experts whole instead of columns of each
   std::string all2all_backend =
       "auto";                // how outputs of such experts come together: the way that moves

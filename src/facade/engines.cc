@@ -57,7 +57,8 @@ Result<std::shared_ptr<AsyncEngine>> start_engines(const EngineArgs& args,
   }
   if (engines.size() == 1) return std::shared_ptr<AsyncEngine>(std::move(engines.front()));
   return std::shared_ptr<AsyncEngine>(
-      make_replicated_engine(std::move(engines), {.routing = Routing::kPrefixAware}));
+      make_replicated_engine(std::move(engines), {.routing = Routing::kPrefixAware},
+                             model.on_gpu ? ReplicaAdapters::kOwn : ReplicaAdapters::kShared));
 }
 
 }  // namespace quire

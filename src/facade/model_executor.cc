@@ -11,7 +11,7 @@
 #include "facade/speculation/speculative_config.h"
 #include "kernels/cuda_ops.h"
 #include "kernels/cuda_rank_ops.h"
-#include "ranks/gpu/gpu_ranked_executor.h"
+#include "ranks/gpu/gpu_engines.h"
 #include "ranks/leading_executor.h"
 #include "ranks/pipeline_executor.h"
 #include "ranks/ranked_executor.h"
@@ -67,33 +67,22 @@ Status check_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
   if (args.ranks.size != 1) {
     return unimplemented(
         "--nnodes: expected 1 with --device cuda, got {}: GPUs of one machine share a model by "
-        "--tensor-parallel-size",
+        "--tensor-parallel-size and --pipeline-parallel-size",
         args.ranks.size);
   }
-  if (options.activation_int8) {
+  if (options.activation_int8)
     return unimplemented("--activation-int8: expected --device cpu, got cuda");
-  }
-  if (args.pipeline_parallel_size != 1) {
-    return unimplemented("--pipeline-parallel-size: expected 1 with --device cuda, got {}",
-                         args.pipeline_parallel_size);
-  }
-  if (args.data_parallel_size != 1) {
-    return unimplemented("--data-parallel-size: expected 1 with --device cuda, got {}",
-                         args.data_parallel_size);
-  }
   return {};
-}
-
-ModelExecutor only_on_gpu(std::unique_ptr<Executor> executor, ModelPlan plan) {
-  ModelExecutor made = only(std::move(executor), std::move(plan));
-  made.on_gpu = true;
-  return made;
 }
 
 Result<std::vector<std::unique_ptr<Device>>> open_gpus(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(const int32_t num_gpus, count_cuda_devices());
   QUIRE_ASSIGN_OR_RETURN(const std::vector<int32_t> ordinals,
-                         gpu_ordinals(args.devices, args.tensor_parallel_size, num_gpus));
+                         gpu_ordinals(args.devices,
+                                      {.num_engines = args.data_parallel_size,
+                                       .num_stages = args.pipeline_parallel_size,
+                                       .num_ranks = args.tensor_parallel_size},
+                                      num_gpus));
   std::vector<std::unique_ptr<Device>> devices;
   for (const int32_t ordinal : ordinals) {
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
@@ -115,25 +104,21 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                                      .programmatic_launch = args.programmatic_launch,
                                      .deterministic = args.deterministic};
   QUIRE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, open_gpus(args));
-  if (devices.size() == 1) {
-    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
-                           GpuRunner::create(options, gpu_options, std::move(devices.front())));
-    ModelPlan plan = runner->model().plan();
-    return only_on_gpu(std::move(runner), std::move(plan));
-  }
-  QUIRE_ASSIGN_OR_RETURN(
-      std::unique_ptr<GpuRankedExecutor> ranks,
-      GpuRankedExecutor::create(options, gpu_options,
-                                {.devices = std::move(devices), .group = {&cuda_rank_ops()}}));
-  ModelPlan plan = ranks->plan();
-  return only_on_gpu(std::move(ranks), std::move(plan));
+  ModelRunnerOptions of_engine = options;
+  of_engine.num_replicas = 1;  // engines on GPUs share nothing
+  QUIRE_ASSIGN_OR_RETURN(GpuEngines engines,
+                         make_gpu_engines(of_engine, gpu_options,
+                                          {.devices = std::move(devices),
+                                           .num_engines = args.data_parallel_size,
+                                           .num_stages = args.pipeline_parallel_size,
+                                           .ops = &cuda_rank_ops()}));
+  return ModelExecutor{
+      .executors = std::move(engines.executors), .plan = std::move(engines.plan), .on_gpu = true};
 }
 
 // What was asked for that a GPU would refuse, by its flag; null: nothing.
 const char* cpu_only_reason(const EngineArgs& args) {
   if (args.ranks.size != 1) return "--nnodes";
-  if (args.pipeline_parallel_size != 1) return "--pipeline-parallel-size";
-  if (args.data_parallel_size != 1) return "--data-parallel-size";
   if (args.activation_int8) return "--activation-int8";
   if (!args.kv_cache_dir.empty()) return "--kv-cache-dir";
   if (asks_for_drafts(args.speculative_config)) return "--speculative-config";

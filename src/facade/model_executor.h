@@ -14,7 +14,7 @@
 namespace quire {
 
 struct ModelExecutor {
-  std::vector<std::unique_ptr<Executor>> executors;  // args.data_parallel_size, of the same weights
+  std::vector<std::unique_ptr<Executor>> executors;  // args.data_parallel_size, of the same model
   ModelPlan plan;
   bool on_gpu = false;
 };

@@ -1,7 +1,7 @@
 // What CUDA GPUs do together (cuda/; where Quire was built without CUDA, no_cuda/).
 #pragma once
 
-#include "kernels/api/ranks/gather_columns.h"
+#include "kernels/api/ranks/rank_ops.h"
 
 namespace quire {
 

@@ -56,6 +56,9 @@ void write_scales(ScaleType type, float value, int64_t count, std::byte* out) {
       case ScaleType::kBF16:
         write_element(out, DType::kBF16, i, value);
         break;
+      case ScaleType::kE8M0:
+        out[i] = static_cast<std::byte>(127 + std::ilogb(value));
+        break;
       default:
         out[i] = std::byte{8};
         break;

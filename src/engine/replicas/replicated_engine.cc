@@ -63,6 +63,18 @@ class JoinedReply {
   const AsyncEngine::OnPaused on_paused_;
 };
 
+// An adapter that every engine has read for itself.
+struct AdapterOfEach final : Adapter {
+  std::vector<std::shared_ptr<const Adapter>> parts;  // by engine
+};
+
+// The request as that engine gets it.
+GenerationRequest for_engine(GenerationRequest request, ReplicaAdapters adapters, size_t engine) {
+  if (adapters == ReplicaAdapters::kOwn && request.adapter != nullptr)
+    request.adapter = static_cast<const AdapterOfEach&>(*request.adapter).parts[engine];
+  return request;
+}
+
 using Engines = std::vector<std::unique_ptr<AsyncEngine>>;
 
 template <typename Is>
@@ -84,8 +96,8 @@ Status ask_all(const Engines& engines, Ask ask) {
 
 class ReplicatedEngine final : public AsyncEngine {
  public:
-  ReplicatedEngine(Engines engines, const RouterOptions& options)
-      : engines_(std::move(engines)), router_(engines_.size(), options) {}
+  ReplicatedEngine(Engines engines, const RouterOptions& options, ReplicaAdapters adapters)
+      : engines_(std::move(engines)), router_(engines_.size(), options), adapters_(adapters) {}
 
   Result<std::unique_ptr<OutputStream>> submit(GenerationRequest request,
                                                std::function<void()> on_ready) override;
@@ -134,11 +146,8 @@ class ReplicatedEngine final : public AsyncEngine {
   void set_cost_model(std::shared_ptr<const CostModel> model) override {
     for (const auto& engine : engines_) engine->set_cost_model(model);
   }
-  // Adapters are data of the model, which all engines run: what one reads serves the others too.
   Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
-                                                      const std::string& path) const override {
-    return first().load_adapter(name, path);
-  }
+                                                      const std::string& path) const override;
   void drain(int64_t timeout_us) override;
 
  private:
@@ -146,6 +155,7 @@ class ReplicatedEngine final : public AsyncEngine {
 
   const Engines engines_;
   ReplicaRouter router_;
+  const ReplicaAdapters adapters_;
   std::atomic<bool> draining_{false};
 };
 
@@ -163,7 +173,8 @@ Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest
     const std::shared_ptr<ReplicaLoad>& load = router_.load(order[i]);
     load->add(1, num_tokens);
     Result<std::unique_ptr<OutputStream>> stream = engines_[order[i]]->submit(
-        is_last ? std::move(request) : request, is_last ? std::move(on_ready) : on_ready);
+        for_engine(is_last ? std::move(request) : request, adapters_, order[i]),
+        is_last ? std::move(on_ready) : on_ready);
     if (stream.ok()) {
       router_.note(choice, order[i]);
       return std::unique_ptr<OutputStream>(
@@ -173,6 +184,20 @@ Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest
     if (is_last || stream.status().code() != StatusCode::kResourceExhausted) return stream;
   }
   return internal_error("no engine");
+}
+
+Result<std::shared_ptr<const Adapter>> ReplicatedEngine::load_adapter(
+    const std::string& name, const std::string& path) const {
+  if (adapters_ == ReplicaAdapters::kShared) return first().load_adapter(name, path);
+  auto adapter = std::make_shared<AdapterOfEach>();
+  for (const auto& engine : engines_) {
+    QUIRE_ASSIGN_OR_RETURN(adapter->parts.emplace_back(), engine->load_adapter(name, path));
+    if (adapter->parts.back()->content_key != adapter->parts.front()->content_key)
+      return data_loss("{}: the adapter's files change while they are read", path);
+  }
+  adapter->name = adapter->parts.front()->name;
+  adapter->content_key = adapter->parts.front()->content_key;
+  return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 
 KvGridSnapshot ReplicatedEngine::kv_grid() const {
@@ -258,9 +283,10 @@ void ReplicatedEngine::drain(int64_t timeout_us) {
 }  // namespace
 
 std::unique_ptr<AsyncEngine> make_replicated_engine(
-    std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options) {
+    std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options,
+    ReplicaAdapters adapters) {
   QUIRE_CHECK(!engines.empty(), "a replicated engine needs an engine");
-  return std::make_unique<ReplicatedEngine>(std::move(engines), options);
+  return std::make_unique<ReplicatedEngine>(std::move(engines), options, adapters);
 }
 
 }  // namespace quire

@@ -8,6 +8,7 @@
 // sleeps, drains and aborts all of them, and its counters are sums.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -16,9 +17,14 @@
 
 namespace quire {
 
+// Whether what one engine has read of an adapter serves the others, whose weights are the same memory,
+// or each engine reads its own.
+enum class ReplicaAdapters : uint8_t { kShared, kOwn };
+
 // `engines` are at least one, of one model and with the same options.
 std::unique_ptr<AsyncEngine> make_replicated_engine(
-    std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options);
+    std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options,
+    ReplicaAdapters adapters = ReplicaAdapters::kShared);
 
 // The sum of what engines have counted. Gauges that are shares are those of the fullest engine,
 // constants those of the first, recent percentiles those of the slowest. A request that one engine

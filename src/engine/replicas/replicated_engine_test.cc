@@ -23,7 +23,8 @@ struct Fleet {
 };
 
 Fleet serve(int count, test::RigOptions options = test::small_rig(),
-            Routing routing = Routing::kPrefixAware) {
+            Routing routing = Routing::kPrefixAware,
+            ReplicaAdapters adapters = ReplicaAdapters::kShared) {
   options.fake.wait = nullptr;
   options.engine.scheduler.max_model_len = 512;
   options.engine.num_blocks = 513;
@@ -37,7 +38,7 @@ Fleet serve(int count, test::RigOptions options = test::small_rig(),
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     engines.push_back(std::move(engine).value());
   }
-  fleet.engine = make_replicated_engine(std::move(engines), {.routing = routing});
+  fleet.engine = make_replicated_engine(std::move(engines), {.routing = routing}, adapters);
   return fleet;
 }
 
@@ -172,10 +173,13 @@ TEST(ReplicatedEngine, DrainFinishesWhatRunsOnEveryEngine) {
             StatusCode::kUnavailable);
 }
 
-TEST(ReplicatedEngine, AnAdapterOfOneServesAll) {
+class AdaptersOfReplicas : public ::testing::TestWithParam<ReplicaAdapters> {};
+
+// Read by one engine for all, or by each for itself.
+TEST_P(AdaptersOfReplicas, ServeOnAllEngines) {
   test::RigOptions options = fast_rig();
   options.fake.takes_adapters = true;
-  Fleet fleet = serve(2, options, Routing::kRoundRobin);
+  Fleet fleet = serve(2, options, Routing::kRoundRobin, GetParam());
   const auto adapter = fleet.engine->load_adapter("a", "a");
   ASSERT_TRUE(adapter.ok()) << adapter.status().message();
   std::vector<std::vector<TokenId>> answers;
@@ -192,6 +196,12 @@ TEST(ReplicatedEngine, AnAdapterOfOneServesAll) {
   ASSERT_TRUE(without.ok());
   EXPECT_NE(read_all(**without).token_ids, answers.front());
 }
+
+INSTANTIATE_TEST_SUITE_P(All, AdaptersOfReplicas,
+                         ::testing::Values(ReplicaAdapters::kShared, ReplicaAdapters::kOwn),
+                         [](const auto& info) {
+                           return info.param == ReplicaAdapters::kShared ? "Shared" : "Own";
+                         });
 
 TEST(ReplicatedEngine, OneDeadEngineIsADeadServer) {
   test::RigOptions options = fast_rig();

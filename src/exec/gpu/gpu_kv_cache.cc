@@ -19,12 +19,13 @@ int64_t GpuKvCache::device_bytes(const KvLayout& layout) {
   return kNumLists * Arena::padded(kListBytes) + Arena::padded(num_scales(layout) * 4);
 }
 
-int64_t GpuKvCache::pinned_bytes() {
-  return kGpuStepsInFlight * kNumLists * Arena::padded(kListBytes);
+int64_t GpuKvCache::pinned_bytes(int32_t num_staged) {
+  return num_staged * kNumLists * Arena::padded(kListBytes);
 }
 
-GpuKvCache::GpuKvCache(const KvLayout& layout, Device& device, Arena& device_memory, Arena& pinned)
-    : layout_(layout), device_(device) {
+GpuKvCache::GpuKvCache(const KvLayout& layout, int32_t num_staged, Device& device,
+                       Arena& device_memory, Arena& pinned)
+    : layout_(layout), device_(device), lists_(static_cast<size_t>(num_staged)) {
   for (auto& step : lists_) {
     for (int32_t*& list : step) list = pinned.allocate<int32_t>(2 * kCopiesAtOnce);
   }
@@ -109,17 +110,18 @@ Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copie
   return {};
 }
 
-Status GpuKvCache::copy_blocks(size_t parity, const std::vector<BlockCopy>& copies) {
+Status GpuKvCache::copy_blocks(size_t turn, const std::vector<BlockCopy>& copies) {
   if (copies.empty()) return {};
-  QUIRE_RETURN_IF_ERROR(copy_blocks(parity, copies, KvPool::kAttention));
-  return copy_blocks(parity, copies, KvPool::kState);
+  QUIRE_RETURN_IF_ERROR(copy_blocks(turn, copies, KvPool::kAttention));
+  return copy_blocks(turn, copies, KvPool::kState);
 }
 
-Status GpuKvCache::copy_blocks(size_t parity, const std::vector<BlockCopy>& copies, KvPool pool) {
+Status GpuKvCache::copy_blocks(size_t turn, const std::vector<BlockCopy>& copies, KvPool pool) {
   const auto index = static_cast<size_t>(pool);
-  int32_t* const list = lists_[parity][index];
+  int32_t* const list = lists_[turn][index];
   int32_t* const on_device = lists_on_device_[index];
   int64_t count = 0;
+  if (layout_.spec.pool(pool).block_bytes == 0) return {};  // other stages have all of its layers
   const auto flush = [&] {
     if (count == 0) return;
     device_.copy_to_device(on_device, list, kListBytes);

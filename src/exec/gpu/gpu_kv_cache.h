@@ -17,15 +17,16 @@
 
 namespace quire {
 
-// One thread. As GpuStepInputs: two steps' host buffers, which alternate.
+// One thread. As GpuStepInputs: host buffers of `num_staged` steps, which take turns.
 class GpuKvCache {
  public:
   // Beside the pools: lists of blocks, scales of an e4m3 cache.
   static int64_t device_bytes(const KvLayout& layout);
-  static int64_t pinned_bytes();
+  static int64_t pinned_bytes(int32_t num_staged);
 
   // Borrows the layout and the device. Queues the upload of the layout's scales.
-  GpuKvCache(const KvLayout& layout, Device& device, Arena& device_memory, Arena& pinned);
+  GpuKvCache(const KvLayout& layout, int32_t num_staged, Device& device, Arena& device_memory,
+             Arena& pinned);
 
   // Once, before anything below.
   Status initialize(const KvPlan& plan);
@@ -39,12 +40,12 @@ class GpuKvCache {
 
   // Queues the copies to and from host memory. kInternal: a block that is not there.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  // Queues the copies on the device, of a step whose number has that parity.
-  Status copy_blocks(size_t parity, const std::vector<BlockCopy>& copies);
+  // Queues the copies on the device; `turn` is the step's number modulo num_staged.
+  Status copy_blocks(size_t turn, const std::vector<BlockCopy>& copies);
 
  private:
   Status allocate_pool(KvPool pool);
-  Status copy_blocks(size_t parity, const std::vector<BlockCopy>& copies, KvPool pool);
+  Status copy_blocks(size_t turn, const std::vector<BlockCopy>& copies, KvPool pool);
 
   const KvLayout& layout_;
   Device& device_;
@@ -54,8 +55,8 @@ class GpuKvCache {
   std::array<void*, kNumKvPools> pools_ = {};
   Arena host_memory_;  // pinned
   std::byte* host_pool_ = nullptr;
-  // [2, kCopiesAtOnce] each, by KvPool: pinned, of steps that alternate, and the device's.
-  std::array<std::array<int32_t*, kNumKvPools>, kGpuStepsInFlight> lists_;
+  // [2, kCopiesAtOnce] each, by KvPool: pinned, of steps that take turns, and the device's.
+  std::vector<std::array<int32_t*, kNumKvPools>> lists_;
   std::array<int32_t*, kNumKvPools> lists_on_device_;
   float* scales_ = nullptr;  // e4m3: keys' and values', [2, layers, Hkv]
 };

@@ -19,19 +19,16 @@ namespace {
 Status check_ranked(const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options) {
   if (options.share.is_whole() != (gpu_options.ranks == nullptr))
     return internal_error("a rank without its group, or a group without ranks");
+  if ((options.stage.count > 1) != (gpu_options.link != nullptr))
+    return internal_error("a stage without its link, or a link without stages");
   if (options.share.is_whole()) return {};
   if (options.share.whole_experts) {
     return unimplemented("--enable-expert-parallel: expected --device cpu, got cuda");
   }
-  if (options.max_adapters > 0) {
-    return unimplemented("--enable-lora: expected --tensor-parallel-size 1 on GPUs, got {}",
-                         options.share.num_ranks);
-  }
   if (gpu_options.deterministic) return {};
   return unimplemented(
       "--no-deterministic: expected --tensor-parallel-size 1, got {}: each GPU would choose its "
-      "own "
-      "algorithms for what all of them compute alike",
+      "own algorithms for what all of them compute alike",
       options.share.num_ranks);
 }
 
@@ -83,7 +80,8 @@ GpuStepInputs::Shape GpuModel::inputs_shape() const {
   return {.limits = plan_.limits,
           .block_size = kv.block_size,
           .num_groups = static_cast<int32_t>(kv.groups.size()) - (has_states ? 1 : 0),
-          .max_segments = has_states ? max_state_segments(plan_.limits, kv) : 0};
+          .max_segments = has_states ? max_state_segments(plan_.limits, kv) : 0,
+          .num_staged = gpu_options_.steps_in_flight()};
 }
 
 GpuSampling::Shape GpuModel::sampling_shape() const {
@@ -91,11 +89,17 @@ GpuSampling::Shape GpuModel::sampling_shape() const {
   return {.max_requests = plan_.limits.max_reqs,
           .max_rows = std::min(plan_.limits.max_tokens, kRowsPerRequest * plan_.limits.max_reqs),
           .max_logit_rows = plan_.limits.max_logit_rows,
-          .vocab_size = plan_.spec.vocab_size};
+          .vocab_size = plan_.spec.vocab_size,
+          .num_staged = gpu_options_.steps_in_flight()};
+}
+
+int64_t GpuModel::step_bytes() const {
+  return plan_.limits.max_tokens * plan_.spec.hidden_size * int64_t{sizeof(float)};
 }
 
 Status GpuModel::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
+  packing_.expand_unlike_experts(weights_->slots());
   QUIRE_RETURN_IF_ERROR(
       check_gpu_support(plan_, device_->info().gpu, inputs_shape().num_table_entries()));
   plan_.limits.activation_type = DType::kBF16;
@@ -105,8 +109,9 @@ Status GpuModel::prepare(ModelLoading& loading) {
   dispatcher_ = GraphDispatcher(gpu_options_.graphs, static_cast<int32_t>(plan_.limits.max_reqs),
                                 plan_.limits.max_tokens);
   QUIRE_RETURN_IF_ERROR(plan_memory(loading));
-  GpuRanks* const ranks = gpu_options_.ranks;
-  return ranks == nullptr ? Status() : ranks->allocate(plan_.shared_bytes);
+  if (gpu_options_.ranks != nullptr)
+    QUIRE_RETURN_IF_ERROR(gpu_options_.ranks->allocate(plan_.shared_bytes));
+  return gpu_options_.link == nullptr ? Status() : gpu_options_.link->allocate(step_bytes());
 }
 
 Status GpuModel::plan_memory(const ModelLoading& loading) {
@@ -123,6 +128,8 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
   GpuRanks* const ranks = gpu_options_.ranks;
+  GpuStageLink* const link = gpu_options_.link;
+  memory.hidden_rows = link == nullptr ? 0 : link->device_bytes(step_bytes());
   memory.logits = ranks == nullptr
                       ? Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4)
                       : GpuRanks::device_bytes(plan_.shared_bytes);
@@ -138,7 +145,8 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
   const DeviceInfo info = device_->info();
   // Whoever shares the GPU has asked, too, before anybody takes memory.
   if (ranks != nullptr && !ranks->all(true)) return ranks->status();
-  const int64_t num_on_gpu = ranks == nullptr ? 1 : ranks->num_on_gpu();
+  if (link != nullptr && !link->meet()) return link->status();
+  const int64_t num_on_gpu = gpu_options_.num_on_gpu;
   QUIRE_RETURN_IF_ERROR(plan_gpu_memory({.total_bytes = info.total_memory_bytes / num_on_gpu,
                                          .free_bytes = info.free_memory_bytes / num_on_gpu,
                                          .utilization = options_.memory_utilization,
@@ -156,8 +164,10 @@ Status GpuModel::load_weights(const ModelLoading& loading) {
         packing_.counts().expanded);
   }
   if (packing_.counts().expanded_of_experts > 0) {
-    log_warn("cuda: {} quantized matrices of experts are kept as bfloat16",
-             packing_.counts().expanded_of_experts);
+    log_warn(
+        "cuda: {} quantized matrices of experts are in groups of 16, have columns in an order of "
+        "their own or are not quantized alike in a layer: kept as bfloat16",
+        packing_.counts().expanded_of_experts);
   }
   QUIRE_ASSIGN_OR_RETURN(weight_memory_, device_->allocate(plan_.memory.weights));
   return quire::load_weights(packing_, &team_, options_, loading, *weights_, weight_memory_);

@@ -1,6 +1,7 @@
 // A model on one GPU before its first step: the plan of its memory, and its weights.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "base/threads/thread_team.h"
@@ -10,6 +11,7 @@
 #include "exec/gpu/gpu_step_inputs.h"
 #include "exec/gpu/graphs/graph_dispatcher.h"
 #include "exec/gpu/ranks/gpu_ranks.h"
+#include "exec/gpu/ranks/gpu_stage_link.h"
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
 #include "nn/weights/decoder_weights.h"
@@ -28,6 +30,14 @@ struct GpuRunnerOptions {
   bool warpgroup_products = true;
   // Of a rank that computes ModelRunnerOptions::share of the model: its seat, of this device. Borrowed.
   GpuRanks* ranks = nullptr;
+  // Of a stage of a pipeline, which ModelRunnerOptions::stage is: its way to the others. Borrowed.
+  GpuStageLink* link = nullptr;
+  // Runners that are yet to take their memory of the device's GPU, this one among them.
+  int num_on_gpu = 1;
+
+  int steps_in_flight() const {
+    return link == nullptr ? kGpuStepsInFlight : std::max(kGpuStepsInFlight, link->num_steps());
+  }
 };
 
 // Owns the device. One thread at a time.
@@ -56,6 +66,7 @@ class GpuModel {
   GpuModel(ModelRunnerOptions options, const GpuRunnerOptions& gpu_options,
            std::unique_ptr<Device> device, ThreadTeam team);
   Status prepare(ModelLoading& loading);
+  int64_t step_bytes() const;  // of the hidden states of the largest step
   Status plan_memory(const ModelLoading& loading);
   Status load_weights(const ModelLoading& loading);
 

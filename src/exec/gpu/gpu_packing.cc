@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "kernels/api/fp8_support.h"
 #include "kernels/cuda/linear/fp8_linear.h"
@@ -17,6 +21,17 @@ constexpr int64_t kConvertedElements = int64_t{1} << 22;  // at once
 
 WeightSpec dense_spec(const WeightSpec& spec) {
   return {.n = spec.n, .k = spec.k, .dtype = DType::kBF16, .compute = ComputeType::kBF16};
+}
+
+// As tiles of kernels/cuda/quant/quant_weight.h, in simpler terms where it must be; nothing where
+// no kernel takes the format.
+std::optional<WeightSpec> tile_spec(const WeightSpec& stored) {
+  WeightSpec spec = stored;
+  spec.dtype = DType::kBF16;
+  spec.compute = ComputeType::kBF16;
+  if (!cuda::check_quant_weight(spec).ok()) spec.quant = simpler_quant(stored.quant);
+  if (!cuda::check_quant_weight(spec).ok()) return std::nullopt;
+  return spec;
 }
 
 // Codes of a byte and a scale per output (fp8_weight_layout()).
@@ -54,10 +69,9 @@ Result<WeightSpec> GpuPacking::choose(const WeightSpec& stored, QuantActivations
     ++counts_.int8_products;
     return spec;
   }
-  if (!cuda::check_quant_weight(spec).ok()) spec.quant = simpler_quant(stored.quant);
-  if (cuda::check_quant_weight(spec).ok()) {
+  if (const std::optional<WeightSpec> tiles = tile_spec(stored)) {
     ++counts_.quantized;
-    return spec;
+    return *tiles;
   }
   ++counts_.expanded;
   return dense_spec(stored);
@@ -67,8 +81,37 @@ Result<WeightSpec> GpuPacking::choose_of_expert(const WeightSpec& stored,
                                                 QuantActivations activations) {
   if (!stored.quant.is_quantized()) return choose(stored, activations);
   QUIRE_RETURN_IF_ERROR(check_quant(stored));
+  const std::optional<WeightSpec> tiles = tile_spec(stored);
+  if (tiles && !stored.quant.has_column_order) {
+    ++counts_.quantized_of_experts;
+    return *tiles;
+  }
   ++counts_.expanded_of_experts;
   return dense_spec(stored);
+}
+
+void GpuPacking::expand_unlike_experts(const std::vector<WeightSlot>& slots) {
+  // Of the matrices that are multiplied at once, by layer: gates with what they gate, or outputs.
+  using Stage = std::pair<int32_t, bool>;
+  std::map<Stage, const WeightSpec*> first;
+  std::set<Stage> unlike;
+  const auto for_each_expert = [&](const auto& f) {
+    for (const WeightSlot& slot : slots) {
+      if (slot.matrix == nullptr || slot.expert < 0) continue;
+      f(Stage{slot.layer, slot.parts.front().role == TensorRole::kExpertDown},
+        slot.matrix->parts.front().spec);
+    }
+  };
+  for_each_expert([&](const Stage& stage, const WeightSpec& spec) {
+    const WeightSpec* expected = first.try_emplace(stage, &spec).first->second;
+    if (spec.quant != expected->quant) unlike.insert(stage);
+  });
+  for_each_expert([&](const Stage& stage, WeightSpec& spec) {
+    if (!spec.quant.is_quantized() || !unlike.contains(stage)) return;
+    spec = dense_spec(spec);
+    --counts_.quantized_of_experts;
+    ++counts_.expanded_of_experts;
+  });
 }
 
 int64_t GpuPacking::packed_bytes(const WeightSpec& spec) const {
@@ -149,8 +192,23 @@ void GpuPacking::pack_bytes(const PackedWeight& weight, const QuantRows& rows) {
     codes = packed_.data();
   }
   upload_.copy(at(weight, rows.first_row * spec.k), codes, count);
-  upload_.copy(at(weight, cuda::fp8_weight_layout(spec).scales_at + rows.first_row * 4),
-               values.scales, rows.num_rows * 4);
+  pack_scales(weight, rows.first_row, rows.num_rows, static_cast<const float*>(values.scales));
+}
+
+// [rows][groups] go group after group; a group that only makes their number even has zeros.
+void GpuPacking::pack_scales(const PackedWeight& weight, int64_t first_row, int64_t num_rows,
+                             const float* scales) {
+  const cuda::Fp8WeightLayout layout = cuda::fp8_weight_layout(weight.spec);
+  const int64_t groups = weight.spec.quant.num_groups(weight.spec.k);
+  scales_.resize(static_cast<size_t>(num_rows));
+  for (int64_t group = 0; group < cuda::fp8_groups(weight.spec); ++group) {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      scales_[static_cast<size_t>(row)] = group < groups ? scales[row * groups + group] : 0.0f;
+    }
+    const int64_t to = group * layout.scale_stride + first_row;
+    upload_.copy(at(weight, layout.scales_at + to * int64_t{sizeof(float)}), scales_.data(),
+                 num_rows * int64_t{sizeof(float)});
+  }
 }
 
 // As a weight of their own, whose parts then go where they belong.

@@ -8,7 +8,8 @@
 //                         (kernels/cuda/linear/int8_linear.h); else the tiles of
 //                         kernels/cuda/quant/quant_weight.h, in simpler terms where its kernel
 //                         does not know the format; else (groups of 16 inputs) rows of bf16
-//   matrices of experts   rows of bf16, whatever the checkpoint has
+//   matrices of experts   the same tiles, if all experts of a layer are quantized alike and their
+//                         columns have no order of their own; else rows of bf16
 //   tables                rows of bf16
 //   vectors               float32
 #pragma once
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "exec/gpu/gpu_upload.h"
+#include "weights/checkpoint.h"
 #include "weights/weight_packing.h"
 
 namespace quire {
@@ -25,6 +27,7 @@ struct GpuPackingCounts {
   int64_t fp8_products = 0;
   int64_t int8_products = 0;
   int64_t quantized = 0;
+  int64_t quantized_of_experts = 0;
   int64_t expanded = 0;  // quantized in the checkpoint, kept as bf16
   int64_t expanded_of_experts = 0;
 };
@@ -41,6 +44,9 @@ class GpuPacking final : public WeightPacking {
   Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) override;
   Result<WeightSpec> choose_of_expert(const WeightSpec& stored,
                                       QuantActivations activations) override;
+  // A layer's experts are multiplied by one kernel: expands those that were not chosen alike. Once,
+  // when all slots have their specs.
+  void expand_unlike_experts(const std::vector<WeightSlot>& slots);
   int64_t packed_bytes(const WeightSpec& spec) const override;
   bool may_stack(const WeightSpec& spec, int64_t rows) const override;
   bool host_reads_tables() const override { return false; }
@@ -57,12 +63,15 @@ class GpuPacking final : public WeightPacking {
   void expand(const PackedWeight& weight, const QuantSpec& stored, const QuantRows& rows);
   void pack_tiles(const PackedWeight& weight, const QuantSpec& stored, const QuantRows& rows);
   void pack_bytes(const PackedWeight& weight, const QuantRows& rows);
+  void pack_scales(const PackedWeight& weight, int64_t first_row, int64_t num_rows,
+                   const float* scales);
 
   Device& device_;
   ThreadTeam& team_;
   GpuUpload upload_;
   GpuPackingCounts counts_;
   std::vector<uint8_t> packed_;
+  std::vector<float> scales_;
   std::vector<bfloat16> expanded_;
   std::vector<int32_t> order_;  // of the columns of a matrix that is expanded
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/testing/gpu_runner_test_support.h"
@@ -37,13 +38,14 @@ class GpuQuantGolden : public GpuRunnerTest, public ::testing::WithParamInterfac
 
 TEST_P(GpuQuantGolden, LogitsAsServed) {
   const GpuPackingCounts counts = gpu_test::expect_golden(GetParam(), {}, kServedBudget);
-  EXPECT_GT(counts.quantized + counts.expanded + counts.expanded_of_experts + counts.int8_products,
+  EXPECT_GT(counts.quantized + counts.expanded + counts.quantized_of_experts + counts.int8_products,
             0);
   EXPECT_EQ(counts.int8_products > 0,
             GetParam().starts_with("int8_") && !GetParam().starts_with("int8_weights_"));
   EXPECT_EQ(counts.fp8_products, 0);
-  EXPECT_EQ(counts.expanded_of_experts > 0,
+  EXPECT_EQ(counts.quantized_of_experts > 0,
             GetParam().ends_with("_moe") || GetParam() == "mxfp4_gpt_oss");
+  EXPECT_EQ(counts.expanded_of_experts, 0);
   const bool has_groups_of_16 =
       GetParam().starts_with("gguf_k") || GetParam().starts_with("gguf_grid") ||
       GetParam().starts_with("gguf_q4_k_m") || GetParam().starts_with("nvfp4");
@@ -55,15 +57,17 @@ TEST_P(GpuQuantGolden, LogitsAsServed) {
 INSTANTIATE_TEST_SUITE_P(All, GpuQuantGolden, ::testing::ValuesIn(quant_goldens()),
                          [](const auto& info) { return info.param; });
 
-// Checkpoints made for FP8 activations, with a scale per tensor or per output.
+// Checkpoints made for FP8 activations, with a scale per tensor, per output, or per block.
 TEST_F(GpuRunnerTest, MultipliesFp8OnHopper) {
-  for (const char* model : {"fp8_llama", "fp8_tensor_gemma2"}) {
+  for (const char* model : {"fp8_llama", "fp8_tensor_gemma2", "fp8_block_128_wide_llama"}) {
     SCOPED_TRACE(model);
+    const bool says_so = std::string_view(model).starts_with("fp8_block");
     const GpuPackingCounts counts = gpu_test::expect_golden(
-        model, {.emulated = {.compute_capability = 90}, .fp8_activations = true}, kFp8Budget);
+        model, {.emulated = {.compute_capability = 90}, .fp8_activations = !says_so}, kFp8Budget);
     EXPECT_GT(counts.fp8_products, 0);
+    EXPECT_EQ(counts.quantized, 0);
   }
-  // Scales of blocks: by value, as everywhere.
+  // Scales of other blocks: by value, as everywhere.
   const GpuPackingCounts counts = gpu_test::expect_golden(
       "fp8_block_qwen3", {.emulated = {.compute_capability = 90}}, kServedBudget);
   EXPECT_EQ(counts.fp8_products, 0);
@@ -78,14 +82,22 @@ TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
   for (const Case& c :
        {Case{"gptq_order_llama", {}}, Case{"gguf_k_mix_llama", {}},
         Case{"fp8_llama", {.emulated = {.compute_capability = 90}, .fp8_activations = true}},
+        Case{"fp8_block_128_wide_llama", {.emulated = {.compute_capability = 90}}},
+        Case{"int8_llama", {.emulated = {.compute_capability = 90}}},
         Case{"awq_qwen2", {.kv_cache_dtype = "fp8"}}, Case{"packed_qwen3_moe", {}},
-        Case{"int8_llama", {}}}) {
+        Case{"mxfp4_gpt_oss", {.emulated = {.compute_capability = 90}}}, Case{"int8_llama", {}}}) {
     SCOPED_TRACE(c.model);
     auto runner = load_runner(c.model, c.setup);
     ASSERT_TRUE(runner.ok()) << runner.status().message();
     PlanDriver driver(**runner, test::kGoldenBlocks);
     const auto watched = gpu_test::sampled_request(1, 29);
     auto alone = driver.run({watched}, {});
+    gpu_test::RunnerSetup without_graphs = c.setup;
+    without_graphs.gpu.graphs = GraphMode::kNone;
+    auto plain = load_runner(c.model, without_graphs);
+    ASSERT_TRUE(plain.ok()) << plain.status().message();
+    PlanDriver plain_driver(**plain, test::kGoldenBlocks);
+    gpu_test::expect_same(plain_driver.run({watched}, {})[1], alone[1]);
     auto chunked = driver.run({watched}, {.chunk = 11});
     gpu_test::expect_same(chunked[1], alone[1]);
     auto crowd = driver.run({gpu_test::sampled_request(2, 20), watched}, {.chunk = 16});

@@ -20,6 +20,7 @@ Result<GpuRunnerMemory> allocate_memory(GpuModel& model) {
   const MemoryPlan& sizes = plan.memory;
   const GpuLogits::Shape logits = logits_shape(plan);
   Device& device = model.device();
+  const int num_steps = model.gpu_options().steps_in_flight();
   GpuRunnerMemory memory;
   const bool has_own_logits = model.gpu_options().ranks == nullptr;
   QUIRE_ASSIGN_OR_RETURN(
@@ -27,19 +28,24 @@ Result<GpuRunnerMemory> allocate_memory(GpuModel& model) {
       device.allocate(sizes.activations + sizes.linear_workspace + sizes.attention_workspace +
                       (has_own_logits ? sizes.logits : 0)));
   QUIRE_ASSIGN_OR_RETURN(memory.batch, device.allocate(sizes.batch));
-  QUIRE_ASSIGN_OR_RETURN(memory.pinned,
-                         device.allocate_pinned(GpuStepInputs::pinned_bytes(model.inputs_shape()) +
-                                                GpuSampling::pinned_bytes(model.sampling_shape()) +
-                                                logits.rows_bytes() + GpuKvCache::pinned_bytes()));
+  QUIRE_ASSIGN_OR_RETURN(
+      memory.pinned,
+      device.allocate_pinned(GpuStepInputs::pinned_bytes(model.inputs_shape()) +
+                             GpuSampling::pinned_bytes(model.sampling_shape()) +
+                             logits.rows_bytes() + GpuKvCache::pinned_bytes(num_steps)));
   QUIRE_ASSIGN_OR_RETURN(memory.pinned_logits, device.allocate_pinned(logits.values_bytes()));
   return memory;
 }
 
-// Of work that is done: kUnavailable where it had to wait for a rank that did not come.
+// Of work that is done: kUnavailable where it had to wait for a rank or stage that did not come.
 Status group_status(const GpuModel& model) {
-  const GpuRanks* const group = model.gpu_options().ranks;
-  return group == nullptr ? Status() : group->status();
+  const GpuRunnerOptions& options = model.gpu_options();
+  if (options.ranks != nullptr) QUIRE_RETURN_IF_ERROR(options.ranks->status());
+  return options.link == nullptr ? Status() : options.link->status();
 }
+
+// Else a later stage has the head.
+bool samples(const GpuModel& model) { return model.options().stage.is_last(); }
 
 // Whether something about the step can only be told from tokens that a step under way samples.
 bool needs_values(const StepPlan& plan, RequestTable& requests) {
@@ -69,17 +75,18 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuModel> model,
                          GpuModel::load(std::move(options), gpu_options, std::move(device)));
   QUIRE_ASSIGN_OR_RETURN(GpuRunnerMemory memory, allocate_memory(*model));
-  GpuSteps::Events events;
+  GpuSteps::Events events(static_cast<size_t>(gpu_options.steps_in_flight()));
   for (std::unique_ptr<Event>& event : events) {
     QUIRE_ASSIGN_OR_RETURN(event, model->device().make_event());
   }
+  const size_t num_staged = events.size();
   std::unique_ptr<GpuAdapters> adapters;
   if (model->options().max_adapters > 0) {
     QUIRE_ASSIGN_OR_RETURN(adapters, GpuAdapters::create({.options = model->options(),
                                                           .plan = model->plan(),
                                                           .weights = model->weights(),
                                                           .device = model->device(),
-                                                          .num_staged = kGpuStepsInFlight}));
+                                                          .num_staged = num_staged}));
   }
   std::unique_ptr<GpuRunner> runner(
       new GpuRunner(std::move(model), std::move(memory), std::move(events), std::move(adapters)));
@@ -93,6 +100,7 @@ GpuRunner::GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory,
       plan_(model_->plan()),
       device_(model_->device()),
       memory_(std::move(memory)),
+      link_(model_->gpu_options().link),
       adapters_(std::move(adapters)),
       steps_(plan_.limits, plan_.kv.spec, std::move(events)) {
   GpuRanks* const group = model_->gpu_options().ranks;
@@ -108,7 +116,8 @@ GpuRunner::GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory,
   float* const logits_on_device =
       ranks_ ? ranks_->logits()
              : memory_.workspace.allocate<float>(logits.max_rows * logits.vocab_size);
-  kv_ = std::make_unique<GpuKvCache>(plan_.kv, device_, memory_.batch, memory_.pinned);
+  kv_ = std::make_unique<GpuKvCache>(plan_.kv, model_->gpu_options().steps_in_flight(), device_,
+                                     memory_.batch, memory_.pinned);
   inputs_ = std::make_unique<GpuStepInputs>(model_->inputs_shape(), device_, memory_.batch,
                                             memory_.pinned);
   sampling_ = std::make_unique<GpuSampling>(model_->sampling_shape(), logits_on_device, device_,
@@ -174,12 +183,14 @@ const GraphCounts* GpuRunner::graph_counts() const {
   return &graph_counts_;
 }
 
+// Stages before the last only come to the same decision: where the host samples, all of them wait for
+// the step before the next one is queued.
 Status GpuRunner::sample(const StepPlan& plan, GpuStep& step) {
   const bool takes_part = model_->gpu_options().sample_on_device && !model_->options().on_logits;
   const bool has_rows = !step.batch->logits_rows().empty();
   step.on_device = !has_rows || (takes_part && sampling_->takes(*step.batch));
-  if (!step.on_device || !has_rows) return {};
-  QUIRE_RETURN_IF_ERROR(sampling_->run(step.parity, plan, *step.batch, *decoder_, *inputs_));
+  if (!step.on_device || !has_rows || !samples(*model_)) return {};
+  QUIRE_RETURN_IF_ERROR(sampling_->run(step.turn, plan, *step.batch, *decoder_, *inputs_));
   for (const LogitsRow& row : step.batch->logits_rows()) {
     if (row.samples) ++step.batch->request(static_cast<size_t>(row.request_index)).num_open_tokens;
   }
@@ -188,6 +199,8 @@ Status GpuRunner::sample(const StepPlan& plan, GpuStep& step) {
 
 Status GpuRunner::apply(const StepPlan& plan) {
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
+  const StepResult* const sampled = link_ == nullptr ? nullptr : link_->take_sampled();
+  if (sampled != nullptr) requests_->follow(*sampled);
   const Status in_table = requests_->apply(plan, kv_->group_blocks(), max_blocks);
   const Status in_inputs = inputs_->apply(plan);
   sampling_->apply(plan);
@@ -198,7 +211,7 @@ Status GpuRunner::apply(const StepPlan& plan) {
 Status GpuRunner::submit(const StepPlan& plan) {
   const SteadyClock clock;
   if (!kv_->is_initialized()) return internal_error("a step before initialize()");
-  if (steps_.num_under_way() == kGpuStepsInFlight) {
+  if (steps_.is_full()) {
     return internal_error("submit: {} steps are under way", steps_.num_under_way());
   }
   if (steps_.num_under_way() > 0) {
@@ -224,7 +237,7 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   QUIRE_RETURN_IF_ERROR(applied);
   QUIRE_RETURN_IF_ERROR(check_block_copies(plan, kv_->plan()));
   QUIRE_RETURN_IF_ERROR(step.batch->build(plan, *requests_));
-  QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(step.parity, plan.block_copies));
+  QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(step.turn, plan.block_copies));
   step.batch->start_results(plan, step.result.requests);
   const int64_t built_us = clock.now_us();
   const std::span<const LoraRows> adapters = step.batch->inputs().adapters;
@@ -235,10 +248,13 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
   const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
   const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
-  ForwardInputs inputs = inputs_->build(step.parity, plan, *step.batch,
+  ForwardInputs inputs = inputs_->build(step.turn, plan, *step.batch,
                                         is_whole ? bucket->size : size.num_reqs, num_tokens);
-  if (size.has_adapters) inputs.lora_slots = adapters_->place(step.parity, adapters, num_tokens);
+  if (size.has_adapters) inputs.lora_slots = adapters_->place(step.turn, adapters, num_tokens);
+  const int64_t hidden_bytes = size.num_tokens * plan_.spec.hidden_size * int64_t{sizeof(float)};
+  if (link_ != nullptr) link_->receive(decoder_->hidden(), hidden_bytes);
   graphs_->forward(size, bucket, inputs);
+  if (link_ != nullptr) link_->send(decoder_->hidden(), hidden_bytes);
   QUIRE_RETURN_IF_ERROR(sample(plan, step));
   step.event->record();
   step.timings = {};
@@ -249,7 +265,7 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
 void GpuRunner::finish(GpuStep& step) {
   if (step.is_done) return;
   step.is_done = true;
-  if (!step.on_device) {
+  if (!step.on_device && samples(*model_)) {
     ++num_host_sampled_steps_;
     step.status =
         logits_->run(*step.batch, step.result.requests, model_->options().on_logits, step.timings);
@@ -258,8 +274,8 @@ void GpuRunner::finish(GpuStep& step) {
   }
   step.status = step.event->wait();
   if (step.status.ok()) step.status = group_status(*model_);
-  if (step.status.ok() && !step.batch->logits_rows().empty()) {
-    sampling_->store(step.parity, *step.batch, step.result.requests);
+  if (step.status.ok() && samples(*model_) && !step.batch->logits_rows().empty()) {
+    sampling_->store(step.turn, *step.batch, step.result.requests);
   }
 }
 

@@ -62,7 +62,7 @@ class GpuRunner final : public Executor {
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
-  int32_t max_steps_in_flight() const override { return kGpuStepsInFlight; }
+  int32_t max_steps_in_flight() const override { return model_->gpu_options().steps_in_flight(); }
   Status submit(const StepPlan& plan) override;
   Result<StepResult> collect() override;
   void recycle(StepResult&& result) override;
@@ -89,6 +89,7 @@ class GpuRunner final : public Executor {
   Device& device_;
   GpuRunnerMemory memory_;
   std::optional<RankExchange> ranks_;  // of one rank among several
+  GpuStageLink* link_;                 // of one stage among several; else null
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<GpuKvCache> kv_;
   std::unique_ptr<GpuStepInputs> inputs_;

@@ -61,12 +61,12 @@ bool is_for_the_host(const RequestState& state) {
 int64_t GpuSampling::device_bytes(const Shape& shape) {
   return Arena::padded(shape.max_logit_rows * shape.vocab_size * 4) + sent_bytes(shape) +
          received_bytes(shape) +
-         GpuTokenCounts::device_bytes({shape.max_requests, shape.vocab_size});
+         GpuTokenCounts::device_bytes({shape.max_requests, shape.vocab_size, shape.num_staged});
 }
 
 int64_t GpuSampling::pinned_bytes(const Shape& shape) {
-  return kGpuStepsInFlight * (sent_bytes(shape) + received_bytes(shape)) +
-         GpuTokenCounts::pinned_bytes();
+  return shape.num_staged * (sent_bytes(shape) + received_bytes(shape)) +
+         GpuTokenCounts::pinned_bytes(shape.num_staged);
 }
 
 GpuSampling::GpuSampling(const Shape& shape, float* logits, Device& device, Arena& device_memory,
@@ -74,8 +74,10 @@ GpuSampling::GpuSampling(const Shape& shape, float* logits, Device& device, Aren
     : shape_(shape),
       logits_(logits),
       device_(device),
+      staging_(static_cast<size_t>(shape.num_staged)),
       rows_(shape.vocab_size),
-      counts_({shape.max_requests, shape.vocab_size}, device, device_memory, pinned) {
+      counts_({shape.max_requests, shape.vocab_size, shape.num_staged}, device, device_memory,
+              pinned) {
   const int64_t alternatives = shape.max_rows * kMaxLogprobs;
   for (Staging& staging : staging_) {
     staging.sent = static_cast<std::byte*>(pinned.allocate_bytes(sent_bytes(shape)));
@@ -160,8 +162,8 @@ const T* GpuSampling::send(const Staging& staging, const std::vector<T>& values,
   return on_device;
 }
 
-Status GpuSampling::count_known_tokens(size_t parity, const InputBatch& batch) {
-  counts_.begin_step(parity);
+Status GpuSampling::count_known_tokens(size_t turn, const InputBatch& batch) {
+  counts_.begin_step(turn);
   for (size_t i = 0; i < count_slots_.size(); ++i) {
     if (count_slots_[i] < 0) continue;
     const LogitsRow& row = batch.logits_rows()[i];
@@ -172,9 +174,9 @@ Status GpuSampling::count_known_tokens(size_t parity, const InputBatch& batch) {
   return {};
 }
 
-Status GpuSampling::run(size_t parity, const StepPlan& plan, const InputBatch& batch,
+Status GpuSampling::run(size_t turn, const StepPlan& plan, const InputBatch& batch,
                         Decoder& decoder, GpuStepInputs& inputs) {
-  const Staging& staging = staging_[parity];
+  const Staging& staging = staging_[turn];
   const std::span<const LogitsRow> batch_rows = batch.logits_rows();
   slots_.clear();
   for (const LogitsRow& row : batch_rows) {
@@ -201,7 +203,7 @@ Status GpuSampling::run(size_t parity, const StepPlan& plan, const InputBatch& b
   const auto num_rows = static_cast<int64_t>(batch_rows.size());
   if (num_rows == 0) return {};
   device_.copy_to_device(sent_, staging.sent, bytes);
-  if (has_penalties_) QUIRE_RETURN_IF_ERROR(count_known_tokens(parity, batch));
+  if (has_penalties_) QUIRE_RETURN_IF_ERROR(count_known_tokens(turn, batch));
   for (int64_t begin = 0; begin < num_rows; begin += shape_.max_logit_rows) {
     const int64_t count = std::min(shape_.max_logit_rows, num_rows - begin);
     decoder.head().logits({tokens + begin, static_cast<size_t>(count)}, logits_);
@@ -233,9 +235,9 @@ Status GpuSampling::run(size_t parity, const StepPlan& plan, const InputBatch& b
   return {};
 }
 
-void GpuSampling::store(size_t parity, const InputBatch& batch,
+void GpuSampling::store(size_t turn, const InputBatch& batch,
                         std::vector<RequestStepResult>& results) {
-  const Staging& staging = staging_[parity];
+  const Staging& staging = staging_[turn];
   for (size_t i = 0; i < batch.logits_rows().size(); ++i) {
     const LogitsRow& row = batch.logits_rows()[i];
     const auto index = static_cast<size_t>(row.request_index);

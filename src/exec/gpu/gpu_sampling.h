@@ -17,7 +17,7 @@
 
 namespace quire {
 
-// One thread at a time. Like GpuStepInputs it has host buffers of two steps, which alternate.
+// One thread at a time. Like GpuStepInputs it has host buffers of several steps, which take turns.
 class GpuSampling {
  public:
   struct Shape {
@@ -25,6 +25,7 @@ class GpuSampling {
     int64_t max_rows = 0;        // of a step; steps with more go to the host
     int64_t max_logit_rows = 0;  // at once
     int64_t vocab_size = 0;
+    int32_t num_staged = kGpuStepsInFlight;
   };
   static int64_t device_bytes(const Shape& shape);  // beside the logits
   static int64_t pinned_bytes(const Shape& shape);
@@ -40,12 +41,12 @@ class GpuSampling {
   // memory to count for, or drafts of requests whose logits depend on their tokens.
   bool takes(const InputBatch& batch);
   // Queues logits and sampling of the batch that takes() was asked about last. Results are on the
-  // host when the device has reached this point. `parity` is that of the step's number, as for
-  // store().
-  Status run(size_t parity, const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
+  // host when the device has reached this point. `turn` is the step's number modulo
+  // num_staged, as for store().
+  Status run(size_t turn, const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
              GpuStepInputs& inputs);
   // Writes the outcome of each row into the requests' state and the results of the step.
-  void store(size_t parity, const InputBatch& batch, std::vector<RequestStepResult>& results);
+  void store(size_t turn, const InputBatch& batch, std::vector<RequestStepResult>& results);
 
   static constexpr int32_t kMaxLogprobs = 20;
   static constexpr int64_t kListBytes = int64_t{4} << 20;
@@ -61,14 +62,14 @@ class GpuSampling {
   template <typename T>
   const T* send(const Staging& staging, const std::vector<T>& values, int64_t& offset);
   bool add_row(const LogitsRow& row, const InputBatch& batch);
-  Status count_known_tokens(size_t parity, const InputBatch& batch);
+  Status count_known_tokens(size_t turn, const InputBatch& batch);
   int64_t list_bytes() const;
   int32_t num_logprobs(const LogitsRow& row, const RequestState& state) const;
 
   Shape shape_;
   float* logits_;
   Device& device_;
-  Staging staging_[kGpuStepsInFlight];
+  std::vector<Staging> staging_;
   std::byte* sent_;  // on the device
   SampleRowsParams params_;
   DeviceRows rows_;

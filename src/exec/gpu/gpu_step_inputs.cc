@@ -38,7 +38,7 @@ int64_t GpuStepInputs::device_bytes(const Shape& shape) {
 }
 
 int64_t GpuStepInputs::pinned_bytes(const Shape& shape) {
-  return kGpuStepsInFlight *
+  return shape.num_staged *
          (max_diff_bytes(shape) + Arena::padded(shape.num_segment_entries() * 4));
 }
 
@@ -48,11 +48,11 @@ GpuStepInputs::GpuStepInputs(const Shape& shape, Device& device, Arena& device_m
   const int64_t tokens = shape.limits.max_tokens;
   const int64_t reqs = shape.limits.max_reqs;
   for (int64_t slot = reqs; slot-- > 0;) free_slots_.push_back(static_cast<int32_t>(slot));
-  for (std::byte*& staging : staging_)
-    staging = static_cast<std::byte*>(pinned.allocate_bytes(max_diff_bytes(shape)));
+  for (int32_t i = 0; i < shape.num_staged; ++i)
+    staging_.push_back(static_cast<std::byte*>(pinned.allocate_bytes(max_diff_bytes(shape))));
   diff_ = static_cast<std::byte*>(device_memory.allocate_bytes(max_diff_bytes(shape)));
-  for (int32_t*& staged : staged_segments_)
-    staged = pinned.allocate<int32_t>(shape.num_segment_entries());
+  for (int32_t i = 0; i < shape.num_staged; ++i)
+    staged_segments_.push_back(pinned.allocate<int32_t>(shape.num_segment_entries()));
   segments_ = device_memory.allocate<int32_t>(shape.num_segment_entries());
   last_tokens_ = device_memory.allocate<TokenId>(reqs);
   params_ = {.block_size = shape.block_size,
@@ -146,13 +146,13 @@ int64_t GpuStepInputs::stage(const StepPlan& plan, const InputBatch& batch, std:
   return diff_bytes(num_requests, num_entries, first_token);
 }
 
-StateSegments GpuStepInputs::place_segments(size_t parity, const InputBatch& batch,
+StateSegments GpuStepInputs::place_segments(size_t turn, const InputBatch& batch,
                                             int32_t padded_requests) {
   if (shape_.max_segments == 0) return {};
   const StateSegments from = batch.segments();
   const int64_t capacity = std::max(shape_.max_segments, shape_.limits.max_reqs);
   const int32_t count = std::max(from.num_segments, padded_requests);
-  int32_t* const start_loc = staged_segments_[parity];
+  int32_t* const start_loc = staged_segments_[turn];
   int32_t* const in = start_loc + capacity + 1;
   int32_t* const out = in + capacity;
   std::copy_n(from.start_loc, from.num_segments + 1, start_loc);
@@ -169,9 +169,9 @@ StateSegments GpuStepInputs::place_segments(size_t parity, const InputBatch& bat
           .num_segments = count};
 }
 
-ForwardInputs GpuStepInputs::build(size_t parity, const StepPlan& plan, const InputBatch& batch,
+ForwardInputs GpuStepInputs::build(size_t turn, const StepPlan& plan, const InputBatch& batch,
                                    int32_t padded_requests, int64_t padded_tokens) {
-  std::byte* staging = staging_[parity];
+  std::byte* staging = staging_[turn];
   const int64_t bytes = stage(plan, batch, staging);
   if (bytes > 0) device_.copy_to_device(diff_, staging, bytes);
   params_.padded_requests = padded_requests;
@@ -185,7 +185,7 @@ ForwardInputs GpuStepInputs::build(size_t parity, const StepPlan& plan, const In
           .seq_lens = params_.seq_lens,
           .max_query_len = batch.max_query_len(),
           .groups = groups_,
-          .states = place_segments(parity, batch, padded_requests)};
+          .states = place_segments(turn, batch, padded_requests)};
 }
 
 }  // namespace quire

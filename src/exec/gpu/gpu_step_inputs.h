@@ -17,11 +17,12 @@
 
 namespace quire {
 
-// Steps whose host buffers are in use at once: one runs while the next is made ready.
+// Steps whose host buffers are in use at once: one runs while the next is made ready. A stage of a
+// pipeline has as many as there are stages.
 inline constexpr int32_t kGpuStepsInFlight = 2;
 
-// One thread. The host's buffers alternate: step n's are written again for step n + 2, by which
-// time step n must be done.
+// One thread. The host's buffers take turns: step n's are written again for step n + num_staged, by
+// which time step n must be done.
 class GpuStepInputs {
  public:
   struct Shape {
@@ -29,6 +30,7 @@ class GpuStepInputs {
     int32_t block_size = 16;
     int32_t num_groups = 1;    // of attention
     int64_t max_segments = 0;  // of states; 0: the model has none
+    int32_t num_staged = kGpuStepsInFlight;
     int64_t max_blocks() const { return InputBatch::max_blocks(limits, block_size); }
     int64_t num_table_entries() const { return num_groups * limits.max_reqs * max_blocks(); }
     // Padded ones included: a request at least has one.
@@ -45,8 +47,9 @@ class GpuStepInputs {
   // kInternal: more requests than max_reqs.
   Status apply(const StepPlan& plan);
   // Queues the arrays of the plan that `batch` was built from, padded with requests and tokens that
-  // do nothing. The pointers are the same for every step. `parity` is that of the step's number.
-  ForwardInputs build(size_t parity, const StepPlan& plan, const InputBatch& batch,
+  // do nothing. The pointers are the same for every step. `turn` is the step's number modulo
+  // num_staged.
+  ForwardInputs build(size_t turn, const StepPlan& plan, const InputBatch& batch,
                       int32_t padded_requests, int64_t padded_tokens);
 
   int32_t slot(RequestId id) const { return slots_.at(id); }
@@ -55,16 +58,16 @@ class GpuStepInputs {
  private:
   int64_t stage(const StepPlan& plan, const InputBatch& batch, std::byte* to);
   // Queues the batch's segments of states, padded to at least one per request.
-  StateSegments place_segments(size_t parity, const InputBatch& batch, int32_t padded_requests);
+  StateSegments place_segments(size_t turn, const InputBatch& batch, int32_t padded_requests);
 
   Shape shape_;
   Device& device_;
   std::unordered_map<RequestId, int32_t> slots_;
   std::vector<int32_t> free_slots_;
-  std::byte* staging_[kGpuStepsInFlight];        // pinned
-  std::byte* diff_;                              // the device's copy of one of them
-  int32_t* staged_segments_[kGpuStepsInFlight];  // pinned [3, segments] and one more
-  int32_t* segments_;                            // the device's copy of one of them
+  std::vector<std::byte*> staging_;        // pinned
+  std::byte* diff_;                        // the device's copy of one of them
+  std::vector<int32_t*> staged_segments_;  // pinned [3, segments] and one more
+  int32_t* segments_;                      // the device's copy of one of them
   StepInputsParams params_;
   TokenId* last_tokens_;
   std::vector<KvGroupInputs> groups_;

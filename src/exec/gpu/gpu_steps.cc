@@ -4,11 +4,12 @@
 
 namespace quire {
 
-GpuSteps::GpuSteps(const DecoderLimits& limits, const KvSpec& kv, Events events) {
+GpuSteps::GpuSteps(const DecoderLimits& limits, const KvSpec& kv, Events events)
+    : steps_(events.size()), spare_results_(events.size()) {
   for (size_t i = 0; i < steps_.size(); ++i) {
     steps_[i].batch = std::make_unique<InputBatch>(limits, kv);
     steps_[i].event = std::move(events[i]);
-    steps_[i].parity = i;
+    steps_[i].turn = i;
   }
 }
 
@@ -18,11 +19,11 @@ GpuStep& GpuSteps::start(uint64_t step_id, int64_t now_us) {
   step.is_done = false;
   step.status = {};
   step.result = {.step_id = step_id};
-  step.result.requests = std::exchange(spare_results_[step.parity], {});
+  step.result.requests = std::exchange(spare_results_[step.turn], {});
   return step;
 }
 
-// Results of two steps may be with the caller before the first comes back.
+// Results of several steps may be with the caller before the first comes back.
 void GpuSteps::recycle(StepResult&& result) {
   clear_results(result.requests);
   for (std::vector<RequestStepResult>& spare : spare_results_) {

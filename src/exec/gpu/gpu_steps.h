@@ -1,8 +1,8 @@
 // The steps that a GPU has under way, from submit() to collect().
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -21,17 +21,18 @@ struct GpuStep {
   Status status;
   int64_t start_us = 0;
   bool on_device = false;  // the device samples; else the host, once the logits are there
-  size_t parity = 0;       // of its number: which of the staging buffers are its own
+  size_t turn = 0;         // which of the staging buffers are its own
   bool is_done = false;    // result and status are final
 };
 
 // A ring of steps, and the memory of results that came back. One thread at a time.
 class GpuSteps {
  public:
-  using Events = std::array<std::unique_ptr<Event>, kGpuStepsInFlight>;
+  using Events = std::vector<std::unique_ptr<Event>>;  // one per step that may be under way
   GpuSteps(const DecoderLimits& limits, const KvSpec& kv, Events events);
 
   int64_t num_under_way() const { return num_submitted_ - num_collected_; }
+  bool is_full() const { return num_under_way() == std::ssize(steps_); }
   // The step that push() submits next, begun anew.
   GpuStep& start(uint64_t step_id, int64_t now_us);
   void push() { ++num_submitted_; }
@@ -45,10 +46,10 @@ class GpuSteps {
   void recycle(StepResult&& result);
 
  private:
-  GpuStep& at(int64_t number) { return steps_[static_cast<size_t>(number % kGpuStepsInFlight)]; }
+  GpuStep& at(int64_t number) { return steps_[static_cast<size_t>(number % std::ssize(steps_))]; }
 
-  std::array<GpuStep, kGpuStepsInFlight> steps_;  // step n: n modulo the size
-  std::array<std::vector<RequestStepResult>, kGpuStepsInFlight> spare_results_;
+  std::vector<GpuStep> steps_;  // step n: n modulo the size
+  std::vector<std::vector<RequestStepResult>> spare_results_;
   int64_t num_submitted_ = 0;
   int64_t num_collected_ = 0;
 };

@@ -17,7 +17,7 @@ Status check_ops(const DecoderSpec& spec) {
     return unimplemented("cuda: {}: models with that run on a CPU alone (--device cpu)", what);
   };
   if (spec.block.output_scales) return refuse("outputs that are scaled by column");
-  if (!spec.block.final_norm) return refuse("no norm behind the last layer");
+  if (spec.has_head && !spec.block.final_norm) return refuse("no norm behind the last layer");
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     if (attention.index.any()) {

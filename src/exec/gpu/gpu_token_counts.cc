@@ -20,8 +20,8 @@ int64_t GpuTokenCounts::device_bytes(const Shape& shape) {
   return Arena::padded(shape.num_slots() * shape.vocab_size * 4) + Arena::padded(kStagedTokens * 4);
 }
 
-int64_t GpuTokenCounts::pinned_bytes() {
-  return kGpuStepsInFlight * Arena::padded(kStagedTokens * 4);
+int64_t GpuTokenCounts::pinned_bytes(int32_t num_staged) {
+  return num_staged * Arena::padded(kStagedTokens * 4);
 }
 
 GpuTokenCounts::GpuTokenCounts(const Shape& shape, Device& device, Arena& device_memory,
@@ -30,7 +30,8 @@ GpuTokenCounts::GpuTokenCounts(const Shape& shape, Device& device, Arena& device
       device_(device),
       counts_(device_memory.allocate<uint32_t>(shape.num_slots() * shape.vocab_size)),
       ids_on_device_(device_memory.allocate<TokenId>(kStagedTokens)) {
-  for (TokenId*& staging : staging_) staging = pinned.allocate<TokenId>(kStagedTokens);
+  for (int32_t i = 0; i < shape.num_staged; ++i)
+    staging_.push_back(pinned.allocate<TokenId>(kStagedTokens));
   for (int64_t i = shape.num_slots(); i-- > 0;) free_slots_.push_back(static_cast<int32_t>(i));
 }
 
@@ -56,28 +57,28 @@ int32_t GpuTokenCounts::slot(RequestId id) {
   return index;
 }
 
-void GpuTokenCounts::begin_step(size_t parity) {
-  parity_ = parity;
-  num_staged_ = 0;
+void GpuTokenCounts::begin_step(size_t turn) {
+  turn_ = turn;
+  num_ids_ = 0;
 }
 
 Status GpuTokenCounts::send(const Slot& slot, const TokenId* ids, int64_t count, bool in_prompt) {
   while (count > 0) {
-    if (num_staged_ == kStagedTokens) {  // rare: long prompts that begin to sample together
+    if (num_ids_ == kStagedTokens) {  // rare: long prompts that begin to sample together
       QUIRE_RETURN_IF_ERROR(device_.synchronize());
-      num_staged_ = 0;
+      num_ids_ = 0;
     }
-    const int64_t part = std::min(count, kStagedTokens - num_staged_);
-    TokenId* staged = staging_[parity_] + num_staged_;
+    const int64_t part = std::min(count, kStagedTokens - num_ids_);
+    TokenId* staged = staging_[turn_] + num_ids_;
     std::copy_n(ids, part, staged);
-    device_.copy_to_device(ids_on_device_ + num_staged_, staged, part * 4);
+    device_.copy_to_device(ids_on_device_ + num_ids_, staged, part * 4);
     count_tokens(device_.stream(), {.token_counts = counts_,
                                     .slot = slot.index,
-                                    .token_ids = ids_on_device_ + num_staged_,
+                                    .token_ids = ids_on_device_ + num_ids_,
                                     .num_tokens = part,
                                     .vocab_size = shape_.vocab_size,
                                     .in_prompt = in_prompt});
-    num_staged_ += part;
+    num_ids_ += part;
     ids += part;
     count -= part;
   }

@@ -23,10 +23,11 @@ class GpuTokenCounts {
   struct Shape {
     int64_t max_requests = 0;
     int64_t vocab_size = 0;
+    int32_t num_staged = kGpuStepsInFlight;
     int64_t num_slots() const;
   };
   static int64_t device_bytes(const Shape& shape);
-  static int64_t pinned_bytes();
+  static int64_t pinned_bytes(int32_t num_staged);
 
   GpuTokenCounts(const Shape& shape, Device& device, Arena& device_memory, Arena& pinned);
 
@@ -36,7 +37,7 @@ class GpuTokenCounts {
   int32_t slot(RequestId id);
   // Before the counts of a step are used; then, for each request of it, queues the counting of what
   // the host knows of its tokens before `position`. An error of the device.
-  void begin_step(size_t parity);
+  void begin_step(size_t turn);
   Status count_known(const RequestState& state, int32_t position);
   // The device counts the request's token at `position` itself (count_tokens() of what it sampled).
   void counted_on_device(RequestId id, int32_t position);
@@ -54,9 +55,9 @@ class GpuTokenCounts {
   Device& device_;
   uint32_t* counts_;
   TokenId* ids_on_device_;
-  TokenId* staging_[kGpuStepsInFlight];  // pinned
-  size_t parity_ = 0;                    // of this step's number
-  int64_t num_staged_ = 0;               // ids of this step
+  std::vector<TokenId*> staging_;  // pinned, of steps that take turns
+  size_t turn_ = 0;                // this step's
+  int64_t num_ids_ = 0;            // of this step
   std::unordered_map<RequestId, Slot> slots_;
   std::vector<int32_t> free_slots_;
 };

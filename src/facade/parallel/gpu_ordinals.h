@@ -1,4 +1,4 @@
-// Which GPUs the ranks of a model run on.
+// Which GPUs the engines, stages and ranks of a model run on.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,18 @@
 
 namespace quire {
 
-// By rank, of `num_gpus` that there are. `devices` is what --devices says: their numbers with commas
-// between them, of which several may be the same, or empty: the first num_ranks.
-// kInvalidArgument: not as many GPUs as ranks, or none of that number. kUnavailable: there are fewer
-// GPUs than ranks.
-Result<std::vector<int32_t>> gpu_ordinals(std::string_view devices, int32_t num_ranks,
-                                          int32_t num_gpus);
+struct GpuShape {
+  int32_t num_engines = 1;
+  int32_t num_stages = 1;  // of each engine
+  int32_t num_ranks = 1;   // of each stage
+  int32_t num_gpus() const { return num_engines * num_stages * num_ranks; }
+};
+
+// Rank by rank of the first stage, then of the next; then those of the next engine. `num_there`: how
+// many GPUs there are. `devices` is what --devices says: their numbers with commas between them, of
+// which several may be the same, or empty: the first ones. kInvalidArgument: not as many GPUs as the
+// shape has, or none of that number. kUnavailable: there are fewer GPUs than it has.
+Result<std::vector<int32_t>> gpu_ordinals(std::string_view devices, const GpuShape& shape,
+                                          int32_t num_there);
 
 }  // namespace quire

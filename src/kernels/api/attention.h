@@ -58,6 +58,8 @@ struct PagedAttentionParams {
   int64_t workspace_bytes = 0;
   void* batch_cut = nullptr;  // paged_attention_cut_bytes() bytes
   bool batch_is_cut = false;  // by an earlier call for the same batch, heads and window
+  // All calls of this cut have the same block table, so that the cut may depend on who shares blocks.
+  bool cut_has_one_table = false;
   int32_t max_query_len = 0;  // of any request; 0: not known
 };
 void paged_attention(Stream& stream, const PagedAttentionParams& params);

@@ -50,16 +50,27 @@ struct LinearKind {
   DType products = DType::kBF16;  // kF8E4M3, kI8: of such activations, too
 };
 
+// Bytes of a weight as the GPU keeps it.
+int64_t packed_bytes(const WeightSpec& spec) {
+  return spec.quant.is_quantized() ? cuda::quant_weight_layout(spec).num_bytes
+                                   : spec.n * spec.k * 2;
+}
+
+LinearKind int4_groups() {
+  return {"int4 g128", {.bits = 4, .offset = 8, .group_size = 128, .scale_type = ScaleType::kF16}};
+}
+LinearKind fp8_blocks() {
+  return {"fp8 128x128", {.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128}};
+}
+
 void linear_row(GpuBenchTable& table, const NamedLinear& shape, const LinearKind& kind, int64_t m) {
   WeightSpec spec{.n = shape.n, .k = shape.k, .compute = ComputeType::kBF16, .quant = kind.quant};
   Stream& stream = table.device().stream();
   const bool of_bytes = kind.products != DType::kBF16;
   if (of_bytes) spec.dtype = kind.products;
   if (kind.products == DType::kF8E4M3 && !supports_fp8_products(stream, spec)) return;
-  const int64_t weight_bytes = of_bytes ? cuda::fp8_weight_layout(spec).num_bytes
-                               : kind.quant.is_quantized()
-                                   ? cuda::quant_weight_layout(spec).num_bytes
-                                   : shape.n * shape.k * 2;
+  const int64_t weight_bytes =
+      of_bytes ? cuda::fp8_weight_layout(spec).num_bytes : packed_bytes(spec);
   std::byte* workspace = nullptr;
   const cuda::BenchWork work{
       fmt::format("linear {} {} m={}", shape.name, kind.name, m),
@@ -88,10 +99,13 @@ void linears(GpuBenchTable& table) {
       for (const int64_t m : {1, 8, 16, 64, 256, 1024, 8192})
         if (!shape.is_gated && (shape.n < 100000 || m <= 256)) linear_row(table, shape, bf16, m);
   const LinearKind quantized[] = {
-      {"int4 g128", {.bits = 4, .offset = 8, .group_size = 128, .scale_type = ScaleType::kF16}},
-      {"fp8 128x128", {.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128}},
+      int4_groups(),
+      fp8_blocks(),
       {"fp8 x fp8",
        {.bits = 8, .codebook = Codebook::kE4M3, .group_size = int64_t{1} << 20},
+       DType::kF8E4M3},
+      {"fp8 128x128 x fp8",
+       {.bits = 8, .codebook = Codebook::kE4M3, .group_size = cuda::kFp8GroupInputs},
        DType::kF8E4M3},
       {"int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}},
       {"int8 x int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}, DType::kI8}};
@@ -107,7 +121,26 @@ struct AttentionRow {
   std::vector<int32_t> context;  // of each request
   int32_t query_len;
   std::string lengths;  // for the name
+  // The first positions are the same blocks for all, and may be read once for several requests.
+  int32_t shared_prefix = 0;
+  bool packs = true;
 };
+
+// Fills the block tables of requests of these lengths, which have their first num_shared blocks in common.
+// Returns how many blocks the cache has: nobody has block 0.
+int64_t list_blocks(const std::vector<int32_t>& lens, int64_t max_blocks, int64_t num_shared,
+                    std::vector<int32_t>& tables) {
+  int64_t num_blocks = 1;
+  for (const int32_t length : lens) {
+    const int64_t first_own = num_blocks > 1 ? num_shared : 0;
+    for (int64_t b = 0; b < max_blocks; ++b) {
+      const int64_t at = std::min<int64_t>(b, (length - 1) / kBlockSize);
+      tables.push_back(static_cast<int32_t>(at < first_own ? 1 + at : num_blocks + at - first_own));
+    }
+    num_blocks += (length + kBlockSize - 1) / kBlockSize - first_own;
+  }
+  return num_blocks;
+}
 
 void attention_row(GpuBenchTable& table, const AttentionRow& row) {
   const NamedAttention& shape = row.shape;
@@ -124,13 +157,7 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
     work.flops += 2.0 * shape.num_heads * (shape.head_dim + value_dim) * row.query_len *
                   (context + row.query_len / 2.0);
   }
-  int64_t num_blocks = 0;
-  for (const int32_t length : lens) {
-    for (int64_t b = 0; b < max_blocks; ++b)
-      blocks.push_back(
-          static_cast<int32_t>(num_blocks + std::min<int64_t>(b, (length - 1) / kBlockSize)));
-    num_blocks += (length + kBlockSize - 1) / kBlockSize;
-  }
+  const int64_t num_blocks = list_blocks(lens, max_blocks, row.shared_prefix / kBlockSize, blocks);
   const int64_t block_elements = int64_t{shape.num_kv_heads} * kBlockSize * shape.head_dim;
   const int64_t cache_bytes = num_blocks * block_elements * size_bytes(row.cache_dtype);
   const bool is_latent = shape.latent_dim > 0;
@@ -160,6 +187,7 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
   p.workspace_bytes = paged_attention_workspace_bytes(
       stream, tokens, p.num_reqs, max_blocks * kBlockSize, shape.num_heads, shape.head_dim);
   p.batch_cut = table.kept(paged_attention_cut_bytes(stream, p.num_reqs));
+  p.cut_has_one_table = row.packs;
   bool is_cut = false;  // once, as a step does for all its layers
   table.measure(work, [&] {
     PagedAttentionParams call = p;
@@ -186,6 +214,18 @@ void attentions(GpuBenchTable& table) {
       attention_row(table, {shape, dtype, mixed, 1, "1 token at 100 to 15476, 32 requests"});
       for (const int32_t length : {1024, 8192})
         attention_row(table, {shape, dtype, {0}, length, fmt::format("{} tokens at 0", length)});
+    }
+  }
+  for (const NamedAttention& shape : kernel_cases::model_attentions()) {
+    if (std::string_view(shape.name) != "llama-8b") continue;
+    for (const int32_t reqs : {64, 256}) {
+      for (const bool packs : {true, false}) {
+        attention_row(
+            table, {shape, DType::kBF16, std::vector<int32_t>(static_cast<size_t>(reqs), 4352), 1,
+                    fmt::format("1 token at 4096 shared + 256 x {}, {}", reqs,
+                                packs ? "in packs" : "each alone"),
+                    4096, packs});
+      }
     }
   }
   // Heads and latents that go through the wide kernel.
@@ -229,13 +269,17 @@ std::vector<int32_t> chosen_experts(const ExpertsShape& shape, int64_t tokens) {
 }
 
 // Its bytes are those of the experts that some token goes to.
-void experts_row(GpuBenchTable& table, const ExpertsShape& shape, int64_t tokens) {
+void experts_row(GpuBenchTable& table, const ExpertsShape& shape, const LinearKind& kind,
+                 int64_t tokens) {
   const int64_t matrix = shape.hidden_size * shape.inside_size;
   const auto ids = chosen_experts(shape, tokens);
   const auto touched = static_cast<int64_t>(std::set<int32_t>(ids.begin(), ids.end()).size());
+  const WeightSpec inside{.n = shape.inside_size, .k = shape.hidden_size, .quant = kind.quant};
+  const WeightSpec outputs{.n = shape.hidden_size, .k = shape.inside_size, .quant = kind.quant};
+  const int64_t expert_bytes = 2 * packed_bytes(inside) + packed_bytes(outputs);
   const cuda::BenchWork work{
-      fmt::format("experts {} m={}", shape.name, tokens),
-      static_cast<double>(touched * 3 * matrix * 2 + tokens * shape.hidden_size * 6),
+      fmt::format("experts {} {} m={}", shape.name, kind.name, tokens),
+      static_cast<double>(touched * expert_bytes + tokens * shape.hidden_size * 6),
       6.0 * static_cast<double>(tokens * shape.per_token) * static_cast<double>(matrix)};
   if (!table.wanted(work.name)) return;
   Stream& stream = table.device().stream();
@@ -243,18 +287,16 @@ void experts_row(GpuBenchTable& table, const ExpertsShape& shape, int64_t tokens
   const float* weights = table.upload(std::vector<float>(ids.size(), 0.125f));
   std::vector<PackedWeight> packed(static_cast<size_t>(3 * shape.num_experts));
   std::vector<ExpertWeights> experts(static_cast<size_t>(shape.num_experts));
-  const WeightSpec inside{.n = shape.inside_size, .k = shape.hidden_size};
-  const WeightSpec outputs{.n = shape.hidden_size, .k = shape.inside_size};
   for (size_t e = 0; e < experts.size(); ++e) {
     for (size_t i = 0; i < 3; ++i) packed[3 * e + i].spec = i < 2 ? inside : outputs;
     experts[e] = {.gate = &packed[3 * e], .up = &packed[3 * e + 1], .down = &packed[3 * e + 2]};
   }
   const int64_t workspace_bytes = experts_workspace_bytes(stream, tokens, experts, shape.per_token);
   table.measure(work, [&] {
-    std::byte* memory = table.next(shape.num_experts * 3 * matrix * 2);
+    std::byte* memory = table.next(shape.num_experts * expert_bytes);
     for (PackedWeight& weight : packed) {
       weight.data = memory;
-      memory += matrix * 2;
+      memory += packed_bytes(weight.spec);
     }
     run_experts(stream,
                 {.x = ConstActivations(table.next(tokens * shape.hidden_size * 2), DType::kBF16),
@@ -272,8 +314,17 @@ void routed_experts(GpuBenchTable& table) {
   Stream& stream = table.device().stream();
   const ExpertsShape qwen3{"qwen3-30b-a3b", 128, 8, 2048, 768};
   const ExpertsShape mixtral{"mixtral-8x7b", 8, 2, 4096, 14336};
-  for (const ExpertsShape& shape : {qwen3, mixtral})
-    for (const int64_t tokens : {1, 8, 32, 256, 2048}) experts_row(table, shape, tokens);
+  const ExpertsShape gpt_oss{"gpt-oss-20b", 32, 4, 2880, 2880};
+  const LinearKind bf16{"bf16", {}};
+  const LinearKind mxfp4{
+      "mxfp4",
+      {.bits = 4, .codebook = Codebook::kE2M1, .group_size = 32, .scale_type = ScaleType::kE8M0}};
+  for (const int64_t tokens : {1, 8, 32, 64, 256, 2048}) {
+    for (const ExpertsShape& shape : {qwen3, mixtral}) experts_row(table, shape, bf16, tokens);
+    for (const LinearKind& kind : {int4_groups(), fp8_blocks()})
+      experts_row(table, qwen3, kind, tokens);
+    experts_row(table, gpt_oss, mxfp4, tokens);
+  }
   const RouterSpec router{
       .num_experts = 128, .experts_per_token = 8, .weight = RouterWeight::kNormalized};
   for (const int64_t tokens : {1, 256, 2048}) {

@@ -196,6 +196,12 @@ QUIRE_DEVICE void pin_registers(float (&d)[kTiles][4]) {
   for (auto& tile : d)
     asm volatile("" : "+f"(tile[0]), "+f"(tile[1]), "+f"(tile[2]), "+f"(tile[3])::"memory");
 }
+template <int kTiles>
+QUIRE_DEVICE void pin_registers(int32_t (&d)[kTiles][4]) {
+#pragma unroll
+  for (auto& tile : d)
+    asm volatile("" : "+r"(tile[0]), "+r"(tile[1]), "+r"(tile[2]), "+r"(tile[3])::"memory");
+}
 
 #define QUIRE_PRODUCT_SUMS                                                                      \
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \

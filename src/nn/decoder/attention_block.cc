@@ -72,6 +72,18 @@ void AttentionBlock::bind_cache(std::vector<LayerCache> layers) {
                            .count = std::ssize(spec_.alibi_slopes)});
   }
   cache_ = std::move(layers);
+  find_cuts_of_one_table();
+}
+
+void AttentionBlock::find_cuts_of_one_table() {
+  cut_has_one_table_.assign(cuts_.size(), true);
+  std::vector<int32_t> groups(cuts_.size(), -1);
+  for (size_t layer = 0; layer < spec_.layers.size(); ++layer) {
+    if (!spec_.layers[layer].attention.any()) continue;
+    int32_t& group = groups[layer_cut_[layer]];
+    if (group < 0) group = cache_[layer].group;
+    if (group != cache_[layer].group) cut_has_one_table_[layer_cut_[layer]] = false;
+  }
 }
 
 float* AttentionBlock::position_bias(size_t layer) const {
@@ -212,6 +224,7 @@ void AttentionBlock::attend(const ForwardInputs& inputs, size_t index) {
       .workspace_bytes = workspace_bytes_,
       .batch_cut = cuts_[layer_cut_[index]],
       .batch_is_cut = cut_done_[layer_cut_[index]],
+      .cut_has_one_table = cut_has_one_table_[layer_cut_[index]],
       .max_query_len = inputs.max_query_len};
   attention.index.any() ? indexer_->attend(index, params) : paged_attention(stream_, params);
   cut_done_[layer_cut_[index]] = true;

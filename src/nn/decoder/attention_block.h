@@ -47,6 +47,7 @@ class AttentionBlock {
   void project_latents(const ForwardInputs& inputs, size_t layer, ConstActivations x);
   // Of what project_heads() has made of the rows.
   void clip(const AttentionSpec& attention, int64_t num_tokens);
+  void find_cuts_of_one_table();
   void gate_heads(const AttentionSpec& attention, int64_t num_tokens);
   // Of a layer, with DecoderSpec::relative_bias; else null.
   float* position_bias(size_t layer) const;
@@ -72,6 +73,7 @@ class AttentionBlock {
   // How attention cut the batch, once per AttentionCutKind: layer i uses cut layer_cut_[i].
   std::vector<void*> cuts_;
   std::vector<bool> cut_done_;
+  std::vector<bool> cut_has_one_table_;  // its layers are in one group
   std::vector<size_t> layer_cut_;
 };
 

@@ -1,152 +1,203 @@
 #include "ranks/gpu/gpu_ranked_executor.h"
 
 #include <algorithm>
+#include <atomic>
+#include <optional>
 #include <utility>
 
 #include "base/threads/thread_share.h"
 #include "exec/dummy_step.h"
+#include "exec/model_runner.h"
+#include "ranks/parted_adapter.h"
+#include "ranks/stage_memory.h"
 
 namespace quire {
 namespace {
 
-// One rank's part of what the whole may take.
-ModelRunnerOptions options_of_gpu(const ModelRunnerOptions& whole, int rank, int num_ranks) {
+// One member's part of what the whole may take.
+ModelRunnerOptions options_of_gpu(const ModelRunnerOptions& whole, int member,
+                                  const GpuMembers& members) {
   ModelRunnerOptions options = whole;
-  options.share.rank = rank;
-  options.share.num_ranks = num_ranks;
-  options.threads = share_of_threads(whole.threads, num_ranks);
-  if (rank == 0) return options;
-  options.on_progress = {};
-  // Logits that somebody looks at are sampled on the host, which all ranks then do.
-  if (whole.on_logits) options.on_logits = [](RequestId, int32_t, std::span<const float>) {};
+  options.stage = {member / members.num_ranks(), members.num_stages()};
+  options.share.rank = member % members.num_ranks();
+  options.share.num_ranks = members.num_ranks();
+  options.threads = share_of_threads(whole.threads, members.size());
+  if (member > 0) options.on_progress = {};
+  // Logits that somebody looks at are sampled on the host, which all members then do.
+  const bool is_sampler = options.stage.is_last() && options.share.rank == 0;
+  if (whole.on_logits && !is_sampler)
+    options.on_logits = [](RequestId, int32_t, std::span<const float>) {};
   return options;
+}
+
+// A stage reads over what others have, so the whole model is looked at first, as if there were room.
+Status check_whole(const ModelRunnerOptions& whole, int num_stages) {
+  if (num_stages == 1) return {};
+  ModelRunnerOptions options = whole;
+  options.dtype = options.kv_cache_dtype = "auto";
+  options.free_memory_bytes = int64_t{1} << 60;
+  options.kv_cache_memory_bytes = {};
+  options.max_adapters = 0;
+  QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan, ModelRunner::plan_only(options));
+  return check_pipeline(plan, num_stages);
 }
 
 }  // namespace
 
+// --- Making and ending ---
+
 Result<std::unique_ptr<GpuRankedExecutor>> GpuRankedExecutor::create(
     const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options, RankedGpus gpus) {
-  const auto num_ranks = static_cast<int>(gpus.devices.size());
-  std::unique_ptr<GpuRankedExecutor> executor(new GpuRankedExecutor(num_ranks));
-  QUIRE_ASSIGN_OR_RETURN(executor->groups_, GpuRanks::create(gpus.devices, gpus.group));
-  QUIRE_RETURN_IF_ERROR(executor->run([&](int rank) -> Status {
-    const auto at = static_cast<size_t>(rank);
-    GpuRunnerOptions of_rank = gpu_options;
-    of_rank.ranks = executor->groups_[at].get();
-    Result<std::unique_ptr<GpuRunner>> runner = GpuRunner::create(
-        options_of_gpu(options, rank, num_ranks), of_rank, std::move(gpus.devices[at]));
-    if (!runner.ok()) {
-      of_rank.ranks->leave();  // others may wait for it to load
-      return runner.status();
-    }
-    executor->runners_[at] = std::move(*runner);
-    return {};
-  }));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuMembers> members,
+                         GpuMembers::create(gpus.devices, gpus.num_stages, gpus.group));
+  QUIRE_RETURN_IF_ERROR(check_whole(options, gpus.num_stages));
+  std::unique_ptr<GpuRankedExecutor> executor(new GpuRankedExecutor(std::move(members)));
+  QUIRE_RETURN_IF_ERROR(executor->make_runners(options, gpu_options, gpus));
   executor->add_up_plans();
   return executor;
 }
 
-GpuRankedExecutor::GpuRankedExecutor(int num_ranks)
-    : runners_(static_cast<size_t>(num_ranks)),
-      statuses_(static_cast<size_t>(num_ranks)),
-      threads_(num_ranks) {}
+GpuRankedExecutor::GpuRankedExecutor(std::unique_ptr<GpuMembers> members)
+    : members_(std::move(members)),
+      sampler_(static_cast<size_t>(members_->size() - members_->num_ranks())),
+      runners_(static_cast<size_t>(members_->size())) {}
 
-// What is queued on one GPU may wait for another: all of them end at the same time.
-GpuRankedExecutor::~GpuRankedExecutor() {
-  (void)threads_.run([&](int rank) -> Status {
-    runners_[static_cast<size_t>(rank)].reset();
+Status GpuRankedExecutor::make_runners(const ModelRunnerOptions& options,
+                                       const GpuRunnerOptions& gpu_options, RankedGpus& gpus) {
+  std::vector<int32_t> ordinals = gpus.later_ordinals;
+  for (const auto& device : gpus.devices) ordinals.push_back(device->info().gpu.ordinal);
+  return members_->run([&](int member) -> Status {
+    const auto at = static_cast<size_t>(member);
+    std::unique_ptr<Device> device = std::move(gpus.devices[at]);
+    GpuRunnerOptions own = gpu_options;
+    own.ranks = members_->ranks(member);
+    own.link = members_->link(member);
+    own.num_on_gpu =
+        static_cast<int>(std::count(ordinals.begin(), ordinals.end(), device->info().gpu.ordinal));
+    Result<std::unique_ptr<GpuRunner>> runner =
+        GpuRunner::create(options_of_gpu(options, member, *members_), own, std::move(device));
+    if (!runner.ok()) {
+      members_->leave(member);  // others may wait for it to load
+      return runner.status();
+    }
+    runners_[at] = std::move(*runner);
     return {};
   });
 }
 
-Status GpuRankedExecutor::run(const std::function<Status(int rank)>& work) {
-  (void)threads_.run([&](int rank) -> Status {
-    const auto at = static_cast<size_t>(rank);
-    statuses_[at] = work(rank);
-    if (statuses_[at].code() == StatusCode::kUnavailable && !groups_.empty()) groups_[at]->leave();
+// What is queued on one GPU may wait for another: all of them end at the same time.
+GpuRankedExecutor::~GpuRankedExecutor() {
+  (void)members_->run([&](int member) -> Status {
+    runners_[static_cast<size_t>(member)].reset();
     return {};
   });
-  const auto is_ok = [](const Status& status) { return status.ok(); };
-  const auto num_ok = std::count_if(statuses_.begin(), statuses_.end(), is_ok);
-  if (num_ok == std::ssize(statuses_)) return {};
-  // What a rank says by itself explains more than that the others missed it.
-  const auto tells = [](const Status& status) {
-    return !status.ok() && status.code() != StatusCode::kUnavailable;
-  };
-  auto first = std::find_if(statuses_.begin(), statuses_.end(), tells);
-  if (first == statuses_.end()) first = std::find_if_not(statuses_.begin(), statuses_.end(), is_ok);
-  const auto rank = static_cast<size_t>(first - statuses_.begin());
-  if (num_ok > 0) groups_[rank]->leave();
-  return *first;
 }
 
 void GpuRankedExecutor::add_up_plans() {
   plan_ = runners_.front()->model().plan();
   MemoryPlan& sum = plan_.memory;
-  for (size_t rank = 1; rank < runners_.size(); ++rank)
-    sum.add(runners_[rank]->model().plan().memory);
-  const KvSpec& kv = plan_.kv.spec;
-  plan_.spec = plan_.whole;
-  plan_.kv = make_kv_layout(plan_.whole, kv.block_size, plan_.kv_dtype, kv.state.block_size);
+  for (size_t member = 1; member < runners_.size(); ++member)
+    sum.add(runners_[member]->model().plan().memory);
+  kv_spec_ = layout_of(plan_, members_->num_ranks(), kAllLayers).spec;
+  plan_.spec = plan_.staged = plan_.whole;
+  plan_.kv = layout_of(plan_, 1, kAllLayers);
   sum.kv_spec = plan_.kv.spec;
 }
 
-// Ranks with more heads hold fewer blocks in as many bytes: the fewest blocks count, in bytes of
-// the first rank's.
 int64_t GpuRankedExecutor::available_kv_bytes() const {
-  const auto block_bytes = [](const GpuRunner& runner) {
-    return std::max<int64_t>(runner.kv_spec().block_bytes, 1);
-  };
-  int64_t bytes = runners_.front()->available_kv_bytes();
+  std::optional<double> least;
   for (const auto& runner : runners_) {
-    bytes = std::min(bytes, runner->available_kv_bytes() / block_bytes(*runner) *
-                                block_bytes(*runners_.front()));
+    const double share = share_of_blocks(runner->kv_spec(), kv_spec_);
+    const auto bytes = static_cast<double>(runner->available_kv_bytes());
+    if (share > 0) least = std::min(bytes / share, least.value_or(bytes / share));
   }
-  return bytes;
+  return static_cast<int64_t>(least.value_or(0));
 }
 
 Status GpuRankedExecutor::initialize(const KvPlan& plan) {
   kv_plan_ = plan;
-  return run([&](int rank) { return runners_[static_cast<size_t>(rank)]->initialize(plan); });
+  return members_->run(
+      [&](int member) { return runners_[static_cast<size_t>(member)]->initialize(plan); });
 }
 
 Status GpuRankedExecutor::warm_up() { return execute_dummy(*this, plan_.limits, kv_plan_); }
 
-Result<StepResult> GpuRankedExecutor::run_step(
-    const std::function<Result<StepResult>(GpuRunner&)>& work) {
-  QUIRE_RETURN_IF_ERROR(run([&](int rank) -> Status {
-    GpuRunner& runner = *runners_[static_cast<size_t>(rank)];
-    QUIRE_ASSIGN_OR_RETURN(StepResult result, work(runner));
-    if (rank == 0) {
-      first_result_ = std::move(result);
-    } else {
-      runner.recycle(std::move(result));
-    }
-    return {};
-  }));
-  return std::move(first_result_);
-}
-
-Result<StepResult> GpuRankedExecutor::execute(const StepPlan& plan) {
-  return run_step([&](GpuRunner& runner) { return runner.execute(plan); });
-}
-
-Status GpuRankedExecutor::submit(const StepPlan& plan) {
-  return run([&](int rank) { return runners_[static_cast<size_t>(rank)]->submit(plan); });
-}
-
-Result<StepResult> GpuRankedExecutor::collect() {
-  return run_step([](GpuRunner& runner) { return runner.collect(); });
-}
-
 bool GpuRankedExecutor::work_while_idle() {
-  bool has_worked = false;
-  (void)threads_.run([&](int rank) -> Status {
-    const bool worked = runners_[static_cast<size_t>(rank)]->work_while_idle();
-    if (rank == 0) has_worked = worked;
+  std::atomic<bool> has_worked = false;
+  (void)members_->run([&](int member) -> Status {
+    if (runners_[static_cast<size_t>(member)]->work_while_idle()) has_worked = true;
     return {};
   });
   return has_worked;
+}
+
+Result<std::shared_ptr<const Adapter>> GpuRankedExecutor::load_adapter(
+    const std::string& name, const std::string& path) const {
+  auto adapter = std::make_shared<PartedAdapter>();
+  for (const auto& runner : runners_) {
+    QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<const Adapter> part, runner->load_adapter(name, path));
+    QUIRE_RETURN_IF_ERROR(adapter->add(std::move(part), path));
+  }
+  return std::shared_ptr<const Adapter>(std::move(adapter));
+}
+
+// --- Steps ---
+
+Status GpuRankedExecutor::run_plan(
+    const StepPlan& plan,
+    const std::function<Status(GpuRunner& runner, const StepPlan& own)>& work) {
+  const bool differs = has_adapters(plan);
+  return members_->run([&](int member) {
+    const auto at = static_cast<size_t>(member);
+    return differs ? work(*runners_[at], with_parts(plan, at)) : work(*runners_[at], plan);
+  });
+}
+
+void GpuRankedExecutor::relay_tokens(const StepPlan& plan) {
+  if (members_->num_stages() == 1) return;
+  relayed_.push_back(relay_.add_step(plan));
+  const StepResult& sampled = relay_.take();
+  for (int member = 0; member < static_cast<int>(sampler_); ++member)
+    members_->link(member)->bring(sampled);
+}
+
+Result<StepResult> GpuRankedExecutor::execute(const StepPlan& plan) {
+  if (!plan.empty()) {
+    QUIRE_RETURN_IF_ERROR(submit(plan));
+    return collect();
+  }
+  relay_tokens(plan);
+  if (!relayed_.empty()) relayed_.pop_back();
+  QUIRE_RETURN_IF_ERROR(run_plan(
+      plan, [](GpuRunner& runner, const StepPlan& own) { return runner.execute(own).status(); }));
+  return StepResult{.step_id = plan.step_id};
+}
+
+Status GpuRankedExecutor::submit(const StepPlan& plan) {
+  relay_tokens(plan);
+  Status status =
+      run_plan(plan, [](GpuRunner& runner, const StepPlan& own) { return runner.submit(own); });
+  if (!status.ok() && !relayed_.empty()) relayed_.pop_back();
+  return status;
+}
+
+Result<StepResult> GpuRankedExecutor::collect() {
+  const Status status = members_->run([&](int member) -> Status {
+    const auto at = static_cast<size_t>(member);
+    QUIRE_ASSIGN_OR_RETURN(StepResult result, runners_[at]->collect());
+    if (at == sampler_) {
+      first_result_ = std::move(result);
+    } else {
+      runners_[at]->recycle(std::move(result));
+    }
+    return {};
+  });
+  if (!relayed_.empty()) {
+    if (status.ok()) relay_.add_result(relayed_.front(), first_result_);
+    relayed_.pop_front();
+  }
+  QUIRE_RETURN_IF_ERROR(status);
+  return std::move(first_result_);
 }
 
 }  // namespace quire

@@ -1,13 +1,17 @@
-// Law L4 for ranks on GPUs: ids and logprobs are the same bits for every number of ranks, from graphs
-// and without, and a rank that is lost ends the group.
+// Law L4 for several GPUs: ids and logprobs are the same bits for every number of ranks, stages and
+// engines, from graphs and without, and a GPU that is lost ends its group.
 #include "ranks/gpu/gpu_ranked_executor.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "core/testing/executor_contract.h"
 #include "exec/dummy_step.h"
 #include "exec/testing/gpu_runner_test_support.h"
 #include "kernels/cuda/test/test_rank_ops.h"
+#include "ranks/gpu/gpu_engines.h"
+#include "tests/support/test_data.h"
 
 namespace quire {
 namespace {
@@ -19,10 +23,12 @@ using test::PlanDriver;
 
 struct RankedSetup {
   int num_ranks = 2;
+  int num_stages = 1;
   GpuRunnerOptions gpu = {};
   gpu_test::EmulatedGpu emulated = {};
   int32_t num_failing_captures = 0;  // of the last rank
   int64_t deadline_ms = 20'000;
+  int32_t max_adapters = 0;
 };
 
 ModelRunnerOptions options_for(const std::string& model) {
@@ -41,28 +47,32 @@ constexpr KvPlan kPlan{.num_blocks = test::kGoldenBlocks, .num_state_blocks = te
 
 Result<std::unique_ptr<GpuRankedExecutor>> load_ranks(const std::string& model,
                                                       const RankedSetup& setup) {
-  RankedGpus gpus{.group = {.ops = &gpu_test::test_rank_ops(), .deadline_ms = setup.deadline_ms}};
-  for (int rank = 0; rank < setup.num_ranks; ++rank) {
+  ModelRunnerOptions options = options_for(model);
+  options.max_adapters = setup.max_adapters;
+  RankedGpus gpus{.group = {.ops = &gpu_test::test_rank_ops(), .deadline_ms = setup.deadline_ms},
+                  .num_stages = setup.num_stages};
+  const int num_members = setup.num_ranks * setup.num_stages;
+  for (int member = 0; member < num_members; ++member) {
     gpu_test::EmulatedGpu emulated = setup.emulated;
-    if (rank == setup.num_ranks - 1) emulated.num_failing_captures = setup.num_failing_captures;
+    if (member == num_members - 1) emulated.num_failing_captures = setup.num_failing_captures;
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, gpu_test::open_test_device(emulated));
     gpus.devices.push_back(std::move(device));
   }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRankedExecutor> executor,
-                         GpuRankedExecutor::create(options_for(model), setup.gpu, std::move(gpus)));
+                         GpuRankedExecutor::create(options, setup.gpu, std::move(gpus)));
   QUIRE_RETURN_IF_ERROR(executor->initialize(kPlan));
   QUIRE_RETURN_IF_ERROR(executor->warm_up());
   return executor;
 }
 
-// What one GPU answers to a request that is alone, so many ranks do in a crowd and in chunks.
-void expect_bits_of_one_gpu(const std::string& model, RankedSetup setup, int num_ranks) {
+// What one GPU answers to a request that is alone, so do several in a crowd and in chunks, and after
+// a preemption and a prefix hit.
+void expect_bits_of_one_gpu(const std::string& model, const RankedSetup& setup) {
   auto alone = gpu_test::load_runner(model, {.emulated = setup.emulated});
   ASSERT_TRUE(alone.ok()) << alone.status().message();
   PlanDriver alone_driver(**alone, test::kGoldenBlocks);
   const DriverRequest watched = gpu_test::sampled_request(1, 37);
   const DriverOutput want = alone_driver.run({watched}, {})[1];
-  setup.num_ranks = num_ranks;
   auto ranks = load_ranks(model, setup);
   ASSERT_TRUE(ranks.ok()) << ranks.status().message();
   PlanDriver driver(**ranks, test::kGoldenBlocks);
@@ -71,30 +81,58 @@ void expect_bits_of_one_gpu(const std::string& model, RankedSetup setup, int num
                  {.chunk = 16, .step_tokens = 40});
   gpu_test::expect_same(crowd[1], want);
   EXPECT_GT((*ranks)->graph_counts()->num_graph_steps, 0);
+  if (setup.num_stages == 1) return;
+  DriverRequest again = watched;
+  again.id = 4;
+  gpu_test::expect_same(driver.run({again}, {.preempt_after_output = 3})[4], want);
+  again.id = 5;
+  gpu_test::expect_same(driver.run_after_hit(again, watched.id, 1, {}), want);
 }
 
 class GpuRankedBits : public GpuRunnerTest, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(GpuRankedBits, AreThoseOfOneGpu) { expect_bits_of_one_gpu(GetParam(), {}, 2); }
+TEST_P(GpuRankedBits, AreThoseOfOneGpu) { expect_bits_of_one_gpu(GetParam(), {}); }
 
 // Each way in which heads, MLPs, experts, norms, states and weights are cut or are not.
 INSTANTIATE_TEST_SUITE_P(Models, GpuRankedBits,
-                         ::testing::Values("gpt2", "qwen2_moe", "gpt_oss", "deepseek_v3", "bloom",
-                                           "falcon_h1", "gptq_order_llama", "fp8_block_qwen3",
-                                           "int8_llama"),
+                         ::testing::Values("gpt2", "qwen2_moe", "mxfp4_gpt_oss", "deepseek_v3",
+                                           "bloom", "falcon_h1", "gptq_order_llama",
+                                           "fp8_block_qwen3", "int8_llama"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class GpuStageBits : public GpuRunnerTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(GpuStageBits, AreThoseOfOneGpu) {
+  expect_bits_of_one_gpu(GetParam(), {.num_ranks = 1, .num_stages = 2});
+}
+
+// Tied heads, experts, latents, positions that the first stage alone knows, states beside attention and
+// instead of it, quantized weights.
+INSTANTIATE_TEST_SUITE_P(Models, GpuStageBits,
+                         ::testing::Values("gpt2", "gpt_oss", "deepseek_v3", "bloom", "falcon_h1",
+                                           "qwen3_next", "mamba2", "int8_rows_mistral"),
                          [](const auto& info) { return std::string(info.param); });
 
 using GpuRanked = GpuRunnerTest;
 
 // More ranks than KV heads, each with a copy.
-TEST_F(GpuRanked, FourRanksGiveTheBitsOfOne) { expect_bits_of_one_gpu("llama", {}, 4); }
+TEST_F(GpuRanked, FourRanksGiveTheBitsOfOne) { expect_bits_of_one_gpu("llama", {.num_ranks = 4}); }
+
+// Three steps under way, and stages of ranks.
+TEST_F(GpuRanked, ThreeStagesGiveTheBitsOfOne) {
+  expect_bits_of_one_gpu("llama", {.num_ranks = 1, .num_stages = 3});
+}
+TEST_F(GpuRanked, StagesOfRanksGiveTheBitsOfOne) {
+  expect_bits_of_one_gpu("llama", {.num_ranks = 2, .num_stages = 2});
+}
 
 TEST_F(GpuRanked, GoesOnAfterFailedSteps) {
   auto ranks = load_ranks("llama", {});
   ASSERT_TRUE(ranks.ok()) << ranks.status().message();
   test::expect_recovery_from_failed_execute(**ranks);
-  auto other = load_ranks("llama", {});
+  auto other = load_ranks("llama", {.num_ranks = 1, .num_stages = 2});
   ASSERT_TRUE(other.ok());
+  test::expect_recovery_from_failed_execute(**other);
   test::expect_recovery_from_failed_submit(**other);
   EXPECT_TRUE((*other)->health().ok());
 }
@@ -120,11 +158,107 @@ TEST_F(GpuRanked, CapturesForAllRanksOrNone) {
 TEST_F(GpuRanked, EndsWhenARankIsLost) {
   auto ranks = load_ranks("llama", {});
   ASSERT_TRUE(ranks.ok()) << ranks.status().message();
-  (*ranks)->group(1).leave();
+  (*ranks)->members().leave(1);
   EXPECT_EQ((*ranks)->health().code(), StatusCode::kUnavailable);
   const Status status = execute_dummy(**ranks, (*ranks)->plan().limits, kPlan);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_NE(status.message().find("rank 1 of 2 is gone"), std::string::npos) << status.message();
+}
+
+TEST_F(GpuRanked, EndsWhenAStageIsLost) {
+  auto stages = load_ranks("llama", {.num_ranks = 1, .num_stages = 3});
+  ASSERT_TRUE(stages.ok()) << stages.status().message();
+  (*stages)->members().leave(1);
+  EXPECT_EQ((*stages)->health().code(), StatusCode::kUnavailable);
+  const Status status = execute_dummy(**stages, (*stages)->plan().limits, kPlan);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("stage 1 of 3 is gone"), std::string::npos) << status.message();
+}
+
+// Of a stage of ranks one is lost while a step is under way: the other stage ends, too.
+TEST_F(GpuRanked, EndsWhenARankOfAStageIsLost) {
+  auto stages = load_ranks("llama", {.num_stages = 2});
+  ASSERT_TRUE(stages.ok()) << stages.status().message();
+  test::ContractPlans plans(**stages);
+  ASSERT_TRUE((*stages)->submit(plans.first_step(RequestId(1), {1, 2, 3})).ok());
+  (*stages)->members().leave(3);
+  EXPECT_EQ((*stages)->collect().status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ((*stages)->health().code(), StatusCode::kUnavailable);
+}
+
+// What the last stage samples on the host, all of them wait for.
+TEST_F(GpuRanked, StagesWaitForTheHostsSampler) {
+  const GpuRunnerOptions gpu{.sample_on_device = false};
+  expect_bits_of_one_gpu("llama", {.num_ranks = 1, .num_stages = 2, .gpu = gpu});
+}
+
+// Requests with adapters and one without, each as on one GPU.
+void expect_bits_of_adapters(const RankedSetup& setup) {
+  const std::vector<std::string> names = {"", "llama.plain", "llama.bias"};
+  const auto requests_for = [&](const Executor& executor) {
+    std::vector<DriverRequest> requests;
+    for (size_t i = 0; i < names.size(); ++i) {
+      requests.push_back(gpu_test::sampled_request(i + 1, 17));
+      if (i == 0) continue;
+      auto adapter = executor.load_adapter(names[i], test::lora_golden_dir(names[i]).string());
+      QUIRE_CHECK(adapter.ok(), "{}", adapter.status().message());
+      requests.back().adapter = *adapter;
+    }
+    return requests;
+  };
+  const auto alone = gpu_test::load_runner("llama", {.max_adapters = 2});
+  const auto ranks = load_ranks("llama", setup);
+  ASSERT_TRUE(alone.ok() && ranks.ok()) << ranks.status().message();
+  PlanDriver alone_driver(**alone, test::kGoldenBlocks);
+  const std::vector<DriverRequest> of_one = requests_for(**alone);
+  const std::vector<DriverRequest> crowd = requests_for(**ranks);
+  PlanDriver driver(**ranks, test::kGoldenBlocks);
+  const auto outputs = driver.run(crowd, {.chunk = 11, .step_tokens = 40});
+  for (const DriverRequest& request : of_one) {
+    SCOPED_TRACE(request.id);
+    gpu_test::expect_same(outputs.at(request.id), alone_driver.run({request}, {})[request.id]);
+  }
+  EXPECT_GT((*ranks)->graph_counts()->num_graph_steps, 0);
+}
+
+TEST_F(GpuRanked, AdaptersAreCutAsTheirLinears) {
+  expect_bits_of_adapters({.num_ranks = 2, .max_adapters = 2});
+}
+TEST_F(GpuRanked, AdaptersAreDividedAmongStages) {
+  expect_bits_of_adapters({.num_ranks = 2, .num_stages = 2, .max_adapters = 2});
+}
+
+// Each engine has its own GPUs, and answers with the bits of one GPU.
+TEST_F(GpuRanked, EnginesHaveGpusOfTheirOwn) {
+  auto alone = gpu_test::load_runner("llama", {});
+  ASSERT_TRUE(alone.ok()) << alone.status().message();
+  PlanDriver alone_driver(**alone, test::kGoldenBlocks);
+  const DriverRequest watched = gpu_test::sampled_request(1, 37);
+  const DriverOutput want = alone_driver.run({watched}, {})[1];
+  for (const int gpus_each : {1, 2}) {
+    EngineGpus gpus{.num_engines = 2, .num_stages = gpus_each, .ops = &gpu_test::test_rank_ops()};
+    for (int i = 0; i < 2 * gpus_each; ++i) gpus.devices.push_back(*gpu_test::open_test_device());
+    auto engines = make_gpu_engines(options_for("llama"), {}, std::move(gpus));
+    ASSERT_TRUE(engines.ok()) << engines.status().message();
+    ASSERT_EQ(engines->executors.size(), 2u);
+    for (const auto& executor : engines->executors) {
+      ASSERT_TRUE(executor->initialize(kPlan).ok());
+      ASSERT_TRUE(executor->warm_up().ok());
+      PlanDriver driver(*executor, test::kGoldenBlocks);
+      gpu_test::expect_same(driver.run({watched}, {})[1], want);
+    }
+  }
+}
+
+TEST_F(GpuRanked, RefusesWhatStagesDoNotDo) {
+  const RankedSetup two{.num_ranks = 1, .num_stages = 2};
+  const Status shared = load_ranks("zamba2", two).status();
+  EXPECT_EQ(shared.code(), StatusCode::kUnimplemented);
+  EXPECT_NE(shared.message().find("--pipeline-parallel-size"), std::string::npos)
+      << shared.message();
+  const Status many = load_ranks("llama", {.num_ranks = 1, .num_stages = 4}).status();
+  EXPECT_EQ(many.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(many.message().find("1 to 3, the model's layers"), std::string::npos) << many.message();
 }
 
 TEST_F(GpuRanked, RefusesWhatRanksDoNotDo) {

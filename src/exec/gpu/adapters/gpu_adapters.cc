@@ -70,13 +70,16 @@ Result<std::vector<LoraPart>> GpuAdapters::table_row(const LoadedAdapter& adapte
 
 Result<std::shared_ptr<const Adapter>> GpuAdapters::load(const std::string& name,
                                                          const std::string& path) {
-  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<LoadedAdapter> adapter,
-                         read_adapter(name, path,
-                                      {.options = model_.options,
-                                       .plan = model_.plan,
-                                       .weights = model_.weights,
-                                       .lora = {.layout = LoraLayout::kRows},
-                                       .in_use = in_use_}));
+  AdapterReading reading{.options = model_.options,
+                         .plan = model_.plan,
+                         .weights = model_.weights,
+                         .lora = {.layout = LoraLayout::kRows},
+                         .in_use = in_use_};
+  if (model_.options.stage.count > 1) {
+    reading.lora.own_layers = layers_of(model_.plan.whole, model_.options.stage);
+    reading.lora.num_layers = std::ssize(model_.plan.whole.layers);
+  }
+  QUIRE_ASSIGN_OR_RETURN(std::shared_ptr<LoadedAdapter> adapter, read_adapter(name, path, reading));
   const std::span<const std::byte> bytes = adapter->weights.bytes();
   const auto place = places_->take(std::ssize(bytes));
   if (!place) {
@@ -99,9 +102,8 @@ Result<std::shared_ptr<const Adapter>> GpuAdapters::load(const std::string& name
   return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 
-LoraSlots GpuAdapters::place(size_t parity, std::span<const LoraRows> adapters,
-                             int64_t num_tokens) {
-  int32_t* const slots = staged_[parity];
+LoraSlots GpuAdapters::place(size_t turn, std::span<const LoraRows> adapters, int64_t num_tokens) {
+  int32_t* const slots = staged_[turn];
   int32_t* const order = slots + max_tokens_;
   std::fill_n(slots, num_tokens, -1);
   std::fill_n(order, num_tokens, -1);

@@ -36,7 +36,7 @@ class GpuAdapters {
     const ModelPlan& plan;
     const DecoderWeights& weights;
     Device& device;
-    size_t num_staged = 2;  // host buffers, by parity of steps
+    size_t num_staged = 2;  // host buffers, of steps that take turns
   };
   static Result<std::unique_ptr<GpuAdapters>> create(const Model& model);
 
@@ -45,8 +45,9 @@ class GpuAdapters {
   Result<std::shared_ptr<const Adapter>> load(const std::string& name, const std::string& path);
 
   // Queues which rows of the step have which adapter, of `num_tokens` with those that stand for
-  // nobody. The pointers are the same for every step. `parity` is that of the step's number.
-  LoraSlots place(size_t parity, std::span<const LoraRows> adapters, int64_t num_tokens);
+  // nobody. The pointers are the same for every step. `turn`: which of the host buffers is
+  // the step's.
+  LoraSlots place(size_t turn, std::span<const LoraRows> adapters, int64_t num_tokens);
 
  private:
   explicit GpuAdapters(const Model& model);

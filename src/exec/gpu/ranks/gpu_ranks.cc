@@ -71,24 +71,18 @@ Result<std::vector<std::unique_ptr<GpuRanks>>> GpuRanks::create(
   std::vector<std::unique_ptr<GpuRanks>> ranks;
   for (int rank = 0; rank < num_ranks; ++rank) {
     Device& device = *devices[static_cast<size_t>(rank)];
-    const int32_t ordinal = device.info().gpu.ordinal;
-    const auto num_on_gpu = std::count_if(
-        devices.begin(), devices.end(),
-        [&](const std::unique_ptr<Device>& other) { return other->info().gpu.ordinal == ordinal; });
-    ranks.emplace_back(new GpuRanks(shared, rank, device,
-                                    std::move(threads[static_cast<size_t>(rank)]),
-                                    static_cast<int>(num_on_gpu)));
+    ranks.emplace_back(
+        new GpuRanks(shared, rank, device, std::move(threads[static_cast<size_t>(rank)])));
   }
   return ranks;
 }
 
 GpuRanks::GpuRanks(std::shared_ptr<Shared> shared, int rank, Device& device,
-                   std::unique_ptr<RankGroup> threads, int num_on_gpu)
+                   std::unique_ptr<RankGroup> threads)
     : RankGroup(rank, threads->size()),
       shared_(std::move(shared)),
       device_(device),
-      threads_(std::move(threads)),
-      num_on_gpu_(num_on_gpu) {}
+      threads_(std::move(threads)) {}
 
 GpuRanks::~GpuRanks() = default;
 

@@ -18,7 +18,7 @@
 
 #include "comm/rank_group.h"
 #include "device/device.h"
-#include "kernels/api/ranks/gather_columns.h"
+#include "kernels/api/ranks/rank_ops.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -40,9 +40,6 @@ class GpuRanks final : public RankGroup {
       std::span<const std::unique_ptr<Device>> devices, const GpuRanksOptions& options);
   ~GpuRanks() override;
 
-  // How many ranks of the group share this one's GPU, itself included.
-  int num_on_gpu() const { return num_on_gpu_; }
-
   // Takes memory() for so many bytes, zeroed, and waits until the others have theirs. Once, by every
   // rank on its thread. kResourceExhausted: the GPU has not so much. kUnavailable: another has left.
   Status allocate(int64_t num_bytes);
@@ -62,7 +59,7 @@ class GpuRanks final : public RankGroup {
   // What all ranks of the process see.
   struct Shared;
   GpuRanks(std::shared_ptr<Shared> shared, int rank, Device& device,
-           std::unique_ptr<RankGroup> threads, int num_on_gpu);
+           std::unique_ptr<RankGroup> threads);
   // Stores these bytes of each row to the others; the rank with the most has `most_bytes`.
   bool store(int64_t offset_bytes, int64_t row_stride_bytes, int64_t num_rows,
              const ByteColumns& own, int64_t most_bytes);
@@ -71,7 +68,6 @@ class GpuRanks final : public RankGroup {
   std::shared_ptr<Shared> shared_;
   Device& device_;
   std::unique_ptr<RankGroup> threads_;  // where the ranks' threads meet
-  int num_on_gpu_;
   Arena arena_;
   std::byte* base_ = nullptr;
   size_t num_bytes_ = 0;

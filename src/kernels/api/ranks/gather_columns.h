@@ -48,9 +48,4 @@ constexpr int32_t gather_blocks(int64_t most_bytes) {
   return static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, kMaxGatherBlocks));
 }
 
-// What several GPUs do together; OpTable is what one does.
-struct RankOps {
-  void (*gather_columns)(Stream&, const GatherColumnsParams&);
-};
-
 }  // namespace quire

@@ -1,4 +1,4 @@
-// paged_attention() on a GPU: cut the batch (once per step), attend, combine.
+// paged_attention() on a GPU: cut the batch (once per step), attend, fold splits.
 #include <algorithm>
 #include <bit>
 
@@ -10,6 +10,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int64_t kMaxPartialBytes = int64_t{256} << 20;
+constexpr int64_t kBlocksPerSmOfAnyStep = 8;
 
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
@@ -74,7 +75,12 @@ AttentionArgs make_args(const Stream& stream, AttentionWay way, const PagedAtten
               .prefill_rows = prefill_shape_of(stream, way, kv.head_dim).item_rows,
               .max_partial_rows = (p.workspace_bytes - totals) /
                                   partial_row_bytes(kv.num_kv_heads, args.value_dim)};
+  const bool may_pack = way == AttentionWay::kTensorCores && p.cut_has_one_table && p.num_reqs > 1;
+  const int32_t rows = pack_rows(kv.head_dim, args.is_fp8);
+  if (may_pack && 2 * args.cut.group <= rows) args.cut.pack_rows = rows;
   args.lists = cut_lists(p.batch_cut, p.num_reqs);
+  args.folds_at_once =
+      way == AttentionWay::kTensorCores && p.num_reqs == 1 && kv.num_kv_heads <= kMaxCountedHeads;
   args.is_cut = p.batch_is_cut;
   return args;
 }
@@ -118,13 +124,17 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   const int32_t group = args.cut.group;
   const int32_t max_rows = params.max_query_len == 1 ? group : std::max(group, kDecodeRows);
   const int64_t row_tiles = (max_rows + kDecodeRows - 1) / kDecodeRows;
-  const int64_t max_items = params.num_reqs * row_tiles * max_splits * params.kv.num_kv_heads;
+  int64_t max_items = params.num_reqs * row_tiles * max_splits * params.kv.num_kv_heads;
+  // Of a graph of any step most requests and splits are not there: blocks take several items rather
+  // than none.
+  if (params.max_query_len == 0)
+    max_items = std::min(max_items, gpu(stream).info().num_sms * kBlocksPerSmOfAnyStep);
   if (way == AttentionWay::kWide) {
     launch_wide_decode_attention(stream, args, max_items);
   } else {
     launch_decode_attention(stream, args, max_rows, max_items);
   }
-  if (max_splits > 1) launch_combine_attention(stream, args, max_rows);
+  if (max_splits > 1 && !args.folds_at_once) launch_combine_attention(stream, args, max_rows);
   // One token per request always decodes while the partial sums fit.
   const bool all_decode = params.max_query_len == 1 &&
                           params.num_reqs * max_splits * group <= args.cut.max_partial_rows;

@@ -60,39 +60,92 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
 }
 
 template <typename Shape>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, Shape::kWarpsPerSm / Shape::kWarps)
+QUIRE_DEVICE void attend(const AttentionArgs& args, const DecodeWork& work) {
+  TileFetcher<Shape> fetcher(args, work);
+  QueryOperands<Shape> query;
+  load_query<Shape>(args, work, query);
+  DecodeState<Shape> state;
+  clear(state);
+  decode_tiles<Shape>(args, work, query, fetcher, state);
+  store_item<Shape>(args, work, state);
+}
+
+// An SM holds so many blocks by their shared memory, which both kinds of items have in common, and
+// by the registers that they want.
+template <typename Shape, typename Pack>
+constexpr int blocks_per_sm() {
+  constexpr int kSharedBytesPerSm = 228 << 10;  // compute capability 9.0, which has the most
+  constexpr int kByMemory = kSharedBytesPerSm / (Pack::kSharedBytes + (1 << 10));
+  constexpr int kByRegisters = Shape::kWarpsPerSm / Shape::kWarps;
+  return kByMemory < kByRegisters ? kByMemory : kByRegisters;
+}
+
+template <typename Shape, typename Pack>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, (blocks_per_sm<Shape, Pack>()))
     decode_kernel(const AttentionArgs args) {
-  for_each_decode_work<Shape>(args, [&](const DecodeWork& work) {
-    TileFetcher<Shape> fetcher(args, work);
-    QueryOperands<Shape> query;
-    load_query<Shape>(args, work.item, query);
-    DecodeState<Shape> state;
-    clear(state);
-    decode_tiles<Shape>(args, work, query, fetcher, state);
-    store_item<Shape>(args, work, state);
+  static_assert(Pack::kThreads == Shape::kThreads && Pack::kWork >= Shape::kWork);
+  for_each_decode_work<Pack>(args, [&](const DecodeWork& work) {
+    if (work.requests != nullptr) {
+      attend<Pack>(args, work);
+    } else {
+      attend<Shape>(args, work);
+    }
   });
 }
 
+// Of a batch of one request, which has no packs. It has few blocks, so each finishes by itself what
+// elsewhere waits for another kernel.
 template <typename Shape>
-void launch_as(Stream& stream, const AttentionArgs& args, int64_t max_items) {
-  launch<decode_kernel<Shape>>(
-      stream,
-      {.num_blocks = blocks_for(gpu(stream), max_items, 1, kDecodeBlocksPerSm),
-       .num_threads = Shape::kThreads,
-       .shared_bytes = Shape::kSharedBytes},
-      args);
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, Shape::kHeadDim > 128 ? 1 : 2)
+    decode_one_kernel(const AttentionArgs args) {
+  for_each_decode_work<Shape>(args, [&](const DecodeWork& work) {
+    attend<Shape>(args, work);
+    if (args.folds_at_once) fold_finished<Shape>(args);
+  });
+}
+
+template <auto kKernel, typename Shape>
+void launch_blocks(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  launch<kKernel>(stream,
+                  {.num_blocks = blocks_for(gpu(stream), max_items, 1, kDecodeBlocksPerSm),
+                   .num_threads = Shape::kThreads,
+                   .shared_bytes = Shape::kSharedBytes},
+                  args);
+}
+
+// Whether a block may not have the shared memory of the shape, and another one is to be taken.
+template <typename Shape>
+bool lacks_memory(const Stream& stream) {
+  return Shape::kSharedBytes > gpu(stream).info().shared_bytes_per_block;
+}
+
+// With as many stages as there is shared memory for, at most kStages: few blocks wait for their own
+// reading, so one request's have one tile more on its way.
+template <int kHeadDim, bool kFp8, int kRowTiles, int kStages = 3>
+void launch_one(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  using Shape = DecodeShape<kHeadDim, kFp8, kRowTiles, kStages>;
+  if constexpr (kStages > 1 && Shape::kSharedBytes > kLeastSharedBytes) {
+    if (lacks_memory<Shape>(stream))
+      return launch_one<kHeadDim, kFp8, kRowTiles, kStages - 1>(stream, args, max_items);
+  }
+  launch_blocks<decode_one_kernel<Shape>, Shape>(stream, args, max_items);
+}
+template <int kHeadDim, bool kFp8, int kRowTiles, int kStages = 2>
+void launch_several(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  using Shape = DecodeShape<kHeadDim, kFp8, kRowTiles, kStages>;
+  using Pack = PackShape<kHeadDim, kFp8, kStages>;
+  if constexpr (kStages > 1 && Pack::kSharedBytes > kLeastSharedBytes) {
+    if (lacks_memory<Pack>(stream))
+      return launch_several<kHeadDim, kFp8, kRowTiles, kStages - 1>(stream, args, max_items);
+  }
+  launch_blocks<decode_kernel<Shape, Pack>, Pack>(stream, args, max_items);
 }
 template <int kHeadDim, bool kFp8, int kRowTiles>
 void launch_kind(Stream& stream, const AttentionArgs& args, int64_t max_items) {
-  using Shape = DecodeShape<kHeadDim, kFp8, kRowTiles>;
   constexpr int64_t kLeast = least_attention_shared_bytes(kHeadDim, kFp8);
-  if constexpr (Shape::kSharedBytes > kLeast) {
-    using LessMemory = DecodeShape<kHeadDim, kFp8, kRowTiles, 1>;
-    static_assert(LessMemory::kSharedBytes <= kLeast);
-    if (Shape::kSharedBytes > gpu(stream).info().shared_bytes_per_block)
-      return launch_as<LessMemory>(stream, args, max_items);
-  }
-  launch_as<Shape>(stream, args, max_items);
+  static_assert(PackShape < kHeadDim, kFp8, kHeadDim <= 128 ? 2 : 1 > ::kSharedBytes <= kLeast);
+  if (args.num_reqs == 1) return launch_one<kHeadDim, kFp8, kRowTiles>(stream, args, max_items);
+  launch_several<kHeadDim, kFp8, kRowTiles>(stream, args, max_items);
 }
 template <int kHeadDim, int kRowTiles>
 void launch_for(Stream& stream, const AttentionArgs& args, int64_t max_items) {

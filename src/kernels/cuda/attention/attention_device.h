@@ -45,9 +45,10 @@ struct AttentionArgs {
   AttentionCut cut{};
   bool fold_splits = false;  // prefill: end each split as decode does
   CutLists lists{};
-  bool is_cut = false;        // by an earlier kernel than the last, so lists can be read at once
-  float* partials = nullptr;  // [partial row, Hkv, value_dim + 2]: sums, maximum, weight
-  float* totals = nullptr;    // prefill with fold_splits: scratch of each block
+  bool folds_at_once = false;  // one request: the last item of a KV head folds its splits
+  bool is_cut = false;         // by an earlier kernel than the last, so lists can be read at once
+  float* partials = nullptr;   // [partial row, Hkv, value_dim + 2]: sums, maximum, weight
+  float* totals = nullptr;     // prefill with fold_splits: scratch of each block
 };
 
 struct AttentionItem {
@@ -63,7 +64,8 @@ struct AttentionItem {
   float scale = 1.0f;  // of scores, with that of the keys
 };
 
-// Returns the request r with starts[r] <= item < starts[r + 1]. All lanes of a warp search together.
+// Returns the request r with starts[r] <= item < starts[r + 1], the first one for items before all.
+// All lanes of a warp search together.
 QUIRE_DEVICE int32_t find_request_by_warp(const int32_t* starts, int32_t num_reqs, int32_t item) {
   const int lane = ptx::thread_index() % 32;
   int32_t first = 0;
@@ -71,7 +73,7 @@ QUIRE_DEVICE int32_t find_request_by_warp(const int32_t* starts, int32_t num_req
   while (count > 1) {
     const int32_t step = (count + 31) / 32;
     const int32_t offset = lane * step;
-    const bool begins_before = offset < count && starts[first + offset] <= item;
+    const bool begins_before = offset < count && (offset == 0 || starts[first + offset] <= item);
     const int32_t skipped = (ptx::count_bits(ptx::ballot(begins_before)) - 1) * step;
     first += skipped;
     count = count - skipped < step ? count - skipped : step;

@@ -46,7 +46,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, 1) wide_decode_kernel(const Att
   for_each_decode_work<Shape>(args, [&](const DecodeWork& work) {
     RingFetcher<Shape> fetcher(args, work);
     QueryOperands<Shape> query;
-    load_query<Shape>(args, work.item, query);
+    load_query<Shape>(args, work, query);
     DecodeState<Shape> state;
     clear(state);
     add_tiles<Shape>(args, work, work.begin, work.end, query, fetcher, state);
@@ -108,7 +108,7 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
   ptx::sync_threads();  // nobody reads what the last item left
   RingFetcher<Shape> fetcher(args, work);
   QueryOperands<Shape> query;
-  load_query<Shape>(args, item, query);
+  load_query<Shape>(args, work, query);
   DecodeState<Shape> state;
   const int32_t split_size = args.fold_splits ? args.cut.split_size : item.end;
   const int32_t first_split = item.begin / split_size;

@@ -9,7 +9,9 @@
 //   prefill: there are many rows: one item = tile_rows rows over the whole context
 //
 // Every decode item reads at most split_size positions, so a flat list of items over all requests
-// is balanced whatever the mix of lengths.
+// is balanced whatever the mix of lengths. Where requests of one token have the same blocks at the
+// positions of a split, one item may have the rows of several of them: a "pack" of requests
+// (attention_sharing.h), whose items are the first of the list.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +24,11 @@ namespace quire::cuda {
 
 inline constexpr int kAttentionTile = 64;  // positions
 inline constexpr int kDecodeRows = 16;     // packed rows of a decode item
+// Packed rows of an item of a pack. Wide heads and the expansion of codes want the registers that
+// more rows would take.
+inline constexpr int pack_rows(int head_dim, bool is_fp8) {
+  return is_fp8 || head_dim > 128 ? 16 : 32;
+}
 
 // Positions of a split. Small ones fill a GPU with one request, large ones leave little to fold (each
 // saves some percent of what 512 takes). Where bits must not depend on
@@ -48,6 +55,7 @@ struct AttentionCut {
   int32_t split_size = kDeterministicSplit;
   int32_t prefill_rows = 128;    // packed rows of a prefill item
   int64_t max_partial_rows = 0;  // that the workspace holds, per KV head
+  int32_t pack_rows = 0;         // packed rows of an item of several requests; 0: there are none
 };
 
 struct RequestCut {
@@ -92,19 +100,51 @@ inline int64_t max_decode_splits(const AttentionCut& cut, int64_t max_len) {
   return std::min<int64_t>(all, (cut.sliding_window + kDecodeRows) / cut.split_size + 2);
 }
 
-// These are prefix sums over the requests, in memory of attention_cut_bytes(); request r begins at
-// entry r.
+// Splits [begin, end).
+struct SplitRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+  QUIRE_HOST_DEVICE int32_t count() const { return end > begin ? end - begin : 0; }
+};
+// Returns the splits of which a request of one token sees every position, without the last, which
+// has the token itself.
+QUIRE_HOST_DEVICE inline SplitRange whole_splits(const AttentionCut& cut, int32_t seq_len) {
+  const int32_t first = first_visible(cut, seq_len - 1);
+  return {(first + cut.split_size - 1) / cut.split_size, (seq_len - 1) / cut.split_size};
+}
+
+// The lists of a cut, in memory of attention_cut_bytes(). The first three are prefix sums over the
+// requests: request r begins at entry r. Items of packs come first, so decode_items begins with
+// their number. What lies behind decode_items, prefill_items and partial_rows has no meaning where
+// there are no such items.
 struct CutLists {
   int32_t* decode_items = nullptr;   // [R + 1]
   int32_t* prefill_items = nullptr;  // [R + 1]
   int32_t* partial_rows = nullptr;   // [R + 1]
+  SplitRange* packed = nullptr;      // [R], the splits that the items of a pack take of a request
+  int32_t* pack_items = nullptr;     // [P + 1], prefix sums over the packs
+  int32_t* pack_begins = nullptr;    // [P + 1], prefix sums over the packs of their requests
+  int32_t* pack_requests = nullptr;  // the requests, pack after pack
+  int32_t* num_packs = nullptr;      // P, of at least two requests each
+  // Of a batch of one request [Hkv]: items that are done; zeros between kernels.
+  int32_t* num_done = nullptr;
 };
+inline constexpr int32_t kMaxCountedHeads = 128;
 QUIRE_HOST_DEVICE inline CutLists cut_lists(void* memory, int32_t num_reqs) {
   auto* first = static_cast<int32_t*>(memory);
-  return {first, first + num_reqs + 1, first + 2 * (num_reqs + 1)};
+  const int32_t stride = num_reqs + 1;
+  return {first,
+          first + stride,
+          first + 2 * stride,
+          reinterpret_cast<SplitRange*>(first + 3 * stride),
+          first + 5 * stride,
+          first + 6 * stride,
+          first + 7 * stride,
+          first + 8 * stride,
+          first + 8 * stride + 1};
 }
 inline int64_t attention_cut_bytes(int64_t max_reqs) {
-  return 3 * (max_reqs + 1) * static_cast<int64_t>(sizeof(int32_t));
+  return (8 * (max_reqs + 1) + 1 + kMaxCountedHeads) * static_cast<int64_t>(sizeof(int32_t));
 }
 
 // Returns the request r with starts[r] <= item < starts[r + 1].

@@ -1,6 +1,7 @@
 // The kernels that decode find their items with these functions, and write what they sum.
 #pragma once
 
+#include "kernels/cuda/attention/attention_fold.h"
 #include "kernels/cuda/attention/decode_rows.h"
 
 namespace quire::cuda {
@@ -9,19 +10,43 @@ namespace quire::cuda {
 // items balance. Only where there may be more items than that does a block take several.
 inline constexpr int kDecodeBlocksPerSm = 32;
 
+// Finds item number `flat` of the packs.
+QUIRE_DEVICE DecodeWork find_pack_work(const AttentionArgs& args, int32_t flat, int32_t kv_head) {
+  const CutLists& lists = args.lists;
+  const int32_t pack = find_request_by_warp(lists.pack_items, *lists.num_packs, flat);
+  const int32_t begin = lists.pack_begins[pack];
+  DecodeWork work;
+  work.exists = true;
+  work.requests = lists.pack_requests + begin;
+  work.num_requests = lists.pack_begins[pack + 1] - begin;
+  const int32_t request = work.requests[0];
+  work.split = lists.packed[request].begin + flat - lists.pack_items[pack];
+  work.item = make_item(args, request, kv_head, 0, args.cut.group);
+  work.begin = work.split * args.cut.split_size;
+  work.end = work.begin + args.cut.split_size;
+  return work;
+}
+
 // Finds the block's work number i; one warp calls it.
 QUIRE_DEVICE DecodeWork find_work(const AttentionArgs& args, int32_t i) {
-  DecodeWork work;
+  const CutLists& lists = args.lists;
   const int32_t flat = i / args.num_kv_heads;
-  const int32_t request = find_request_by_warp(args.lists.decode_items, args.num_reqs, flat);
-  work.exists = flat < args.lists.decode_items[args.num_reqs];
+  const int32_t kv_head = i % args.num_kv_heads;
+  const int32_t request = find_request_by_warp(lists.decode_items, args.num_reqs, flat);
+  const int32_t num_of_packs = lists.decode_items[0];
+  if (flat < num_of_packs) return find_pack_work(args, flat, kv_head);
+  DecodeWork work;
+  work.exists = flat < lists.decode_items[args.num_reqs];
   if (!work.exists) return work;
   const int32_t query_len = args.query_start_loc[request + 1] - args.query_start_loc[request];
   work.cut = cut_request(args.cut, query_len, args.seq_lens[request]);
-  const int32_t local = flat - args.lists.decode_items[request];
-  const int32_t first_row = local / work.cut.num_splits * kDecodeRows;
-  work.split = work.cut.first_split + local % work.cut.num_splits;
-  work.item = make_item(args, request, i % args.num_kv_heads, first_row, kDecodeRows);
+  const SplitRange packed = num_of_packs > 0 ? lists.packed[request] : SplitRange{};
+  const int32_t num_own = work.cut.num_splits - packed.count();
+  const int32_t local = flat - lists.decode_items[request];
+  const int32_t first_row = local / num_own * kDecodeRows;
+  work.split = work.cut.first_split + local % num_own;
+  if (packed.count() > 0 && work.split >= packed.begin) work.split += packed.count();
+  work.item = make_item(args, request, kv_head, first_row, kDecodeRows);
   const int32_t split_begin = work.split * args.cut.split_size;
   const int32_t split_end = split_begin + args.cut.split_size;
   work.begin = work.item.begin > split_begin ? work.item.begin : split_begin;
@@ -47,29 +72,48 @@ QUIRE_DEVICE void for_each_sum(const AttentionArgs& args, const DecodeState<Shap
   }
 }
 
-// Writes to the output when the request has one split, else to the partials.
+// Writes the partial sums of a row of the request, whose cut this is.
+template <typename Shape>
+QUIRE_DEVICE void store_partial(const AttentionArgs& args, const DecodeWork& work, int32_t request,
+                                const RequestCut& cut, int32_t row, int r, int j,
+                                const DecodeState<Shape>& state) {
+  const int64_t slot =
+      args.lists.partial_rows[request] + int64_t{work.split - cut.first_split} * cut.rows + row;
+  float* partial =
+      args.partials + (slot * args.num_kv_heads + work.item.kv_head) * (args.value_dim + 2);
+  for_each_sum<Shape>(args, state, r, j, [&](int dim, float sum) { partial[dim] = sum; });
+  if (ptx::thread_index() < 4) {
+    partial[args.value_dim] = state.maximum[r][j];
+    partial[args.value_dim + 1] = state.weight[r][j];
+  }
+}
+
+// Writes to the output when the request has one split, else to the partials. A request of a pack
+// has at least two: its last split is its own.
 template <typename Shape>
 QUIRE_DEVICE void store_row(const AttentionArgs& args, const DecodeWork& work, int r, int j,
                             const DecodeState<Shape>& state) {
   const AttentionItem& item = work.item;
-  const int32_t row = item.first_row + r * 8 + ptx::thread_index() % 4 * 2 + j;
-  if (row >= item.end_row) return;
-  if (work.cut.num_splits == 1) {
+  const int32_t of_item = r * 8 + ptx::thread_index() % 4 * 2 + j;
+  if constexpr (Shape::kIsPacked) {
+    const int32_t group = args.cut.group;
+    if (of_item >= work.num_requests * group) return;
+    const int32_t request = work.requests[of_item / group];
+    const RequestCut cut = cut_request(args.cut, 1, args.seq_lens[request]);
+    store_partial<Shape>(args, work, request, cut, of_item % group, r, j, state);
+  } else {
+    const int32_t row = item.first_row + of_item;
+    if (row >= item.end_row) return;
+    if (work.cut.num_splits > 1) {
+      store_partial<Shape>(args, work, item.request, work.cut, row, r, j, state);
+      return;
+    }
     const int32_t head = item.kv_head * args.cut.group + row % args.cut.group;
     const Finish finish = finish_row(args, head, state.maximum[r][j], state.weight[r][j]);
     bfloat16* out = out_row(args, item, row);
     for_each_sum<Shape>(args, state, r, j, [&](int dim, float sum) {
       out[dim] = narrow<bfloat16>(finished(finish, sum));
     });
-    return;
-  }
-  const int64_t slot = args.lists.partial_rows[item.request] +
-                       int64_t{work.split - work.cut.first_split} * work.cut.rows + row;
-  float* partial = args.partials + (slot * args.num_kv_heads + item.kv_head) * (args.value_dim + 2);
-  for_each_sum<Shape>(args, state, r, j, [&](int dim, float sum) { partial[dim] = sum; });
-  if (ptx::thread_index() < 4) {
-    partial[args.value_dim] = state.maximum[r][j];
-    partial[args.value_dim + 1] = state.weight[r][j];
   }
 }
 
@@ -83,11 +127,43 @@ QUIRE_DEVICE void store_item(const AttentionArgs& args, const DecodeWork& work,
   }
 }
 
+// Where the block's work lies in its shared memory.
+template <typename Shape>
+QUIRE_DEVICE DecodeWork* shared_work() {
+  static_assert(sizeof(DecodeWork) <= Shape::kSharedBytes - Shape::kWork);
+  return reinterpret_cast<DecodeWork*>(ptx::shared_memory() + Shape::kWork);
+}
+
+// Of a batch of one request: counts the item, and folds the splits of the KV head whose last item it
+// is; whichever that is, in ascending order. The whole block calls this, once the item is stored. The
+// work is read from shared memory, so that no register keeps it through the loop over tiles.
+template <typename Shape>
+QUIRE_DEVICE void fold_finished(const AttentionArgs& args) {
+  ptx::fence_device();
+  ptx::sync_threads();  // all partial sums are written, and nobody reads maxima
+  const DecodeWork& work = *shared_work<Shape>();
+  if (work.cut.num_splits == 1) return;
+  auto* const is_last = reinterpret_cast<int32_t*>(ptx::shared_memory() + Shape::kMaxima);
+  if (ptx::thread_index() == 0) {
+    int32_t* const num_done = args.lists.num_done + work.item.kv_head;
+    *is_last = ptx::atomic_add(num_done, 1) + 1 == work.cut.decode_items() ? 1 : 0;
+    if (*is_last != 0) *num_done = 0;
+  }
+  ptx::sync_threads();
+  if (*is_last == 0) return;
+  ptx::fence_device();
+  const AttentionItem item = make_item(args, 0, work.item.kv_head, 0, work.cut.rows);
+  const int32_t num_units = work.cut.rows * fold_chunks(args);
+#pragma unroll 1
+  for (int32_t unit = ptx::thread_index() / 32; unit < num_units; unit += Shape::kWarps)
+    fold_splits<8>(args,
+                   fold_unit(args, item, work.cut, unit % work.cut.rows, unit / work.cut.rows));
+}
+
 // Calls f with each work of the block, by all its threads.
 template <typename Shape, typename F>
 QUIRE_DEVICE void for_each_decode_work(const AttentionArgs& args, F&& f) {
-  static_assert(sizeof(DecodeWork) <= Shape::kSharedBytes - Shape::kWork);
-  auto* next = reinterpret_cast<DecodeWork*>(ptx::shared_memory() + Shape::kWork);
+  DecodeWork* const next = shared_work<Shape>();
   if (!args.is_cut) ptx::wait_for_previous_kernel();
   for (int32_t i = ptx::block_index();; i += ptx::num_blocks()) {
     ptx::sync_threads();  // nobody may still read what the last item left

@@ -53,18 +53,43 @@ QUIRE_DEVICE void clear(DecodeState<Shape>& state) {
   }
 }
 
+// A RowPlace is where a packed row of an item stands in the batch.
+struct RowPlace {
+  int32_t token = 0;
+  int32_t head = 0;
+  int32_t position = 0;
+  bool exists = true;
+};
+// Returns the place of row `row` of the item; of a row that does not exist, some other row's.
 template <typename Shape>
-QUIRE_DEVICE void load_query(const AttentionArgs& args, const AttentionItem& item,
+QUIRE_DEVICE RowPlace row_place(const AttentionArgs& args, const DecodeWork& work, int row) {
+  const AttentionItem& item = work.item;
+  const int32_t group = args.cut.group;
+  if constexpr (Shape::kIsPacked) {
+    const bool exists = row < work.num_requests * group;
+    const int32_t request = work.requests[exists ? row / group : 0];
+    return {args.query_start_loc[request], item.kv_head * group + row % group,
+            args.seq_lens[request] - 1, exists};
+  } else {
+    const int32_t packed = item.first_row + row;
+    const bool exists = packed < item.end_row;
+    return {item.first_token + (exists ? packed / group : 0),
+            item.kv_head * group + (exists ? packed % group : 0),
+            item.first_position + packed / group, exists};
+  }
+}
+
+template <typename Shape>
+QUIRE_DEVICE void load_query(const AttentionArgs& args, const DecodeWork& work,
                              QueryOperands<Shape>& query) {
   const int lane = ptx::thread_index() % 32;
-  const int32_t group = args.cut.group;
 #pragma unroll
   for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
-    const int32_t row = item.first_row + (first_score_tile<Shape>() + r) * 8 + lane / 4;
-    const bool is_row = row < item.end_row;
-    const int64_t token = item.first_token + (is_row ? row / group : 0);
-    const int64_t head = item.kv_head * group + (is_row ? row % group : 0);
-    const bfloat16* from = args.query + token * args.query_stride + head * args.head_dim;
+    const RowPlace place =
+        row_place<Shape>(args, work, (first_score_tile<Shape>() + r) * 8 + lane / 4);
+    const bool is_row = place.exists;
+    const bfloat16* from =
+        args.query + int64_t{place.token} * args.query_stride + int64_t{place.head} * args.head_dim;
 #pragma unroll
     for (int k = 0; k < Shape::kHeadDim / 16; ++k) {
 #pragma unroll
@@ -161,21 +186,22 @@ QUIRE_DEVICE void change_and_mask(const AttentionArgs& args, const DecodeWork& w
   const AttentionItem& item = work.item;
   if (changes_scores(args)) {
     for_each_score<Shape>(scores, [&](float& score, int row, int place) {
-      const int32_t packed = item.first_row + row;
-      const int32_t head = item.kv_head * args.cut.group + packed % args.cut.group;
-      const int32_t query = item.first_position + packed / args.cut.group;
-      score = changed_score(args, item, head, query - (first + place), score);
+      const RowPlace at = row_place<Shape>(args, work, row);
+      score = changed_score(args, item, at.head, at.position - (first + place), score);
     });
   }
-  const int32_t last_query = item.end - 1;
-  if (first + kAttentionTile <= work.first_query + 1 &&
-      first >= first_visible(args.cut, last_query))
-    return;
-  for_each_score<Shape>(scores, [&](float& score, int row, int place) {
-    const int32_t query = item.first_position + (item.first_row + row) / args.cut.group;
-    const int32_t position = first + place;
-    if (position >= item.end || !is_visible(args, query, position)) score = -ptx::infinity();
-  });
+  // Of a pack every row sees all of the split.
+  if constexpr (!Shape::kIsPacked) {
+    const int32_t last_query = item.end - 1;
+    if (first + kAttentionTile <= work.first_query + 1 &&
+        first >= first_visible(args.cut, last_query))
+      return;
+    for_each_score<Shape>(scores, [&](float& score, int row, int place) {
+      const int32_t query = item.first_position + (item.first_row + row) / args.cut.group;
+      const int32_t position = first + place;
+      if (position >= item.end || !is_visible(args, query, position)) score = -ptx::infinity();
+    });
+  }
 }
 
 // Takes the scores into the rows' maxima, for the whole block. On return `shrink` is what the sums

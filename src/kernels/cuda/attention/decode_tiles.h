@@ -38,6 +38,18 @@ struct DecodeShape {
   static constexpr int kScoreTiles = kAttentionTile / 16 / kScoreWarps;
   static constexpr int kScoreChains = 1;
   static constexpr int kSumTiles = kHeadDim / 16 / kWarps;
+  static constexpr bool kIsPacked = false;  // with the rows of several requests
+};
+
+// The same for items of packs. So that the queries of so many rows fit into registers, half of the
+// warps have the scores of half of the rows.
+template <int kHeadDim, bool kFp8, int kStages>
+struct PackShape : DecodeShape<kHeadDim, kFp8, pack_rows(kHeadDim, kFp8) / 8, kStages> {
+  using Base = DecodeShape<kHeadDim, kFp8, pack_rows(kHeadDim, kFp8) / 8, kStages>;
+  static constexpr int kScoreWarps = Base::kWarps / 2;
+  static constexpr int kScoreRowTiles = Base::kRowTiles / 2;
+  static constexpr int kScoreTiles = kAttentionTile / 16 / kScoreWarps;
+  static constexpr bool kIsPacked = true;
 };
 
 // A tile is rows of 16-byte chunks, exchanged as swizzle.h says; where rows have but four chunks,
@@ -75,6 +87,9 @@ struct DecodeWork {
   int32_t end = 0;
   int32_t first_query = 0;  // position of the item's first row
   bool exists = false;
+  // Of an item of a pack: its requests, each with the rows of one token, `item` being the first's.
+  const int32_t* requests = nullptr;
+  int32_t num_requests = 0;
 };
 
 // TileFetcher fetches tiles of ascending positions, and reads none that the work does not see. Blocks

@@ -34,6 +34,7 @@ struct WideShape {
   static constexpr int kWork = kMaxima + kRows * kScoreWarps * 4;
   static constexpr int kSharedBytes = kWork + 128;  // a DecodeWork
   static constexpr int kSumTiles = kValueDims / 16 / kWarps;
+  static constexpr bool kIsPacked = false;
   static_assert(kChunks % 8 == 0);
   static_assert(kSharedBytes <= wide_attention_bytes(kRowBytes, kSlots));
 };

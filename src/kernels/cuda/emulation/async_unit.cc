@@ -1,10 +1,12 @@
 #include "kernels/cuda/emulation/async_unit.h"
 
 #include <algorithm>
-#include <limits>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cuda/emulation/ptx.h"
+#include "kernels/cuda/float8.h"
 
 namespace quire::cuda::emulation {
 
@@ -26,18 +28,30 @@ struct AsyncUnit::Copy {
 
 constexpr int kMostTiles = 32;
 
+namespace {
+
+// The elements of operands, and the numbers that they stand for.
+struct E4M3 {
+  uint8_t code;
+};
+float number(bfloat16 x) { return to_float(x); }
+float number(E4M3 x) { return widen_e4m3(x.code); }
+int32_t number(int8_t x) { return x; }
+
+}  // namespace
+
 // A thread's products under way.
 struct AsyncUnit::Products {
   struct Sums {
-    float (*d)[4];
-    int num_tiles;
-    float values[kMostTiles][4];
+    void* d;
+    size_t num_bytes;
+    uint32_t values[kMostTiles][4];  // floats or integers
   };
   std::vector<Product> open;
   std::vector<std::vector<Product>> groups;
   std::vector<std::unique_ptr<Sums>> sums;
 
-  Sums* find(const float (*d)[4]) {
+  Sums* find(const void* d) {
     for (auto& candidate : sums)
       if (candidate->d == d) return candidate.get();
     return nullptr;
@@ -159,19 +173,16 @@ AsyncUnit::Products& AsyncUnit::mine() {
   return *products;
 }
 
+// Until they are waited for, floats are NaN and integers -1.
 void AsyncUnit::multiply(const Product& product) {
   Products& products = mine();
   if (products.find(product.d) == nullptr) {
     products.sums.push_back(std::make_unique<Products::Sums>());
-    products.sums.back()->d = product.d;
-    products.sums.back()->num_tiles = product.num_tiles;
-    for (int n = 0; n < product.num_tiles; ++n) {
-      for (int i = 0; i < 4; ++i) {
-        float& value = product.d[n][i];
-        products.sums.back()->values[n][i] =
-            std::exchange(value, std::numeric_limits<float>::quiet_NaN());
-      }
-    }
+    Products::Sums& sums = *products.sums.back();
+    sums.d = product.d;
+    sums.num_bytes = static_cast<size_t>(product.num_tiles) * sizeof sums.values[0];
+    std::memcpy(sums.values, sums.d, sums.num_bytes);
+    std::memset(sums.d, 0xff, sums.num_bytes);
   }
   products.open.push_back(product);
 }
@@ -186,70 +197,91 @@ void AsyncUnit::wait_products(int pending) {
   while (static_cast<int>(products.groups.size()) > pending) {
     const std::vector<Product> group = std::move(products.groups.front());
     products.groups.erase(products.groups.begin());
-    for (const Product& product : group) run(product, products.find(product.d)->values);
+    for (const Product& product : group) {
+      void* sums = products.find(product.d)->values;
+      switch (product.operands) {
+        case Operands::kBF16:
+          run<bfloat16>(product, sums);
+          break;
+        case Operands::kE4M3:
+          run<E4M3>(product, sums);
+          break;
+        case Operands::kInt8:
+          run<int8_t>(product, sums);
+          break;
+      }
+    }
   }
   std::erase_if(products.sums, [&](const std::unique_ptr<Products::Sums>& sums) {
     const auto names = [&](const Product& product) { return product.d == sums->d; };
     bool is_used = std::any_of(products.open.begin(), products.open.end(), names);
     for (const auto& group : products.groups)
       is_used = is_used || std::any_of(group.begin(), group.end(), names);
-    if (!is_used) std::copy_n(&sums->values[0][0], sums->num_tiles * 4, &sums->d[0][0]);
+    if (!is_used) std::memcpy(sums->d, sums->values, sums->num_bytes);
     return !is_used;
   });
 }
 
-void AsyncUnit::check_free(const float (*d)[4]) const {
+void AsyncUnit::check_free(const void* d) const {
   const auto& products = products_[static_cast<size_t>(block_.thread())];
   QUIRE_CHECK(products == nullptr || products->find(d) == nullptr,
               "sums of a product are used before it was waited for");
 }
 
-// Element (row, element) of panel rows, as the hardware finds it from a descriptor.
-const uint8_t* AsyncUnit::operand_at(uint64_t descriptor, int row, int element) const {
+// Of panel rows, as the hardware finds it from a descriptor.
+const uint8_t* AsyncUnit::operand_at(uint64_t descriptor, int row, int byte) const {
   const auto start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
   const auto stride = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
   QUIRE_CHECK(descriptor >> 62 == 1, "a descriptor without 128-byte swizzle");
   const uint32_t at = start + static_cast<uint32_t>(row / 8) * stride +
-                      static_cast<uint32_t>(row % 8 * kPanelRowBytes + element * 2);
+                      static_cast<uint32_t>(row % 8 * kPanelRowBytes + byte);
   QUIRE_CHECK(at < static_cast<uint32_t>(block_.shape().shared_bytes),
               "an operand outside of shared memory");
   return block_.shared_memory() + swizzled_address(at);
 }
 
-void AsyncUnit::run(const Product& product, float (*sums)[4]) {
+// The warpgroup's a in registers: of rows lane / 4 and lane / 4 + 8.
+void AsyncUnit::load_registers(const uint32_t* registers, float (&a)[2][16]) {
+  const std::array<uint32_t, 4> own{registers[0], registers[1], registers[2], registers[3]};
+  const auto* lanes = block_.exchange(own);
+  for (int h = 0; h < 2; ++h) {
+    for (int k = 0; k < 16; ++k) {
+      const auto owner = static_cast<size_t>(block_.thread() % 32 / 4 * 4 + k % 8 / 2);
+      a[h][k] = ptx::bf16_of(lanes[owner][static_cast<size_t>(h + 2 * (k / 8))], k % 2);
+    }
+  }
+}
+
+template <class Element>
+void AsyncUnit::run(const Product& product, void* to) {
+  using Sum = std::conditional_t<std::is_same_v<Element, int8_t>, int32_t, float>;
+  constexpr int kDepth = 32 / int{sizeof(Element)};  // of the product, along k
   const int lane = block_.thread() % 32;
   const int warp_row = block_.thread() / 32 % 4 * 16;
   const auto value = [&](uint64_t descriptor, int row, int element) {
-    uint16_t bits;
-    std::memcpy(&bits, operand_at(descriptor, row, element), 2);
-    return to_float(bfloat16{bits});
+    Element stored;
+    std::memcpy(&stored, operand_at(descriptor, row, element * int{sizeof stored}), sizeof stored);
+    return number(stored);
   };
-  float a[2][16];  // of rows lane / 4 and lane / 4 + 8
-  if (product.a_registers != nullptr) {
-    const std::array<uint32_t, 4> own{product.a_registers[0], product.a_registers[1],
-                                      product.a_registers[2], product.a_registers[3]};
-    const auto* lanes = block_.exchange(own);
-    for (int h = 0; h < 2; ++h) {
-      for (int k = 0; k < 16; ++k) {
-        const auto owner = static_cast<size_t>(lane / 4 * 4 + k % 8 / 2);
-        a[h][k] = ptx::bf16_of(lanes[owner][static_cast<size_t>(h + 2 * (k / 8))], k % 2);
-      }
-    }
-  } else {
-    for (int h = 0; h < 2; ++h)
-      for (int k = 0; k < 16; ++k) a[h][k] = value(product.a, warp_row + lane / 4 + 8 * h, k);
+  Sum a[2][kDepth];  // of rows lane / 4 and lane / 4 + 8
+  for (int h = 0; h < 2 && product.a_registers == nullptr; ++h)
+    for (int k = 0; k < kDepth; ++k) a[h][k] = value(product.a, warp_row + lane / 4 + 8 * h, k);
+  if constexpr (std::is_same_v<Element, bfloat16>) {
+    if (product.a_registers != nullptr) load_registers(product.a_registers, a);
   }
   for (int n = 0; n < product.num_tiles; ++n) {
     for (int i = 0; i < 2; ++i) {
       const int column = 8 * n + 2 * (lane % 4) + i;
-      float b[16];
-      for (int k = 0; k < 16; ++k) {
+      Sum b[kDepth];
+      for (int k = 0; k < kDepth; ++k) {
         b[k] = product.b_is_by_rows ? value(product.b, k, column) : value(product.b, column, k);
       }
       for (int h = 0; h < 2; ++h) {
-        float sum = product.adds ? sums[n][2 * h + i] : 0.0f;
-        for (int k = 0; k < 16; ++k) sum += a[h][k] * b[k];
-        sums[n][2 * h + i] = sum;
+        uint8_t* at = static_cast<uint8_t*>(to) + (n * 4 + 2 * h + i) * int{sizeof(Sum)};
+        Sum sum{};
+        if (product.adds) std::memcpy(&sum, at, sizeof sum);
+        for (int k = 0; k < kDepth; ++k) sum += a[h][k] * b[k];
+        std::memcpy(at, &sum, sizeof sum);
       }
     }
   }

@@ -27,14 +27,18 @@ struct BoxedTensor {
   int box_rows = 0;
 };
 
+// What a product multiplies: 32 bytes along k of each operand. Sums of int8 are int32, others float.
+enum class Operands { kBF16, kE4M3, kInt8 };
+
 struct Product {
-  float (*d)[4] = nullptr;  // [num_tiles][4], the thread's part
-  int num_tiles = 8;        // of 8 columns
+  void* d = nullptr;  // [num_tiles][4] sums, the thread's part
+  int num_tiles = 8;  // of 8 columns
   const uint32_t* a_registers = nullptr;
   uint64_t a = 0;  // descriptors
   uint64_t b = 0;
-  bool b_is_by_rows = false;
+  bool b_is_by_rows = false;  // of bf16
   bool adds = false;
+  Operands operands = Operands::kBF16;
 };
 
 class AsyncUnit {
@@ -58,7 +62,7 @@ class AsyncUnit {
   void commit_products();
   void wait_products(int pending);
   // CHECKs that no product under way has sums here.
-  void check_free(const float (*d)[4]) const;
+  void check_free(const void* d) const;
 
  private:
   struct SharedBarrier;
@@ -68,8 +72,10 @@ class AsyncUnit {
   SharedBarrier& barrier_at(const uint64_t* barrier);
   void end_phase_if_done(SharedBarrier& barrier);
   void land_box(const Copy& copy);
-  const uint8_t* operand_at(uint64_t descriptor, int row, int element) const;
-  void run(const Product& product, float (*sums)[4]);
+  const uint8_t* operand_at(uint64_t descriptor, int row, int byte) const;
+  void load_registers(const uint32_t* registers, float (&a)[2][16]);
+  template <class Element>
+  void run(const Product& product, void* sums);
   Products& mine();
 
   Block& block_;

@@ -86,8 +86,8 @@ void wait_products() {
   AsyncUnit::current().wait_products(kPending);
   Block::current().wait_for_warp();
 }
-template <int kTiles>
-void pin_registers(float (&d)[kTiles][4]) {
+template <typename Sum, int kTiles>
+void pin_registers(Sum (&d)[kTiles][4]) {
   AsyncUnit::current().check_free(d);
 }
 inline void compute_before_waiting(uint32_t /*bits*/) {}
@@ -105,6 +105,24 @@ inline void multiply_panel(float (&d)[1][4], const uint32_t (&a)[4], uint64_t b)
 template <int kTiles>
 void multiply_panels(float (&d)[kTiles][4], uint64_t a, uint64_t b, bool adds) {
   AsyncUnit::current().multiply({.d = d, .num_tiles = kTiles, .a = a, .b = b, .adds = adds});
+}
+template <int kTiles>
+void multiply_e4m3_panels(float (&d)[kTiles][4], uint64_t a, uint64_t b, bool adds) {
+  AsyncUnit::current().multiply({.d = d,
+                                 .num_tiles = kTiles,
+                                 .a = a,
+                                 .b = b,
+                                 .adds = adds,
+                                 .operands = emulation::Operands::kE4M3});
+}
+template <int kTiles>
+void multiply_int8_panels(int32_t (&d)[kTiles][4], uint64_t a, uint64_t b, bool adds) {
+  AsyncUnit::current().multiply({.d = d,
+                                 .num_tiles = kTiles,
+                                 .a = a,
+                                 .b = b,
+                                 .adds = adds,
+                                 .operands = emulation::Operands::kInt8});
 }
 
 }  // namespace quire::cuda::ptx

@@ -6,6 +6,7 @@
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/dense_linear.h"
+#include "kernels/cuda/linear/eight_bit_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/int8_linear.h"
 #include "kernels/cuda/linear/weight_rows.h"
@@ -59,6 +60,7 @@ void linear(Stream& stream, const LinearParams& params) {
   const WeightSpec spec = params.weight->spec;
   QUIRE_CHECK(params.x.dtype() == DType::kBF16, "[linear] a GPU wants bf16 inputs, got {}",
               to_string(params.x.dtype()));
+  if (fits_eight_bit_linear(gpu(stream), spec)) return eight_bit_linear(stream, params);
   if (has_fp8_products(spec)) {
     const Fp8Rows x = fp8_rows(params.workspace, params.num_rows, spec.k);
     quantize_rows(stream, params.x, params.x_stride, params.num_rows, spec.k, x);
@@ -76,7 +78,7 @@ void linear(Stream& stream, const LinearParams& params) {
 }
 
 bool linear_gates(const Stream& stream, const WeightSpec& spec) {
-  return gates_dense_linear(gpu(stream), spec);
+  return gates_dense_linear(gpu(stream), spec) || gates_eight_bit_linear(gpu(stream), spec);
 }
 
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
@@ -84,7 +86,8 @@ bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
 }
 
 int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
-  if (has_fp8_products(spec) || has_int8_products(spec)) return fp8_rows_bytes(max_rows, spec.k);
+  if (has_fp8_products(spec) || has_int8_products(spec))
+    return fp8_rows_bytes(max_rows, spec.k, fp8_groups(spec));
   return 64 + (spec.quant.is_quantized() ? quant_workspace_bytes(max_rows, spec) : 0);
 }
 

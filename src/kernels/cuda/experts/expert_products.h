@@ -24,11 +24,10 @@ struct Stacked {
   int64_t stride = 0;
 };
 
-struct ExpertProductArgs {
+// What a stage reads and writes beside the experts' matrices.
+struct ExpertRowsArgs {
   const bfloat16* x = nullptr;  // rows of K; of kOutputs: as those of `inside`, else per token
   int32_t per_token = 1;        // pairs
-  Stacked<bfloat16> gate;       // [N, K] each, of kGatedInside
-  Stacked<bfloat16> weight;     // [N, K] each
   Stacked<float> gate_bias;
   Stacked<float> bias;
   int64_t n = 0;
@@ -43,6 +42,11 @@ struct ExpertProductArgs {
   // same numbers; else those of tiles.
   bool inside_by_pair = false;
   float* outputs = nullptr;  // [pairs, N]
+};
+
+struct ExpertProductArgs : ExpertRowsArgs {
+  Stacked<bfloat16> gate;    // [N, K] each, of kGatedInside
+  Stacked<bfloat16> weight;  // [N, K] each
 };
 
 inline constexpr int kChunkInputs = 32;
@@ -86,7 +90,7 @@ QUIRE_DEVICE const bfloat16* weight_row(const ExpertProductArgs& args, int exper
 
 // Returns the inputs of a row of all tiles.
 template <ExpertStage kStage>
-QUIRE_DEVICE const bfloat16* input_row(const ExpertProductArgs& args, int64_t row) {
+QUIRE_DEVICE const bfloat16* input_row(const ExpertRowsArgs& args, int64_t row) {
   if constexpr (kStage == ExpertStage::kOutputs)
     return args.x + (args.inside_by_pair ? int64_t{args.pairs[row]} : row) * args.k;
   return args.x + int64_t{args.pairs[row] / args.per_token} * args.k;
@@ -113,7 +117,7 @@ QUIRE_DEVICE float inside_of(const ExpertActivation& how, float gate, float up) 
 
 // Returns an output of a tile's expert from `sum`, and that of the gate where there is one.
 template <ExpertStage kStage>
-QUIRE_DEVICE float output_of(const ExpertProductArgs& args, const ExpertTile& tile, int64_t output,
+QUIRE_DEVICE float output_of(const ExpertRowsArgs& args, const ExpertTile& tile, int64_t output,
                              float gate, float sum) {
   sum = biased(sum, args.bias, tile.expert, output);
   if constexpr (kStage == ExpertStage::kOutputs) return sum;
@@ -123,14 +127,14 @@ QUIRE_DEVICE float output_of(const ExpertProductArgs& args, const ExpertTile& ti
 }
 
 // Returns where the inside of a row of all tiles lies.
-QUIRE_DEVICE bfloat16* inside_at(const ExpertProductArgs& args, int64_t row, int64_t output) {
+QUIRE_DEVICE bfloat16* inside_at(const ExpertRowsArgs& args, int64_t row, int64_t output) {
   const int64_t inside_row = args.inside_by_pair ? int64_t{args.pairs[row]} : row;
   return args.inside + inside_row * args.inside_stride + output;
 }
 
 // Stores one output of a row of a tile.
 template <ExpertStage kStage>
-QUIRE_DEVICE void store_output(const ExpertProductArgs& args, const ExpertTile& tile, int row,
+QUIRE_DEVICE void store_output(const ExpertRowsArgs& args, const ExpertTile& tile, int row,
                                int64_t output, float gate, float sum) {
   if (row >= tile.num_rows || output >= args.n) return;
   const int64_t to = tile.first_row + row;
@@ -143,7 +147,7 @@ QUIRE_DEVICE void store_output(const ExpertProductArgs& args, const ExpertTile& 
 }
 
 // Tiles of 8 or 16 rows straight from memory to registers, for decoding, which reading the weights
-// bounds; of 64 or 128 through shared memory. `max_tiles`: as many blocks are started for.
+// bounds; of up to 64 or 128 through shared memory. `max_tiles`: as many blocks are started for.
 void few_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
                       int tile_rows, int64_t max_tiles);
 void many_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,

@@ -47,21 +47,31 @@ QUIRE_HOST_DEVICE constexpr ExpertBlock expert_block(int index, int num_columns)
   const int rest = index % (kNeighbourTiles * num_columns);
   return {group * kNeighbourTiles + rest % kNeighbourTiles, rest / kNeighbourTiles};
 }
+// The same of blocks that take one item after another: nothing is left out.
+QUIRE_HOST_DEVICE constexpr ExpertBlock expert_item(int item, int num_tiles, int num_columns) {
+  const int first = item / (kNeighbourTiles * num_columns) * kNeighbourTiles;
+  const int rest = item % (kNeighbourTiles * num_columns);
+  const int tiles = num_tiles - first < kNeighbourTiles ? num_tiles - first : kNeighbourTiles;
+  return {first + rest % tiles, rest / tiles};
+}
 constexpr int64_t num_expert_blocks(int64_t max_tiles, int64_t num_columns) {
   return (max_tiles + kNeighbourTiles - 1) / kNeighbourTiles * kNeighbourTiles * num_columns;
 }
 
-// What the workspace of run_experts() is cut into, in bytes from its start.
+// What the workspace of run_experts() is cut into, in bytes from its start. `inputs` and `results`
+// are in use by turns: first the panels of x lie in one of them and the experts' inside in the
+// other, then what down reads in `inputs` and what it writes in `results`.
 struct ExpertsWorkspace {
   int64_t num_tiles_at = 0;  // int32
   int64_t tiles_at = 0;      // ExpertTile [max tiles of any tile_rows]
   int64_t pairs_at = 0;      // int32 [pairs]: which pair a row is
-  int64_t inside_at = 0;     // bf16 [pairs, I], rows by expert
-  int64_t outputs_at = 0;    // float [pairs, E], in the order of the pairs
+  int64_t inputs_at = 0;     // bf16 [pairs, I], rows by expert, or panels
+  int64_t results_at = 0;    // float [pairs, E] in the order of the pairs; bf16 as above; or panels
   int64_t num_bytes = 0;
 };
+// `panel_bytes`: of the larger panels; 0: there are none.
 constexpr ExpertsWorkspace experts_workspace(int64_t num_pairs, int64_t inside_size,
-                                             int64_t hidden_size) {
+                                             int64_t hidden_size, int64_t panel_bytes) {
   constexpr int64_t kAlignment = 256;
   ExpertsWorkspace cut;
   int64_t at = kAlignment;
@@ -70,10 +80,13 @@ constexpr ExpertsWorkspace experts_workspace(int64_t num_pairs, int64_t inside_s
     at += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return begin;
   };
+  const int64_t inside_bytes = num_pairs * inside_size * 2;
+  const int64_t output_bytes = num_pairs * hidden_size * 4;
   cut.tiles_at = take(num_pairs * int64_t{sizeof(ExpertTile)});
   cut.pairs_at = take(num_pairs * 4);
-  cut.inside_at = take(num_pairs * inside_size * 2);
-  cut.outputs_at = take(num_pairs * hidden_size * 4);
+  cut.inputs_at = take(std::max(inside_bytes, panel_bytes));
+  cut.results_at =
+      take(panel_bytes == 0 ? output_bytes : std::max({output_bytes, inside_bytes, panel_bytes}));
   cut.num_bytes = at;
   return cut;
 }

@@ -1,9 +1,10 @@
 // run_experts(): pairs are sorted by expert, the experts' insides are multiplied tile by tile, then
 // their outputs, and each token's are summed in the order of its choices. The host knows the number
 // of tokens alone, so a step's launches are the same whatever the router chose, and can be captured.
+#include <algorithm>
 #include <cstddef>
 
-#include "kernels/cuda/experts/expert_products.h"
+#include "kernels/cuda/experts/quant_experts.h"
 #include "kernels/cuda/experts/sort_pairs.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
@@ -13,7 +14,8 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 8;  // of a thread
+constexpr int kColumns = 8;       // of a thread
+constexpr int kMostFewRows = 16;  // of a tile
 
 template <typename T>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
@@ -55,17 +57,22 @@ Stacked<T> stacked(std::span<const ExpertWeights> experts, const Get& get) {
   return all;
 }
 
-Stacked<bfloat16> stacked_weights(std::span<const ExpertWeights> experts,
-                                  const PackedWeight* ExpertWeights::*part) {
-  return stacked<bfloat16>(experts, [&](const ExpertWeights& expert) -> const bfloat16* {
+using ExpertMatrix = const PackedWeight* ExpertWeights::*;
+
+// T: what a packed matrix is made of, bf16 or, of quantized ones, bytes.
+template <typename T>
+Stacked<T> stacked_weights(std::span<const ExpertWeights> experts, ExpertMatrix part,
+                           const WeightSpec& spec) {
+  return stacked<T>(experts, [&](const ExpertWeights& expert) -> const T* {
     const PackedWeight* weight = expert.*part;
     if (weight == nullptr) return nullptr;
-    const WeightSpec& spec = weight->spec;
-    QUIRE_CHECK(spec.dtype == DType::kBF16 && !spec.quant.is_quantized() && spec.n % 8 == 0 &&
-                    spec.k % 8 == 0,
-                "[run_experts] expected bf16 [8 n, 8 k] on a GPU, got {} [{}, {}]",
-                to_string(spec.dtype), spec.n, spec.k);
-    return static_cast<const bfloat16*>(weight->data);
+    const WeightSpec& own = weight->spec;
+    QUIRE_CHECK(own.n == spec.n && own.k == spec.k && own.quant == spec.quant &&
+                    own.dtype == DType::kBF16 && spec.n % 8 == 0 && spec.k % 8 == 0,
+                "[run_experts] on a GPU expected experts alike, of bf16 or quantized matrices "
+                "[8 n, 8 k], got {} [{}, {}]",
+                to_string(own.dtype), own.n, own.k);
+    return static_cast<const T*>(weight->data);
   });
 }
 
@@ -82,8 +89,11 @@ struct Inside {
   bool by_pair = false;
 };
 
-Inside inside_of_all(const RunExpertsParams& p, bfloat16* workspace) {
-  if (p.exchange == nullptr) return {workspace, workspace, p.experts.front().up->spec.n, false};
+Inside inside_of_all(const RunExpertsParams& p, std::byte* workspace) {
+  if (p.exchange == nullptr) {
+    auto* const all = reinterpret_cast<bfloat16*>(workspace);
+    return {all, all, p.experts.front().up->spec.n, false};
+  }
   auto* const all = reinterpret_cast<bfloat16*>(p.exchange->inside);
   return {all, all + p.exchange->first_inside, p.exchange->inside_stride, true};
 }
@@ -94,12 +104,82 @@ struct Pairs {
   int64_t max_tiles = 0;
 };
 
-void multiply(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
-              const Pairs& pairs) {
+// Whether more rows than kMostFewRows, of such weights, go through panels.
+bool takes_panels(const Stream& stream, const WeightSpec& spec) {
+  return spec.quant.is_quantized() && spec.quant.zero_kind != ZeroKind::kMin &&
+         gpu(stream).info().compute_capability == 90;
+}
+
+QuantExpertArgs quant_args(const ExpertRowsArgs& rows, ExpertStage stage,
+                           const Stacked<uint8_t>& gate, const Stacked<uint8_t>& weight,
+                           const WeightSpec& spec, int64_t num_rows) {
+  QuantExpertArgs args{rows};
+  args.stage = stage;
+  args.gate = gate;
+  args.weight = weight;
+  args.layout = quant_weight_layout(spec);
+  args.chunks_per_group = args.layout.chunks_per_group();
+  args.has_zeros = spec.quant.zero_kind == ZeroKind::kInteger;
+  args.zero = spec.quant.offset;
+  args.num_rows = num_rows;
+  QUIRE_CHECK(gate.first == nullptr || gate.stride == weight.stride,
+              "[run_experts] gates at other distances than what they gate");
+  return args;
+}
+
+// One stage of all experts. `panels`: memory for those of its inputs, where it takes them.
+void multiply(Stream& stream, const RunExpertsParams& p, ExpertStage stage,
+              const ExpertRowsArgs& rows, const Pairs& pairs, std::byte* panels) {
+  const bool is_gated = stage == ExpertStage::kGatedInside;
+  const ExpertMatrix part =
+      stage == ExpertStage::kOutputs ? &ExpertWeights::down : &ExpertWeights::up;
+  const WeightSpec& spec = (p.experts.front().*part)->spec;
+  const auto weights_of = [&]<typename T>(ExpertMatrix matrix) {
+    return stacked_weights<T>(p.experts, matrix, spec);
+  };
+  const auto gates_of = [&]<typename T> {
+    return is_gated ? weights_of.template operator()<T>(&ExpertWeights::gate) : Stacked<T>{};
+  };
+  if (spec.quant.is_quantized()) {
+    const QuantExpertArgs args =
+        quant_args(rows, stage, gates_of.template operator()<uint8_t>(),
+                   weights_of.template operator()<uint8_t>(part), spec, pairs.count);
+    if (pairs.tile_rows <= kMostFewRows || !takes_panels(stream, spec))
+      return quant_few_rows_experts(stream, args, spec.quant, pairs.tile_rows, pairs.max_tiles);
+    return quant_many_rows_experts_sm90a(stream, args, spec.quant, pairs.tile_rows, pairs.max_tiles,
+                                         reinterpret_cast<uint8_t*>(panels));
+  }
   const auto many_rows =
       gpu(stream).info().compute_capability == 90 ? many_rows_experts_sm90a : many_rows_experts;
-  const auto product = pairs.tile_rows < 64 ? few_rows_experts : many_rows;
-  product(stream, stage, args, pairs.tile_rows, pairs.max_tiles);
+  const auto product = pairs.tile_rows <= kMostFewRows ? few_rows_experts : many_rows;
+  product(stream, stage,
+          {rows, gates_of.template operator()<bfloat16>(),
+           weights_of.template operator()<bfloat16>(part)},
+          pairs.tile_rows, pairs.max_tiles);
+}
+
+// Rows of the tiles of a call. Quantized weights that take no panels are multiplied with 32 at most.
+int tile_rows_of(const Stream& stream, const RunExpertsParams& p, int64_t num_pairs) {
+  const int rows = expert_tile_rows(num_pairs, static_cast<int64_t>(p.experts.size()));
+  const auto takes_many = [&](const WeightSpec& spec) {
+    return !spec.quant.is_quantized() || takes_panels(stream, spec);
+  };
+  const ExpertWeights& expert = p.experts.front();
+  return takes_many(expert.up->spec) && takes_many(expert.down->spec) ? rows : std::min(rows, 32);
+}
+
+// Of all rows that go through panels at once.
+int64_t panel_bytes(const Stream& stream, const ExpertWeights& expert, int64_t num_pairs) {
+  int64_t bytes = 0;
+  for (const WeightSpec& spec : {expert.up->spec, expert.down->spec})
+    if (takes_panels(stream, spec)) bytes = std::max(bytes, expert_panel_bytes(num_pairs, spec.k));
+  return bytes;
+}
+
+ExpertsWorkspace workspace_of(const Stream& stream, const ExpertWeights& expert,
+                              int64_t num_pairs) {
+  return experts_workspace(num_pairs, expert.up->spec.n, expert.down->spec.n,
+                           panel_bytes(stream, expert, num_pairs));
 }
 
 void sum_outputs(Stream& stream, const RunExpertsParams& p, const float* outputs,
@@ -118,11 +198,9 @@ void sum_outputs(Stream& stream, const RunExpertsParams& p, const float* outputs
 
 }  // namespace
 
-int64_t experts_workspace_bytes(const Stream& /*stream*/, int64_t max_tokens,
+int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                 std::span<const ExpertWeights> experts, int32_t experts_per_token) {
-  const ExpertWeights& expert = experts.front();
-  return experts_workspace(max_tokens * experts_per_token, expert.up->spec.n, expert.down->spec.n)
-      .num_bytes;
+  return workspace_of(stream, experts.front(), max_tokens * experts_per_token).num_bytes;
 }
 
 void run_experts(Stream& stream, const RunExpertsParams& p) {
@@ -134,16 +212,20 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
   const int64_t inside_size = expert.up->spec.n;
   const auto num_experts = static_cast<int64_t>(p.experts.size());
   Pairs pairs{.count = p.num_tokens * p.experts_per_token};
-  pairs.tile_rows = expert_tile_rows(pairs.count, num_experts);
+  pairs.tile_rows = tile_rows_of(stream, p, pairs.count);
   pairs.max_tiles = max_expert_tiles(pairs.count, num_experts, pairs.tile_rows);
 
   auto* const workspace = static_cast<std::byte*>(p.workspace);
-  const ExpertsWorkspace cut = experts_workspace(pairs.count, inside_size, hidden_size);
+  const ExpertsWorkspace cut = workspace_of(stream, expert, pairs.count);
   auto* const num_tiles = reinterpret_cast<int32_t*>(workspace + cut.num_tiles_at);
   auto* const tiles = reinterpret_cast<ExpertTile*>(workspace + cut.tiles_at);
   auto* const rows = reinterpret_cast<int32_t*>(workspace + cut.pairs_at);
-  const Inside inside = inside_of_all(p, reinterpret_cast<bfloat16*>(workspace + cut.inside_at));
-  auto* const outputs = reinterpret_cast<float*>(workspace + cut.outputs_at);
+  std::byte* const inputs = workspace + cut.inputs_at;
+  std::byte* const results = workspace + cut.results_at;
+  // Where down reads panels, `inputs` is theirs.
+  const bool by_panels = pairs.tile_rows > kMostFewRows && takes_panels(stream, expert.down->spec);
+  const Inside inside = inside_of_all(p, by_panels ? results : inputs);
+  auto* const outputs = reinterpret_cast<float*>(results);
   sort_pairs(stream, {.expert_ids = p.expert_ids,
                       .num_pairs = static_cast<int32_t>(pairs.count),
                       .num_experts = static_cast<int32_t>(num_experts),
@@ -151,11 +233,9 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
                       .num_tiles = num_tiles,
                       .tiles = tiles,
                       .pairs = rows});
-  multiply(stream, expert.gate != nullptr ? ExpertStage::kGatedInside : ExpertStage::kInside,
+  multiply(stream, p, expert.gate != nullptr ? ExpertStage::kGatedInside : ExpertStage::kInside,
            {.x = static_cast<const bfloat16*>(p.x.data()),
             .per_token = p.experts_per_token,
-            .gate = stacked_weights(p.experts, &ExpertWeights::gate),
-            .weight = stacked_weights(p.experts, &ExpertWeights::up),
             .gate_bias = stacked_bias(p.experts, &ExpertWeights::gate_bias),
             .bias = stacked_bias(p.experts, &ExpertWeights::up_bias),
             .n = inside_size,
@@ -167,11 +247,10 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
             .inside = inside.own,
             .inside_stride = inside.stride,
             .inside_by_pair = inside.by_pair},
-           pairs);
+           pairs, by_panels ? inputs : results);
   if (p.exchange != nullptr) p.exchange->gather(p.exchange->context);
-  multiply(stream, ExpertStage::kOutputs,
+  multiply(stream, p, ExpertStage::kOutputs,
            {.x = inside.all,
-            .weight = stacked_weights(p.experts, &ExpertWeights::down),
             .bias = stacked_bias(p.experts, &ExpertWeights::down_bias),
             .n = hidden_size,
             .k = inside.stride,
@@ -180,7 +259,7 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
             .pairs = rows,
             .inside_by_pair = inside.by_pair,
             .outputs = outputs},
-           pairs);
+           pairs, inputs);
   sum_outputs(stream, p, outputs, hidden_size);
 }
 

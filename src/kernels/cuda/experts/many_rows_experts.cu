@@ -209,7 +209,7 @@ void many_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArg
                        .shared_bytes = shared_bytes};
   };
   with_stage(stage, [&]<ExpertStage kStage> {
-    if (tile_rows == 64)
+    if (tile_rows <= 64)
       return launch<many_rows_experts_kernel<kStage, 64>>(stream, shape(Layout<64>::kBytes), args,
                                                           static_cast<int>(num_columns));
     launch<many_rows_experts_kernel<kStage, 128>>(stream, shape(Layout<128>::kBytes), args,

@@ -204,7 +204,7 @@ void launch_shape(Stream& stream, const ExpertProductArgs& args, int64_t max_til
 void many_rows_experts_sm90a(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
                              int tile_rows, int64_t max_tiles) {
   with_stage(stage, [&]<ExpertStage kStage> {
-    if (tile_rows == kGroupRows)
+    if (tile_rows <= kGroupRows)
       return launch_shape<ExpertBlockShape<kStage, 1>>(stream, args, max_tiles);
     launch_shape<ExpertBlockShape<kStage, 2>>(stream, args, max_tiles);
   });

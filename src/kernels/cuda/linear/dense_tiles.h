@@ -1,4 +1,4 @@
-// How a product of dense_linear() is cut into tiles, and how its ring in shared memory is laid out:
+// How a product of ring_linear.h is cut into tiles, and how its ring in shared memory is laid out:
 // plain arithmetic. None of it changes the order of a sum.
 #pragma once
 
@@ -12,11 +12,15 @@ namespace quire::cuda {
 
 inline constexpr int kGroupRows = 64;  // of x, of a warpgroup
 inline constexpr int kTileColumns[] = {8, 16, 32, 48, 64, 96, 128, 144, 192, 224, 256};
+// Of products of eight-bit codes: where groups of inputs are scaled, a lane holds three times the
+// sums.
+inline constexpr int kEightBitTileColumns[] = {16, 32, 48, 64, 96, 112, 128};
 
 // A tile is 64 rows of x per warpgroup times so many outputs.
 struct TileShape {
   int groups = 1;
   int columns = 64;
+  int blocks = 1;  // on an SM at once
 };
 
 // Whether there is such a tile: two warpgroups read their rows again for every few columns, and
@@ -26,27 +30,57 @@ constexpr bool is_tile(const TileShape& shape, bool is_gated) {
   return shape.groups == 1 || shape.columns >= 32;
 }
 
-// Returns the tile for a product of so many rows and outputs: the one whose blocks together take
-// least. A tile takes the longer of its products with what comes between tiles, and of fetching
-// what they are made of, which costs something however little it is (fitted to an H200; the unit is
-// a product of a row and an output).
-constexpr TileShape dense_tile_shape(int64_t num_rows, int64_t n, int32_t num_sms, bool is_gated) {
+// Returns how long a product of so many rows and outputs takes in such tiles: of each wave of blocks
+// the longer of its products with what comes between tiles, and of fetching what they are made of,
+// which costs something however little it is (fitted to an H200; the unit is a product of a row and
+// an output).
+constexpr int64_t tile_time(const TileShape& shape, int64_t num_rows, int64_t n, int32_t num_sms) {
   constexpr int64_t kBetweenTiles = 1024;
   constexpr int64_t kFetchOfLine = 25;
   constexpr int64_t kLeastLines = 216;
+  const int64_t rows = shape.groups * kGroupRows;
+  const int64_t tiles = (num_rows + rows - 1) / rows * ((n + shape.columns - 1) / shape.columns);
+  const int64_t at_once = int64_t{num_sms} * shape.blocks;
+  const int64_t fetch = kFetchOfLine * (shape.blocks * (rows + shape.columns) + kLeastLines);
+  return (tiles + at_once - 1) / at_once *
+         std::max(shape.blocks * rows * shape.columns + kBetweenTiles, fetch);
+}
+
+// Returns how many blocks of such a tile of eight-bit codes an SM has registers for.
+constexpr int most_eight_bit_blocks(int groups, int columns) {
+  return groups == 1 && columns <= 112 ? 2 : 1;
+}
+
+// Returns the tile whose blocks together take least.
+constexpr TileShape dense_tile_shape(int64_t num_rows, int64_t n, int32_t num_sms, bool is_gated) {
   TileShape best;
   int64_t least = 0;
   for (const int groups : {1, 2}) {
-    const int64_t rows = groups * kGroupRows;
     for (const int columns : kTileColumns) {
-      if (!is_tile({groups, columns}, is_gated)) continue;
-      const int64_t tiles = (num_rows + rows - 1) / rows * ((n + columns - 1) / columns);
-      const int64_t fetch = kFetchOfLine * (rows + columns + kLeastLines);
-      const int64_t time =
-          (tiles + num_sms - 1) / num_sms * std::max(rows * columns + kBetweenTiles, fetch);
+      const TileShape shape{groups, columns};
+      if (!is_tile(shape, is_gated)) continue;
+      const int64_t time = tile_time(shape, num_rows, n, num_sms);
       if (least != 0 && time > least) continue;
       least = time;
-      best = {groups, columns};
+      best = shape;
+    }
+  }
+  return best;
+}
+constexpr TileShape eight_bit_tile_shape(int64_t num_rows, int64_t n, int32_t num_sms,
+                                         bool is_gated) {
+  TileShape best;
+  int64_t least = 0;
+  for (const int groups : {1, 2}) {
+    for (const int columns : kEightBitTileColumns) {
+      for (int blocks = most_eight_bit_blocks(groups, columns); blocks >= 1; --blocks) {
+        const TileShape shape{groups, columns, blocks};
+        if (!is_tile(shape, is_gated)) continue;
+        const int64_t time = tile_time(shape, num_rows, n, num_sms);
+        if (least != 0 && time > least) continue;
+        least = time;
+        best = shape;
+      }
     }
   }
   return best;
@@ -77,11 +111,15 @@ struct Ring {
   int32_t num_slots = 0;
   int32_t x_bytes = 0;       // of a slot
   int32_t weight_bytes = 0;  // of a slot
+  int32_t scale_bytes = 0;   // of a slot
 
   // Products read 64 rows of x where a panel has fewer: behind the last slot there is room.
   QUIRE_HOST_DEVICE constexpr int32_t weights_at() const { return num_slots * x_bytes; }
-  QUIRE_HOST_DEVICE constexpr int32_t barriers_at() const {
+  QUIRE_HOST_DEVICE constexpr int32_t scales_at() const {
     return weights_at() + num_slots * weight_bytes + kGroupRows * kPanelRowBytes;
+  }
+  QUIRE_HOST_DEVICE constexpr int32_t barriers_at() const {
+    return scales_at() + num_slots * scale_bytes;
   }
   QUIRE_HOST_DEVICE constexpr int32_t total_bytes() const { return barriers_at() + num_slots * 16; }
 };
@@ -97,21 +135,24 @@ constexpr Parts parts_of(int64_t lines, int32_t part) {
   return {count, (last + 7) / 8 * 8};
 }
 
-// Returns how many panels of 64 inputs a slot holds: two where one would be a small copy.
+// Returns how many panels of 128 bytes of inputs a slot holds: two where one would be a small copy.
 constexpr int panels_of_slot(const TileShape& shape) {
   return shape.groups == 1 && shape.columns <= 64 ? 2 : 1;
 }
 
 // Returns the ring of as many slots as fit, with room beside it for a small block of the next kernel.
 // A block gives back a slot when it has begun the next, so there are at least two.
-constexpr Ring dense_ring(const TileShape& shape, int64_t num_rows) {
+constexpr Ring dense_ring(const TileShape& shape, int64_t num_rows, bool has_scales = false) {
   constexpr int32_t kSharedBytes = 208 << 10;
   const int32_t panels = panels_of_slot(shape);
   const auto x_rows =
       static_cast<int32_t>(std::min<int64_t>(shape.groups * kGroupRows, (num_rows + 7) / 8 * 8));
+  const int32_t lines = shape.groups * kGroupRows + shape.columns;
   Ring ring{.x_bytes = panels * x_rows * kPanelRowBytes,
-            .weight_bytes = panels * shape.columns * kPanelRowBytes};
-  ring.num_slots = (kSharedBytes - ring.total_bytes()) / (ring.x_bytes + ring.weight_bytes + 16);
+            .weight_bytes = panels * shape.columns * kPanelRowBytes,
+            .scale_bytes = has_scales ? panels * lines * int32_t{sizeof(float)} : 0};
+  ring.num_slots = (kSharedBytes / shape.blocks - ring.total_bytes()) /
+                   (ring.x_bytes + ring.weight_bytes + ring.scale_bytes + 16);
   return ring;
 }
 

@@ -1,12 +1,13 @@
 // linear() multiplies dense weights by a kernel of Quire's own on Hopper, elsewhere by cuBLASLt or
-// by another of Quire's own where that measures faster for a few rows; products of FP8 by cuBLASLt,
-// of int8 by a kernel of Quire's own, and what begins between 16 bytes by a plain one;
-// other quantized weights by a kernel of Quire's own.
+// by another of Quire's own where that measures faster for a few rows; products of FP8 by cuBLASLt
+// or, of groups of inputs, by a kernel of Quire's own, as those of int8; what begins between 16 bytes
+// by a plain one; other quantized weights by a kernel of Quire's own.
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/current_device.h"
 #include "device/cuda/error.h"
 #include "kernels/cuda/linear/dense_linear.h"
+#include "kernels/cuda/linear/eight_bit_linear.h"
 #include "kernels/cuda/linear/few_rows_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/int8_linear.h"
@@ -88,10 +89,11 @@ void linear(Stream& stream, const LinearParams& params) {
   const WeightSpec& spec = params.weight->spec;
   if (params.num_rows == 0 || spec.n == 0) return;
   QUIRE_CHECK(params.greatest == nullptr, "[linear] a GPU keeps all {} outputs", spec.n);
+  GpuStream& queue = static_cast<GpuStream&>(stream);
+  if (fits_eight_bit_linear(queue, spec)) return eight_bit_linear(stream, params);
   if (has_int8_products(spec)) return int8_linear(stream, params);
   const bool by_library = !spec.quant.is_quantized() || has_fp8_products(spec);
   if (!by_library) return quant_linear(stream, params);
-  GpuStream& queue = static_cast<GpuStream&>(stream);
   QUIRE_CHECK(params.x.dtype() == DType::kBF16, "[linear] a GPU wants bf16 inputs, got {}",
               to_string(params.x.dtype()));
   QUIRE_CHECK(spec.quant.is_quantized() || spec.dtype == DType::kBF16,
@@ -104,13 +106,15 @@ void linear(Stream& stream, const LinearParams& params) {
 }
 
 bool linear_gates(const Stream& stream, const WeightSpec& spec) {
-  return gates_dense_linear(static_cast<const GpuStream&>(stream), spec);
+  const auto& queue = static_cast<const GpuStream&>(stream);
+  return gates_dense_linear(queue, spec) || gates_eight_bit_linear(queue, spec);
 }
 
 // Every kind of product that is made of a weight: results of both types, few rows and many.
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
   GpuStream& queue = static_cast<GpuStream&>(stream);
   if (queue.info().compute_capability != 90 || !fits_fp8_products(spec)) return false;
+  if (has_fp8_groups(spec)) return true;  // which need no library
   use_device_of(queue);
   const Result<LtProducts*> products = products_of(queue);
   if (!products.ok()) return false;
@@ -133,8 +137,9 @@ bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
 
 int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
   const int64_t library = static_cast<int64_t>(kLtWorkspaceBytes) + kWorkspaceAlignment;
-  if (has_fp8_products(spec)) return library + fp8_rows_bytes(max_rows, spec.k);
-  if (has_int8_products(spec)) return fp8_rows_bytes(max_rows, spec.k);
+  const int64_t rows = fp8_rows_bytes(max_rows, spec.k, fp8_groups(spec));
+  if (has_fp8_groups(spec) || has_int8_products(spec)) return rows;
+  if (has_fp8_products(spec)) return library + rows;
   return spec.quant.is_quantized() ? quant_workspace_bytes(max_rows, spec) : library;
 }
 

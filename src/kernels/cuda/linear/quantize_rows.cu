@@ -1,4 +1,5 @@
-// Activations to FP8: a block per row, which finds the largest magnitude and then rounds.
+// Activations to FP8: a block per row, or half a warp per group of 128 inputs of a row, finds the
+// largest magnitude and then rounds.
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/fp8_linear.h"
@@ -76,6 +77,61 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) quantize_kernel(const QuantizeArgs 
   if (ptx::thread_index() == 0) args.scales[row] = scale;
 }
 
+constexpr int kGroupThreads = 256;
+constexpr int kGroupLanes = 16;  // of a group
+constexpr int kLaneInputs = kFp8GroupInputs / kGroupLanes;
+
+struct GroupArgs {
+  QuantizeArgs rows;
+  int64_t num_rows = 0;
+  int64_t groups = 0;
+  int64_t scale_stride = 0;
+  bool in_eights = false;  // x can be read by 16 bytes
+};
+
+// K is a multiple of 16, so that a lane has all of its inputs or none. Every lane takes part in the
+// search for the largest.
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kGroupThreads, 1) quantize_groups_kernel(const GroupArgs args) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  const int64_t at = int64_t{ptx::block_index()} * kGroupThreads + ptx::thread_index();
+  const int64_t row = at / kGroupLanes / args.groups;
+  const int64_t group = at / kGroupLanes % args.groups;
+  const int lane = static_cast<int>(at % kGroupLanes);
+  const int64_t input = group * kFp8GroupInputs + lane * kLaneInputs;
+  const bool is_there = row < args.num_rows && input < args.rows.k;
+  Elements<kLaneInputs, bfloat16> x{};
+  if (is_there) {
+    const bfloat16* from = args.rows.x + row * args.rows.x_stride + input;
+    if (args.in_eights) {
+      x = *reinterpret_cast<const Elements<kLaneInputs, bfloat16>*>(from);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kLaneInputs; ++i) x.at[i] = from[i];
+    }
+  }
+  float largest = 0.0f;
+#pragma unroll
+  for (const bfloat16 value : x.at) largest = ptx::max(largest, magnitude(widen(value)));
+#pragma unroll
+  for (int mask = kGroupLanes / 2; mask >= 1; mask /= 2)
+    largest = ptx::max(largest, ptx::shuffle_xor(largest, mask));
+  const float scale = largest == 0.0f ? 1.0f : ptx::divide(largest, kLargestE4M3);
+  if (is_there) {
+    Elements<kLaneInputs, uint8_t> codes;
+#pragma unroll
+    for (int i = 0; i < kLaneInputs; ++i)
+      codes.at[i] = narrow_e4m3(ptx::divide(widen(x.at[i]), scale));
+    *reinterpret_cast<Elements<kLaneInputs, uint8_t>*>(args.rows.codes + row * args.rows.k +
+                                                       input) = codes;
+  }
+  if (row < args.num_rows && lane == 0) args.rows.scales[group * args.scale_stride + row] = scale;
+}
+
+bool is_in_eights(ConstActivations x, int64_t x_stride, int64_t k) {
+  return k % 8 == 0 && x_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
+}
+
 template <int N, int kThreads>
 void launch_threads(Stream& stream, int64_t num_rows, const QuantizeArgs& args) {
   launch<quantize_kernel<N, kThreads>>(stream,
@@ -104,9 +160,29 @@ void quantize_rows(Stream& stream, ConstActivations x, int64_t x_stride, int64_t
                           .k = k,
                           .codes = out.codes,
                           .scales = out.scales};
-  const bool in_eights =
-      k % 8 == 0 && x_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
-  in_eights ? launch_pieces<8>(stream, num_rows, args) : launch_pieces<1>(stream, num_rows, args);
+  is_in_eights(x, x_stride, k) ? launch_pieces<8>(stream, num_rows, args)
+                               : launch_pieces<1>(stream, num_rows, args);
+}
+
+void quantize_groups(Stream& stream, ConstActivations x, int64_t x_stride, int64_t num_rows,
+                     int64_t k, int64_t groups, const Fp8Rows& out) {
+  QUIRE_CHECK(x.dtype() == DType::kBF16 && k % kGroupLanes == 0,
+              "[quantize_groups] a GPU wants bf16 inputs, got {} inputs of {}", k,
+              to_string(x.dtype()));
+  const GroupArgs args{.rows = {.x = static_cast<const bfloat16*>(x.data()),
+                                .x_stride = x_stride,
+                                .k = k,
+                                .codes = out.codes,
+                                .scales = out.scales},
+                       .num_rows = num_rows,
+                       .groups = groups,
+                       .scale_stride = out.scale_stride,
+                       .in_eights = is_in_eights(x, x_stride, k)};
+  const int64_t threads = num_rows * groups * kGroupLanes;
+  launch<quantize_groups_kernel>(
+      stream,
+      {.num_blocks = (threads + kGroupThreads - 1) / kGroupThreads, .num_threads = kGroupThreads},
+      args);
 }
 
 }  // namespace quire::cuda

@@ -40,12 +40,14 @@ struct QuantItems {
   int row_blocks;
   int count;
   int parts;
+  int row_block_rows;
 
   QUIRE_HOST_DEVICE constexpr QuantItems(const QuantLinearArgs& args, int tiles, int rows)
       : tiles(tiles),
         row_blocks(static_cast<int>((args.num_rows + rows - 1) / rows)),
         count(static_cast<int>((args.layout.num_tiles + tiles - 1) / tiles) * row_blocks),
-        parts(args.parts) {}
+        parts(args.parts),
+        row_block_rows(rows) {}
   // Few rows need no division.
   QUIRE_HOST_DEVICE constexpr int first_tile(int item) const {
     return (row_blocks == 1 ? item : item / row_blocks) * tiles;
@@ -60,10 +62,30 @@ struct QuantItems {
     return ptx::block_index() % parts * (kQuantSlices / parts);
   }
   QUIRE_DEVICE int end_slice() const { return first_slice() + kQuantSlices / parts; }
+
+  // For QuantStream and SliceSums, which go through items of any such class.
+  using Args = QuantLinearArgs;
+  using Distance = int;
+  static constexpr bool kPadsInputs = true;  // rows of x have whole chunks
+  QUIRE_DEVICE static const uint8_t* weight(const QuantLinearArgs& args, int /*item*/) {
+    return args.weight;
+  }
+  // Returns the bytes from an item's first tile to tile i, where tiles take so many each and the last
+  // that is there comes `left` behind the first.
+  QUIRE_DEVICE static int distance(int /*item*/, int i, int left, int tile_bytes) {
+    return (i < left ? i : left) * tile_bytes;
+  }
+  // Rows past the end are the last one, and nobody stores what they give.
+  QUIRE_DEVICE const bfloat16* input_row(const QuantLinearArgs& args, int item, int row) const {
+    const int wanted = row_block(item) * row_block_rows + row;
+    const auto last = static_cast<int>(args.num_rows) - 1;
+    return args.x + (wanted < last ? wanted : last) * args.x_stride;
+  }
 };
 
 // Returns how many chunks from this one on are of its group.
-QUIRE_HOST_DEVICE constexpr int chunks_of_first_group(const QuantLinearArgs& args, int chunk) {
+template <class Args>
+QUIRE_HOST_DEVICE constexpr int chunks_of_first_group(const Args& args, int chunk) {
   return args.chunks_per_group == 0 ? 1 : args.chunks_per_group - chunk % args.chunks_per_group;
 }
 

@@ -8,6 +8,8 @@ namespace quire::cuda {
 enum class CodeKind { kInt4, kInt8, kFp8, kFp4 };
 constexpr bool is_4_bit(CodeKind kind) { return kind == CodeKind::kInt4 || kind == CodeKind::kFp4; }
 constexpr int code_bits(CodeKind kind) { return is_4_bit(kind) ? 4 : 8; }
+// Whether codes are multiplied with their scales when they are decoded, instead of sums of groups.
+constexpr bool scales_codes(CodeKind kind) { return kind == CodeKind::kFp4; }
 
 // The 32 codes that a lane holds of a tile, product after product.
 template <CodeKind kCode>
@@ -29,7 +31,8 @@ QUIRE_DEVICE TileCodes<kCode> load_codes(const uint8_t* lane_codes) {
   return codes;
 }
 
-// What is taken off the codes of a lane's two outputs of a tile, as decode_product() wants it.
+// What is taken off the codes of a lane's two outputs of a tile, or what FP4 codes are multiplied
+// with, as decode_product() wants it.
 struct TileZeros {
   uint32_t at[2];
 };
@@ -41,6 +44,11 @@ QUIRE_DEVICE TileZeros tile_zeros(int32_t low, int32_t high) {
     return static_cast<uint32_t>(zero) * 0x10001u | 0xc300c300u;  // -128 - zero, twice
   };
   return {{prepared(low), prepared(high)}};
+}
+
+// From the bytes beside FP4 codes (quant_weight.h): powers of two as bf16, twice.
+QUIRE_DEVICE TileZeros tile_powers(uint32_t low, uint32_t high) {
+  return {{low * 0x00800080u, high * 0x00800080u}};
 }
 
 // A word of four bytes as two pairs of bf16: bytes 0 and 2 (kOdd false) or 1 and 3.
@@ -62,7 +70,8 @@ QUIRE_DEVICE uint32_t decode_int8(uint32_t word, uint32_t zero) {
                             0x7632u);
 }
 
-// Registers of the A operand of product `j`: code minus zero as bf16, exact.
+// Registers of the A operand of product `j`: code minus zero as bf16, or 2^-64 of what an FP4 code
+// stands for; exact.
 template <CodeKind kCode>
 QUIRE_DEVICE void decode_product(const TileCodes<kCode>& codes, const TileZeros& zeros, int j,
                                  uint32_t (&a)[4]) {
@@ -77,7 +86,7 @@ QUIRE_DEVICE void decode_product(const TileCodes<kCode>& codes, const TileZeros&
       const uint32_t word = codes.words[j];
       const uint32_t size = r < 2 ? word << (6 - 4 * r) : word >> (4 * r - 6);
       const uint32_t raw = ptx::and_or(size, 0x01c001c0u, word << (12 - 4 * r) & 0x80008000u);
-      a[r] = ptx::multiply_add_bf16x2(raw, 0x7e807e80u, 0x80008000u);
+      a[r] = ptx::multiply_add_bf16x2(raw, zeros.at[r % 2], 0x80008000u);
     } else {
       const uint32_t word = codes.words[2 * j + r / 2];
       if constexpr (kCode == CodeKind::kFp8) {

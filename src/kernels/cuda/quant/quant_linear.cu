@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_output.h"
-#include "kernels/cuda/quant/quant_stream.h"
+#include "kernels/cuda/quant/slice_sums.h"
 
 namespace quire::cuda {
 namespace {
@@ -13,163 +13,6 @@ namespace {
 constexpr int kThreads = kQuantSlices * 32;                // a warp per slice
 constexpr int64_t kMostArrangedBytes = int64_t{16} << 20;  // of rows that go through the workspace
 constexpr int64_t kMostSumBytes = int64_t{32} << 20;
-
-// What a lane has of a warp's inputs: of each row tile the operands of a unit's two products, or of
-// a chunk's four where there are registers for them.
-template <int kRowTiles>
-class Inputs {
- public:
-  static constexpr int kUnits = kRowTiles <= 2 ? 2 : 1;  // at a time
-
-  // Begins at a chunk. Rows past the end are the last one, and nobody stores what they give.
-  QUIRE_DEVICE Inputs(const QuantLinearArgs& args, int first_row, int chunk) {
-    const int lane = ptx::thread_index() % 32;
-    const auto last_row = static_cast<int>(args.num_rows) - 1;
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      const int row = first_row + r * 8 + lane / 4;
-      from_[r] = args.x + (row < last_row ? row : last_row) * args.x_stride +
-                 chunk * kQuantTileInputs + lane % 4 * 8;
-    }
-  }
-  QUIRE_DEVICE void load() {
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-#pragma unroll
-      for (int unit = 0; unit < kUnits; ++unit) {
-        pairs_[r][unit] = *reinterpret_cast<const Elements<4, uint32_t>*>(from_[r] + at_ +
-                                                                          unit * kQuantUnitInputs);
-      }
-    }
-    at_ += kUnits * kQuantUnitInputs;
-  }
-  // Operand `half` (0 or 1) of product `j` of the chunk.
-  QUIRE_DEVICE uint32_t at(int r, int j, int half) const {
-    return pairs_[r][j / 2 % kUnits].at[j % 2 * 2 + half];
-  }
-
- private:
-  const bfloat16* from_[kRowTiles];
-  int at_ = 0;
-  Elements<4, uint32_t> pairs_[kRowTiles][kUnits];
-};
-
-// Sums of a warp's slice for 16 kOutTiles outputs and 8 kRowTiles rows. With minima the inputs of a
-// group are summed too, by a product with ones.
-template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles, int kStages>
-class SliceSums {
- public:
-  using Stream = QuantStream<kCode, kHasMins, kOutTiles, kStages>;
-
-  QUIRE_DEVICE SliceSums(const QuantLinearArgs& args, const QuantItems& items, int slice,
-                         uint8_t* ring)
-      : args_(args),
-        items_(items),
-        begin_(slice_begin(args.layout.num_chunks, slice)),
-        end_(slice_begin(args.layout.num_chunks, slice + 1)),
-        first_group_left_(chunks_of_first_group(args, begin_)),
-        stream_(args, items, 0, begin_, end_, ring) {}
-
-  QUIRE_DEVICE void sum_item(int item) {
-    clear(total_);
-    clear(partial_);
-    clear(inputs_);
-    const int per_group = args_.chunks_per_group;
-    int group_left = first_group_left_;
-    Inputs<kRowTiles> x(args_, items_.row_block(item) * kRowTiles * 8, begin_);
-    if (begin_ < end_) x.load();
-    for (int chunk = begin_; chunk < end_; ++chunk) {
-      stream_.next();
-      TileCodes<kCode> codes[kOutTiles];
-#pragma unroll
-      for (int o = 0; o < kOutTiles; ++o) codes[o] = stream_.codes(o);
-      add_unit(codes, x, 0);
-      if (per_group == 0) end_group(0);
-      if constexpr (x.kUnits == 1) x.load();
-      add_unit(codes, x, 1);
-      if (chunk + 1 < end_) x.load();
-      if (--group_left == 0 || chunk + 1 == end_) {
-        end_group(per_group == 0 ? 1 : 0);
-        group_left = per_group == 0 ? 1 : per_group;
-      }
-    }
-  }
-
-  // Of output tile o, row tile r, register i.
-  QUIRE_DEVICE float total(int o, int r, int i) const { return total_[o][r][i]; }
-
- private:
-  using Sums = float[kOutTiles][kRowTiles][4];
-  using InputSums = float[1][kHasMins ? kRowTiles : 1][4];
-
-  template <int kTiles, int kRows>
-  QUIRE_DEVICE static void clear(float (&sums)[kTiles][kRows][4]) {
-#pragma unroll
-    for (auto& rows : sums)
-#pragma unroll
-      for (auto& tile : rows)
-#pragma unroll
-        for (float& x : tile) x = 0.0f;
-  }
-
-  QUIRE_DEVICE void add_unit(const TileCodes<kCode> (&codes)[kOutTiles], const Inputs<kRowTiles>& x,
-                             int unit) {
-    const int group = args_.chunks_per_group == 0 ? unit : 0;
-#pragma unroll
-    for (int o = 0; o < kOutTiles; ++o) {
-      const TileZeros zeros = stream_.zeros(o, group);
-#pragma unroll
-      for (int j = 2 * unit; j < 2 * unit + 2; ++j) {
-        uint32_t a[4];
-        decode_product<kCode>(codes[o], zeros, j, a);
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r)
-          ptx::multiply_tiles(partial_[o][r], a, x.at(r, j, 0), x.at(r, j, 1));
-      }
-    }
-    if constexpr (kHasMins) {
-      constexpr uint32_t kOnes[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
-#pragma unroll
-      for (int j = 2 * unit; j < 2 * unit + 2; ++j)
-#pragma unroll
-        for (int r = 0; r < kRowTiles; ++r)
-          ptx::multiply_tiles(inputs_[0][r], kOnes, x.at(r, j, 0), x.at(r, j, 1));
-    }
-  }
-
-  // `group`: of the stage's one or two.
-  QUIRE_DEVICE void end_group(int group) {
-#pragma unroll
-    for (int o = 0; o < kOutTiles; ++o) {
-      const auto scales = stream_.scales(o, group);
-      add_scaled(total_[o], partial_[o], scales.low, scales.high);
-      if constexpr (kHasMins) {
-        const auto mins = stream_.mins(o, group);
-        add_scaled(total_[o], inputs_[0], -mins.low, -mins.high);
-      }
-    }
-    clear(partial_);
-    clear(inputs_);
-  }
-  QUIRE_DEVICE static void add_scaled(float (&total)[kRowTiles][4],
-                                      const float (&sums)[kRowTiles][4], float low, float high) {
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        total[r][i] = ptx::multiply_add(sums[r][i], i < 2 ? low : high, total[r][i]);
-  }
-
-  const QuantLinearArgs& args_;
-  const QuantItems& items_;
-  int begin_;  // of the slice's chunks
-  int end_;
-  int first_group_left_;  // chunks
-  Stream stream_;
-  Sums partial_;      // of the group
-  InputSums inputs_;  // of the group: of each row the same for every output
-  Sums total_;
-};
 
 template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles, int kStages>
 struct BlockMemory {
@@ -187,8 +30,10 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, kBlocks) quant_linear_kernel(const Qua
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
   uint8_t* memory = ptx::shared_memory();
-  SliceSums<kCode, kHasMins, kOutTiles, kRowTiles, kStages> sums(args, items, warp,
-                                                                 memory + warp * Memory::kRing);
+  const int64_t chunks = args.layout.num_chunks;
+  SliceSums<kCode, kHasMins, kOutTiles, kRowTiles, kStages> sums(
+      args, items, slice_begin(chunks, warp), slice_begin(chunks, warp + 1),
+      memory + warp * Memory::kRing);
   ptx::wait_for_previous_kernel();  // x, and y where it is added to
   ptx::let_next_kernel_start();
   int which = 0;  // of two places where sums meet, so that one wait per item will do

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/linear/dense_output.h"
 #include "kernels/cuda/linear_output.h"
 #include "kernels/cuda/quant/quant_stream.h"
 
@@ -70,7 +71,9 @@ class Consumer {
         tile_(tile),
         stream_(args, items, tile_, slice_begin(args.layout.num_chunks, items.first_slice()),
                 slice_begin(args.layout.num_chunks, items.end_slice()),
-                ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes) {}
+                ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes),
+        stores_vectors_(!args.accumulate && !args.y_is_float && args.n % 8 == 0 &&
+                        args.y_stride % 8 == 0 && reinterpret_cast<uintptr_t>(args.y) % 16 == 0) {}
 
   QUIRE_DEVICE void run() {
     const int64_t chunks = args_.layout.num_chunks;
@@ -106,7 +109,7 @@ class Consumer {
     for (; chunk < end; ++chunk) {
       bool ends_group = chunk + 1 == end;
       if (--group_left_ <= 0) {
-        ends_group = true;
+        ends_group |= !scales_codes(kCode);
         group_left_ = per_group;
       }
       add_chunk(ends_group);
@@ -119,9 +122,39 @@ class Consumer {
     }
     add_to_total(slice);
     if (slice + 1 < kQuantSlices) return;
+    if (stores_vectors_) return store_vectors(tile, first_row);
     args_.y_is_float
         ? store(static_cast<float*>(args_.y), args_.y_stride, true, tile, first_row)
         : store(static_cast<bfloat16*>(args_.y), args_.y_stride, true, tile, first_row);
+  }
+  // Of two tiles of eight rows and the warp's 16 outputs each lane stores eight outputs of a row.
+  QUIRE_DEVICE void store_vectors(int tile, int first_row) const {
+    const int lane = ptx::thread_index() % 32;
+    const bool has_bias = args_.bias != nullptr;
+    const int output = tile * 16 + lane / 4;
+    const float bias[2] = {has_bias && output < args_.n ? args_.bias[output] : 0.0f,
+                           has_bias && output + 8 < args_.n ? args_.bias[output + 8] : 0.0f};
+#pragma unroll
+    for (int r = 0; r < kRowTiles; r += 2) {
+      Elements<4, uint32_t> packed;  // [row tile][half of outputs]
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float pair[2];  // of neighbouring rows
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const float sum = slice_[r + i / 2][i % 2 * 2 + j];
+          pair[j] = has_bias ? ptx::add(sum, bias[i % 2]) : sum;
+        }
+        packed.at[i] = ptx::transpose_matrix(ptx::pack_bf16(pair[0], pair[1]));
+      }
+      transpose_quad(packed.at);
+      const int row = first_row + (r + lane % 4 / 2) * 8 + lane / 4;
+      const int first_output = tile * 16 + lane % 2 * 8;
+      if (row < args_.num_rows && first_output < args_.n) {
+        auto* y = static_cast<bfloat16*>(args_.y) + row * args_.y_stride + first_output;
+        *reinterpret_cast<Elements<4, uint32_t>*>(y) = packed;
+      }
+    }
   }
   // Of slice_, as store_output() does it for results; sums of slices go as they are.
   template <typename Y>
@@ -155,20 +188,21 @@ class Consumer {
     using Four = Elements<4, float>;
     auto* total = reinterpret_cast<Four*>(ptx::shared_memory() + M::kTotals) + ptx::thread_index() -
                   kGroupThreads;
+    constexpr int kNext = kConsumers * kGroupThreads;
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
-      Four sum = total[r * kConsumers * kGroupThreads];
+    for (int r = 0; r < kRowTiles && slice > 0; ++r) {
+      const Four before = total[r * kNext];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        slice_[r][i] = slice == 0 ? slice_[r][i] : ptx::add(sum.at[i], slice_[r][i]);
-        sum.at[i] = slice_[r][i];
-      }
-      total[r * kConsumers * kGroupThreads] = sum;
+      for (int i = 0; i < 4; ++i) slice_[r][i] = ptx::add(before.at[i], slice_[r][i]);
+    }
+#pragma unroll
+    for (int r = 0; r < kRowTiles && slice + 1 < kQuantSlices; ++r) {
+      total[r * kNext] = {{slice_[r][0], slice_[r][1], slice_[r][2], slice_[r][3]}};
     }
   }
 
   QUIRE_DEVICE void add_chunk(bool ends_group) {
-    const bool has_two_groups = args_.chunks_per_group == 0;
+    const bool has_two_groups = !scales_codes(kCode) && args_.chunks_per_group == 0;
     Operands a;
     stream_.next();
     decode(a);
@@ -225,7 +259,8 @@ class Consumer {
   RingPlace<M::kSlots> place_;
   int group_left_ = 0;  // chunks
   bool starts_group_ = true;
-  Sums partial_;  // of the group
+  bool stores_vectors_;  // 16 bytes of y at once
+  Sums partial_;         // of the group
   Sums slice_;
 };
 

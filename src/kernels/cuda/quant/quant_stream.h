@@ -10,13 +10,16 @@
 namespace quire::cuda {
 
 // A stage is what a chunk of kTiles tiles has: the codes, and of each tile, at its side, the scales,
-// mins and zeros of one group, or of two where a group is half a chunk.
-template <CodeKind kCode, bool kHasMins, int kTiles, int kStages>
+// mins and zeros of one group, or of two where a group is half a chunk. Items: QuantItems, or others
+// of the same functions.
+template <CodeKind kCode, bool kHasMins, int kTiles, int kStages, class Items = QuantItems>
 class QuantStream {
  public:
+  using Args = typename Items::Args;
   static constexpr int kTileBytes = 128 * code_bits(kCode);
   static constexpr int kSides = kTiles * kTileBytes;
-  static constexpr int kGroupBytes = 16 * int{sizeof(float)};
+  static constexpr int kScaleBytes = scales_codes(kCode) ? 1 : int{sizeof(float)};
+  static constexpr int kGroupBytes = 16 * kScaleBytes;
   static constexpr int kMins = 2 * kGroupBytes;  // behind the scales
   static constexpr int kZeros = kMins + (kHasMins ? 2 * kGroupBytes : 0);
   static constexpr int kSideBytes = kZeros + 32;
@@ -24,8 +27,8 @@ class QuantStream {
   static constexpr int kRingBytes = kStages * kStageBytes;
 
   // Of every item from the block's first on, chunks [begin, end) of kTiles tiles from that one on.
-  QUIRE_DEVICE QuantStream(const QuantLinearArgs& args, const QuantItems& items, int tile,
-                           int begin, int end, uint8_t* ring)
+  QUIRE_DEVICE QuantStream(const Args& args, const Items& items, int tile, int begin, int end,
+                           uint8_t* ring)
       : args_(args),
         items_(items),
         tile_(tile),
@@ -40,18 +43,19 @@ class QuantStream {
     ring_end_ = ring + lane * 16 + kRingBytes;
     fetched_ = ring + lane * 16;
     stage_ = fetched_;
-    pair_ = kSides + lane / 4 * int{sizeof(float)} - lane * 16;
+    pair_ = kSides + lane / 4 * kScaleBytes - lane * 16;
     zero_ = kSides + kZeros + lane / 4 - lane * 16;
-    const int copies = per_group_ == 0 ? 8 : 4;
+    const int groups = per_group_ == 0 ? 2 : 1;
+    const int copies = groups * kGroupBytes / 16;
     const auto side = [&](int first_lane, int lanes, int64_t at, int group_bytes, int to) {
       if (lane < first_lane || lane >= first_lane + lanes) return;
-      side_base_ = args.weight + at + (lane - first_lane) * 16;
+      side_base_ = at + (lane - first_lane) * 16;
       side_bytes_ = group_bytes;
       side_to_ = kSides + to - first_lane * 16;
     };
     side(0, copies, args.layout.scales_at, kGroupBytes, 0);
     if constexpr (kHasMins) side(8, copies, args.layout.mins_at, kGroupBytes, kMins);
-    if (args.has_zeros) side(16, copies / 4, args.layout.zeros_at, 16, kZeros);
+    if (args.has_zeros) side(16, groups, args.layout.zeros_at, 16, kZeros);
     open_item();
 #pragma unroll 1
     for (int i = 0; i < kStages - 1; ++i) fetch();
@@ -75,9 +79,13 @@ class QuantStream {
     float low, high;
   };
   QUIRE_DEVICE Pair scales(int tile, int group) const {
-    const auto* pair =
-        reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes + group * kGroupBytes);
-    return {pair[0], pair[8]};
+    if constexpr (scales_codes(kCode)) {
+      return {0x1p64f, 0x1p64f};
+    } else {
+      const auto* pair =
+          reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes + group * kGroupBytes);
+      return {pair[0], pair[8]};
+    }
   }
   QUIRE_DEVICE Pair mins(int tile, int group) const {
     const auto* pair = reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes + kMins +
@@ -85,9 +93,14 @@ class QuantStream {
     return {pair[0], pair[8]};
   }
   QUIRE_DEVICE TileZeros zeros(int tile, int group) const {
-    if (!args_.has_zeros) return zeros_;
-    const uint8_t* zeros = chunk_ + zero_ + tile * kSideBytes + group * 16;
-    return tile_zeros<kCode>(zeros[0], zeros[8]);
+    if constexpr (scales_codes(kCode)) {
+      const uint8_t* powers = chunk_ + pair_ + tile * kSideBytes + group * kGroupBytes;
+      return tile_powers(powers[0], powers[8]);
+    } else {
+      if (!args_.has_zeros) return zeros_;
+      const uint8_t* zeros = chunk_ + zero_ + tile * kSideBytes + group * 16;
+      return tile_zeros<kCode>(zeros[0], zeros[8]);
+    }
   }
 
  private:
@@ -104,15 +117,17 @@ class QuantStream {
     const int wanted_tile = items_.first_tile(item_) + tile_;
     const int tile = wanted_tile < last_tile ? wanted_tile : last_tile;
     chunks_left_ = end_ - begin_;
-    codes_ = args_.weight + (int64_t{tile} * layout.num_chunks + begin_) * kTileBytes +
+    const uint8_t* weight = items_.weight(args_, item_);
+    codes_ = weight + (int64_t{tile} * layout.num_chunks + begin_) * kTileBytes +
              ptx::thread_index() % 32 * 16;
     group_left_ = first_group_left_;
-    side_ = side_base_ + (int64_t{tile} * layout.num_groups + first_group_) * side_bytes_;
+    side_ = weight + side_base_ + (int64_t{tile} * layout.num_groups + first_group_) * side_bytes_;
 #pragma unroll
     for (int i = 1; i < kTiles; ++i) {
-      const int further = i < last_tile - tile ? i : last_tile - tile;
-      codes_at_[i] = further * static_cast<int>(layout.num_chunks) * kTileBytes;
-      side_at_[i] = further * static_cast<int>(layout.num_groups) * side_bytes_;
+      codes_at_[i] = items_.distance(item_, i, last_tile - tile,
+                                     static_cast<int>(layout.num_chunks) * kTileBytes);
+      side_at_[i] = items_.distance(item_, i, last_tile - tile,
+                                    static_cast<int>(layout.num_groups) * side_bytes_);
     }
   }
 
@@ -142,8 +157,8 @@ class QuantStream {
     fetched_ = next_stage(fetched_);
   }
 
-  const QuantLinearArgs& args_;
-  const QuantItems& items_;
+  const Args& args_;
+  const Items& items_;
   int tile_;  // of an item
   int begin_;
   int end_;
@@ -156,12 +171,13 @@ class QuantStream {
   int group_left_ = 0;              // chunks
   const uint8_t* codes_ = nullptr;  // the lane's 16 bytes
   const uint8_t* side_ = nullptr;   // the lane's 16 bytes of scales, mins or zeros
-  int codes_at_[kTiles] = {};       // of tiles, from the first
-  int side_at_[kTiles] = {};
+  // Of tiles, from the first.
+  typename Items::Distance codes_at_[kTiles] = {};
+  typename Items::Distance side_at_[kTiles] = {};
   // What the lane fetches beside codes.
-  const uint8_t* side_base_ = nullptr;
-  int side_bytes_ = 0;  // of a group; 0: it fetches nothing
-  int side_to_ = 0;     // from the lane's codes in a stage
+  int64_t side_base_ = 0;  // from the weight's begin
+  int side_bytes_ = 0;     // of a group; 0: it fetches nothing
+  int side_to_ = 0;        // from the lane's codes in a stage
   // The lane's 16 bytes of codes in a stage.
   uint8_t* ring_end_;
   uint8_t* fetched_;

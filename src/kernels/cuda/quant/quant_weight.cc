@@ -29,6 +29,8 @@ Status check_quant_weight(const WeightSpec& spec) {
     return refused("groups of a multiple of 32 inputs or whole rows");
   if (quant.has_two_levels() || (!is_linear && quant.zero_kind != ZeroKind::kNone))
     return refused("scales of one level, and zero points or minima of integers");
+  if (quant.codebook == Codebook::kE2M1 && quant.scale_type != ScaleType::kE8M0)
+    return refused("scales of E8M0 beside FP4");
   if (quant.zero_kind == ZeroKind::kInteger && quant.offset != 0)
     return refused("zero points without an offset");
   return {};
@@ -44,11 +46,13 @@ QuantWeightLayout quant_weight_layout(const WeightSpec& spec) {
   if (layout.units_per_group % 2 != 0) layout.units_per_group = 1;  // each unit has its group's
   layout.num_groups = (num_units + layout.units_per_group - 1) / layout.units_per_group;
   layout.bits = spec.quant.bits;
+  layout.scale_bytes = spec.quant.codebook == Codebook::kE2M1 ? 1 : int32_t{sizeof(float)};
   layout.scales_at = layout.num_tiles * layout.num_chunks * layout.chunk_bytes();
   const int64_t scales = layout.num_groups * layout.num_tiles * kQuantTileOutputs;
   const int64_t mins = spec.quant.zero_kind == ZeroKind::kMin ? scales : 0;
-  layout.zeros_at = layout.scales_at + scales * int64_t{sizeof(float)};
-  layout.mins_at = (layout.zeros_at + scales + 63) / 64 * 64;
+  layout.zeros_at = layout.scales_at + scales * layout.scale_bytes;
+  const int64_t zeros = spec.quant.zero_kind == ZeroKind::kInteger ? scales : 0;
+  layout.mins_at = (layout.zeros_at + zeros + 63) / 64 * 64;
   layout.order_at = (layout.mins_at + mins * int64_t{sizeof(float)} + 63) / 64 * 64;
   const int64_t order = spec.quant.has_column_order ? spec.k * int64_t{sizeof(int32_t)} : 0;
   layout.num_bytes = layout.order_at + (order + 63) / 64 * 64;
@@ -103,10 +107,14 @@ class RowPacker {
     for (int64_t group = 0; first_input(group) < spec_.k; ++group) {
       const int64_t at = layout_.scale_index(output_, group);
       const int64_t from = row * groups + first_input(group) / quant.group_size;
-      scales[at] = scale_at(quant.scale_type, rows.scales, from);
-      base_[layout_.zeros_at + at] = quant.zero_kind == ZeroKind::kInteger
-                                         ? rows.zeros[from]
-                                         : static_cast<uint8_t>(quant.offset);
+      if (layout_.scale_bytes == 1) {
+        const int32_t exponent = static_cast<const uint8_t*>(rows.scales)[from];
+        base_[layout_.scales_at + at] =
+            static_cast<uint8_t>(std::min(exponent, kMostFp4Exponent) + kFp4ExponentShift);
+      } else {
+        scales[at] = scale_at(quant.scale_type, rows.scales, from);
+      }
+      if (quant.zero_kind == ZeroKind::kInteger) base_[layout_.zeros_at + at] = rows.zeros[from];
       if (quant.zero_kind == ZeroKind::kMin) mins[at] = scale_at(quant.scale_type, rows.mins, from);
     }
     pack_codes(rows.codes + row * spec_.k);
@@ -121,6 +129,8 @@ class RowPacker {
   uint8_t padding(int64_t k) const {
     const int64_t group = k / (layout_.units_per_group * kQuantUnitInputs);
     if (first_input(group) >= spec_.k) return 0;
+    if (spec_.quant.zero_kind != ZeroKind::kInteger)
+      return static_cast<uint8_t>(spec_.quant.offset);
     return base_[layout_.zeros_at + layout_.scale_index(output_, group)];
   }
 
@@ -171,10 +181,11 @@ std::array<QuantPiece, 4> quant_pieces(const WeightSpec& spec, int64_t first_row
   const auto piece = [&](int64_t to, int64_t from, int64_t tile_bytes) {
     return QuantPiece{to + tile * tile_bytes, from, own.num_tiles * tile_bytes};
   };
+  const bool has_zeros = spec.quant.zero_kind == ZeroKind::kInteger;
   const bool has_mins = spec.quant.zero_kind == ZeroKind::kMin;
   return {piece(0, 0, whole.num_chunks * whole.chunk_bytes()),
-          piece(whole.scales_at, own.scales_at, scales * int64_t{sizeof(float)}),
-          piece(whole.zeros_at, own.zeros_at, scales),
+          piece(whole.scales_at, own.scales_at, scales * whole.scale_bytes),
+          piece(whole.zeros_at, own.zeros_at, has_zeros ? scales : 0),
           piece(whole.mins_at, own.mins_at, has_mins ? scales * int64_t{sizeof(float)} : 0)};
 }
 

@@ -7,8 +7,10 @@
 // to the lanes of column pair t in products 2 h and 2 h + 1: what a lane needs of x lies together,
 // and groups of 32 inputs end between products.
 //   codes   [N / 16][K / 64][bits / 4][32 lanes][16 bytes]
-//   scales  [N / 16][groups][16] float
-//   zeros   [N / 16][groups][16] byte; codes minus these are what is multiplied
+//   scales  [N / 16][groups][16] float; of FP4 codes bytes, the exponents of E8M0 and
+//           kFp4ExponentShift
+//   zeros   [N / 16][groups][16] byte, of zero points per group; codes minus these, or minus the
+//           offset, are what is multiplied
 //   order   [K] int32, of weights with has_column_order
 // N is padded to 16 (scale 0), K to 64 (value 0).
 #pragma once
@@ -24,6 +26,10 @@ namespace quire::cuda {
 inline constexpr int64_t kQuantTileOutputs = 16;
 inline constexpr int64_t kQuantTileInputs = 64;
 inline constexpr int64_t kQuantUnitInputs = 32;  // groups are whole units
+// FP4 codes are multiplied with their scales before products, exactly, as 2^-64 of what they stand
+// for: an exponent and this is that of the bf16 which makes it of a code's bits.
+inline constexpr int32_t kFp4ExponentShift = 62;
+inline constexpr int32_t kMostFp4Exponent = 254 - kFp4ExponentShift;  // scales of 2^65
 
 struct QuantWeightLayout {
   int64_t num_tiles = 0;        // of 16 outputs
@@ -31,7 +37,8 @@ struct QuantWeightLayout {
   int64_t units_per_group = 0;  // 1 or even
   int64_t num_groups = 0;
   int32_t bits = 0;
-  int64_t scales_at = 0;  // bytes
+  int32_t scale_bytes = 0;  // of a scale
+  int64_t scales_at = 0;    // bytes
   int64_t zeros_at = 0;
   int64_t mins_at = 0;
   int64_t order_at = 0;
@@ -55,7 +62,8 @@ struct QuantCodeAt {
 QuantCodeAt quant_code_at(int32_t bits, int32_t output, int32_t input);
 
 // Whether a GPU takes the weight: integers of 4 or 8 bits with or without zero points or minima,
-// FP8 e4m3 or FP4 e2m1, with one level of scales per row or per group of a multiple of 32 inputs.
+// FP8 e4m3 or FP4 e2m1, with one level of scales per row or per group of a multiple of 32 inputs,
+// E8M0 ones of FP4.
 // kUnimplemented names what is not taken.
 Status check_quant_weight(const WeightSpec& spec);
 

@@ -219,12 +219,16 @@ class GpuAttention : public gpu_test::GpuTest {
       p.workspace_bytes = std::min(p.workspace_bytes, options.workspace_bytes);
     p.workspace = poisoned(p.workspace_bytes + 64);
     p.batch_cut = poisoned(paged_attention_cut_bytes(stream(), p.num_reqs));
+    p.cut_has_one_table = true;
     p.max_query_len = options.max_query_len;
     paged_attention(stream(), p);
+    num_pack_items_ = download<int32_t>(p.batch_cut, 1)[0];
     return download_floats(p.out, batch.out_size());
   }
 
   void expect_reference(DType cache_dtype);
+
+  int32_t num_pack_items_ = 0;  // of the last run
 };
 
 void GpuAttention::expect_reference(DType cache_dtype) {
@@ -396,6 +400,63 @@ TEST_F(GpuAttention, DeterministicBitsDoNotDependOnHowARequestIsCut) {
         EXPECT_TRUE(kernel_test::same_bits(got.data() + row, want.data() + token * row, row))
             << "dim " << c.head_dim << " token " << token << " workspace " << workspace;
       }
+    }
+  }
+}
+
+// Request r of the batch by itself.
+Batch alone(const Batch& batch, size_t r) {
+  Batch one = batch;
+  one.requests = {batch.requests[r]};
+  one.seq_lens = {batch.seq_lens[r]};
+  const int32_t begin = batch.query_start_loc[r];
+  const int32_t end = batch.query_start_loc[r + 1];
+  one.query_start_loc = {0, end - begin};
+  one.query.assign(batch.query.begin() + begin * batch.query_stride(),
+                   batch.query.begin() + end * batch.query_stride());
+  const auto table = batch.block_table.begin() + static_cast<std::ptrdiff_t>(r) * batch.max_blocks;
+  one.block_table.assign(table, table + batch.max_blocks);
+  return one;
+}
+
+// Requests that share the blocks of prefixes, in a tree, beside others: the bits of each alone.
+TEST_F(GpuAttention, RequestsThatShareBlocksHaveTheBitsOfEachAlone) {
+  const std::vector<std::pair<AttentionCase, DType>> shapes = {
+      {{8, 2, 128, 16, {}, {}, 0, 0.0f, true}, DType::kBF16},
+      {{4, 1, 64, 16, {}, {}}, DType::kF8E4M3},
+      {{2, 2, 24, 8, {}, {}, 0, 0.0f, false, true}, DType::kBF16},
+      {{3, 1, 80, 64, {}, {}, 1040, 20.0f}, DType::kBF16},
+      {{2, 1, 256, 16, {}, {}, 0, 30.0f, true, true}, DType::kBF16},
+      {{4, 2, 32, 32, {}, {}, 1536, 0.0f, false, true, true, 0, true}, DType::kF8E4M3},
+      {{32, 1, 16, 16, {}, {}}, DType::kBF16}};
+  // A parent and the positions that are shared with it.
+  constexpr std::pair<size_t, int32_t> kTree[] = {{0, 0},    {0, 1030}, {0, 1100}, {0, 600},
+                                                  {3, 1024}, {0, 0},    {2, 1024}};
+  const std::vector<Request> requests = {{1, 1100, 1}, {2, 1055, 1}, {3, 1130, 1}, {4, 1090, 1},
+                                         {5, 1061, 1}, {6, 70, 9},   {7, 1057, 1}};
+  for (const auto& [c, cache_dtype] : shapes) {
+    SCOPED_TRACE(::testing::Message() << "dim " << c.head_dim << " " << to_string(cache_dtype));
+    Batch batch = make_batch(c, requests, 3, cache_dtype);
+    for (size_t r = 0; r < requests.size(); ++r) {
+      const auto [parent, positions] = kTree[r];
+      for (int64_t b = 0; (b + 1) * c.block_size <= positions; ++b) {
+        const auto row = static_cast<size_t>(batch.max_blocks);
+        int32_t& own = batch.block_table[r * row + static_cast<size_t>(b)];
+        const int32_t theirs = batch.block_table[parent * row + static_cast<size_t>(b)];
+        if (own != 0 && theirs != 0) own = theirs;
+      }
+    }
+    std::vector<float> want;
+    for (size_t r = 0; r < requests.size(); ++r) {
+      const auto one = run(alone(batch, r), {.deterministic = true});
+      want.insert(want.end(), one.begin(), one.end());
+    }
+    const auto reference = batch.reference();
+    ASSERT_TRUE(kernel_test::close(want.data(), reference.data(), batch.out_size(), tolerance(c)));
+    for (const int32_t longest : {0, 9}) {
+      const auto got = run(batch, {.deterministic = true, .max_query_len = longest});
+      EXPECT_EQ(num_pack_items_ > 0, c.num_heads / c.num_kv_heads < 32);
+      ASSERT_TRUE(kernel_test::same_bits(got.data(), want.data(), batch.out_size()));
     }
   }
 }

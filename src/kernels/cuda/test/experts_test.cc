@@ -6,11 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "kernels/api/router.h"
 #include "kernels/cuda/experts/expert_tiles.h"
+#include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/test/test_device.h"
+#include "kernels/quant_rows.h"
+#include "kernels/testing/quant_cases.h"
 #include "kernels/testing/quant_test_rows.h"
 #include "kernels/testing/router_cases.h"
 #include "kernels/testing/test_support.h"
@@ -19,6 +23,7 @@ namespace quire {
 namespace {
 
 using gpu_test::rounded;
+using kernel_test::QuantSource;
 using kernel_test::random_floats;
 
 struct Shape {
@@ -36,12 +41,23 @@ struct Kind {
   ExpertActivation activation = {};
   bool accumulate = false;
   DType out = DType::kF32;
+  QuantSpec quant = {};  // as the checkpoint has it; of outputs `down_quant`
+  QuantSpec down_quant = {};
 };
 
 struct Matrix {
   std::vector<float> values;  // [X, N, K] or [X, N]
   const std::byte* on_device = nullptr;
+  WeightSpec spec = {};  // of an expert's matrix
+  int64_t expert_bytes = 0;
 };
+
+// As a GPU packs it: in simpler terms where it must be. Not quantized: it does not take it.
+QuantSpec packed_quant(const QuantSpec& stored) {
+  for (const QuantSpec& quant : {stored, simpler_quant(stored)})
+    if (cuda::check_quant_weight({.n = 16, .k = 1024, .quant = quant}).ok()) return quant;
+  return {};
+}
 
 class GpuExperts : public gpu_test::GpuTest {
  protected:
@@ -59,9 +75,12 @@ class GpuExperts : public gpu_test::GpuTest {
   Layer make_layer(const Shape& shape, const Kind& kind) {
     Layer layer{.shape = shape, .kind = kind};
     const int64_t x = shape.num_experts, e = shape.hidden_size, i = shape.inside_size;
-    const auto matrix = [&](uint64_t seed, int64_t size) {
-      Matrix m{rounded(random_floats(seed, x * size, 0.3f))};
+    const auto matrix = [&](uint64_t seed, int64_t n, int64_t k, const QuantSpec& quant) {
+      if (quant.is_quantized()) return make_quantized(seed, x, {.n = n, .k = k, .quant = quant});
+      Matrix m{rounded(random_floats(seed, x * n * k, 0.3f))};
       m.on_device = static_cast<const std::byte*>(upload_as(DType::kBF16, m.values).data());
+      m.spec = {.n = n, .k = k, .compute = ComputeType::kBF16};
+      m.expert_bytes = n * k * 2;
       return m;
     };
     const auto bias = [&](uint64_t seed, int64_t size) {
@@ -69,9 +88,9 @@ class GpuExperts : public gpu_test::GpuTest {
       m.on_device = reinterpret_cast<const std::byte*>(upload(m.values));
       return m;
     };
-    layer.gate = matrix(1, i * e);
-    layer.up = matrix(2, i * e);
-    layer.down = matrix(3, e * i);
+    layer.gate = matrix(1, i, e, kind.quant);
+    layer.up = matrix(2, i, e, kind.quant);
+    layer.down = matrix(3, e, i, kind.down_quant);
     layer.gate_bias = bias(4, i);
     layer.up_bias = bias(5, i);
     layer.down_bias = bias(6, e);
@@ -80,15 +99,35 @@ class GpuExperts : public gpu_test::GpuTest {
     return layer;
   }
 
+  // `stored`: of one of `num_experts` experts.
+  Matrix make_quantized(uint64_t seed, int64_t num_experts, const WeightSpec& stored) {
+    WeightSpec all = stored;
+    all.n *= num_experts;
+    const QuantSource source(all, seed);
+    Matrix m{.values = source.dense(), .spec = stored};
+    m.spec.compute = ComputeType::kBF16;
+    m.spec.quant = packed_quant(stored.quant);
+    m.expert_bytes = cuda::quant_weight_layout(m.spec).num_bytes;
+    std::vector<uint8_t> host(static_cast<size_t>(num_experts * m.expert_bytes), 0);
+    SimplerRows simpler(stored.quant, stored.k);
+    for (int64_t id = 0; id < num_experts; ++id) {
+      QuantRows rows = source.rows(id * stored.n, (id + 1) * stored.n);
+      if (m.spec.quant != stored.quant) rows = simpler.of(rows);
+      rows.first_row = 0;
+      cuda::pack_quant_weight({m.spec, host.data() + id * m.expert_bytes}, rows);
+    }
+    m.on_device = reinterpret_cast<const std::byte*>(upload(host));
+    return m;
+  }
+
   static void add_expert(Layer& layer, int64_t id) {
     const int64_t e = layer.shape.hidden_size, i = layer.shape.inside_size;
-    const auto weight = [&](const Matrix& m, int64_t n, int64_t k) {
-      auto* data = const_cast<std::byte*>(m.on_device + id * n * k * 2);
-      layer.weights.push_back({{.n = n, .k = k, .compute = ComputeType::kBF16}, data});
+    const auto weight = [&](const Matrix& m) {
+      layer.weights.push_back({m.spec, const_cast<std::byte*>(m.on_device + id * m.expert_bytes)});
       return &layer.weights.back();
     };
-    ExpertWeights expert{.up = weight(layer.up, i, e), .down = weight(layer.down, e, i)};
-    if (layer.kind.is_gated) expert.gate = weight(layer.gate, i, e);
+    ExpertWeights expert{.up = weight(layer.up), .down = weight(layer.down)};
+    if (layer.kind.is_gated) expert.gate = weight(layer.gate);
     ExpertWeights on_host = expert;
     if (layer.kind.has_bias) {
       const auto set = [&](const float* ExpertWeights::*part, const Matrix& m, int64_t n) {
@@ -180,8 +219,9 @@ class GpuExperts : public gpu_test::GpuTest {
 
   // Law L4: alone a token is in a tile of eight rows, in crowds in larger ones. `shape`: 120 tokens,
   // each of which goes to two of four experts.
-  void expect_bits_of_tokens_alone(const Shape& shape) {
-    const Layer layer = make_layer(shape, {.has_bias = true, .accumulate = true});
+  void expect_bits_of_tokens_alone(const Shape& shape, const QuantSpec& quant = {}) {
+    const Layer layer = make_layer(
+        shape, {.has_bias = true, .accumulate = true, .quant = quant, .down_quant = quant});
     const Inputs inputs = inputs_of(shape);
     const auto all = run(layer, inputs, 0, shape.num_tokens);
     std::set<int> tiles{cuda::expert_tile_rows(240, 4)};
@@ -198,6 +238,14 @@ class GpuExperts : public gpu_test::GpuTest {
     EXPECT_EQ(tiles.size(), 4u);
   }
 };
+
+const QuantSpec& format(std::string_view name) {
+  for (const kernel_cases::QuantFormat& format : kernel_cases::quant_formats())
+    if (name == format.name) return format.spec;
+  ADD_FAILURE() << name;
+  static const QuantSpec kNone;
+  return kNone;
+}
 
 constexpr Shape kShapes[] = {
     {8, 8, 1, 1, 1},     {40, 24, 60, 8, 1},        {72, 40, 60, 4, 33},
@@ -228,6 +276,48 @@ TEST_F(GpuExperts, MatchReferenceWithEveryActivation) {
 
 TEST_F(GpuExperts, BitsDoNotDependOnTheCrowd) { expect_bits_of_tokens_alone({136, 72, 4, 2, 120}); }
 
+// Tiles of 8, 16 and more rows; widths that end inside a chunk, a tile and a group.
+TEST_F(GpuExperts, MatchReferenceForEveryFormat) {
+  int num_formats = 0;
+  for (const kernel_cases::QuantFormat& format : kernel_cases::quant_formats()) {
+    const QuantSpec& quant = format.spec;
+    if (!packed_quant(quant).is_quantized() || quant.has_column_order) continue;
+    SCOPED_TRACE(format.name);
+    ++num_formats;
+    const Kind kind{.has_bias = true, .accumulate = true, .quant = quant, .down_quant = quant};
+    expect_reference({72, 40, 9, 3, 5}, kind);
+    expect_reference({136, 88, 3, 2, 9}, kind);
+    expect_reference({328, 24, 2, 2, 37}, kind);
+  }
+  EXPECT_GE(num_formats, 15);
+}
+
+TEST_F(GpuExperts, MatchReferenceOfQuantizedWeightsWithEveryActivation) {
+  const QuantSpec int4 = format("awq int4 g128");
+  const Shape& shape = kShapes[3];
+  expect_reference(
+      shape,
+      {.has_bias = true,
+       .activation = {.activation = Activation::kQuickGelu, .has_clamp = true, .limit = 0.7f},
+       .out = DType::kBF16,
+       .quant = int4,
+       .down_quant = int4});
+  expect_reference(shape, {.is_gated = false,
+                           .activation = {.activation = Activation::kRelu2},
+                           .quant = int4,
+                           .down_quant = int4});
+  // One of the two stages alone.
+  expect_reference(kShapes[4], {.quant = int4});
+  expect_reference(kShapes[4], {.down_quant = int4});
+}
+
+TEST_F(GpuExperts, BitsOfQuantizedWeightsDoNotDependOnTheCrowd) {
+  for (const char* name : {"awq int4 g128", "int4 g96 f32", "mxfp4", "fp8 g128", "q4_k"}) {
+    SCOPED_TRACE(name);
+    expect_bits_of_tokens_alone({136, 72, 4, 2, 120}, format(name));
+  }
+}
+
 // Where tiles of 64 and 128 rows go through warpgroup products.
 class GpuExpertsOnHopper : public GpuExperts {
  protected:
@@ -255,6 +345,36 @@ TEST_F(GpuExpertsOnHopper, MatchReference) {
 TEST_F(GpuExpertsOnHopper, BitsDoNotDependOnTheCrowd) {
   expect_bits_of_tokens_alone({136, 72, 4, 2, 120});
   if (device_->stream().emulated() == nullptr) expect_bits_of_tokens_alone({2048, 768, 4, 2, 120});
+}
+
+TEST_F(GpuExpertsOnHopper, MatchReferenceOfQuantizedWeights) {
+  for (const char* name : {"awq int4 g128", "mxfp4", "fp8 g128", "int8 per channel"}) {
+    SCOPED_TRACE(name);
+    const QuantSpec& quant = format(name);
+    expect_reference({72, 136, 3, 2, 40},
+                     {.has_bias = true, .accumulate = true, .quant = quant, .down_quant = quant});
+    expect_reference({328, 88, 1, 1, 130}, {.quant = quant, .down_quant = quant});
+    expect_reference({40, 264, 2, 2, 30}, {.is_gated = false,
+                                           .activation = {.activation = Activation::kRelu2},
+                                           .quant = quant,
+                                           .down_quant = quant});
+  }
+  // One of the two stages alone, or with minima, which take other tiles.
+  const QuantSpec& int4 = format("int4 g128");
+  expect_reference({72, 136, 3, 2, 40}, {.quant = int4});
+  expect_reference({72, 136, 3, 2, 40}, {.down_quant = int4});
+  expect_reference({72, 136, 3, 2, 40}, {.quant = int4, .down_quant = format("q4_1")});
+  expect_reference({72, 136, 3, 2, 40}, {.quant = format("q4_1"), .down_quant = int4});
+}
+
+TEST_F(GpuExpertsOnHopper, BitsOfQuantizedWeightsDoNotDependOnTheCrowd) {
+  for (const char* name :
+       {"awq int4 g128", "int4 g96 f32", "mxfp4", "fp8 g128", "int8 per channel"}) {
+    SCOPED_TRACE(name);
+    expect_bits_of_tokens_alone({136, 72, 4, 2, 120}, format(name));
+    if (device_->stream().emulated() == nullptr)
+      expect_bits_of_tokens_alone({2048, 768, 4, 2, 120}, format(name));
+  }
 }
 
 TEST_F(GpuExperts, RoutesAsTheReference) {

@@ -1,7 +1,7 @@
 // What the devices of test_device.h do together.
 #pragma once
 
-#include "kernels/api/ranks/gather_columns.h"
+#include "kernels/api/ranks/rank_ops.h"
 
 namespace quire::gpu_test {
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "kernels/cuda/attention/attention_work.h"
 #include "kernels/cuda/attention/decode_tiles.h"
 #include "kernels/cuda/attention/swizzle.h"
+#include "kernels/cuda/experts/expert_tiles.h"
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/dense_tiles.h"
@@ -26,6 +28,21 @@ TEST(ResidentBlocks, AreWhatSharedMemoryAndRegistersAllow) {
   EXPECT_EQ(resident_blocks(hopper, 227 << 10, 2), 1);
   // A block that does not fit is refused when it is launched.
   EXPECT_EQ(resident_blocks(hopper, 300 << 10, 2), 1);
+}
+
+TEST(ExpertItem, GoesThroughEveryColumnOfEveryTileOnce) {
+  for (const int num_tiles : {1, 7, 8, 19}) {
+    for (const int num_columns : {1, 3}) {
+      std::set<std::pair<int, int>> seen;
+      for (int item = 0; item < num_tiles * num_columns; ++item) {
+        const ExpertBlock block = expert_item(item, num_tiles, num_columns);
+        EXPECT_LT(block.tile, num_tiles);
+        EXPECT_LT(block.column, num_columns);
+        EXPECT_EQ(block.tile / kNeighbourTiles, item / num_columns / kNeighbourTiles);
+        EXPECT_TRUE(seen.emplace(block.tile, block.column).second);
+      }
+    }
+  }
 }
 
 TEST(Swizzle, EveryChunkHasItsPlaceAndEightRowsUseAllBanks) {

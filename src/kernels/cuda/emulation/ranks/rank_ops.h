@@ -1,7 +1,7 @@
 // What GPUs do together, compiled for the CPU, for tests only.
 #pragma once
 
-#include "kernels/api/ranks/gather_columns.h"
+#include "kernels/api/ranks/rank_ops.h"
 
 namespace quire {
 

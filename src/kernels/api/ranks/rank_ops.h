@@ -1,0 +1,15 @@
+// What several GPUs do together; OpTable (kernels/api/ops.h) is what one does.
+#pragma once
+
+#include "kernels/api/ranks/gather_columns.h"
+#include "kernels/api/ranks/hand_over.h"
+
+namespace quire {
+
+struct RankOps {
+  void (*gather_columns)(Stream&, const GatherColumnsParams&);
+  void (*send_rows)(Stream&, const SendRowsParams&);
+  void (*receive_rows)(Stream&, const ReceiveRowsParams&);
+};
+
+}  // namespace quire
