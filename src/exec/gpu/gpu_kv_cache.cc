@@ -60,6 +60,9 @@ Status GpuKvCache::initialize(const KvPlan& plan) {
     const int64_t host_bytes = int64_t{plan.num_host_blocks} * layout_.spec.block_bytes;
     QUIRE_ASSIGN_OR_RETURN(host_memory_, device_.allocate_pinned(host_bytes));
     host_pool_ = static_cast<std::byte*>(host_memory_.allocate_bytes(host_bytes));
+    QUIRE_ASSIGN_OR_RETURN(copy_stream_, device_.make_copy_stream());
+    copy_stream_->wait_for_device();  // which clears the pools
+    in_use_.assign(static_cast<size_t>(plan.num_blocks), false);
   }
   is_initialized_ = true;
   return {};
@@ -89,28 +92,60 @@ std::vector<StateView> GpuKvCache::state_views() const {
   return layout_.state_views(pools_[static_cast<size_t>(KvPool::kState)]);
 }
 
-// A block is one piece of memory, on the device as on the host.
-Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
-  const int64_t bytes = layout_.spec.block_bytes;
+void GpuKvCache::note_blocks_in_use(const std::vector<std::vector<int32_t>>& block_tables) {
+  if (in_use_.empty()) return;
+  for (size_t group = 0; group < block_tables.size(); ++group) {
+    if (layout_.spec.groups[group].pool() != KvPool::kAttention) continue;
+    for (const int32_t block : block_tables[group]) in_use_[static_cast<size_t>(block)] = true;
+  }
+}
+
+bool GpuKvCache::is_in_use(BlockId block) const {
+  const auto is_copied = [&](const BlockCopy& copy) {
+    return copy.pool == KvPool::kAttention && (copy.source == block || copy.destination == block);
+  };
+  return in_use_[static_cast<size_t>(block.value)] ||
+         std::any_of(last_copies_.begin(), last_copies_.end(), is_copied);
+}
+
+Status GpuKvCache::check(const std::vector<HostBlockCopy>& copies) const {
   for (const HostBlockCopy& copy : copies) {
     if (copy.block.value <= 0 || copy.block.value >= plan_.num_blocks ||
         copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host_blocks) {
       return internal_error("step plan: copy of block {} to or from host block {}: out of range",
                             copy.block, copy.host_block);
     }
-    std::byte* here = static_cast<std::byte*>(pools_[static_cast<size_t>(KvPool::kAttention)]) +
-                      copy.block.value * bytes;
-    std::byte* host = host_pool_ + copy.host_block.value * bytes;
-    if (copy.to_host) {
-      device_.copy_to_host(host, here, bytes);
-    } else {
-      device_.copy_to_device(here, host, bytes);
-    }
   }
   return {};
 }
 
+// A block is one piece of memory, on the device as on the host. A copy waits for those before it, so
+// the first of a block in use has all behind it wait, too.
+Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
+  if (copies.empty()) return {};
+  QUIRE_RETURN_IF_ERROR(check(copies));
+  const int64_t bytes = layout_.spec.block_bytes;
+  auto* const pool = static_cast<std::byte*>(pools_[static_cast<size_t>(KvPool::kAttention)]);
+  bool waits = false;
+  for (const HostBlockCopy& copy : copies) {
+    if (!waits && is_in_use(copy.block)) {
+      copy_stream_->wait_for_device();
+      waits = true;
+    }
+    std::byte* here = pool + copy.block.value * bytes;
+    std::byte* host = host_pool_ + copy.host_block.value * bytes;
+    if (copy.to_host) {
+      copy_stream_->copy_to_host(host, here, bytes);
+    } else {
+      copy_stream_->copy_to_device(here, host, bytes);
+    }
+  }
+  copy_stream_->hold_device();
+  return {};
+}
+
 Status GpuKvCache::copy_blocks(size_t turn, const std::vector<BlockCopy>& copies) {
+  last_copies_ = copies;
   if (copies.empty()) return {};
   QUIRE_RETURN_IF_ERROR(copy_blocks(turn, copies, KvPool::kAttention));
   return copy_blocks(turn, copies, KvPool::kState);

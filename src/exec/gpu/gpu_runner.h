@@ -79,6 +79,8 @@ class GpuRunner final : public Executor {
   // since `dropped` is said once.
   Status apply(const StepPlan& plan);
   // Queues all work of the step, from the requests' state to the copies of its results.
+  // Tells the cache which blocks the step under way has.
+  void find_blocks_in_use();
   Status queue(const StepPlan& plan, GpuStep& step);
   Status sample(const StepPlan& plan, GpuStep& step);
   // Waits for the step and fills its result.
