@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "core/executor.h"
+#include "core/kv_files.h"
 #include "core/step.h"
 #include "device/device.h"
 #include "exec/gpu/gpu_step_inputs.h"
@@ -38,11 +39,13 @@ class GpuKvCache {
   // One per layer, for Decoder::bind_cache().
   std::vector<LayerCache> layer_caches() const;
   std::vector<StateView> state_views() const;
+  // Blocks of pinned memory, with the strips of the layout; `data` is null where there are none.
+  HostBlocks host_blocks(KvPool pool) const;
 
   // Says what the step under way has: the block tables of its requests, by group, beside the blocks
   // that it copied. What no table has since forget_blocks_in_use(), nothing under way reads or writes.
-  void forget_blocks_in_use() { in_use_.assign(in_use_.size(), false); }
-  void note_all_blocks_in_use() { in_use_.assign(in_use_.size(), true); }
+  void forget_blocks_in_use();
+  void note_all_blocks_in_use();
   void note_blocks_in_use(const std::vector<std::vector<int32_t>>& block_tables);
   // Queues the copies to and from host memory, before what is queued on the device next. They run
   // beside the step under way, but for blocks that it has: those wait for its end. kInternal: a block
@@ -54,9 +57,10 @@ class GpuKvCache {
 
  private:
   Status allocate_pool(KvPool pool);
+  Status allocate_host(KvPool pool);
   Status copy_blocks(size_t turn, const std::vector<BlockCopy>& copies, KvPool pool);
   Status check(const std::vector<HostBlockCopy>& copies) const;
-  bool is_in_use(BlockId block) const;
+  bool is_in_use(BlockId block, KvPool pool) const;
 
   const KvLayout& layout_;
   Device& device_;
@@ -64,11 +68,11 @@ class GpuKvCache {
   bool is_initialized_ = false;
   std::array<Arena, kNumKvPools> memory_;  // by KvPool
   std::array<void*, kNumKvPools> pools_ = {};
-  Arena host_memory_;  // pinned
-  std::byte* host_pool_ = nullptr;
-  std::unique_ptr<CopyStream> copy_stream_;  // where there is host memory
-  std::vector<bool> in_use_;                 // by block of attention
-  std::vector<BlockCopy> last_copies_;       // of the newest step
+  std::array<Arena, kNumKvPools> host_memory_;  // pinned
+  std::array<std::byte*, kNumKvPools> host_pools_ = {};
+  std::unique_ptr<CopyStream> copy_stream_;                 // where there is host memory
+  std::array<std::vector<bool>, kNumKvPools> in_use_ = {};  // by block; empty without host memory
+  std::vector<BlockCopy> last_copies_;                      // of the newest step
   // [2, kCopiesAtOnce] each, by KvPool: pinned, of steps that take turns, and the device's.
   std::vector<std::array<int32_t*, kNumKvPools>> lists_;
   std::array<int32_t*, kNumKvPools> lists_on_device_;

@@ -154,6 +154,15 @@ Status GpuRunner::initialize(const KvPlan& plan) {
 }
 
 // Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
+KvHostMemory GpuRunner::host_memory() {
+  KvHostMemory memory;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    HostBlocks blocks = kv_->host_blocks(pool);
+    if (blocks.data != nullptr) memory.at(pool).push_back(std::move(blocks));
+  }
+  return memory;
+}
+
 Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, kv_->plan()); }
 
 bool GpuRunner::work_while_idle() {

@@ -59,6 +59,7 @@ class GpuRunner final : public Executor {
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
   bool keeps_blocks_on_host() const override { return true; }
+  KvHostMemory host_memory() override;
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
