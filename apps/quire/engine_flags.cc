@@ -69,8 +69,9 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--kv-offload-memory", args.engine.kv_offload_bytes,
-                  "On a GPU: host memory for KV blocks that leave the GPU's, for example 16GiB; "
-                  "with --kv-cache-dir on a CPU: for those on their way to and from files (512MiB)")
+                  "On a GPU: host memory for KV blocks that leave the GPU's, for example 16GiB; with "
+                  "--kv-cache-dir also for those on their way to and from files (on a CPU 512MiB, on "
+                  "a GPU 4GiB)")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--kv-cache-dir", args.kv_cache_dir,
@@ -359,7 +360,7 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option(
           "--cudagraph-mode", args.cudagraph_mode,
           "GPU: which steps run as captured graphs: none; piecewise, all small ones but for "
-          "their attention; full, whole those in which every request brings one token")
+          "their attention; full, all small ones whole where the model allows it")
       ->check(one_of({"none", "piecewise", "full"}))
       ->capture_default_str()
       ->group(kGroup);

@@ -162,6 +162,7 @@ struct StepResult {
   std::vector<RequestStepResult> requests;  // one per StepPlan::scheduled, same order
   int64_t execute_us = 0;
   StepTimings timings;
+  std::vector<int64_t> media_encode_us;  // of each item that the step encoded
 };
 
 }  // namespace quire

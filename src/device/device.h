@@ -55,6 +55,22 @@ class CopyQueue {
   virtual Status copy_to_device(void* to, const void* from, int64_t num_bytes) = 0;
 };
 
+// A CopyStream is a second queue of the device: copies run beside what is queued on stream(), in their
+// order, and the two wait for each other where they are told to. The thread that uses the device
+// uses it. Whoever ends it has made the device wait for its copies, and waited for the device.
+class CopyStream {
+ public:
+  virtual ~CopyStream() = default;
+  // As Device's.
+  virtual void copy_to_device(void* to, const void* from, int64_t num_bytes) = 0;
+  virtual void copy_to_host(void* to, const void* from, int64_t num_bytes) = 0;
+  // What is queued here from now on begins after all that is queued on stream() by now.
+  virtual void wait_for_device() = 0;
+  // What is queued on stream() from now on begins after all that is queued here by now. Not while a
+  // graph is captured.
+  virtual void hold_device() = 0;
+};
+
 // One thread at a time uses a device. An error that the device reports (in any call or kernel)
 // comes out of the next synchronize() or Event::wait(); after a fault of the device itself every
 // later call fails.
@@ -78,7 +94,8 @@ class Device {
 
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
   virtual Result<std::unique_ptr<CopyQueue>> make_copy_queue() = 0;
-  // Returns when everything queued is done.
+  virtual Result<std::unique_ptr<CopyStream>> make_copy_stream() = 0;
+  // Returns when everything queued on stream() is done.
   virtual Status synchronize() = 0;
 
   // From now on kernels of this device read and write what is allocated on `other`, which may be the

@@ -1,7 +1,12 @@
 #include "device/emulated_device.h"
 
+#include <algorithm>
 #include <cstring>
+#include <deque>
 #include <utility>
+#include <vector>
+
+#include "base/check.h"
 
 namespace quire {
 namespace {
@@ -12,6 +17,44 @@ class EmulatedCopyQueue final : public CopyQueue {
     std::memcpy(to, from, static_cast<size_t>(num_bytes));
     return {};
   }
+};
+
+class EmulatedDevice;
+
+// Copies are done in their order, each once so much of the device's work is done as it waits for.
+class EmulatedCopyStream final : public CopyStream {
+ public:
+  explicit EmulatedCopyStream(EmulatedDevice& device) : device_(device) {}
+  ~EmulatedCopyStream() override;
+  void copy_to_device(void* to, const void* from, int64_t num_bytes) override {
+    add(to, from, num_bytes);
+  }
+  void copy_to_host(void* to, const void* from, int64_t num_bytes) override {
+    add(to, from, num_bytes);
+  }
+  void wait_for_device() override;
+  void hold_device() override;
+
+  // Does what may be done early.
+  void run_early();
+
+ private:
+  struct Copy {
+    void* to;
+    const void* from;
+    int64_t num_bytes;
+    size_t after;  // so much of the device's work
+    bool is_late;  // not before somebody waits for it
+  };
+  void add(void* to, const void* from, int64_t num_bytes);
+  void run_first();
+  void run_up_to(size_t end);
+
+  EmulatedDevice& device_;
+  std::deque<Copy> copies_;
+  size_t num_done_ = 0;  // all copies ever done
+  size_t after_ = 0;
+  uint32_t random_ = 1;
 };
 
 class EmulatedDevice final : public Device {
@@ -60,6 +103,11 @@ class EmulatedDevice final : public Device {
   Result<std::unique_ptr<CopyQueue>> make_copy_queue() override {
     return std::unique_ptr<CopyQueue>(std::make_unique<EmulatedCopyQueue>());
   }
+  Result<std::unique_ptr<CopyStream>> make_copy_stream() override {
+    auto copies = std::make_unique<EmulatedCopyStream>(*this);
+    copy_streams_.push_back(copies.get());
+    return std::unique_ptr<CopyStream>(std::move(copies));
+  }
   Status synchronize() override {
     run_up_to(queue_.size());
     return stream_.take_error();
@@ -75,25 +123,66 @@ class EmulatedDevice final : public Device {
   Result<std::unique_ptr<Graph>> end_capture() override;
 
  private:
+  friend class EmulatedCopyStream;
   friend class EmulatedEvent;
   friend class EmulatedGraph;
 
   void queue_copy(void* to, const void* from, int64_t num_bytes) {
     stream_.emulated()->push_back([=] { std::memcpy(to, from, static_cast<size_t>(num_bytes)); });
   }
+  size_t num_queued() const { return num_done_ + queue_.size(); }
   void run_up_to(size_t end) {
-    for (size_t i = 0; i < end; ++i) queue_[i]();
+    for (size_t i = 0; i < end; ++i) {
+      queue_[i]();
+      ++num_done_;
+      for (EmulatedCopyStream* copies : copy_streams_) copies->run_early();
+    }
     queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(end));
-    num_done_ += end;
   }
 
   EmulatedDeviceOptions options_;
   EmulatedWork queue_;
   EmulatedWork captured_;
   size_t num_done_ = 0;  // all work ever done; queue_[i] is work number num_done_ + i
+  std::vector<EmulatedCopyStream*> copy_streams_;
   int64_t used_ = 0;
   GpuStream stream_;
 };
+
+EmulatedCopyStream::~EmulatedCopyStream() { std::erase(device_.copy_streams_, this); }
+
+void EmulatedCopyStream::add(void* to, const void* from, int64_t num_bytes) {
+  random_ = random_ * 1664525u + 1013904223u;
+  const EmulatedCopies when = device_.options_.copies;
+  const bool is_late =
+      when == EmulatedCopies::kLate || (when == EmulatedCopies::kMixed && random_ >> 31 != 0);
+  copies_.push_back({to, from, num_bytes, after_, is_late});
+  run_early();
+}
+
+void EmulatedCopyStream::run_first() {
+  const Copy& copy = copies_.front();
+  QUIRE_CHECK(copy.after <= device_.num_done_, "a copy runs before what it waits for");
+  std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.num_bytes));
+  copies_.pop_front();
+  ++num_done_;
+}
+
+void EmulatedCopyStream::run_early() {
+  while (!copies_.empty() && !copies_.front().is_late && copies_.front().after <= device_.num_done_)
+    run_first();
+}
+
+void EmulatedCopyStream::run_up_to(size_t end) {
+  while (num_done_ < end) run_first();
+}
+
+void EmulatedCopyStream::wait_for_device() { after_ = device_.num_queued(); }
+
+void EmulatedCopyStream::hold_device() {
+  const size_t end = num_done_ + copies_.size();
+  device_.stream_.emulated()->push_back([this, end] { run_up_to(end); });
+}
 
 class EmulatedGraph final : public Graph {
  public:
@@ -111,7 +200,7 @@ class EmulatedGraph final : public Graph {
 class EmulatedEvent final : public Event {
  public:
   explicit EmulatedEvent(EmulatedDevice& device) : device_(device) {}
-  void record() override { at_ = device_.num_done_ + device_.queue_.size(); }
+  void record() override { at_ = device_.num_queued(); }
   bool is_reached() override { return at_ <= device_.num_done_; }
   Status wait() override {
     if (!is_reached()) device_.run_up_to(at_ - device_.num_done_);

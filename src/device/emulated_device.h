@@ -9,12 +9,17 @@
 
 namespace quire {
 
+// When the copies of a CopyStream run: as late as what waits for them allows, as early as what they
+// wait for does, or each of them at one or the other, as a seed says.
+enum class EmulatedCopies : uint8_t { kLate, kEarly, kMixed };
+
 struct EmulatedDeviceOptions {
   int32_t num_sms = 3;
   int64_t memory_bytes = int64_t{1} << 30;
   int32_t compute_capability = 80;
   int64_t shared_bytes_per_block = 227 << 10;
   int32_t num_failing_captures = 0;  // the first ones end with an error
+  EmulatedCopies copies = EmulatedCopies::kMixed;
 };
 
 // `ops` are kernels that run on the CPU (kernels/cuda/emulation/ops.h).

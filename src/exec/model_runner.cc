@@ -380,12 +380,12 @@ Status ModelRunner::warm_up() {
 }
 
 // A request whose image or source cannot be encoded fails alone.
-void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs) {
+void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs, StepResult& result) {
   if (media_ != nullptr) {
-    media_->apply(plan);
+    media_->apply(plan, result.media_encode_us);
     media_->clear_rows();
   } else if (source_ != nullptr) {
-    source_->apply(plan);
+    source_->apply(plan, result.media_encode_us);
     source_->clear_segments();
   } else {
     return;
@@ -426,7 +426,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   QUIRE_RETURN_IF_ERROR(batch_->build(plan, *requests_));
   const int64_t encoder_start_us = clock.now_us();
   ForwardInputs inputs = batch_->inputs();
-  encode_media(plan, inputs);
+  encode_media(plan, inputs, result);
   result.timings.encoder_us = clock.now_us() - encoder_start_us;
   batch_->start_results(plan, result.requests);
   const int64_t batch_us = clock.now_us();

@@ -83,7 +83,7 @@ class ModelRunner final : public Executor {
   // Everything but the weights.
   Status make_workspace();
   void make_logits_stage();
-  void encode_media(const StepPlan& plan, ForwardInputs& inputs);
+  void encode_media(const StepPlan& plan, ForwardInputs& inputs, StepResult& result);
   // What the step's requests are called where hidden states are read.
   void tell_texts(const StepPlan& plan);
 

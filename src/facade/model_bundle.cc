@@ -168,8 +168,6 @@ Status check_kv_files(const EngineArgs& args) {
         "host memory already");
   }
   if (!has_files) return {};
-  if (args.device != "cpu")
-    return unimplemented("--kv-cache-dir: expected --device cpu, got {}", args.device);
   if (!args.engine.kv.enable_prefix_caching) {
     return invalid_argument(
         "--kv-cache-dir: expected prefix caching, which --no-enable-prefix-caching turns off");
@@ -187,12 +185,12 @@ Status check_kv_transfer(const EngineArgs& args) {
 
 // Where KV goes that is kept in files.
 KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
-  constexpr int64_t kHostBytes = int64_t{512} << 20;
+  const int64_t host_bytes = int64_t{args.device == "cpu" ? 512 : 4096} << 20;
   if (args.kv_cache_dir.empty()) return {};
   const int64_t asked = args.engine.kv_offload_bytes;
   return {.dir = args.kv_cache_dir,
           .capacity_bytes = args.kv_cache_dir_bytes,
-          .host_bytes = asked > 0 ? asked : kHostBytes,
+          .host_bytes = asked > 0 ? asked : host_bytes,
           .num_engines = args.data_parallel_size,
           .num_ranks = ranks_per_stage(args),
           .files = bundle.files.get(),
@@ -369,11 +367,12 @@ Result<RunningModel> start_model(const EngineArgs& given) {
     QUIRE_ASSIGN_OR_RETURN(drafters, make_drafters(args, *drafting, runner));
     runner.hidden_rows = drafters.front().hidden_rows;
   }
-  const KvCacheFiles kv_files = kv_cache_files(args, model.bundle);
+  KvCacheFiles kv_files = kv_cache_files(args, model.bundle);
   runner.host_kv_bytes = kv_files.host_bytes;
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, runner));
   model.plan = std::move(made.plan);
   model.on_gpu = made.on_gpu;
+  kv_files.gpus = std::move(made.gpus);
   if (args.device == "auto" && !made.on_gpu) {  // a model that the GPU does not take
     args.device = "cpu";
     QUIRE_ASSIGN_OR_RETURN(hardware, step_hardware(args));

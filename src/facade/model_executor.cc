@@ -1,6 +1,9 @@
 #include "facade/model_executor.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -92,6 +95,16 @@ Result<std::vector<std::unique_ptr<Device>>> open_gpus(const EngineArgs& args) {
   return devices;
 }
 
+std::string rounding_of(const std::vector<std::unique_ptr<Device>>& devices, bool deterministic) {
+  std::set<std::string> kinds;  // how many GPUs of a kind there are changes no bits
+  for (const auto& device : devices) {
+    const GpuInfo& gpu = device->info().gpu;
+    kinds.insert(fmt::format("{} with {} SMs", gpu.compute_capability, gpu.num_sms));
+  }
+  return fmt::format("cuda {}{}", fmt::join(kinds, ", "),
+                     deterministic ? "" : ", not deterministic");
+}
+
 Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
   QUIRE_RETURN_IF_ERROR(check_cuda(args, options));
   const std::optional<GraphMode> graphs =
@@ -104,6 +117,7 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                                      .programmatic_launch = args.programmatic_launch,
                                      .deterministic = args.deterministic};
   QUIRE_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, open_gpus(args));
+  std::string gpus = rounding_of(devices, args.deterministic);
   ModelRunnerOptions of_engine = options;
   of_engine.num_replicas = 1;  // engines on GPUs share nothing
   QUIRE_ASSIGN_OR_RETURN(GpuEngines engines,
@@ -112,15 +126,16 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                                            .num_engines = args.data_parallel_size,
                                            .num_stages = args.pipeline_parallel_size,
                                            .ops = &cuda_rank_ops()}));
-  return ModelExecutor{
-      .executors = std::move(engines.executors), .plan = std::move(engines.plan), .on_gpu = true};
+  return ModelExecutor{.executors = std::move(engines.executors),
+                       .plan = std::move(engines.plan),
+                       .on_gpu = true,
+                       .gpus = std::move(gpus)};
 }
 
 // What was asked for that a GPU would refuse, by its flag; null: nothing.
 const char* cpu_only_reason(const EngineArgs& args) {
   if (args.ranks.size != 1) return "--nnodes";
   if (args.activation_int8) return "--activation-int8";
-  if (!args.kv_cache_dir.empty()) return "--kv-cache-dir";
   if (asks_for_drafts(args.speculative_config)) return "--speculative-config";
   if (args.dtype != "auto" && args.dtype != "bfloat16") return "that --dtype";
   return nullptr;

@@ -17,6 +17,8 @@ struct ModelExecutor {
   std::vector<std::unique_ptr<Executor>> executors;  // args.data_parallel_size, of the same model
   ModelPlan plan;
   bool on_gpu = false;
+  // Of GPUs: what decides, beside the program, how their sums are rounded.
+  std::string gpus = {};
 };
 
 RankProcess rank_process(const EngineArgs& args);

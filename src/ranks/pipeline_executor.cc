@@ -231,6 +231,8 @@ void PipelineExecutor::run_step(size_t index, Step& step) {
     if (step.status.ok()) step.status = result.status();
     return;
   }
+  std::vector<int64_t> media_encode_us =
+      std::move(index == 0 ? result->media_encode_us : step.result.media_encode_us);
   StepTimings timings = index == 0 ? StepTimings() : step.result.timings;
   add_times(timings, result->timings);
   timings.num_members += result->timings.num_members;
@@ -240,6 +242,7 @@ void PipelineExecutor::run_step(size_t index, Step& step) {
     executor.recycle(std::move(*result));
   }
   step.result.timings = timings;
+  step.result.media_encode_us = std::move(media_encode_us);
 }
 
 }  // namespace quire

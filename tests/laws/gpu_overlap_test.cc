@@ -37,6 +37,7 @@ struct Setup {
   bool sample_on_device = true;
   int32_t num_blocks = 512;
   int32_t num_host_blocks = 0;
+  EmulatedCopies copies = EmulatedCopies::kMixed;
 };
 
 struct Ran {
@@ -61,7 +62,7 @@ class System {
     options.pin_threads = false;
     options.max_num_batched_tokens = kStepTokens;
     options.max_num_seqs = kMaxReqs;
-    auto device = gpu_test::open_test_device();
+    auto device = gpu_test::open_test_device({.copies = setup.copies});
     QUIRE_CHECK(device.ok(), "{}", device.status().message());
     auto runner = GpuRunner::create(options, {.sample_on_device = setup.sample_on_device},
                                     std::move(*device));
@@ -235,9 +236,11 @@ TEST_F(GpuOverlap, OnAndOffGiveTheSameAnswers) {
     const Ran overlapped = System(model, {.async_scheduling = true}).run(asks);
     expect_same(asks, overlapped, one_at_a_time);
     const int32_t few_blocks = seed % 2 ? 18 : 34;  // room for one request, and little more
-    const Ran tight =
-        System(model, {.async_scheduling = true, .num_blocks = few_blocks, .num_host_blocks = 64})
-            .run(asks);
+    const Ran tight = System(model, {.async_scheduling = true,
+                                     .num_blocks = few_blocks,
+                                     .num_host_blocks = 64,
+                                     .copies = static_cast<EmulatedCopies>(seed % 3)})
+                          .run(asks);
     expect_same(asks, tight, one_at_a_time);
     num_preemptions += tight.num_preemptions;
     if (testing::Test::HasFailure()) return;
@@ -246,7 +249,8 @@ TEST_F(GpuOverlap, OnAndOffGiveTheSameAnswers) {
 }
 
 // Prompts begin alike, but so far apart that what they share has left the cache. It comes back from
-// host memory, and the answers are those of a cache that never had to evict.
+// host memory, and the answers are those of a cache that never had to evict, as early or late as
+// blocks are copied.
 TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
   constexpr int kRequests = 12;
   std::vector<Ask> asks;
@@ -271,11 +275,15 @@ TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
     SCOPED_TRACE(model);
     const int32_t few_blocks = std::string(model) == "llama" ? 14 : 26;  // some 7 blocks a group
     const Ran roomy = System(model, {.async_scheduling = true}).run(asks);
-    const Ran tight =
-        System(model, {.async_scheduling = true, .num_blocks = few_blocks, .num_host_blocks = 64})
-            .run(asks);
-    expect_same(asks, tight, roomy);
-    EXPECT_GT(tight.num_loaded, 0);
+    for (const EmulatedCopies when : {EmulatedCopies::kEarly, EmulatedCopies::kLate}) {
+      const Ran tight = System(model, {.async_scheduling = true,
+                                       .num_blocks = few_blocks,
+                                       .num_host_blocks = 64,
+                                       .copies = when})
+                            .run(asks);
+      expect_same(asks, tight, roomy);
+      EXPECT_GT(tight.num_loaded, 0);
+    }
   }
 }
 

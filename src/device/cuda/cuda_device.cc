@@ -94,6 +94,48 @@ class CudaCopyQueue final : public CopyQueue {
   int32_t ordinal_;
 };
 
+class CudaCopyStream final : public CopyStream {
+ public:
+  // `device` is the stream beside which copies run; errors are told to it.
+  CudaCopyStream(cudaStream_t stream, cudaEvent_t here, cudaEvent_t there, GpuStream& device)
+      : stream_(stream), here_(here), there_(there), device_(device) {}
+  ~CudaCopyStream() override {
+    const std::lock_guard lock(cuda::capture_mutex());
+    (void)use_device(device_.info().ordinal);
+    (void)cudaStreamSynchronize(stream_);
+    (void)cudaEventDestroy(here_);
+    (void)cudaEventDestroy(there_);
+    (void)cudaStreamDestroy(stream_);
+  }
+  void copy_to_device(void* to, const void* from, int64_t num_bytes) override {
+    copy(to, from, num_bytes, cudaMemcpyHostToDevice);
+  }
+  void copy_to_host(void* to, const void* from, int64_t num_bytes) override {
+    copy(to, from, num_bytes, cudaMemcpyDeviceToHost);
+  }
+  void wait_for_device() override { order(there_, handle_of(device_), stream_); }
+  void hold_device() override { order(here_, stream_, handle_of(device_)); }
+
+ private:
+  void copy(void* to, const void* from, int64_t num_bytes, cudaMemcpyKind kind) {
+    if (num_bytes == 0) return;
+    use_device_of(device_);
+    device_.fail(to_status(cudaMemcpyAsync(to, from, static_cast<size_t>(num_bytes), kind, stream_),
+                           "copying beside the device's work"));
+  }
+  // An event may be recorded anew while a stream waits for what it was before.
+  void order(cudaEvent_t event, cudaStream_t first, cudaStream_t then) {
+    use_device_of(device_);
+    device_.fail(to_status(cudaEventRecord(event, first), "recording the end of copies"));
+    device_.fail(to_status(cudaStreamWaitEvent(then, event, 0), "waiting for copies"));
+  }
+
+  cudaStream_t stream_;
+  cudaEvent_t here_;   // of this stream
+  cudaEvent_t there_;  // of the device's
+  GpuStream& device_;
+};
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::string name, cudaStream_t handle, const GpuInfo& info, const OpTable& ops)
@@ -174,6 +216,21 @@ class CudaDevice final : public Device {
         to_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
     return std::unique_ptr<CopyQueue>(
         std::make_unique<CudaCopyQueue>(stream, stream_.info().ordinal));
+  }
+
+  Result<std::unique_ptr<CopyStream>> make_copy_stream() override {
+    const std::lock_guard lock(cuda::capture_mutex());
+    QUIRE_RETURN_IF_ERROR(chosen());
+    cudaStream_t stream = nullptr;
+    QUIRE_RETURN_IF_ERROR(
+        to_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
+    cudaEvent_t events[2] = {};
+    for (cudaEvent_t& event : events) {
+      QUIRE_RETURN_IF_ERROR(
+          to_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
+    }
+    return std::unique_ptr<CopyStream>(
+        std::make_unique<CudaCopyStream>(stream, events[0], events[1], stream_));
   }
 
   Status synchronize() override {

@@ -17,7 +17,7 @@ void make_histograms(EngineStats& s) {
   s.request_time_per_output_token_seconds = Histogram(buckets::inter_token_s());
   for (Histogram* histogram : {&s.e2e_request_latency_seconds, &s.request_queue_time_seconds,
                                &s.request_inference_time_seconds, &s.request_prefill_time_seconds,
-                               &s.request_decode_time_seconds}) {
+                               &s.request_decode_time_seconds, &s.media_encode_seconds}) {
     *histogram = Histogram(buckets::latency_s());
   }
   for (Histogram* histogram : {&s.request_prompt_tokens, &s.request_generation_tokens,
@@ -180,6 +180,7 @@ void EngineMetrics::on_step(const StepRecord& step) {
   if (step.failed) ++stats_.steps_failed;
   stats_.scheduled_tokens += static_cast<uint64_t>(step.num_tokens);
   recent_step_.add(seconds(step.total_us()));
+  for (const int64_t us : step.media_encode_us) stats_.media_encode_seconds.observe(seconds(us));
   if (!step.failed) on_step_cost(step);
   const uint64_t tokens = std::exchange(iteration_tokens_, 0);
   if (tokens > 0) stats_.iteration_tokens.observe(static_cast<double>(tokens));

@@ -169,6 +169,7 @@ struct EngineStats {
   Histogram request_inference_time_seconds;
   Histogram request_prefill_time_seconds;
   Histogram request_decode_time_seconds;
+  Histogram media_encode_seconds;  // of each image, recording or text that an encoder read
   // Histograms, counts.
   Histogram request_prompt_tokens;
   Histogram request_generation_tokens;
@@ -208,6 +209,7 @@ struct StepRecord {
   int64_t execute_us = 0;
   int64_t update_us = 0;  // stop rules, text, and waking the readers of the step before
   StepTimings executor;   // parts of execute_us
+  std::vector<int64_t> media_encode_us;  // of each item, parts of executor.encoder_us
   bool failed = false;
   StepCost cost;  // zero without a cost model
 

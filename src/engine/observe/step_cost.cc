@@ -60,7 +60,10 @@ void StepCosts::fill(const StepPlan& plan, const StepResult* result, StepRecord&
   record.num_decodes = shape.decode.num_requests;
   record.num_sampled = shape.num_sampled;
   record.decode_context = shape.decode.context;
-  if (result != nullptr) record.executor = result->timings;
+  if (result != nullptr) {
+    record.executor = result->timings;
+    record.media_encode_us = result->media_encode_us;
+  }
   if (model_) record.cost = model_->predict(shape);
   if (observers_.empty()) return;
   step_.step_id = record.step_id;

@@ -89,6 +89,7 @@ constexpr Histogram EngineStats::*kHistograms[] = {
     &EngineStats::request_inference_time_seconds,
     &EngineStats::request_prefill_time_seconds,
     &EngineStats::request_decode_time_seconds,
+    &EngineStats::media_encode_seconds,
     &EngineStats::request_prompt_tokens,
     &EngineStats::request_generation_tokens,
     &EngineStats::request_max_num_generation_tokens,

@@ -56,13 +56,35 @@ Status GpuKvCache::initialize(const KvPlan& plan) {
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
     if (layout_.spec.uses(pool)) QUIRE_RETURN_IF_ERROR(allocate_pool(pool));
   }
-  if (plan.num_host_blocks > 1) {
-    const int64_t host_bytes = int64_t{plan.num_host_blocks} * layout_.spec.block_bytes;
-    QUIRE_ASSIGN_OR_RETURN(host_memory_, device_.allocate_pinned(host_bytes));
-    host_pool_ = static_cast<std::byte*>(host_memory_.allocate_bytes(host_bytes));
-  }
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState})
+    QUIRE_RETURN_IF_ERROR(allocate_host(pool));
+  if (copy_stream_ != nullptr) copy_stream_->wait_for_device();  // which clears the pools
   is_initialized_ = true;
   return {};
+}
+
+Status GpuKvCache::allocate_host(KvPool pool) {
+  const auto index = static_cast<size_t>(pool);
+  const int64_t bytes = plan_.num_host(pool) * layout_.spec.pool(pool).block_bytes;
+  if (plan_.num_host(pool) < 2 || bytes == 0) return {};
+  QUIRE_ASSIGN_OR_RETURN(host_memory_[index], device_.allocate_pinned(bytes));
+  host_pools_[index] = static_cast<std::byte*>(host_memory_[index].allocate_bytes(bytes));
+  in_use_[index].assign(static_cast<size_t>(plan_.count(pool)), false);
+  if (copy_stream_ == nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(copy_stream_, device_.make_copy_stream());
+  }
+  return {};
+}
+
+HostBlocks GpuKvCache::host_blocks(KvPool pool) const {
+  std::byte* const data = host_pools_[static_cast<size_t>(pool)];
+  if (data == nullptr) return {};
+  KvLayout layout = layout_;  // in the order of GPUs, as layer_caches() says
+  for (KvLayerPlace& place : layout.layers) place.order = KvOrder::kTokenMajor;
+  return {.data = data,
+          .block_bytes = layout_.spec.pool(pool).block_bytes,
+          .num_blocks = plan_.num_host(pool),
+          .strips = layout.strips(pool)};
 }
 
 std::vector<int32_t> GpuKvCache::group_blocks() const {
@@ -89,28 +111,69 @@ std::vector<StateView> GpuKvCache::state_views() const {
   return layout_.state_views(pools_[static_cast<size_t>(KvPool::kState)]);
 }
 
-// A block is one piece of memory, on the device as on the host.
-Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
-  const int64_t bytes = layout_.spec.block_bytes;
+void GpuKvCache::forget_blocks_in_use() {
+  for (std::vector<bool>& blocks : in_use_) blocks.assign(blocks.size(), false);
+}
+
+void GpuKvCache::note_all_blocks_in_use() {
+  for (std::vector<bool>& blocks : in_use_) blocks.assign(blocks.size(), true);
+}
+
+void GpuKvCache::note_blocks_in_use(const std::vector<std::vector<int32_t>>& block_tables) {
+  for (size_t group = 0; group < block_tables.size(); ++group) {
+    std::vector<bool>& blocks = in_use_[static_cast<size_t>(layout_.spec.groups[group].pool())];
+    if (blocks.empty()) continue;
+    for (const int32_t block : block_tables[group]) blocks[static_cast<size_t>(block)] = true;
+  }
+}
+
+bool GpuKvCache::is_in_use(BlockId block, KvPool pool) const {
+  const auto is_copied = [&](const BlockCopy& copy) {
+    return copy.pool == pool && (copy.source == block || copy.destination == block);
+  };
+  return in_use_[static_cast<size_t>(pool)][static_cast<size_t>(block.value)] ||
+         std::any_of(last_copies_.begin(), last_copies_.end(), is_copied);
+}
+
+Status GpuKvCache::check(const std::vector<HostBlockCopy>& copies) const {
   for (const HostBlockCopy& copy : copies) {
-    if (copy.block.value <= 0 || copy.block.value >= plan_.num_blocks ||
-        copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host_blocks) {
-      return internal_error("step plan: copy of block {} to or from host block {}: out of range",
-                            copy.block, copy.host_block);
-    }
-    std::byte* here = static_cast<std::byte*>(pools_[static_cast<size_t>(KvPool::kAttention)]) +
-                      copy.block.value * bytes;
-    std::byte* host = host_pool_ + copy.host_block.value * bytes;
-    if (copy.to_host) {
-      device_.copy_to_host(host, here, bytes);
-    } else {
-      device_.copy_to_device(here, host, bytes);
+    if (copy.block.value <= 0 || copy.block.value >= plan_.count(copy.pool) ||
+        copy.host_block.value <= 0 || copy.host_block.value >= plan_.num_host(copy.pool)) {
+      return internal_error("step plan: copy of {} block {} to or from host block {}: out of range",
+                            to_string(copy.pool), copy.block, copy.host_block);
     }
   }
   return {};
 }
 
+// A block is one piece of memory, on the device as on the host. A copy waits for those before it, so
+// the first of a block in use has all behind it wait, too.
+Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
+  if (copies.empty()) return {};
+  QUIRE_RETURN_IF_ERROR(check(copies));
+  bool waits = false;
+  for (const HostBlockCopy& copy : copies) {
+    const auto pool = static_cast<size_t>(copy.pool);
+    const int64_t bytes = layout_.spec.pool(copy.pool).block_bytes;
+    if (host_pools_[pool] == nullptr) continue;  // other stages have all of its layers
+    if (!waits && is_in_use(copy.block, copy.pool)) {
+      copy_stream_->wait_for_device();
+      waits = true;
+    }
+    std::byte* here = static_cast<std::byte*>(pools_[pool]) + copy.block.value * bytes;
+    std::byte* host = host_pools_[pool] + copy.host_block.value * bytes;
+    if (copy.to_host) {
+      copy_stream_->copy_to_host(host, here, bytes);
+    } else {
+      copy_stream_->copy_to_device(here, host, bytes);
+    }
+  }
+  if (copy_stream_ != nullptr) copy_stream_->hold_device();
+  return {};
+}
+
 Status GpuKvCache::copy_blocks(size_t turn, const std::vector<BlockCopy>& copies) {
+  last_copies_ = copies;
   if (copies.empty()) return {};
   QUIRE_RETURN_IF_ERROR(copy_blocks(turn, copies, KvPool::kAttention));
   return copy_blocks(turn, copies, KvPool::kState);

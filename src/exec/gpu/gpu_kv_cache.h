@@ -4,10 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/result.h"
 #include "core/executor.h"
+#include "core/kv_files.h"
 #include "core/step.h"
 #include "device/device.h"
 #include "exec/gpu/gpu_step_inputs.h"
@@ -37,15 +39,28 @@ class GpuKvCache {
   // One per layer, for Decoder::bind_cache().
   std::vector<LayerCache> layer_caches() const;
   std::vector<StateView> state_views() const;
+  // Blocks of pinned memory, with the strips of the layout; `data` is null where there are none.
+  HostBlocks host_blocks(KvPool pool) const;
 
-  // Queues the copies to and from host memory. kInternal: a block that is not there.
+  // Says what the step under way has: the block tables of its requests, by group, beside the blocks
+  // that it copied. What no table has since forget_blocks_in_use(), nothing under way reads or writes.
+  void forget_blocks_in_use();
+  void note_all_blocks_in_use();
+  void note_blocks_in_use(const std::vector<std::vector<int32_t>>& block_tables);
+  // Queues the copies to and from host memory, before what is queued on the device next. They run
+  // beside the step under way, but for blocks that it has: those wait for its end. kInternal: a block
+  // that is not there.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  // Queues the copies on the device; `turn` is the step's number modulo num_staged.
+  // Queues the copies on the device; `turn` is the step's number modulo num_staged. Every step, also
+  // without any.
   Status copy_blocks(size_t turn, const std::vector<BlockCopy>& copies);
 
  private:
   Status allocate_pool(KvPool pool);
+  Status allocate_host(KvPool pool);
   Status copy_blocks(size_t turn, const std::vector<BlockCopy>& copies, KvPool pool);
+  Status check(const std::vector<HostBlockCopy>& copies) const;
+  bool is_in_use(BlockId block, KvPool pool) const;
 
   const KvLayout& layout_;
   Device& device_;
@@ -53,8 +68,11 @@ class GpuKvCache {
   bool is_initialized_ = false;
   std::array<Arena, kNumKvPools> memory_;  // by KvPool
   std::array<void*, kNumKvPools> pools_ = {};
-  Arena host_memory_;  // pinned
-  std::byte* host_pool_ = nullptr;
+  std::array<Arena, kNumKvPools> host_memory_;  // pinned
+  std::array<std::byte*, kNumKvPools> host_pools_ = {};
+  std::unique_ptr<CopyStream> copy_stream_;                 // where there is host memory
+  std::array<std::vector<bool>, kNumKvPools> in_use_ = {};  // by block; empty without host memory
+  std::vector<BlockCopy> last_copies_;                      // of the newest step
   // [2, kCopiesAtOnce] each, by KvPool: pinned, of steps that take turns, and the device's.
   std::vector<std::array<int32_t*, kNumKvPools>> lists_;
   std::array<int32_t*, kNumKvPools> lists_on_device_;

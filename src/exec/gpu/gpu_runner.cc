@@ -63,8 +63,14 @@ int64_t next_eager_size(const GpuRunnerOptions& options, int64_t max_tokens, int
   const bool measures = !options.deterministic;
   if (!measures || last_size >= max_tokens) return 0;
   const int64_t least =
-      options.graphs != GraphMode::kNone ? 2 * GraphDispatcher::kMaxPieceTokens : 16;
+      options.graphs != GraphMode::kNone ? 2 * GraphDispatcher::kMaxGraphTokens : 16;
   return std::min(max_tokens, std::max(least, 2 * last_size));
+}
+
+// Requests of a step of so many in the bucket: those of all its steps where one graph runs them.
+int32_t padded_requests(const GraphBucket& bucket, int32_t num_reqs, int64_t max_reqs) {
+  if (bucket.kind == GraphKind::kPieces) return num_reqs;
+  return static_cast<int32_t>(std::min<int64_t>(bucket.size, max_reqs));
 }
 
 }  // namespace
@@ -148,6 +154,15 @@ Status GpuRunner::initialize(const KvPlan& plan) {
 }
 
 // Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
+KvHostMemory GpuRunner::host_memory() {
+  KvHostMemory memory;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    HostBlocks blocks = kv_->host_blocks(pool);
+    if (blocks.data != nullptr) memory.at(pool).push_back(std::move(blocks));
+  }
+  return memory;
+}
+
 Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, kv_->plan()); }
 
 bool GpuRunner::work_while_idle() {
@@ -158,9 +173,10 @@ bool GpuRunner::work_while_idle() {
              : next_eager_size(model_->gpu_options(), plan_.limits.max_tokens, num_idle_tokens_);
   InputBatch& batch = steps_.idle_batch();
   if (size == 0 || !batch.build(StepPlan{}, *requests_).ok()) return false;
-  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
-  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, is_whole ? bucket->size : 1, size);
-  inputs.max_query_len = 1;
+  const int64_t max_reqs = plan_.limits.max_reqs;
+  const int32_t num_reqs = bucket ? padded_requests(*bucket, 1, max_reqs) : 1;
+  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, num_reqs, size);
+  inputs.max_query_len = bucket && bucket->kind == GraphKind::kMixed ? 0 : 1;
   if (bucket && bucket->has_adapters) inputs.lora_slots = adapters_->place(0, {}, size);
   if (bucket) {
     graphs_->prepare(*bucket, inputs);
@@ -230,8 +246,18 @@ Status GpuRunner::submit(const StepPlan& plan) {
   return {};
 }
 
+void GpuRunner::find_blocks_in_use() {
+  kv_->forget_blocks_in_use();
+  if (steps_.num_under_way() == 0 || steps_.newest().is_done) return;
+  if (steps_.num_under_way() > 1) return kv_->note_all_blocks_in_use();  // those of stages
+  const InputBatch& batch = *steps_.newest().batch;
+  for (int32_t i = 0; i < batch.num_reqs(); ++i)
+    kv_->note_blocks_in_use(batch.request(static_cast<size_t>(i)).block_tables);
+}
+
 Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   const SteadyClock clock;
+  if (!plan.host_copies.empty()) find_blocks_in_use();  // by the tables as they were in that step
   const Status applied = apply(plan);
   QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
   QUIRE_RETURN_IF_ERROR(applied);
@@ -246,10 +272,11 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
                       .max_query_len = step.batch->max_query_len(),
                       .has_adapters = !adapters.empty()};
   const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
-  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
   const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
-  ForwardInputs inputs = inputs_->build(step.turn, plan, *step.batch,
-                                        is_whole ? bucket->size : size.num_reqs, num_tokens);
+  const int32_t num_reqs =
+      bucket ? padded_requests(*bucket, size.num_reqs, plan_.limits.max_reqs) : size.num_reqs;
+  ForwardInputs inputs = inputs_->build(step.turn, plan, *step.batch, num_reqs, num_tokens);
+  if (bucket && bucket->kind == GraphKind::kMixed) inputs.max_query_len = 0;  // that of any step
   if (size.has_adapters) inputs.lora_slots = adapters_->place(step.turn, adapters, num_tokens);
   const int64_t hidden_bytes = size.num_tokens * plan_.spec.hidden_size * int64_t{sizeof(float)};
   if (link_ != nullptr) link_->receive(decoder_->hidden(), hidden_bytes);
@@ -297,6 +324,7 @@ Result<StepResult> GpuRunner::execute(const StepPlan& plan) {
   if (plan.empty()) {
     QUIRE_RETURN_IF_ERROR(apply(plan));
     if (!plan.host_copies.empty()) {
+      find_blocks_in_use();
       QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
       QUIRE_RETURN_IF_ERROR(device_.synchronize());
     }

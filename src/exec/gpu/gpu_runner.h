@@ -59,6 +59,7 @@ class GpuRunner final : public Executor {
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
   bool keeps_blocks_on_host() const override { return true; }
+  KvHostMemory host_memory() override;
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
@@ -79,6 +80,8 @@ class GpuRunner final : public Executor {
   // since `dropped` is said once.
   Status apply(const StepPlan& plan);
   // Queues all work of the step, from the requests' state to the copies of its results.
+  // Tells the cache which blocks the step under way has.
+  void find_blocks_in_use();
   Status queue(const StepPlan& plan, GpuStep& step);
   Status sample(const StepPlan& plan, GpuStep& step);
   // Waits for the step and fills its result.

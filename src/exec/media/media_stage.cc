@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace quire {
 
 MediaInfo MediaStage::info() const {
@@ -15,14 +17,17 @@ int64_t MediaStage::cache_bytes() const {
   return max_cached_embeddings_ * tower_->spec().embedding_size() * int64_t{sizeof(float)};
 }
 
-void MediaStage::apply(const StepPlan& plan) {
+void MediaStage::apply(const StepPlan& plan, std::vector<int64_t>& encode_us) {
+  const SteadyClock clock;
   for (const std::string& key : plan.freed_media) encoded_.erase(key);
   for (const auto& item : plan.media_inputs) {
+    const int64_t begin_us = clock.now_us();
     Encoded& encoded = encoded_[item->key];
     encoded.rows.resize(
         static_cast<size_t>(item->num_embeddings * tower_->spec().embedding_size()));
     encoded.status = tower_->encode(*item, encoded.rows.data());
     if (!encoded.status.ok()) encoded.rows.clear();
+    encode_us.push_back(clock.now_us() - begin_us);
   }
 }
 

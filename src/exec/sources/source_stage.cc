@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/float8.h"
 #include "weights/tensors/element.h"
 
@@ -117,7 +118,8 @@ std::vector<KvCacheView> SourceStage::views(void* pool) const {
   return views;
 }
 
-void SourceStage::apply(const StepPlan& plan) {
+void SourceStage::apply(const StepPlan& plan, std::vector<int64_t>& encode_us) {
+  const SteadyClock clock;
   for (const std::string& key : plan.freed_media) {
     const auto it = kept_.find(key);
     if (it == kept_.end()) continue;
@@ -126,8 +128,10 @@ void SourceStage::apply(const StepPlan& plan) {
     kept_.erase(it);
   }
   for (const auto& item : plan.media_inputs) {
+    const int64_t begin_us = clock.now_us();
     Kept& kept = kept_[item->key];
     kept.status = encode(*item, kept);
+    encode_us.push_back(clock.now_us() - begin_us);
   }
 }
 

@@ -121,7 +121,11 @@ std::function<double(int32_t, int32_t)> compute_us(std::shared_ptr<const CostMod
 }  // namespace
 
 Result<KvFingerprint> kv_fingerprint(const KvCacheFiles& cache, const ModelPlan& plan) {
-  QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(cache.isa));
+  std::string machine = cache.gpus;
+  if (machine.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(cache.isa));
+    machine = fmt::format("{}", static_cast<int>(isa));
+  }
   Digest model, types, program;
   model.add(cache.shape + ";" + cache.shape_weights);
   if (cache.files != nullptr) {
@@ -131,8 +135,7 @@ Result<KvFingerprint> kv_fingerprint(const KvCacheFiles& cache, const ModelPlan&
   model.add(layers_of(plan));
   types.add(fmt::format("{} {} {}", static_cast<int>(plan.dtype), static_cast<int>(plan.kv.dtype),
                         static_cast<int>(plan.compute)));
-  program.add(
-      fmt::format("KV {} {:016x} {}", kKvVersion, digest_of_program(), static_cast<int>(isa)));
+  program.add(fmt::format("KV {} {:016x} {}", kKvVersion, digest_of_program(), machine));
   return KvFingerprint{.model = model.value(), .types = types.value(), .program = program.value()};
 }
 

@@ -22,12 +22,13 @@ struct KvCacheFiles {
   const ModelFiles* files = nullptr;
   std::string shape;
   std::string shape_weights;
-  std::string isa;
+  std::string isa;   // of a CPU
+  std::string gpus;  // of GPUs: what decides how their sums are rounded; empty on a CPU
 };
 
 // Of everything but tokens, adapter and salt that the bytes of KV depend on: the contents of the
 // model's files, or the name of a shape, and what its layers keep; element types; the program, whose
-// kernels decide how sums are rounded, and the instruction set that they use.
+// kernels decide how sums are rounded, and the instruction set or the GPUs that they run on.
 Result<KvFingerprint> kv_fingerprint(const KvCacheFiles& cache, const ModelPlan& plan);
 
 // Sets what `options` of each engine need to keep KV in files; nothing without a directory.

@@ -114,6 +114,12 @@ int64_t GpuRankedExecutor::available_kv_bytes() const {
   return static_cast<int64_t>(least.value_or(0));
 }
 
+KvHostMemory GpuRankedExecutor::host_memory() {
+  KvHostMemory memory;
+  for (const auto& runner : runners_) memory.add(runner->host_memory());
+  return memory;
+}
+
 Status GpuRankedExecutor::initialize(const KvPlan& plan) {
   kv_plan_ = plan;
   return members_->run(

@@ -51,6 +51,8 @@ class GpuRankedExecutor final : public Executor {
   KvSpec kv_spec() const override { return kv_spec_; }
   // What the member with the least room for blocks has, in bytes of kv_spec()'s.
   int64_t available_kv_bytes() const override;
+  bool keeps_blocks_on_host() const override { return true; }
+  KvHostMemory host_memory() override;
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   // Of these and collect(), kUnavailable: a GPU is lost or did not come to where others waited;

@@ -137,6 +137,8 @@ constexpr HistogramRow kHistograms[] = {
      "First scheduled to first token."},
     {"vllm:request_decode_time_seconds", &EngineStats::request_decode_time_seconds,
      "First to last token."},
+    {"quire:media_encode_seconds", &EngineStats::media_encode_seconds,
+     "Encoding of one image, recording or source text."},
     {"vllm:request_prompt_tokens", &EngineStats::request_prompt_tokens,
      "Prompt tokens per request."},
     {"vllm:request_generation_tokens", &EngineStats::request_generation_tokens,
@@ -257,9 +259,10 @@ void EngineMetrics::graphs(const GraphCounts& counts) {
       {"too_large", real(counts.num_eager_too_large)},
       {"uncaptured", real(counts.num_eager_uncaptured)}});
   out_.family("quire:graph_steps_total", "counter",
-              "Steps by the graphs that ran them: whole ones by requests, pieces by tokens.");
+              "Steps by the graphs that ran them: of one token per request by requests, else by "
+              "tokens.");
   for (const GraphShapeCount& shape : counts.shapes) {
-    std::vector<MetricLabel> labels = with("kind", shape.is_whole ? "whole" : "pieces");
+    std::vector<MetricLabel> labels = with("kind", shape.is_whole ? "requests" : "tokens");
     labels.push_back({"size", std::to_string(shape.size)});
     out_.sample("quire:graph_steps_total", labels, real(shape.num_steps));
   }

@@ -45,6 +45,33 @@ TEST_F(GpuDevice, AFailedCaptureLeavesTheQueueUsable) {
   EXPECT_EQ(download<int32_t>(memory, 1), (std::vector<int32_t>{7}));
 }
 
+// Copies beside the device's work come neither before what they wait for nor after what waits for
+// them, whenever else they run.
+TEST_F(GpuDevice, CopiesBesideItsWorkKeepTheirOrder) {
+  for (const EmulatedCopies when :
+       {EmulatedCopies::kLate, EmulatedCopies::kEarly, EmulatedCopies::kMixed}) {
+    arenas_.clear();
+    device_ = *gpu_test::open_test_device({.copies = when});
+    auto copies = *device_->make_copy_stream();
+    Arena pinned = *device_->allocate_pinned(64 * 4);
+    auto* const host = pinned.allocate<int32_t>(8);
+    std::fill_n(host, 8, 5);
+    int32_t* const memory = upload(std::vector<int32_t>{1, 2, 3, 4});
+    int32_t* const taken = upload(std::vector<int32_t>{0, 0});
+    for (int round = 0; round < 20; ++round) {
+      device_->set_zero(memory, 8);
+      copies->wait_for_device();
+      copies->copy_to_host(host, memory, 8);        // zeros
+      copies->copy_to_device(memory, host + 4, 8);  // fives
+      copies->hold_device();
+      device_->copy_on_device(taken, memory, 8);
+      EXPECT_EQ(download<int32_t>(taken, 2), (std::vector<int32_t>{5, 5}));
+      EXPECT_EQ(host[0] + host[1], 0);
+      std::fill_n(host, 2, 9);
+    }
+  }
+}
+
 // The driver would say "invalid argument" of no kernel in particular.
 TEST_F(GpuDevice, AKernelThatDoesNotFitSaysItsName) {
   device_ = *gpu_test::open_test_device({.shared_bytes_per_block = 1 << 10});

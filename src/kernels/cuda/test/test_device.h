@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "device/device.h"
+#include "device/emulated_device.h"
 #include "kernels/ref/ref.h"
 #include "tensor/activations.h"
 
@@ -20,6 +21,7 @@ struct EmulatedGpu {
   int32_t compute_capability = 80;
   int32_t num_failing_captures = 0;  // the first ones
   int64_t shared_bytes_per_block = 227 << 10;
+  EmulatedCopies copies = EmulatedCopies::kMixed;
 };
 
 // The emulated device, or GPU 0.
