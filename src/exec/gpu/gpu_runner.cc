@@ -279,6 +279,7 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   if (bucket && bucket->kind == GraphKind::kMixed) inputs.max_query_len = 0;  // that of any step
   if (size.has_adapters) inputs.lora_slots = adapters_->place(step.turn, adapters, num_tokens);
   const int64_t hidden_bytes = size.num_tokens * plan_.spec.hidden_size * int64_t{sizeof(float)};
+  graphs_->capture_in_turn(bucket, inputs);
   if (link_ != nullptr) link_->receive(decoder_->hidden(), hidden_bytes);
   graphs_->forward(size, bucket, inputs);
   if (link_ != nullptr) link_->send(decoder_->hidden(), hidden_bytes);

@@ -50,6 +50,13 @@ void StepGraphs::count(GraphCounts& counts) const {
   }
 }
 
+void StepGraphs::capture_in_turn(const std::optional<GraphBucket>& bucket,
+                                 const ForwardInputs& inputs) {
+  if (!bucket) return;
+  const Captured& graph = captured(*bucket);
+  if (graph.graphs.empty() && graph.has_run && !gave_up()) note(capture(*bucket, inputs));
+}
+
 void StepGraphs::forward(const StepSize& step, const std::optional<GraphBucket>& bucket,
                          const ForwardInputs& inputs) {
   if (!bucket) {
@@ -57,7 +64,6 @@ void StepGraphs::forward(const StepSize& step, const std::optional<GraphBucket>&
     return decoder_.forward(inputs);
   }
   Captured& graph = captured(*bucket);
-  if (graph.graphs.empty() && graph.has_run && !gave_up()) note(capture(*bucket, inputs));
   dispatcher_.count(step, bucket, !graph.graphs.empty());
   graph.has_run = true;
   if (graph.graphs.empty()) return decoder_.forward(inputs);

@@ -33,6 +33,9 @@ class StepGraphs {
   std::optional<GraphBucket> bucket_of(const StepSize& step) const {
     return dispatcher_.bucket_of(step);
   }
+  // Captures the graph of a step like this one, if it is its turn. Before anything of the step is
+  // queued that waits for another GPU: a capture may wait for the device.
+  void capture_in_turn(const std::optional<GraphBucket>& bucket, const ForwardInputs& inputs);
   // Queues the forward pass of a step whose inputs are padded to its bucket: requests and tokens
   // of a whole graph, tokens of pieces.
   void forward(const StepSize& step, const std::optional<GraphBucket>& bucket,
