@@ -40,6 +40,10 @@ struct ExchangedMatrix {
   int64_t row_stride_bytes = 0;
   std::span<const MatrixRows> rows = {};      // by rank: which it has
   std::span<const ByteColumns> columns = {};  // by rank: which it wants
+  // On GPUs, where the host does not know who has which row: of num_rows rows each has a number there,
+  // and a rank has those whose numbers are among its `rows`.
+  const int32_t* row_numbers = nullptr;
+  int64_t num_rows = 0;
 };
 
 // A matrix in the memory of the group.

@@ -84,6 +84,7 @@ void RankExchange::begin_pass() {
   if (!is_on_gpu_) return;
   group_.release();
   turn_ = 0;
+  experts_turn_ = 0;
 }
 
 ConstActivations RankExchange::gather_heads(size_t layer, ConstActivations own,
@@ -147,9 +148,11 @@ void RankExchange::gather_experts() {
          [&](const RankShare& share) { return share.outputs(experts.intermediate_size); });
 }
 
-ExpertsSpread RankExchange::spread_experts(size_t layer, int64_t num_tokens) {
+ExpertsSpread RankExchange::spread_experts(size_t layer, int64_t num_tokens,
+                                           const int32_t* expert_ids) {
   experts_layer_ = layer;
   experts_tokens_ = num_tokens;
+  expert_ids_ = expert_ids;
   experts_turn_ = 1 - experts_turn_;
   const RowRange own = share_.expert_slots(whole_.layers[layer].ffn.experts.router.num_experts);
   RowRange columns{0, whole_.hidden_size};
@@ -161,12 +164,18 @@ ExpertsSpread RankExchange::spread_experts(size_t layer, int64_t num_tokens) {
           .end_column = columns.end,
           .gather =
               [](void* exchange, std::span<const int32_t> first_row) {
-                static_cast<RankExchange*>(exchange)->combine_expert_rows(first_row);
+                auto* const ranks = static_cast<RankExchange*>(exchange);
+                if (ranks->is_on_gpu_) return ranks->combine_expert_rows_on_gpu();
+                ranks->combine_expert_rows(first_row);
               },
           .context = this};
 }
 
 bool RankExchange::combines_columns(size_t layer) const {
+  constexpr int64_t kGpuColumns = 8;  // that a GPU's thread sums at once
+  for (RankShare share{0, share_.num_ranks}; is_on_gpu_ && share.rank < share.num_ranks;
+       ++share.rank)
+    if (share.outputs(whole_.hidden_size).begin % kGpuColumns != 0) return false;
   return share_.combines_by_all_to_all(whole_.layers[layer].ffn.experts.router.experts_per_token);
 }
 
@@ -197,6 +206,29 @@ void RankExchange::combine_expert_rows(std::span<const int32_t> first_row) {
                      .row_stride_bytes = row_bytes,
                      .rows = rows_,
                      .columns = columns_});
+}
+
+// Rows of pairs lie in the order of the pairs.
+void RankExchange::combine_expert_rows_on_gpu() {
+  const RouterSpec& router = whole_.layers[experts_layer_].ffn.experts.router;
+  rows_.clear();
+  for (int32_t rank = 0; rank < share_.num_ranks; ++rank) {
+    RankShare share = share_;
+    share.rank = rank;
+    const RowRange slots = share.expert_slots(router.num_experts);
+    rows_.push_back({slots.begin, slots.end});
+  }
+  const RowRange all{0, whole_.hidden_size};
+  const bool combines = combines_columns(experts_layer_);
+  cut_columns(sizeof(float), [&](const RankShare& share) {
+    return combines ? share.outputs(whole_.hidden_size) : all;
+  });
+  group_.all_to_all({.offset_bytes = experts_[experts_turn_] - group_.memory().data(),
+                     .row_stride_bytes = whole_.hidden_size * int64_t{sizeof(float)},
+                     .rows = rows_,
+                     .columns = columns_,
+                     .row_numbers = expert_ids_,
+                     .num_rows = experts_tokens_ * router.experts_per_token});
 }
 
 uint8_t RankExchange::least_of_all(uint8_t mine) {

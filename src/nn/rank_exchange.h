@@ -55,7 +55,8 @@ class RankExchange {
 
   // The same where experts are spread; `out` is the whole matrix, of the rank's own. Where
   // combines_columns(), only the rank's columns of it are summed, and gather_outputs() comes next.
-  ExpertsSpread spread_experts(size_t layer, int64_t num_tokens);
+  // `expert_ids` [T, k]: on a GPU they say whose a row is.
+  ExpertsSpread spread_experts(size_t layer, int64_t num_tokens, const int32_t* expert_ids);
   bool combines_columns(size_t layer) const;
 
   // Each rank has computed its columns (RankShare::outputs()) of x [T, E]: the others' come in.
@@ -85,6 +86,7 @@ class RankExchange {
               bool first_only, const Own& own);
   void gather_experts();
   void combine_expert_rows(std::span<const int32_t> first_row);
+  void combine_expert_rows_on_gpu();
   // Some columns of a matrix to another of the same type; strides and `width` are elements.
   struct CopiedColumns {
     ConstActivations from;
@@ -110,8 +112,9 @@ class RankExchange {
   int turn_ = 0;
   int experts_turn_ = 0;
   std::vector<ByteColumns> columns_;  // of the matrix that is gathered, by rank
-  size_t experts_layer_ = 0;          // that run_experts() is at, and its tokens
+  size_t experts_layer_ = 0;          // that run_experts() is at, its tokens and their experts
   int64_t experts_tokens_ = 0;
+  const int32_t* expert_ids_ = nullptr;
   std::vector<MatrixRows> rows_;  // likewise
   std::byte* logits_;             // [max_logit_rows, V]
   std::byte* numbers_;            // [ranks], of least_of_all()

@@ -22,9 +22,8 @@ Status check_ranked(const ModelRunnerOptions& options, const GpuRunnerOptions& g
   if ((options.stage.count > 1) != (gpu_options.link != nullptr))
     return internal_error("a stage without its link, or a link without stages");
   if (options.share.is_whole()) return {};
-  if (options.share.whole_experts) {
-    return unimplemented("--enable-expert-parallel: expected --device cpu, got cuda");
-  }
+  if (options.expert_balance.is_enabled || options.share.num_redundant_experts > 0)
+    return unimplemented("--enable-eplb: expected --device cpu, got cuda");
   if (gpu_options.deterministic) return {};
   return unimplemented(
       "--no-deterministic: expected --tensor-parallel-size 1, got {}: each GPU would choose its "

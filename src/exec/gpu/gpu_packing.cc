@@ -98,6 +98,7 @@ void GpuPacking::expand_unlike_experts(const std::vector<WeightSlot>& slots) {
   const auto for_each_expert = [&](const auto& f) {
     for (const WeightSlot& slot : slots) {
       if (slot.matrix == nullptr || slot.expert < 0) continue;
+      if (slot.matrix->n == 0) continue;  // another rank's
       f(Stage{slot.layer, slot.parts.front().role == TensorRole::kExpertDown},
         slot.matrix->parts.front().spec);
     }

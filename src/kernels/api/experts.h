@@ -54,13 +54,14 @@ struct ExpertsExchange {
 struct ExpertsSpread {
   int32_t first = 0;
   int32_t end = 0;
-  float* outputs =
-      nullptr;  // [T * k, E] of all, the rows of an expert behind those of the one before
+  // [T * k, E] of all: the rows of an expert behind those of the one before, on a GPU those of
+  // expert_ids in their order.
+  float* outputs = nullptr;
   // Columns of `out`, which are summed here. The others are left as they are.
   int64_t first_column = 0;
   int64_t end_column = 0;
   // Called once, before the sums: returns when the rows of all are there, with these columns at least.
-  // The rows of expert i are [first_row[i], first_row[i + 1]).
+  // The rows of expert i are [first_row[i], first_row[i + 1]); empty on a GPU.
   void (*gather)(void* context, std::span<const int32_t> first_row) = nullptr;
   void* context = nullptr;
 };
@@ -96,7 +97,7 @@ struct RunExpertsParams {
   bool accumulate = false;
   int64_t num_tokens = 0;     // T
   void* workspace = nullptr;  // experts_workspace_bytes() bytes
-  // Null: the experts are whole, and all of them are here. At most one; `spread` on a CPU only.
+  // Null: the experts are whole, and all of them are here. At most one.
   const ExpertsExchange* exchange = nullptr;
   const ExpertsSpread* spread = nullptr;
   const ExpertUpdates* updates = nullptr;  // CPU only; null: no token has an adapter

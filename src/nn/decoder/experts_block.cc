@@ -178,7 +178,7 @@ void ExpertsBlock::multiply(size_t layer, ConstActivations x, Activations out, b
     params.updates = lora->experts(layer, num_tokens);
   if (ranks_ == nullptr) return run_experts(stream_, params);
   if (ranks_->share().spreads_experts()) {
-    const ExpertsSpread spread = ranks_->spread_experts(layer, num_tokens);
+    const ExpertsSpread spread = ranks_->spread_experts(layer, num_tokens, expert_ids_);
     params.spread = &spread;
     run_experts(stream_, params);
     if (ranks_->combines_columns(layer)) ranks_->gather_outputs(out, num_tokens);

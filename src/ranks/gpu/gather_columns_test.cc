@@ -1,6 +1,7 @@
 // Ranks on GPUs put matrices together, queued or from graphs, and do not wait for ever.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <thread>
@@ -182,6 +183,41 @@ TEST_F(GatherColumns, WholeRowsGoToAllRanks) {
         {.row_stride_bytes = row_bytes, .rows = rows, .columns = columns}));
     EXPECT_EQ(read(rank, 0, want.size()), want);
   });
+}
+
+// Whose a row is, only the device knows; every rank gets the columns that it wants of all rows.
+TEST_F(GatherColumns, RowsComeByTheirNumbers) {
+  constexpr int64_t kRows = 90, kRowBytes = 192;
+  const Bytes want = counted({kRows, kRowBytes, 1});
+  std::vector<int32_t> numbers;
+  for (int32_t row = 0; row < kRows; ++row) numbers.push_back(row * 7 % 10);
+  const std::vector<MatrixRows> rows = {{0, 3}, {3, 9}, {9, 10}};
+  for (const std::vector<ByteColumns>& columns :
+       {std::vector<ByteColumns>{{0, 64}, {64, 76}, {76, kRowBytes}},
+        std::vector<ByteColumns>(3, {0, kRowBytes})}) {
+    make(3, Arena::padded(kRows * kRowBytes) + kRows * 4);
+    stage(want);
+    on_all([&](size_t rank) {
+      std::byte* const memory = groups_[rank]->memory().data();
+      auto* const on_device = reinterpret_cast<int32_t*>(memory + Arena::padded(kRows * kRowBytes));
+      devices_[rank]->copy_to_device(on_device, numbers.data(), kRows * 4);
+      Bytes expected(want.size());
+      for (int64_t row = 0; row < kRows; ++row) {
+        const int32_t number = numbers[static_cast<size_t>(row)];
+        const bool is_own = number >= rows[rank].begin && number < rows[rank].end;
+        const ByteColumns there = is_own ? ByteColumns{0, kRowBytes} : columns[rank];
+        const int64_t at = row * kRowBytes + there.begin;
+        std::copy_n(want.begin() + at, there.size(), expected.begin() + at);
+        if (is_own) devices_[rank]->copy_on_device(memory + at, at_[rank] + at, kRowBytes);
+      }
+      EXPECT_TRUE(groups_[rank]->all_to_all({.row_stride_bytes = kRowBytes,
+                                             .rows = rows,
+                                             .columns = columns,
+                                             .row_numbers = on_device,
+                                             .num_rows = kRows}));
+      EXPECT_EQ(read(rank, 0, want.size()), expected) << rank;
+    });
+  }
 }
 
 TEST_F(GatherColumns, EndsWhereARankDoesNotCome) {

@@ -31,15 +31,30 @@ ModelRunnerOptions options_of_gpu(const ModelRunnerOptions& whole, int member,
 }
 
 // A stage reads over what others have, so the whole model is looked at first, as if there were room.
-Status check_whole(const ModelRunnerOptions& whole, int num_stages) {
-  if (num_stages == 1) return {};
+Result<ModelPlan> plan_whole(const ModelRunnerOptions& whole, int num_stages) {
   ModelRunnerOptions options = whole;
   options.dtype = options.kv_cache_dtype = "auto";
   options.free_memory_bytes = int64_t{1} << 60;
   options.kv_cache_memory_bytes = {};
   options.max_adapters = 0;
-  QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan, ModelRunner::plan_only(options));
-  return check_pipeline(plan, num_stages);
+  QUIRE_ASSIGN_OR_RETURN(ModelPlan plan, ModelRunner::plan_only(options));
+  QUIRE_RETURN_IF_ERROR(check_pipeline(plan, num_stages));
+  return plan;
+}
+
+// By stage, what it takes of the memory for blocks of all layers; empty: there is one.
+Result<std::vector<double>> shares_of_blocks(const ModelRunnerOptions& options,
+                                             const GpuMembers& members) {
+  const int num_stages = members.num_stages();
+  if (num_stages == 1) return std::vector<double>();
+  QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan, plan_whole(options, num_stages));
+  const KvSpec all = layout_of(plan, members.num_ranks(), kAllLayers).spec;
+  std::vector<double> shares;
+  for (int32_t stage = 0; stage < num_stages; ++stage) {
+    const RowRange layers = layers_of(plan.whole, {stage, num_stages});
+    shares.push_back(share_of_blocks(layout_of(plan, members.num_ranks(), layers).spec, all));
+  }
+  return shares;
 }
 
 }  // namespace
@@ -50,9 +65,9 @@ Result<std::unique_ptr<GpuRankedExecutor>> GpuRankedExecutor::create(
     const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options, RankedGpus gpus) {
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuMembers> members,
                          GpuMembers::create(gpus.devices, gpus.num_stages, gpus.group));
-  QUIRE_RETURN_IF_ERROR(check_whole(options, gpus.num_stages));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<double> kv_shares, shares_of_blocks(options, *members));
   std::unique_ptr<GpuRankedExecutor> executor(new GpuRankedExecutor(std::move(members)));
-  QUIRE_RETURN_IF_ERROR(executor->make_runners(options, gpu_options, gpus));
+  QUIRE_RETURN_IF_ERROR(executor->make_runners(options, gpu_options, kv_shares, gpus));
   executor->add_up_plans();
   return executor;
 }
@@ -63,7 +78,8 @@ GpuRankedExecutor::GpuRankedExecutor(std::unique_ptr<GpuMembers> members)
       runners_(static_cast<size_t>(members_->size())) {}
 
 Status GpuRankedExecutor::make_runners(const ModelRunnerOptions& options,
-                                       const GpuRunnerOptions& gpu_options, RankedGpus& gpus) {
+                                       const GpuRunnerOptions& gpu_options,
+                                       const std::vector<double>& kv_shares, RankedGpus& gpus) {
   std::vector<int32_t> ordinals = gpus.later_ordinals;
   for (const auto& device : gpus.devices) ordinals.push_back(device->info().gpu.ordinal);
   return members_->run([&](int member) -> Status {
@@ -74,8 +90,14 @@ Status GpuRankedExecutor::make_runners(const ModelRunnerOptions& options,
     own.link = members_->link(member);
     own.num_on_gpu =
         static_cast<int>(std::count(ordinals.begin(), ordinals.end(), device->info().gpu.ordinal));
+    ModelRunnerOptions part = options_of_gpu(options, member, *members_);
+    if (part.kv_cache_memory_bytes && !kv_shares.empty()) {
+      const double share = kv_shares[static_cast<size_t>(part.stage.index)];
+      part.kv_cache_memory_bytes =
+          static_cast<int64_t>(static_cast<double>(*part.kv_cache_memory_bytes) * share) + 1;
+    }
     Result<std::unique_ptr<GpuRunner>> runner =
-        GpuRunner::create(options_of_gpu(options, member, *members_), own, std::move(device));
+        GpuRunner::create(std::move(part), own, std::move(device));
     if (!runner.ok()) {
       members_->leave(member);  // others may wait for it to load
       return runner.status();

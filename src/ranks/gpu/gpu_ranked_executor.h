@@ -71,8 +71,9 @@ class GpuRankedExecutor final : public Executor {
 
  private:
   explicit GpuRankedExecutor(std::unique_ptr<GpuMembers> members);
+  // `kv_shares`: by stage, of the memory for blocks that somebody asked for; empty: one.
   Status make_runners(const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options,
-                      RankedGpus& gpus);
+                      const std::vector<double>& kv_shares, RankedGpus& gpus);
   void add_up_plans();
   // Calls work(runner, plan) for every member, of whose adapters each gets its part.
   Status run_plan(const StepPlan& plan,

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/testing/executor_contract.h"
 #include "exec/dummy_step.h"
@@ -29,6 +30,7 @@ struct RankedSetup {
   int32_t num_failing_captures = 0;  // of the last rank
   int64_t deadline_ms = 20'000;
   int32_t max_adapters = 0;
+  std::optional<ExpertCombine> whole_experts = {};
 };
 
 ModelRunnerOptions options_for(const std::string& model) {
@@ -49,6 +51,8 @@ Result<std::unique_ptr<GpuRankedExecutor>> load_ranks(const std::string& model,
                                                       const RankedSetup& setup) {
   ModelRunnerOptions options = options_for(model);
   options.max_adapters = setup.max_adapters;
+  options.share.whole_experts = setup.whole_experts.has_value();
+  options.share.combine = setup.whole_experts.value_or(ExpertCombine::kFewerBytes);
   RankedGpus gpus{.group = {.ops = &gpu_test::test_rank_ops(), .deadline_ms = setup.deadline_ms},
                   .num_stages = setup.num_stages};
   const int num_members = setup.num_ranks * setup.num_stages;
@@ -117,6 +121,14 @@ using GpuRanked = GpuRunnerTest;
 
 // More ranks than KV heads, each with a copy.
 TEST_F(GpuRanked, FourRanksGiveTheBitsOfOne) { expect_bits_of_one_gpu("llama", {.num_ranks = 4}); }
+
+// Whole experts on each rank, whose outputs come together in either way.
+TEST_F(GpuRanked, SpreadExpertsGiveTheBitsOfOneGpu) {
+  expect_bits_of_one_gpu("mxfp4_gpt_oss", {.whole_experts = ExpertCombine::kAllGather});
+  expect_bits_of_one_gpu("qwen2_moe", {.whole_experts = ExpertCombine::kAllToAll});
+  expect_bits_of_one_gpu("deepseek_v3",
+                         {.num_ranks = 4, .whole_experts = ExpertCombine::kFewerBytes});
+}
 
 // Three steps under way, and stages of ranks.
 TEST_F(GpuRanked, ThreeStagesGiveTheBitsOfOne) {
@@ -250,6 +262,17 @@ TEST_F(GpuRanked, EnginesHaveGpusOfTheirOwn) {
   }
 }
 
+// Blocks that one GPU has room for: each stage takes the part of its layers.
+TEST_F(GpuRanked, StagesDivideTheMemoryForBlocks) {
+  const auto alone = gpu_test::load_runner("llama", {});
+  const auto stages = load_ranks("llama", {.num_ranks = 1, .num_stages = 3});
+  ASSERT_TRUE(alone.ok() && stages.ok()) << stages.status().message();
+  EXPECT_EQ((*stages)->kv_spec().block_bytes, (*alone)->kv_spec().block_bytes);
+  EXPECT_NEAR(static_cast<double>((*stages)->available_kv_bytes()), double{8 << 20}, 64);
+  EXPECT_EQ((*stages)->plan().memory.matrices, (*alone)->model().plan().memory.matrices);
+  EXPECT_EQ((*stages)->runner(1).kv_spec().block_bytes * 3, (*alone)->kv_spec().block_bytes);
+}
+
 TEST_F(GpuRanked, RefusesWhatStagesDoNotDo) {
   const RankedSetup two{.num_ranks = 1, .num_stages = 2};
   const Status shared = load_ranks("zamba2", two).status();
@@ -265,6 +288,9 @@ TEST_F(GpuRanked, RefusesWhatRanksDoNotDo) {
   const Status measured = load_ranks("llama", {.gpu = {.deterministic = false}}).status();
   EXPECT_EQ(measured.code(), StatusCode::kUnimplemented);
   EXPECT_NE(measured.message().find("--no-deterministic"), std::string::npos) << measured.message();
+  const Status dense = load_ranks("llama", {.whole_experts = ExpertCombine::kAllGather}).status();
+  EXPECT_EQ(dense.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(dense.message().find("--enable-expert-parallel"), std::string::npos) << dense.message();
   const Status sparse = load_ranks("gemma3n", {}).status();
   EXPECT_EQ(sparse.code(), StatusCode::kUnimplemented);
   EXPECT_NE(sparse.message().find("--tensor-parallel-size"), std::string::npos) << sparse.message();

@@ -119,34 +119,48 @@ bool GpuRanks::all(bool mine) {
 bool GpuRanks::gather(const GatheredMatrix& matrix) {
   int64_t most = 0;
   for (const ByteColumns& columns : matrix.columns) most = std::max(most, columns.size());
-  return store(matrix.offset_bytes, matrix.row_stride_bytes, matrix.num_rows,
-               matrix.columns[static_cast<size_t>(rank())], most * matrix.num_rows);
+  const ByteColumns& own = matrix.columns[static_cast<size_t>(rank())];
+  return store(matrix.offset_bytes,
+               {.row_stride_bytes = matrix.row_stride_bytes,
+                .num_rows = matrix.num_rows,
+                .begin_bytes = own.begin,
+                .end_bytes = own.end},
+               most * matrix.num_rows);
 }
 
-// Whole rows go to everybody, which are one row with a piece of each rank.
 bool GpuRanks::all_to_all(const ExchangedMatrix& matrix) {
-  int64_t most = 0;
-  for (const MatrixRows& rows : matrix.rows) most = std::max(most, rows.size());
   const MatrixRows& own = matrix.rows[static_cast<size_t>(rank())];
   const int64_t row_bytes = matrix.row_stride_bytes;
-  return store(matrix.offset_bytes, 0, 1, {own.begin * row_bytes, own.end * row_bytes},
-               most * row_bytes);
+  if (matrix.row_numbers == nullptr) {
+    // Whole rows go to everybody, which are one row with a piece of each rank.
+    int64_t most = 0;
+    for (const MatrixRows& rows : matrix.rows) most = std::max(most, rows.size());
+    return store(
+        matrix.offset_bytes,
+        {.num_rows = 1, .begin_bytes = own.begin * row_bytes, .end_bytes = own.end * row_bytes},
+        most * row_bytes);
+  }
+  GatherColumnsParams params{.row_stride_bytes = row_bytes,
+                             .num_rows = matrix.num_rows,
+                             .row_numbers = matrix.row_numbers,
+                             .first_number = static_cast<int32_t>(own.begin),
+                             .end_number = static_cast<int32_t>(own.end)};
+  for (size_t i = 0; i < static_cast<size_t>(size()); ++i) {
+    params.wanted_begin[i] = matrix.columns[i].begin;
+    params.wanted_end[i] = matrix.columns[i].end;
+  }
+  return store(matrix.offset_bytes, params, matrix.num_rows * row_bytes);
 }
 
-bool GpuRanks::release() { return store(0, 0, 0, {}, 0); }
+bool GpuRanks::release() { return store(0, {}, 0); }
 
-bool GpuRanks::store(int64_t offset_bytes, int64_t row_stride_bytes, int64_t num_rows,
-                     const ByteColumns& own, int64_t most_bytes) {
+bool GpuRanks::store(int64_t offset_bytes, GatherColumnsParams params, int64_t most_bytes) {
   if (is_broken()) return false;
-  GatherColumnsParams params{.rank = rank(),
-                             .num_ranks = size(),
-                             .row_stride_bytes = row_stride_bytes,
-                             .num_rows = num_rows,
-                             .begin_bytes = own.begin,
-                             .end_bytes = own.end,
-                             .num_blocks = gather_blocks(most_bytes),
-                             .missing = shared_->missing,
-                             .deadline_us = shared_->deadline_ms * 1000};
+  params.rank = rank();
+  params.num_ranks = size();
+  params.num_blocks = gather_blocks(most_bytes);
+  params.missing = shared_->missing;
+  params.deadline_us = shared_->deadline_ms * 1000;
   for (size_t i = 0; i < static_cast<size_t>(size()); ++i) {
     params.matrices[i] = bases_[i] + offset_bytes;
     params.signals[i] = signals_[i];

@@ -60,9 +60,9 @@ class GpuRanks final : public RankGroup {
   struct Shared;
   GpuRanks(std::shared_ptr<Shared> shared, int rank, Device& device,
            std::unique_ptr<RankGroup> threads);
-  // Stores these bytes of each row to the others; the rank with the most has `most_bytes`.
-  bool store(int64_t offset_bytes, int64_t row_stride_bytes, int64_t num_rows,
-             const ByteColumns& own, int64_t most_bytes);
+  // Stores what `params` says of a matrix at this offset, once the rest is filled in; the rank with the
+  // most has `most_bytes`.
+  bool store(int64_t offset_bytes, GatherColumnsParams params, int64_t most_bytes);
   bool is_broken() const;
 
   std::shared_ptr<Shared> shared_;

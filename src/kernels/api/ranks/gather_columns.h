@@ -35,6 +35,13 @@ struct GatherColumnsParams {
   int64_t num_rows = 0;     // 0: the ranks only meet
   int64_t begin_bytes = 0;  // of each row: what this rank has written
   int64_t end_bytes = 0;
+  // Or whole rows, on the device [num_rows]: this rank has written those whose number lies in
+  // [first_number, end_number), and stores to each rank the bytes that it wants of them.
+  const int32_t* row_numbers = nullptr;
+  int32_t first_number = 0;
+  int32_t end_number = 0;
+  int64_t wanted_begin[kMaxGatherRanks] = {};  // by rank
+  int64_t wanted_end[kMaxGatherRanks] = {};
   int32_t num_blocks = 1;  // gather_blocks(), the same number on every rank
   // Where the host and all GPUs see it: 0, or 1 + the rank that did not come. Then nobody waits.
   uint32_t* missing = nullptr;

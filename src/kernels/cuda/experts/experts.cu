@@ -21,10 +21,11 @@ constexpr int kMostFewRows = 32;  // of a tile
 template <typename T>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     sum_experts_kernel(const float* outputs, const float* weights, T* out, int64_t out_stride,
-                       int per_token, int64_t hidden_size, int64_t num_tokens, bool accumulate) {
+                       int per_token, int64_t hidden_size, int64_t num_columns, int64_t num_tokens,
+                       bool accumulate) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  const int64_t per_row = hidden_size / kColumns;
+  const int64_t per_row = num_columns / kColumns;
   const int64_t step = int64_t{ptx::num_blocks()} * kThreads;
   for (int64_t i = int64_t{ptx::block_index()} * kThreads + ptx::thread_index();
        i < num_tokens * per_row; i += step) {
@@ -42,6 +43,13 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     }
     store<kColumns>(to, sums);
   }
+}
+
+// Those whose weights are here.
+std::span<const ExpertWeights> own_experts(const RunExpertsParams& p) {
+  if (p.spread == nullptr) return p.experts;
+  const auto first = static_cast<size_t>(p.spread->first);
+  return p.experts.subspan(first, static_cast<size_t>(p.spread->end) - first);
 }
 
 // The same matrix of all experts, which lie at one distance from each other.
@@ -188,15 +196,17 @@ ExpertsWorkspace workspace_of(const Stream& stream, const ExpertWeights& expert,
                            panel_bytes(stream, expert, num_pairs));
 }
 
-// The work that both stages have in common. Pairs of one token need no sorting.
+// The work that both stages have in common. Pairs of one token need no sorting
+// where all experts are here.
 ExpertRowsArgs rows_of(Stream& stream, const RunExpertsParams& p, const Pairs& pairs,
                        std::byte* workspace, const ExpertsWorkspace& cut) {
   ExpertRowsArgs rows;
   rows.per_token = p.experts_per_token;
   rows.expert_ids = p.expert_ids;
-  if (p.num_tokens == 1) return rows;
+  if (p.num_tokens == 1 && p.spread == nullptr) return rows;
   const SortPairsArgs sort{.expert_ids = p.expert_ids,
                            .num_pairs = static_cast<int32_t>(pairs.count),
+                           .first_expert = p.spread != nullptr ? p.spread->first : 0,
                            .num_experts = static_cast<int32_t>(p.experts.size()),
                            .tile_rows = pairs.tile_rows,
                            .num_tiles = reinterpret_cast<int32_t*>(workspace + cut.num_tiles_at),
@@ -212,14 +222,19 @@ ExpertRowsArgs rows_of(Stream& stream, const RunExpertsParams& p, const Pairs& p
 void sum_outputs(Stream& stream, const RunExpertsParams& p, const float* outputs,
                  int64_t hidden_size) {
   const int64_t out_stride = p.exchange != nullptr ? p.exchange->out_stride : hidden_size;
+  const int64_t first = p.spread != nullptr ? p.spread->first_column : 0;
+  const int64_t num_columns = p.spread != nullptr ? p.spread->end_column - first : hidden_size;
+  QUIRE_CHECK(first % kColumns == 0 && num_columns % kColumns == 0,
+              "[run_experts] expected multiples of {} columns, got {} from {} on", kColumns,
+              num_columns, first);
   const LaunchShape shape{
-      .num_blocks = blocks_for(gpu(stream), p.num_tokens * hidden_size / kColumns, kThreads, 8),
+      .num_blocks = blocks_for(gpu(stream), p.num_tokens * num_columns / kColumns, kThreads, 8),
       .num_threads = kThreads};
   with_float_type(p.out.dtype(), [&](auto type) {
     using T = decltype(type);
     launch<sum_experts_kernel<T>>(
-        stream, shape, outputs, p.expert_weights, static_cast<T*>(p.out.data()), out_stride,
-        int{p.experts_per_token}, hidden_size, p.num_tokens, p.accumulate);
+        stream, shape, outputs + first, p.expert_weights, static_cast<T*>(p.out.data()) + first,
+        out_stride, int{p.experts_per_token}, hidden_size, num_columns, p.num_tokens, p.accumulate);
   });
 }
 
@@ -227,13 +242,21 @@ void sum_outputs(Stream& stream, const RunExpertsParams& p, const float* outputs
 
 int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                 std::span<const ExpertWeights> experts, int32_t experts_per_token) {
-  return workspace_of(stream, experts.front(), max_tokens * experts_per_token).num_bytes;
+  // Ranks that spread experts have the weights of some alone, which are all of one shape.
+  const auto is_here = [](const ExpertWeights& expert) {
+    return expert.up != nullptr && expert.up->spec.n > 0;
+  };
+  const auto own = std::find_if(experts.begin(), experts.end(), is_here);
+  QUIRE_CHECK(own != experts.end(), "[run_experts] no expert is here");
+  return workspace_of(stream, *own, max_tokens * experts_per_token).num_bytes;
 }
 
-void run_experts(Stream& stream, const RunExpertsParams& p) {
-  if (p.num_tokens == 0) return;
-  QUIRE_CHECK(p.spread == nullptr && p.updates == nullptr && p.x.dtype() == DType::kBF16,
-              "[run_experts] all experts, no adapters and bf16 inputs on a GPU");
+void run_experts(Stream& stream, const RunExpertsParams& all) {
+  if (all.num_tokens == 0) return;
+  QUIRE_CHECK(all.updates == nullptr && all.x.dtype() == DType::kBF16,
+              "[run_experts] no adapters and bf16 inputs on a GPU");
+  RunExpertsParams p = all;
+  p.experts = own_experts(all);
   const ExpertWeights& expert = p.experts.front();
   const int64_t hidden_size = expert.down->spec.n;
   const auto num_experts = static_cast<int64_t>(p.experts.size());
@@ -269,8 +292,9 @@ void run_experts(Stream& stream, const RunExpertsParams& p) {
   outputs.bias = stacked_bias(p.experts, &ExpertWeights::down_bias);
   outputs.n = hidden_size;
   outputs.k = inside.stride;
-  outputs.outputs = reinterpret_cast<float*>(results);
+  outputs.outputs = p.spread != nullptr ? p.spread->outputs : reinterpret_cast<float*>(results);
   multiply(stream, p, ExpertStage::kOutputs, outputs, pairs, inputs);
+  if (p.spread != nullptr) p.spread->gather(p.spread->context, {});
   sum_outputs(stream, p, outputs.outputs, hidden_size);
 }
 

@@ -49,8 +49,13 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMostThreads, 1) sort_pairs_kernel(const SortPai
   const int num_threads = ptx::block_threads();
   for (int i = thread; i < args.num_experts; i += num_threads) counts[i] = 0;
   ptx::sync_threads();
+  // Of an expert that is left out: beyond the others.
+  const auto expert_of = [&](int pair) {
+    return static_cast<uint32_t>(args.expert_ids[pair] - args.first_expert);
+  };
+  const auto num_experts = static_cast<uint32_t>(args.num_experts);
   for (int i = thread; i < args.num_pairs; i += num_threads)
-    ptx::atomic_add(&counts[args.expert_ids[i]], 1);
+    if (expert_of(i) < num_experts) ptx::atomic_add(&counts[expert_of(i)], 1);
   ptx::sync_threads();
 
   // Neighbouring experts per thread.
@@ -77,7 +82,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMostThreads, 1) sort_pairs_kernel(const SortPai
   }
   ptx::sync_threads();
   for (int i = thread; i < args.num_pairs; i += num_threads)
-    args.pairs[ptx::atomic_add(&counts[args.expert_ids[i]], 1)] = i;
+    if (expert_of(i) < num_experts) args.pairs[ptx::atomic_add(&counts[expert_of(i)], 1)] = i;
 }
 
 }  // namespace

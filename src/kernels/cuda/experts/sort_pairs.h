@@ -11,6 +11,7 @@ namespace quire::cuda {
 struct SortPairsArgs {
   const int32_t* expert_ids = nullptr;  // [pairs]
   int32_t num_pairs = 0;
+  int32_t first_expert = 0;  // those of the others are left out, and tiles count from this one
   int32_t num_experts = 0;
   int32_t tile_rows = 0;
   // Out.

@@ -36,6 +36,25 @@ QUIRE_DEVICE void store_to_others(const GatherColumnsParams& p) {
   }
 }
 
+// Whole rows that this rank has, to each other rank what it wants of them.
+template <typename Unit>
+QUIRE_DEVICE void store_rows_to_others(const GatherColumnsParams& p) {
+  constexpr auto kUnitBytes = static_cast<int64_t>(sizeof(Unit));
+  for (int64_t row = ptx::block_index(); row < p.num_rows; row += ptx::num_blocks()) {
+    const int32_t number = p.row_numbers[row];
+    if (number < p.first_number || number >= p.end_number) continue;
+    const int64_t at = row * p.row_stride_bytes;
+    for (int other = 0; other < p.num_ranks; ++other) {
+      if (other == p.rank) continue;
+      for (int64_t i = p.wanted_begin[other] + ptx::thread_index() * kUnitBytes;
+           i < p.wanted_end[other]; i += kThreads * kUnitBytes) {
+        *reinterpret_cast<Unit*>(p.matrices[other] + at + i) =
+            *reinterpret_cast<const Unit*>(p.matrices[p.rank] + at + i);
+      }
+    }
+  }
+}
+
 QUIRE_DEVICE void wait_for(const GatherColumnsParams& p, int other, int block, uint32_t meeting) {
   const uint32_t* const arrivals = &p.signals[p.rank]->arrivals[other][block];
   const uint64_t begin_ns = ptx::clock_ns();
@@ -53,7 +72,11 @@ QUIRE_DEVICE void wait_for(const GatherColumnsParams& p, int other, int block, u
 template <typename Unit>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) gather_columns_kernel(const GatherColumnsParams p) {
   ptx::wait_for_previous_kernel();
-  store_to_others<Unit>(p);
+  if (p.row_numbers != nullptr) {
+    store_rows_to_others<Unit>(p);
+  } else {
+    store_to_others<Unit>(p);
+  }
   const int block = ptx::block_index();
   const int other = ptx::thread_index();
   const bool meets = other < p.num_ranks && other != p.rank;
@@ -71,8 +94,10 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) gather_columns_kernel(const GatherC
 void gather_columns(Stream& stream, const GatherColumnsParams& p) {
   const LaunchShape shape{.num_blocks = p.num_blocks, .num_threads = kThreads};
   // The widest unit that every piece of a row is made of.
-  const auto addresses = static_cast<uint64_t>(p.row_stride_bytes | p.begin_bytes | p.end_bytes) |
-                         reinterpret_cast<uintptr_t>(p.matrices[p.rank]);
+  auto addresses = static_cast<uint64_t>(p.row_stride_bytes | p.begin_bytes | p.end_bytes) |
+                   reinterpret_cast<uintptr_t>(p.matrices[p.rank]);
+  for (int rank = 0; rank < p.num_ranks; ++rank)
+    addresses |= static_cast<uint64_t>(p.wanted_begin[rank] | p.wanted_end[rank]);
   if (addresses % 16 == 0) {
     launch<gather_columns_kernel<Elements<4, uint32_t>>>(stream, shape, p);
   } else if (addresses % 4 == 0) {
