@@ -153,7 +153,6 @@ Status GpuRunner::initialize(const KvPlan& plan) {
   return {};
 }
 
-// Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
 KvHostMemory GpuRunner::host_memory() {
   KvHostMemory memory;
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
@@ -163,6 +162,7 @@ KvHostMemory GpuRunner::host_memory() {
   return memory;
 }
 
+// Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
 Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, kv_->plan()); }
 
 bool GpuRunner::work_while_idle() {

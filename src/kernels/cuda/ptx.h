@@ -100,9 +100,6 @@ QUIRE_DEVICE int count_trailing_zeros(uint32_t x) {
 }
 
 // --- memory ---
-// What the thread wrote before, whoever sees what it writes behind this sees, too; and what it reads
-// behind this is as new as what it read before.
-QUIRE_DEVICE void fence_device() { __threadfence(); }
 QUIRE_DEVICE int atomic_add(int* at, int x) { return atomicAdd(at, x); }
 QUIRE_DEVICE uint32_t atomic_add(uint32_t* at, uint32_t x) { return atomicAdd(at, x); }
 QUIRE_DEVICE uint32_t atomic_or(uint32_t* at, uint32_t x) { return atomicOr(at, x); }

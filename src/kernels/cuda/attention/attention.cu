@@ -1,4 +1,4 @@
-// paged_attention() on a GPU: cut the batch (once per step), attend, fold splits.
+// paged_attention() on a GPU: cut the batch (once per step), attend, combine.
 #include <algorithm>
 #include <bit>
 
@@ -79,8 +79,6 @@ AttentionArgs make_args(const Stream& stream, AttentionWay way, const PagedAtten
   const int32_t rows = pack_rows(kv.head_dim, args.is_fp8);
   if (may_pack && 2 * args.cut.group <= rows) args.cut.pack_rows = rows;
   args.lists = cut_lists(p.batch_cut, p.num_reqs);
-  args.folds_at_once =
-      way == AttentionWay::kTensorCores && p.num_reqs == 1 && kv.num_kv_heads <= kMaxCountedHeads;
   args.is_cut = p.batch_is_cut;
   return args;
 }
@@ -134,7 +132,7 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   } else {
     launch_decode_attention(stream, args, max_rows, max_items);
   }
-  if (max_splits > 1 && !args.folds_at_once) launch_combine_attention(stream, args, max_rows);
+  if (max_splits > 1) launch_combine_attention(stream, args, max_rows);
   // One token per request always decodes while the partial sums fit.
   const bool all_decode = params.max_query_len == 1 &&
                           params.num_reqs * max_splits * group <= args.cut.max_partial_rows;

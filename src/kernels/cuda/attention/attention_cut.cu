@@ -101,9 +101,6 @@ QUIRE_DEVICE void list_packs(const AttentionArgs& args, const Sharing& sharing, 
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kCutThreads, 1) cut_kernel(const AttentionArgs args) {
   ptx::wait_for_previous_kernel();
   auto* scratch = reinterpret_cast<int32_t*>(ptx::shared_memory());
-  for (int32_t i = ptx::thread_index(); args.folds_at_once && i < args.num_kv_heads;
-       i += kCutThreads)
-    args.lists.num_done[i] = 0;
   cut_requests(args, scratch);
   if (args.cut.pack_rows == 0) return;
   ptx::sync_threads();  // the lists are there

@@ -1,6 +1,8 @@
 // This is attention of few query rows over a long context, which reading keys and values once
 // bounds. The context is cut into splits, and the warps of a block share each tile of 64 positions:
 // some positions of the scores each, some dims of the sums each.
+#include <type_traits>
+
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_memory.h"
 #include "kernels/cuda/attention/decode_items.h"
@@ -80,72 +82,40 @@ constexpr int blocks_per_sm() {
   return kByMemory < kByRegisters ? kByMemory : kByRegisters;
 }
 
+// `Pack` is the shape of the items of packs; where it is `Shape`, there are none.
 template <typename Shape, typename Pack>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, (blocks_per_sm<Shape, Pack>()))
     decode_kernel(const AttentionArgs args) {
   static_assert(Pack::kThreads == Shape::kThreads && Pack::kWork >= Shape::kWork);
   for_each_decode_work<Pack>(args, [&](const DecodeWork& work) {
-    if (work.requests != nullptr) {
-      attend<Pack>(args, work);
-    } else {
-      attend<Shape>(args, work);
+    if constexpr (Pack::kIsPacked) {
+      if (work.requests != nullptr) return attend<Pack>(args, work);
     }
-  });
-}
-
-// Of a batch of one request, which has no packs. It has few blocks, so each finishes by itself what
-// elsewhere waits for another kernel.
-template <typename Shape>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, Shape::kHeadDim > 128 ? 1 : 2)
-    decode_one_kernel(const AttentionArgs args) {
-  for_each_decode_work<Shape>(args, [&](const DecodeWork& work) {
     attend<Shape>(args, work);
-    if (args.folds_at_once) fold_finished<Shape>(args);
   });
 }
 
-template <auto kKernel, typename Shape>
-void launch_blocks(Stream& stream, const AttentionArgs& args, int64_t max_items) {
-  launch<kKernel>(stream,
-                  {.num_blocks = blocks_for(gpu(stream), max_items, 1, kDecodeBlocksPerSm),
-                   .num_threads = Shape::kThreads,
-                   .shared_bytes = Shape::kSharedBytes},
-                  args);
-}
-
-// Whether a block may not have the shared memory of the shape, and another one is to be taken.
-template <typename Shape>
-bool lacks_memory(const Stream& stream) {
-  return Shape::kSharedBytes > gpu(stream).info().shared_bytes_per_block;
-}
-
-// With as many stages as there is shared memory for, at most kStages: few blocks wait for their own
-// reading, so one request's have one tile more on its way.
-template <int kHeadDim, bool kFp8, int kRowTiles, int kStages = 3>
-void launch_one(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+template <int kHeadDim, bool kFp8, int kRowTiles, int kStages>
+void launch_as(Stream& stream, const AttentionArgs& args, int64_t max_items) {
   using Shape = DecodeShape<kHeadDim, kFp8, kRowTiles, kStages>;
-  if constexpr (kStages > 1 && Shape::kSharedBytes > kLeastSharedBytes) {
-    if (lacks_memory<Shape>(stream))
-      return launch_one<kHeadDim, kFp8, kRowTiles, kStages - 1>(stream, args, max_items);
-  }
-  launch_blocks<decode_one_kernel<Shape>, Shape>(stream, args, max_items);
-}
-template <int kHeadDim, bool kFp8, int kRowTiles, int kStages = 2>
-void launch_several(Stream& stream, const AttentionArgs& args, int64_t max_items) {
-  using Shape = DecodeShape<kHeadDim, kFp8, kRowTiles, kStages>;
-  using Pack = PackShape<kHeadDim, kFp8, kStages>;
-  if constexpr (kStages > 1 && Pack::kSharedBytes > kLeastSharedBytes) {
-    if (lacks_memory<Pack>(stream))
-      return launch_several<kHeadDim, kFp8, kRowTiles, kStages - 1>(stream, args, max_items);
-  }
-  launch_blocks<decode_kernel<Shape, Pack>, Pack>(stream, args, max_items);
+  using Pack = std::conditional_t<kFp8, Shape, PackShape<kHeadDim, kStages>>;
+  launch<decode_kernel<Shape, Pack>>(
+      stream,
+      {.num_blocks = blocks_for(gpu(stream), max_items, 1, kDecodeBlocksPerSm),
+       .num_threads = Shape::kThreads,
+       .shared_bytes = Pack::kSharedBytes},
+      args);
 }
 template <int kHeadDim, bool kFp8, int kRowTiles>
 void launch_kind(Stream& stream, const AttentionArgs& args, int64_t max_items) {
   constexpr int64_t kLeast = least_attention_shared_bytes(kHeadDim, kFp8);
-  static_assert(PackShape < kHeadDim, kFp8, kHeadDim <= 128 ? 2 : 1 > ::kSharedBytes <= kLeast);
-  if (args.num_reqs == 1) return launch_one<kHeadDim, kFp8, kRowTiles>(stream, args, max_items);
-  launch_several<kHeadDim, kFp8, kRowTiles>(stream, args, max_items);
+  constexpr int64_t kTwoStages = PackShape<kHeadDim, 2>::kSharedBytes;
+  if constexpr (!kFp8 && kTwoStages > kLeast) {
+    static_assert(PackShape<kHeadDim, 1>::kSharedBytes <= kLeast);
+    if (kTwoStages > gpu(stream).info().shared_bytes_per_block)
+      return launch_as<kHeadDim, kFp8, kRowTiles, 1>(stream, args, max_items);
+  }
+  launch_as<kHeadDim, kFp8, kRowTiles, 2>(stream, args, max_items);
 }
 template <int kHeadDim, int kRowTiles>
 void launch_for(Stream& stream, const AttentionArgs& args, int64_t max_items) {

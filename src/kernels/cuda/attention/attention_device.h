@@ -45,10 +45,9 @@ struct AttentionArgs {
   AttentionCut cut{};
   bool fold_splits = false;  // prefill: end each split as decode does
   CutLists lists{};
-  bool folds_at_once = false;  // one request: the last item of a KV head folds its splits
-  bool is_cut = false;         // by an earlier kernel than the last, so lists can be read at once
-  float* partials = nullptr;   // [partial row, Hkv, value_dim + 2]: sums, maximum, weight
-  float* totals = nullptr;     // prefill with fold_splits: scratch of each block
+  bool is_cut = false;        // by an earlier kernel than the last, so lists can be read at once
+  float* partials = nullptr;  // [partial row, Hkv, value_dim + 2]: sums, maximum, weight
+  float* totals = nullptr;    // prefill with fold_splits: scratch of each block
 };
 
 struct AttentionItem {

@@ -24,10 +24,10 @@ namespace quire::cuda {
 
 inline constexpr int kAttentionTile = 64;  // positions
 inline constexpr int kDecodeRows = 16;     // packed rows of a decode item
-// Packed rows of an item of a pack. Wide heads and the expansion of codes want the registers that
-// more rows would take.
+// Packed rows of an item of a pack; 0: there are no packs, since the expansion of codes leaves no
+// registers for them. Wide heads want those that more rows would take.
 inline constexpr int pack_rows(int head_dim, bool is_fp8) {
-  return is_fp8 || head_dim > 128 ? 16 : 32;
+  return is_fp8 ? 0 : head_dim > 128 ? 16 : 32;
 }
 
 // Positions of a split. Small ones fill a GPU with one request, large ones leave little to fold (each
@@ -126,10 +126,7 @@ struct CutLists {
   int32_t* pack_begins = nullptr;    // [P + 1], prefix sums over the packs of their requests
   int32_t* pack_requests = nullptr;  // the requests, pack after pack
   int32_t* num_packs = nullptr;      // P, of at least two requests each
-  // Of a batch of one request [Hkv]: items that are done; zeros between kernels.
-  int32_t* num_done = nullptr;
 };
-inline constexpr int32_t kMaxCountedHeads = 128;
 QUIRE_HOST_DEVICE inline CutLists cut_lists(void* memory, int32_t num_reqs) {
   auto* first = static_cast<int32_t*>(memory);
   const int32_t stride = num_reqs + 1;
@@ -140,11 +137,10 @@ QUIRE_HOST_DEVICE inline CutLists cut_lists(void* memory, int32_t num_reqs) {
           first + 5 * stride,
           first + 6 * stride,
           first + 7 * stride,
-          first + 8 * stride,
-          first + 8 * stride + 1};
+          first + 8 * stride};
 }
 inline int64_t attention_cut_bytes(int64_t max_reqs) {
-  return (8 * (max_reqs + 1) + 1 + kMaxCountedHeads) * static_cast<int64_t>(sizeof(int32_t));
+  return (8 * (max_reqs + 1) + 1) * static_cast<int64_t>(sizeof(int32_t));
 }
 
 // Returns the request r with starts[r] <= item < starts[r + 1].

@@ -1,7 +1,6 @@
 // The kernels that decode find their items with these functions, and write what they sum.
 #pragma once
 
-#include "kernels/cuda/attention/attention_fold.h"
 #include "kernels/cuda/attention/decode_rows.h"
 
 namespace quire::cuda {
@@ -127,43 +126,11 @@ QUIRE_DEVICE void store_item(const AttentionArgs& args, const DecodeWork& work,
   }
 }
 
-// Where the block's work lies in its shared memory.
-template <typename Shape>
-QUIRE_DEVICE DecodeWork* shared_work() {
-  static_assert(sizeof(DecodeWork) <= Shape::kSharedBytes - Shape::kWork);
-  return reinterpret_cast<DecodeWork*>(ptx::shared_memory() + Shape::kWork);
-}
-
-// Of a batch of one request: counts the item, and folds the splits of the KV head whose last item it
-// is; whichever that is, in ascending order. The whole block calls this, once the item is stored. The
-// work is read from shared memory, so that no register keeps it through the loop over tiles.
-template <typename Shape>
-QUIRE_DEVICE void fold_finished(const AttentionArgs& args) {
-  ptx::fence_device();
-  ptx::sync_threads();  // all partial sums are written, and nobody reads maxima
-  const DecodeWork& work = *shared_work<Shape>();
-  if (work.cut.num_splits == 1) return;
-  auto* const is_last = reinterpret_cast<int32_t*>(ptx::shared_memory() + Shape::kMaxima);
-  if (ptx::thread_index() == 0) {
-    int32_t* const num_done = args.lists.num_done + work.item.kv_head;
-    *is_last = ptx::atomic_add(num_done, 1) + 1 == work.cut.decode_items() ? 1 : 0;
-    if (*is_last != 0) *num_done = 0;
-  }
-  ptx::sync_threads();
-  if (*is_last == 0) return;
-  ptx::fence_device();
-  const AttentionItem item = make_item(args, 0, work.item.kv_head, 0, work.cut.rows);
-  const int32_t num_units = work.cut.rows * fold_chunks(args);
-#pragma unroll 1
-  for (int32_t unit = ptx::thread_index() / 32; unit < num_units; unit += Shape::kWarps)
-    fold_splits<8>(args,
-                   fold_unit(args, item, work.cut, unit % work.cut.rows, unit / work.cut.rows));
-}
-
 // Calls f with each work of the block, by all its threads.
 template <typename Shape, typename F>
 QUIRE_DEVICE void for_each_decode_work(const AttentionArgs& args, F&& f) {
-  DecodeWork* const next = shared_work<Shape>();
+  static_assert(sizeof(DecodeWork) <= Shape::kSharedBytes - Shape::kWork);
+  auto* next = reinterpret_cast<DecodeWork*>(ptx::shared_memory() + Shape::kWork);
   if (!args.is_cut) ptx::wait_for_previous_kernel();
   for (int32_t i = ptx::block_index();; i += ptx::num_blocks()) {
     ptx::sync_threads();  // nobody may still read what the last item left

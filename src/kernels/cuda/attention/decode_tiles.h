@@ -41,11 +41,11 @@ struct DecodeShape {
   static constexpr bool kIsPacked = false;  // with the rows of several requests
 };
 
-// The same for items of packs. So that the queries of so many rows fit into registers, half of the
-// warps have the scores of half of the rows.
-template <int kHeadDim, bool kFp8, int kStages>
-struct PackShape : DecodeShape<kHeadDim, kFp8, pack_rows(kHeadDim, kFp8) / 8, kStages> {
-  using Base = DecodeShape<kHeadDim, kFp8, pack_rows(kHeadDim, kFp8) / 8, kStages>;
+// The same for items of packs, of a bf16 cache. So that the queries of so many rows fit into
+// registers, half of the warps have the scores of half of the rows.
+template <int kHeadDim, int kStages>
+struct PackShape : DecodeShape<kHeadDim, false, pack_rows(kHeadDim, false) / 8, kStages> {
+  using Base = DecodeShape<kHeadDim, false, pack_rows(kHeadDim, false) / 8, kStages>;
   static constexpr int kScoreWarps = Base::kWarps / 2;
   static constexpr int kScoreRowTiles = Base::kRowTiles / 2;
   static constexpr int kScoreTiles = kAttentionTile / 16 / kScoreWarps;

@@ -93,7 +93,6 @@ inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t select) {
 inline int count_bits(uint32_t x) { return std::popcount(x); }
 inline int count_trailing_zeros(uint32_t x) { return std::countr_zero(x); }
 
-inline void fence_device() {}
 template <typename T>
 T atomic_add(T* at, T x) {
   return std::exchange(*at, *at + x);
