@@ -68,10 +68,11 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
                   "int8; on a GPU bfloat16 or fp8")
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--kv-offload-memory", args.engine.kv_offload_bytes,
-                  "On a GPU: host memory for KV blocks that leave the GPU's, for example 16GiB; with "
-                  "--kv-cache-dir also for those on their way to and from files (on a CPU 512MiB, on "
-                  "a GPU 4GiB)")
+  verb.add_option(
+          "--kv-offload-memory", args.engine.kv_offload_bytes,
+          "On a GPU: host memory for KV blocks that leave the GPU's, for example 16GiB; with "
+          "--kv-cache-dir also for those on their way to and from files (on a CPU 512MiB, on "
+          "a GPU 4GiB)")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--kv-cache-dir", args.kv_cache_dir,
