@@ -361,7 +361,7 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option(
           "--cudagraph-mode", args.cudagraph_mode,
           "GPU: which steps run as captured graphs: none; piecewise, all small ones but for "
-          "their attention; full, all small ones whole where the model allows it")
+          "their attention; full, whole those in which every request brings one token")
       ->check(one_of({"none", "piecewise", "full"}))
       ->capture_default_str()
       ->group(kGroup);

@@ -28,8 +28,8 @@ struct ExecutorInfo {
 
 // Steps that ran as the graphs of one shape.
 struct GraphShapeCount {
-  bool is_whole = false;  // of steps in which every request brings one token; else of any step
-  int32_t size = 0;       // requests of such steps, else tokens
+  bool is_whole = false;  // the graph is of all of a step, else of the pieces between attentions
+  int32_t size = 0;       // requests of a whole one, tokens of pieces
   int64_t num_steps = 0;
 };
 

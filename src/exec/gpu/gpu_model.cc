@@ -105,10 +105,8 @@ Status GpuModel::prepare(ModelLoading& loading) {
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
   if (!options_.share.is_whole())
     plan_.shared_bytes = RankExchange::shared_bytes(plan_.whole, options_.share, plan_.limits);
-  // What states launch depends on where their sequences are cut.
   dispatcher_ = GraphDispatcher(gpu_options_.graphs, static_cast<int32_t>(plan_.limits.max_reqs),
-                                plan_.limits.max_tokens,
-                                plan_.spec.has_states() ? GraphKind::kPieces : GraphKind::kMixed);
+                                plan_.limits.max_tokens);
   QUIRE_RETURN_IF_ERROR(plan_memory(loading));
   if (gpu_options_.ranks != nullptr)
     QUIRE_RETURN_IF_ERROR(gpu_options_.ranks->allocate(plan_.shared_bytes));

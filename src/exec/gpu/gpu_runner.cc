@@ -63,14 +63,8 @@ int64_t next_eager_size(const GpuRunnerOptions& options, int64_t max_tokens, int
   const bool measures = !options.deterministic;
   if (!measures || last_size >= max_tokens) return 0;
   const int64_t least =
-      options.graphs != GraphMode::kNone ? 2 * GraphDispatcher::kMaxGraphTokens : 16;
+      options.graphs != GraphMode::kNone ? 2 * GraphDispatcher::kMaxPieceTokens : 16;
   return std::min(max_tokens, std::max(least, 2 * last_size));
-}
-
-// Requests of a step of so many in the bucket: those of all its steps where one graph runs them.
-int32_t padded_requests(const GraphBucket& bucket, int32_t num_reqs, int64_t max_reqs) {
-  if (bucket.kind == GraphKind::kPieces) return num_reqs;
-  return static_cast<int32_t>(std::min<int64_t>(bucket.size, max_reqs));
 }
 
 }  // namespace
@@ -173,10 +167,9 @@ bool GpuRunner::work_while_idle() {
              : next_eager_size(model_->gpu_options(), plan_.limits.max_tokens, num_idle_tokens_);
   InputBatch& batch = steps_.idle_batch();
   if (size == 0 || !batch.build(StepPlan{}, *requests_).ok()) return false;
-  const int64_t max_reqs = plan_.limits.max_reqs;
-  const int32_t num_reqs = bucket ? padded_requests(*bucket, 1, max_reqs) : 1;
-  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, num_reqs, size);
-  inputs.max_query_len = bucket && bucket->kind == GraphKind::kMixed ? 0 : 1;
+  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
+  ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, is_whole ? bucket->size : 1, size);
+  inputs.max_query_len = 1;
   if (bucket && bucket->has_adapters) inputs.lora_slots = adapters_->place(0, {}, size);
   if (bucket) {
     graphs_->prepare(*bucket, inputs);
@@ -272,11 +265,10 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
                       .max_query_len = step.batch->max_query_len(),
                       .has_adapters = !adapters.empty()};
   const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
+  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
   const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
-  const int32_t num_reqs =
-      bucket ? padded_requests(*bucket, size.num_reqs, plan_.limits.max_reqs) : size.num_reqs;
-  ForwardInputs inputs = inputs_->build(step.turn, plan, *step.batch, num_reqs, num_tokens);
-  if (bucket && bucket->kind == GraphKind::kMixed) inputs.max_query_len = 0;  // that of any step
+  ForwardInputs inputs = inputs_->build(step.turn, plan, *step.batch,
+                                        is_whole ? bucket->size : size.num_reqs, num_tokens);
   if (size.has_adapters) inputs.lora_slots = adapters_->place(step.turn, adapters, num_tokens);
   const int64_t hidden_bytes = size.num_tokens * plan_.spec.hidden_size * int64_t{sizeof(float)};
   graphs_->capture_in_turn(bucket, inputs);

@@ -56,7 +56,7 @@ TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
       return std::accumulate(counts.begin(), counts.end(), int64_t{0});
     };
     EXPECT_GT(sum(stats.launches), 10);
-    EXPECT_GT(sum(stats.token_launches), 2);  // chunks of one bucket, the second on
+    EXPECT_GT(sum(stats.piece_launches), 2);  // chunks of one bucket, the second on
     EXPECT_GT(stats.padding_tokens, 0);       // three requests in a graph of four
     EXPECT_EQ((*plain)->graph_stats().tokens, 0);
   }
@@ -66,16 +66,16 @@ TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
   auto runner = load_runner("llama", {});
   ASSERT_TRUE(runner.ok());
   EXPECT_EQ((*runner)->graph_counts()->num_graphs, 0);  // ready before any is captured
-  int32_t num_graphs = 0;
-  while ((*runner)->work_while_idle()) ++num_graphs;
-  EXPECT_EQ(num_graphs, 12);  // of 1, 2, 4 and 6 requests, of 8, 16, … 64 tokens
-  EXPECT_EQ((*runner)->graph_counts()->num_graphs, num_graphs);
+  int32_t num_pieces = 0;
+  while ((*runner)->work_while_idle()) ++num_pieces;
+  EXPECT_EQ(num_pieces, 12);  // of 1, 2, 4 and 6 requests, of 8, 16, … 64 tokens
+  EXPECT_EQ((*runner)->graph_counts()->num_graphs, num_pieces);
   PlanDriver driver(**runner, test::kGoldenBlocks);
   const auto outputs =
       driver.run({gpu_test::sampled_request(1, 9), gpu_test::sampled_request(2, 3)}, {});
   EXPECT_TRUE(outputs.at(1).status.ok() && outputs.at(2).status.ok());
   const auto counts = (*runner)->graph_counts();
-  EXPECT_EQ(counts->num_graph_steps, 9);  // every decode step, and the prompts
+  EXPECT_EQ(counts->num_graph_steps, 9);  // every decode step, and the prompts in pieces
   EXPECT_EQ(counts->num_eager_steps, 1);  // the warm-up
   EXPECT_EQ(counts->num_eager_uncaptured, 1);
   int64_t num_steps = 0;

@@ -259,10 +259,9 @@ void EngineMetrics::graphs(const GraphCounts& counts) {
       {"too_large", real(counts.num_eager_too_large)},
       {"uncaptured", real(counts.num_eager_uncaptured)}});
   out_.family("quire:graph_steps_total", "counter",
-              "Steps by the graphs that ran them: of one token per request by requests, else by "
-              "tokens.");
+              "Steps by the graphs that ran them: whole ones by requests, pieces by tokens.");
   for (const GraphShapeCount& shape : counts.shapes) {
-    std::vector<MetricLabel> labels = with("kind", shape.is_whole ? "requests" : "tokens");
+    std::vector<MetricLabel> labels = with("kind", shape.is_whole ? "whole" : "pieces");
     labels.push_back({"size", std::to_string(shape.size)});
     out_.sample("quire:graph_steps_total", labels, real(shape.num_steps));
   }

@@ -35,7 +35,7 @@ std::optional<GraphBucket> smallest(GraphKind kind, std::span<const int32_t> siz
 
 int64_t GraphStats::num_graph_steps() const {
   return std::accumulate(launches.begin(), launches.end(), int64_t{0}) +
-         std::accumulate(token_launches.begin(), token_launches.end(), int64_t{0});
+         std::accumulate(piece_launches.begin(), piece_launches.end(), int64_t{0});
 }
 
 std::optional<GraphMode> parse_graph_mode(std::string_view text) {
@@ -45,20 +45,19 @@ std::optional<GraphMode> parse_graph_mode(std::string_view text) {
   return std::nullopt;
 }
 
-GraphDispatcher::GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_tokens,
-                                 GraphKind by_tokens)
-    : by_tokens_(mode == GraphMode::kFull ? by_tokens : GraphKind::kPieces) {
+GraphDispatcher::GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_tokens) {
   if (mode == GraphMode::kFull) whole_ = sizes_up_to(1, max_reqs);
   if (mode != GraphMode::kNone)
-    tokens_ = sizes_up_to(8, static_cast<int32_t>(std::min(max_tokens, kMaxGraphTokens)));
+    pieces_ = sizes_up_to(8, static_cast<int32_t>(std::min(max_tokens, kMaxPieceTokens)));
   stats_.launches.assign(whole_.size(), 0);
-  stats_.token_launches.assign(tokens_.size(), 0);
+  stats_.piece_launches.assign(pieces_.size(), 0);
 }
 
 std::optional<GraphBucket> GraphDispatcher::bucket_of(const StepSize& step) const {
   const bool is_whole = is_decode(step) && !whole_.empty();
-  std::optional<GraphBucket> bucket = is_whole ? smallest(GraphKind::kWhole, whole_, step.num_reqs)
-                                               : smallest(by_tokens_, tokens_, step.num_tokens);
+  std::optional<GraphBucket> bucket = is_whole
+                                          ? smallest(GraphKind::kWhole, whole_, step.num_reqs)
+                                          : smallest(GraphKind::kPieces, pieces_, step.num_tokens);
   if (bucket) bucket->has_adapters = step.has_adapters;
   return bucket;
 }
@@ -70,7 +69,7 @@ void GraphDispatcher::count(const StepSize& step, const std::optional<GraphBucke
   } else if (!is_captured) {
     ++stats_.eager_uncaptured;
   } else {
-    ++(bucket->kind == GraphKind::kWhole ? stats_.launches : stats_.token_launches)[bucket->index];
+    ++(bucket->kind == GraphKind::kWhole ? stats_.launches : stats_.piece_launches)[bucket->index];
     stats_.tokens += step.num_tokens;
     stats_.padding_tokens += bucket->size - step.num_tokens;
   }

@@ -1,10 +1,9 @@
 // Which captured graph runs a step. A graph is of one size; a smaller step is padded up to it.
 //
-// With GraphMode::kFull a step in which every request brings one token runs as one whole graph, by
-// the number of requests. Any other step of few tokens runs as a graph by the number of tokens: a
-// whole one, whose attention finds on the device what there is to do, or piece by piece: what lies
-// between attentions are graphs, and attention is queued between them. More tokens keep a GPU busy
-// for longer than queueing them takes: no graph.
+// With GraphMode::kFull a step in which every request brings one token runs as one whole graph, by the number of
+// requests. Any other step of few tokens runs piece by piece: what lies between attentions are
+// graphs, by the number of tokens, and attention, whose work depends on the requests, is queued
+// between them. More tokens keep a GPU busy for longer than queueing them takes: no graph.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ namespace quire {
 enum class GraphMode : uint8_t {
   kNone,    // no step
   kPieces,  // all steps piece by piece, those in which every request brings one token as well
-  kFull,    // these as whole graphs, and others too where the model allows it
+  kFull,    // these as whole graphs
 };
 // none, piecewise or full.
 std::optional<GraphMode> parse_graph_mode(std::string_view text);
@@ -30,16 +29,12 @@ struct StepSize {
   bool has_adapters = false;  // some row has one
 };
 
-enum class GraphKind : uint8_t {
-  kWhole,   // of a step in which every request brings one token
-  kMixed,   // of any step, also whole
-  kPieces,  // of any step, piece by piece
-};
+enum class GraphKind : uint8_t { kWhole, kPieces };
 
 struct GraphBucket {
   GraphKind kind = GraphKind::kWhole;
   size_t index = 0;           // among the buckets of the kind
-  int32_t size = 0;           // requests of kWhole, else tokens, that the step is padded to
+  int32_t size = 0;           // requests, or tokens of kPieces, that the step is padded to
   bool has_adapters = false;  // other kernels run, for whichever adapters and rows
   bool operator==(const GraphBucket&) const = default;
 };
@@ -47,7 +42,7 @@ struct GraphBucket {
 // Counts since the start.
 struct GraphStats {
   std::vector<int64_t> launches;        // per bucket of kWhole
-  std::vector<int64_t> token_launches;  // per bucket of kMixed or kPieces
+  std::vector<int64_t> piece_launches;  // per bucket of kPieces
   int64_t eager_mixed = 0;              // steps with a longer query above the largest bucket
   int64_t eager_too_large = 0;          // decode steps above the largest bucket
   int64_t eager_uncaptured = 0;         // steps of a bucket whose graph was not there yet
@@ -63,19 +58,14 @@ class GraphDispatcher {
   GraphDispatcher() = default;
   // Buckets 1, 2, 4, 8, 16, 24, 32, … in steps of 8 to 64, then of 16 to 256, then of 64: of
   // requests up to `max_reqs`, which is always one; of tokens from 8 up to `max_tokens` or
-  // kMaxGraphTokens, the smaller of which is always one. `by_tokens`: kMixed or kPieces, with kFull;
-  // kMixed is for models whose launches depend on the sizes that a step is padded to, and no more.
-  GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_tokens,
-                  GraphKind by_tokens = GraphKind::kPieces);
-  static constexpr int64_t kMaxGraphTokens = 512;
+  // kMaxPieceTokens, the smaller of which is always one.
+  GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_tokens);
+  static constexpr int64_t kMaxPieceTokens = 512;
 
   std::span<const int32_t> buckets(GraphKind kind) const {
-    if (kind == GraphKind::kWhole) return whole_;
-    return kind == by_tokens_ ? tokens_ : std::span<const int32_t>();
+    return kind == GraphKind::kWhole ? whole_ : pieces_;
   }
-  size_t num_buckets() const { return whole_.size() + tokens_.size(); }
-  // Of graphs by tokens.
-  GraphKind by_tokens() const { return by_tokens_; }
+  size_t num_buckets() const { return whole_.size() + pieces_.size(); }
   // The bucket to run the step in; empty: the step is of no graph's shape.
   std::optional<GraphBucket> bucket_of(const StepSize& step) const;
   // Counts a step that runs now, in the bucket that bucket_of() said.
@@ -84,8 +74,7 @@ class GraphDispatcher {
 
  private:
   std::vector<int32_t> whole_;  // ascending
-  std::vector<int32_t> tokens_;
-  GraphKind by_tokens_ = GraphKind::kPieces;
+  std::vector<int32_t> pieces_;
   GraphStats stats_;
 };
 

@@ -18,7 +18,7 @@ TEST(GraphDispatcher, BucketsEndWithTheLargestBatch) {
   EXPECT_THAT(GraphDispatcher(GraphMode::kFull, 1, 1).buckets(GraphKind::kWhole), ElementsAre(1));
   EXPECT_THAT(GraphDispatcher(GraphMode::kFull, 1, 1).buckets(GraphKind::kPieces), ElementsAre(1));
   EXPECT_EQ(GraphDispatcher(GraphMode::kFull, 1, 100000).buckets(GraphKind::kPieces).back(),
-            GraphDispatcher::kMaxGraphTokens);
+            GraphDispatcher::kMaxPieceTokens);
 }
 
 TEST(GraphDispatcher, PaddingOfLargeBatchesIsBounded) {
@@ -33,7 +33,7 @@ TEST(GraphDispatcher, PaddingOfLargeBatchesIsBounded) {
     EXPECT_LE(whole->size - size, whole->size / 4);
     const auto pieces =
         dispatcher.bucket_of({.num_reqs = 3, .num_tokens = size, .max_query_len = size - 2});
-    ASSERT_EQ(pieces.has_value(), size <= GraphDispatcher::kMaxGraphTokens);
+    ASSERT_EQ(pieces.has_value(), size <= GraphDispatcher::kMaxPieceTokens);
     if (!pieces) continue;
     EXPECT_EQ(pieces->kind, GraphKind::kPieces);
     EXPECT_GE(pieces->size, size);
@@ -53,13 +53,6 @@ TEST(GraphDispatcher, ModesSayWhichStepsHaveGraphs) {
   StepSize with = mixed;
   with.has_adapters = true;
   EXPECT_EQ(pieces.bucket_of(with), (GraphBucket{GraphKind::kPieces, 1, 16, true}));
-  const GraphDispatcher mixed_whole(GraphMode::kFull, 30, 60, GraphKind::kMixed);
-  EXPECT_EQ(mixed_whole.bucket_of(decode), (GraphBucket{GraphKind::kWhole, 2, 4}));
-  EXPECT_EQ(mixed_whole.bucket_of(mixed), (GraphBucket{GraphKind::kMixed, 1, 16}));
-  EXPECT_THAT(mixed_whole.buckets(GraphKind::kPieces), IsEmpty());
-  EXPECT_EQ(mixed_whole.buckets(GraphKind::kMixed).size(), 8u);
-  EXPECT_EQ(GraphDispatcher(GraphMode::kPieces, 30, 60, GraphKind::kMixed).bucket_of(mixed),
-            (GraphBucket{GraphKind::kPieces, 1, 16}));
   EXPECT_EQ(parse_graph_mode("none"), GraphMode::kNone);
   EXPECT_EQ(parse_graph_mode("piecewise"), GraphMode::kPieces);
   EXPECT_EQ(parse_graph_mode("full"), GraphMode::kFull);
@@ -83,7 +76,7 @@ TEST(GraphDispatcher, CountsWhatRan) {
   EXPECT_FALSE(run({.num_reqs = 9, .num_tokens = 9, .max_query_len = 1}, false));
   const GraphStats& stats = dispatcher.stats();
   EXPECT_THAT(stats.launches, ElementsAre(0, 0, 1, 0));
-  EXPECT_THAT(stats.token_launches, ElementsAre(0, 1));
+  EXPECT_THAT(stats.piece_launches, ElementsAre(0, 1));
   EXPECT_EQ(stats.tokens, 12);
   EXPECT_EQ(stats.padding_tokens, 8);
   EXPECT_EQ(stats.eager_mixed, 1);

@@ -18,14 +18,13 @@ StepGraphs::StepGraphs(GraphDispatcher dispatcher, bool with_adapters, Device& d
   graphs_.resize(with_adapters ? 2 : 1);
   for (Graphs& graphs : graphs_) {
     graphs.whole.resize(dispatcher_.buckets(GraphKind::kWhole).size());
-    graphs.by_tokens.resize(dispatcher_.buckets(dispatcher_.by_tokens()).size());
+    graphs.pieces.resize(dispatcher_.buckets(GraphKind::kPieces).size());
   }
 }
 
 int64_t StepGraphs::device_bytes(const GraphDispatcher& dispatcher, bool with_adapters,
                                  size_t num_pieces) {
-  const auto whole = static_cast<int64_t>(dispatcher.buckets(GraphKind::kWhole).size() +
-                                          dispatcher.buckets(GraphKind::kMixed).size());
+  const auto whole = static_cast<int64_t>(dispatcher.buckets(GraphKind::kWhole).size());
   const auto pieces = static_cast<int64_t>(dispatcher.buckets(GraphKind::kPieces).size());
   const int64_t of_each =
       whole * kGraphBytes + pieces * static_cast<int64_t>(num_pieces) * kPieceBytes;
@@ -42,9 +41,9 @@ void StepGraphs::count(GraphCounts& counts) const {
   counts.num_eager_too_large = stats.eager_too_large;
   counts.num_eager_uncaptured = stats.eager_uncaptured;
   counts.shapes.clear();
-  for (const GraphKind kind : {GraphKind::kWhole, dispatcher_.by_tokens()}) {
+  for (const GraphKind kind : {GraphKind::kWhole, GraphKind::kPieces}) {
     const bool is_whole = kind == GraphKind::kWhole;
-    const std::vector<int64_t>& steps = is_whole ? stats.launches : stats.token_launches;
+    const std::vector<int64_t>& steps = is_whole ? stats.launches : stats.piece_launches;
     for (size_t i = 0; i < steps.size(); ++i)
       counts.shapes.push_back({is_whole, dispatcher_.buckets(kind)[i], steps[i]});
   }
@@ -93,11 +92,10 @@ Status StepGraphs::capture(const GraphBucket& bucket, const ForwardInputs& input
 Result<std::vector<std::unique_ptr<Graph>>> StepGraphs::capture_own(const GraphBucket& bucket,
                                                                     const ForwardInputs& inputs) {
   std::vector<std::unique_ptr<Graph>> graphs;
-  const bool is_whole = bucket.kind != GraphKind::kPieces;
-  const size_t num_graphs = is_whole ? 1 : decoder_.num_pieces();
+  const size_t num_graphs = bucket.kind == GraphKind::kWhole ? 1 : decoder_.num_pieces();
   for (size_t i = 0; i < num_graphs; ++i) {
     QUIRE_RETURN_IF_ERROR(device_.begin_capture());
-    if (is_whole) {
+    if (bucket.kind == GraphKind::kWhole) {
       decoder_.forward(inputs);
     } else {
       decoder_.run_piece(inputs, i);
@@ -111,9 +109,9 @@ Result<std::vector<std::unique_ptr<Graph>>> StepGraphs::capture_own(const GraphB
 std::optional<GraphBucket> StepGraphs::next_uncaptured() const {
   if (gave_up()) return std::nullopt;
   for (size_t of = 0; of < graphs_.size(); ++of) {
-    for (const GraphKind kind : {GraphKind::kWhole, dispatcher_.by_tokens()}) {
+    for (const GraphKind kind : {GraphKind::kWhole, GraphKind::kPieces}) {
       const std::vector<Captured>& all =
-          kind == GraphKind::kWhole ? graphs_[of].whole : graphs_[of].by_tokens;
+          kind == GraphKind::kWhole ? graphs_[of].whole : graphs_[of].pieces;
       for (size_t i = all.size(); i-- > 0;)
         if (all[i].graphs.empty())
           return GraphBucket{kind, i, dispatcher_.buckets(kind)[i], of == 1};

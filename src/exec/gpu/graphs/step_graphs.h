@@ -61,11 +61,11 @@ class StepGraphs {
   // Those of one kind of steps, by bucket.
   struct Graphs {
     std::vector<Captured> whole;
-    std::vector<Captured> by_tokens;
+    std::vector<Captured> pieces;
   };
   Captured& captured(const GraphBucket& bucket) {
     Graphs& graphs = graphs_[bucket.has_adapters ? 1 : 0];
-    return (bucket.kind == GraphKind::kWhole ? graphs.whole : graphs.by_tokens)[bucket.index];
+    return (bucket.kind == GraphKind::kWhole ? graphs.whole : graphs.pieces)[bucket.index];
   }
   Status capture(const GraphBucket& bucket, const ForwardInputs& inputs);
   Result<std::vector<std::unique_ptr<Graph>>> capture_own(const GraphBucket& bucket,
