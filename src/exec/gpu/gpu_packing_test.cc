@@ -60,6 +60,7 @@ TEST_F(GpuPackingTest, ExpandsExpertsOfALayerThatAreNotAlike) {
   for (size_t i = 0; i < slots.size(); ++i) {
     const WeightSpec spec =
         packing.choose_of_expert(stored(matrices[i].quant), QuantActivations::kFloat).value();
+    weights[i].n = spec.n;
     weights[i].parts = {{spec, nullptr}};
     slots[i].layer = matrices[i].layer;
     slots[i].expert = 0;
