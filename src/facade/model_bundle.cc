@@ -390,6 +390,8 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   // A model that sees prompts whole computes them in one step.
   options.scheduler.max_num_batched_tokens = std::max(
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
+  // Every rank of every engine keeps blocks of its own; add_kv_cache_files() says how many with files.
+  options.kv_offload_bytes /= int64_t{args.data_parallel_size} * ranks_per_stage(args);
   QUIRE_RETURN_IF_ERROR(add_kv_cache_files(kv_files, model.plan, options));
   QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
   QUIRE_RETURN_IF_ERROR(
