@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The compiler's command for each source file, also where a build compiles several of them together.
 
-usage: tools/source_commands.py BUILD_DIR    writes BUILD_DIR/sources/compile_commands.json, which editors and clangd read
+usage: tools/source_commands.py BUILD_DIR    writes BUILD_DIR/sources/compile_commands.json, which clang-tidy reads with -p
 
 BUILD_DIR/compile_commands.json names what the build compiles. Files that stand for a group (QUIRE_UNITY) include the
 sources of the group and nothing else; each of those gets the command of its group.
@@ -16,10 +16,6 @@ GROUP = re.compile(r"/Unity/unity_\w+\.cxx$")
 INCLUDE = re.compile(r'^#include "(.*)"$', re.M)
 
 
-def sources_of_group(path):
-    return INCLUDE.findall(pathlib.Path(path).read_text())
-
-
 def source_commands(build_dir):
     """Yields (source, directory, words of its command)."""
     for entry in json.loads((build_dir / "compile_commands.json").read_text()):
@@ -27,7 +23,7 @@ def source_commands(build_dir):
         if not GROUP.search(entry["file"]):
             yield entry["file"], entry["directory"], words
             continue
-        for source in sources_of_group(entry["file"]):
+        for source in INCLUDE.findall(pathlib.Path(entry["file"]).read_text()):
             yield source, entry["directory"], [source if word == entry["file"] else word for word in words]
 
 

@@ -32,7 +32,7 @@ struct ReplyOptions {
 
 // However a reply is cut, its events say the same. Text that may be the beginning of a mark is held
 // back until it is decided, and so are blanks before the first content, which a call makes
-// disappear. What looked like a call and is none is content, marks included. One thread.
+// disappear. What looked like a call and is none is content, marks included. One thread may use it.
 class ReplyParser {
  public:
   // `syntax` and `options.tools` outlive the parser.

@@ -71,7 +71,7 @@ Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
                                                const GrammarLimits& limits = {});
 
 // Whether its matchers have used so much of its limits that a new one is better compiled for
-// requests to come. Any thread.
+// requests to come. Any thread may call it.
 bool is_crowded(const Grammar& grammar);
 // Memory that it takes, nearly.
 size_t memory_bytes(const Grammar& grammar);

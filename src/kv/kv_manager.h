@@ -6,7 +6,7 @@
 // cache; the scheduler opens it, grows it, commits what was computed, and closes it. Normative
 // contract: kv/README.md; invariants KV-1 .. KV-7: docs/invariants.md.
 //
-// One thread. Nothing here reads a clock: begin_step() brings the time.
+// One thread may use it. Nothing here reads a clock: begin_step() brings the time.
 #pragma once
 
 #include <cstdint>

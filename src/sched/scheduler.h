@@ -130,8 +130,8 @@ class Scheduler {
   // `dropped` waits for the next plan that is not empty.
   StepPlan& schedule(int64_t now_us);
   // Takes a step's outcome: appends tokens, stops and finishes requests, frees their blocks.
-  // Entries for requests that were finished or preempted meanwhile are ignored. Valid until the
-  // next call of update() and as long as `result`.
+  // Entries for requests that were finished or preempted meanwhile are ignored. The result is valid
+  // until the next call of update() and as long as `result`.
   std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
 
   // Runs of decode steps, for a simulator: when every running request has one token to compute and
@@ -153,8 +153,8 @@ class Scheduler {
   // Holds an unfinished request back, or lets it go on. While it is held it keeps what it has, and
   // steps compute all of its known tokens but the last: nothing is sampled for it.
   void hold(RequestId id, bool held);
-  // Finishes (kFinishedError) all requests whose deadline_us <= now_us; their ids, by deadline.
-  // Valid until the next call of expire().
+  // Finishes (kFinishedError) all requests whose deadline_us <= now_us; their ids, by deadline. The
+  // result is valid until the next call of expire().
   std::span<const RequestId> expire(int64_t now_us);
 
   // Returns the request, or null. A finished one is found, and valid, until the next schedule().

@@ -1,5 +1,5 @@
 // Who may call what, before the body of a request is read: routes that this server has, methods,
-// keys, draining, and the headers that browsers ask for. Any thread.
+// keys, draining, and the headers that browsers ask for. Any thread may call it.
 #pragma once
 
 #include <optional>

@@ -17,7 +17,7 @@ void give_back_large_blocks();
 // the system gives no more: a thread that has none yet could then allocate nothing.
 void keep_memory_for_the_end();
 
-// One thread at a time.
+// One thread at a time may use it.
 class HeapTrimmer {
  public:
   // To be called now and then. Trims when much has been freed since the last time, and once more at

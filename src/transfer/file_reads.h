@@ -1,5 +1,5 @@
-// FileReads: reads pieces of a file into memory, many of them under way at once where the kernel lets
-// this process use io_uring, else one after the other. One thread at a time.
+// FileReads: reads pieces of a file into memory, many of them under way at once where the kernel
+// lets this process use io_uring, else one after the other. One thread at a time may use it.
 #pragma once
 
 #include <cstddef>

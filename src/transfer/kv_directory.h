@@ -1,6 +1,6 @@
 // KvDirectory: the directory in which runs of KV cells lie as files, for one process among any
 // number that share it. Files appear whole or not at all (a temporary name, then a rename), so who
-// reads never sees half of one, whoever dies while writing. Any thread.
+// reads never sees half of one, whoever dies while writing. Any thread may call it.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,8 @@ enum class ReadStep : uint8_t {
 
 // Reads one run of calls. It stands at an opening mark, or at a character that begins replies of
 // calls. A call begins in the sink as soon as its name is known and its arguments have begun well;
-// then the reader commits. Steps depend on the text alone, not on how it was cut. One thread.
+// then the reader commits. Steps depend on the text alone, not on how it was cut. One thread may
+// use it.
 class CallReader {
  public:
   virtual ~CallReader() = default;

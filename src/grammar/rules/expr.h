@@ -113,7 +113,7 @@ class ExprStore {
     std::array<uint8_t, 256> class_of;
     std::vector<uint8_t> representatives;  // a byte of each class
   };
-  // Valid until the next call.
+  // The result is valid until the next call.
   const ByteClasses& byte_classes(std::span<const ExprId> exprs);
 
   // Equal for expressions that no string shorter than kCountHorizon can tell apart.

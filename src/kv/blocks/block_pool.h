@@ -2,7 +2,7 @@
 //
 // Block 0 is the null block: never allocated, freed or counted. Every other block is either
 // referenced (ref_cnt > 0) or on the free list exactly once. The list is in eviction order; linking
-// and unlinking anywhere is O(1). One thread.
+// and unlinking anywhere is O(1). One thread may use it.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 // content that leaves them. It joins the pool (who holds a block), the prefix cache (what a block
 // contains), the host tier (what was evicted) and the books that others read: events and residency.
 //
-// Sequences are BlockTables' business: here a block has references, and no owner. One thread.
+// Sequences are BlockTables' business: here a block has references, and no owner. One thread may
+// use it.
 #pragma once
 
 #include <cstdint>

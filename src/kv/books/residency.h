@@ -1,6 +1,6 @@
 // How long blocks live in the cache: follows a sample of allocations until the block is evicted.
 // Which allocations are sampled is a pure function of their number, so that runs repeat (S-8). One
-// thread.
+// thread may use it.
 #pragma once
 
 #include <cstdint>

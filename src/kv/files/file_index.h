@@ -1,5 +1,5 @@
 // FileIndex: which cells are in which file, and which files give way when bytes run out. Ids and
-// counts only. One thread.
+// counts only. One thread may use it.
 //
 // Files are kept in two lists by use, as segmented LRU caches do (Karedla, Love and Wherry, "Caching
 // strategies to improve disk system performance", 1994): a new file is on probation, one that was

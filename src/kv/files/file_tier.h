@@ -5,8 +5,8 @@
 //            asks
 //   read     FileLoads: blocks that continue what memory has of a prompt, when reading pays
 //
-// Host blocks that a plan still copies from or to are left alone until it is done (on_step_done). One
-// thread.
+// Host blocks that a plan still copies from or to are left alone until it is done (on_step_done).
+// One thread may use it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // CacheKeyTable: small numbers for the cache keys of sequences. Equal keys have one id while anyone
-// uses them. Id 0 is "no keys" and always there. One thread.
-// SequenceKeys: those of the blocks of one sequence.
+// uses them. Id 0 is "no keys" and always there. One thread may use it. SequenceKeys: those of the
+// blocks of one sequence.
 #pragma once
 
 #include <cstdint>

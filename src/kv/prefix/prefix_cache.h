@@ -4,7 +4,7 @@
 //
 // A hash finds a candidate; a hit needs the same group, keys, parent hash and token ids, compared
 // exactly, so that a collision never hands out another client's KV. Several blocks may hold the
-// same content; the first registered is found. One thread.
+// same content; the first registered is found. One thread may use it.
 #pragma once
 
 #include <cstdint>

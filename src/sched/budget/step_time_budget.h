@@ -1,5 +1,5 @@
 // StepTimeBudget: steps bounded by time. While somebody decodes, the prompt tokens of a step are
-// cut to what is predicted to let it end within SchedulerConfig::step_time. One thread.
+// cut to what is predicted to let it end within SchedulerConfig::step_time. One thread may use it.
 #pragma once
 
 #include <span>

@@ -1,4 +1,5 @@
-// Admission: which waiting requests join the running ones, and with how many tokens. One thread.
+// Admission: which waiting requests join the running ones, and with how many tokens. One thread may
+// use it.
 #pragma once
 
 #include "sched/beams/beams.h"

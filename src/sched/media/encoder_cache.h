@@ -27,7 +27,7 @@ struct EncoderCacheStats {
   int64_t num_evictions = 0;
 };
 
-// One thread.
+// One thread may use it.
 class EncoderCache {
  public:
   // `capacity`: embeddings that are kept. `step_capacity`: those that are made in one step, at most,

@@ -25,7 +25,7 @@ struct MediaLimits {
   bool is_chunked = true;         // otherwise prompts must not be cut
 };
 
-// One thread.
+// One thread may use it.
 class MediaGate {
  public:
   explicit MediaGate(const MediaLimits& limits)

@@ -1,6 +1,6 @@
 // ForkWaiters: the requests that wait for another one, their leader, to compute the prompt that
 // they share with it. Beams wait for the leader of their search, which knows them: they are counted
-// here, and released by it. One thread.
+// here, and released by it. One thread may use it.
 #pragma once
 
 #include <unordered_map>

@@ -1,7 +1,7 @@
 // Roster: the requests of the scheduler, each waiting, waiting for a fork's leader, running or
 // finished, and what they hold while they are: places, adapters, media, KV. It moves entries from
-// one state to the next and keeps the counts right; who moves when is decided by others. One
-// thread.
+// one state to the next and keeps the counts right; who moves when is decided by others. One thread
+// may use it.
 #pragma once
 
 #include <deque>

@@ -1,6 +1,6 @@
 // WaitingQueue: requests that could run, in the order of the policy. The order of two entries never
 // changes while they wait (ageing is linear in time, so it cancels out), which makes it an ordered
-// set: O(log n) in and out. One thread.
+// set: O(log n) in and out. One thread may use it.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@
 
 namespace quire::server {
 
-// Any thread.
+// Any thread may call it.
 class BatchQueue {
  public:
   struct Options {

@@ -26,7 +26,7 @@ struct FileInfo {
   int64_t created_s = 0;  // Unix time
 };
 
-// Any thread.
+// Any thread may call it.
 class FileStore {
  public:
   struct Limits {

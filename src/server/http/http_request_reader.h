@@ -4,8 +4,8 @@
 //   switch (reader.advance()) { case kNeedMore: …; case kHeader: …; case kComplete: take(); case
 //   kError: error(); }
 //
-// One thread. The bytes of at most one request are parsed at a time; what follows stays buffered
-// until take().
+// One thread may use it. The bytes of at most one request are parsed at a time; what follows stays
+// buffered until take().
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,7 @@ struct ChatRenderRequest {
   boost::json::object template_kwargs;
   std::optional<std::string> template_source;  // instead of the model's own
 };
-// The prompt text. Any thread. kInvalidArgument: the template refused the conversation.
+// The prompt text. Any thread may call it. kInvalidArgument: the template refused the conversation.
 using ChatRenderer = std::function<Result<std::string>(const ChatRenderRequest&)>;
 
 struct ServedModel {

@@ -40,7 +40,7 @@ class ResponseTurn {
   uint64_t bytes_ = 0;
 };
 
-// One response, from its request to its end and until it is forgotten. Any thread.
+// One response, from its request to its end and until it is forgotten. Any thread may call it.
 class StoredResponse {
  public:
   struct Begin {
@@ -104,7 +104,7 @@ class StoredResponse {
   bool is_cancelled_ = false;
 };
 
-// Any thread.
+// Any thread may call it.
 class ResponseStore {
  public:
   // Of the oldest responses that have ended, as many are forgotten as keep the rest below max_bytes,

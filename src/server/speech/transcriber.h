@@ -63,7 +63,7 @@ struct SpeechAnswer {
   PooledOutput pooled = {};  // with SpeechQuery::alignment
 };
 
-// One thread at a time.
+// One thread at a time may use it.
 class Transcriber {
  public:
   // `max_model_len`: tokens of a window, with its prompt. The model and the codec outlive it.

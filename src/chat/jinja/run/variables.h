@@ -20,7 +20,7 @@ class Variables {
         root_values_(num_symbols),
         has_root_value_(num_symbols) {}
 
-  // Null: there is none. Valid until the next set().
+  // Null: there is none. The result is valid until the next set().
   const Value* find(Symbol symbol) const;
   // Of the current scope.
   void set(Symbol symbol, Value value);
