@@ -42,11 +42,12 @@ class ReplyParser {
   // `tokens` may come before their text, never after it.
   void feed(std::string_view text, std::span<const ReplyToken> tokens,
             std::vector<ReplyEvent>& events);
-  // The reply has ended; `was_cut`: for lack of room. A call that had not begun is content then, or
-  // nothing when the reply was cut.
+  // Ends the reply; `was_cut` says that there was no more room. A call that had not begun becomes
+  // content then, or nothing when the reply was cut.
   void finish(bool was_cut, std::vector<ReplyEvent>& events);
 
-  // Tokens that begin inside the reasoning, its marks not counted; exact after every piece.
+  // Returns how many tokens began inside the reasoning, without its marks. It is exact after every
+  // piece.
   int64_t num_reasoning_tokens() const { return sink_.num_reasoning_tokens(); }
 
  private:
