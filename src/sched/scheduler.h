@@ -36,11 +36,11 @@ namespace quire {
 // This is what update() did for one request.
 struct RequestUpdate {
   RequestId id;
-  // Tokens appended, in order; points into the StepResult. Shorter than what was sampled when the
-  // request stopped.
+  // The tokens that were appended, in order; they point into the StepResult. They are fewer than
+  // were sampled when the request stopped.
   std::span<const TokenId> new_token_ids;
-  // The executor's entry: logprobs[i] belongs to new_token_ids[i]; prompt_logprobs. Null when it
-  // sent none.
+  // The executor's entry: logprobs[i] belongs to new_token_ids[i]; prompt_logprobs. It is null when
+  // the executor sent none.
   const RequestStepResult* result = nullptr;
   int32_t num_drafts = 0;                 // that the step verified
   int32_t num_accepted_drafts = 0;        // of new_token_ids
@@ -170,12 +170,13 @@ class Scheduler {
   // Replaces step_time.predicted of the configuration; what was learned about the machine with the
   // old table is forgotten. Between update() and schedule().
   void set_step_times(const StepTimeTable& table);
-  // Replaces draft_planner.row_times of the configuration. Between update() and schedule().
+  // Replaces draft_planner.row_times of the configuration. It may be called between update() and
+  // schedule().
   void set_row_times(const RowTimes& times);
   KvManager& kv();
 
-  // S-1 .. S-3, S-9 and KvManager::check_integrity(). O(everything). Run at every step in debug
-  // builds.
+  // Checks S-1 .. S-3, S-9 and KvManager::check_integrity(), which takes O(everything). Debug
+  // builds call it at every step.
   Status check_integrity() const;
 
  private:

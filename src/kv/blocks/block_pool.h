@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// Where a block that nobody references any more waits: at the front it is reused next, at the back
-// last.
+// Says where a block waits that nobody references any more: the block at the front is reused next,
+// the one at the back last.
 enum class FreeEnd : uint8_t { kFront, kBack };
 
 class BlockPool {

@@ -47,7 +47,7 @@ class FileIndex {
   int64_t num_bytes() const { return num_bytes_; }
   int64_t num_files() const { return static_cast<int64_t>(by_name_.size()); }
   int64_t num_cells() const { return num_cells_; }
-  // Memory that finding cells takes, nearly.
+  // Returns about how many bytes finding cells takes.
   int64_t book_bytes() const;
 
  private:

@@ -58,7 +58,8 @@ class CacheKeyTable {
   Known find(const CacheKeys& keys, std::span<const MediaSpan> media) const;
   const CacheKeys& keys(int32_t id) const { return keys_[static_cast<size_t>(id)].keys; }
   const BlockHash& root(int32_t id) const { return keys_[static_cast<size_t>(id)].root; }
-  // What the hash of a block with these keys takes in beside its tokens; null: nothing.
+  // Returns what the hash of a block with these keys takes in beside its tokens, or null for
+  // nothing.
   const BlockHash* media_root(int32_t id) const {
     const Keys& record = keys_[static_cast<size_t>(id)];
     return record.keys.media.empty() ? nullptr : &record.root;

@@ -54,7 +54,7 @@ class BlockTables {
   // Gives all blocks back, the tail first to be evicted; the sequence stays open and may allocate
   // anew.
   void free(KvSequenceId sequence);
-  // The sequence's place in the cache's key space, for these tokens of it. The result is valid
+  // Returns the sequence's place in the cache's key space, for these tokens of it. It is valid
   // until close().
   BlockChain chain(KvSequenceId sequence, std::span<const TokenId> tokens) {
     return {sequences_.at(sequence).keys, tokens, sequences_.at(sequence).hashes};

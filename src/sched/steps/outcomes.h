@@ -1,4 +1,4 @@
-// Outcomes: what a step's result does to its requests. One thread may use it.
+// Outcomes applies a step's result to its requests. One thread may use it.
 #pragma once
 
 #include <span>

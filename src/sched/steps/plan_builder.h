@@ -13,7 +13,7 @@ class PlanBuilder {
  public:
   PlanBuilder(SchedulerState& state, StepBudget& budget) : state_(state), budget_(budget) {}
 
-  // The plan of the step, whose grants become steps under way. The result is valid until the next
+  // Returns the plan of the step, whose grants become steps under way. It is valid until the next
   // call.
   StepPlan& build();
 

@@ -34,11 +34,11 @@ class HttpRequestReader {
   void append(std::string_view bytes);
   State advance();
 
-  // Valid from kHeader on: everything but the body.
+  // Returns everything but the body. It is valid from kHeader on.
   const HttpRequest& head() const { return request_; }
   bool expects_continue() const { return expects_continue_; }
-  // The finished request; the reader starts on the next one. Precondition: the last advance() gave
-  // kComplete.
+  // Returns the finished request; the reader starts on the next one. Precondition: the last
+  // advance() gave kComplete.
   HttpRequest take();
 
   int error_status() const { return error_status_; }
