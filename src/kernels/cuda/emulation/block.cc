@@ -1,7 +1,6 @@
 #include "kernels/cuda/emulation/block.h"
 
 #include <deque>
-#include <numeric>
 #include <utility>
 
 #include "kernels/cuda/emulation/async_unit.h"
@@ -34,6 +33,7 @@ Block::Block(const BlockShape& shape, uint64_t seed, const std::function<void()>
       random_(seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(shape.block_index) + 1),
       body_(body),
       warps_(static_cast<size_t>(shape.num_threads / 32)),
+      rounds_(shape.num_threads),
       shared_memory_(static_cast<size_t>(shape.shared_bytes) + 1024, 0xff),
       async_unit_(std::make_unique<AsyncUnit>(*this)) {
   QUIRE_CHECK(shape.num_threads > 0 && shape.num_threads % 32 == 0, "{} threads in a block",
@@ -72,8 +72,6 @@ void Block::run_all() {
     pool[i].open_group.clear();
     pool[i].groups.clear();
   }
-  ready_.resize(num_threads);
-  std::iota(ready_.begin(), ready_.end(), 0);
   num_left_ = shape_.num_threads;
   const size_t num_warps = warps_.size();
   for (uint64_t round = 0; num_left_ > 0; ++round) {
@@ -90,25 +88,18 @@ void Block::run_all() {
 // `held_warp`; returns false when there was none. Each fiber goes on at the next of them when it
 // waits, and the last comes back here.
 bool Block::run_round(size_t held_warp) {
-  round_.clear();
-  std::swap(round_, ready_);
-  if (round_.empty()) return false;
-  next_in_round_ = (random_ >> 33) % round_.size();
-  left_in_round_ = round_.size();
-  held_warp_ = held_warp;
-  const int thread = next_thread();
+  rounds_.begin(random_ >> 33, held_warp);
+  const int thread = rounds_.next();
   if (thread < 0) return false;
   thread_ = thread;
   switch_places(scheduler_, *places_[static_cast<size_t>(thread)]);
   return true;
 }
 
-Block::Fiber& Block::fiber() { return *fibers_[static_cast<size_t>(thread_)]; }
-
 void Block::release(Barrier& barrier) {
   barrier.arrived = 0;
   ++barrier.generation;
-  ready_.insert(ready_.end(), barrier.waiters.begin(), barrier.waiters.end());
+  rounds_.add(barrier.waiters);
   barrier.waiters.clear();
 }
 
@@ -119,13 +110,16 @@ void Block::arrive_named(int id, int num_threads) {
 }
 
 void Block::copy_async(void* shared, const void* global, bool valid) {
-  fiber().open_group.push_back({shared, global, valid});
+  fibers_[static_cast<size_t>(thread_)]->open_group.push_back({shared, global, valid});
 }
 
-void Block::copy_async_commit() { fiber().groups.push_back(std::exchange(fiber().open_group, {})); }
+void Block::copy_async_commit() {
+  Fiber& fiber = *fibers_[static_cast<size_t>(thread_)];
+  fiber.groups.push_back(std::exchange(fiber.open_group, {}));
+}
 
 void Block::copy_async_wait(int pending) {
-  std::vector<std::vector<Copy>>& groups = fiber().groups;
+  std::vector<std::vector<Copy>>& groups = fibers_[static_cast<size_t>(thread_)]->groups;
   while (static_cast<int>(groups.size()) > pending) {
     for (const Copy& copy : groups.front()) {
       if (copy.valid) {

@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "kernels/cuda/emulation/fiber.h"
+#include "kernels/cuda/emulation/rounds.h"
 
 namespace quire::cuda::emulation {
 
@@ -106,25 +107,13 @@ class Block {
       wait_generation(barrier);
     }
   }
-  // Returns the thread that runs next in this round; -1 when none is left.
-  int next_thread() {
-    while (left_in_round_ > 0) {
-      const int thread = round_[next_in_round_];
-      if (++next_in_round_ == round_.size()) next_in_round_ = 0;
-      --left_in_round_;
-      if (static_cast<size_t>(thread / 32) != held_warp_) return thread;
-      ready_.push_back(thread);
-    }
-    return -1;
-  }
   // Lets others run until the thread, which waits or is done, is run again.
   void give_way() {
     Place& mine = *places_[static_cast<size_t>(thread_)];
-    const int next = next_thread();
+    const int next = rounds_.next();
     if (next >= 0) thread_ = next;
     switch_places(mine, next < 0 ? scheduler_ : *places_[static_cast<size_t>(next)]);
   }
-  Fiber& fiber();
   static void run_threads();
 
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit Block* current_ = nullptr;
@@ -141,11 +130,7 @@ class Block {
   std::vector<Fiber*> fibers_;  // by thread
   std::vector<Place*> places_;  // those of fibers_
   int num_left_ = 0;            // threads that are not done
-  std::vector<int> ready_;      // threads that can run in the next round
-  std::vector<int> round_;      // those of the round that runs
-  size_t next_in_round_ = 0;
-  size_t left_in_round_ = 0;
-  size_t held_warp_ = 0;
+  Rounds rounds_;
   std::vector<uint8_t> shared_memory_;
   uint8_t* shared_ = nullptr;
   std::unique_ptr<AsyncUnit> async_unit_;
