@@ -9,15 +9,11 @@
 #include <memory>
 
 #include "base/result.h"
+#include "comm/memory_offers.h"
 #include "comm/rank_group.h"
 #include "comm/shared_ranks.h"
 
 namespace quire {
-
-enum class RankTransport : uint8_t {
-  kFastest,  // shared memory where the first rank of the group can share some with all others
-  kTcp,
-};
 
 struct JoinedRanks {
   std::unique_ptr<RankGroup> group;
