@@ -1,5 +1,5 @@
-// The group of some linked ranks, each a process: through shared memory where all of them are on one
-// machine, over TCP otherwise.
+// join_processes() makes a group of linked ranks, each of which is a process. The group works
+// through shared memory where all of them are on one machine, and over TCP otherwise.
 //
 //   QUIRE_ASSIGN_OR_RETURN(JoinedRanks joined,
 //                          join_processes({.links = &links, .size = links.size()}, bytes, transport));

@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// Owns a file descriptor. One thread.
+// Owns a file descriptor. One thread may use it.
 class Socket {
  public:
   Socket() = default;
@@ -38,7 +38,8 @@ class Socket {
   int fd_ = -1;
 };
 
-// On every address of this machine; port 0: any that is free. kUnavailable: the port is taken.
+// Listens on every address of this machine; port 0 takes any port that is free. kUnavailable: the
+// port is taken.
 Result<Socket> listen_on(uint16_t port);
 uint16_t port_of(const Socket& listener);
 // kDeadlineExceeded: nobody came.
@@ -46,7 +47,7 @@ Result<Socket> accept_one(const Socket& listener, int64_t deadline_us);
 // Tries again until the deadline, because the other end may start later. kUnavailable with the last
 // reason.
 Result<Socket> connect_to(const std::string& host, uint16_t port, int64_t deadline_us);
-// The address of the other end, in digits.
+// Returns the address of the other end, in digits.
 std::string peer_address(const Socket& socket);
 
 // kUnavailable: the other end is gone. kDeadlineExceeded. A deadline of 0 is none.

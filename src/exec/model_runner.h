@@ -77,10 +77,10 @@ class ModelRunner final : public Executor {
 
  private:
   ModelRunner(ModelRunnerOptions options, ThreadTeam team, Isa isa);
-  // Configuration, specs, slots, tensors, memory.
+  // Reads the configuration and plans specs, slots, tensors and memory.
   Status prepare(ModelLoading& loading);
   Status load(ModelLoading loading);
-  // Everything but the weights.
+  // Makes everything but the weights.
   Status make_workspace();
   void make_logits_stage();
   void encode_media(const StepPlan& plan, ForwardInputs& inputs, StepResult& result);

@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// Borrows the decoder and the team. One thread at a time.
+// Borrows the decoder and the team. One thread at a time may use it.
 class PoolingStage {
  public:
   PoolingStage(const DecoderSpec& spec, Decoder& decoder, ThreadTeam& team);

@@ -289,6 +289,21 @@ Status choose_mmproj(const MmprojArgs& mmproj, ModelFiles& files) {
   return {};
 }
 
+// Sets what `options` say of KV outside of the cache: files, handovers and events.
+Status set_kv_options(const EngineArgs& args, const KvCacheFiles& files, const ModelPlan& plan,
+                      EngineOptions& options) {
+  // Every rank of every engine keeps blocks of its own; add_kv_cache_files() says how many with files.
+  options.kv_offload_bytes /= int64_t{args.data_parallel_size} * ranks_per_stage(args);
+  QUIRE_RETURN_IF_ERROR(add_kv_cache_files(files, plan, options));
+  QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
+  return add_kv_events(args.kv_events_config, plan.kv.spec.block_size, options);
+}
+
+Result<RunningModel> start_on_cpu(EngineArgs args) {
+  args.device = "cpu";
+  return start_model(args);
+}
+
 }  // namespace
 
 Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template,
@@ -390,15 +405,15 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   // A model that sees prompts whole computes them in one step.
   options.scheduler.max_num_batched_tokens = std::max(
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
-  // Every rank of every engine keeps blocks of its own; add_kv_cache_files() says how many with files.
-  options.kv_offload_bytes /= int64_t{args.data_parallel_size} * ranks_per_stage(args);
-  QUIRE_RETURN_IF_ERROR(add_kv_cache_files(kv_files, model.plan, options));
-  QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
-  QUIRE_RETURN_IF_ERROR(
-      add_kv_events(args.kv_events_config, model.plan.kv.spec.block_size, options));
+  QUIRE_RETURN_IF_ERROR(set_kv_options(args, kv_files, model.plan, options));
   QUIRE_ASSIGN_OR_RETURN(model.engine, start_engines(args, hardware, model, options,
                                                      std::move(made.executors), drafters));
-  QUIRE_ASSIGN_OR_RETURN(model.adapters, load_adapters(args.lora, model.engine));
+  Result<std::shared_ptr<AdapterRegistry>> adapters = load_adapters(args.lora, model.engine);
+  if (!adapters.ok() && model.on_gpu && goes_to_cpu(args, adapters.status())) {
+    model = {};  // so that the GPU is free before the CPU's engine starts
+    return start_on_cpu(given);
+  }
+  QUIRE_ASSIGN_OR_RETURN(model.adapters, std::move(adapters));
   model.idle_probe = make_idle_probe(args, hardware, model.bundle.name, model.plan, model.engine);
   return model;
 }

@@ -14,8 +14,8 @@
 
 namespace quire {
 
-// Token i of a request that drafts stands at HiddenRows::first_position() + i of the text and reads the
-// state of the position before. Borrows the decoder. One thread.
+// Token i of a request that drafts stands at HiddenRows::first_position() + i of the text and reads
+// the state of the position before. Borrows the decoder. One thread may use it.
 class HiddenInlet {
  public:
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits);
@@ -23,8 +23,8 @@ class HiddenInlet {
   HiddenInlet(std::shared_ptr<HiddenRows> rows, Decoder& decoder, const DecoderSpec& spec,
               const DecoderLimits& limits, Arena& arena);
 
-  // Valid until the next call. Zeros where nobody has put any. kInternal: states of both models in
-  // one step.
+  // Returns the states that the step's tokens read, zeros where nobody has put any. They are valid
+  // until the next call. kInternal: the step has states of both models.
   Result<DraftRows> rows(const StepPlan& plan);
   // Takes what the decoder's own states of the requests' last tokens have come to.
   void keep(const StepPlan& plan);

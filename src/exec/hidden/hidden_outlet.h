@@ -11,18 +11,18 @@
 
 namespace quire {
 
-// Borrows the decoder. One thread.
+// Borrows the decoder. One thread may use it.
 class HiddenOutlet {
  public:
   static int64_t memory_bytes(const HiddenRowsSpec& spec, const DecoderSpec& decoder,
                               const DecoderLimits& limits);
 
-  // `residual_scale`: what the decoder's residual stream is divided by (Granite's multiplier).
+  // `residual_scale` is what the decoder's residual stream is divided by (Granite's multiplier).
   HiddenOutlet(std::shared_ptr<HiddenRows> rows, Decoder& decoder, const DecoderSpec& spec,
                const DecoderLimits& limits, float residual_scale, Arena& arena);
 
   std::span<const HiddenTap> taps() const { return taps_; }
-  // Those of the step that the decoder has just computed.
+  // Puts the states of the step that the decoder has just computed.
   void put(const StepPlan& plan);
 
  private:

@@ -1,5 +1,5 @@
-// The part that a model takes in drafting from hidden states: none, or that of the model whose
-// states they are, or that of the model that drafts.
+// HiddenStages is the part that a model takes in drafting from hidden states: it takes none, or
+// hands its states over, or reads those of the model that it drafts for.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ class HiddenStages {
   static int64_t memory_bytes(const HiddenRows* rows, bool drafts, const DecoderSpec& spec,
                               const DecoderLimits& limits);
 
-  // `rows` may be null: it takes none. `drafts`: the model reads them. `residual_scale`: that of
-  // HiddenOutlet. Borrows decoder and spec.
+  // With null `rows` the model takes no part. `drafts` says that the model reads the states.
+  // `residual_scale` is that of HiddenOutlet. It borrows decoder and spec.
   HiddenStages(std::shared_ptr<HiddenRows> rows, bool drafts, Decoder& decoder,
                const DecoderSpec& spec, const DecoderLimits& limits, float residual_scale,
                Arena& arena);

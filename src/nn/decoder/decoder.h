@@ -35,7 +35,7 @@
 
 namespace quire {
 
-// Borrows spec, weights, stream and arena. One thread at a time.
+// Borrows spec, weights, stream and arena. One thread at a time may use it.
 class Decoder {
  public:
   // `ranks`: of a rank that computes its share of a model, which `spec` is then; null: alone.

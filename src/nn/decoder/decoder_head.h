@@ -14,7 +14,7 @@
 namespace quire {
 
 // Reads the residual stream that the decoder's last forward() left. Borrows what it is made of. One
-// thread at a time.
+// thread at a time may use it.
 class DecoderHead {
  public:
   // The decoder's buffers.

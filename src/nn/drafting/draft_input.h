@@ -17,7 +17,7 @@ struct DraftRows {
   bool are_own = false;
 };
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class DraftInput {
  public:
   static int64_t memory_bytes(const DraftInputSpec& spec, const BatchSizes& sizes);

@@ -177,6 +177,9 @@ QUIRE_SIMD __m512i broadcast_integer_pair(const float* x) {
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   return (Sums16)_mm512_add_epi32((__m512i)sum, broadcast_integer_pair(word));
 }
+// Dot products add by themselves.
+QUIRE_SIMD void settle_sums(Sums16&) {}
+
 // q, without the offset.
 template <cpu::CodeKind KIND>
 struct IntegerCodes {

@@ -34,6 +34,7 @@ QUIRE_SIMD void add_pairs(const typename Math::template Codes<KIND>& decoder,
 #pragma GCC unroll 4
       for (int i = 0; i < kCount; ++i) b[i] = decoder.template pair<J>(codes[first + i]);
       Math::template add<ROWS, NV, kCount>(sums.v, first, x, b);
+      sums.template settle<kCount>(first);
     }
     add_pairs<Math, KIND, J + Math::kVectorPairs, END, LINES, APART>(
         decoder, codes, x + ROWS * Math::kPairSlots, ahead, sums);

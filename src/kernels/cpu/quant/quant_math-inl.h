@@ -129,6 +129,7 @@ struct StoredValues<true> {
 struct FloatSums {
   using Sum = F16;
   static inline __attribute__((always_inline)) F16 none() { return zero(); }
+  static inline __attribute__((always_inline)) void settle(F16&) {}
 };
 
 // The values of codes as Pairs, products and sums in float. Slots of a group: minus its sum of x.
@@ -172,6 +173,16 @@ struct Sums {
     for (int r = 0; r < ROWS; ++r) {
 #pragma GCC unroll 4
       for (int i = 0; i < NV; ++i) v[r][i] = Math::none();
+    }
+  }
+  // Has products of COUNT strips from `first` on added before others are made: GCC 12 would keep the
+  // products of many pairs in memory and add them all at the end.
+  template <int COUNT>
+  QUIRE_SIMD_MEMBER void settle(int first) {
+#pragma GCC unroll 16
+    for (int r = 0; r < ROWS; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < COUNT; ++i) Math::settle(v[r][first + i]);
     }
   }
 };

@@ -39,6 +39,7 @@ struct IntegerMath : Traits, IntegerSlots {
   static_assert(cpu::kMostIntegerGroup <= kQuantSpan);
 
   static inline __attribute__((always_inline)) Sums16 none() { return zero_sums(); }
+  static inline __attribute__((always_inline)) void settle(Sums16& sum) { settle_sums(sum); }
   static inline __attribute__((always_inline)) F16 value(Sums16 sum, const float* group,
                                                          int64_t rows) {
     return mul(integer_sums_to_float(add_to_all(sum, group + kStart * rows)),
