@@ -40,7 +40,9 @@ TEST(TensorMapTable, GivesTheMapOfEachShape) {
       ASSERT_NE(got, nullptr);
       expect_same(*got, want);
     }
-    if (num_places == 4096) EXPECT_LE(table.num_encoded(), 80);
+    if (num_places == 4096) {
+      EXPECT_LE(table.num_encoded(), 80);
+    }
   }
 }
 
