@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/hidden_rows.h"
 #include "core/step.h"
 #include "exec/request_table.h"
 #include "nn/decoder/decoder.h"
@@ -132,5 +133,8 @@ class InputBatch {
   TokenMasks token_masks_;
   std::vector<RequestState*> states_;  // [R]
 };
+
+// The step's requests as whoever reads hidden states knows them.
+void list_texts(const InputBatch& batch, std::vector<HiddenText>& texts);
 
 }  // namespace quire

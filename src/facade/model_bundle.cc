@@ -234,13 +234,12 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
   return {};
 }
 
-// They leave the served model on CPUs, and from one process of one engine alone.
+// They leave the served model in one process of one engine alone.
 Status check_hidden_states(const SpeculativeConfig& config, const EngineArgs& args) {
   if (!config.reads_hidden_states()) return {};
-  if (args.device != "cpu") {
-    return unimplemented(
-        "--speculative-config: expected --device cpu for a drafter of hidden states, got {}",
-        args.device);
+  if (config.method == SpeculativeMethod::kMedusa && args.device != "cpu") {
+    return unimplemented("--speculative-config: medusa: expected --device cpu, got {}",
+                         args.device);
   }
   const int32_t ranks = std::max(args.tensor_parallel_size, args.ranks.size);
   if (ranks == 1 && args.pipeline_parallel_size == 1 && args.data_parallel_size == 1) return {};

@@ -136,7 +136,10 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
 const char* cpu_only_reason(const EngineArgs& args) {
   if (args.ranks.size != 1) return "--nnodes";
   if (args.activation_int8) return "--activation-int8";
-  if (asks_for_drafts(args.speculative_config)) return "--speculative-config";
+  if (asks_for_drafts(args.speculative_config)) {
+    const Result<SpeculativeConfig> config = parse_speculative_config(args.speculative_config);
+    if (config.ok() && config->method == SpeculativeMethod::kMedusa) return "Medusa's heads";
+  }
   if (args.dtype != "auto" && args.dtype != "bfloat16") return "that --dtype";
   return nullptr;
 }
