@@ -5,8 +5,12 @@
 
 on a cluster of Ray, or `python examples/ray_serve.py` with the same words, and with `port=8000`, for one machine without one. Then
 OpenAI's API is at http://127.0.0.1:8000/v1. A replica is given as many CPUs as `cpus` says, and its server has as many threads.
+
+Ray gives its workers the niceness 15, which the servers inherit: beside other work they get next to no time. A cluster that
+shares its machines is started with RAY_worker_niceness=0 in the environment, as main() does.
 """
 import asyncio
+import os
 import re
 import shlex
 import subprocess
@@ -19,6 +23,8 @@ from ray import serve
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+# Of a machine that has other work too. Ray starts anew a proxy that does not answer in time, which is 5 s unless it is told otherwise.
+BESIDE_OTHER_WORK = {"RAY_worker_niceness": "0", "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}
 # What concerns one connection alone, and the length, which belongs to the way in which this one sends.
 NOT_PASSED_ON = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
 
@@ -77,6 +83,7 @@ def app(args: dict):
 
 def main():
     args = dict(word.split("=", 1) for word in sys.argv[1:])
+    os.environ.update({name: value for name, value in BESIDE_OTHER_WORK.items() if name not in os.environ})
     ray.init(include_dashboard=False)
     serve.start(http_options={"port": int(args.get("port", 8000))})
     serve.run(app(args), blocking=True)

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/cuda/linear/algorithm_cache.h"
+#include "kernels/cuda/linear/library/algorithm_cache.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using quire::cuda::AlgorithmCache;

@@ -3,19 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <span>
 
+#include "two_parts.h"
 #include "weights/adapters/lora_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto bytes = std::as_bytes(std::span(data, size));
-  const void* end = size == 0 ? nullptr : std::memchr(data, 0, size);
-  const size_t config_size =
-      end == nullptr ? size : static_cast<size_t>(static_cast<const uint8_t*>(end) - data);
-  const auto tensors = end == nullptr ? bytes.subspan(size) : bytes.subspan(config_size + 1);
+  const TwoParts parts = two_parts(data, size);
   const auto adapter = quire::LoraFiles::read(quire::ModelFiles::from_memory(
-      {{"adapter_config.json", bytes.first(config_size)}, {"adapter_model.safetensors", tensors}}));
+      {{"adapter_config.json", parts.first}, {"adapter_model.safetensors", parts.second}}));
   if (!adapter.ok()) return 0;
   for (const quire::LoraModule& module : adapter->modules()) {
     const int64_t ranks = module.rank * module.num_experts;

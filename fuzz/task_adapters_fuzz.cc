@@ -3,20 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <span>
 
+#include "two_parts.h"
 #include "weights/adapters/task_adapters.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto bytes = std::as_bytes(std::span(data, size));
-  const void* end = size == 0 ? nullptr : std::memchr(data, 0, size);
-  const size_t config_size =
-      end == nullptr ? size : static_cast<size_t>(static_cast<const uint8_t*>(end) - data);
-  const auto tensors = end == nullptr ? bytes.subspan(size) : bytes.subspan(config_size + 1);
+  const TwoParts parts = two_parts(data, size);
   const auto files = [&] {
     return quire::ModelFiles::from_memory(
-        {{"config.json", bytes.first(config_size)}, {"model.safetensors", tensors}});
+        {{"config.json", parts.first}, {"model.safetensors", parts.second}});
   };
   const auto tasks = quire::read_task_adapters(files());
   if (!tasks.ok()) return 0;

@@ -7,6 +7,8 @@ one direction only: their includes hold no cycle. No library of the product incl
 testing/. No file is an .inc, whose names would be those of whoever includes it. A folder under src/ lists at most 25
 files, tests aside. A source file may have at most 600 lines (tests: 800), a class at most 25 functions, a function at most
 60 lines, kernels aside; tools/size_budget.txt lists those that may be larger, each with its own limit and a reason.
+
+With --figures it prints the rows of the table in docs/house.md instead.
 """
 import collections
 import pathlib
@@ -142,7 +144,51 @@ def check_rooms(problems):
                 problems.append(f"src/{room} and src/{other} include each other: move what both need below both")
 
 
+def num_upward_includes(allowed):
+    """Includes of a folder that tools/layers.txt has no lower than the one that includes."""
+    order = {folder: i for i, folder in enumerate(allowed)}
+    return sum(order.get(header.split("/")[0], -1) > order[folder]
+               for folder in allowed for path in (ROOT / "src" / folder).rglob("*") if path.suffix in SOURCE_SUFFIXES
+               for header in INCLUDE.findall(path.read_text()))
+
+
+def print_figures():
+    """What the limits are about, as it is: rows of the table in docs/house.md."""
+    allowed, budgets, problems = read_table([]), read_budgets(), []
+    check_rooms(problems)
+    files = [path for path in (ROOT / "src").rglob("*") if path.is_file()]
+    sources = [path for top in ("src", "apps", "include") for path in (ROOT / top).rglob("*")
+               if path.suffix in SOURCE_SUFFIXES and not is_test(path.relative_to(ROOT))]
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in sources}
+    shapes = [(name, shape) for name, text in texts.items() for shape in cpp_shapes.shapes(text)]
+    classes = sorted(((shape.num_methods, shape.name) for _, shape in shapes if shape.kind == "class"), reverse=True)
+    functions = sorted(((shape.num_lines, shape.name) for name, shape in shapes
+                        if shape.kind != "class" and not name.startswith("src/kernels/")), reverse=True)
+    listed = {what.rpartition(":")[2] for what in budgets}
+    in_folder = collections.Counter(path.parent for path in files if not path.stem.endswith("_test"))
+    rows = {
+        "files and folders under `src/`, tests among them": f"{len(files):,} and {len({path.parent for path in files})}",
+        f"folders over {MAX_FILES} files": sum(count > MAX_FILES for count in in_folder.values()),
+        "cycles between folders, or between the rooms of one": len(problems),
+        "includes from a folder to one above it": num_upward_includes(allowed),
+        f"product sources over {MAX_LINES} lines": sum(text.count("\n") > MAX_LINES for text in texts.values()),
+        "largest class, functions": "{} (`{}`)".format(*classes[0]),
+        f"classes over {MAX_METHODS} functions, not listed": "{} and {}".format(
+            sum(size > MAX_METHODS for size, _ in classes),
+            sum(size > MAX_METHODS and name not in listed for size, name in classes)),
+        f"functions over {MAX_FUNCTION_LINES} lines, not listed": "{} and {}".format(
+            sum(size > MAX_FUNCTION_LINES for size, _ in functions),
+            sum(size > MAX_FUNCTION_LINES and name not in listed for size, name in functions)),
+        "longest function, lines": "{} (`{}`)".format(*functions[0]),
+    }
+    for name, value in rows.items():
+        print(f"| {name} | {value} |")
+    return 0
+
+
 def main():
+    if sys.argv[1:] == ["--figures"]:
+        return print_figures()
     problems = []
     allowed = read_table(problems)
     budgets = read_budgets()

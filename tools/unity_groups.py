@@ -33,13 +33,13 @@ def names_of(text):
     return names
 
 
-def groups_of(texts):
+def groups_of(texts, max_bytes=MAX_BYTES):
     """texts: {source: its text}. Returns {source: number of its group}, each in the first group that takes it."""
     groups = []  # [bytes, names]
     chosen = {}
     for source, text in texts.items():
         names = names_of(text)
-        fits = (i for i, (size, taken) in enumerate(groups) if size + len(text) <= MAX_BYTES and not names & taken)
+        fits = (i for i, (size, taken) in enumerate(groups) if size + len(text) <= max_bytes and not names & taken)
         i = next(fits, len(groups))
         if i == len(groups):
             groups.append([0, set()])

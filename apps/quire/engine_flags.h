@@ -15,9 +15,9 @@ void add_chat_template_flag(CLI::App& verb, EngineArgs& args);
 // Adds flags for types, threads, memory, scheduling and caching.
 void add_engine_flags(CLI::App& verb, EngineArgs& args);
 
-// Adds the scheduler's part of them, which the simulator's verbs take too.
-// `device`: the value of --device, read when the line is parsed, since a GPU has other defaults; null:
-// a CPU.
+// Adds the scheduler's part of the flags, which the simulator's verbs take too. `device` is the
+// value of --device, which is read when the line is parsed, because a GPU has other defaults; null
+// stands for a CPU.
 void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config, const std::string* device);
 
 // These are the sampling flags of chat and generate. Only flags that are given change `params`.

@@ -11,7 +11,7 @@
 
 namespace quire::cli {
 
-// As std::getenv(): null when there is no such variable.
+// A function like std::getenv(): it returns null when there is no such variable.
 using Variables = std::function<const char*(const char* name)>;
 
 // nullopt: nobody launched several ranks. Variables that are also there where somebody works in an

@@ -20,7 +20,7 @@ std::string only_adapter(const LLM& llm);
 // Adds --lora of verbs whose requests take the adapters given in turn.
 void add_lora_paths_flag(CLI::App& verb, LoraArgs& args);
 
-// An adapter as --lora-modules names it: NAME=PATH, or a JSON object with name and path.
+// Reads an adapter as --lora-modules names it: NAME=PATH, or a JSON object with name and path.
 Result<NamedAdapter> parse_lora_module(const std::string& text);
 
 }  // namespace quire::cli

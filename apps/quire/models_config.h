@@ -17,10 +17,11 @@ class ModelsConfig {
   // or is no such file.
   static Result<ModelsConfig> read(const std::string& path);
 
-  // `flags` with what the file says about `model` in the place of what they say. kInvalidArgument: it
-  // says what is no flag of a model, or not its value.
+  // Returns `flags` changed by what the file says about `model`. kInvalidArgument: the file names
+  // what is no flag of a model, or gives it a value that it cannot have.
   Result<ServeFlags> flags_of(const std::string& model, const ServeFlags& flags) const;
-  // The adapters that its models bring, by name. kInvalidArgument: as above, or two have one name.
+  // Returns the adapters that the file's models bring, by name. kInvalidArgument: as for
+  // flags_of(), or two adapters have one name.
   Result<server::ModelAliases> adapters(const ServeFlags& flags) const;
 
  private:

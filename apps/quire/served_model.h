@@ -8,7 +8,7 @@
 
 namespace quire::cli {
 
-// The parsers that the flags name; auto: those that the model's template tells.
+// Returns the parsers that the flags name; for auto, those that the model's template tells.
 ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle);
 
 Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& running);

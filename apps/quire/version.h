@@ -9,8 +9,8 @@ namespace quire {
 // "quire 0.1.0".
 std::string_view version_name();
 
-// "quire 0.1.0", the commit, the compiler, the instruction sets of this build and this machine, and
-// whether CUDA kernels are in: one a line.
+// Returns "quire 0.1.0", the commit, the compiler, the instruction sets of this build and of this
+// machine, and whether CUDA kernels are in, one a line.
 std::string version_text();
 
 }  // namespace quire

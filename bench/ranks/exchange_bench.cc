@@ -1,10 +1,11 @@
 // How long two ranks take to put a matrix together, of which each has half of the columns: the columns
 // are copied to the group's memory, the ranks meet, and the other's columns are copied back, as the
-// outputs of a layer are. Then how long four ranks take to combine what their experts made of some tokens,
-// each of which went to eight experts: by all-gather of all rows and by all-to-all, without the sums. Median,
+// outputs of a layer are. What the copies take alone is the bound that memory sets. Then how long four
+// ranks take to combine what their experts made of some tokens, each of which went to eight experts: by
+// all-gather of all rows and by all-to-all, without the sums. Median,
 // 90th and 99th percentile in microseconds:
 //
-//   quire_exchange_bench [ROUNDS]
+//   quire_exchange_bench [ROUNDS [ROUNDS_WITH_EXPERTS]]
 //
 // bench/ranks/compare prints those of Open MPI beside them.
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ namespace quire {
 namespace {
 
 constexpr int64_t kRowBytes = 16 << 10;  // 4096 floats
-constexpr int64_t kRows[] = {1, 4, 16};
+constexpr int64_t kRows[] = {1, 4, 16, 64};
 constexpr int kWarmUp = 200;
 
 constexpr int64_t kExpertsPerToken = 8;
@@ -69,11 +70,16 @@ std::vector<double> time_combining(RankGroup& ranks, int64_t num_tokens, bool by
   return times_us;
 }
 
-std::vector<double> time_rounds(RankGroup& ranks, int64_t num_rows, int num_rounds) {
+struct RoundTimes {
+  std::vector<double> whole_us;
+  std::vector<double> copies_us;  // of a round, without the meeting
+};
+
+RoundTimes time_rounds(RankGroup& ranks, int64_t num_rows, int num_rounds) {
   const ByteColumns columns[] = {{0, kRowBytes / 2}, {kRowBytes / 2, kRowBytes}};
   const ByteColumns mine = columns[ranks.rank()], other = columns[1 - ranks.rank()];
   std::vector<std::byte> own(static_cast<size_t>(num_rows * kRowBytes));
-  std::vector<double> times_us;
+  RoundTimes times;
   for (int round = 0; round < kWarmUp + num_rounds; ++round) {
     const auto start = Clock::now();
     std::byte* const shared = ranks.memory().data() + round % 2 * num_rows * kRowBytes;
@@ -84,16 +90,22 @@ std::vector<double> time_rounds(RankGroup& ranks, int64_t num_rows, int num_roun
       }
     };
     copy(mine, own.data(), shared);
+    double copies_us = us_since(start);
     const bool ok = ranks.gather({.offset_bytes = shared - ranks.memory().data(),
                                   .row_stride_bytes = kRowBytes,
                                   .num_rows = num_rows,
                                   .columns = columns});
     QUIRE_CHECK(ok, "{}", ranks.status().message());
+    const auto met = Clock::now();
     copy(other, shared, own.data());
-    if (round >= kWarmUp) times_us.push_back(us_since(start));
+    copies_us += us_since(met);
+    if (round < kWarmUp) continue;
+    times.whole_us.push_back(us_since(start));
+    times.copies_us.push_back(copies_us);
   }
-  std::sort(times_us.begin(), times_us.end());
-  return times_us;
+  std::sort(times.whole_us.begin(), times.whole_us.end());
+  std::sort(times.copies_us.begin(), times.copies_us.end());
+  return times;
 }
 
 void print(const std::string& what, int64_t bytes, const std::vector<double>& times_us) {
@@ -105,9 +117,16 @@ void print(const std::string& what, int64_t bytes, const std::vector<double>& ti
 
 void measure(const std::string& what, RankGroup& ranks, int num_rounds) {
   for (const int64_t rows : kRows) {
-    const std::vector<double> times = time_rounds(ranks, rows, num_rounds);
-    if (ranks.rank() == 0) print(what, rows * kRowBytes, times);
+    const RoundTimes times = time_rounds(ranks, rows, num_rounds);
+    if (ranks.rank() > 0) continue;
+    print(what, rows * kRowBytes, times.whole_us);
+    if (what == "shared memory") print("copies alone", rows * kRowBytes, times.copies_us);
   }
+}
+
+// What a process measures first comes out slower than what follows.
+void warm_up(const std::string&, RankGroup& ranks, int num_rounds) {
+  for (const int64_t rows : kRows) (void)time_rounds(ranks, rows, num_rounds);
 }
 
 void measure_experts(const std::string& what, RankGroup& ranks, int num_rounds) {
@@ -169,10 +188,12 @@ int main(int argc, char** argv) {
   const int num_rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5000;
   constexpr auto kFastest = quire::RankTransport::kFastest, kTcp = quire::RankTransport::kTcp;
   fmt::print("{:<34}{:>8}{:>10}{:>10}{:>10}\n", "", "bytes", "p50 us", "p90 us", "p99 us");
+  quire::on_threads(2, &quire::warm_up, num_rounds);
   quire::on_threads(2, &quire::measure, num_rounds);
   quire::on_links(2, kFastest, &quire::measure, num_rounds);
   quire::on_links(2, kTcp, &quire::measure, num_rounds);
-  const int num_combined = std::max(1, num_rounds / 20);
+  const int num_combined = argc > 2 ? std::atoi(argv[2]) : std::max(1, num_rounds / 20);
+  if (num_combined <= 0) return 0;
   quire::on_threads(quire::kExpertRanks, &quire::measure_experts, num_combined);
   quire::on_links(quire::kExpertRanks, kTcp, &quire::measure_experts, num_combined);
 }

@@ -1,6 +1,7 @@
 // What the first rank's thread spends on telling other ranks of a step: the plan as bytes, the bytes to
-// each of them, and what was sampled taken over for the next one. The other ranks are threads that read
-// frames and do nothing with them. Microseconds of a step in which every request decodes:
+// all of them, through memory that they share or over TCP, and what was sampled taken over for the next
+// one. The other ranks are threads that read frames and do nothing with them. Microseconds of a step in
+// which every request decodes:
 //
 //   quire_leader_bench [STEPS]
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/rank_broadcast.h"
 #include "comm/rank_links.h"
 #include "ranks/loaded_rank.h"
 #include "ranks/plan_codec.h"
@@ -72,7 +74,7 @@ double cpu_us() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 
-Times lead(RankLinks& links, int num_steps) {
+Times lead(RankBroadcast& broadcast, int num_steps) {
   Times times;
   TokenRelay relay;
   std::vector<std::byte> message;
@@ -83,11 +85,8 @@ Times lead(RankLinks& links, int num_steps) {
     const double cpu_start_us = cpu_us();
     const uint64_t number = relay.add_step(plan);
     encode_step(relay.take(), plan, {}, message);
-    const OutgoingFrame frame(static_cast<uint32_t>(RankFrame::kStep), message);
-    for (int other = 1; other < links.size(); ++other) {
-      const Status sent = frame.send(links.control(other), 0);
-      QUIRE_CHECK(sent.ok(), "{}", sent.message());
-    }
+    const Status sent = broadcast.send(static_cast<uint32_t>(RankFrame::kStep), message);
+    QUIRE_CHECK(sent.ok(), "{}", sent.message());
     relay.add_result(number, result);
     const double cpu_end_us = cpu_us();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
@@ -100,23 +99,25 @@ Times lead(RankLinks& links, int num_steps) {
   return times;
 }
 
-void measure(int num_ranks, int num_steps) {
+void measure(int num_ranks, RankTransport transport, int num_steps) {
   const auto run = [&](int rank) {
     auto links = RankLinks::join({.rank = rank, .size = num_ranks, .port = kPort});
     QUIRE_CHECK(links.ok(), "{}", links.status().message());
+    auto broadcast = RankBroadcast::join(**links, transport);
+    QUIRE_CHECK(broadcast.ok(), "{}", broadcast.status().message());
     if (rank > 0) {
-      for (Frame frame; receive_frame((*links)->control(0), frame, 0).ok();) {
+      for (Frame frame; (*broadcast)->receive(frame).ok();) {
         if (frame.kind == static_cast<uint32_t>(RankFrame::kEnd)) return;
       }
       return;
     }
-    Times times = lead(**links, num_steps);
-    fmt::print("{:>6}{:>10.1f}{:>10.1f}{:>10.1f}{:>10.1f}\n", num_ranks,
+    Times times = lead(**broadcast, num_steps);
+    fmt::print("{:<15}{:>6}{:>10.1f}{:>10.1f}{:>10.1f}{:>10.1f}\n",
+               transport == RankTransport::kTcp ? "TCP" : "shared memory", num_ranks,
                Times::at(times.wall_us, 0.5), Times::at(times.wall_us, 0.99),
                Times::at(times.cpu_us, 0.5), Times::at(times.cpu_us, 0.99));
     (*links)->end();
-    for (int other = 1; other < num_ranks; ++other)
-      (void)send_frame((*links)->control(other), static_cast<uint32_t>(RankFrame::kEnd), {}, 0);
+    (void)(*broadcast)->send(static_cast<uint32_t>(RankFrame::kEnd), {});
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   };
   std::vector<std::thread> others;
@@ -130,6 +131,9 @@ void measure(int num_ranks, int num_steps) {
 
 int main(int argc, char** argv) {
   const int num_steps = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1000;
-  fmt::print("{:>6}{:>10}{:>10}{:>10}{:>10}\n", "ranks", "p50 us", "p99 us", "cpu p50", "cpu p99");
-  for (const int num_ranks : {2, 4, 8}) quire::measure(num_ranks, num_steps);
+  fmt::print("{:<15}{:>6}{:>10}{:>10}{:>10}{:>10}\n", "", "ranks", "p50 us", "p99 us", "cpu p50",
+             "cpu p99");
+  for (const auto transport : {quire::RankTransport::kFastest, quire::RankTransport::kTcp}) {
+    for (const int num_ranks : {2, 4, 8}) quire::measure(num_ranks, transport, num_steps);
+  }
 }

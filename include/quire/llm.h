@@ -42,7 +42,8 @@ struct LLMOptions {
   int32_t max_num_seqs = 128;             // requests in one step
   int32_t max_num_batched_tokens = 2048;  // tokens in one step
   // While some request is decoding, a step takes no more prompt tokens than are predicted to fit in
-  // this time, so that streams flow evenly; 0: no limit, which suits work that nobody waits for.
+  // this time, so that streams flow evenly. 0 sets no limit, which suits work that nobody waits
+  // for.
   int32_t max_step_ms = 0;
   int32_t block_size = 16;     // tokens per KV block
   int64_t kv_cache_bytes = 0;  // 0: what the memory plan leaves
@@ -58,7 +59,7 @@ struct LLMOptions {
 struct ChatMessage {
   std::string role;  // system, user, assistant, tool
   std::string content;
-  // JPEG, PNG or WebP files, as their bytes, which stand before the text. Only a model with
+  // The bytes of JPEG, PNG or WebP files. Images stand before the text. Only a model with
   // LLMInfo::reads_images takes them.
   std::vector<std::string> images{};
 };
@@ -85,8 +86,9 @@ struct EmbedOptions {
   int32_t dimensions = 0;  // the first so many columns are kept, before normalization; 0: all
   bool normalize = true;   // vectors have length 1, and scores are probabilities, as the model says
   bool truncate = false;   // longer texts are cut at their end; otherwise they are refused
-  // One of LLMInfo::tasks, whose adapter and prompt are used. Empty: the model's default prompt for
-  // embeddings, and those for queries and documents for scores, where it has such.
+  // This is one of LLMInfo::tasks, whose adapter and prompt are used. When it is empty, embeddings
+  // use the model's default prompt, and scores its prompts for queries and documents, if it has
+  // them.
   std::string task;
 };
 
@@ -121,8 +123,9 @@ struct LLMStats {
 
 class LLM {
  public:
-  // What the whole text of an answer must be, for example JSON of a schema; nothing: any text.
-  // kInvalidArgument: the rule is wrong or cannot be enforced.
+  // A rule that the whole text of an answer must follow, for example to be JSON of a schema;
+  // nullopt allows any text. A call with a rule that is wrong or cannot be enforced fails with
+  // kInvalidArgument.
   using TextRule = std::optional<StructuredOutputs>;
 
   static Result<std::unique_ptr<LLM>> load(const LLMOptions& options);
@@ -136,8 +139,9 @@ class LLM {
   Status unload_adapter(const std::string& name);
   std::vector<std::string> adapters() const;  // the names
 
-  // Returns one output per prompt, in order; all prompts run together. The first error fails the
-  // whole call. `adapter`: by its name, here and below; empty: the model itself.
+  // Returns one output per prompt, in the order of the prompts; all prompts run together. The first
+  // error fails the whole call. Here and below `adapter` is the name of a loaded adapter, and an
+  // empty name stands for the model itself.
   Result<std::vector<RequestOutput>> generate(const std::vector<std::string>& prompts,
                                               const SamplingParams& params, int32_t num_choices = 1,
                                               const TextRule& rule = {},
@@ -154,9 +158,9 @@ class LLM {
   Result<RequestOutput> chat(const std::vector<ChatMessage>& messages, const SamplingParams& params,
                              const TextRule& rule = {}, const std::string& adapter = {});
 
-  // It is called with each new piece of text, in order, on the calling thread, and with an empty
-  // one about 20 times a second while none comes. Returning false stops the answer early
-  // (finish_reason abort).
+  // The function is called with each new piece of text, in order, on the calling thread, and with
+  // an empty piece about 20 times a second while none comes. When it returns false, the answer
+  // stops early (finish_reason abort).
   using OnText = std::function<bool(std::string_view text)>;
   Result<RequestOutput> stream(const std::string& prompt, const SamplingParams& params,
                                const OnText& on_text, const TextRule& rule = {},

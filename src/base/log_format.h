@@ -16,7 +16,7 @@ enum class LogFormat { kText, kJson };
 // line, with time (UTC), level, message, and a member for each field.
 void set_log_format(LogFormat format);
 
-// A line with fields, whose names are plain; as text they stand behind it as NAME=VALUE.
+// A line may have fields, whose names are plain words; in text they stand behind it as NAME=VALUE.
 using LogFields = std::span<const std::pair<std::string_view, std::string>>;
 void log_fields(LogLevel level, std::string_view text, LogFields fields);
 

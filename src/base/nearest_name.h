@@ -9,7 +9,7 @@
 namespace quire {
 
 // Returns the name of `names` that the fewest edits turn `typed` into (a letter inserted, left out
-// or changed, or two neighbours swapped), the first of equals. nullopt when all are further away
+// or changed, or two neighbours swapped), the first of equals, or nullopt when all are further away
 // than a third of the letters. "--" at the beginning and "_" for "-" count as no edit.
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names);
 

@@ -8,18 +8,19 @@
 
 namespace quire {
 
-// The four 32-bit words of block `counter` under `key`.
+// Returns the four 32-bit words of block `counter` under `key`.
 std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter);
 
 // The 64 words of the 16 blocks whose third counter word is counter[2], counter[2] + 1, …; the same
 // words as one by one.
 void philox4x32_x16(uint64_t key, std::array<uint32_t, 4> counter, std::array<uint32_t, 64>& words);
 
-// Uniform in the open interval (0, 1), 23 bits, for draw `index` of position `position` under
-// `seed`.
+// Returns a number that is uniform in the open interval (0, 1), of 23 bits, for draw `index` of
+// position `position` under `seed`.
 float uniform_open(uint64_t seed, uint64_t position, uint32_t index);
 
-// 64 bits from the operating system, for who was given no seed. Any thread.
+// Returns 64 bits from the operating system, for requests that were given no seed. Any thread may
+// call it.
 uint64_t random_seed();
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// From a conversation to the prompt: the context that chat templates expect, as transformers'
-// apply_chat_template builds it.
+// render_chat() turns a conversation into a prompt. It makes the context that chat templates
+// expect, as transformers' apply_chat_template builds it.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -27,8 +27,9 @@ struct ChatPromptOptions {
 // kInvalidArgument: one of the variables has the name of a field of requests.
 Status check_template_kwargs(const boost::json::object& kwargs);
 
-// kInvalidArgument: no messages, a message that is no object, reserved names among template_kwargs,
-// both ways to end the prompt at once, nothing to continue, or an error of the template.
+// Renders a conversation. kInvalidArgument: there are no messages, a message is no object,
+// template_kwargs has a reserved name, both ways to end the prompt are asked for, there is nothing
+// to continue, or the template fails.
 Result<std::string> render_chat(const ChatTemplate& chat_template, ChatPromptOptions options,
                                 const RenderOptions& render_options = {});
 

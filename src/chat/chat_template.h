@@ -35,13 +35,13 @@ struct RenderOptions {
 // Immutable; cheap to copy; any number of threads may render at once.
 class ChatTemplate {
  public:
-  // kInvalidArgument "chat template, line N: …" for a mistake in the template, kTooLarge for a
-  // limit.
+  // Parses `source`. kInvalidArgument, "chat template, line N: …", names a mistake in the template;
+  // kTooLarge names a limit.
   static Result<ChatTemplate> parse(std::string source, const ChatTemplateLimits& limits = {});
 
-  // The template over `context`, an object of its variables, which must be valid UTF-8.
-  // kInvalidArgument: an error of the template; the message of raise_exception() comes as it is.
-  // kTooLarge: a limit.
+  // Renders the template over `context`, an object of its variables, which must be valid UTF-8.
+  // kInvalidArgument is an error of the template; the message of raise_exception() comes as it is.
+  // kTooLarge names a limit.
   Result<std::string> render(const boost::json::object& context,
                              const RenderOptions& options = {}) const;
 

@@ -19,13 +19,12 @@ struct ChatTemplateFiles {
   std::optional<std::string_view> gguf_chat_template;     // GGUF key tokenizer.chat_template
 };
 
-// Template sources by name; a model with one template calls it "default". Empty when the model has
-// none.
+// Template sources by name. A model with one template calls it "default"; a model without has none.
 struct ChatTemplateSources {
   std::map<std::string, std::string, std::less<>> by_name;
 
-  // The named one; else "tool_use" when there are tools and such a template; else "default".
-  // kNotFound when there is none.
+  // Returns the named template; without a name "tool_use" when there are tools and such a template,
+  // and otherwise "default". kNotFound: there is none.
   Result<std::string> select(bool has_tools, std::string_view name = {}) const;
 };
 
@@ -34,8 +33,8 @@ struct ChatTemplateSources {
 // malformed JSON.
 Result<ChatTemplateSources> find_chat_templates(const ChatTemplateFiles& files);
 
-// bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token of
-// tokenizer_config.json that are set, as text. kInvalidArgument for malformed JSON.
+// Returns, as text, which of bos_token, eos_token, unk_token, sep_token, pad_token, cls_token and
+// mask_token tokenizer_config.json sets. kInvalidArgument: the JSON is malformed.
 Result<boost::json::object> read_special_tokens(std::string_view tokenizer_config_json);
 
 }  // namespace quire

@@ -33,8 +33,8 @@ struct PairCodec {
 // Whether the template names both roles.
 bool writes_pairs(std::string_view template_source);
 
-// The prompt of a pair. Errors are those of the codec; a prompt that is too long without the document,
-// too, is returned as it is.
+// Returns the prompt of a pair. Errors are those of the codec. A prompt that is too long even
+// without the document is returned as it is.
 Result<std::vector<TokenId>> encode_pair(const TextPair& pair, const PairCodec& codec);
 
 }  // namespace quire

@@ -21,7 +21,7 @@ struct ReplyFormat {
   const ReasoningStyle* reasoning = nullptr;
 
   bool plain() const { return dialect == nullptr && reasoning == nullptr; }
-  // The same where nothing is to be read as a call. gpt-oss' messages stay messages.
+  // Returns the same format where nothing is to be read as a call. gpt-oss' messages stay messages.
   ReplyFormat without_calls() const;
 };
 
@@ -29,7 +29,8 @@ struct ReplyFormat {
 Result<const Dialect*> parse_dialect_name(std::string_view name);
 Result<const ReasoningStyle*> parse_reasoning_name(std::string_view name);
 
-// A format in one vocabulary. Immutable; any thread.
+// A syntax is a format in one vocabulary. It does not change after it is made, so any thread may
+// use it.
 class ReplySyntax {
  public:
   ReplySyntax(const ReplyFormat& format, std::span<const MarkToken> tokens);
@@ -50,8 +51,9 @@ class ReplySyntax {
   bool is_harmony_ = false;
 };
 
-// Whether a reply to `prompt` begins inside the reasoning, as the end of the prompt tells; nothing
-// when it does not. `continued`: the text of the final message that the reply goes on with.
+// Returns whether a reply to `prompt` begins inside the reasoning, as the end of the prompt tells,
+// or nullopt when the prompt does not tell. `continued` is the text of the final message that the
+// reply goes on with.
 std::optional<bool> starts_in_reasoning(const ReasoningStyle& style, std::string_view prompt,
                                         std::string_view continued = {});
 

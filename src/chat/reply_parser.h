@@ -32,7 +32,7 @@ struct ReplyOptions {
 
 // However a reply is cut, its events say the same. Text that may be the beginning of a mark is held
 // back until it is decided, and so are blanks before the first content, which a call makes
-// disappear. What looked like a call and is none is content, marks included. One thread.
+// disappear. What looked like a call and is none is content, marks included. One thread may use it.
 class ReplyParser {
  public:
   // `syntax` and `options.tools` outlive the parser.
@@ -42,11 +42,12 @@ class ReplyParser {
   // `tokens` may come before their text, never after it.
   void feed(std::string_view text, std::span<const ReplyToken> tokens,
             std::vector<ReplyEvent>& events);
-  // The reply has ended; `was_cut`: for lack of room. A call that had not begun is content then, or
-  // nothing when the reply was cut.
+  // Ends the reply; `was_cut` says that there was no more room. A call that had not begun becomes
+  // content then, or nothing when the reply was cut.
   void finish(bool was_cut, std::vector<ReplyEvent>& events);
 
-  // Tokens that begin inside the reasoning, its marks not counted; exact after every piece.
+  // Returns how many tokens began inside the reasoning, without its marks. It is exact after every
+  // piece.
   int64_t num_reasoning_tokens() const { return sink_.num_reasoning_tokens(); }
 
  private:

@@ -1,5 +1,5 @@
-// What a model's output must look like for its tool calls to be valid: the dialect's own markers
-// around arguments that follow each tool's JSON Schema, as a structural tag.
+// tool_grammar() says what a model's output must look like for its tool calls to be valid: the
+// dialect's own markers around arguments that follow each tool's JSON Schema, as a structural tag.
 //
 //   QUIRE_ASSIGN_OR_RETURN(const boost::json::object tag,
 //                          tool_grammar(*format.dialect, tools, {.at_least_one = true}));

@@ -1,5 +1,5 @@
-// The group of some linked ranks, each a process: through shared memory where all of them are on one
-// machine, over TCP otherwise.
+// join_processes() makes a group of linked ranks, each of which is a process. The group works
+// through shared memory where all of them are on one machine, and over TCP otherwise.
 //
 //   QUIRE_ASSIGN_OR_RETURN(JoinedRanks joined,
 //                          join_processes({.links = &links, .size = links.size()}, bytes, transport));
@@ -9,15 +9,11 @@
 #include <memory>
 
 #include "base/result.h"
+#include "comm/memory_offers.h"
 #include "comm/rank_group.h"
 #include "comm/shared_ranks.h"
 
 namespace quire {
-
-enum class RankTransport : uint8_t {
-  kFastest,  // shared memory where the first rank of the group can share some with all others
-  kTcp,
-};
 
 struct JoinedRanks {
   std::unique_ptr<RankGroup> group;

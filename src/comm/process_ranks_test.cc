@@ -52,9 +52,9 @@ TEST(ProcessRanks, GatherOverEitherTransport) {
 
 TEST(ProcessRanks, ALostRankBreaksTheGroup) {
   for (const RankTransport transport : {RankTransport::kFastest, RankTransport::kTcp}) {
-    const auto start = std::chrono::steady_clock::now();
     const std::vector<ByteColumns> columns = {{0, 8}, {8, 16}, {16, 24}};
-    on_all(3, {.deadline_ms = 60'000}, transport, [&](RankGroup& group, RankLinks&) {
+    // Whoever waits until the deadline is stopped by the test's own limit.
+    on_all(3, {.deadline_ms = 3'600'000}, transport, [&](RankGroup& group, RankLinks&) {
       const GatheredMatrix matrix{.row_stride_bytes = 24, .num_rows = 1, .columns = columns};
       ASSERT_TRUE(group.gather(matrix));
       if (group.rank() == 2) return;  // its connections close
@@ -62,7 +62,6 @@ TEST(ProcessRanks, ALostRankBreaksTheGroup) {
       EXPECT_EQ(group.status().code(), StatusCode::kUnavailable);
       EXPECT_FALSE(group.gather(matrix));
     });
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   }
 }
 

@@ -67,16 +67,19 @@ class RankGroup {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Where matrices are put together, 64-byte aligned. Ranks of one process, or of one machine, may share it.
+  // Returns the memory where matrices are put together, which is 64-byte aligned. Ranks of one
+  // process, or of one machine, may share it.
   virtual std::span<std::byte> memory() const = 0;
 
-  // Every rank has written its own columns: returns when this one may read all of them. False, now
-  // and ever after: the group is broken.
+  // Is called when this rank has written its own columns. Returns true when it may read all
+  // columns, and false, in this and every later call, when the group is broken.
   virtual bool gather(const GatheredMatrix& matrix) = 0;
-  // Every rank has written its own rows: returns when this one may read its own columns of all rows.
-  // Each rank sends each other one a part of its rows and nothing else. False as above.
+  // Is called when this rank has written its own rows. Returns true when it may read its own
+  // columns of all rows, and false as gather() does. A rank sends each other rank a part of its
+  // rows and nothing else.
   virtual bool all_to_all(const ExchangedMatrix& matrix) = 0;
-  // Returns when no rank reads any longer what was gathered before. False as above.
+  // Returns true when no rank reads any longer what was gathered before, and false as gather()
+  // does.
   virtual bool release() = 0;
   // Breaks the group: no rank waits any longer.
   virtual void leave() = 0;

@@ -20,7 +20,7 @@ class RankWatch {
     int rank = 0;
     Socket socket;
   };
-  // Called at most once for each peer, on the watching thread.
+  // The function is called at most once for each peer, on the watching thread.
   using OnLost = std::function<void(int rank, const std::string& reason)>;
 
   // A peer that closes, or says nothing for `silence_ms`, is lost. kUnavailable: the system has no

@@ -19,13 +19,13 @@ struct SharedMemoryOffer {
   int32_t file_descriptor = -1;
 };
 
-// Owns the mapping and the file. Any thread.
+// Owns the mapping and the file. Any thread may call it.
 class SharedMemory {
  public:
-  // Zeros. kResourceExhausted: the system has not as much.
+  // Returns memory of zeros. kResourceExhausted: the system does not have that much.
   static Result<SharedMemory> create(int64_t num_bytes);
-  // The same memory. kNotFound: it was made on another machine, in another container or by another
-  // user. kResourceExhausted: it cannot be mapped.
+  // Maps the memory that another process offers. kNotFound: it was made on another machine, in
+  // another container or by another user. kResourceExhausted: it cannot be mapped.
   static Result<SharedMemory> open(const SharedMemoryOffer& offer);
 
   SharedMemory(SharedMemory&& other) noexcept;
@@ -34,7 +34,7 @@ class SharedMemory {
 
   std::span<std::byte> bytes() const { return {data_, static_cast<size_t>(offer_.num_bytes)}; }
   int file_descriptor() const { return fd_; }
-  // Valid while this object of the process that made it lives.
+  // Returns what open() takes. It is valid while this object of the process that made it lives.
   const SharedMemoryOffer& offer() const { return offer_; }
 
  private:

@@ -1,53 +1,25 @@
 #include "comm/shared_ranks.h"
 
-#include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <ctime>
 #include <new>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/threads/spins.h"
+#include "comm/shared_word.h"
 
 namespace quire {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-// A sleeper looks so often whether the group still stands.
-constexpr long kSleepNs = 20'000'000;
 constexpr uint32_t kNobody = ~uint32_t{0};
 
-// What a rank has to say, on a cache line of its own.
-struct alignas(64) Seat {
-  std::atomic<uint32_t> num_meetings{0};  // that the rank has come to
-  std::atomic<uint32_t> num_sleepers{0};  // who wait for that number
-};
-
 struct Header {
-  std::atomic<uint32_t> missing{kNobody};  // the rank without which the group is broken
-  Seat seats[RankGroup::kMaxRanks];
+  std::atomic<uint32_t> missing{kNobody};         // the rank without which the group is broken
+  SharedWord num_meetings[RankGroup::kMaxRanks];  // that each rank has come to
 };
-
-void pause() { __builtin_ia32_pause(); }
-
-void sleep_on(std::atomic<uint32_t>& word, uint32_t seen) {
-  const timespec timeout{0, kSleepNs};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
-}
-
-void wake_all(std::atomic<uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
-}
-
-// Numbers of meetings wrap around.
-bool has_come(uint32_t num_meetings, uint32_t wanted) {
-  return static_cast<int32_t>(num_meetings - wanted) >= 0;
-}
 
 size_t header_bytes() { return (sizeof(Header) + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
@@ -119,10 +91,7 @@ std::span<std::byte> SharedRanks::memory() const { return region_->bytes.subspan
 bool SharedRanks::meet() {
   Header& header = *region_->header;
   if (is_broken()) return false;
-  Seat& mine = header.seats[rank()];
-  // Either this rank sees the sleeper, or the sleeper sees the new number: both are in one order.
-  mine.num_meetings.store(++num_meetings_, std::memory_order_seq_cst);
-  if (mine.num_sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.num_meetings);
+  header.num_meetings[rank()].raise(++num_meetings_);
   for (int other = 0; other < size(); ++other) {
     if (other != rank() && !wait_for(other)) return false;
   }
@@ -142,35 +111,23 @@ void SharedRanks::break_at(int other) {
 }
 
 bool SharedRanks::wait_for(int other) {
-  Seat& seat = region_->header->seats[other];
-  const auto is_there = [&] {
-    return has_come(seat.num_meetings.load(std::memory_order_acquire), num_meetings_);
-  };
-  for (int spin = 0; spin < region_->num_spins; ++spin) {
-    if (is_there()) return true;
-    pause();
-  }
+  SharedWord& theirs = region_->header->num_meetings[other];
+  if (theirs.spin(num_meetings_, region_->num_spins)) return true;
   const SteadyClock clock;
   const int64_t deadline_us = clock.now_us() + deadline_ms_ * 1000;
-  seat.num_sleepers.fetch_add(1, std::memory_order_seq_cst);
-  bool came = false;
-  while (!(came = is_there()) && !is_broken()) {
-    if (clock.now_us() > deadline_us) {
-      break_at(other);
-      break;
-    }
-    const uint32_t seen = seat.num_meetings.load(std::memory_order_seq_cst);
-    if (!has_come(seen, num_meetings_)) sleep_on(seat.num_meetings, seen);
-  }
-  seat.num_sleepers.fetch_sub(1, std::memory_order_seq_cst);
-  return came;
+  return theirs.sleep(num_meetings_, [&] {
+    if (is_broken()) return false;
+    if (clock.now_us() <= deadline_us) return true;
+    break_at(other);
+    return false;
+  });
 }
 
 void SharedRanks::leave() {
   Header& header = *region_->header;
   uint32_t nobody = kNobody;
   header.missing.compare_exchange_strong(nobody, static_cast<uint32_t>(rank()));
-  for (int other = 0; other < size(); ++other) wake_all(header.seats[other].num_meetings);
+  for (SharedWord& word : header.num_meetings) word.wake();
   if (seat_.links != nullptr) seat_.links->leave();
 }
 

@@ -18,7 +18,7 @@ namespace quire {
 
 struct SharedRanksOptions {
   int64_t memory_bytes = 0;
-  // How long a rank waits for another before it takes the group for broken.
+  // A rank that waits longer than this for another one takes the group for broken.
   int64_t deadline_ms = 4000;
 };
 
@@ -38,8 +38,9 @@ class SharedRanks final : public RankGroup {
 
   // How many bytes of memory `memory_bytes` for matrices take.
   static int64_t mapped_bytes(int64_t memory_bytes);
-  // One seat for this process, in a file of mapped_bytes() which the others map too, and of which the
-  // one that `begins` has seen nobody use. kResourceExhausted: it cannot be mapped.
+  // Takes one seat for this process in a file of mapped_bytes(), which the other ranks map too. The
+  // rank that `begins` must get the file before anybody has used it. kResourceExhausted: the file
+  // cannot be mapped.
   static Result<std::unique_ptr<RankGroup>> map(int file_descriptor, int64_t memory_bytes,
                                                 bool begins, const SharedSeat& seat);
 

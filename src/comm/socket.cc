@@ -238,10 +238,21 @@ Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte
   return OutgoingFrame(kind, payload).send(socket, deadline_us);
 }
 
+bool has_closed(const Socket& socket) {
+  std::byte next{};
+  return ::recv(socket.fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us) {
+  const auto read = [&](std::span<std::byte> bytes) {
+    return receive_all(socket, bytes, deadline_us);
+  };
+  return receive_frame(read, frame);
+}
+
+Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame) {
   FrameHeader header;
-  QUIRE_RETURN_IF_ERROR(
-      receive_all(socket, std::as_writable_bytes(std::span(&header, 1)), deadline_us));
+  QUIRE_RETURN_IF_ERROR(read(std::as_writable_bytes(std::span(&header, 1))));
   if (header.magic != kMagic) {
     return data_loss(
         "a frame of ranks: expected the mark {:08x}, got {:08x}; is the other end the same "
@@ -253,7 +264,7 @@ Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us) {
                      header.length);
   frame.kind = header.kind;
   frame.payload.resize(header.length);
-  QUIRE_RETURN_IF_ERROR(receive_all(socket, frame.payload, deadline_us));
+  QUIRE_RETURN_IF_ERROR(read(frame.payload));
   if (sum_of(frame.payload) != header.sum)
     return data_loss("a frame of ranks: its bytes are not those that were sent");
   return {};

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,7 +14,7 @@
 
 namespace quire {
 
-// Owns a file descriptor. One thread.
+// Owns a file descriptor. One thread may use it.
 class Socket {
  public:
   Socket() = default;
@@ -37,7 +38,8 @@ class Socket {
   int fd_ = -1;
 };
 
-// On every address of this machine; port 0: any that is free. kUnavailable: the port is taken.
+// Listens on every address of this machine; port 0 takes any port that is free. kUnavailable: the
+// port is taken.
 Result<Socket> listen_on(uint16_t port);
 uint16_t port_of(const Socket& listener);
 // kDeadlineExceeded: nobody came.
@@ -45,12 +47,15 @@ Result<Socket> accept_one(const Socket& listener, int64_t deadline_us);
 // Tries again until the deadline, because the other end may start later. kUnavailable with the last
 // reason.
 Result<Socket> connect_to(const std::string& host, uint16_t port, int64_t deadline_us);
-// The address of the other end, in digits.
+// Returns the address of the other end, in digits.
 std::string peer_address(const Socket& socket);
 
 // kUnavailable: the other end is gone. kDeadlineExceeded. A deadline of 0 is none.
 Status send_all(const Socket& socket, std::span<const std::byte> bytes, int64_t deadline_us);
 Status receive_all(const Socket& socket, std::span<std::byte> bytes, int64_t deadline_us);
+
+// Whether the other end has closed it, and all that it had sent has been received. Does not wait.
+bool has_closed(const Socket& socket);
 
 // What ranks say to each other, with its kind, its length and a sum over its bytes.
 struct Frame {
@@ -63,6 +68,8 @@ class OutgoingFrame {
  public:
   OutgoingFrame(uint32_t kind, std::span<const std::byte> payload);
   Status send(const Socket& socket, int64_t deadline_us) const;
+  // What goes before the payload, where it is not sent by a socket.
+  std::span<const std::byte> header() const { return header_; }
 
  private:
   static constexpr size_t kHeaderBytes = 24;
@@ -73,6 +80,8 @@ Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte
                   int64_t deadline_us);
 // kDataLoss: these bytes are no frame of this version, too long or not what was sent.
 Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us);
+// Of bytes that `read` fills in, one call after the other.
+Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame);
 
 // Microseconds of the steady clock.
 int64_t deadline_in_ms(int64_t ms);

@@ -17,13 +17,13 @@
 
 namespace quire {
 
-// Borrows the links. One thread.
+// Borrows the links. One thread may use it.
 class TcpRanks final : public RankGroup {
  public:
-  // Of all ranks that are linked, the `size` from number `first` on, of which this one is one.
+  // Makes a group of `size` linked ranks from number `first` on; this rank is one of them.
   TcpRanks(RankLinks& links, int first, int size);
 
-  // Once, before the first gather().
+  // Must be called once, before the first gather().
   Status allocate(int64_t memory_bytes);
 
   std::span<std::byte> memory() const override { return memory_; }
@@ -34,7 +34,7 @@ class TcpRanks final : public RankGroup {
   Status status() const override { return links_.status(); }
 
  private:
-  // A part of a matrix, as it is packed into a message.
+  // A part of a matrix that is packed into one message.
   struct Block {
     MatrixRows rows;
     ByteColumns columns;

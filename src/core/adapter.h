@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Immutable and shared: an adapter that is unloaded or replaced lives on as long as a request uses
-// it. Two requests use the same adapter if they hold the same object.
+// An adapter does not change and is shared: one that is unloaded or replaced lives on as long as a
+// request uses it. Two requests use the same adapter if they hold the same object.
 struct Adapter {
   virtual ~Adapter() = default;
 

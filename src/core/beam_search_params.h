@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// Hugging Face's rule: when a search ends.
+// Says when a search ends by Hugging Face's rule.
 enum class EarlyStopping : uint8_t {
   kNo,     // once no running beam is likely to pass the worst finished one, as long as it is now
   kYes,    // once there are as many finished beams as the search is wide
@@ -16,10 +16,10 @@ enum class EarlyStopping : uint8_t {
 struct BeamSearchParams {
   // Beams are ranked by the sum of their log-probabilities / length ^ length_penalty.
   float length_penalty = 1.0f;
-  // Not set: vLLM's rule. The length is that of prompt and output without EOS, every EOS among the
-  // candidates of a beam finishes a copy of it, and beams run up to max_tokens. Set: Hugging Face's
-  // rule. The length is that of the output with EOS, and only EOS among the best candidates of all
-  // beams counts.
+  // When it is not set, vLLM's rule holds. The length is that of prompt and output without EOS,
+  // every EOS among the candidates of a beam finishes a copy of it, and beams run up to max_tokens.
+  // When it is set, Hugging Face's rule holds. The length is that of the output with EOS, and only
+  // EOS among the best candidates of all beams counts.
   std::optional<EarlyStopping> early_stopping;
 
   static constexpr float kMaxLengthPenalty = 16.0f;

@@ -26,40 +26,42 @@ struct ExecutorInfo {
   MediaInfo media = {};
 };
 
-// Steps that ran as the graphs of one shape.
+// Counts steps that ran as the graphs of one shape.
 struct GraphShapeCount {
   bool is_whole = false;  // the graph is of all of a step, else of the pieces between attentions
   int32_t size = 0;       // requests of a whole one, tokens of pieces
   int64_t num_steps = 0;
 };
 
-// Of executors that run steps as captured graphs; counts since the start.
+// Executors that run steps as captured graphs count these since the start.
 struct GraphCounts {
   int64_t num_graph_steps = 0;     // steps run as a graph
   int64_t num_eager_steps = 0;     // steps run without
   int64_t num_padding_tokens = 0;  // that graphs ran for nobody
   int32_t num_graphs = 0;          // captured so far
   std::vector<GraphShapeCount> shapes;
-  // Of the steps without: longer queries and more requests than any graph has, and shapes whose graphs
-  // were not there yet.
+  // These steps ran without a graph: their queries were longer or their requests more than any
+  // graph has, or the graphs of their shapes were not there yet.
   int64_t num_eager_mixed = 0;
   int64_t num_eager_too_large = 0;
   int64_t num_eager_uncaptured = 0;
 };
 
-// Called from one thread, in the order: info/kv_spec/available_kv_bytes, initialize, warm_up,
-// then execute …, or submit and collect. Any thread may call load_adapter().
+// An executor runs the steps of a model. One thread calls it, in this order: info, kv_spec and
+// available_kv_bytes; initialize; warm_up; then execute again and again, or submit and collect. Any
+// thread may call load_adapter().
 class Executor {
  public:
   virtual ~Executor() = default;
 
   virtual ExecutorInfo info() const = 0;
   virtual KvSpec kv_spec() const = 0;
-  // Memory that may go to KV blocks after weights and workspace, by arithmetic.
+  // Returns how many bytes may go to KV blocks after weights and workspace, by arithmetic.
   virtual int64_t available_kv_bytes() const = 0;
   // Whether it can keep blocks in host memory beside those of its device (StepPlan::host_copies).
   virtual bool keeps_blocks_on_host() const { return false; }
-  // Where they are, after initialize(). A plan that schedules nothing may copy blocks there.
+  // Returns where blocks of host memory are, after initialize(). A plan that schedules nothing may
+  // copy blocks there.
   virtual KvHostMemory host_memory() { return {}; }
   // Allocates the KV pool. Once.
   virtual Status initialize(const KvPlan& plan) = 0;
@@ -75,10 +77,10 @@ class Executor {
   //   - other requests and steps under way are as if the step had not been
   virtual Result<StepResult> execute(const StepPlan& plan) = 0;
 
-  // Steps that may be under way at once. Above 1 the next step is planned and submitted while one
-  // runs: submit() queues a step and returns, collect() waits for the oldest. A request's next
-  // position may then be one whose token a step under way samples: the executor puts it there by
-  // itself. A request that failed in a step answers with an error in the steps behind it.
+  // Returns how many steps may be under way at once. Above 1 the next step is planned and submitted
+  // while one runs: submit() queues a step and returns, collect() waits for the oldest. A request's
+  // next position may then be one whose token a step under way samples: the executor puts it there
+  // by itself. A request that failed in a step answers with an error in the steps behind it.
   virtual int32_t max_steps_in_flight() const { return 1; }
   // False: steps under way share no request but for chunks of one prompt, since it cannot put
   // sampled tokens there by itself. Each of them then wants as many requests as the others, so that
@@ -92,7 +94,8 @@ class Executor {
     return Status{StatusCode::kUnimplemented, "this executor runs one step at a time"};
   }
 
-  // kUnavailable: a part of it is lost, and with it the executor, whether or not steps run. Any thread.
+  // Returns kUnavailable when a part of the executor is lost, and with it the executor, whether or
+  // not steps run. Any thread may call it.
   virtual Status health() const { return {}; }
 
   // Called while no block holds anything that is still wanted and no step is under way: gives the
@@ -101,7 +104,7 @@ class Executor {
 
   // Called while nothing is to be run: does a short piece of what can wait. False: nothing is left.
   virtual bool work_while_idle() { return false; }
-  // Null: it has no graphs. Else valid until the next step.
+  // Returns counts that are valid until the next step, or null when the executor has no graphs.
   virtual const GraphCounts* graph_counts() const { return nullptr; }
 
   // Reads an adapter of the model from a directory, which requests may then bring along
@@ -113,7 +116,7 @@ class Executor {
     return Status{StatusCode::kUnimplemented, "this executor takes no adapters"};
   }
 
-  // Takes back a result that nobody reads any more: a later step may use its memory.
+  // Takes back a result that nobody reads any longer. A later step may use its memory.
   virtual void recycle(StepResult&&) {}
 };
 

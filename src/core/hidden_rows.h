@@ -1,4 +1,5 @@
-// Hidden states that a served model hands to one that drafts for it (Medusa, EAGLE, MTP).
+// HiddenRows are hidden states that a served model hands to one that drafts for it (Medusa, EAGLE,
+// MTP).
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,7 @@ class HiddenRows {
   void put(RequestId id, int32_t position, std::span<const float> row);
 
   Range range(RequestId id) const;  // empty: there are none
-  // Of a position in range().
+  // Returns the row of a position in range().
   std::span<const float> row(RequestId id, int32_t position) const;
 
   void drop_before(RequestId id, int32_t position);
@@ -63,8 +64,8 @@ class HiddenRows {
   void set_first_position(RequestId id, int32_t position) { first_positions_[id] = position; }
   int32_t first_position(RequestId id) const;
 
-  // Called by the executor behind each step with the requests that it has computed, for whoever wants
-  // to use their rows at once.
+  // The executor calls it behind each step, with the requests that it has computed, for whoever
+  // uses their rows at once.
   using Listener = std::function<void(std::span<const HiddenText>)>;
   void set_listener(Listener listener) { listener_ = std::move(listener); }
   void end_step(std::span<const HiddenText> texts) const {

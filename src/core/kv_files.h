@@ -22,7 +22,7 @@
 
 namespace quire {
 
-// Tokens of a cell. Every block size is a multiple of it.
+// A cell has this many tokens. Every block size is a multiple of it.
 inline constexpr int32_t kKvCellTokens = 8;
 
 // The place of a cell's content in a key space that all readers of the files share. Equal content
@@ -91,7 +91,7 @@ struct KvFileEvent {
   int64_t took_us = 0;
 };
 
-// KV of a prompt that one engine leaves in files for another, as the two tell each other.
+// One engine leaves the KV of a prompt in files for another one. This is what it tells that one.
 struct KvHandover {
   std::string pool;                // KvFiles::pool() of the giver
   std::vector<std::string> files;  // that hold it, in order of its tokens
@@ -115,7 +115,8 @@ class KvFiles {
   // Whether all of these files are there: those that were not known yet are found by the next
   // poll(). kInvalidArgument: no names of such files. kNotFound: some are not there. Any thread.
   virtual Status look_for(std::span<const std::string> files) = 0;
-  // Size of the file of a run of so many cells, whose prefix has so many tokens.
+  // Returns the bytes of the file of a run of `num_cells` cells whose prefix has `num_tokens`
+  // tokens.
   virtual int64_t file_bytes(KvPool pool, int32_t num_cells, int32_t num_tokens) const = 0;
 };
 
@@ -160,7 +161,8 @@ struct KvStrip {
   int64_t token_bytes = 0;
 };
 
-// Blocks of host memory of an executor's rank, for whoever reads and writes them beside its steps.
+// Blocks of host memory of an executor's rank. Threads of files read and write them beside its
+// steps.
 struct HostBlocks {
   std::byte* data = nullptr;  // block i begins at data + i * block_bytes
   int64_t block_bytes = 0;
@@ -168,7 +170,8 @@ struct HostBlocks {
   std::vector<KvStrip> strips;  // of its layers and heads
 };
 
-// Of all ranks and stages, which have the same block ids. What several of them keep is the same in each.
+// The host memory of all ranks and stages, which have the same block ids. What several of them keep
+// is the same in each.
 struct KvHostMemory {
   std::array<std::vector<HostBlocks>, kNumKvPools> pools;  // by KvPool
   std::vector<HostBlocks>& at(KvPool pool) { return pools[static_cast<size_t>(pool)]; }

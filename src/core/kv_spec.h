@@ -1,4 +1,4 @@
-// What the model's layers need of the KV cache, and the plan that answers it.
+// KvSpec says what a model's layers need of the KV cache, and KvPlan is the answer.
 #pragma once
 
 #include <cstddef>

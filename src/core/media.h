@@ -13,18 +13,19 @@
 
 namespace quire {
 
-// Immutable and shared. An item is encoded whole, in one step.
+// An item does not change and is shared. It is encoded whole, in one step.
 struct MediaItem {
-  // A digest of the content and of how it was made ready: equal keys, equal embeddings.
+  // A digest of the content and of how it was made ready: items with equal keys have equal
+  // embeddings.
   std::string key;
   int32_t num_embeddings = 0;  // that the encoder makes of it; each takes the place of a token
   // A picture of the size that the encoder takes, [height, width, 3]: red, green, blue.
   int32_t height = 0;
   int32_t width = 0;
   std::vector<uint8_t> rgb;
-  // Of a picture that is cut into tiles, which lie one below the other: an embedding of theirs, tile
-  // by tile, for each of the item's, or kLineBreak. Empty: there is one tile, and the item's
-  // embeddings are its own.
+  // A picture may be cut into tiles, which lie one below the other. Then entry i is the index, among
+  // the embeddings of all tiles, of the one that is the item's embedding i, or kLineBreak. When it
+  // is empty, there is one tile, and its embeddings are the item's.
   std::vector<int32_t> order = {};
   static constexpr int32_t kLineBreak = -1;  // the embedding that ends a row
   // Of a recording instead: how strong each band is in each frame, [height, width], with a band per
@@ -49,8 +50,9 @@ struct MediaSpan {
 
   int32_t num_tokens() const { return end - begin; }
 
-  // An item that takes the place of no token: all tokens of a sequence look at what an encoder makes of
-  // it, those of the output too (cross-attention). It is needed for as long as the request runs.
+  // Marks an item that takes the place of no token: all tokens of a sequence, those of the output
+  // too, look at what an encoder makes of it (cross-attention). It is needed for as long as the
+  // request runs.
   static constexpr int32_t kWholeSequence = std::numeric_limits<int32_t>::max();
   static MediaSpan of_source(std::shared_ptr<const MediaItem> source, int32_t shown_from = 0) {
     return {.begin = 0, .end = kWholeSequence, .item = std::move(source), .shown_from = shown_from};

@@ -37,7 +37,7 @@ struct PoolingParams {
   int32_t num_aligned_rows = 0;
 };
 
-// One row for the prompt, or one per token.
+// The output has one row for the prompt, or one per token.
 struct PooledOutput {
   int32_t num_columns = 0;
   std::vector<float> values;  // [rows, num_columns]

@@ -31,12 +31,12 @@ constexpr bool is_finished(RequestStatus status) {
   return status >= RequestStatus::kFinishedStopped;
 }
 
-// Mixed into the block hash chain, each under its own tag, so that equal strings of different kinds
-// never meet.
+// These strings are mixed into the block hash chain, each under a tag of its own, so that equal
+// strings of different kinds never meet.
 struct CacheKeys {
   std::string salt;     // tenant isolation (cache_salt)
   std::string adapter;  // Adapter::content_key
-  // The media items that the block or those before it hold, and where: kv/ fills it.
+  // Tells which media items the block or those before it hold, and where; kv/ fills it.
   std::string media = {};
   friend bool operator==(const CacheKeys&, const CacheKeys&) = default;
 };
@@ -49,7 +49,7 @@ struct Request {
   int32_t num_computed_tokens = 0;  // tokens whose KV is in the cache
   int32_t num_cached_tokens = 0;    // prefix-cache hit at first admission
   std::shared_ptr<const SamplingParams> params;
-  // Of kind kPool: what is made of the hidden states; null: nothing.
+  // Says what is made of the hidden states of a request of kind kPool; others have null.
   std::shared_ptr<const PoolingParams> pooling;
 
   RequestStatus status = RequestStatus::kWaiting;

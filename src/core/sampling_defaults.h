@@ -18,7 +18,8 @@ struct SamplingDefaults {
   std::optional<int32_t> max_tokens;  // for servers also an upper bound
 };
 
-// `params` with the model's values of its distribution in place of what it has; max_tokens stays.
+// Returns `params` with the model's values of its distribution in the place of what it has.
+// max_tokens stays.
 inline SamplingParams with_defaults(SamplingParams params, const SamplingDefaults& defaults) {
   params.temperature = defaults.temperature.value_or(params.temperature);
   params.top_p = defaults.top_p.value_or(params.top_p);

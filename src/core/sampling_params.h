@@ -51,13 +51,14 @@ struct SamplingParams {
   // likely they are, instead of the most likely ones. At most kMaxLogprobTokenIds.
   std::vector<TokenId> logprob_token_ids;
 
-  // Most drafts of a step that are verified for it; 0: none. Above what the engine drafts it has no
-  // effect.
+  // At most so many drafts of a step are verified for the request; 0 allows none. It has no effect
+  // above what the engine drafts.
   std::optional<int32_t> num_speculative_tokens;
   // What the client expects the output to repeat in parts: a source of drafts.
   std::vector<TokenId> prediction_token_ids;
 
-  // Of models of speech. What the rules forbid is no part of the distribution. Null: none.
+  // Models of speech have such rules. What they forbid is no part of the distribution. Null: there
+  // are none.
   std::shared_ptr<const TranscriptRules> transcript_rules = {};
 
   static constexpr int32_t kMaxLogprobTokenIds = 128;
@@ -66,7 +67,7 @@ struct SamplingParams {
   static constexpr float kMinTemperature = 0.01f;
   bool greedy() const { return temperature < kGreedyTemperature; }
 
-  // The first field out of bounds, by name, with what was expected.
+  // Returns an error that names the first field out of bounds and what was expected.
   Status validate(int32_t vocab_size, int32_t max_logprobs) const;
 };
 

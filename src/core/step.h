@@ -27,7 +27,7 @@ namespace quire {
 
 struct NewRequest {
   RequestId id;
-  // All tokens known so far: the prompt, and after a preemption the output too.
+  // All tokens that are known: the prompt, and after a preemption the output too.
   std::vector<TokenId> token_ids;
   int32_t num_prompt_tokens = 0;
   std::shared_ptr<const SamplingParams>
@@ -85,10 +85,10 @@ struct StepPlan {
   std::vector<RequestId>
       dropped;  // finished, aborted or preempted since the last plan; applies first
   std::vector<NewRequest> new_requests;
-  // Keys of items whose embeddings nobody needs any more; applies before media_inputs.
+  // Names items whose embeddings nobody needs any longer. It applies before media_inputs.
   std::vector<std::string> freed_media;
-  // Encoded before anything is computed. Their embeddings are kept until freed_media names them;
-  // those of a step that failed are sent again when they are needed.
+  // These items are encoded before anything is computed. Their embeddings are kept until
+  // freed_media names them; those of a step that failed are sent again when they are needed.
   std::vector<std::shared_ptr<const MediaItem>> media_inputs;
   std::vector<ScheduledRequest> scheduled;  // in batch order
   std::vector<BlockTableUpdate> block_updates;
@@ -132,7 +132,8 @@ struct TokenLogprobs {
 
 struct RequestStepResult {
   RequestId id;
-  // Empty while known tokens are left to compute; else the drafts that came out, then one token.
+  // It is empty while known tokens are left to compute. Otherwise it has the drafts that came out,
+  // then one token.
   std::vector<TokenId> sampled_token_ids;
   std::vector<TokenLogprobs> logprobs;  // one per sampled token when asked for
   // Log-probabilities of prompt tokens at positions prompt_logprobs_begin, … ; position 0 has none

@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// All but num_members, which is how many there are and not how long something took.
+// Adds all but num_members, which is how many there are and not how long something took.
 inline void add_times(StepTimings& sum, const StepTimings& part) {
   for (int64_t StepTimings::*const time :
        {&StepTimings::inputs_us, &StepTimings::encoder_us, &StepTimings::forward_us,

@@ -24,7 +24,8 @@ struct StructuredOutputs {
   // Of the field that brought the rule, for errors: "response_format.json_schema.schema".
   std::string field = "structured_outputs";
 
-  // Of JSON text: no blanks between its tokens; or what may stand there, a regular expression.
+  // In JSON text there are no blanks between tokens. Without it, `whitespace_pattern` says as a
+  // regular expression what may stand there.
   bool disable_any_whitespace = false;
   std::optional<std::string> whitespace_pattern{};
   // Objects have no members but those that their schema names.
@@ -32,8 +33,8 @@ struct StructuredOutputs {
   // Members of objects come in any order (up to 10 named ones), not in that of the schema.
   bool any_order = false;
 
-  // The rule holds from behind this text on, where the model ends its reasoning; empty: from the
-  // answer's first token on.
+  // The rule holds from behind this text on, where the model ends its reasoning. When it is empty,
+  // the rule holds from the answer's first token on.
   std::string begins_after{};
 };
 

@@ -91,6 +91,8 @@ class GpuStream final : public Stream {
   Status take_error() { return std::exchange(error_, {}); }
 
   std::unique_ptr<LibraryState>& library_state() { return library_state_; }
+  // Those of its launches (kernels/cuda/ring/tensor_maps.h); null before the first that wants one.
+  std::unique_ptr<LibraryState>& tensor_maps() { return tensor_maps_; }
 
  private:
   void* handle_ = nullptr;
@@ -104,6 +106,7 @@ class GpuStream final : public Stream {
   std::string algorithm_cache_dir_;
   Status error_;
   std::unique_ptr<LibraryState> library_state_;
+  std::unique_ptr<LibraryState> tensor_maps_;
 };
 
 }  // namespace quire

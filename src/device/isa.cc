@@ -22,13 +22,20 @@ bool cpu_has_f16c() {
 }
 #endif
 
-// The compiler's CPU model also asks the OS (XGETBV) whether it saves the wide registers.
+#ifdef QUIRE_BEST_ISA_AVX2
+constexpr bool kHasAvx512Kernels = false;
+#else
+constexpr bool kHasAvx512Kernels = true;
+#endif
+
+// The compiler's CPU model also asks the OS (XGETBV) whether it saves the wide registers. A set
+// that this program was built without does not count.
 Isa detect_vector_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   const bool avx2 =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+  const bool avx512 = kHasAvx512Kernels && avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl");
   if (avx512) return Isa::kAvx512;
@@ -176,8 +183,9 @@ Result<Isa> parse_isa(std::string_view name) {
         name);
   }
   if (!has_isa(*isa)) {
-    return invalid_argument("--isa: '{}' asked for, but the best that this CPU has is '{}'", name,
-                            to_string(best_isa()));
+    return invalid_argument(
+        "--isa: '{}' asked for, but the best that this CPU and this build have is '{}'", name,
+        to_string(best_isa()));
   }
   return *isa;
 }

@@ -11,7 +11,8 @@
 
 namespace quire {
 
-// What a request's own drafts came to. Part of the scheduler's record of the request.
+// Counts what became of a request's own drafts. It is part of the scheduler's record of the
+// request.
 struct DraftHistory {
   double num_accepted = 0;  // of recent drafts, older ones count less
   double num_expected = 0;  // what the planner took that number to be
@@ -37,8 +38,8 @@ struct DraftStep {
 
 struct DraftPlannerOptions {
   RowTimes row_times;  // unknown: every candidate gets all its drafts, as far as they go
-  // Most drafts of a request while at least so many are candidates; ascending. As vLLM's
-  // num_speculative_tokens_per_batch_size.
+  // A limit says how many drafts a request may have while at least so many requests are candidates.
+  // Limits are in ascending order; they correspond to vLLM's num_speculative_tokens_per_batch_size.
   struct Limit {
     int32_t num_requests = 0;
     int32_t max_drafts = 0;
@@ -48,7 +49,7 @@ struct DraftPlannerOptions {
 
 // A draft is worth the chance that it and all before it come out, and costs a row of the step. The
 // counts chosen are those with the most tokens per time, over all requests together. Counting what
-// came out is all that it learns; the same calls give the same counts. One thread.
+// came out is all that it learns; the same calls give the same counts. One thread may use it.
 class DraftPlanner {
  public:
   explicit DraftPlanner(DraftPlannerOptions options);
@@ -66,7 +67,7 @@ class DraftPlanner {
   // Fills num_chosen. `cost` null: drafts cost nothing but their rows.
   void choose(std::span<DraftCandidate> candidates, const DraftStep& step,
               const DraftingCost* cost = nullptr);
-  // The estimated chance that a draft comes out when those before it have. `index` from 0.
+  // Returns the estimated chance that draft `index` (from 0) comes out when those before it have.
   double acceptance(const DraftCandidate& candidate, int32_t index) const;
 
   // A step has verified `num_drafts` drafts of a source, of which the first `num_accepted` came out.

@@ -17,8 +17,8 @@ inline constexpr DraftSource kMaxDraftSources = 32;
 
 struct DraftClass {
   DraftSource source = 0;
-  // The share of such drafts that come out when those before them did, as long as nothing has been
-  // counted.
+  // The share of such drafts that is taken to come out, when those before them did, until enough
+  // have been counted.
   double prior = 0.6;
   bool from_prediction = false;  // of the client: SamplingParams::prediction_token_ids
 };
@@ -27,13 +27,13 @@ struct DraftQuery {
   const Request* request = nullptr;
   int32_t max_drafts = 0;  // >= 1
 
-  // The answer: at most max_drafts tokens that may follow request->token_ids, in order. Valid until
-  // the next call.
+  // The drafter answers with at most max_drafts tokens that may follow request->token_ids, in
+  // order. They are valid until the next call.
   std::span<const TokenId> token_ids;
   DraftClass draft_class;
 };
 
-// What the drafts of a model cost, and of what class they are; known before they are made.
+// What the drafts of a model cost and which class they belong to is known before they are made.
 struct DraftingCost {
   RowTimes step_times;  // of the model's steps: each drafts one token of some requests
   DraftClass draft_class;
@@ -52,7 +52,8 @@ class Drafter {
   // The request has ended.
   virtual void forget(RequestId id) = 0;
 
-  // Null: drafts cost next to nothing. Then all that may be of use are asked for.
+  // Returns the cost of a draft, or null when drafts cost next to nothing: then all that may be of
+  // use are asked for.
   virtual const DraftingCost* cost() const { return nullptr; }
 };
 

@@ -60,10 +60,10 @@ class ExecutorDrafter final : public Drafter {
     bool known_to_executor = false;
     uint64_t last_call = 0;
 
-    // The position of the hidden state that its next token reads.
+    // Returns the position of the hidden state that its next token reads.
     int32_t next_state() const { return first_position - 1 + num_computed; }
   };
-  // A query while it is answered.
+  // A query that is being answered.
   struct Active {
     RequestId id;
     int32_t max_drafts = 0;  // 0: the request is only fed

@@ -17,8 +17,9 @@ class NgramDrafter final : public Drafter {
   };
   explicit NgramDrafter(const Options& options) : options_(options) {}
 
-  // The tokens behind the earliest place where the longest end of the text, of
-  // prompt_lookup_min to prompt_lookup_max tokens, stood before. Linear in the requests' lengths.
+  // Finds the earliest place where the longest end of the text, of prompt_lookup_min to
+  // prompt_lookup_max tokens, stood before, and proposes the tokens behind it. It takes time linear
+  // in the requests' lengths.
   void propose(std::span<DraftQuery> queries) override;
   void forget(RequestId) override {}
 

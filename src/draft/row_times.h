@@ -21,7 +21,7 @@ class RowTimes {
 
   // Nothing is known.
   RowTimes() = default;
-  // At least two points, of ascending rows >= 1 and times > 0.
+  // Takes at least two points, of ascending rows >= 1 and times > 0, and fails otherwise.
   static Result<RowTimes> create(std::vector<Point> points);
 
   bool known() const { return !points_.empty(); }

@@ -14,7 +14,7 @@ namespace quire {
 
 // Outputs are kept by cache salt: clients of one salt never draft from what others were told, which
 // the time of an answer would let them see. Of all salts together there are at most so many bytes;
-// then those that nothing was added to for longest go. One thread.
+// then those that nothing was added to for longest go. One thread may use it.
 class SharedSuffixes {
  public:
   explicit SharedSuffixes(int64_t max_bytes) : max_bytes_(max_bytes) {}

@@ -1,5 +1,5 @@
-// All pieces of a growing text as one small automaton, to find what followed the text's end when it
-// stood there before.
+// SuffixAutomaton holds all pieces of a growing text and finds what followed the text's end when
+// that end stood there before.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace quire {
 
-// The suffix automaton of Blumer et al. (1985), built token by token: at most two states and three
-// edges per token, constant time each on average. About 150 bytes per token. One thread.
+// This is the suffix automaton of Blumer et al. (1985), built token by token. It has at most two
+// states and three edges per token, takes constant time per token on average, and about 150 bytes
+// per token. One thread at a time may use it.
 class SuffixAutomaton {
  public:
   SuffixAutomaton();
@@ -27,14 +28,14 @@ class SuffixAutomaton {
   };
   Match longest_match() const;
 
-  // The longest end of another text that stands somewhere in this one, followed token by token while
-  // this one does not grow.
+  // A cursor is the longest end of another text that stands somewhere in this one. It follows that
+  // text token by token, while this one does not grow.
   struct Cursor {
     int32_t state = 0;
     int32_t length = 0;
   };
   void advance(Cursor& cursor, TokenId token_id) const;
-  // The position behind a place of it, of a cursor with a length above 0.
+  // Returns the position behind one of the cursor's places. The cursor's length must be above 0.
   int32_t end_of(Cursor cursor) const;
 
  private:

@@ -16,7 +16,8 @@ namespace quire {
 class SuffixDrafter final : public Drafter {
  public:
   struct Options {
-    // As vLLM's suffix_decoding_max_spec_factor: at most so many drafts per matching token.
+    // There are at most so many drafts per matching token, as in vLLM's
+    // suffix_decoding_max_spec_factor.
     double max_spec_factor = 1.0;
     // Automata are kept up to this much memory, a quarter of it for answers that have ended. Requests
     // beyond it get no drafts.

@@ -63,7 +63,8 @@ class AsyncEngine {
   // least 1.
   virtual int64_t retry_after_s() const = 0;
 
-  // Whether accepted requests wait that have never run. Cheap; any thread.
+  // Returns whether requests wait that were accepted and have never run. It is cheap; any thread
+  // may call it.
   virtual bool has_waiting() const { return false; }
 
   virtual ExecutorInfo model_info() const = 0;
@@ -75,8 +76,9 @@ class AsyncEngine {
   virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids,
                                    const CacheKeys& keys) const = 0;
   virtual Status reset_prefix_cache() = 0;  // fails while requests run
-  // It is called once with how a pause went: on the engine thread when nothing runs any more, else by
-  // whoever refuses it. It must be cheap and may not call back into the engine.
+  // The function is called once and says how a pause went. The call comes from the engine thread
+  // when nothing runs, or from whoever refuses the pause. It must be cheap and may not call back
+  // into the engine.
   using OnPaused = std::function<void(const Status& status)>;
   // Stops scheduling until resume(), and returns before that is done. Requests may still be
   // submitted: they queue up, within the queue's limits. `clear_cache` drops the prefix cache,
@@ -84,26 +86,29 @@ class AsyncEngine {
   virtual void pause(PauseMode mode, bool clear_cache, OnPaused on_paused) = 0;
   virtual Status resume() = 0;
   virtual bool paused() const = 0;
-  // pause(mode, true), after which the executor gives the memory of its KV blocks back where it can
-  // (Executor::discard_kv()): sleep_level() is `level`, 1 or 2, until wake_up(), which also
-  // resumes. The weights stay at either level. kInvalidArgument: kKeep, or another level.
+  // Does what pause(mode, true) does, after which the executor gives the memory of its KV blocks
+  // back where it can (Executor::discard_kv()). sleep_level() is `level`, 1 or 2, until wake_up(),
+  // which also resumes. The weights stay at either level. kInvalidArgument: the mode is kKeep, or
+  // the level is another one.
   virtual void sleep(int32_t level, PauseMode mode, OnPaused on_asleep) = 0;
   virtual Status wake_up() = 0;
   virtual int32_t sleep_level() const = 0;  // 0: awake
   // Ends the requests whose external_id is one of these (none given: all) with
   // FinishReason::kAbort. Returns how many they were.
   virtual Result<int64_t> abort_requests(std::span<const std::string> external_ids) = 0;
-  // False once the executor is lost or the engine thread has died.
+  // Returns false once the executor is lost or the engine thread has died.
   virtual bool healthy() const = 0;
   // Returns the shape and times of the last steps, oldest first; at most 512. The engine thread makes
   // them between steps.
   virtual std::vector<StepRecord> recent_steps() const;
-  // Returns the model that computes the bounds of the next steps, or null. Any thread.
+  // Returns the model that computes the bounds of the next steps, or null. Any thread may call it.
   virtual std::shared_ptr<const CostModel> cost_model() const;
-  // Replaces it between two steps, with the prediction by which the scheduler bounds steps in time.
-  // `model` is not null. Any thread; returns when it is done or the engine has stopped.
+  // Replaces the cost model between two steps, and with it the prediction by which the scheduler
+  // bounds steps in time. `model` is not null. Any thread may call it; it returns when that is done
+  // or the engine has stopped.
   virtual void set_cost_model(std::shared_ptr<const CostModel> model);
-  // Executor::load_adapter() of this engine's model, while requests run. Any thread.
+  // Calls Executor::load_adapter() of this engine's model while requests run. Any thread may call
+  // it.
   virtual Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
                                                               const std::string& path) const;
 

@@ -79,7 +79,8 @@ class Engine {
   // Runs one step. Returns false when nothing could be run.
   bool step() { return loop_.step(); }
   bool has_unfinished() const { return !groups_.empty(); }
-  // Not ok: the device is lost. Everything has ended with kError and nothing will run any more.
+  // Not ok means that the device is lost: everything has ended with kError, and nothing will run
+  // any more.
   const Status& lost() const { return loop_.lost(); }
   // Gives the steps from here on their bounds and the scheduler its prediction of them.
   void set_cost_model(std::shared_ptr<const CostModel> model);

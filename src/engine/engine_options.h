@@ -20,8 +20,8 @@
 namespace quire {
 
 struct EngineOptions {
-  // max_model_len 0: the model's, or as much of it as one request can have of the KV memory.
-  // async_scheduling has no effect where the executor runs one step at a time.
+  // max_model_len 0 stands for the model's length, or as much of it as one request can have of the
+  // KV memory. async_scheduling has no effect where the executor runs one step at a time.
   SchedulerConfig scheduler{.max_model_len = 0};
   // max_sequence_tokens and max_step_tokens are filled in by the engine.
   KvOptions kv;
@@ -29,8 +29,9 @@ struct EngineOptions {
   // Guesses tokens, at most scheduler.num_speculative_tokens per step and request; null: nobody
   // does. Of this engine alone, which calls it on its own thread.
   std::shared_ptr<Drafter> drafter;
-  // As many drafts as pay, by how long steps take: scheduler.draft_planner.row_times, which is
-  // measured when the engine starts if it is not known. False: all that there are, unless it is.
+  // If true, a step gets as many drafts as pay, by how long steps take: by
+  // scheduler.draft_planner.row_times, which are measured when the engine starts if they are not
+  // known. If false, it gets all drafts, unless row_times are known.
   bool weigh_drafts = true;
 
   // KV memory: exactly this many blocks (the null block included), else this many bytes, else what
@@ -38,7 +39,7 @@ struct EngineOptions {
   std::optional<int32_t> num_blocks;
   std::optional<int64_t> kv_cache_bytes;
 
-  // Host memory for KV blocks that leave the device's, of executors that keep some there; 0: none.
+  // Host memory for KV blocks that leave the device, for executors that keep some there; 0 is none.
   int64_t kv_offload_bytes = 0;
 
   // Opens the files that keep KV when the process ends, kv.files' other fields saying how; null:

@@ -1,4 +1,4 @@
-// Engine on a thread of its own, behind a mailbox.
+// EngineThread runs an Engine on a thread of its own, behind a mailbox.
 #pragma once
 
 #include <future>
@@ -28,8 +28,8 @@ class EngineThread {
   // Shared with streams, which may outlive the thread.
   const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
 
-  // Runs `function` on the thread between steps and waits for what it returns; `otherwise` when the
-  // thread has ended.
+  // Runs `function` on the thread between two steps, waits, and returns its result; returns
+  // `otherwise` when the thread has ended.
   template <typename F, typename T = std::invoke_result_t<F, Engine&>>
   T ask(F function, std::type_identity_t<T> otherwise) const;
 

@@ -35,12 +35,13 @@ class Mailbox {
   void start_draining();
   // Waits until there is neither mail nor unfinished work; false after timeout_us.
   bool wait_idle(int64_t timeout_us);
-  // No more mail is taken; the engine thread ends. `dead`: because it cannot go on.
+  // Closes the mailbox: it takes no more mail, and the engine thread ends. `dead` says that the
+  // thread cannot go on.
   void close(bool dead);
   bool dead() const;
   QueueState queue() const;  // mail included
   int64_t num_submitted() const;
-  // Submissions that were refused because the queue was full, by the limit that was reached.
+  // Counts submissions that were refused because the queue was full, by the limit that was reached.
   struct Refusals {
     uint64_t by_requests = 0;
     uint64_t by_tokens = 0;
@@ -55,7 +56,8 @@ class Mailbox {
     kSettling,  // as kForMail, for some milliseconds only
     kPaused,    // as kForMail, though there may be work: nobody counts as idle
   };
-  // Publishes how the engine stands, waits, and swaps the mail into `mail`. False when closed.
+  // Publishes the state of the engine, waits, and swaps the mail into `mail`. Returns false when
+  // the mailbox is closed.
   bool take(Mail& mail, Wait wait, const QueueState& engine_queue);
   // As take() with kNone, but submissions stay here, where they count as queued.
   bool take_all_but_submissions(Mail& mail, const QueueState& engine_queue);

@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Told once how a pause went, also when nobody is left to say so.
+// Tells the caller once how a pause went, also when the engine has gone before it could.
 class PauseReply {
  public:
   explicit PauseReply(AsyncEngine::OnPaused on_paused) : on_paused_(std::move(on_paused)) {}

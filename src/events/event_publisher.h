@@ -30,9 +30,9 @@ class EventPublisher {
   // Binds the endpoints. kInvalidArgument: one of them cannot be bound.
   static Result<std::unique_ptr<EventPublisher>> open(const EventPublisherOptions& options);
   virtual ~EventPublisher() = default;
-  // Any thread.
+  // Any thread may call it.
   virtual void publish(std::string payload) = 0;
-  // Where it is bound, with the port that a port of 0 or * became.
+  // Returns where the socket is bound; a port of 0 or * is replaced by the one that it became.
   virtual std::string endpoint() const = 0;
   virtual std::string replay_endpoint() const = 0;
 };

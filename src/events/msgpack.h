@@ -60,7 +60,7 @@ inline void array(std::string& out, size_t num_items) {
   }
 }
 
-// So many pairs of a key and a value follow.
+// Begins a map; `num_pairs` pairs of a key and a value must follow.
 inline void map(std::string& out, size_t num_pairs) {
   if (num_pairs < 16) {
     out += static_cast<char>(0x80 | num_pairs);

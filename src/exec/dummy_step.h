@@ -6,8 +6,8 @@
 
 namespace quire {
 
-// Runs one request of a few tokens, in blocks of its own per KV group, and drops it. Nothing when
-// the pool is too small for that.
+// Runs one request of a few tokens, in blocks of its own per KV group, and drops it. Does nothing
+// when the pool is too small for that.
 Status execute_dummy(Executor& executor, const DecoderLimits& limits, const KvPlan& kv_plan);
 
 }  // namespace quire

@@ -344,4 +344,18 @@ ForwardInputs InputBatch::inputs() const {
           .adapters = adapters_};
 }
 
+void list_texts(const InputBatch& batch, std::vector<HiddenText>& texts) {
+  texts.clear();
+  for (int32_t i = 0; i < batch.num_reqs(); ++i) {
+    const RequestState& state = batch.request(static_cast<size_t>(i));
+    texts.push_back({.id = state.id,
+                     .token_ids = state.token_ids,
+                     .num_prompt_tokens = state.num_prompt_tokens,
+                     .params = state.params,
+                     .may_draft = state.kind == RequestKind::kGenerate &&
+                                  state.adapter == nullptr &&
+                                  state.params->num_speculative_tokens != 0});
+  }
+}
+
 }  // namespace quire

@@ -1,5 +1,5 @@
-// A step as flat arrays, the only form in which kernels see requests. Arrays are made once for the
-// largest step.
+// InputBatch turns a step into flat arrays, the only form in which kernels see requests. The arrays
+// are made once, for the largest step.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/hidden_rows.h"
 #include "core/step.h"
 #include "exec/request_table.h"
 #include "nn/decoder/decoder.h"
@@ -50,7 +51,8 @@ class InputBatch {
     return (limits.max_seq_len + block_size - 1) / block_size;
   }
 
-  // Sides of what becomes one embedding of a picture, for models whose tokens have rows and columns.
+  // Sets the sides of what becomes one embedding of a picture, for models whose tokens have rows
+  // and columns.
   void set_picture_cell_size(int32_t pixels) { picture_cell_size_ = pixels; }
 
   // The tokens of a picture see each other in both directions (MediaInfo::is_bidirectional).
@@ -60,16 +62,18 @@ class InputBatch {
   // then.
   Status build(const StepPlan& plan, RequestTable& requests);
 
-  // Valid until the next build(). Without the arrays it has no more than numbers and adapters.
+  // Returns the arrays, which are valid until the next build(). Without them a batch has no more
+  // than numbers and adapters.
   ForwardInputs inputs() const;
-  // Of the host's memory; valid until the next build().
+  // Returns segments in host memory, which are valid until the next build().
   StateSegments segments() const {
     return {segment_start_loc_, state_in_, state_out_, num_segments_};
   }
   int64_t num_tokens() const { return num_tokens_; }
   int32_t num_reqs() const { return num_reqs_; }
   int32_t max_query_len() const { return max_query_len_; }
-  // One entry per scheduled request: its id, and whether it was found wrong when it came.
+  // Starts one result per scheduled request, with its id and whether it was found wrong when it
+  // came.
   void start_results(const StepPlan& plan, std::vector<RequestStepResult>& results) const;
   std::span<const LogitsRow> logits_rows() const { return rows_; }
   RequestState& request(size_t index) const { return *states_[index]; }
@@ -129,5 +133,8 @@ class InputBatch {
   TokenMasks token_masks_;
   std::vector<RequestState*> states_;  // [R]
 };
+
+// The step's requests as whoever reads hidden states knows them.
+void list_texts(const InputBatch& batch, std::vector<HiddenText>& texts);
 
 }  // namespace quire

@@ -52,8 +52,8 @@ struct KvLayout {
 
   // Bytes of KV for one token over all layers, padding included.
   double bytes_per_token() const;
-  // Bytes of the keys and values of one token and layer over their number: more than the size of
-  // an element where scales lie beside them.
+  // Returns the bytes of the keys and values of one token and layer, divided by their number. That
+  // is more than the size of an element where scales lie beside them.
   double bytes_per_element() const;
   std::vector<LayerCache> layer_caches(void* pool) const;  // one per layer; they borrow the scales
   std::vector<StateView> state_views(void* pool) const;    // one per layer

@@ -16,11 +16,12 @@ struct AdaptersInUse {
   std::atomic<int64_t> num_bytes = 0;
 };
 
-// One of the slots that the memory plan has, and the bytes that its adapter takes; given back when
-// the adapter goes, on whatever thread that is, also after its runner.
+// Holds one of the slots that the memory plan has, and counts the bytes that its adapter takes. It
+// gives both back when the adapter goes, on whatever thread that is, also after its runner has
+// gone.
 class AdapterSlot {
  public:
-  // Empty when `most` are taken.
+  // Returns an empty slot when `most` are taken.
   static AdapterSlot take(std::shared_ptr<AdaptersInUse> in_use, int32_t most) {
     if (in_use->count.fetch_add(1) < most) return AdapterSlot(std::move(in_use));
     in_use->count.fetch_sub(1);

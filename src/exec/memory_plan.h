@@ -9,14 +9,15 @@
 
 namespace quire {
 
-// Bytes unless said otherwise.
+// All sizes are bytes unless they say otherwise.
 struct MemoryPlan {
   int64_t weights = 0;
   int64_t matrices = 0;  // of them what every step reads: packed layers and head, no embeddings
   int64_t mapped_tables =
       0;  // embeddings read where they lie in the checkpoint: page cache, not allocated
   int64_t adapters = 0;  // of all that may be loaded
-  // An encoder's weights and workspace, and what is kept of what it has made of images, recordings or texts.
+  // The weights and workspace of an encoder, and what is kept of what it has made of images,
+  // recordings or texts.
   int64_t vision = 0;
   int64_t activations = 0;
   int64_t linear_workspace = 0;
@@ -43,7 +44,7 @@ struct MemoryPlan {
     return activations + linear_workspace + attention_workspace + hidden_rows + logits +
            moving_experts + graphs + batch;
   }
-  // Of all replicas together.
+  // Returns the bytes of all replicas together.
   int64_t total() const {
     return weights + adapters + vision + host_kv + num_replicas * (workspace() + kv_cache);
   }
@@ -52,7 +53,7 @@ struct MemoryPlan {
   std::string table() const;  // several lines, aligned
 };
 
-// The least memory for the blocks that a model needs to run at all.
+// Returns the least memory for blocks with which a model can run at all.
 int64_t least_kv_bytes(const MemoryPlan& plan);
 
 // kResourceExhausted: the KV cache would be too small, or the whole is more than is free.

@@ -24,7 +24,7 @@ struct ModelLoading {
   std::optional<TensorSource> source;                // none: random weights
   std::vector<std::unique_ptr<std::byte[]>> memory;  // of tensors that lie in no file
   LoadPlan checkpoint;
-  // Of the backend's memory.
+  // Returns how many bytes of the backend's memory the weights take.
   int64_t weight_bytes(const DecoderWeights& weights, const WeightPacking& packing) const;
 };
 

@@ -1,4 +1,5 @@
-// Everything that is decided about serving a model before memory is allocated or a weight is read.
+// A ModelPlan is everything that is decided about serving a model before memory is allocated or a
+// weight is read.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,9 @@
 namespace quire {
 
 struct ModelRunnerOptions {
-  // The model: files, shared with whoever reads its tokenizer and kept mapped as long as the runner
-  // lives; or, for measurements, the name of a shape (models/shapes.h) that gets random weights.
+  // The model is either files, which are shared with whoever reads its tokenizer and stay mapped as
+  // long as the runner lives, or, for measurements, the name of a shape (models/shapes.h) that gets
+  // random weights.
   std::shared_ptr<const ModelFiles> files = {};
   std::string shape = {};
   // Of a shape: how the weights of its layers are packed. auto (as `dtype`), int8, int8-weights,
@@ -66,8 +68,8 @@ struct ModelRunnerOptions {
   int64_t max_logits_bytes = int64_t{64}
                              << 20;  // rows of logits are computed this many bytes at a time
 
-  // Adapters: how many may be loaded at once, and their greatest rank. 0: none, and no memory for
-  // any.
+  // How many adapters may be loaded at once, and their greatest rank. With 0 there are none, and no
+  // memory for any.
   int32_t max_adapters = 0;
   int64_t max_lora_rank = 16;
   // Memory for all of them; 0: for max_adapters of every matrix with the greatest rank, of which so many
@@ -76,7 +78,8 @@ struct ModelRunnerOptions {
   std::optional<int32_t> max_expert_adapters;  // nothing: all
   int64_t lora_whole_elements = 0;
 
-  // Of a stage of a pipeline: its layers. Hidden states come from the stage before (hidden()).
+  // Which layers a stage of a pipeline has. Its hidden states come from the stage before
+  // (hidden()).
   PipelineStage stage = {};
 
   // Of a rank that computes the model together with others, its part and the group, which has
@@ -124,8 +127,8 @@ struct ModelPlan {
 Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfig& config,
                              DType checkpoint_dtype);
 
-// The element type that most bytes of the checkpoint's float matrices have; bfloat16 when all of
-// them are quantized.
+// Returns the element type that most bytes of the checkpoint's float matrices have, or bfloat16
+// when all of them are quantized.
 DType dominant_dtype(const TensorSource& source);
 
 }  // namespace quire

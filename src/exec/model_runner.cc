@@ -279,7 +279,8 @@ Status ModelRunner::make_workspace() {
   decoder_ = std::make_unique<Decoder>(plan_.spec, *model_->weights, plan_.limits, stream_,
                                        workspace_arena_, ranks_ ? &*ranks_ : nullptr);
   if (plan_.spec.pooling.any())
-    pooling_ = std::make_unique<PoolingStage>(plan_.spec, *decoder_, team_);
+    pooling_ = std::make_unique<PoolingStage>(
+        plan_.spec, plan_.limits, *decoder_, PoolingStage::Place{stream_, team_, workspace_arena_});
   if (source_ != nullptr && !plan_.spec.cross.alignment_heads.empty())
     alignment_.emplace(plan_.spec, team_);
   make_logits_stage();
@@ -294,21 +295,6 @@ Status ModelRunner::make_workspace() {
   requests_ = std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len,
                                              static_cast<int32_t>(kv.groups.size()));
   return {};
-}
-
-void ModelRunner::tell_texts(const StepPlan& plan) {
-  texts_.clear();
-  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    const RequestState& state = batch_->request(i);
-    texts_.push_back({.id = state.id,
-                      .token_ids = state.token_ids,
-                      .num_prompt_tokens = state.num_prompt_tokens,
-                      .params = state.params,
-                      .may_draft = state.kind == RequestKind::kGenerate &&
-                                   state.adapter == nullptr &&
-                                   state.params->num_speculative_tokens != 0});
-  }
-  hidden_->end_step(texts_);
 }
 
 void ModelRunner::make_logits_stage() {
@@ -436,7 +422,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   QUIRE_RETURN_IF_ERROR(hidden_->before(plan, inputs));
   if (balancer_ != nullptr) balancer_->begin_step();
   decoder_->forward(inputs);
-  hidden_->after(plan);
+  QUIRE_RETURN_IF_ERROR(hidden_->after(plan));
   StepTimings& timings = result.timings;
   timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
@@ -448,9 +434,12 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
     QUIRE_RETURN_IF_ERROR(logits_->compute_only(*batch_));
   }
   if (options_.group != nullptr) QUIRE_RETURN_IF_ERROR(options_.group->status());
-  if (pooling_ != nullptr) pooling_->run(*batch_, result.requests);
+  if (pooling_ != nullptr) QUIRE_RETURN_IF_ERROR(pooling_->run(plan, *batch_, result.requests));
   if (alignment_) align_tokens(*batch_, *source_, *alignment_, result.requests);
-  if (hidden_->is_read()) tell_texts(plan);
+  if (hidden_->is_read()) {
+    list_texts(*batch_, texts_);
+    hidden_->end_step(texts_);
+  }
   const ThreadTeamStats team = team_.stats();
   timings.num_members = team.num_members;
   timings.late_members = team.late_members - late_members;

@@ -77,15 +77,13 @@ class ModelRunner final : public Executor {
 
  private:
   ModelRunner(ModelRunnerOptions options, ThreadTeam team, Isa isa);
-  // Configuration, specs, slots, tensors, memory.
+  // Reads the configuration and plans specs, slots, tensors and memory.
   Status prepare(ModelLoading& loading);
   Status load(ModelLoading loading);
-  // Everything but the weights.
+  // Makes everything but the weights.
   Status make_workspace();
   void make_logits_stage();
   void encode_media(const StepPlan& plan, ForwardInputs& inputs, StepResult& result);
-  // What the step's requests are called where hidden states are read.
-  void tell_texts(const StepPlan& plan);
 
   ModelRunnerOptions options_;
   ThreadTeam team_;
@@ -105,7 +103,7 @@ class ModelRunner final : public Executor {
   std::unique_ptr<SourceStage> source_;      // of models that look at what an encoder makes
   std::optional<TokenAlignment> alignment_;  // of those whose attention says when words are said
   std::optional<HiddenStages> hidden_;
-  std::vector<HiddenText> texts_;  // kept for its capacity
+  std::vector<HiddenText> texts_;  // of the last step, kept for its capacity
   std::unique_ptr<RequestTable> requests_;
   std::shared_ptr<AdaptersInUse> adapters_in_use_ = std::make_shared<AdaptersInUse>();
   StepResult spare_;  // of an earlier step, for its memory; nothing in it but the lists

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "nn/products/product_inputs.h"
+
 namespace quire {
 namespace {
 
@@ -24,20 +26,38 @@ void softmax(std::span<float> row) {
   for (float& x : row) x = static_cast<float>(std::exp(double{x} - greatest) / sum);
 }
 
-int64_t widest_row(const DecoderSpec& spec) {
+// Of what the layers behind the model read and write at a time; 0: there are none.
+int64_t layer_floats(const DecoderSpec& spec) {
+  if (spec.pooling.layers.empty()) return 0;
   int64_t widest = spec.hidden_size;
   for (const PoolingLayerSpec& layer : spec.pooling.layers)
     widest = std::max(widest, layer.num_outputs);
-  return widest;
+  return DecoderLimits::kMaxPooledRows * widest;
 }
 
 }  // namespace
 
-PoolingStage::PoolingStage(const DecoderSpec& spec, Decoder& decoder, ThreadTeam& team)
-    : spec_(spec), decoder_(decoder), team_(team) {
-  const int64_t size = DecoderLimits::kMaxPooledRows * widest_row(spec);
-  for (std::vector<float>& buffer : buffers_) buffer.resize(static_cast<size_t>(size));
+int64_t PoolingStage::memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits) {
+  if (!spec.pooling.any()) return 0;
+  const int64_t count = layer_floats(spec);
+  return 2 * Arena::padded(count * 4) + Arena::padded(count * size_bytes(limits.activation_type));
 }
+
+int64_t PoolingStage::num_floats(const DecoderSpec& spec, const DecoderLimits& limits) {
+  if (!spec.pooling.any()) return 0;
+  return std::max(limits.max_tokens * spec.hidden_size, layer_floats(spec));
+}
+
+PoolingStage::PoolingStage(const DecoderSpec& spec, const DecoderLimits& limits, Decoder& decoder,
+                           const Place& place)
+    : spec_(spec),
+      decoder_(decoder),
+      stream_(place.stream),
+      team_(place.team),
+      transfer_(place.transfer),
+      buffers_{place.arena.allocate<float>(layer_floats(spec)),
+               place.arena.allocate<float>(layer_floats(spec))},
+      inputs_(allocate_activations(place.arena, limits.activation_type, layer_floats(spec))) {}
 
 PoolingInfo PoolingStage::info() const {
   const PoolingSpec& pooling = spec_.pooling;
@@ -49,34 +69,63 @@ PoolingInfo PoolingStage::info() const {
   return info;
 }
 
-void PoolingStage::run(const InputBatch& batch, std::vector<RequestStepResult>& results) {
-  const auto num_reqs = static_cast<size_t>(batch.num_reqs());
+void PoolingStage::find_rows(const StepPlan& plan, const InputBatch& batch) {
+  rows_.clear();
+  int64_t first = 0;
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const ScheduledRequest& scheduled = plan.scheduled[i];
+    const RequestState& state = batch.request(i);
+    const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
+    rows_.push_back({.first = first,
+                     .tokens = state.token_ids.data() + scheduled.num_computed_tokens,
+                     .num_tokens = scheduled.num_scheduled_tokens,
+                     .ends = end == state.num_prompt_tokens});
+    first += scheduled.num_scheduled_tokens;
+  }
+}
+
+WorkRange PoolingStage::rows_read(const Rows& rows, const RequestState& state) const {
+  const WorkRange all{rows.first, rows.first + rows.num_tokens};
+  if (spec_.pooling.step_token || is_per_token(state.pooling->task)) return all;
+  if (spec_.pooling.kind == PoolingKind::kCls)
+    return {all.begin, state.pooled.empty() ? all.begin + 1 : all.begin};
+  if (spec_.pooling.kind == PoolingKind::kLast) return {rows.ends ? all.end - 1 : all.end, all.end};
+  return all;
+}
+
+Status PoolingStage::run(const StepPlan& plan, const InputBatch& batch,
+                         std::vector<RequestStepResult>& results) {
+  const auto num_reqs = plan.scheduled.size();
   const auto is_pooled = [&](size_t i) { return batch.request(i).pooling != nullptr; };
   size_t num_pooled = 0;
   for (size_t i = 0; i < num_reqs; ++i) num_pooled += is_pooled(i) ? 1 : 0;
-  if (num_pooled == 0) return;
-  const float* hidden = decoder_.head().final_hidden(batch.num_tokens());
-  const ForwardInputs inputs = batch.inputs();
+  if (num_pooled == 0) return {};
+  find_rows(plan, batch);
+  const int64_t size = spec_.hidden_size;
+  (void)decoder_.head().final_hidden(batch.num_tokens());
+  for (size_t i = 0; i < num_reqs; ++i) {
+    if (!is_pooled(i)) continue;
+    const WorkRange read = rows_read(rows_[i], batch.request(i));
+    transfer_.fetch(decoder_.hidden(), read.begin * size, (read.end - read.begin) * size);
+  }
+  QUIRE_ASSIGN_OR_RETURN(const float* const hidden, transfer_.fetched(decoder_.hidden()));
   team_.deal(static_cast<int64_t>(num_reqs), 1, team_.size());
   team_.run([&](int thread) {
     for (WorkRange some = team_.take(thread); some.begin < some.end; some = team_.take(thread)) {
-      for (int64_t i = some.begin; i < some.end; ++i) {
-        RequestState& state = batch.request(static_cast<size_t>(i));
+      for (auto i = static_cast<size_t>(some.begin); i < static_cast<size_t>(some.end); ++i) {
+        RequestState& state = batch.request(i);
         if (state.pooling == nullptr) continue;
-        const int64_t first = inputs.query_start_loc[i];
-        pool({.hidden = hidden + first * spec_.hidden_size,
-              .tokens = inputs.input_ids + first,
-              .num_tokens = inputs.query_start_loc[i + 1] - first,
-              .ends = inputs.seq_lens[i] == state.num_prompt_tokens},
-             *state.pooling, state);
+        rows_[i].hidden = hidden + rows_[i].first * size;
+        pool(rows_[i], *state.pooling, state);
       }
     }
   });
   for (size_t i = 0; i < num_reqs; ++i) {
+    if (!is_pooled(i) || !rows_[i].ends) continue;
     RequestState& state = batch.request(i);
-    if (!is_pooled(i) || inputs.seq_lens[i] != state.num_prompt_tokens) continue;
-    finish(*state.pooling, state, results[i]);
+    QUIRE_RETURN_IF_ERROR(finish(*state.pooling, state, results[i]));
   }
+  return {};
 }
 
 // Into state.pooled: rows of all tokens, or what the tokens so far have come to.
@@ -128,18 +177,18 @@ void PoolingStage::pool_steps(const Rows& rows, bool all, std::vector<float>& ou
   }
 }
 
-void PoolingStage::finish(const PoolingParams& params, RequestState& state,
-                          RequestStepResult& result) {
+Status PoolingStage::finish(const PoolingParams& params, RequestState& state,
+                            RequestStepResult& result) {
   std::vector<float> values = std::move(state.pooled);
   state.pooled = {};
-  if (!state.status.ok()) return;
+  if (!state.status.ok()) return {};
   if (values.empty()) {  // a text always has a token, but not always one that ends a step
     state.status = invalid_argument("the text has no token {}, which ends a step",
                                     spec_.pooling.step_token.value_or(-1));
     result.status = state.status;
-    return;
+    return {};
   }
-  apply_layers(values, std::ssize(values) / spec_.hidden_size);
+  QUIRE_RETURN_IF_ERROR(apply_layers(values, std::ssize(values) / spec_.hidden_size));
   const auto columns = static_cast<size_t>(spec_.pooling.num_columns);
   const size_t kept = params.dimensions > 0 && !spec_.pooling.classifies
                           ? std::min(columns, static_cast<size_t>(params.dimensions))
@@ -152,26 +201,33 @@ void PoolingStage::finish(const PoolingParams& params, RequestState& state,
     out.values.insert(out.values.end(), row.begin(), row.end());
   }
   if (std::all_of(out.values.begin(), out.values.end(), [](float x) { return std::isfinite(x); }))
-    return;
+    return {};
   out = {};
   state.status = internal_error("pooling: the model gave a value that is not finite");
   result.status = state.status;
+  return {};
 }
 
 // Rows [R, E] become [R, num_columns].
-void PoolingStage::apply_layers(std::vector<float>& rows, int64_t num_rows) {
+Status PoolingStage::apply_layers(std::vector<float>& rows, int64_t num_rows) {
   const PoolingSpec& pooling = spec_.pooling;
-  if (pooling.layers.empty()) return;
+  if (pooling.layers.empty()) return {};
   std::vector<float> out(static_cast<size_t>(num_rows * pooling.num_columns));
   for (int64_t begin = 0; begin < num_rows; begin += DecoderLimits::kMaxPooledRows) {
     const int64_t count = std::min(DecoderLimits::kMaxPooledRows, num_rows - begin);
-    const float* x = rows.data() + begin * spec_.hidden_size;
-    size_t next = 0;
+    float* on_device = buffers_[0];
+    std::copy_n(rows.data() + begin * spec_.hidden_size, count * spec_.hidden_size,
+                transfer_.staged(on_device));
+    transfer_.send(on_device, count * spec_.hidden_size);
+    size_t next = 1;
     for (size_t i = 0; i < pooling.layers.size(); ++i, next = 1 - next) {
-      float* y = buffers_[next].data();
-      decoder_.head().pooling_layer(i, x, y, count);
-      x = y;
+      const int64_t size = pooling.layers[i].num_inputs;
+      const ProductInputs in = product_inputs(stream_, {on_device, size}, inputs_, count, size);
+      decoder_.head().pooling_layer(i, in.x, buffers_[next], count);
+      on_device = buffers_[next];
     }
+    transfer_.fetch(on_device, 0, count * pooling.layers.back().num_outputs);
+    QUIRE_ASSIGN_OR_RETURN(const float* const x, transfer_.fetched(on_device));
     float* const done = out.data() + begin * pooling.num_columns;
     if (pooling.is_difference) {
       for (int64_t row = 0; row < count; ++row) done[row] = x[2 * row] - x[2 * row + 1];
@@ -180,6 +236,7 @@ void PoolingStage::apply_layers(std::vector<float>& rows, int64_t num_rows) {
     }
   }
   rows = std::move(out);
+  return {};
 }
 
 void PoolingStage::activate(const PoolingParams& params, std::span<float> row) const {

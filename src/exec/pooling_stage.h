@@ -10,41 +10,68 @@
 
 #include "base/threads/thread_team.h"
 #include "core/step.h"
+#include "device/stream.h"
 #include "exec/input_batch.h"
+#include "exec/memory/row_transfer.h"
 #include "nn/decoder/decoder.h"
+#include "tensor/arena.h"
 
 namespace quire {
 
-// Borrows the decoder and the team. One thread at a time.
+// Borrows the decoder, the stream and the team. One thread at a time may use it.
 class PoolingStage {
  public:
-  PoolingStage(const DecoderSpec& spec, Decoder& decoder, ThreadTeam& team);
+  // Where it computes: the model's layers on the stream, all else on the host.
+  struct Place {
+    Stream& stream;
+    ThreadTeam& team;
+    Arena& arena;
+    RowTransfer transfer = {};  // of num_floats()
+  };
+  // What it takes of the arena, and the most floats that its transfer moves at a time; 0: the model is
+  // not for pooling.
+  static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits);
+  static int64_t num_floats(const DecoderSpec& spec, const DecoderLimits& limits);
+
+  PoolingStage(const DecoderSpec& spec, const DecoderLimits& limits, Decoder& decoder,
+               const Place& place);
 
   // What the executor can make of prompts.
   PoolingInfo info() const;
 
-  // Fills `pooled` of the requests whose last token the step has computed, from the hidden states
-  // of the last forward pass. Values that are not finite fail their request alone.
-  void run(const InputBatch& batch, std::vector<RequestStepResult>& results);
+  // Fills `pooled` of the plan's requests whose last token the step has computed, from the hidden states
+  // of the last forward pass. Values that are not finite fail their request alone. Of a GPU it waits
+  // for the states; kUnavailable: the GPU is lost.
+  Status run(const StepPlan& plan, const InputBatch& batch,
+             std::vector<RequestStepResult>& results);
 
  private:
-  // The rows of `hidden` [tokens, E] that the step has computed for one request.
+  // The rows of hidden states [tokens, E] that the step has computed for one request.
   struct Rows {
-    const float* hidden = nullptr;
-    const TokenId* tokens = nullptr;
+    int64_t first = 0;                // of the step's tokens
+    const float* hidden = nullptr;    // of that one
+    const TokenId* tokens = nullptr;  // likewise
     int64_t num_tokens = 0;
     bool ends = false;  // the last of them is the prompt's last
   };
+  // Into rows_: those of each request, where `hidden` is not known yet.
+  void find_rows(const StepPlan& plan, const InputBatch& batch);
+  // Tokens of the step whose states pool() reads.
+  WorkRange rows_read(const Rows& rows, const RequestState& state) const;
   void pool(const Rows& rows, const PoolingParams& params, RequestState& state) const;
   void pool_steps(const Rows& rows, bool all, std::vector<float>& out) const;
-  void finish(const PoolingParams& params, RequestState& state, RequestStepResult& result);
-  void apply_layers(std::vector<float>& rows, int64_t num_rows);
+  Status finish(const PoolingParams& params, RequestState& state, RequestStepResult& result);
+  Status apply_layers(std::vector<float>& rows, int64_t num_rows);
   void activate(const PoolingParams& params, std::span<float> row) const;
 
   const DecoderSpec& spec_;
   Decoder& decoder_;
+  Stream& stream_;
   ThreadTeam& team_;
-  std::vector<float> buffers_[2];  // [kMaxPooledRows, widest]
+  RowTransfer transfer_;
+  std::vector<Rows> rows_;  // of the requests of the last step
+  float* buffers_[2];       // [kMaxPooledRows, widest], of models with layers behind
+  Activations inputs_;      // the same in the type that products read
 };
 
 }  // namespace quire

@@ -29,7 +29,7 @@ struct RequestState {
   int32_t num_open_tokens = 0;                     // behind token_ids: steps under way sample them
   Status status;  // not ok: found wrong when it came; it runs with harmless input and reports this
 
-  // One more output token.
+  // Adds one more output token.
   void append(TokenId token_id) {
     token_ids.push_back(token_id);
     sampler.append(token_id);
@@ -37,7 +37,7 @@ struct RequestState {
   int64_t num_tokens() const { return static_cast<int64_t>(token_ids.size()) + num_open_tokens; }
 };
 
-// One thread.
+// One thread may use it.
 class RequestTable {
  public:
   RequestTable(int64_t vocab_size, int64_t max_model_len, int32_t num_groups)

@@ -7,6 +7,7 @@
 #include "exec/hidden/hidden_stages.h"
 #include "exec/input_batch.h"
 #include "exec/memory/free_memory.h"
+#include "exec/pooling_stage.h"
 #include "nn/adapters/lora_weights.h"
 #include "nn/decoder/decoder_memory.h"
 #include "tensor/arena.h"
@@ -39,7 +40,7 @@ void plan_workspace(const ModelRunnerOptions& options, const DecoderWeights& wei
                     const HostStream& stream, ModelPlan& plan) {
   MemoryPlan& memory = plan.memory;
   const DecoderMemory decoder = decoder_memory(plan.spec, weights, plan.limits, stream);
-  memory.activations = decoder.activations;
+  memory.activations = decoder.activations + PoolingStage::memory_bytes(plan.spec, plan.limits);
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
   memory.hidden_rows = HiddenStages::memory_bytes(

@@ -1,5 +1,5 @@
-// Everything that an operator may set about loading and running one model: the flags of `quire
-// serve`, chat, generate and bench, and LLMOptions, all end here.
+// EngineArgs is everything that an operator may set about loading and running one model: the flags
+// of `quire serve`, chat, generate and bench, and LLMOptions, all end here.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline EngineOptions default_engine_options() {
   return options;
 }
 
-// Of a model that processes share, one rank each.
+// Processes that share a model have one rank each.
 struct RankArgs {
   int32_t rank = 0;
   int32_t size = 1;
@@ -62,7 +62,8 @@ struct EngineArgs {
 
   std::string shape_weights = "auto";  // of a shape: int4-g128, q4_k …
 
-  // Jinja instead of the model's own template: a file, or the template itself; empty: the model's.
+  // A Jinja template in place of the model's own, as a file or as the template itself; when it is
+  // empty, the model's own is used.
   std::string chat_template;
 
   RequiredText required_text = RequiredText::kNone;
@@ -73,7 +74,8 @@ struct EngineArgs {
   std::string isa = "auto";
   std::string device = "auto";  // cpu, cuda, or auto (a GPU when one can take the model)
   bool deterministic = true;    // on a GPU: a request's bits do not depend on its batch
-  // On a GPU: none, piecewise or full captured graphs (exec/gpu/graphs/graph_dispatcher.h).
+  // On a GPU the graphs that are captured: none, piecewise or full
+  // (exec/gpu/graphs/graph_dispatcher.h).
   std::string cudagraph_mode = "full";
   bool enforce_eager = false;           // the same as none
   bool programmatic_launch = true;      // on a GPU: a kernel begins while the one before it ends
@@ -106,22 +108,24 @@ struct EngineArgs {
 
   LoraArgs lora;
 
-  // JSON, or "none" (facade/speculation/speculative_config.h); empty: suffix where drafts cost nothing.
+  // This is JSON or "none" (facade/speculation/speculative_config.h). When it is empty, suffixes
+  // are drafted where drafts cost nothing.
   std::string speculative_config;
 
-  // What the bounds and predictions of steps are computed against: the name of a known device, or a
-  // JSON file; "auto": this machine, as it was measured before (`quire roofline probe`, or a short
-  // probe at an earlier start) or a short probe now; "none": nothing.
+  // The hardware that bounds and predictions of steps are computed against: the name of a known
+  // device, or a JSON file. "auto" takes this machine, as an earlier measurement describes it
+  // (`quire roofline probe`, or a short probe at an earlier start), or probes it shortly. "none"
+  // computes nothing.
   std::string hardware = "auto";
   bool probe_again = false;      // "auto" measures, although a measurement is kept
   bool probe_when_idle = false;  // "auto" measures when the engine runs and has nothing to do
   std::string step_log;          // file for one JSON line per step; empty: none
   std::string chrome_trace;      // file for trace events; empty: none
 
-  // max_model_len 0: the model's, or what the KV memory can hold of it.
+  // max_model_len 0 stands for the model's length, or what the KV memory can hold of it.
   EngineOptions engine = default_engine_options();
 
-  // Called while weights load, from the loading thread.
+  // It is called while weights load, from the loading thread.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress;
 };
 

@@ -17,14 +17,15 @@
 
 namespace quire {
 
-// One for each engine, which alone may call it. Drafters that are models are loaded here and take their memory before the served model, whose
-// options are `of_runner`; each runs on one rank, whatever the served one does.
+// Makes one drafter for each engine, which alone may call it. Drafters that are models are loaded
+// here and take their memory before the served model, whose options are `of_runner`; each runs on
+// one rank, whatever the served one does.
 Result<std::vector<ModelDrafter>> make_drafters(const EngineArgs& args,
                                                 const SpeculativeConfig& config,
                                                 const ModelRunnerOptions& of_runner);
 
-// `options` are those of each engine; `model` has its bundle and its plan. `drafters`: one for each
-// executor, or none.
+// Starts the engines with `options` each; `model` has its bundle and its plan. There is one drafter
+// for each executor, or none.
 Result<std::shared_ptr<AsyncEngine>> start_engines(const EngineArgs& args,
                                                    const StepHardware& hardware,
                                                    const RunningModel& model,

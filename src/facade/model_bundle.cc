@@ -234,13 +234,12 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
   return {};
 }
 
-// They leave the served model on CPUs, and from one process of one engine alone.
+// They leave the served model in one process of one engine alone.
 Status check_hidden_states(const SpeculativeConfig& config, const EngineArgs& args) {
   if (!config.reads_hidden_states()) return {};
-  if (args.device != "cpu") {
-    return unimplemented(
-        "--speculative-config: expected --device cpu for a drafter of hidden states, got {}",
-        args.device);
+  if (config.method == SpeculativeMethod::kMedusa && args.device != "cpu") {
+    return unimplemented("--speculative-config: medusa: expected --device cpu, got {}",
+                         args.device);
   }
   const int32_t ranks = std::max(args.tensor_parallel_size, args.ranks.size);
   if (ranks == 1 && args.pipeline_parallel_size == 1 && args.data_parallel_size == 1) return {};
@@ -287,6 +286,21 @@ Status choose_mmproj(const MmprojArgs& mmproj, ModelFiles& files) {
   }
   log_info("images are read as {} says, which lies beside the model", *name);
   return {};
+}
+
+// Sets what `options` say of KV outside of the cache: files, handovers and events.
+Status set_kv_options(const EngineArgs& args, const KvCacheFiles& files, const ModelPlan& plan,
+                      EngineOptions& options) {
+  // Every rank of every engine keeps blocks of its own; add_kv_cache_files() says how many with files.
+  options.kv_offload_bytes /= int64_t{args.data_parallel_size} * ranks_per_stage(args);
+  QUIRE_RETURN_IF_ERROR(add_kv_cache_files(files, plan, options));
+  QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
+  return add_kv_events(args.kv_events_config, plan.kv.spec.block_size, options);
+}
+
+Result<RunningModel> start_on_cpu(EngineArgs args) {
+  args.device = "cpu";
+  return start_model(args);
 }
 
 }  // namespace
@@ -390,15 +404,15 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   // A model that sees prompts whole computes them in one step.
   options.scheduler.max_num_batched_tokens = std::max(
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
-  // Every rank of every engine keeps blocks of its own; add_kv_cache_files() says how many with files.
-  options.kv_offload_bytes /= int64_t{args.data_parallel_size} * ranks_per_stage(args);
-  QUIRE_RETURN_IF_ERROR(add_kv_cache_files(kv_files, model.plan, options));
-  QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
-  QUIRE_RETURN_IF_ERROR(
-      add_kv_events(args.kv_events_config, model.plan.kv.spec.block_size, options));
+  QUIRE_RETURN_IF_ERROR(set_kv_options(args, kv_files, model.plan, options));
   QUIRE_ASSIGN_OR_RETURN(model.engine, start_engines(args, hardware, model, options,
                                                      std::move(made.executors), drafters));
-  QUIRE_ASSIGN_OR_RETURN(model.adapters, load_adapters(args.lora, model.engine));
+  Result<std::shared_ptr<AdapterRegistry>> adapters = load_adapters(args.lora, model.engine);
+  if (!adapters.ok() && model.on_gpu && goes_to_cpu(args, adapters.status())) {
+    model = {};  // so that the GPU is free before the CPU's engine starts
+    return start_on_cpu(given);
+  }
+  QUIRE_ASSIGN_OR_RETURN(model.adapters, std::move(adapters));
   model.idle_probe = make_idle_probe(args, hardware, model.bundle.name, model.plan, model.engine);
   return model;
 }

@@ -39,7 +39,8 @@ struct ModelBundle {
   bool has_chat_template() const { return chat != nullptr && chat->has_template(); }
 };
 
-// `path` empty: the built-in model. The others: as in EngineArgs.
+// Opens the model at `path`, or the built-in one when it is empty. The other parameters are as in
+// EngineArgs.
 Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template = {},
                                const MmprojArgs& mmproj = {});
 
@@ -53,7 +54,7 @@ struct RunningModel {
   std::shared_ptr<AdapterRegistry> adapters;  // shared likewise; null: EngineArgs::lora is off
   int32_t max_model_len = 0;
   bool on_gpu = false;
-  // Null: the hardware is known, or nobody wants to.
+  // It is null when the hardware is known, or nobody wants to know it.
   std::unique_ptr<IdleProbe> idle_probe;
 };
 

@@ -136,7 +136,10 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
 const char* cpu_only_reason(const EngineArgs& args) {
   if (args.ranks.size != 1) return "--nnodes";
   if (args.activation_int8) return "--activation-int8";
-  if (asks_for_drafts(args.speculative_config)) return "--speculative-config";
+  if (asks_for_drafts(args.speculative_config)) {
+    const Result<SpeculativeConfig> config = parse_speculative_config(args.speculative_config);
+    if (config.ok() && config->method == SpeculativeMethod::kMedusa) return "Medusa's heads";
+  }
   if (args.dtype != "auto" && args.dtype != "bfloat16") return "that --dtype";
   return nullptr;
 }
@@ -170,14 +173,22 @@ Result<ModelExecutor> make_model_executor(const EngineArgs& args,
     return invalid_argument("--device: expected auto, cpu or cuda, got {}", args.device);
   if (!built_with_cuda()) return on_cpu(args, options);
   Result<ModelExecutor> executor = on_cuda(args, options);
-  if (executor.ok()) return executor;
-  const StatusCode code = executor.status().code();
-  // Whoever asked for no GPU is served by the CPU, too, when the GPU's memory is too small.
-  const bool is_for_cpu = code == StatusCode::kUnavailable || code == StatusCode::kUnimplemented ||
-                          code == StatusCode::kResourceExhausted;
-  if (!is_for_cpu) return executor;
-  log_info("--device auto: the CPU, since {}", executor.status().message());
+  if (executor.ok() || !goes_to_cpu(args, executor.status())) return executor;
   return on_cpu(args, options);
+}
+
+bool goes_to_cpu(const EngineArgs& args, const Status& refusal) {
+  if (args.device != "auto") return false;
+  // Whoever asked for no GPU is served by the CPU, too, when the GPU's memory is too small.
+  switch (refusal.code()) {
+    case StatusCode::kUnavailable:
+    case StatusCode::kUnimplemented:
+    case StatusCode::kResourceExhausted:
+      log_info("--device auto: the CPU, since {}", refusal.message());
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace quire

@@ -23,8 +23,8 @@ struct ModelExecutor {
 
 RankProcess rank_process(const EngineArgs& args);
 
-// What args.device comes to here: an "auto" that can only be the CPU, since no GPU is there or
-// something was asked for that CPUs alone do (said in the log), is "cpu".
+// Returns the device that args.device asks for on this machine. "auto" comes back as "cpu" when no GPU
+// is there, or when something was asked for that CPUs alone do, which the log then says.
 std::string device_of(const EngineArgs& args);
 
 // args.device decides. "cuda" is that GPU or an error. "auto" is a GPU when this build has kernels
@@ -32,5 +32,9 @@ std::string device_of(const EngineArgs& args);
 // of the CPU's runner.
 Result<ModelExecutor> make_model_executor(const EngineArgs& args,
                                           const ModelRunnerOptions& options);
+
+// Whether the CPU takes what a GPU refused with `refusal`: args.device is "auto", and the model, an
+// adapter or its memory is the reason. If so, the log says it.
+bool goes_to_cpu(const EngineArgs& args, const Status& refusal);
 
 }  // namespace quire

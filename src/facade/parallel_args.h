@@ -21,7 +21,7 @@ int32_t threads_per_engine(const EngineArgs& args);
 
 int32_t ranks_per_stage(const EngineArgs& args);
 
-// The same model on one rank, in one stage of one engine.
+// Returns args that run the same model on one rank, in one stage of one engine.
 EngineArgs run_by_one(EngineArgs args);
 
 }  // namespace quire

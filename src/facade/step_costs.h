@@ -15,7 +15,8 @@
 
 namespace quire {
 
-// The model as cost sees it, with the formats that its weights and cache really have here.
+// Returns the model as the cost model sees it, with the formats that its weights and cache have
+// here.
 ModelShape cost_shape(const std::string& name, const ModelPlan& plan);
 
 // What steps are measured against.
@@ -34,8 +35,8 @@ Result<StepHardware> step_hardware(const EngineArgs& args);
 Status add_step_costs(const EngineArgs& args, const StepHardware& hardware, const std::string& name,
                       const ModelPlan& plan, EngineOptions& options);
 
-// What measures this machine behind `engine`, which runs the model of add_step_costs(); null when
-// `hardware` does not ask for it.
+// Makes what measures this machine behind `engine`, which runs the model of add_step_costs().
+// Returns null when `hardware` does not ask for it.
 std::unique_ptr<IdleProbe> make_idle_probe(const EngineArgs& args, const StepHardware& hardware,
                                            const std::string& name, const ModelPlan& plan,
                                            std::shared_ptr<AsyncEngine> engine);

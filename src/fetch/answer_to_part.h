@@ -11,7 +11,7 @@
 
 namespace quire::fetch {
 
-// The headers that ask for what `part` lacks, and for all of it where the file is another one now.
+// Returns the headers that ask for what `part` lacks, and for all of it where the file has changed.
 net::HeaderList headers_for(const PartialFile& part);
 
 class AnswerToPart final : public net::AnswerSink {

@@ -13,7 +13,7 @@ namespace quire::fetch {
 
 class PartialFile {
  public:
-  // Told of the bytes that are there, whenever that changes.
+  // It is told how many bytes are there, whenever that changes.
   using OnSize = std::function<void(uint64_t size_bytes)>;
 
   // What an earlier run left at `path` is kept. Links are not followed. kUnavailable: it cannot be
@@ -25,8 +25,8 @@ class PartialFile {
   ~PartialFile();
 
   uint64_t size_bytes() const { return size_bytes_; }
-  // What begin() was told of the version whose beginning is there; empty: nothing, so that only its
-  // checksum can tell whether what is appended belongs to it.
+  // Returns the version, as begin() was told it, whose beginning is there. It is empty when there
+  // was none: then only the checksum can tell whether what is appended belongs to it.
   const std::string& version() const { return version_; }
   // Throws away what is there, for that of another version.
   Status begin(const std::string& version);

@@ -1,4 +1,4 @@
-// SHA-256 of what comes piece by piece.
+// Sha256 computes the SHA-256 digest of bytes that come piece by piece.
 #pragma once
 
 #include <openssl/evp.h>
@@ -16,7 +16,7 @@ class Sha256 {
  public:
   Sha256();
   void add(std::string_view bytes);
-  // Of all bytes so far, as 64 lower-case hex digits; add() may go on.
+  // Returns the digest of all bytes so far, as 64 lower-case hex digits; add() may go on.
   std::string hex() const;
 
  private:

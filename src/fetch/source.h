@@ -1,4 +1,4 @@
-// What the words of a person who wants a model mean.
+// parse_source() finds out which model a person wants from the words that name it.
 #pragma once
 
 #include <memory>

@@ -28,7 +28,7 @@ class Staging {
   std::string folder() const { return path_ + "/files"; }
   // What there is of a file, come or coming.
   uint64_t size_of(const ListedFile& file) const;
-  // Free bytes of its disk.
+  // Returns how many bytes of its disk are free.
   Result<uint64_t> free_bytes() const;
 
   // Gives what has come its place: the whole folder, or its only file. Nothing may be there.

@@ -1,5 +1,6 @@
-// A Backend is one server behind the gateway: its address, whether it takes requests, what it has to
-// do, and connections to it that wait for the next request. Used on the gateway's thread alone.
+// A Backend is one server behind the gateway: its address, whether it takes requests, what it has
+// to do, and connections to it that wait for the next request. It is used on the gateway's thread
+// alone.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -26,7 +27,7 @@ struct BackendAddress {
 // anything else: https, a path, no port.
 Result<BackendAddress> parse_backend(std::string_view url);
 
-// Counted since the gateway began, and never reset.
+// Counts since the gateway began, which are never reset.
 struct BackendCounts {
   uint64_t num_requests = 0;   // sent to it
   uint64_t num_failures = 0;   // of them, those that it did not answer to their end

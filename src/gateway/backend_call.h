@@ -1,5 +1,5 @@
 // One HTTP exchange with a backend: sends a request whole and hands the answer on as it comes,
-// without keeping it. Used on the gateway's thread alone.
+// without keeping it. It is used on the gateway's thread alone.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -21,12 +21,12 @@ namespace quire::gateway {
 class BackendListener {
  public:
   virtual ~BackendListener() = default;
-  // `length`: of the body, when the backend says so.
+  // `length` is that of the body, when the backend says it.
   virtual void on_head(server::HttpResponse head, std::optional<uint64_t> length) = 0;
   virtual void on_body(std::string_view piece) = 0;
   virtual void on_end() = 0;
   virtual void on_failure(const std::string& why) = 0;
-  // False: nothing more is read until resume().
+  // Returns false to stop reading until resume().
   virtual bool wants_more() const = 0;
 };
 
@@ -42,7 +42,7 @@ class BackendCall final : public std::enable_shared_from_this<BackendCall> {
   BackendCall(const boost::asio::any_io_executor& executor, std::shared_ptr<Backend> backend,
               std::shared_ptr<BackendListener> listener, std::span<char> scratch, Options options);
 
-  // `request`: head and body as they go over the wire.
+  // Starts the call. `request` is head and body as they go over the wire.
   void start(std::string request);
   void resume();
   void cancel();

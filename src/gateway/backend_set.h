@@ -1,5 +1,5 @@
-// The backends of a gateway: which one takes a request, and what became of what they were sent. Used
-// on the gateway's thread alone.
+// The backends of a gateway: which one takes a request, and what became of what they were sent. It
+// is used on the gateway's thread alone.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class BackendSet {
  public:
   explicit BackendSet(const RouterOptions& options);
 
-  // From now on these and no others: those that are there already stay as they are, those that are
-  // not named any more finish what they have.
+  // Replaces the backends: those that are there already stay as they are, and those that are not
+  // named any more finish what they have.
   void set(const std::vector<BackendAddress>& addresses);
-  // Those that may get requests when they are healthy.
+  // Returns the backends that may get requests when they are healthy.
   std::span<const std::shared_ptr<Backend>> all() const { return backends_; }
   size_t num_healthy() const;
 
@@ -31,7 +31,7 @@ class BackendSet {
     RouteRequest request;
   };
   Hint hint_of(std::string_view body, std::string_view session) const;
-  // A healthy backend that is none of `tried`; null: there is none.
+  // Returns a healthy backend that is none of `tried`, or null when there is none.
   std::shared_ptr<Backend> choose(const Hint& hint, std::span<const int32_t> tried);
 
   // It has lost what it had cached.

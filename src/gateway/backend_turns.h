@@ -1,5 +1,5 @@
-// BackendTurns: which backend has a request now, and which ones have had it before. Used on the
-// gateway's thread alone.
+// BackendTurns: which backend has a request now, and which ones have had it before. It is used on
+// the gateway's thread alone.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace quire::gateway {
 
 class BackendTurns {
  public:
-  // `num_tokens`: of the request, roughly, for as long as a backend has it.
+  // `num_tokens` is about the length of the request, and counts for as long as a backend has it.
   BackendTurns(BackendSet& backends, BackendSet::Hint hint, int64_t num_tokens)
       : backends_(backends), hint_(std::move(hint)), num_tokens_(num_tokens) {}
   BackendTurns(const BackendTurns&) = delete;
@@ -36,7 +36,7 @@ class BackendTurns {
     backend_->num_open_tokens -= num_tokens_;
     backend_ = nullptr;
   }
-  // Null between turns.
+  // Returns the backend that has the request, or null between turns.
   const std::shared_ptr<Backend>& backend() const { return backend_; }
   bool is_first() const { return tried_.size() <= 1; }
 

@@ -20,7 +20,7 @@
 
 namespace quire::gateway {
 
-// kInvalidArgument: what was expected where, and what is there. At least one backend.
+// Reads at least one backend. kInvalidArgument says what was expected where, and what is there.
 Result<std::vector<BackendAddress>> parse_endpoints(std::string_view text);
 
 // As parse_endpoints(), of a file of at most 1 MiB. kNotFound: there is none that can be read.

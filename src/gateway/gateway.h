@@ -44,7 +44,8 @@ class Gateway final : public server::RequestHandler {
   // kInvalidArgument: the address, or an endpoint of telemetry, is not as it should be.
   Status start();
   uint16_t port() const { return listener_.port(); }
-  // Any thread, as what follows. They take requests once they have answered a check.
+  // Any thread may call this and what follows. Backends take requests once they have answered a
+  // check.
   void set_backends(std::vector<BackendAddress> addresses);
   // Servers that compute prompts, for the others to go on from there (kv_legs.h); none: each request
   // stays with one server.
@@ -52,7 +53,7 @@ class Gateway final : public server::RequestHandler {
   size_t num_healthy() const;
   size_t num_healthy_prefill() const;
   void begin_drain();
-  // Waits until every request is answered, at most timeout_ms. True when they are.
+  // Waits until every request is answered, but at most timeout_ms. Returns whether they are.
   bool wait_idle(int64_t timeout_ms) const;
   void stop();
 

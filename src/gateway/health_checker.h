@@ -1,5 +1,5 @@
-// Asks every backend now and then whether it takes requests: GET /ready, or /health where there is no
-// /ready. Used on the gateway's thread alone.
+// Asks every backend now and then whether it takes requests: GET /ready, or /health where there is
+// no /ready. It is used on the gateway's thread alone.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

@@ -10,12 +10,12 @@
 
 namespace quire::gateway {
 
-// The body of the first leg: the same prompt, one token, and the KV to be handed over. nullopt: one
-// leg is the better way, since it is no request for text, has several prompts, wants the prompt's
-// log-probabilities, or has been through a first leg already.
+// Returns the body of the first leg: the same prompt, one token, and the KV to be handed over.
+// Returns nullopt where one leg is the better way, because the request asks for no text, has
+// several prompts, wants the prompt's log-probabilities, or has been through a first leg already.
 std::optional<std::string> prefill_body(const server::HttpRequest& request);
-// The body of the second leg: what the first one's answer hands over, before all that the client
-// says. The client's own body where it hands over nothing.
+// Returns the body of the second leg: what the first one's answer hands over, before all that the
+// client says, or the client's own body where it hands over nothing.
 std::string decode_body(std::string_view body, std::string_view prefill_answer);
 
 }  // namespace quire::gateway

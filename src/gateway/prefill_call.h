@@ -1,6 +1,7 @@
-// The first leg of a client's request: a server computes its prompt. The second one is a ProxyCall to
-// a server that goes on from there, or computes all of it where the first leg has failed: a client
-// never sees more of it than the time that it took. Used on the gateway's thread alone.
+// The first leg of a client's request: a server computes its prompt. The second one is a ProxyCall
+// to a server that goes on from there, or computes all of it where the first leg has failed: a
+// client never sees more of it than the time that it took. It is used on the gateway's thread
+// alone.
 #pragma once
 
 #include <chrono>
@@ -18,7 +19,8 @@ class PrefillCall final : public server::OngoingCall,
                           public BackendListener,
                           public std::enable_shared_from_this<PrefillCall> {
  public:
-  // `body`: of the first leg (kv_legs.h). `timeout`: for its answer, of each server that is asked.
+  // `body` is that of the first leg (kv_legs.h). Each server that is asked has `timeout` for its
+  // answer.
   PrefillCall(ProxyContext& prefill, ProxyContext& decode, server::HttpRequest request,
               std::string body, std::chrono::milliseconds timeout,
               std::shared_ptr<server::ReplyChannel> reply, std::shared_ptr<RouteSpan> span);

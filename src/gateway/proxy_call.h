@@ -1,6 +1,6 @@
 // One request of a client on its way through the gateway: to a backend, to the next one where that
-// fails before the client has seen a byte, and the answer back as it comes. Used on the gateway's
-// thread alone.
+// fails before the client has seen a byte, and the answer back as it comes. It is used on the
+// gateway's thread alone.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ class ProxyCall final : public server::OngoingCall,
                         public BackendListener,
                         public std::enable_shared_from_this<ProxyCall> {
  public:
-  // `start`: when the request came. `span` null: nobody wants one.
+  // `start` is when the request came. A null `span` means that nobody wants one.
   ProxyCall(ProxyContext& context, server::HttpRequest request,
             std::shared_ptr<server::ReplyChannel> reply,
             std::chrono::steady_clock::time_point start, std::shared_ptr<RouteSpan> span);

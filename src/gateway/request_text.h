@@ -1,4 +1,4 @@
-// A client's request as it goes to a backend.
+// These functions turn a client's request into the one that goes to a backend.
 #pragma once
 
 #include <string>
@@ -13,9 +13,11 @@ namespace quire::gateway {
 // connection alone.
 std::string request_text(const server::HttpRequest& request, std::string_view body,
                          const Backend& backend);
-// What names a session in the headers that clients and gateways send; empty: nothing.
+// Returns the session that the headers name which clients and gateways send, or an empty text when
+// they name none.
 std::string_view session_of(const server::HttpRequest& request);
-// A backend that has no room or is about to end, where another may take the request.
+// Returns whether the status says that a backend has no room or is about to end, so that another
+// one may take the request.
 bool may_be_retried(int status);
 
 }  // namespace quire::gateway

@@ -11,7 +11,7 @@
 
 namespace quire::gateway {
 
-// Used on the gateway's thread alone. The exporter gets the span when the object goes.
+// It is used on the gateway's thread alone. The exporter gets the span when the object goes.
 class RouteSpan {
  public:
   // Writes into the request that the span is its parent, for the servers. Null: the client wants no
@@ -23,7 +23,7 @@ class RouteSpan {
   RouteSpan(const RouteSpan&) = delete;
   RouteSpan& operator=(const RouteSpan&) = delete;
 
-  // The last one counts; `is_prefill`: of the first leg.
+  // Notes a backend; the last one counts. `is_prefill` says that it has the first leg.
   void note_backend(const std::string& authority, bool is_prefill);
   void note_first_byte();
   void note_status(int status) { status_ = status; }

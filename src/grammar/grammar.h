@@ -71,12 +71,12 @@ Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
                                                const GrammarLimits& limits = {});
 
 // Whether its matchers have used so much of its limits that a new one is better compiled for
-// requests to come. Any thread.
+// requests to come. Any thread may call it.
 bool is_crowded(const Grammar& grammar);
-// Memory that it takes, nearly.
+// Returns about how many bytes of memory the grammar takes.
 size_t memory_bytes(const Grammar& grammar);
 
-// The place of one text in a grammar. Not thread-safe.
+// A matcher is the place of one text in a grammar. It is not thread-safe.
 class Matcher {
  public:
   // `vocabulary` outlives the matcher.
@@ -84,22 +84,23 @@ class Matcher {
   ~Matcher();
   Matcher(Matcher&&) noexcept;
 
-  // Takes the next token of the text. False, and no change, when it is not allowed.
+  // Takes the next token of the text. Returns false and changes nothing when the token is not
+  // allowed.
   bool accept(TokenId token);
-  // The same for bytes, as one unit of rollback().
+  // Does the same for bytes, as one unit of rollback().
   bool accept_bytes(std::string_view bytes);
 
   // Writes the allowed tokens: bit t % 32 of row[t / 32]. `row` has vocabulary.mask_words() words.
-  // Special tokens are 0 where the grammar does not name them, padded ids always. An error when a
+  // Special tokens are 0 where the grammar does not name them, padded ids always. It fails when a
   // budget is exceeded or no token leads on.
   Status fill_mask(std::span<uint32_t> row);
   size_t mask_words() const;
 
-  // Undoes the last `num_tokens` accepted tokens in constant time each. At most num_tokens().
+  // Undoes the last `num_tokens` accepted tokens, at most num_tokens(), each in constant time.
   void rollback(size_t num_tokens);
   size_t num_tokens() const;
 
-  // Whether the text so far is complete: end of sequence is allowed.
+  // Returns whether the text so far is complete, so that end of sequence is allowed.
   bool is_complete() const;
   // Whether an end-of-sequence token was accepted; nothing is allowed after it.
   bool is_finished() const;

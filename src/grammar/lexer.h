@@ -1,4 +1,5 @@
-// The deterministic automaton over a set of terminals, made as it is walked.
+// Lexer is the deterministic automaton over a set of terminals. States are made when they are first
+// reached.
 #pragma once
 
 #include <array>
@@ -38,7 +39,7 @@ class Lexer {
   }
   // Where the terminals lead that may end in this state.
   std::span<const StateId> ends(LexId state) const { return states_[state].ends; }
-  // The tokens that stay alive within the state's terminals, and where these may end.
+  // Returns the tokens that stay alive within the state's terminals, and where these may end.
   std::shared_ptr<const TokenMask> mask(LexId state, const Vocabulary& vocabulary);
   // Of mask(state)->end_sets: positions are those in this order.
   std::span<const LexEntry> entries(LexId state) const { return states_[state].entries; }
@@ -77,8 +78,8 @@ class Lexer {
   // in a string differ in few tokens.
   std::shared_ptr<const TokenMask> text_mask(LexId state, const Vocabulary& vocabulary);
   TokenMask walk_text(LexId text, const Vocabulary& vocabulary);
-  // A state of which tokens know no difference, without the counts that none is long enough to use
-  // up: one for all such counts. kDead: there is none.
+  // Returns a state that no token can tell from `state`, without the counts that no token is long
+  // enough to use up: one state for all such counts. kDead: there is none.
   LexId without_long_counts(LexId state);
   // Two states of one terminal each, whose texts are a part of this state's and more than them.
   struct Bounds {

@@ -1,4 +1,5 @@
-// Token masks by the hash of the state they belong to, least recently used first out.
+// MaskCache keeps token masks by the hash of the state that they belong to. The least recently used
+// one goes first.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,8 @@ class MaskCache {
  public:
   explicit MaskCache(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Shared because an entry may be evicted while a request still reads it. Null when absent.
+  // Returns a mask, or null when it is absent. Masks are shared because an entry may be evicted
+  // while a request still reads it.
   std::shared_ptr<const TokenMask> find(const Hash128& key);
   void insert(const Hash128& key, std::shared_ptr<const TokenMask> mask);
 

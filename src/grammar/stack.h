@@ -42,7 +42,7 @@ class Stacks {
 
   std::span<const Branch> branches(PlaceId place) const { return places_[place].branches; }
   bool is_complete(PlaceId place) const { return places_[place].is_complete; }
-  // Equal for places whose futures are equal.
+  // Returns hashes that are equal for places whose futures are equal.
   const Hash128& hash(PlaceId place) const { return places_[place].hash; }
 
   // Forgets all places and nodes made after mark().

@@ -1,7 +1,7 @@
-// A tokenizer's tokens as a byte trie, and the masks that grammars share.
+// Vocabulary holds a tokenizer's tokens as a byte trie, and the masks that grammars share.
 //
-// Immutable but for its cache of masks, which locks itself: share one among all requests and
-// threads.
+// It does not change but for its cache of masks, which locks itself: share one among all requests
+// and threads.
 #pragma once
 
 #include <array>
@@ -72,13 +72,13 @@ class Vocabulary {
   std::string_view token_bytes(TokenId id) const;
   bool is_eos(TokenId id) const;
   const std::vector<TokenId>& eos_ids() const { return parts_.eos_ids; }
-  // The texts of special tokens, without the mark.
+  // Returns the texts of special tokens, without the mark.
   std::vector<std::string> special_tokens() const;
 
   // One node more than the trie has: its first_token ends the last node's tokens.
   const std::vector<TrieNode>& trie() const { return trie_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
-  // The bytes of the nodes below each node.
+  // Returns which bytes stand in the nodes below each node.
   const std::vector<AsciiSet>& bytes_below() const { return bytes_below_; }
   size_t max_depth() const { return max_depth_; }
   // Sets the bits of the tokens at the nodes from `begin` up to `end`.

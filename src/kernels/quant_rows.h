@@ -20,7 +20,7 @@ QuantSpec simpler_quant(const QuantSpec& stored);
 class SimplerRows {
  public:
   SimplerRows(const QuantSpec& stored, int64_t columns) : stored_(stored), columns_(columns) {}
-  // Valid until the next call; arrays that need no change are those of `rows`.
+  // The result is valid until the next call; arrays that need no change are those of `rows`.
   QuantRows of(const QuantRows& rows);
 
  private:

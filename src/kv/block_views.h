@@ -19,7 +19,8 @@ struct KvBlockView {
   RequestId owner{};  // one of the requests that hold it; meaningful when in use or shared
 };
 
-// One entry per block of a pool, by id; none of a pool that is not used. O(blocks + table entries).
+// Returns one entry per block of a pool, by id, or none for a pool that is not used. It takes
+// O(blocks + table entries).
 std::vector<KvBlockView> view_blocks(const BlockStores& stores, const BlockTables& tables,
                                      KvPool pool);
 

@@ -6,7 +6,7 @@
 // cache; the scheduler opens it, grows it, commits what was computed, and closes it. Normative
 // contract: kv/README.md; invariants KV-1 .. KV-7: docs/invariants.md.
 //
-// One thread. Nothing here reads a clock: begin_step() brings the time.
+// One thread may use it. Nothing here reads a clock: begin_step() brings the time.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct KvProbe {
   int32_t num_blocks = 0;  // the same in blocks of KvSpec::block_size
 };
 
-// Memory that the books of so many blocks take, nearly.
+// Returns about how many bytes the books of so many blocks take.
 int64_t kv_book_bytes(int32_t num_blocks, int32_t block_size);
 
 class KvManager {
@@ -57,19 +57,20 @@ class KvManager {
   // must be executed in the order in which they were made.
   void begin_step(int64_t now_us);
 
-  // A new, empty sequence. It must be closed, which frees its blocks and forgets it.
-  // `media`: what stands in its tokens beside text.
+  // Opens a new, empty sequence. It must be closed, which frees its blocks and forgets it. `media`
+  // is what stands in its tokens beside text.
   KvSequenceId open(RequestId owner, const CacheKeys& keys, std::span<const MediaSpan> media = {});
   void close(KvSequenceId sequence);
 
   // --- Cached prefixes ---
   // The longest prefix that every group has, at most tokens.size() - 1 tokens. Changes no block.
   PrefixHit lookup(KvSequenceId sequence, std::span<const TokenId> tokens);
-  // The same, but in whole blocks, for when there is no room for a copy.
+  // Does the same in whole blocks, for when there is no room for a copy.
   PrefixHit lookup_whole_blocks(KvSequenceId sequence, std::span<const TokenId> tokens);
   // Keeps the blocks of a hit from eviction while others allocate.
   BlockHold hold(KvSequenceId sequence, std::span<const TokenId> tokens, const PrefixHit& hit);
-  // What lookup_whole_blocks() would find for a sequence with these keys, the last token included.
+  // Returns what lookup_whole_blocks() would find for a sequence with these keys, the last token
+  // included.
   KvProbe probe(std::span<const TokenId> tokens, const CacheKeys& keys,
                 std::span<const MediaSpan> media = {}) const;
   // Forgets all cached content but files. kUnavailable while any block is in use.
@@ -103,8 +104,8 @@ class KvManager {
   // Events and samples since the last drain of all pools; they replace what is in `out`.
   void drain_events(std::vector<KvEvent>& out);
   void drain_residency(std::vector<ResidencySample>& out);
-  // KV-1 .. KV-7 as far as they are about this moment; the error names the invariant. O(blocks +
-  // table entries).
+  // Checks KV-1 .. KV-7 as far as they are about this moment; the error names the invariant. It
+  // takes O(blocks + table entries).
   Status check_integrity() const;
 
  private:

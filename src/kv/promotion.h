@@ -22,8 +22,8 @@ class Promotion {
   // Brings back what continues the chain's cached prefix, when that pays. By how many blocks the
   // cached prefix is longer.
   int32_t promote(BlockChain& chain);
-  // Blocks of KvPool::kAttention from `begin` on that each of its groups has, here or in the host's
-  // memory; all of the chain's where there is no such group.
+  // Returns how many blocks of KvPool::kAttention from `begin` on each of its groups has, here or
+  // in the host's memory, and all of the chain's where there is no such group.
   int32_t num_promotable(BlockChain& chain, int32_t begin) const;
   // Whether each group of states has block `index`, here or in the host's memory.
   bool has_snapshot(BlockChain& chain, int32_t index) const;

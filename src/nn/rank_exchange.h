@@ -16,8 +16,8 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time. Every rank calls the same methods in the same
-// order. Once the group is broken they return at once, and what they leave is worthless.
+// Borrows what it is made of. One thread at a time may use it. Every rank calls the same methods in
+// the same order. Once the group is broken they return at once, and what they leave is worthless.
 class RankExchange {
  public:
   // Of the group's memory, for steps within `limits`.

@@ -50,7 +50,9 @@ LeadingExecutor::~LeadingExecutor() {
   (void)tell_all(RankFrame::kEnd);
 }
 
-Status LeadingExecutor::tell_all(RankFrame kind) { return rank_->send_to_all(kind, message_); }
+Status LeadingExecutor::tell_all(RankFrame kind) {
+  return rank_->broadcast().send(static_cast<uint32_t>(kind), message_);
+}
 
 Status LeadingExecutor::initialize(const KvPlan& plan) {
   kv_plan_ = plan;

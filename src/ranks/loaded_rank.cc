@@ -88,6 +88,7 @@ Result<std::unique_ptr<LoadedRank>> LoadedRank::load(const ModelRunnerOptions& w
                                                         .address = process.address,
                                                         .port = process.port,
                                                         .agreement = agreement_of(options, plan)}));
+  QUIRE_ASSIGN_OR_RETURN(rank->broadcast_, RankBroadcast::join(*rank->links_, process.transport));
   if (process.ranks_per_stage() > 1) {
     QUIRE_ASSIGN_OR_RETURN(JoinedRanks joined,
                            join_processes({.links = rank->links_.get(),
@@ -185,20 +186,8 @@ Status LoadedRank::send(int other, RankFrame kind, std::span<const std::byte> pa
   return lost(other, send_frame(links_->control(other), static_cast<uint32_t>(kind), payload, 0));
 }
 
-Status LoadedRank::send_to_all(RankFrame kind, std::span<const std::byte> payload) {
-  const OutgoingFrame frame(static_cast<uint32_t>(kind), payload);
-  const std::lock_guard lock(sending_);
-  for (int other = 1; other < process_.size; ++other)
-    QUIRE_RETURN_IF_ERROR(lost(other, frame.send(links_->control(other), 0)));
-  return {};
-}
-
-Status LoadedRank::receive(int other, Frame& frame) {
-  return lost(other, receive_frame(links_->control(other), frame, 0));
-}
-
 Status LoadedRank::receive(int other, RankFrame kind, Frame& frame) {
-  QUIRE_RETURN_IF_ERROR(receive(other, frame));
+  QUIRE_RETURN_IF_ERROR(lost(other, receive_frame(links_->control(other), frame, 0)));
   if (frame.kind == static_cast<uint32_t>(kind)) return {};
   return data_loss("rank {} sent a frame of kind {}, expected {}", other, frame.kind,
                    static_cast<uint32_t>(kind));

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "comm/process_ranks.h"
+#include "comm/rank_broadcast.h"
 #include "exec/model_runner.h"
 #include "ranks/rank_process.h"
 
@@ -49,12 +50,11 @@ class LoadedRank {
   // rank says of it what the first one of them said. kUnavailable: ranks are lost.
   Result<StepResult> run(const StepPlan& plan);
 
-  // To or from the first rank, as links().control() has it. Waits as long as both live. A frame of a
-  // kind other than `kind` is an error. Any thread may send, one at a time receives.
+  // What the first rank says to all others.
+  RankBroadcast& broadcast() { return *broadcast_; }
+  // To or from the first rank alone, as links().control() has it. Waits as long as both live. A frame of
+  // another kind is an error. Any thread may send, one at a time receives.
   Status send(int other, RankFrame kind, std::span<const std::byte> payload);
-  // To all others; of the first rank.
-  Status send_to_all(RankFrame kind, std::span<const std::byte> payload);
-  Status receive(int other, Frame& frame);
   Status receive(int other, RankFrame kind, Frame& frame);
 
  private:
@@ -74,6 +74,7 @@ class LoadedRank {
   RankProcess process_;
   KvSpec kv_spec_;
   std::unique_ptr<RankLinks> links_;
+  std::unique_ptr<RankBroadcast> broadcast_;
   std::unique_ptr<RankGroup> group_;  // of the ranks of this stage, where there are several
   std::unique_ptr<ModelRunner> runner_;
   Frame frame_;

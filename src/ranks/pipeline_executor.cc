@@ -182,7 +182,7 @@ Status PipelineExecutor::submit(const StepPlan& plan) {
   step->number = relay_.add_step(plan);
   step->plan = plan;
   step->status = {};
-  step->before = relay_.take();
+  relay_.take(step->before);
   ++num_under_way_;
   stages_.front().inbox->push(std::move(step));
   return {};

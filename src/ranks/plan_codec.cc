@@ -8,9 +8,14 @@
 namespace quire {
 namespace {
 
+// Writes over what `out` holds and grows it by leaps, since most values are a few bytes; at its end
+// `out` has what was written.
 class Writer {
  public:
-  explicit Writer(std::vector<std::byte>& out) : out_(out) { out.clear(); }
+  explicit Writer(std::vector<std::byte>& out) : out_(out) {}
+  ~Writer() { out_.resize(end_); }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
 
   template <typename T>
   void value(const T& value) {
@@ -34,12 +39,13 @@ class Writer {
     append(list.data(), list.size() * sizeof(list[0]));
   }
   void append(const void* bytes, size_t num_bytes) {
-    const size_t end = out_.size();
-    out_.resize(end + num_bytes);
-    if (num_bytes > 0) std::memcpy(out_.data() + end, bytes, num_bytes);
+    if (num_bytes > out_.size() - end_) out_.resize(2 * (end_ + num_bytes));
+    if (num_bytes > 0) std::memcpy(out_.data() + end_, bytes, num_bytes);
+    end_ += num_bytes;
   }
 
   std::vector<std::byte>& out_;
+  size_t end_ = 0;
 };
 
 // Reads nothing but zeros once the bytes have ended or something was wrong.
@@ -268,10 +274,10 @@ void check_drafts(Reader& from, const StepPlan& plan) {
 
 }  // namespace
 
-void encode_step(const StepResult& before, const StepPlan& plan, std::span<const uint64_t> adapters,
-                 std::vector<std::byte>& out) {
+void encode_step(std::span<const RequestStepResult> before, const StepPlan& plan,
+                 std::span<const uint64_t> adapters, std::vector<std::byte>& out) {
   Writer to(out);
-  to.list(before.requests, [&](const RequestStepResult& result) {
+  to.list(before, [&](const RequestStepResult& result) {
     to.value(result.id);
     to.value(static_cast<uint8_t>(result.status.ok()));
     to.tokens(result.sampled_token_ids);

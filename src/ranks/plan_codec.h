@@ -20,8 +20,8 @@ namespace quire {
 // What the first rank says to the others at a step: the tokens of the step before, and the plan.
 // `out` is cleared first, and keeps its memory. `adapters`: the number of each new request's, 0: it has
 // none; empty: none of them has one.
-void encode_step(const StepResult& before, const StepPlan& plan, std::span<const uint64_t> adapters,
-                 std::vector<std::byte>& out);
+void encode_step(std::span<const RequestStepResult> before, const StepPlan& plan,
+                 std::span<const uint64_t> adapters, std::vector<std::byte>& out);
 
 struct DecodedStep {
   StepResult before;  // ids, sampled tokens, and errors without their text

@@ -96,7 +96,7 @@ TEST(PlanCodec, WhatIsReadIsWhatWasWritten) {
   DecodedStep decoded;
   for (uint32_t seed = 0; seed < 500; ++seed) {
     const Step step = random_step(seed);
-    encode_step(step.before, step.plan, step.adapters, bytes);
+    encode_step(step.before.requests, step.plan, step.adapters, bytes);
     const Status status = decode_step(bytes, decoded);
     ASSERT_TRUE(status.ok()) << seed << ": " << status.message();
     ASSERT_EQ(decoded.plan.scheduled.size(), step.plan.scheduled.size());
@@ -124,7 +124,7 @@ TEST(PlanCodec, WhatIsReadIsWhatWasWritten) {
       EXPECT_EQ(decoded.before.requests[i].status.ok(), step.before.requests[i].status.ok());
     }
     // Everything else is in the bytes, which say the same of what was read.
-    encode_step(decoded.before, decoded.plan, decoded.adapters, again);
+    encode_step(decoded.before.requests, decoded.plan, decoded.adapters, again);
     ASSERT_EQ(again, bytes) << seed;
   }
 }
@@ -135,7 +135,7 @@ TEST(PlanCodec, BytesThatAreCutOrChangedAreNoPlanOrAnother) {
   std::mt19937 random(3);
   for (uint32_t seed = 0; seed < 60; ++seed) {
     const Step step = random_step(seed);
-    encode_step(step.before, step.plan, step.adapters, bytes);
+    encode_step(step.before.requests, step.plan, step.adapters, bytes);
     for (size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_EQ(decode_step(std::span(bytes).first(size), decoded).code(), StatusCode::kDataLoss);
     }

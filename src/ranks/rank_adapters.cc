@@ -41,9 +41,7 @@ Status LeadingAdapters::tell_others(uint64_t number, const std::string& path) {
   }
   std::vector<std::byte> message;
   encode_adapter_order(order, message);
-  for (int other = 1; other < rank_.process().size; ++other)
-    QUIRE_RETURN_IF_ERROR(rank_.send(other, RankFrame::kLoadAdapter, message));
-  return {};
+  return rank_.broadcast().send(static_cast<uint32_t>(RankFrame::kLoadAdapter), message);
 }
 
 // All of them are heard, whatever the first one says.

@@ -20,7 +20,7 @@ class Follower {
     const int64_t bytes = rank_->available_kv_bytes();
     QUIRE_RETURN_IF_ERROR(rank_->send(0, RankFrame::kReady, std::as_bytes(std::span(&bytes, 1))));
     for (Frame frame;;) {
-      QUIRE_RETURN_IF_ERROR(rank_->receive(0, frame));
+      QUIRE_RETURN_IF_ERROR(rank_->broadcast().receive(frame));
       if (frame.kind == static_cast<uint32_t>(RankFrame::kEnd)) return {};
       QUIRE_RETURN_IF_ERROR(obey(frame));
       QUIRE_RETURN_IF_ERROR(rank_->links().status());
@@ -35,13 +35,12 @@ class Follower {
         QUIRE_RETURN_IF_ERROR(rank_->runner().initialize(plan));
         const HostBlockOffers offers = {rank_->runner().offer_of_host_blocks(KvPool::kAttention),
                                         rank_->runner().offer_of_host_blocks(KvPool::kState)};
-        return rank_->send(0, RankFrame::kDone, std::as_bytes(std::span(offers)));
+        QUIRE_RETURN_IF_ERROR(rank_->send(0, RankFrame::kDone, std::as_bytes(std::span(offers))));
+        return link_host_blocks();
       }
       case RankFrame::kDiscardKv:
         rank_->runner().discard_kv();
         return {};
-      case RankFrame::kHostBlocks:
-        return link_host_blocks(frame.payload);
       case RankFrame::kStep:
         QUIRE_RETURN_IF_ERROR(decode_step(frame.payload, step_));
         return run_step();
@@ -67,7 +66,10 @@ class Follower {
   }
 
   // The first rank says of which pools it has copies.
-  Status link_host_blocks(std::span<const std::byte> payload) {
+  Status link_host_blocks() {
+    Frame frame;
+    QUIRE_RETURN_IF_ERROR(rank_->receive(0, RankFrame::kHostBlocks, frame));
+    const std::vector<std::byte>& payload = frame.payload;
     HostBlockCopies copies;
     if (payload.size() != sizeof(copies))
       return data_loss("expected what is copied in {} bytes, got {}", sizeof(copies),

@@ -7,8 +7,11 @@
 //   relay.add_result(step.number, result);
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "core/step.h"
 
@@ -22,14 +25,21 @@ class TokenRelay {
   // What has become of it. A request that was sent anew meanwhile has other tokens by now: nothing is
   // kept of it.
   void add_result(uint64_t step, const StepResult& result);
-  // Ids, errors and tokens of all results that came since the last call.
-  const StepResult& take();
+  // Ids, errors and tokens of all results that came since the last call; valid until the next one.
+  std::span<const RequestStepResult> take();
+  // The same, over what `out` holds.
+  void take(StepResult& out);
 
  private:
   uint64_t num_steps_ = 0;
   // The step in which a request that the others know was sent to them.
   std::unordered_map<RequestId, uint64_t> sent_in_;
-  StepResult kept_, taken_;
+  // Those of the last steps come first; the others are there for their memory.
+  struct Results {
+    std::vector<RequestStepResult> requests;
+    size_t count = 0;
+  };
+  Results kept_, taken_;
 };
 
 }  // namespace quire

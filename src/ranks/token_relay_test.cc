@@ -44,7 +44,7 @@ TEST(TokenRelay, TokensOfRequestsThatWereSentAnewAreLeftOut) {
       }
       step.number = relay.add_step(plan);
       std::map<uint64_t, std::vector<TokenId>> got;
-      for (const RequestStepResult& result : relay.take().requests) {
+      for (const RequestStepResult& result : relay.take()) {
         auto& tokens = got[result.id.value];
         tokens.insert(tokens.end(), result.sampled_token_ids.begin(),
                       result.sampled_token_ids.end());

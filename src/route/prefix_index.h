@@ -23,7 +23,7 @@ std::vector<uint64_t> prefix_chain(uint64_t seed, std::string_view text, size_t 
 std::vector<uint64_t> prefix_chain(uint64_t seed, std::span<const int32_t> token_ids,
                                    size_t piece_tokens);
 
-// One thread at a time.
+// One thread at a time may use it.
 class PrefixIndex {
  public:
   // Keeps at most so many pieces of a replica: those that were noted last, and of one chain the

@@ -29,7 +29,7 @@ struct DeviceRowInput {
 };
 
 // Borrowed by nobody: lists grow with add() and keep their memory over clear(). One thread at a
-// time.
+// time may use it.
 class DeviceRows {
  public:
   explicit DeviceRows(int64_t vocab_size) : vocab_size_(vocab_size) { clear(); }

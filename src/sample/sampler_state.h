@@ -18,7 +18,7 @@ namespace quire {
 bool uses_penalties(const SamplingParams& params);
 
 // Penalties need how often each token occurred; bad words need the last few output tokens. Requests
-// that use neither keep nothing. One thread at a time.
+// that use neither keep nothing. One thread at a time may use it.
 class SamplerState {
  public:
   struct TokenCount {

@@ -1,11 +1,11 @@
-// A step of one request that has been planned and whose outcome has not come.
+// A flight is a step of one request that has been planned and whose outcome has not come.
 #pragma once
 
 #include <cstdint>
 
 namespace quire {
 
-// Steps of one request that may be under way at once: one runs while the next is made ready.
+// So many steps of one request may be under way at once: one runs while the next is made ready.
 inline constexpr int32_t kMaxFlights = 2;
 
 struct Flight {

@@ -36,11 +36,11 @@ namespace quire {
 // This is what update() did for one request.
 struct RequestUpdate {
   RequestId id;
-  // Tokens appended, in order; points into the StepResult. Shorter than what was sampled when the
-  // request stopped.
+  // The tokens that were appended, in order; they point into the StepResult. They are fewer than
+  // were sampled when the request stopped.
   std::span<const TokenId> new_token_ids;
-  // The executor's entry: logprobs[i] belongs to new_token_ids[i]; prompt_logprobs. Null when it
-  // sent none.
+  // The executor's entry: logprobs[i] belongs to new_token_ids[i]; prompt_logprobs. It is null when
+  // the executor sent none.
   const RequestStepResult* result = nullptr;
   int32_t num_drafts = 0;                 // that the step verified
   int32_t num_accepted_drafts = 0;        // of new_token_ids
@@ -130,8 +130,8 @@ class Scheduler {
   // `dropped` waits for the next plan that is not empty.
   StepPlan& schedule(int64_t now_us);
   // Takes a step's outcome: appends tokens, stops and finishes requests, frees their blocks.
-  // Entries for requests that were finished or preempted meanwhile are ignored. Valid until the
-  // next call of update() and as long as `result`.
+  // Entries for requests that were finished or preempted meanwhile are ignored. The result is valid
+  // until the next call of update() and as long as `result`.
   std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
 
   // Runs of decode steps, for a simulator: when every running request has one token to compute and
@@ -153,8 +153,8 @@ class Scheduler {
   // Holds an unfinished request back, or lets it go on. While it is held it keeps what it has, and
   // steps compute all of its known tokens but the last: nothing is sampled for it.
   void hold(RequestId id, bool held);
-  // Finishes (kFinishedError) all requests whose deadline_us <= now_us; their ids, by deadline.
-  // Valid until the next call of expire().
+  // Finishes (kFinishedError) all requests whose deadline_us <= now_us; their ids, by deadline. The
+  // result is valid until the next call of expire().
   std::span<const RequestId> expire(int64_t now_us);
 
   // Returns the request, or null. A finished one is found, and valid, until the next schedule().
@@ -170,12 +170,13 @@ class Scheduler {
   // Replaces step_time.predicted of the configuration; what was learned about the machine with the
   // old table is forgotten. Between update() and schedule().
   void set_step_times(const StepTimeTable& table);
-  // Replaces draft_planner.row_times of the configuration. Between update() and schedule().
+  // Replaces draft_planner.row_times of the configuration. It may be called between update() and
+  // schedule().
   void set_row_times(const RowTimes& times);
   KvManager& kv();
 
-  // S-1 .. S-3, S-9 and KvManager::check_integrity(). O(everything). Run at every step in debug
-  // builds.
+  // Checks S-1 .. S-3, S-9 and KvManager::check_integrity(), which takes O(everything). Debug
+  // builds call it at every step.
   Status check_integrity() const;
 
  private:

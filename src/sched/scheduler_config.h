@@ -27,7 +27,7 @@ struct SchedulerConfig {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   BatchingMode batching = BatchingMode::kContinuous;
 
-  // Most drafts of a request in one step, where there is a drafter; 0: none.
+  // The most drafts of a request in one step, where there is a drafter; 0 is none.
   int32_t num_speculative_tokens = 0;
   DraftPlannerOptions draft_planner;
 
@@ -56,7 +56,7 @@ struct SchedulerConfig {
 
   // Entries past a head that does not fit that are tried instead of it; 0: strict order.
   int32_t max_skip_ahead = 16;
-  // Admissions that may pass a head that does not fit before order becomes strict.
+  // The most admissions that may pass a head that does not fit before order becomes strict.
   int32_t max_overtakes = 64;
   // A request whose prompt and longest output have together at most so many tokens is short: it
   // need not wait for long ones to end, since there are num_express_seqs() more places for short
@@ -80,13 +80,13 @@ struct SchedulerConfig {
   int64_t max_num_queued_tokens =
       1 << 22;  // their uncached prompt tokens; raised to max_model_len when smaller
 
-  // Most tokens of one request that steps under way compute.
+  // Returns the most tokens of one request that steps under way compute.
   int32_t max_uncommitted_tokens() const;
 
   // Places beside max_num_seqs that only short requests take: one to 16 others, as far as a step
   // has a token for each.
   int32_t num_express_seqs() const;
-  // Most requests in one step.
+  // Returns the most requests in one step.
   int32_t max_running() const { return max_num_seqs + num_express_seqs(); }
 
   // Whether steps are bounded by time.
@@ -94,7 +94,7 @@ struct SchedulerConfig {
     return step_time.bounds() && enable_chunked_prefill && batching == BatchingMode::kContinuous;
   }
 
-  // The first field out of bounds, by its flag, with what was expected.
+  // Returns an error that names the first field out of bounds, by its flag, and what was expected.
   Status validate() const;
 };
 

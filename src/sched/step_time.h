@@ -34,7 +34,7 @@ struct StepTimeLimit {
   double limit_us(double decode_step_us) const;
 };
 
-// A step's predicted time before it is corrected by what steps really took.
+// The parts of a step's predicted time before they are corrected by what steps really took.
 struct StepTimeParts {
   double decode_us = 0;  // the step with its decodes alone
   double prompt_us = 0;  // what its prompt tokens add
@@ -48,7 +48,7 @@ class StepTimePredictor {
  public:
   explicit StepTimePredictor(const StepTimeTable& table) : table_(table) {}
 
-  // Predicts by the table alone. `context`: the sum of the tokens that each decode attends to.
+  // Predicts by the table alone. `context` is the sum of the tokens that each decode attends to.
   double decode_step_us(int32_t num_decodes, int64_t context) const;
   double prompt_us(int32_t num_tokens, int32_t position) const;
 

@@ -1,5 +1,5 @@
 // Who may call what, before the body of a request is read: routes that this server has, methods,
-// keys, draining, and the headers that browsers ask for. Any thread.
+// keys, draining, and the headers that browsers ask for. Any thread may call it.
 #pragma once
 
 #include <optional>
@@ -22,13 +22,13 @@ class Gate {
   // All outlive the gate.
   Gate(const ServerOptions& options, const ServerState& state);
 
-  // A request's path without the server's root path.
+  // Returns a request's path without the server's root path.
   std::string_view local_path(std::string_view path) const;
   // Null: there is none, or this server does not have it.
   const Route* route_of(std::string_view path) const;
   // The answer to a request that goes no further; nullopt: it may.
   std::optional<HttpResponse> stop(const HttpRequest& head) const;
-  // Of every answer to the request.
+  // Returns headers of every answer to the request.
   HeaderList answer_headers(const HttpRequest& request) const;
   bool asks_for_keys() const { return keys_.required() || state_.keys != nullptr; }
 

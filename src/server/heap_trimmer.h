@@ -17,11 +17,11 @@ void give_back_large_blocks();
 // the system gives no more: a thread that has none yet could then allocate nothing.
 void keep_memory_for_the_end();
 
-// One thread at a time.
+// One thread at a time may use it.
 class HeapTrimmer {
  public:
-  // To be called now and then. Trims when much has been freed since the last time, and once more at
-  // the look after that; else it only looks, which takes microseconds.
+  // Must be called from time to time. It trims when much has been freed since the last time, and
+  // once more at the look after that; otherwise it only looks, which takes microseconds.
   void look();
 
  private:

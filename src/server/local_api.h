@@ -26,8 +26,8 @@ class LocalApi {
   LocalApi(const LocalApi&) = delete;
   LocalApi& operator=(const LocalApi&) = delete;
 
-  // Any thread. `on_answer` is called once, on a thread of this object; a streamed answer is handed
-  // over whole.
+  // Any thread may call it. `on_answer` is called once, on a thread of this object; a streamed
+  // answer is handed over whole.
   void call(HttpRequest request, OnAnswer on_answer);
 
  private:

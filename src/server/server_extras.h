@@ -9,7 +9,8 @@
 namespace quire {
 
 struct ServerExtras {
-  // Directory for what clients upload to /v1/files and for their batches; empty: no such routes.
+  // The directory for what clients upload to /v1/files and for their batches; when it is empty,
+  // there are no such routes.
   std::string files_dir;
   int64_t files_bytes = 4ll << 30;  // of all files together; their batches' answers come beside
   int32_t batch_concurrency = 16;   // requests of batches under way at once

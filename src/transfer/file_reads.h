@@ -1,5 +1,5 @@
-// FileReads: reads pieces of a file into memory, many of them under way at once where the kernel lets
-// this process use io_uring, else one after the other. One thread at a time.
+// FileReads: reads pieces of a file into memory, many of them under way at once where the kernel
+// lets this process use io_uring, else one after the other. One thread at a time may use it.
 #pragma once
 
 #include <cstddef>
@@ -34,9 +34,10 @@ class FileReads {
 Status read_piece(int fd, const FilePiece& piece);
 
 std::unique_ptr<FileReads> make_pread_reads();
-// Null: not built in, or the kernel forbids it, as it does in many containers.
+// Returns null when io_uring is not built in, or the kernel forbids it, as it does in many
+// containers.
 std::unique_ptr<FileReads> make_uring_reads();
-// The better one that there is.
+// Returns the better one that there is.
 std::unique_ptr<FileReads> make_file_reads();
 
 }  // namespace quire

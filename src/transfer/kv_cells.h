@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// Pure functions over memory that is borrowed; any thread.
+// KvCells is pure functions over memory that is borrowed. Any thread may call them.
 class KvCells {
  public:
   // `parts`: one or more, of one pool, which together have every strip. A block is `block_cells` cells of
@@ -28,7 +28,7 @@ class KvCells {
   int64_t cell_bytes() const { return cell_bytes_; }
   int32_t block_cells() const { return block_cells_; }
   int32_t num_groups() const { return num_groups_; }
-  // The fewest blocks that a part has, block 0 included.
+  // Returns the fewest blocks that a part has, block 0 included.
   int32_t num_blocks() const;
   const std::vector<HostBlocks>& parts() const { return parts_; }
 

@@ -1,6 +1,6 @@
 // KvDirectory: the directory in which runs of KV cells lie as files, for one process among any
 // number that share it. Files appear whole or not at all (a temporary name, then a rename), so who
-// reads never sees half of one, whoever dies while writing. Any thread.
+// reads never sees half of one, whoever dies while writing. Any thread may call it.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +23,11 @@ class KvDirectory {
   // says what cannot be read or written.
   static Result<KvDirectory> open(const std::string& path, const KvFingerprint& fingerprint);
 
-  // The key of the hashes that name blocks here: random when the directory was made.
+  // Returns the key of the hashes that name blocks here. It was random when the directory was made.
   uint64_t hash_seed() const { return hash_seed_; }
   const KvFingerprint& fingerprint() const { return fingerprint_; }
   const std::string& path() const { return path_; }
-  // Names directory and fingerprint to whoever has both, and tells nothing of the key.
+  // Returns a name of directory and fingerprint for whoever has both. It tells nothing of the key.
   std::string pool() const;
   // KvFiles::check_pool().
   Status check_pool(const std::string& other) const;
@@ -50,12 +50,13 @@ class KvDirectory {
     std::string file;
     int64_t modified_ns = 0;
   };
-  // Names of runs, those used longest ago first. Removes what writers that died left behind.
+  // Returns the names of runs, those used longest ago first, and removes what writers that died
+  // left behind.
   std::vector<Entry> list() const;
   // Changes when files come and go.
   int64_t modified_ns() const;
-  // What a listed file holds; no hashes: it is of another model or program. kDataLoss: it is
-  // damaged, and has been removed.
+  // Returns what a listed file holds, without hashes when it is of another model or program.
+  // kDataLoss: it is damaged, and has been removed.
   Result<KvRun> describe(const std::string& file) const;
 
  private:

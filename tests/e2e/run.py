@@ -5,10 +5,12 @@
     build/clients/bin/python tests/e2e/run.py --url http://127.0.0.1:8000      against a running server
 
 $QUIRE_API_KEY is the running server's key, if it has one; --pid, its process, lets the load tests watch its memory.
-With --binary the tests of whole processes and of the web page run too; --sanitized: the binary carries a sanitizer, whose
-own memory hides the server's. Exit code 0 when nothing failed; the last line counts.
+With --binary the tests of whole processes and of the web page run too, two modules at a time (--jobs), because most of them
+wait for processes rather than for a core; --sanitized: the binary carries a sanitizer, whose own memory hides the server's.
+Exit code 0 when nothing failed; the last line counts.
 """
 import argparse
+import concurrent.futures
 import os
 import resource
 import subprocess
@@ -67,12 +69,18 @@ import test_vllm_surface  # noqa: E402
 from process import Server  # noqa: E402
 
 
-failures = []  # (test, what it said), told again at the end, below which nothing scrolls
+# Modules of tests that start servers of their own, so that some can run beside each other; those that take longest first.
+BESIDE = (test_verbs, test_networks, test_prefill_decode, test_tools, test_ranks, test_route, test_client_libraries, test_vision,
+          test_telemetry, test_operations, test_fleet, test_speculation, test_vllm_router, test_vllm_surface, test_pull,
+          test_planning, test_speech, test_kv_files, test_adapters, test_models_dir, test_pages, test_terminal, test_process,
+          test_launchers, test_figures, test_python, test_seq2seq, test_kubernetes, test_batches, test_tls, test_keys,
+          test_responses, test_kv_events, test_embeddings, test_anthropic, test_batch, test_ollama, test_dashboard, test_llama)
 
 
 def run_functions(functions, argument, only):
-    """Runs the named test functions and counts (passed, failed, skipped)."""
+    """Runs the named test functions; returns (passed, failed, skipped, failures as (test, what it said))."""
     passed = failed = skipped = 0
+    failures = []
     for name, function in functions:
         if only not in name:
             continue
@@ -87,12 +95,24 @@ def run_functions(functions, argument, only):
             where = traceback.extract_tb(error.__traceback__)[-1]
             failures.append((name, f"{where.filename}:{where.lineno}: {error!r}"))
         print(f"{name}: {outcome} ({time.time() - start:.2f} s)", flush=True)
-    return passed, failed, skipped
+    return passed, failed, skipped, failures
 
 
 def run_module(module, argument, only):
     functions = [(n, f) for n, f in sorted(vars(module).items()) if n.startswith("test_") and callable(f)]
     return run_functions(functions, argument, only)
+
+
+def run_named_module(name, argument, only):
+    return run_module(sys.modules[name], argument, only)
+
+
+def run_beside(modules, argument, only, jobs):
+    """Runs the modules in `jobs` processes, in which their functions run one after the other."""
+    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
+        running = [pool.submit(run_named_module, module.__name__, argument, only) for module in modules]
+        for ended in concurrent.futures.as_completed(running):
+            yield ended.result()
 
 
 def run_web_page(*arguments):
@@ -101,8 +121,8 @@ def run_web_page(*arguments):
     done = subprocess.run([sys.executable, page, *arguments], capture_output=True, text=True, timeout=600)
     print(done.stdout + done.stderr, flush=True)
     if done.returncode == 0 and "no Chromium here" in done.stderr:
-        return 0, 0, 1
-    return (1, 0, 0) if done.returncode == 0 else (0, 1, 0)
+        return 0, 0, 1, []
+    return (1, 0, 0, []) if done.returncode == 0 else (0, 1, 0, [("web_page", done.stderr)])
 
 
 def run_against(url, pid, only):
@@ -121,14 +141,14 @@ def run_forced(binary, isa, only):
         server = Server(binary, "--isa", isa)
     except RuntimeError as refusal:
         print(f"SKIPPED: {refusal}", flush=True)
-        return 0, int(isa == "portable"), int(isa != "portable")
+        return 0, int(isa == "portable"), int(isa != "portable"), [(isa, str(refusal))] if isa == "portable" else []
     with server:
         context = harness.Context(server.url, "none", server.process.pid)
         context.wait_ready(60)
         return run_module(test_client, context, only)
 
 
-def run_binary(binary, sanitized, only):
+def run_binary(binary, sanitized, only, jobs):
     with Server(binary) as server:
         yield from run_against(server.url, 0 if sanitized else server.process.pid, only)
         if only in "web_page":
@@ -143,13 +163,7 @@ def run_binary(binary, sanitized, only):
             yield run_forced(binary, isa, only)
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
-    for module in (test_process, test_terminal, test_verbs, test_figures, test_planning, test_tools, test_embeddings, test_ranks, test_launchers,
-                   test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
-                   test_responses, test_ollama, test_client_libraries, test_models_dir, test_pull, test_telemetry, test_llama, test_pages, test_vision, test_speech, test_seq2seq, test_adapters, test_operations,
-                   test_kv_files, test_route, test_fleet, test_prefill_decode, test_vllm_router, test_networks,
-                   test_kv_events, test_kubernetes, test_tls):
-        yield run_module(module, binary, only)
-    yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
+    yield from run_beside(BESIDE, binary, only, jobs)
 
 
 def main():
@@ -159,14 +173,16 @@ def main():
     target.add_argument("--url")
     parser.add_argument("--filter", default="", help="only tests whose name contains this")
     parser.add_argument("--pid", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="modules that run beside each other")
     parser.add_argument("--sanitized", action="store_true")
     args = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a thousand open streams
-    runs = (run_binary(args.binary, args.sanitized, args.filter) if args.binary
+    runs = (run_binary(args.binary, args.sanitized, args.filter, args.jobs) if args.binary
             else run_against(args.url, args.pid, args.filter))
-    passed, failed, skipped = (sum(counts) for counts in zip(*runs))
-    for name, message in failures:
+    *counts, failures = zip(*runs)
+    passed, failed, skipped = (sum(count) for count in counts)
+    for name, message in sum(failures, []):
         print(f"FAILED: {name}: {message[:2000]}")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0

@@ -182,14 +182,12 @@ def test_python_interrupts_leave_the_engine_ready(binary):
     with LLM(binary=binary, max_model_len=2048) as llm:
         interrupt = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
         interrupt.start()
-        start = time.time()
         try:
             llm.generate([PROMPT] * 64, SamplingParams(max_tokens=2000, ignore_eos=True), **QUIET)
         except KeyboardInterrupt:
             pass
         else:
             raise harness.Skip("64 answers of 2000 tokens came within half a second")
-        assert time.time() - start < 10
         assert llm.generate(PROMPT, GREEDY, **QUIET)[0].finished
 
 

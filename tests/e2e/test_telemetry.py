@@ -89,6 +89,7 @@ def ask(context, **headers):
 def test_spans_have_vllms_names_and_the_clients_trace(binary):
     with collecting() as collector, Server(binary, "--hardware", "none", "--otlp-traces-endpoint", collector.url) as server:
         context = harness.Context(server.url, "none", None)
+        before_ns = time.time_ns()
         answer = ask(context, traceparent=f"00-{TRACE}-{PARENT}-01")
         wait_for(lambda: collector.spans())
         span = collector.spans()[0]
@@ -99,9 +100,10 @@ def test_spans_have_vllms_names_and_the_clients_trace(binary):
         assert said["gen_ai.usage.completion_tokens"] == str(usage["completion_tokens"]), said
         assert said["gen_ai.request.id"] == answer["id"] and said["gen_ai.response.model"] == answer["model"]
         assert said["gen_ai.request.max_tokens"] == "8" and said["gen_ai.request.temperature"] == 0
-        assert 0 < said["gen_ai.latency.time_to_first_token"] <= said["gen_ai.latency.e2e"] < 30, said
-        took_s = (int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) * 1e-9
-        assert said["gen_ai.latency.e2e"] - 0.01 <= took_s < 30 and abs(int(span["endTimeUnixNano"]) * 1e-9 - time.time()) < 30
+        start_ns, end_ns = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
+        assert before_ns <= start_ns < end_ns <= time.time_ns(), span
+        first_s, whole_s = said["gen_ai.latency.time_to_first_token"], said["gen_ai.latency.e2e"]
+        assert 0 < first_s <= whole_s <= (end_ns - start_ns) * 1e-9 + 0.01, said
         ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client does not want it
         ask(context, traceparent="nonsense")
         wait_for(lambda: len(collector.spans()) == 2)
@@ -231,10 +233,10 @@ def test_a_collector_that_fails_or_hangs_harms_nobody(binary):
         with collecting(**kwargs) as collector, \
                 Server(binary, "--hardware", "none", "--otlp-traces-endpoint", collector.url) as server:
             context = harness.Context(server.url, "none", None)
-            begin = time.time()
             for _ in range(5):
                 ask(context)
-            assert time.time() - begin < 15
+            # Answers do not wait for a collector that hangs: it has got nothing so far.
+            assert "delay_s" not in kwargs or not collector.bodies
     with Server(binary, "--hardware", "none", "--otlp-traces-endpoint", "http://127.0.0.1:9") as server:
         context = harness.Context(server.url, "none", None)
         ask(context)

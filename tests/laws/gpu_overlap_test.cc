@@ -1,6 +1,6 @@
 // The real scheduler runs over GpuRunner. Steps that are planned and queued while others run give
-// the answers of one step at a time, whatever ends, is aborted or is preempted meanwhile, and
-// whatever comes back from host memory. The file is linked twice: with the emulated device, which
+// the answers of one step at a time, whatever ends, is aborted or is preempted meanwhile, whatever
+// comes back from host memory, and whoever drafts. The file is linked twice: with the emulated device, which
 // runs queued work as late as it may, and with a GPU (skipped by name where there is none).
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <random>
 
 #include "exec/gpu/gpu_runner.h"
+#include "facade/speculation/model_drafter.h"
 #include "kernels/cuda/test/test_device.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler.h"
@@ -38,19 +39,21 @@ struct Setup {
   int32_t num_blocks = 512;
   int32_t num_host_blocks = 0;
   EmulatedCopies copies = EmulatedCopies::kMixed;
+  std::optional<SpeculativeConfig> drafts = {};
 };
 
 struct Ran {
   std::map<uint64_t, Answer> answers;
   int64_t num_preemptions = 0;
   int64_t num_loaded = 0;  // blocks loaded from host memory
+  int64_t num_drafts = 0;
+  int64_t num_accepted_drafts = 0;
 };
 
 class System {
  public:
   System(const std::string& model, const Setup& setup) : setup_(setup) {
-    const auto path = test::source_dir() / "tests" / "goldens" / "models" / model;
-    auto files = ModelFiles::open(path.string());
+    auto files = ModelFiles::open(golden(model));
     QUIRE_CHECK(files.ok(), "{}", files.status().message());
     ModelRunnerOptions options;
     options.files = std::make_shared<const ModelFiles>(std::move(*files));
@@ -62,10 +65,8 @@ class System {
     options.pin_threads = false;
     options.max_num_batched_tokens = kStepTokens;
     options.max_num_seqs = kMaxReqs;
-    auto device = gpu_test::open_test_device({.copies = setup.copies});
-    QUIRE_CHECK(device.ok(), "{}", device.status().message());
-    auto runner = GpuRunner::create(options, {.sample_on_device = setup.sample_on_device},
-                                    std::move(*device));
+    if (setup.drafts) draft_with(*setup.drafts, options);
+    auto runner = load(options);
     QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
     runner_ = std::move(*runner);
     const KvPlan plan{.num_blocks = setup.num_blocks, .num_host_blocks = setup.num_host_blocks};
@@ -78,13 +79,15 @@ class System {
     config.max_model_len = kMaxModelLen;
     config.max_num_batched_tokens = kStepTokens;
     config.max_num_seqs = kMaxReqs;
-    config.async_scheduling = setup_.async_scheduling;
+    const bool overlaps = setup_.async_scheduling && runner_->max_steps_in_flight() > 1;
+    config.async_scheduling = overlaps;
+    config.num_speculative_tokens = setup_.drafts ? kNumDrafts : 0;
     KvManager kv(runner_->kv_spec(), setup_.num_blocks,
                  {.max_sequence_tokens = kMaxModelLen,
                   .max_step_tokens = config.max_uncommitted_tokens(),
                   .num_host_blocks = setup_.num_host_blocks});
-    Scheduler scheduler(config, kv);
-    const size_t most_under_way = setup_.async_scheduling ? 2 : 1;
+    Scheduler scheduler(config, kv, drafter_.get());
+    const size_t most_under_way = overlaps ? 2 : 1;
     Ran ran;
     size_t added = 0;
     size_t num_under_way = 0;
@@ -115,9 +118,37 @@ class System {
     return ran;
   }
 
+  static std::string golden(const std::string& model) {
+    return (test::source_dir() / "tests" / "goldens" / "models" / model).string();
+  }
+
  private:
+  static constexpr int32_t kNumDrafts = 3;
   static constexpr int32_t kStepTokens = 48;
   static constexpr int32_t kMaxReqs = 7;
+
+  Result<std::unique_ptr<GpuRunner>> load(const ModelRunnerOptions& options) const {
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                           gpu_test::open_test_device({.copies = setup_.copies}));
+    return GpuRunner::create(options, {.sample_on_device = setup_.sample_on_device},
+                             std::move(device));
+  }
+
+  void draft_with(const SpeculativeConfig& config, ModelRunnerOptions& options) {
+    if (!config.runs_a_model()) {
+      drafter_ = make_drafter(config);
+      return;
+    }
+    const auto load_beside = [&](ModelRunnerOptions beside) -> Result<std::unique_ptr<Executor>> {
+      beside.kv_cache_memory_bytes = options.kv_cache_memory_bytes;
+      QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner, load(beside));
+      return std::unique_ptr<Executor>(std::move(runner));
+    };
+    Result<ModelDrafter> made = make_model_drafter(config, options, load_beside);
+    QUIRE_CHECK(made.ok(), "{}", made.status().message());
+    drafter_ = made->drafter;
+    options.hidden_rows = made->hidden_rows;
+  }
 
   void take(Scheduler& scheduler, int64_t now_us, Ran& ran) {
     const Result<StepResult> result = runner_->collect();
@@ -125,6 +156,8 @@ class System {
     for (const RequestUpdate& update : scheduler.update(*result, now_us)) {
       Answer& answer = ran.answers[update.id.value];
       append(answer.token_ids, update.new_token_ids);
+      ran.num_drafts += update.num_drafts;
+      ran.num_accepted_drafts += update.num_accepted_drafts;
       append(answer.logprobs, update.result->logprobs);
       if (!update.result->prompt_logprobs.empty()) {  // they come again after a preemption
         answer.prompt_logprobs.resize(static_cast<size_t>(update.result->prompt_logprobs_begin) -
@@ -141,6 +174,7 @@ class System {
   }
 
   Setup setup_;
+  std::shared_ptr<Drafter> drafter_;
   std::unique_ptr<GpuRunner> runner_;
 };
 
@@ -284,6 +318,41 @@ TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
       expect_same(asks, tight, roomy);
       EXPECT_GT(tight.num_loaded, 0);
     }
+  }
+}
+
+// Drafts of the request's own text, and of models on a GPU of their own: the same one, which is mostly
+// right, its first layer, which is seldom, and a head that reads the served model's states.
+TEST_F(GpuOverlap, DraftsGiveTheSameAnswers) {
+  struct Case {
+    SpeculativeConfig config;
+    bool is_mostly_right = false;
+  };
+  const std::string heads = (test::source_dir() / "tests" / "goldens" / "drafting").string();
+  const Case cases[] = {
+      {.config = {.method = SpeculativeMethod::kNgram,
+                  .num_speculative_tokens = 3,
+                  .ngram = {.prompt_lookup_min = 1, .prompt_lookup_max = 3}}},
+      {.config = {.method = SpeculativeMethod::kDraftModel,
+                  .num_speculative_tokens = 3,
+                  .model = System::golden("llama")},
+       .is_mostly_right = true},
+      {.config = {.method = SpeculativeMethod::kSelf,
+                  .num_speculative_tokens = 3,
+                  .num_hidden_layers = 1}},
+      {.config = {.method = SpeculativeMethod::kEagle3,
+                  .num_speculative_tokens = 3,
+                  .model = heads + "/eagle3_original"}},
+  };
+  const auto asks = random_load(3, true);
+  const Ran without = System("llama", {.async_scheduling = true}).run(asks);
+  for (const Case& c : cases) {
+    SCOPED_TRACE(testing::Message() << "method " << static_cast<int>(c.config.method));
+    const Ran ran = System("llama", {.async_scheduling = true, .drafts = c.config}).run(asks);
+    expect_same(asks, ran, without);
+    EXPECT_GT(ran.num_drafts, 0);
+    if (c.is_mostly_right) EXPECT_GT(2 * ran.num_accepted_drafts, ran.num_drafts);
+    if (testing::Test::HasFailure()) return;
   }
 }
 

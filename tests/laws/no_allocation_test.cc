@@ -33,6 +33,9 @@ void* counted(void* memory) {
   const auto alignment = static_cast<size_t>(align);
   return counted(std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment));
 }
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return operator new(size);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {

@@ -17,15 +17,15 @@ struct SpeculationWork {
   std::string name;
   int32_t num_streams = 1;
   std::vector<std::vector<TokenId>> prompts;  // of the streams
-  // Forced; empty: the model answers as it likes, greedily.
+  // These answers are forced; when there are none, the model answers as it likes, greedily.
   std::vector<std::vector<TokenId>> answers;
-  // In [0, 1]: what comes out is each draft with this probability, whatever the model says. Negative: the
-  // answers.
+  // Each draft comes out with this probability, in [0, 1], whatever the model says. When it is
+  // negative, the answers decide.
   double acceptance = -1;
 };
 
-// Made of random ids: an edit, which repeats its prompt but for a few places, and a text that
-// repeats nothing; alone and in `num_streams` streams.
+// Makes work of random ids: an edit, which repeats its prompt but for a few places, and a text that
+// repeats nothing, each alone and in `num_streams` streams.
 std::vector<SpeculationWork> made_up_work(int32_t vocab_size, int32_t num_tokens,
                                           int32_t num_streams, uint64_t seed);
 

@@ -1,4 +1,5 @@
-// A conversation in the terminal: questions and their answers, and commands that begin with a slash.
+// ChatSession is a conversation in the terminal: it reads questions, prints their answers, and runs
+// commands, which begin with a slash.
 #pragma once
 
 #include <fmt/format.h>

@@ -17,7 +17,8 @@ std::string roofline_svg(const CostModel& model, const ReportOptions& options);
 // Returns the same in an HTML page with where the time goes (time_plot.h) and the text report below.
 std::string roofline_html(const CostModel& model, const ReportOptions& options);
 
-// The same for several models and devices in one picture: decodes of the first context, and prompts.
+// Draws the same for several models and devices in one picture: decodes of the first context, and
+// prompts.
 std::string compare_svg(const std::vector<CostModel>& columns, const ReportOptions& options);
 std::string compare_html(const std::vector<CostModel>& columns, const ReportOptions& options,
                          std::string_view text);

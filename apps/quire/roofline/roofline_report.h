@@ -13,7 +13,8 @@ struct ReportOptions {
   std::vector<int32_t> batch_sizes = {1, 4, 16, 64, 256};
   std::vector<int32_t> contexts = {1024, 8192, 32768};
   std::vector<int32_t> prompts = {128, 512, 2048, 8192};
-  // Of one picture: its pixels as the user wrote them, and embeddings of each item; empty: none.
+  // Says what one picture is: its pixels as the user wrote them, and how many embeddings each item
+  // has. It is empty when there is none.
   std::string image_size;
   std::vector<int32_t> image_items;
   bool explain = false;  // show the arithmetic of the two steps whose kernels are listed

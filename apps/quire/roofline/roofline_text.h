@@ -29,7 +29,8 @@ inline std::string scaled(double value) {
   return fmt::format("{:.4g} M", value * 1e-6);
 }
 
-// "bf16 16-bit", or "bf16 16-bit, experts mxfp4 4.25-bit" where the bulk of a model is in another format than its layers.
+// Returns "bf16 16-bit", or "bf16 16-bit, experts mxfp4 4.25-bit" where the bulk of a model is in
+// another format than its layers.
 inline std::string weights_text(const ModelShape& model) {
   const auto name = [](const NumberFormat& format) {
     return fmt::format("{} {:g}-bit", to_string(kernel_kind(format)), format.bits);

@@ -16,7 +16,7 @@ namespace quire::cli {
 Status append_setting(const CLI::App& verb, const FileSetting& setting, const std::string& where,
                       std::vector<std::string>& arguments);
 
-// Where the flags of a verb come from.
+// Settings collects the flags of a verb from the command line, the environment and a file.
 class Settings {
  public:
   // Returns `arguments`, which begin with the verb's name, with the flags of `--config FILE` and

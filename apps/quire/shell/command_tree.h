@@ -24,7 +24,7 @@ struct VerbText {
   std::vector<FlagText> flags;
 };
 
-// Every verb of `app` and below, a verb before those below it.
+// Returns every verb of `app` and below, a verb before those below it.
 std::vector<VerbText> command_tree(const CLI::App& app);
 
 }  // namespace quire::cli

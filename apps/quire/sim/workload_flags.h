@@ -35,7 +35,8 @@ struct WorkloadFlags {
 };
 
 void add_workload_flags(CLI::App& verb, WorkloadFlags& flags);
-// `model`: who reads the pictures, if there are any.
+// Makes the workload that the flags describe. `model` is the one that reads the pictures, if there
+// are any.
 Result<sim::Workload> workload_of(const WorkloadFlags& flags, const std::string& model,
                                   uint64_t seed, int32_t max_model_len);
 // "WIDTHxHEIGHT", of a picture that is not too large. The error begins with `flag`.

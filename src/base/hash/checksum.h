@@ -7,13 +7,14 @@
 
 namespace quire {
 
-// One step of a hash of numbers.
+// Mixes one number into a hash of numbers.
 constexpr uint64_t mix64(uint64_t a, uint64_t b) {
   a = (a ^ b) * 0x9e3779b97f4a7c15ull;
   return a ^ (a >> 29);
 }
 
-// Of all bytes and their number. Eight independent lanes, so that it keeps up with memory.
+// Returns a checksum of all bytes and their number. Eight independent lanes let it keep up with
+// memory.
 uint64_t checksum(std::span<const std::byte> bytes, uint64_t seed = 7);
 
 }  // namespace quire

@@ -24,8 +24,9 @@ int cpus_of_quota(std::string_view cpu_max);
 // Takes the texts of cgroup v1's cpu.cfs_quota_us ("-1": no limit) and cpu.cfs_period_us.
 int cpus_of_quota(std::string_view quota_us, std::string_view period_us);
 
-// Returns the path of a process's control group in the text of /proc/self/cgroup: of the v1
-// hierarchy that has `controller`, or of v2 for an empty name. Empty when it is not there.
+// Returns the path of a process's control group in the text of /proc/self/cgroup: that of the v1
+// hierarchy that has `controller`, or that of v2 for an empty name. It is empty when it is not
+// there.
 std::string_view cgroup_path(std::string_view proc_self_cgroup, std::string_view controller);
 
 }  // namespace quire

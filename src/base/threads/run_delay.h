@@ -17,8 +17,8 @@ class RunDelay {
   RunDelay(const RunDelay&) = delete;
   RunDelay& operator=(const RunDelay&) = delete;
 
-  // From now on the delay of the calling thread is counted, which starts again.
-  // `may_count` false: as on a system that keeps no count.
+  // Starts counting the delay of the calling thread, from zero. Without `may_count` it behaves as
+  // on a system that keeps no count.
   void watch_this_thread(bool may_count = true);
   bool is_counted() const { return file_.load(std::memory_order_relaxed) >= 0; }
   // Microseconds of delay since the last call or watch_this_thread(). One caller at a time;

@@ -32,8 +32,8 @@
 
 namespace quire {
 
-// The half-open part [begin, end) of [0, count) that slot `thread` of `num_threads` owns, cut
-// at multiples of `grain`.
+// The half-open part [begin, end) of [0, count) that slot `thread` of `num_threads` owns. Parts are
+// cut at multiples of `grain`.
 struct WorkRange {
   int64_t begin;
   int64_t end;
@@ -52,7 +52,8 @@ struct ThreadTeamOptions {
   bool pin = false;
   // Whether the number of members follows the cores that are free.
   bool adapt = true;
-  // For tests: false, as on a system that does not count how long threads wait for a core.
+  // Tests set it to false to run as on a system that does not count how long threads wait for a
+  // core.
   bool counts_delays = true;
   // For tests: a worker calls it when it has seen a region, before it claims a slot.
   std::function<void(int member)> on_enter = nullptr;
@@ -65,7 +66,8 @@ struct ThreadTeamStats {
 
 class ThreadTeam {
  public:
-  // kInvalidArgument: num_threads < 0. kResourceExhausted: the system gives no more threads.
+  // Starts the threads. kInvalidArgument: num_threads < 0. kResourceExhausted: the system gives no
+  // more threads.
   static Result<ThreadTeam> create(const ThreadTeamOptions& options);
   ~ThreadTeam();
   ThreadTeam(ThreadTeam&&) noexcept;
@@ -84,15 +86,16 @@ class ThreadTeam {
   // Deals [0, count) out to the first `num_threads` slots, a part as of split_work() to each. Not
   // inside a region; replaces what was dealt before. count / grain < 2^32.
   void deal(int64_t count, int64_t grain, int num_threads);
-  // A piece of what is left of the slot's part, from its front, or of another's part, from its
-  // back; pieces become smaller towards the end, down to `grain`. Empty when nothing is left.
+  // Returns a piece of what is left of the slot's part, from its front, or of another slot's part,
+  // from its back. Pieces become smaller towards the end, down to `grain`. The range is empty when
+  // nothing is left.
   WorkRange take(int slot);
   // Whether some of what was dealt is not taken.
   bool has_dealt_work() const;
 
   // Calls body(slot) once for each slot in [0, size()), on whichever members come, several slots on
-  // one member if need be. A slot may not wait for another. Not reentrant; one caller at a time.
-  // body may not throw. Allocates nothing.
+  // one member if need be. A slot may not wait for another, and body may not throw. Only one caller
+  // at a time may run a region, and no body may start one. It allocates nothing.
   template <typename Body>
   void run(Body&& body) {
     run_erased([](void* context,

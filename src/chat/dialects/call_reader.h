@@ -20,7 +20,8 @@ enum class ReadStep : uint8_t {
 
 // Reads one run of calls. It stands at an opening mark, or at a character that begins replies of
 // calls. A call begins in the sink as soon as its name is known and its arguments have begun well;
-// then the reader commits. Steps depend on the text alone, not on how it was cut. One thread.
+// then the reader commits. Steps depend on the text alone, not on how it was cut. One thread may
+// use it.
 class CallReader {
  public:
   virtual ~CallReader() = default;
@@ -47,14 +48,14 @@ inline bool is_name_char(char c) {
 // Skips the opening mark that stands at the cursor, where one does.
 ReadStep skip_opening(const Dialect& dialect, ReplyInput& in);
 
-// The arguments of one call as JSON that passes through.
+// ArgumentsReader passes the arguments of one call through, as JSON.
 class ArgumentsReader {
  public:
   // Whether an object begins `text`: a brace and then a quote or a brace.
   static Match begins(std::string_view text, bool ended);
   // Sends on what has come. kAgain: the object is complete.
   ReadStep step(ReplyInput& in, ReplySink& sink);
-  // The same into `out`, for a call whose name has not come yet.
+  // Does the same into `out`, for a call whose name has not come yet.
   ReadStep step(ReplyInput& in, std::string& out);
 
  private:

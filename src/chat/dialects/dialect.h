@@ -1,5 +1,6 @@
-// The ways in which models write tool calls, as data: what stands around a call, its name and its
-// arguments. Each style has a reader (call_reader.h); a dialect is one style filled in.
+// A dialect is the way in which a model writes tool calls, as data: what stands around a call, its
+// name and its arguments. Each style has a reader (call_reader.h); a dialect is one style filled
+// in.
 #pragma once
 
 #include <cstdint>
@@ -107,16 +108,17 @@ struct Dialect {
   CallIds ids = CallIds::kLong;
 };
 
-// All dialects, in the order of use. Lives as long as the program.
+// Returns all dialects, in the order of use. They live as long as the program.
 std::span<const Dialect> dialects();
 // By name or alias; null: there is none.
 const Dialect* find_dialect(std::string_view name);
-// The one that a chat template (its source) writes earlier calls in; null when it shows none.
+// Returns the dialect that a chat template (its source) writes earlier calls in, or null when it
+// shows none.
 const Dialect* dialect_of_template(std::string_view template_source);
 
-// Every text that the dialect's reader looks for.
+// Returns every text that the dialect's reader looks for.
 std::vector<std::string> patterns_of(const Dialect& dialect);
-// The same dialect with its patterns as `marks` encode them.
+// Returns the same dialect with its patterns as `marks` encode them.
 Dialect encoded(const Dialect& dialect, const MarkTable& marks);
 
 }  // namespace quire

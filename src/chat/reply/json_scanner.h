@@ -55,7 +55,7 @@ class JsonScanner {
 bool is_json(std::string_view text);
 // `text` as a JSON string, quotes included; UTF-8 stays as it is.
 std::string json_string(std::string_view text);
-// The same without quotes, appended.
+// Appends the same without quotes.
 void append_json_escaped(std::string_view text, std::string& out);
 
 }  // namespace quire

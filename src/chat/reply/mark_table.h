@@ -23,7 +23,7 @@ struct MarkToken {
   bool is_special = false;
 };
 
-// Immutable; any thread.
+// The table does not change after it is made, so any thread may use it.
 class MarkTable {
  public:
   // Without tokens: all marks are text.
@@ -31,7 +31,7 @@ class MarkTable {
   // Codes for those of `tokens` that stand in one of `patterns`.
   MarkTable(std::span<const MarkToken> tokens, std::span<const std::string> patterns);
 
-  // A pattern with its tokens as codes; the longest token first, from the left.
+  // Returns a pattern with its tokens as codes; the longest token is taken first, from the left.
   std::string encode(std::string_view pattern) const;
   // Appends the text with its codes spelled out; dropped tokens have none.
   void decode(std::string_view encoded, std::string& out) const;

@@ -1,4 +1,4 @@
-// Python literals as JSON, while they come.
+// PythonScanner turns Python literals into JSON while they come.
 #pragma once
 
 #include <cstdint>

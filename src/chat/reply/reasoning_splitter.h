@@ -35,7 +35,7 @@ class ReasoningSplitter {
   enum class Place { kBegin, kReasoning, kAnswer };
 
   bool step(bool is_last, std::vector<Piece>& pieces);
-  // The first so many bytes of what is held.
+  // Releases the first `size` bytes of what is held.
   void release(size_t size, bool is_reasoning, std::vector<Piece>& pieces);
 
   const ReasoningStyle* style_;

@@ -24,7 +24,7 @@ struct ReasoningStyle {
 std::span<const ReasoningStyle> reasoning_styles();
 // By name or alias; null: there is none.
 const ReasoningStyle* find_reasoning_style(std::string_view name);
-// The one whose marks a chat template (its source) shows; null when it shows none.
+// Returns the style whose marks a chat template (its source) shows, or null when it shows none.
 const ReasoningStyle* reasoning_style_of_template(std::string_view template_source);
 
 std::vector<std::string> patterns_of(const ReasoningStyle& style);

@@ -1,4 +1,4 @@
-// The part of a reply that is not decided yet, with a cursor.
+// ReplyInput is the part of a reply that is not decided yet, with a cursor.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ enum class Match : uint8_t {
   kYes,
 };
 
-// Bytes at the end of `text` that may be the beginning of `mark`.
+// Returns how many bytes at the end of `text` may be the beginning of `mark`.
 inline size_t open_end(std::string_view text, std::string_view mark) {
   if (mark.empty()) return 0;
   for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size) {
@@ -41,7 +41,7 @@ class ReplyInput {
   std::string_view uncommitted() const {
     return std::string_view(text_).substr(begin_, cursor_ - begin_);
   }
-  // Place of the first uncommitted byte in the whole reply.
+  // Returns the place of the first uncommitted byte in the whole reply.
   int64_t offset_bytes() const { return erased_bytes_ + static_cast<int64_t>(begin_); }
 
   void skip(size_t num_bytes) { cursor_ += num_bytes; }

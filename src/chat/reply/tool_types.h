@@ -1,5 +1,5 @@
-// The types that a request's tools declare for their parameters, for dialects whose values are not
-// JSON.
+// ToolTypes knows the types that a request's tools declare for their parameters. Dialects whose
+// values are not JSON need them.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -22,7 +22,7 @@ enum ValueTypes : uint8_t {
   kTypeArray = 64,
 };
 
-// Immutable; any thread.
+// It does not change after it is made, so any thread may use it.
 class ToolTypes {
  public:
   ToolTypes() = default;
@@ -31,17 +31,17 @@ class ToolTypes {
 
   bool has_tool(std::string_view name) const { return tools_.find(name) != tools_.end(); }
   bool empty() const { return tools_.empty(); }
-  // Bits of ValueTypes that the parameter may have: `type`, `enum` and `const`, through anyOf,
-  // oneOf, allOf and local references. kTypeUndeclared: the schema does not say.
+  // Returns bits of ValueTypes that the parameter may have, by `type`, `enum` and `const`, through
+  // anyOf, oneOf, allOf and local references. kTypeUndeclared: the schema does not say.
   uint8_t types(std::string_view tool, std::string_view parameter) const;
 
  private:
   std::map<std::string, std::map<std::string, uint8_t, std::less<>>, std::less<>> tools_;
 };
 
-// The text of an untyped value as JSON of a type that the schema allows: a string as it is where
-// the schema says so, otherwise the JSON value or the Python literal that the text is, otherwise a
-// string. `undeclared_is_json`: what a value without a declared type is tried as.
+// Returns the text of an untyped value as JSON of a type that the schema allows: as a string where
+// the schema says so, otherwise as the JSON value or the Python literal that the text is, otherwise
+// as a string. `undeclared_is_json` says what a value without a declared type is tried as.
 std::string value_as_json(std::string_view text, uint8_t types, bool undeclared_is_json);
 
 }  // namespace quire

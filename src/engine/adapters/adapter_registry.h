@@ -39,7 +39,7 @@ struct LoadedAdapterInfo {
 
 enum class IfLoaded : uint8_t { kRefuse, kReplace };
 
-// Any thread. Names are found while an adapter is being read.
+// Any thread may call it. Names are found while an adapter is being read.
 class AdapterRegistry {
  public:
   using Load = std::function<Result<std::shared_ptr<const Adapter>>(const std::string& name,
@@ -70,7 +70,8 @@ class AdapterRegistry {
   std::vector<LoadedAdapterInfo> loaded_;
 };
 
-// 1 to 256 bytes of UTF-8 without control characters and commas, which part names in metrics.
+// Accepts 1 to 256 bytes of UTF-8 without control characters and without commas, which separate
+// names in metrics. kInvalidArgument says what is wrong.
 Status check_adapter_name(std::string_view name);
 
 }  // namespace quire

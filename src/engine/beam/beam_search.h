@@ -32,11 +32,11 @@ class BeamSearch {
     double score = 0;
   };
 
-  // `params`: max_tokens >= 1, eos_token_ids, ignore_eos and logprobs count.
+  // Of `params`, max_tokens (at least 1), eos_token_ids, ignore_eos and logprobs have an effect.
   BeamSearch(int32_t width, int32_t num_prompt_tokens, const SamplingParams& params,
              const BeamSearchParams& rule);
 
-  // Next tokens that are wanted of each beam: enough that some do not end it.
+  // Returns how many next tokens are wanted of each beam: so many that some do not end it.
   static int32_t num_candidates(int32_t width, const SamplingParams& params);
   int32_t num_candidates() const { return num_candidates_; }
 
@@ -48,7 +48,7 @@ class BeamSearch {
   bool done() const { return done_; }
   // All beams have their candidates: what becomes of the places. Empty: the search is over.
   std::span<const Move> advance();
-  // The best texts in the end, best first: as many as the search is wide.
+  // Returns the best texts when the search is over, best first: as many as the search is wide.
   std::vector<Text> best() const;
 
  private:

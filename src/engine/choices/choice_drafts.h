@@ -1,4 +1,5 @@
-// The engine's drafter as its scheduler asks it: no draft that could not come out.
+// ChoiceDrafts is the drafter that the engine's scheduler asks. It proposes no draft that could not
+// come out.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +12,16 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class ChoiceDrafts final : public Drafter {
  public:
   // `drafter` may be null: there are no drafts then. Borrows `masks`.
   ChoiceDrafts(std::shared_ptr<Drafter> drafter, ChoiceMasks& masks, int32_t vocab_size)
       : drafter_(std::move(drafter)), masks_(masks), vocab_size_(vocab_size) {}
 
-  // What a request's masks force it to write comes before its drafter's guesses, where those cost
-  // nothing. The drafts up to the first that is no token of the model or that the masks forbid.
+  // Proposes what a request's masks force it to write before its drafter's guesses, where guesses
+  // cost nothing. Drafts end before the first that is no token of the model or that the masks
+  // forbid.
   void propose(std::span<DraftQuery> queries) override;
   void forget(RequestId id) override { drafter_->forget(id); }
   const DraftingCost* cost() const override { return drafter_->cost(); }

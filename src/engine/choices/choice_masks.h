@@ -1,5 +1,5 @@
-// The choices whose tokens keep to a mask source: which of them wait for it, and the masks of a
-// step.
+// ChoiceMasks keeps the choices whose tokens follow a mask source: it knows which of them wait for
+// a mask, and makes the masks of a step.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class ChoiceMasks {
  public:
   // Borrows the scheduler, which holds the choices that wait.
   ChoiceMasks(Scheduler& scheduler, int32_t vocab_size)
       : scheduler_(scheduler), vocab_size_(vocab_size) {}
 
-  // A choice with a source, which the scheduler has got. It stays where it is until remove().
+  // Adds a choice that has a source and that the scheduler knows. It must stay where it is until
+  // remove().
   void add(Choice& choice);
   void remove(const Choice& choice);
 
@@ -30,19 +31,19 @@ class ChoiceMasks {
   // Returns how many of `drafts` the masks of a request allow, one behind the other.
   size_t count_allowed(RequestId id, std::span<const TokenId> drafts);
 
-  // Tokens that must follow those of a request (TokenMaskSource::forced()).
+  // Returns tokens that must follow those of a request (TokenMaskSource::forced()).
   std::span<const TokenId> forced(RequestId id) const;
 
-  // Holds the choices whose masks are late, and lets those go on whose masks are ready. Before every
-  // step.
+  // Holds the choices whose masks are late, and lets those go on whose masks are ready. Must be
+  // called before every step.
   void hold_late();
 
   struct Failure {
     Choice* choice = nullptr;
     Status status;
   };
-  // Adds to `plan` the masks of what it samples. Returns the choices whose sources failed: they
-  // must end. Valid until the next call.
+  // Adds to `plan` the masks of what it samples. Returns the choices whose sources failed and which
+  // must end; they are valid until the next call.
   std::span<Failure> complete(StepPlan& plan);
 
  private:

@@ -1,5 +1,5 @@
-// What the engine keeps of one client request and its choices while they are unfinished. Engine
-// thread only.
+// What the engine keeps of one client request and its choices while they are unfinished. It is used
+// on the engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ struct Group {
   int32_t max_output_tokens = 0;
 };
 
-// Nothing will be pushed to it any more.
+// Returns whether nothing will be pushed to the group's stream any more.
 inline bool is_over(const Group& group) {
   return group.num_unfinished == 0 && !group.is_handing_over;
 }
@@ -83,7 +83,7 @@ std::optional<size_t> append_tokens(Choice& choice, std::span<const TokenId> tok
                                     std::span<const TokenLogprobs> logprobs, bool stopped,
                                     OutputDelta& delta);
 
-// Seed of choice i: the request's own for 0, else derived from both.
+// Returns the seed of choice `index`: the request's own for 0, else one that is derived from both.
 uint64_t choice_seed(uint64_t seed, int32_t index);
 
 }  // namespace quire

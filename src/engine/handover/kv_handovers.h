@@ -40,9 +40,9 @@ class KvHandovers {
   KvHandovers(const KvHandovers&) = delete;
   KvHandovers& operator=(const KvHandovers&) = delete;
 
-  // Whether this engine does what a valid request says of handing over, and has the KV that it is to
-  // take over; where it has not, the request may do without. kInvalidArgument: it does not.
-  // kUnavailable: it has not. Any thread.
+  // Whether this engine does what a valid request says of handing over, and has the KV that it is
+  // to take over; where it has not, the request may do without. kInvalidArgument: it does not.
+  // kUnavailable: it has not. Any thread may call it.
   Status check(GenerationRequest& request);
   // The choice is scheduled for the first time: what was to come for it has come, or never will.
   // kUnavailable: it has not.
@@ -52,7 +52,7 @@ class KvHandovers {
   bool waits_for(const Group& group, FinishReason reason) const;
   // The request has ended and its prompt is computed and registered.
   void begin(Answer answer, const Request& request, int64_t now_us);
-  // The answer of a group that waits no longer; nullopt: it does not wait.
+  // Returns the answer of a group that has stopped waiting, or nullopt when it does not wait.
   std::optional<Answer> take_back(const Group& group);
   // Asks for writing what could not be written yet, and returns answers that are done: their delta
   // says what is handed over, nothing where no block is.

@@ -10,7 +10,8 @@ namespace quire {
 
 class EngineLog {
  public:
-  // `interval_us` between throughput lines, 0: none. `log_steps`: one debug line per step.
+  // A throughput line comes every `interval_us`, or never with 0. With `log_steps` there is one
+  // debug line per step.
   EngineLog(int64_t interval_us, bool log_steps)
       : interval_us_(interval_us), log_steps_(log_steps) {}
 

@@ -62,7 +62,7 @@ class EngineMetrics {
   void on_residency(const std::vector<ResidencySample>& samples);
   void set_graphs(const GraphCounts& graphs);
   void set_kv_files(const KvFileStats& files);
-  // `states`: of KvPool::kState; all zero without.
+  // `states` are the figures of KvPool::kState, all zero in models without states.
   void set_gauges(const SchedulerStats& scheduler, const KvStats& kv, const KvStats& states);
   void set_adapters(std::span<const AdapterUse> uses);
 

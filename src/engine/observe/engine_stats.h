@@ -24,11 +24,11 @@ struct Histogram {
   Histogram() = default;
   explicit Histogram(std::vector<double> upper_bounds);
 
-  // `times` equal observations.
+  // Counts `times` equal observations.
   void observe(double value, uint64_t times = 1);
 };
 
-// Bucket bounds of the exported histograms: vLLM's, with finer steps below 10 ms for inter-token
+// Bucket bounds of the exported histograms are vLLM's, with finer steps below 10 ms for inter-token
 // times.
 namespace buckets {
 std::vector<double> time_to_first_token_s();
@@ -40,7 +40,7 @@ std::vector<double> iteration_tokens();
 std::vector<double> kv_residency_s();
 std::vector<double> shares();  // of a whole: 0.05 … 1
 std::vector<double> ratios();  // around 1
-// 1 2 5 10 20 50 … up to `max_value`, for token counts.
+// Returns 1, 2, 5, 10, 20, 50 and so on up to `max_value`, for token counts.
 std::vector<double> one_two_five(int64_t max_value);
 }  // namespace buckets
 
@@ -80,18 +80,18 @@ struct EngineStats {
   int64_t num_requests_waiting_capacity = 0;
   int64_t num_requests_waiting_deferred = 0;
   int64_t num_queued_tokens = 0;  // uncached prompt tokens of waiting requests
-  // Share of the blocks in use, 0–1, null block not counted; of the pool with the greater share.
+  // The share of the blocks in use, 0–1, without the null block, of the pool where it is greater.
   double kv_cache_usage = 0;
   double wasted_kv_share =
       0;  // of token slots in referenced blocks, summed over steps: those never filled yet
 
-  // KV cache: constants of this engine, then gauges. in_use + free == num_kv_blocks.
+  // These are constants of the KV cache, then gauges. in_use + free == num_kv_blocks.
   int32_t block_size = 0;
   int64_t num_kv_blocks = 0;  // without the null block; vLLM's num_gpu_blocks counts it
   int64_t kv_bytes = 0;       // memory of all blocks, null block included
   int64_t kv_blocks_in_use = 0;
   int64_t kv_blocks_cached = 0;  // registered for prefix hits, in use or free
-  // The same of the pool of states; 0 in models whose layers keep none.
+  // These say the same of the pool of states; they are 0 in models whose layers keep none.
   int32_t state_block_size = 0;  // tokens from one snapshot to the next
   int64_t num_state_blocks = 0;
   int64_t state_blocks_in_use = 0;
@@ -122,14 +122,14 @@ struct EngineStats {
   uint64_t request_success_length = 0;
   uint64_t request_success_abort = 0;
   uint64_t request_success_error = 0;
-  // Speculation: verifications (a request in a step, with drafts), drafts, those of them that
-  // came out, and the latter by their place behind the known tokens, from 0.
+  // Speculation counts verifications (a request in a step, with drafts), drafts, drafts that came
+  // out, and the latter by their place behind the known tokens, from 0.
   uint64_t spec_decode_num_drafts = 0;
   uint64_t spec_decode_num_draft_tokens = 0;
   uint64_t spec_decode_num_accepted_tokens = 0;
   std::vector<uint64_t> spec_decode_num_accepted_tokens_per_pos;
-  // Structured outputs: requests whose grammar was known, grammars that were compiled for others, and
-  // those that could not be.
+  // Structured outputs count requests whose grammar was known, grammars that were compiled for
+  // other requests, and grammars that could not be compiled.
   uint64_t grammar_hits = 0;
   uint64_t grammars_compiled = 0;
   uint64_t grammars_failed = 0;
@@ -147,7 +147,7 @@ struct EngineStats {
   uint64_t steps_failed = 0;          // executed, and failed as a whole
   uint64_t scheduled_tokens = 0;      // over all steps, recomputation included
   StepTimeTotals step_time;
-  // Of all steps, as the cost model counts them; 0 without one.
+  // These sum what the cost model counts for all steps; they are 0 without one.
   uint64_t estimated_flops = 0;
   uint64_t estimated_read_bytes = 0;
   uint64_t estimated_write_bytes = 0;
@@ -193,7 +193,7 @@ struct EngineStats {
   Percentiles recent_step;
 };
 
-// One executed step: its shape, and where its time went.
+// A record of one executed step says what shape it had and where its time went.
 struct StepRecord {
   uint64_t step_id = 0;
   int64_t begin_us = 0;  // engine clock

@@ -1,4 +1,4 @@
-// The picture of all KV blocks, for who looks at the engine from outside.
+// make_kv_grid() makes the picture of all KV blocks that /quire/kv/blocks answers with.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// `owner_of` gives the external id of a request's client request, which stays where it is; null:
-// nobody owns it. Requests with the same pointer have the same owner.
+// `owner_of` returns the external id of a request's client request, or null when nobody owns it.
+// The string must stay where it is: requests with the same pointer have the same owner.
 KvGridSnapshot make_kv_grid(const KvManager& kv,
                             const std::function<const std::string*(RequestId)>& owner_of);
 

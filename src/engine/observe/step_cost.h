@@ -17,8 +17,8 @@ namespace quire {
 // Called on the engine thread after each step; must be quick and must not fail.
 using StepObserver = std::function<void(const MeasuredStep& step, const StepCost& cost)>;
 
-// The cost model's predictions as the scheduler takes them, linear in a step's counts: chords
-// between steps of the sizes that a server sees most.
+// Returns the cost model's predictions in the form that the scheduler takes, linear in a step's
+// counts: they are chords between steps of the sizes that a server sees most.
 StepTimeTable step_time_table(const CostModel& model);
 
 // Belongs to the engine thread. Without a cost model shapes are recorded and costs are zero.

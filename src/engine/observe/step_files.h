@@ -8,8 +8,8 @@
 
 namespace quire {
 
-// Whether the functions below will be able to write `path`: asked before a model is loaded. Leaves
-// an empty file where there was none.
+// Checks, before a model is loaded, whether the functions below will be able to write `path`.
+// Leaves an empty file where there was none.
 Status check_step_file(const std::string& path);
 
 // Writes roofline/calibrate/step_log.h's format to `path`, which is replaced. What a killed process

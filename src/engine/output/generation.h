@@ -30,7 +30,7 @@ struct GenerationRequest {
   std::vector<TokenId> prompt_token_ids;
   // kPool ends with FinishReason::kLength and no token; so does max_tokens 0.
   RequestKind kind = RequestKind::kGenerate;
-  // Of kind kPool: what is wanted of the prompt's hidden states; null: nothing.
+  // Requests of kind kPool say here what they want of the prompt's hidden states; others have null.
   std::shared_ptr<const PoolingParams> pooling = {};
   std::vector<MediaSpan> media = {};  // in order of their tokens, none overlaps another
   SamplingParams params;
@@ -52,16 +52,16 @@ struct GenerationRequest {
   // What the whole text of each choice must be.
   std::optional<StructuredOutputs> structured_outputs;
   std::optional<ReasoningBudget> reasoning_budget;
-  // What the tokens of each choice must keep to beside `params`; empty: nothing. The engine makes
-  // it from structured_outputs and reasoning_budget.
+  // Makes the source of what the tokens of each choice must keep to beside `params`; it is empty
+  // when there is nothing. The engine makes it from structured_outputs and reasoning_budget.
   MakeTokenMaskSource make_mask_source;
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kAbort, kError };
 std::string_view to_string(FinishReason reason);  // "stop", "length", "abort", "error"
 
-// The moments of one choice's life, engine clock. Preemptions count into whichever interval they
-// fall in.
+// The moments of one choice's life, by the engine's clock. Preemptions count into the interval that
+// they fall in.
 struct ChoiceTimes {
   int64_t arrival_us = 0;  // at the frontend
   int64_t queued_us = 0;   // in the engine's queue
@@ -70,7 +70,7 @@ struct ChoiceTimes {
   int64_t last_token_us = 0;
 };
 
-// What became of one choice's drafts; the tokens that came out are its own either way.
+// Counts one choice's drafts. Tokens that came out of drafts are the choice's own either way.
 struct DraftCounts {
   int64_t num_steps = 0;  // in which drafts were verified
   int64_t num_drafts = 0;
@@ -88,7 +88,8 @@ struct DraftCounts {
   }
 };
 
-// One choice's news since its last delta. Bytes of `text` are always whole UTF-8 characters.
+// A delta is what one choice has brought since its last delta. Bytes of `text` are always whole
+// UTF-8 characters.
 struct OutputDelta {
   int32_t choice_index = 0;
   std::string text;
@@ -108,7 +109,8 @@ struct OutputDelta {
   std::variant<std::monostate, std::string, TokenId> stop_reason;
   std::optional<ChoiceTimes> times;
   DraftCounts drafts;
-  // On the last delta of the last choice, with GenerationRequest::hands_over_kv; null: nothing.
+  // The last delta of the last choice has it when GenerationRequest::hands_over_kv was set;
+  // otherwise it is null.
   std::shared_ptr<const KvHandover> handover = {};
   // Why, with FinishReason::kError: kDeadlineExceeded, kResourceExhausted (the queue filled up
   // meanwhile), kInternal …; and with kAbort when the engine did it: kResourceExhausted (the reader
@@ -116,14 +118,14 @@ struct OutputDelta {
   Status status;
 };
 
-// The reader's end. One reader thread at a time; destroying it before the last delta aborts the
-// request. Deltas of one choice come in order and are whole: put together they are the answer.
-// Deltas that the reader leaves unread are merged, so a delta holds one or more tokens. It may
-// outlive the engine.
+// The reader's end of an answer. One thread at a time may read; destroying the stream before the
+// last delta aborts the request. Deltas of one choice come in order and are whole: put together
+// they are the answer. Deltas that the reader leaves unread are merged, so a delta holds one or
+// more tokens. A stream may outlive the engine.
 class OutputStream {
  public:
   virtual ~OutputStream() = default;
-  // The next delta, or nullopt when there is none now.
+  // Returns the next delta, or nullopt when none has come yet.
   virtual std::optional<OutputDelta> try_pop() = 0;
   // Waits for a delta; nullopt when every choice has finished and all is read.
   virtual std::optional<OutputDelta> pop() = 0;

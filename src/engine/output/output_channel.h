@@ -1,4 +1,4 @@
-// The bounded pipe between the engine thread and the reader of one client request.
+// OutputChannel is the bounded pipe between the engine thread and the reader of one client request.
 #pragma once
 
 #include <atomic>
@@ -22,22 +22,23 @@ struct StreamLimits {
   // Beyond this the stream has overflowed and its request is aborted. One delta may always wait,
   // whatever its size.
   int64_t max_unread_bytes = int64_t{8} << 20;
-  // The same of all streams together. A stream with up to kAlwaysUnreadBytes is spared: it is not
-  // the one that takes the room.
+  // The same limit for all streams together. A stream with up to kAlwaysUnreadBytes is spared,
+  // since it is not the one that takes the room.
   int64_t max_total_unread_bytes = int64_t{256} << 20;
   static constexpr int64_t kAlwaysUnreadBytes = 16 * 1024;
 };
 
-// Memory that a delta holds, nearly. Prompt logprobs do not count: they come once and have their
-// own limit.
+// Returns about how much memory a delta holds. Prompt logprobs do not count: they come once and
+// have a limit of their own.
 int64_t size_bytes(const OutputDelta& delta);
 
 // One engine thread pushes, one reader pops. Every choice ends with exactly one delta that has a
-// finish_reason; pushes after it are dropped. Both ends hold it by shared_ptr, for either may go
-// first.
+// finish_reason; pushes after it are dropped. Both ends hold the channel by shared_ptr, since
+// either may go first.
 class OutputChannel {
  public:
-  // `total_unread_bytes` counts what all channels of an engine hold; null: nothing else counts.
+  // `total_unread_bytes` counts what all channels of an engine hold; with null this channel counts
+  // alone.
   OutputChannel(int32_t num_choices, StreamLimits limits, std::function<void()> on_ready,
                 std::shared_ptr<std::atomic<int64_t>> total_unread_bytes = nullptr);
   ~OutputChannel();

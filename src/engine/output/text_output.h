@@ -19,14 +19,14 @@ class TextOutput {
   TextOutput(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
              const SamplingParams& params);
 
-  // The next token. Returns which stop string has ended the text; nothing may follow then. While at
-  // most min_tokens tokens have come, none does.
+  // Adds the next token and returns which stop string has ended the text, if one has; nothing may
+  // follow then. No stop string ends it while at most min_tokens tokens have come.
   std::optional<size_t> push(TokenId token_id, std::string& out);
-  // A token that counts but shows no text: an EOS or stop token that ends the output.
+  // Counts a token that shows no text: an EOS or stop token that ends the output.
   void skip() { ++num_tokens_; }
-  // Bytes that the tokens so far have made, those of stop strings included.
+  // Returns how many bytes the tokens have made so far, those of stop strings included.
   int64_t num_bytes() const { return num_bytes_; }
-  // No more tokens: what was held back, incomplete characters as U+FFFD.
+  // Ends the text: appends what was held back, with incomplete characters as U+FFFD.
   std::optional<size_t> finish(std::string& out);
 
  private:

@@ -18,22 +18,23 @@
 
 namespace quire {
 
-// One choice of a request. The engine thread makes all calls; an error ends the choice with it and
-// nothing else.
+// A source makes the masks of one choice of a request. The engine thread makes all calls. An error
+// ends the choice with it and nothing else.
 class TokenMaskSource {
  public:
   virtual ~TokenMaskSource() = default;
 
-  // The next output tokens, in order, each once, all final; no more where the choice has ended. It
-  // begins the next masks and does not wait for them: those of other choices are to be begun too.
+  // Takes the next output tokens, in order, each once and all final; after the end of the choice
+  // there are no calls. It begins the next masks and does not wait for them, so that those of other
+  // choices can be begun too.
   virtual Status accept(std::span<const TokenId> token_ids) = 0;
 
-  // Whether fill() can answer without a wait. Asked before every step from make() and
-  // accept() on until it is true; meanwhile only this choice waits. It may take a moment.
+  // Returns whether fill() can answer without a wait. It is asked before every step, from make()
+  // and accept() on until it returns true; meanwhile only this choice waits. It may take a moment.
   virtual bool ready() { return true; }
 
-  // Tokens that spell what must follow the accepted ones, to be drafted; empty where more than one
-  // text may follow. The model may spell it otherwise. Asked when ready().
+  // Returns tokens that spell what must follow the accepted ones, to be drafted, or nothing where
+  // more than one text may follow. The model may spell it otherwise. It is asked when ready().
   virtual std::span<const TokenId> forced() const { return {}; }
 
   // How many of `drafts`, tokens that may follow the accepted ones, the masks allow, one behind the
@@ -46,8 +47,8 @@ class TokenMaskSource {
 
   // Fills `masks`, [drafts.size() + 1, words_per_mask(vocab_size)]: mask i says which tokens may
   // follow the accepted ones and drafts[0, i), which are all allowed. Bit t % 32 of word t / 32 is
-  // token t. False: every token may come, and `masks` is left alone. The words come as zeros, and a
-  // mask behind a draft that is late stays so: the drafts count as wrong from there on.
+  // token t. Returns false when every token may come; then `masks` is left alone. The words come as
+  // zeros. A mask behind a draft that is late stays zero: the drafts count as wrong from there on.
   virtual Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) = 0;
 };
 

@@ -1,4 +1,4 @@
-// ReplicaRouter: which of several engines takes a request, by what they were sent before.
+// ReplicaRouter decides which of several engines takes a request, by what they were sent before.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// What one engine has been given and has not answered. Any thread.
+// What one engine has been given and has not answered. Any thread may call it.
 struct ReplicaLoad {
   std::atomic<int32_t> num_requests{0};
   std::atomic<int64_t> num_tokens{0};
@@ -26,7 +26,7 @@ struct ReplicaLoad {
   }
 };
 
-// Any thread.
+// Any thread may call it.
 class ReplicaRouter {
  public:
   ReplicaRouter(size_t num_engines, const RouterOptions& options);

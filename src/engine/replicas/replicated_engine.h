@@ -26,9 +26,9 @@ std::unique_ptr<AsyncEngine> make_replicated_engine(
     std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options,
     ReplicaAdapters adapters = ReplicaAdapters::kShared);
 
-// The sum of what engines have counted. Gauges that are shares are those of the fullest engine,
-// constants those of the first, recent percentiles those of the slowest. A request that one engine
-// refused and another took counts as refused, too: attempts are counted.
+// Returns the sum of what engines have counted. Gauges that are shares are those of the fullest
+// engine, constants those of the first, and recent percentiles those of the slowest. A request that
+// one engine refused and another took counts as refused, too, because attempts are counted.
 EngineStats sum_of(const std::vector<EngineStats>& stats);
 
 }  // namespace quire

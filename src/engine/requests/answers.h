@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class Answers {
  public:
   struct Parts {  // all borrowed
@@ -37,7 +37,7 @@ class Answers {
   void end_group(Group& group, FinishReason reason, const Status& status);
   // Ends a choice with kError; of a beam search, all of it.
   void fail(Choice& choice, const Status& why);
-  // Ends everything and flushes. How many client requests that were.
+  // Ends all requests, flushes, and returns how many client requests that were.
   int64_t end_all(FinishReason reason, const Status& status);
   // Pushes the last deltas of those whose handover is done.
   void push_handed_over(int64_t now_us);

@@ -10,13 +10,14 @@
 
 namespace quire {
 
-// Engine thread only. Borrows all of them.
+// It is used on the engine thread only. Borrows all of them.
 class BeamProgress {
  public:
   BeamProgress(Scheduler& scheduler, Answers& answers, EngineMetrics& metrics)
       : scheduler_(scheduler), answers_(answers), metrics_(metrics) {}
 
-  // What a step brought for one beam. Once all beams of the search have theirs, it moves on.
+  // Applies what a step brought for one beam. Once all beams of the search have theirs, it moves
+  // on.
   void apply(Choice& choice, const RequestUpdate& update, int64_t now_us);
 
  private:

@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class ChoiceProgress {
  public:
   struct Parts {  // all borrowed

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Engine thread only. Borrows all of them.
+// It is used on the engine thread only. Borrows all of them.
 class Gauges {
  public:
   Gauges(const Scheduler& scheduler, KvManager& kv, const KvHandovers& handovers,

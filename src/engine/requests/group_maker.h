@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class GroupMaker {
  public:
   struct Settings {

@@ -1,4 +1,5 @@
-// The client requests that are in the engine, and which of their choices the scheduler knows.
+// LiveGroups holds the client requests that are in the engine, and knows which of their choices the
+// scheduler has.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class LiveGroups {
  public:
   using Map = std::unordered_map<GroupId, std::unique_ptr<Group>>;

@@ -1,4 +1,5 @@
-// An executor whose errors, exceptions and wrong results are all errors of the step (law L6).
+// CheckedExecutor turns errors, exceptions and wrong results of an executor into errors of the step
+// (law L6).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ class CheckedExecutor {
 
   Result<StepResult> execute(const StepPlan& plan);
   Status submit(const StepPlan& plan);
-  // The result of the oldest step that was submitted, of which `plan` has the id and what was
+  // Returns the result of the oldest step that was submitted; `plan` has its id and what was
   // scheduled.
   Result<StepResult> collect(const StepPlan& plan);
 

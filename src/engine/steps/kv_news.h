@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class KvNews {
  public:
   using OnEvents = std::function<void(const std::vector<KvEvent>& events)>;

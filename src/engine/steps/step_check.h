@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// kInternal with what was expected and what came: entries in plan order, token ids inside the
-// vocabulary, at most one logprob entry per token.
+// Checks a result: entries are in plan order, token ids inside the vocabulary, and there is at most
+// one logprob entry per token. kInternal says what was expected and what came.
 Status check_step_result(const StepPlan& plan, const StepResult& result, int32_t vocab_size);
 
 }  // namespace quire

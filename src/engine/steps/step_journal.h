@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class StepJournal {
  public:
   struct Parts {  // all borrowed
@@ -32,7 +32,7 @@ class StepJournal {
   void log_throughput(int64_t now_us);
   // Completes a record that has the times of a step. `result` is null when the step failed.
   void record(const StepPlan& plan, const StepResult* result, StepRecord step);
-  // The last steps, oldest first; at most 512.
+  // Returns the last steps, oldest first, at most 512.
   std::vector<StepRecord> recent() const;
 
  private:

@@ -1,6 +1,6 @@
-// The order in which a step goes: deadlines, schedule, masks, execute, update, readers. One step at
-// a time, or, where the executor takes a step while another one runs, the next one planned while the
-// device computes.
+// StepLoop holds the order of a step: deadlines, schedule, masks, execute, update, readers. It runs
+// one step at a time. Where the executor takes a step while another one runs, it plans the next one
+// while the device computes.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class StepLoop {
  public:
   struct Parts {  // all borrowed
@@ -37,30 +37,31 @@ class StepLoop {
   StepLoop(const Parts& parts, int32_t vocab_size, bool overlaps)
       : parts_(parts), checked_executor_(parts.executor, vocab_size), overlaps_(overlaps) {}
 
-  // False when nothing could be run.
+  // Runs one step and returns true, or returns false when nothing could be run.
   bool step();
   // Waits for the steps that are under way and takes their results.
   void settle();
-  // Not ok: the device is lost. Everything has ended with kError.
+  // Not ok means that the device is lost and everything has ended with kError.
   const Status& lost() const { return lost_; }
 
  private:
-  // A step whose result has not come. Of the plan: its id and what was scheduled.
+  // A step whose result has not come. Of its plan only the id and what was scheduled are kept.
   struct StepUnderWay {
     StepPlan plan;
     int64_t begin_us = 0;
     int64_t scheduled_us = 0;
   };
 
-  // The next step's plan, with the masks of what it samples.
+  // Makes the next step's plan, with the masks of what it samples.
   const StepPlan& make_plan(int64_t now_us);
   bool run(const StepPlan& plan, int64_t begin_us);
   // run() where steps overlap: submits the plan, then collects a step when enough are under way.
   bool run_overlapped(const StepPlan& plan, int64_t begin_us);
-  // False: the executor did not take it, and it has failed.
+  // Returns false when the executor did not take the step, which has failed then.
   bool submit(const StepPlan& plan, int64_t begin_us);
   void collect_oldest();
-  // A plan of nothing but copies, which others than requests wait for. False: it has none.
+  // Runs a plan of nothing but copies, which others than requests wait for. Returns false when the
+  // plan has none.
   bool make_host_copies(const StepPlan& plan);
   void finish(const StepPlan& plan, Result<StepResult> result, StepRecord step,
               int64_t executed_us);

@@ -13,11 +13,11 @@
 
 namespace quire {
 
-// Engine thread only.
+// It is used on the engine thread only.
 class BudgetedReasoning final : public TokenMaskSource {
  public:
-  // `tokenizer` outlives it. `answer` says what may come where no token is forced; null: every
-  // token. It hears of all tokens.
+  // `tokenizer` must outlive the source. `answer` says what may come where no token is forced, and
+  // hears of all tokens; null allows every token.
   BudgetedReasoning(std::shared_ptr<const ReasoningBudget> budget, const Tokenizer& tokenizer,
                     std::unique_ptr<TokenMaskSource> answer);
 

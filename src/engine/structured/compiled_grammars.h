@@ -1,8 +1,10 @@
-// The grammars of requests: compiled on threads of their own, and kept for requests to come.
+// CompiledGrammars compiles the grammars of requests on threads of its own, and keeps them for
+// requests to come.
 //
-// Bounded in every way: jobs that wait, bytes of grammars kept, and what each may cost to compile.
-// Tenants take turns: their jobs are compiled one tenant after the other, and the grammar that
-// leaves is the oldest of the tenant that has most. What fails to compile is remembered too.
+// Everything is bounded: the jobs that wait, the bytes of grammars that are kept, and what each may
+// cost to compile. Tenants take turns: their jobs are compiled one tenant after the other, and the
+// grammar that leaves is the oldest of the tenant that has most. What fails to compile is
+// remembered too.
 #pragma once
 
 #include <atomic>
@@ -25,7 +27,7 @@
 
 namespace quire {
 
-// A grammar under way. Any thread.
+// A ticket stands for a grammar that is being compiled. Any thread may use it.
 class GrammarTicket {
  public:
   bool ready() const { return ready_.load(std::memory_order_acquire); }
@@ -42,12 +44,13 @@ class GrammarTicket {
 
 class CompiledGrammars {
  public:
-  // Called once, on a thread of the pool, before the first grammar is compiled.
+  // The function is called once, on a thread of the pool, before the first grammar is compiled.
   using MakeVocabulary = std::function<std::unique_ptr<grammar::Vocabulary>()>;
   CompiledGrammars(MakeVocabulary make_vocabulary, const CompiledGrammarsOptions& options);
   ~CompiledGrammars();  // waits for what is being compiled
 
-  // The grammar of `source`, known or about to be compiled. kResourceExhausted: too many wait.
+  // Returns a ticket for the grammar of `source`, which is known or about to be compiled.
+  // kResourceExhausted: too many wait.
   Result<std::shared_ptr<const GrammarTicket>> get(const grammar::GrammarSource& source,
                                                    const std::string& tenant);
 

@@ -1,5 +1,5 @@
-// The masks of one choice whose text follows a grammar (output/token_mask_source.h). They are made
-// on worker threads, each as soon as the token before it is known.
+// GrammarMasks makes the masks of one choice whose text follows a grammar
+// (output/token_mask_source.h), on worker threads, each as soon as the token before it is known.
 #pragma once
 
 #include <atomic>
@@ -42,8 +42,8 @@ class GrammarMasks final : public TokenMaskSource {
   Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override;
 
  private:
-  // What a job works on. Between jobs it is the engine thread's, but for the matcher, which the job of
-  // a path that was late may still have: who wants it locks it.
+  // What a job works on. Between jobs it is the engine thread's, but for the matcher, which the job
+  // of a path that was late may still have: whoever wants it locks it.
   struct State {
     std::mutex mutex;
     std::unique_ptr<grammar::Matcher> matcher;

@@ -16,7 +16,8 @@ namespace quire {
 
 class MaskWorkers {
  public:
-  // One piece of work. Whoever posts it and its function own together what the function uses.
+  // A job is one piece of work. Whoever posts it and its function own together what the function
+  // uses.
   class Job {
    public:
     explicit Job(std::function<void()> function) : function_(std::move(function)) {}
@@ -32,8 +33,9 @@ class MaskWorkers {
   ~MaskWorkers();  // jobs that have not begun are dropped
 
   std::shared_ptr<Job> post(std::function<void()> function);
-  // Waits for the job until `deadline`; whether it is done. One thread at a time. Each wait is a
-  // wake-up, so who waits for many begins with the one that was posted last.
+  // Waits for the job until `deadline` and returns whether it is done. One thread at a time may
+  // wait. Each wait is a wake-up, so whoever waits for many jobs begins with the one that was
+  // posted last.
   bool wait(const Job& job, std::chrono::steady_clock::time_point deadline);
 
  private:

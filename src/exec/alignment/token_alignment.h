@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// Borrows the spec and the team. One thread at a time.
+// Borrows the spec and the team. One thread at a time may use it.
 class TokenAlignment {
  public:
   TokenAlignment(const DecoderSpec& spec, ThreadTeam& team) : cross_(spec.cross), team_(team) {}

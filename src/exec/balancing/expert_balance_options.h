@@ -13,7 +13,8 @@ struct ExpertBalanceOptions {
   int64_t window_size = 1000;
   // Steps from one placement to the next one.
   int64_t step_interval = 3000;
-  // For tests; called on the first rank's thread of execute() when a layer's experts have moved.
+  // Tests set it. It is called on the first rank's thread of execute() when a layer's experts have
+  // moved.
   std::function<void(size_t layer)> on_change = {};
 };
 

@@ -27,7 +27,7 @@
 
 namespace quire {
 
-// Borrows all but the reader. One thread at a time.
+// Borrows all but the reader. One thread at a time may use it.
 class ExpertBalancer {
  public:
   struct Parts {
@@ -65,7 +65,8 @@ class ExpertBalancer {
   Parts parts_;
   int64_t num_steps_ = 0;
   std::deque<Change> changes_;
-  // Of the first change; written by the thread until progress_ says that it is done.
+  // It makes the first change. The thread writes what it makes until progress_ says that it is
+  // done.
   std::thread thread_;
   std::atomic<uint8_t> progress_ = kReady;
   std::vector<ReadExpert> read_;
@@ -73,8 +74,8 @@ class ExpertBalancer {
   std::map<std::pair<size_t, size_t>, Arena> memory_;
 };
 
-// The most that experts take which are read before those that they replace are let go: all of a rank's in
-// one layer.
+// Returns the most bytes that experts take while they are read and those that they replace are
+// still there: as much as all of a rank's experts in one layer.
 int64_t moving_expert_bytes(const std::vector<WeightSlot>& slots, const WeightPacking& packing);
 
 }  // namespace quire

@@ -23,7 +23,7 @@ struct ReadExpert {
   Arena memory;  // of the weights
 };
 
-// A checkpoint as the model was loaded from it.
+// The checkpoint as the model was loaded from it.
 struct ExpertSource {
   const DecoderSpec& spec;  // of all ranks
   WeightOptions options;
@@ -34,7 +34,7 @@ struct ExpertSource {
   bool is_mapped = false;                            // the others lie in file mappings
 };
 
-// Borrows the spec. One thread at a time.
+// Borrows the spec. One thread at a time may use it.
 class ExpertReader {
  public:
   struct Order {

@@ -20,7 +20,7 @@
 
 namespace quire {
 
-// One thread at a time, the order of core/executor.h. CPUs alone.
+// It runs on CPUs only. One thread at a time uses it, in the order that core/executor.h prescribes.
 class MedusaRunner final : public Executor {
  public:
   // `options.files`: the heads'; what they read comes by options.hidden_rows, from `served`.
@@ -37,7 +37,7 @@ class MedusaRunner final : public Executor {
   Result<StepResult> execute(const StepPlan& plan) override;
 
  private:
-  // A row of logits that a step wants: which state, and which head.
+  // A place is a row of logits that a step wants: of which state, and from which head.
   struct Place {
     RequestId id;
     int32_t position = 0;  // in the text, of the token whose state is read

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "device/device.h"
@@ -17,10 +18,13 @@ class GpuLogits {
   struct Shape {
     int64_t max_rows = 0;    // per call
     int64_t vocab_size = 0;  // V
-    int64_t values_bytes() const { return max_rows * vocab_size * 4; }
+    std::span<const TokenId> token_map =
+        {};  // of a head that knows these alone; empty: it knows all
+    int64_t num_logits() const { return token_map.empty() ? vocab_size : std::ssize(token_map); }
+    int64_t values_bytes() const { return max_rows * num_logits() * 4; }
     int64_t rows_bytes() const { return Arena::padded(max_rows * 4); }
   };
-  // `on_device` [max_rows, V]: overwritten. Each of `rows` and `pinned_rows` has rows_bytes(), and
+  // `on_device` [max_rows, num_logits()]: overwritten. Each of `rows` and `pinned_rows` has rows_bytes(), and
   // `pinned_values` values_bytes().
   struct Memory {
     float* on_device;
@@ -32,17 +36,17 @@ class GpuLogits {
 
   // Waits until on_host() has those of `tokens`, in this order.
   Status compute(std::span<const int32_t> tokens);
-  std::span<float> on_host() const { return {on_host_, static_cast<size_t>(size_)}; }
+  std::span<float> on_host() { return expanded_.empty() ? computed_ : std::span<float>(expanded_); }
 
  private:
   Device& device_;
   Decoder& decoder_;
-  int64_t vocab_size_;
-  int64_t size_;
+  Shape shape_;
   float* on_device_;
   int32_t* rows_on_device_;
   int32_t* pinned_rows_;
-  float* on_host_;
+  std::span<float> computed_;    // pinned [max_rows, num_logits()]
+  std::vector<float> expanded_;  // [max_rows, V], of a head with a token map
 };
 
 }  // namespace quire

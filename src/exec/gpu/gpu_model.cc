@@ -9,6 +9,7 @@
 #include "exec/gpu/gpu_memory_plan.h"
 #include "exec/gpu/gpu_support.h"
 #include "exec/gpu/graphs/step_graphs.h"
+#include "exec/gpu/hidden/gpu_hidden_states.h"
 #include "exec/runner_memory.h"
 #include "nn/decoder/decoder_memory.h"
 
@@ -50,6 +51,8 @@ GpuModel::GpuModel(ModelRunnerOptions options, const GpuRunnerOptions& gpu_optio
       device_(std::move(device)),
       team_(std::move(team)),
       packing_(*device_, team_) {
+  // What such a model reads differs from step to step (DraftRows).
+  if (options_.draft_head != nullptr) gpu_options_.graphs = GraphMode::kNone;
   device_->stream().set_deterministic(gpu_options.deterministic);
   device_->stream().set_programmatic_launch(gpu_options.programmatic_launch);
   device_->stream().set_warpgroup_products(gpu_options.warpgroup_products &&
@@ -107,6 +110,12 @@ Status GpuModel::prepare(ModelLoading& loading) {
     plan_.shared_bytes = RankExchange::shared_bytes(plan_.whole, options_.share, plan_.limits);
   dispatcher_ = GraphDispatcher(gpu_options_.graphs, static_cast<int32_t>(plan_.limits.max_reqs),
                                 plan_.limits.max_tokens);
+  if (GpuHiddenStates::are_wanted(options_, plan_) &&
+      (gpu_options_.ranks != nullptr || gpu_options_.link != nullptr)) {
+    return unimplemented(
+        "cuda: expected one GPU for a model that makes embeddings or scores, or that others draft "
+        "for by its hidden states");
+  }
   QUIRE_RETURN_IF_ERROR(plan_memory(loading));
   if (gpu_options_.ranks != nullptr)
     QUIRE_RETURN_IF_ERROR(gpu_options_.ranks->allocate(plan_.shared_bytes));
@@ -123,7 +132,7 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
   memory.weights = loading.weight_bytes(*weights_, packing_);
   memory.matrices = weights_->matrix_bytes(packing_);
   plan_.matrix_compute = weights_->matrix_compute();
-  memory.activations = decoder.activations;
+  memory.activations = decoder.activations + GpuHiddenStates::device_bytes(options_, plan_);
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
   GpuRanks* const ranks = gpu_options_.ranks;

@@ -6,19 +6,25 @@
 #include "base/clock.h"
 #include "exec/dummy_step.h"
 #include "exec/kv/block_copies.h"
+#include "models/drafting/draft_head.h"
 
 namespace quire {
 
 namespace {
 
-GpuLogits::Shape logits_shape(const ModelPlan& plan) {
-  return {.max_rows = plan.limits.max_logit_rows, .vocab_size = plan.spec.vocab_size};
+GpuLogits::Shape logits_shape(const GpuModel& model) {
+  const ModelPlan& plan = model.plan();
+  const DraftHead* const head = model.options().draft_head.get();
+  GpuLogits::Shape shape{.max_rows = plan.limits.max_logit_rows,
+                         .vocab_size = plan.spec.vocab_size};
+  if (head != nullptr && plan.spec.head_size > 0) shape.token_map = head->token_map;
+  return shape;
 }
 
 Result<GpuRunnerMemory> allocate_memory(GpuModel& model) {
   const ModelPlan& plan = model.plan();
   const MemoryPlan& sizes = plan.memory;
-  const GpuLogits::Shape logits = logits_shape(plan);
+  const GpuLogits::Shape logits = logits_shape(model);
   Device& device = model.device();
   const int num_steps = model.gpu_options().steps_in_flight();
   GpuRunnerMemory memory;
@@ -32,7 +38,8 @@ Result<GpuRunnerMemory> allocate_memory(GpuModel& model) {
       memory.pinned,
       device.allocate_pinned(GpuStepInputs::pinned_bytes(model.inputs_shape()) +
                              GpuSampling::pinned_bytes(model.sampling_shape()) +
-                             logits.rows_bytes() + GpuKvCache::pinned_bytes(num_steps)));
+                             logits.rows_bytes() + GpuKvCache::pinned_bytes(num_steps) +
+                             GpuHiddenStates::pinned_bytes(model.options(), plan)));
   QUIRE_ASSIGN_OR_RETURN(memory.pinned_logits, device.allocate_pinned(logits.values_bytes()));
   return memory;
 }
@@ -112,7 +119,7 @@ GpuRunner::GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory,
                                 memory_.workspace, ranks_ ? &*ranks_ : nullptr);
   graphs_ = std::make_unique<StepGraphs>(model_->dispatcher(), adapters_ != nullptr, device_,
                                          *decoder_, group);
-  const GpuLogits::Shape logits = logits_shape(plan_);
+  const GpuLogits::Shape logits = logits_shape(*model_);
   float* const logits_on_device =
       ranks_ ? ranks_->logits()
              : memory_.workspace.allocate<float>(logits.max_rows * logits.vocab_size);
@@ -128,6 +135,11 @@ GpuRunner::GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory,
   logits_ = std::make_unique<LogitsStage>(
       [this](std::span<const int32_t> tokens) { return host_logits_->compute(tokens); }, nullptr,
       model_->team(), host_logits_->on_host(), logits.vocab_size, logits.max_rows);
+  if (GpuHiddenStates::are_wanted(model_->options(), plan_)) {
+    hidden_ = std::make_unique<GpuHiddenStates>(
+        GpuHiddenStates::Parts{model_->options(), plan_, device_, *decoder_, model_->team(),
+                               memory_.workspace, memory_.pinned});
+  }
   requests_ = std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len,
                                              static_cast<int32_t>(plan_.kv.spec.groups.size()));
 }
@@ -138,7 +150,9 @@ GpuRunner::~GpuRunner() {
 
 ExecutorInfo GpuRunner::info() const {
   return {.vocab_size = static_cast<int32_t>(plan_.spec.vocab_size),
-          .max_model_len = static_cast<int32_t>(plan_.limits.max_seq_len)};
+          .max_model_len = static_cast<int32_t>(plan_.limits.max_seq_len),
+          .generates = plan_.spec.has_head,
+          .pooling = hidden_ == nullptr ? PoolingInfo{} : hidden_->pooling()};
 }
 
 Status GpuRunner::initialize(const KvPlan& plan) {
@@ -171,6 +185,7 @@ bool GpuRunner::work_while_idle() {
   ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, is_whole ? bucket->size : 1, size);
   inputs.max_query_len = 1;
   if (bucket && bucket->has_adapters) inputs.lora_slots = adapters_->place(0, {}, size);
+  if (hidden_ != nullptr) hidden_->before_none(inputs);
   if (bucket) {
     graphs_->prepare(*bucket, inputs);
     return true;
@@ -195,7 +210,8 @@ const GraphCounts* GpuRunner::graph_counts() const {
 // Stages before the last only come to the same decision: where the host samples, all of them wait for
 // the step before the next one is queued.
 Status GpuRunner::sample(const StepPlan& plan, GpuStep& step) {
-  const bool takes_part = model_->gpu_options().sample_on_device && !model_->options().on_logits;
+  const bool takes_part = model_->gpu_options().sample_on_device && !model_->options().on_logits &&
+                          plan_.spec.head_size == 0;  // whose tokens the host finds
   const bool has_rows = !step.batch->logits_rows().empty();
   step.on_device = !has_rows || (takes_part && sampling_->takes(*step.batch));
   if (!step.on_device || !has_rows || !samples(*model_)) return {};
@@ -270,6 +286,7 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   ForwardInputs inputs = inputs_->build(step.turn, plan, *step.batch,
                                         is_whole ? bucket->size : size.num_reqs, num_tokens);
   if (size.has_adapters) inputs.lora_slots = adapters_->place(step.turn, adapters, num_tokens);
+  if (hidden_ != nullptr) QUIRE_RETURN_IF_ERROR(hidden_->before(plan, *requests_, inputs));
   const int64_t hidden_bytes = size.num_tokens * plan_.spec.hidden_size * int64_t{sizeof(float)};
   graphs_->capture_in_turn(bucket, inputs);
   if (link_ != nullptr) link_->receive(decoder_->hidden(), hidden_bytes);
@@ -290,13 +307,14 @@ void GpuRunner::finish(GpuStep& step) {
     step.status =
         logits_->run(*step.batch, step.result.requests, model_->options().on_logits, step.timings);
     if (step.status.ok()) step.status = group_status(*model_);
-    return;
+  } else {
+    step.status = step.event->wait();
+    if (step.status.ok()) step.status = group_status(*model_);
+    if (step.status.ok() && samples(*model_) && !step.batch->logits_rows().empty())
+      sampling_->store(step.turn, *step.batch, step.result.requests);
   }
-  step.status = step.event->wait();
-  if (step.status.ok()) step.status = group_status(*model_);
-  if (step.status.ok() && samples(*model_) && !step.batch->logits_rows().empty()) {
-    sampling_->store(step.turn, *step.batch, step.result.requests);
-  }
+  if (step.status.ok() && hidden_ != nullptr)
+    step.status = hidden_->after(*step.batch, step.result.requests);
 }
 
 Result<StepResult> GpuRunner::collect() {

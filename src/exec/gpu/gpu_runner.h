@@ -25,6 +25,7 @@
 #include "exec/gpu/gpu_step_inputs.h"
 #include "exec/gpu/gpu_steps.h"
 #include "exec/gpu/graphs/step_graphs.h"
+#include "exec/gpu/hidden/gpu_hidden_states.h"
 #include "exec/logits_stage.h"
 #include "exec/request_table.h"
 #include "nn/decoder/decoder.h"
@@ -63,7 +64,9 @@ class GpuRunner final : public Executor {
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
-  int32_t max_steps_in_flight() const override { return model_->gpu_options().steps_in_flight(); }
+  int32_t max_steps_in_flight() const override {
+    return hidden_ != nullptr ? 1 : model_->gpu_options().steps_in_flight();
+  }
   Status submit(const StepPlan& plan) override;
   Result<StepResult> collect() override;
   void recycle(StepResult&& result) override;
@@ -101,7 +104,8 @@ class GpuRunner final : public Executor {
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<RequestTable> requests_;
   std::unique_ptr<StepGraphs> graphs_;
-  std::unique_ptr<GpuAdapters> adapters_;  // null: there are none
+  std::unique_ptr<GpuAdapters> adapters_;    // null: there are none
+  std::unique_ptr<GpuHiddenStates> hidden_;  // null: logits are all that becomes of them
   GpuSteps steps_;
   int64_t num_host_sampled_steps_ = 0;
   mutable GraphCounts graph_counts_;  // kept for its memory

@@ -113,7 +113,7 @@ bool GpuSampling::add_row(const LogitsRow& row, const InputBatch& batch) {
   const int32_t num_top = num_logprobs(row, state);
   has_logprobs_ = has_logprobs_ || num_top >= 0;
   rows_.add({.params = *state.params,
-             .position = row.position,
+             .position = state.first_position + row.position,
              .num_output_tokens = row.position - state.num_prompt_tokens,
              .recent_output = state.sampler.recent_output(),
              .counts_slot = count_slots_.back(),

@@ -17,7 +17,6 @@ Status check_ops(const DecoderSpec& spec) {
     return unimplemented("cuda: {}: models with that run on a CPU alone (--device cpu)", what);
   };
   if (spec.block.output_scales) return refuse("outputs that are scaled by column");
-  if (spec.has_head && !spec.block.final_norm) return refuse("no norm behind the last layer");
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     if (attention.index.any()) {
@@ -25,6 +24,11 @@ Status check_ops(const DecoderSpec& spec) {
           "cuda: this model attends to {} chosen tokens of a longer context, which CPUs alone do: "
           "use --max-model-len {} or --device cpu",
           attention.index.top_k, attention.index.top_k);
+    }
+    if (attention.any() && !attention.causal) {
+      return unimplemented(
+          "cuda: tokens of this model see those behind them, which CPUs alone do: use --device "
+          "cpu");
     }
     if (attention.qkv_clip > 0.0f) return refuse("clipped queries, keys and values");
     if (attention.qk_norm == QkNorm::kBiasedHead) return refuse("norms of heads with biases");
@@ -60,10 +64,6 @@ Status check_heads(const AttentionSpec& attention, DType kv_dtype, const GpuInfo
 
 Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, int64_t num_table_entries) {
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
-  if (plan.spec.pooling.any()) {
-    return unimplemented(
-        "cuda: this model makes embeddings or scores, which CPUs alone do: use --device cpu");
-  }
   if (plan.spec.cross.any()) {
     return unimplemented(
         "cuda: this model looks at what an encoder has made, which CPUs alone do: use --device "

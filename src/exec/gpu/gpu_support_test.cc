@@ -47,6 +47,9 @@ TEST(GpuSupport, RefusesWhatNoKernelDoes) {
   plan.spec.layers[0].attention.index.top_k = 2048;
   EXPECT_NE(check(plan).message().find("--max-model-len 2048"), std::string::npos);
   plan = plan_of(kAttention);
+  plan.spec.layers[0].attention.causal = false;
+  EXPECT_NE(check(plan).message().find("see those behind them"), std::string::npos);
+  plan = plan_of(kAttention);
   plan.kv.spec.block_size = 24;
   EXPECT_EQ(check(plan).code(), StatusCode::kInvalidArgument);
 }

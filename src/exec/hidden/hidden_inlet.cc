@@ -4,24 +4,24 @@
 #include <utility>
 
 namespace quire {
-namespace {
 
-int64_t buffer_size(const DecoderSpec& spec, const DecoderLimits& limits) {
+int64_t HiddenInlet::num_floats(const DecoderSpec& spec, const DecoderLimits& limits) {
+  if (!spec.draft_input.any()) return 0;
   return limits.max_tokens * std::max(spec.hidden_size, spec.draft_input.hidden_size);
 }
 
-}  // namespace
-
 int64_t HiddenInlet::memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits) {
-  return spec.draft_input.any() ? Arena::padded(buffer_size(spec, limits) * 4) : 0;
+  return Arena::padded(num_floats(spec, limits) * 4);
 }
 
 HiddenInlet::HiddenInlet(std::shared_ptr<HiddenRows> rows, Decoder& decoder,
-                         const DecoderSpec& spec, const DecoderLimits& limits, Arena& arena)
+                         const DecoderSpec& spec, const DecoderLimits& limits, Arena& arena,
+                         RowTransfer transfer)
     : rows_(std::move(rows)),
       decoder_(decoder),
       spec_(spec),
-      buffer_(arena.allocate<float>(buffer_size(spec, limits))) {}
+      transfer_(transfer),
+      buffer_(arena.allocate<float>(num_floats(spec, limits))) {}
 
 void HiddenInlet::apply(const StepPlan& plan) {
   for (const RequestId id : plan.dropped) records_.erase(id);
@@ -43,8 +43,9 @@ Result<DraftRows> HiddenInlet::rows(const StepPlan& plan) {
   }
   const bool are_own = num_theirs == 0;
   const int64_t width = are_own ? spec_.hidden_size : spec_.draft_input.hidden_size;
-  std::fill_n(buffer_, plan.total_num_scheduled_tokens * width, 0.0f);
-  float* out = buffer_;
+  const int64_t count = plan.total_num_scheduled_tokens * width;
+  float* out = transfer_.staged(buffer_);
+  std::fill_n(out, count, 0.0f);
   for (const ScheduledRequest& scheduled : plan.scheduled) {
     const Record& record = records_[scheduled.id];
     const int32_t first = record.first_position - 1 + scheduled.num_computed_tokens;
@@ -56,22 +57,27 @@ Result<DraftRows> HiddenInlet::rows(const StepPlan& plan) {
       }
     }
   }
+  transfer_.send(buffer_, count);
   return DraftRows{.rows = buffer_, .are_own = are_own};
 }
 
-void HiddenInlet::keep(const StepPlan& plan) {
-  const auto width = static_cast<size_t>(spec_.hidden_size);
+Status HiddenInlet::keep(const StepPlan& plan) {
+  const int64_t width = spec_.hidden_size;
+  float* const states = spec_.draft_input.feeds_normed ? buffer_ : decoder_.hidden();
   if (spec_.draft_input.feeds_normed)
     decoder_.head().head_inputs(plan.total_num_scheduled_tokens, buffer_);
   int64_t token = -1;
   for (const ScheduledRequest& scheduled : plan.scheduled) {
     token += scheduled.num_scheduled_tokens;
-    const std::span<const float> own =
-        spec_.draft_input.feeds_normed
-            ? std::span<const float>(buffer_ + token * spec_.hidden_size, width)
-            : decoder_.last_hidden(token);
-    records_[scheduled.id].own.assign(own.begin(), own.end());
+    transfer_.fetch(states, token * width, width);
   }
+  QUIRE_ASSIGN_OR_RETURN(const float* const own, transfer_.fetched(states));
+  token = -1;
+  for (const ScheduledRequest& scheduled : plan.scheduled) {
+    token += scheduled.num_scheduled_tokens;
+    records_[scheduled.id].own.assign(own + token * width, own + (token + 1) * width);
+  }
+  return {};
 }
 
 }  // namespace quire

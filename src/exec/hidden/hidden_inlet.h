@@ -1,5 +1,5 @@
 // Finds the hidden states that a drafting model reads: those of the served model, and behind them its
-// own. CPUs alone.
+// own.
 #pragma once
 
 #include <memory>
@@ -9,25 +9,30 @@
 #include "base/result.h"
 #include "core/hidden_rows.h"
 #include "core/step.h"
+#include "exec/memory/row_transfer.h"
 #include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {
 
-// Token i of a request that drafts stands at HiddenRows::first_position() + i of the text and reads the
-// state of the position before. Borrows the decoder. One thread.
+// Token i of a request that drafts stands at HiddenRows::first_position() + i of the text and reads
+// the state of the position before. Borrows the decoder. One thread may use it.
 class HiddenInlet {
  public:
+  // Of states that are read in a step, and what they take of the arena.
+  static int64_t num_floats(const DecoderSpec& spec, const DecoderLimits& limits);
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits);
 
   HiddenInlet(std::shared_ptr<HiddenRows> rows, Decoder& decoder, const DecoderSpec& spec,
-              const DecoderLimits& limits, Arena& arena);
+              const DecoderLimits& limits, Arena& arena, RowTransfer transfer);
 
-  // Valid until the next call. Zeros where nobody has put any. kInternal: states of both models in
-  // one step.
+  // Returns the states that the step's tokens read, zeros where nobody has put any. They are valid
+  // until the next call. kInternal: the step has states of both models.
   Result<DraftRows> rows(const StepPlan& plan);
+  // Of no request.
+  DraftRows empty_rows() const { return {.rows = buffer_}; }
   // Takes what the decoder's own states of the requests' last tokens have come to.
-  void keep(const StepPlan& plan);
+  Status keep(const StepPlan& plan);
 
  private:
   struct Record {
@@ -39,7 +44,8 @@ class HiddenInlet {
   const std::shared_ptr<HiddenRows> rows_;
   Decoder& decoder_;
   const DecoderSpec& spec_;
-  float* buffer_;  // [T, max(E, hidden_size)]
+  RowTransfer transfer_;
+  float* buffer_;  // [T, max(E, hidden_size)], where kernels read it
   std::unordered_map<RequestId, Record> records_;
 };
 

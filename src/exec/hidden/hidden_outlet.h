@@ -1,4 +1,4 @@
-// Puts the hidden states of a served model where one that drafts finds them. CPUs alone.
+// Puts the hidden states of a served model where one that drafts finds them.
 #pragma once
 
 #include <memory>
@@ -6,31 +6,40 @@
 
 #include "core/hidden_rows.h"
 #include "core/step.h"
+#include "exec/memory/row_transfer.h"
 #include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {
 
-// Borrows the decoder. One thread.
+// Borrows the decoder. One thread may use it.
 class HiddenOutlet {
  public:
+  // Of states that come of a step, and what they take of the arena.
+  static int64_t num_floats(const HiddenRowsSpec& spec, const DecoderSpec& decoder,
+                            const DecoderLimits& limits);
   static int64_t memory_bytes(const HiddenRowsSpec& spec, const DecoderSpec& decoder,
                               const DecoderLimits& limits);
 
-  // `residual_scale`: what the decoder's residual stream is divided by (Granite's multiplier).
+  // `residual_scale` is what the decoder's residual stream is divided by (Granite's multiplier).
   HiddenOutlet(std::shared_ptr<HiddenRows> rows, Decoder& decoder, const DecoderSpec& spec,
-               const DecoderLimits& limits, float residual_scale, Arena& arena);
+               const DecoderLimits& limits, float residual_scale, Arena& arena,
+               RowTransfer transfer);
 
   std::span<const HiddenTap> taps() const { return taps_; }
-  // Those of the step that the decoder has just computed.
-  void put(const StepPlan& plan);
+  // Puts the states of the step that the decoder has just computed.
+  Status put(const StepPlan& plan);
 
  private:
+  // Of a request's tokens those whose states are wanted begin with this.
+  int32_t first_wanted(const ScheduledRequest& scheduled) const;
+
   const std::shared_ptr<HiddenRows> rows_;
   Decoder& decoder_;
   const float residual_scale_;
   int64_t width_;
-  float* buffer_;  // [T, width]
+  RowTransfer transfer_;
+  float* buffer_;  // [T, width], where kernels write it
   std::vector<HiddenTap> taps_;
 };
 

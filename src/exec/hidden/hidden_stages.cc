@@ -8,15 +8,21 @@ int64_t HiddenStages::memory_bytes(const HiddenRows* rows, bool drafts, const De
   return HiddenOutlet::memory_bytes(rows->spec(), spec, limits);
 }
 
+int64_t HiddenStages::num_floats(const HiddenRows* rows, bool drafts, const DecoderSpec& spec,
+                                 const DecoderLimits& limits) {
+  if (rows == nullptr || drafts) return HiddenInlet::num_floats(spec, limits);
+  return HiddenOutlet::num_floats(rows->spec(), spec, limits);
+}
+
 HiddenStages::HiddenStages(std::shared_ptr<HiddenRows> rows, bool drafts, Decoder& decoder,
                            const DecoderSpec& spec, const DecoderLimits& limits,
-                           float residual_scale, Arena& arena)
+                           float residual_scale, Arena& arena, RowTransfer transfer)
     : rows_(std::move(rows)) {
   if (rows_ == nullptr) return;
   if (drafts) {
-    inlet_.emplace(rows_, decoder, spec, limits, arena);
+    inlet_.emplace(rows_, decoder, spec, limits, arena, transfer);
   } else {
-    outlet_.emplace(rows_, decoder, spec, limits, residual_scale, arena);
+    outlet_.emplace(rows_, decoder, spec, limits, residual_scale, arena, transfer);
   }
 }
 
@@ -27,9 +33,14 @@ Status HiddenStages::before(const StepPlan& plan, ForwardInputs& inputs) {
   return {};
 }
 
-void HiddenStages::after(const StepPlan& plan) {
-  if (outlet_) outlet_->put(plan);
-  if (inlet_) inlet_->keep(plan);
+Status HiddenStages::after(const StepPlan& plan) {
+  if (outlet_) QUIRE_RETURN_IF_ERROR(outlet_->put(plan));
+  return inlet_ ? inlet_->keep(plan) : Status();
+}
+
+void HiddenStages::before_none(ForwardInputs& inputs) const {
+  if (outlet_) inputs.taps = outlet_->taps();
+  if (inlet_) inputs.draft_rows = inlet_->empty_rows();
 }
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// The part that a model takes in drafting from hidden states: none, or that of the model whose
-// states they are, or that of the model that drafts.
+// HiddenStages is the part that a model takes in drafting from hidden states: it takes none, or
+// hands its states over, or reads those of the model that it drafts for.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@
 #include "core/step.h"
 #include "exec/hidden/hidden_inlet.h"
 #include "exec/hidden/hidden_outlet.h"
+#include "exec/memory/row_transfer.h"
 #include "nn/decoder/decoder.h"
 #include "tensor/arena.h"
 
@@ -18,23 +19,28 @@ namespace quire {
 
 class HiddenStages {
  public:
+  // What it takes of the arena, and the most floats that its transfer moves at a time.
   static int64_t memory_bytes(const HiddenRows* rows, bool drafts, const DecoderSpec& spec,
                               const DecoderLimits& limits);
+  static int64_t num_floats(const HiddenRows* rows, bool drafts, const DecoderSpec& spec,
+                            const DecoderLimits& limits);
 
-  // `rows` may be null: it takes none. `drafts`: the model reads them. `residual_scale`: that of
-  // HiddenOutlet. Borrows decoder and spec.
+  // With null `rows` the model takes no part. `drafts` says that the model reads the states.
+  // `residual_scale` is that of HiddenOutlet. It borrows decoder and spec.
   HiddenStages(std::shared_ptr<HiddenRows> rows, bool drafts, Decoder& decoder,
                const DecoderSpec& spec, const DecoderLimits& limits, float residual_scale,
-               Arena& arena);
+               Arena& arena, RowTransfer transfer = {});
 
   // Of the model that drafts: where the text begins that a request of it is about. Else 0.
   int32_t first_position(RequestId id) const { return inlet_ ? rows_->first_position(id) : 0; }
-  // Around each forward pass: what it is to read and to tell, then what came of it.
+  // Around each forward pass: what it is to read and to tell, then what came of it, for which it waits.
   Status before(const StepPlan& plan, ForwardInputs& inputs);
-  void after(const StepPlan& plan);
-  // Of the model whose states they are: end_step() follows each step.
+  Status after(const StepPlan& plan);
+  // What before() gives a pass of no request.
+  void before_none(ForwardInputs& inputs) const;
+  // Of the model whose states they are: end_step() follows each step, once its tokens are sampled.
   bool is_read() const { return outlet_.has_value(); }
-  void end_step(std::span<const HiddenText> texts) { rows_->end_step(texts); }
+  void end_step(std::span<const HiddenText> texts) const { rows_->end_step(texts); }
 
  private:
   const std::shared_ptr<HiddenRows> rows_;

@@ -7,7 +7,8 @@
 
 namespace quire {
 
-// kInternal: a copy from or to a block that does not exist, or to the null block.
+// Checks the plan's copies. kInternal: one copies from or to a block that does not exist, or to the
+// null block.
 Status check_block_copies(const StepPlan& plan, const KvPlan& kv);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// The memory of KV blocks on a CPU, a pool for each kind and the blocks beside them for copies on
-// their way to and from files; and the copies that steps ask for.
+// KvPools holds the memory of KV blocks on a CPU: a pool for each kind, and beside them blocks for
+// copies on their way to and from files. It makes the copies that steps ask for.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class KvPools {
   Status allocate(const KvSpec& spec, const KvPlan& plan, const Limits& limits);
   bool is_allocated() const { return is_allocated_; }
   const KvPlan& plan() const { return plan_; }
-  // Null: not used.
+  // Returns the pool's memory, or null when the model does not use that pool.
   void* pool(KvPool pool) const { return pools_[static_cast<size_t>(pool)]; }
   // By group, how many blocks its pool has.
   const std::vector<int32_t>& group_blocks() const { return group_blocks_; }
@@ -40,9 +40,9 @@ class KvPools {
   // Nothing is offered where there are none, or none that are shared.
   SharedMemoryOffer offer_of_host_blocks(KvPool pool) const;
 
-  // Before anything else of a step: copies between these blocks and those beside them.
+  // Copies between these blocks and those beside them, before anything else of a step.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  // Of blocks that exist: check_block_copies().
+  // Copies between blocks that exist, which check_block_copies() has checked.
   void copy_blocks(const std::vector<BlockCopy>& copies);
   // Gives the memory of all blocks back; it comes again, empty, when it is written.
   void discard();

@@ -1,4 +1,5 @@
-// Where the tokens of a request stand in time and on its pictures (MRoPE, Qwen2-VL).
+// Positions on three axes say where the tokens of a request stand in time and on its pictures
+// (MRoPE, Qwen2-VL).
 #pragma once
 
 #include <cstdint>

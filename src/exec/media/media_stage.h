@@ -15,10 +15,10 @@
 
 namespace quire {
 
-// One thread at a time.
+// One thread at a time may use it.
 class MediaStage {
  public:
-  // `max_cached_embeddings`: what plans keep to.
+  // Plans keep to `max_cached_embeddings`.
   MediaStage(std::unique_ptr<VisionTower> tower, int32_t max_cached_embeddings)
       : tower_(std::move(tower)), max_cached_embeddings_(max_cached_embeddings) {}
 

@@ -16,12 +16,12 @@ struct PicturePixels {
   int32_t width = 0;
 };
 
-// One patch, [3, frames, patch, patch] or, with VisionSpec::channels_last, [patch, patch, 3],
-// normalized.
+// Writes one normalized patch, [3, frames, patch, patch] or, with VisionSpec::channels_last,
+// [patch, patch, 3].
 void cut_patch(const VisionSpec& spec, const PicturePixels& picture, const PatchPlace& place,
                float* out);
 
-// One thread at a time. Borrows all that it is made with.
+// One thread at a time may use it. Borrows all that it is made with.
 class PatchRows {
  public:
   // With loaded weights; reads the table of positions.

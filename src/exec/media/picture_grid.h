@@ -1,4 +1,5 @@
-// A picture as the rows of an encoder: which patch each row is, and which rows see each other.
+// PictureGrid describes a picture as the rows of an encoder: which patch each row is, and which
+// rows see each other.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// VisionTower: from a picture to its embeddings, on the host. One picture at a time, whatever else
-// the step encodes, so that its bits are its own (law L4).
+// VisionTower computes the embeddings of a picture on the host. It computes one picture at a time,
+// whatever else the step encodes, so that the picture's bits are its own (law L4).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace quire {
 
-// One thread at a time.
+// One thread at a time may use it.
 class VisionTower {
  public:
   // Finds and checks the tower's tensors; reads none. Borrows stream and packing. The files of
@@ -49,8 +49,8 @@ class VisionTower {
   void encode_tiles(const MediaItem& item, float* out);
   void cut_windows(const PictureGrid& grid);
   void run_layers(const PictureGrid& grid, float* out);
-  // Of the cells of `hidden`, by the projector of the last layer or of a tap: from column `column` of
-  // `out` on.
+  // Projects the cells of `hidden` by the projector of the last layer or of a tap, into `out` from
+  // column `column` on.
   void project(const PictureGrid& grid, const float* hidden, size_t projector, float* out);
   const float* projector_input(size_t layer, const float* from, int64_t count);
   const float* cell_rows(const float* from, int64_t count);

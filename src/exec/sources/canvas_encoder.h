@@ -1,5 +1,5 @@
-// CanvasEncoder: from a picture on a canvas of tiles to the rows that a decoder looks at, on the host
-// (Llama 3.2 Vision).
+// CanvasEncoder computes, from a picture on a canvas of tiles, the rows that a decoder looks at, on
+// the host (Llama 3.2 Vision).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ class CanvasEncoder final : public SourceEncoder {
   CanvasEncoder(const VisionSpec& spec, const WeightOptions& options, HostStream& stream);
   int64_t buffer_bytes() const;
   Result<Canvas> canvas_of(const MediaItem& item) const;
-  // source_ [source_rows, hidden size of the language model], of the outputs of both encoders.
+  // Projects the outputs of both encoders into source_ [source_rows, hidden size of the language
+  // model].
   void project(const float* global);
 
   const VisionSpec spec_;

@@ -1,5 +1,5 @@
-// CanvasFront: the rows that a tower begins with which reads a canvas of tiles (CanvasSpec), and what it
-// adds to them behind its first layers.
+// CanvasFront makes the rows that a tower begins with which reads a canvas of tiles (CanvasSpec),
+// and what it adds to them behind its first layers.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Canvas {
   size_t id = 0;  // among VisionSpec::grids, from 1 on
 };
 
-// One thread at a time. Borrows spec and stream.
+// One thread at a time may use it. Borrows spec and stream.
 class CanvasFront {
  public:
   CanvasFront(const VisionSpec& spec, const WeightOptions& options, HostStream& stream);
@@ -43,7 +43,7 @@ class CanvasFront {
   void add_behind(const Canvas& canvas, float* rows);
 
  private:
-  // A row of a table as float32.
+  // Reads a row of a table as float32.
   void read_row(const TableWeight& table, size_t row, int64_t size, float* out);
   void embed_tile(const Canvas& canvas, int32_t tile, float* rows);
 

@@ -1,5 +1,5 @@
-// EncoderStack: the layers of an encoder with their memory, on the host. One sequence runs at a time, so
-// that its bits are its own (law L4).
+// EncoderStack runs the layers of an encoder, with their memory, on the host. One sequence runs at
+// a time, so that its bits are its own (law L4).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct EncoderRows {
   std::span<const HiddenTap> taps = {};
 };
 
-// One thread at a time.
+// One thread at a time may use it.
 class EncoderStack {
  public:
   // Of sequences of up to max_rows, of which those that not all see have at least min_seen of the
@@ -40,17 +40,17 @@ class EncoderStack {
 
   int64_t weight_bytes() const { return plan_.arena_bytes(); }
   int64_t workspace_bytes() const;
-  // `more_bytes`: of the arena, for whoever uses the stack.
+  // Loads the layers. The arena gets `more_bytes` for whoever uses the stack.
   Status load(const LoadOptions& options, int64_t more_bytes);
   Arena& arena() { return workspace_; }
   Decoder& decoder() { return *decoder_; }
   const DecoderWeights& weights() const { return weights_; }
 
-  // [count, E], valid until the next call: what comes of `rows` [count, E], or of tokens, behind the
-  // last norm.
+  // Returns what comes out behind the last norm for `rows` [count, E], or for tokens: [count, E],
+  // valid until the next call.
   const float* run_rows(const EncoderRows& rows);
   const float* run_tokens(const TokenId* token_ids, int32_t count);
-  // 0, 1, 2, …: of max_rows.
+  // Returns 0, 1, 2 and so on, max_rows of them.
   const int32_t* sequence() const { return sequence_.data(); }
 
  private:
@@ -58,7 +58,7 @@ class EncoderStack {
   int64_t cache_floats() const;  // of keys, and as many of values
   std::vector<LayerCache> one_cache();
   const float* run(const TokenId* token_ids, const EncoderRows& rows);
-  // The rows as runs that see all of them, or the first num_seen.
+  // Cuts the rows into runs that see all rows, or the first num_seen.
   void cut_runs(const EncoderRows& rows, KvGroupInputs& group);
 
   const DecoderSpec& spec_;

@@ -1,5 +1,5 @@
-// SourceEncoder: from what requests are about, a recording, a text or a picture, to the rows that a decoder
-// looks at.
+// SourceEncoder computes the rows that a decoder looks at from what requests are about: a
+// recording, a text or a picture.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ namespace quire {
 struct SourceRows {
   const float* rows = nullptr;  // [count, size of a row], valid until the next one is encoded
   int32_t count = 0;
-  // Of them those that tokens look at from where the source stands in the prompt on; 0: all.
+  // Tokens look at this many of the rows from where the source stands in the prompt on; 0 stands
+  // for all.
   int32_t num_shown = 0;
 };
 
-// One thread at a time.
+// One thread at a time may use it.
 class SourceEncoder {
  public:
   virtual ~SourceEncoder() = default;

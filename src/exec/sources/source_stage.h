@@ -1,5 +1,5 @@
-// SourceStage: keeps, for each source that plans name, the keys and values that the layers of a decoder
-// look at, and tells which tokens of a step look at which.
+// SourceStage keeps the keys and values that the layers of a decoder look at, for each source that
+// plans name, and tells which tokens of a step look at which source.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// One thread at a time. Sources lie in blocks of 16 rows, as many as each has need of:
+// One thread at a time may use it. Sources lie in blocks of 16 rows, as many as each has need of:
 //
 //   block b   | K, V of layer 0 | K, V of layer 1 | … |
 class SourceStage {
@@ -65,7 +65,7 @@ class SourceStage {
   int64_t max_blocks() const;  // of a source
   std::vector<KvCacheView> views(void* pool) const;
   Status encode(const MediaItem& item, Kept& kept);
-  // Tokens that look at some rows of a source, or stand beside it.
+  // A run is tokens that look at some rows of a source, or stand beside it.
   struct Run {
     int32_t num_tokens = 0;
     int32_t num_rows = 0;

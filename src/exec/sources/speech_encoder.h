@@ -1,4 +1,5 @@
-// SpeechEncoder: from the bands of a recording to the rows that a decoder looks at, on the host.
+// SpeechEncoder computes the rows that a decoder looks at from the bands of a recording, on the
+// host.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// TextEncoder: from a text's tokens to the rows that a decoder looks at, on the host.
+// TextEncoder computes the rows that a decoder looks at from a text's tokens, on the host.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace quire {
 
 class TextEncoder final : public SourceEncoder {
  public:
-  // Of texts of up to max_tokens. Finds and checks the encoder's tensors; reads none. Borrows stream
-  // and packing. `source` must outlive load().
+  // Finds and checks the encoder's tensors for texts of up to max_tokens, and reads none of them.
+  // It borrows stream and packing. `source` must outlive load().
   static Result<std::unique_ptr<TextEncoder>> open(const ModelConfig& config, int32_t max_tokens,
                                                    const WeightOptions& options,
                                                    const QuantConfig& quantization,

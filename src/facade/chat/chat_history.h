@@ -52,7 +52,7 @@ class ChatHistory {
   void set_system(std::string text);
   size_t num_turns() const { return turns_.size(); }
 
-  // All that was said, the system message first.
+  // Returns all that was said, the system message first.
   std::vector<ChatMessage> messages() const;
   // In place of what was said: messages as parse_conversation() gives them.
   void restore(std::vector<ChatMessage> messages);

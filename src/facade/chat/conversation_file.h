@@ -1,5 +1,5 @@
-// A conversation as a file: {"messages": [{"role": "user", "content": "..."}, ...]}, as a request of
-// /v1/chat/completions has it. Images are parts of the content, as data: URLs.
+// A conversation file holds {"messages": [{"role": "user", "content": "..."}, ...]}, as a request
+// of /v1/chat/completions has it. Images are parts of the content, as data: URLs.
 #pragma once
 
 #include <string>

@@ -7,8 +7,9 @@
 
 namespace quire {
 
-// Of config_sentence_transformers.json and sentence_bert_config.json; nothing where they are absent.
-// kInvalidArgument: they are malformed, or name a default prompt that is not there.
+// Reads config_sentence_transformers.json and sentence_bert_config.json; the result is empty where
+// they are absent. kInvalidArgument: they are malformed, or name a default prompt that is not
+// there.
 Result<SentenceTexts> read_sentence_texts(const ModelFiles& files);
 
 }  // namespace quire

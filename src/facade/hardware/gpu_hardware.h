@@ -1,4 +1,4 @@
-// The hardware description of the GPU that the program runs on.
+// Describes the GPU that the program runs on, as hardware of the roofline.
 #pragma once
 
 #include "base/result.h"

@@ -1,4 +1,4 @@
-// The hardware description of the machine that the program runs on.
+// Describes the machine that the program runs on, as hardware of the roofline.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// A known description that is near enough to any CPU where nothing was measured.
+// This known description is near enough to any CPU where nothing was measured.
 inline constexpr const char* kGenericCpu = "cpu-avx512";
 
 struct MachineProbeOptions {
@@ -28,8 +28,8 @@ std::string machine_device_name();
 // of the generic CPU description.
 Result<Hardware> probe_machine(const MachineProbeOptions& options);
 
-// Where measurements of this host's `what` are kept: below $XDG_CACHE_HOME or ~/.cache. Empty when
-// neither variable is set.
+// Returns where measurements of this host's `what` are kept, below $XDG_CACHE_HOME or ~/.cache, or
+// an empty string when neither variable is set.
 std::string hardware_path(const std::string& what);
 
 // Where measurements of this machine are kept: hardware_path() of the number of threads and the
@@ -45,22 +45,23 @@ std::optional<Hardware> read_kept_hardware(const std::string& path, const std::s
 // Keeps it in `path`, unless that is empty. A folder that cannot be written is said in the log.
 void keep_or_warn(const Hardware& hardware, const std::string& path);
 
-// What is kept for this machine; nullopt when nothing is, when it is of another processor, or when
-// it cannot be read (said in the log).
+// Returns the measurement that is kept for this machine, or nullopt when there is none, when it is
+// of another processor, or when it cannot be read, which the log then says.
 std::optional<Hardware> kept_hardware(const MachineProbeOptions& machine);
 
 struct QuickProbe {
   Hardware hardware;
   bool disturbed = false;  // other programs took cores meanwhile, so the machine may be faster
 };
-// probe_machine() in a tenth of a second.
+// Does what probe_machine() does, in a tenth of a second.
 Result<QuickProbe> quick_probe(MachineProbeOptions machine);
 // Keeps what was measured for the next start, unless it was disturbed. A folder that cannot be
 // written is said in the log.
 void keep(const QuickProbe& probe, const MachineProbeOptions& machine);
 
-// The description for `name`: a path of a JSON file, a known name, or "auto" for this machine: the
-// kept one, else a quick probe, which is kept unless it was disturbed.
+// Returns the description for `name`, which is the path of a JSON file, a known name, or "auto" for
+// this machine. "auto" takes the kept description, or else a quick probe, which is kept unless it
+// was disturbed.
 Result<Hardware> resolve_hardware(const std::string& name, const MachineProbeOptions& machine);
 
 }  // namespace quire

@@ -9,9 +9,9 @@
 
 namespace quire {
 
-// Of each item that is encoded of one picture of width x height pixels: a server cuts it likewise.
-// `model`: as read_model_shape() takes it. kInvalidArgument: the model reads no pictures in the places of
-// tokens, or none of that shape.
+// Returns the size of each item that is encoded of one picture of width x height pixels; a server
+// cuts it likewise. `model` is what read_model_shape() takes. kInvalidArgument: the model reads no
+// pictures in the places of tokens, or none of that shape.
 Result<std::vector<int32_t>> picture_items(const std::string& model, int32_t width, int32_t height);
 
 }  // namespace quire

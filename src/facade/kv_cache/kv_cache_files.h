@@ -18,7 +18,7 @@ struct KvCacheFiles {
   int64_t host_bytes = 0;      // of host memory, through which blocks go to and from them
   int32_t num_engines = 1;     // among which host memory is divided; each keeps files of its own
   int32_t num_ranks = 1;       // of each stage of an engine, likewise
-  // Of the model, beside its plan: its files (null: none), and what it is run as.
+  // The model's files (null when it has none) and what it is run as, beside its plan.
   const ModelFiles* files = nullptr;
   std::string shape;
   std::string shape_weights;

@@ -17,8 +17,8 @@ struct KvEventsConfig {
   KvEventFormat format = KvEventFormat::kMap;
 };
 
-// `text`: a JSON object; empty, or events not enabled: nullopt. kInvalidArgument names the key and
-// what was expected.
+// Reads `text`, a JSON object. Returns nullopt when it is empty or does not enable events.
+// kInvalidArgument names the key and what was expected.
 Result<std::optional<KvEventsConfig>> parse_kv_events_config(std::string_view text);
 
 // Opens the publisher that `text` asks for, and sets what `options` need to feed it: after all that

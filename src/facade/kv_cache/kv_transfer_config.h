@@ -9,7 +9,8 @@
 
 namespace quire {
 
-// `text`: a JSON object; empty: neither. kInvalidArgument names the key and what was expected.
+// Reads `text`, a JSON object; an empty text asks for neither. kInvalidArgument names the key and
+// what was expected.
 Result<KvHandoverOptions> parse_kv_transfer_config(std::string_view text);
 
 }  // namespace quire

@@ -16,7 +16,8 @@ struct EplbConfig {
   int32_t num_redundant_experts = 0;  // of each layer
 };
 
-// Empty: the defaults, which are vLLM's. kInvalidArgument names the key and what was expected.
+// Reads `text`; an empty text gives the defaults, which are vLLM's. kInvalidArgument names the key
+// and what was expected.
 Result<EplbConfig> parse_eplb_config(std::string_view text);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// The drafters that run a model: the one that --speculative-config names, the first layers of the
+// A ModelDrafter runs a model: the one that --speculative-config names, the first layers of the
 // served one or its copy of 4 bits, or one that reads the served one's hidden states.
 #pragma once
 
@@ -20,7 +20,8 @@ struct ModelDrafter {
   std::shared_ptr<Drafter> drafter;
   std::string name;
   int64_t vocab_size = 0;
-  // What it reads of the served model, whose runner is to be given them; null: nothing.
+  // What the drafter reads of the served model, whose runner must get it too; null: it reads
+  // nothing.
   std::shared_ptr<HiddenRows> hidden_rows = {};
   int32_t num_speculative_tokens = 0;  // most drafts of a request in one step
 };
@@ -28,8 +29,8 @@ struct ModelDrafter {
 // Loads a model and makes ready to run it.
 using LoadExecutor = std::function<Result<std::unique_ptr<Executor>>(const ModelRunnerOptions&)>;
 
-// `target`: the served model's. Loads, takes KV memory (an eighth of what there is, and no more than
-// requests can use) and measures its steps.
+// Loads the drafter of the served model `target`, takes KV memory for it (an eighth of what there
+// is, and no more than requests can use) and measures its steps.
 Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config,
                                         const ModelRunnerOptions& target, const LoadExecutor& load);
 

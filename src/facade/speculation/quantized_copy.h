@@ -18,7 +18,8 @@ inline constexpr const char* kCopyWeights = "int4-g32";
 // The copy's files lie in a temporary folder that goes with this object: loading alone reads them.
 class QuantizedCopy {
  public:
-  // kInvalidArgument: a GGUF file, weights that are quantized already, or none that can be.
+  // kInvalidArgument: the files are GGUF, the weights are quantized already, or none of them can
+  // be.
   static Result<QuantizedCopy> make(const ModelFiles& files, const ThreadTeamOptions& threads);
 
   QuantizedCopy(QuantizedCopy&& other) noexcept

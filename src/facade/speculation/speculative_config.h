@@ -47,17 +47,18 @@ struct SpeculativeConfig {
   }
 };
 
-// `text`: a JSON object. kInvalidArgument names the key and what was expected.
+// Reads `text`, a JSON object. kInvalidArgument names the key and what was expected.
 Result<SpeculativeConfig> parse_speculative_config(std::string_view text);
 
-// The flag's value that switches drafts off.
+// This value of the flag switches drafts off.
 inline constexpr std::string_view kNoDrafts = "none";
 
 // Whether the flag's value asks for a drafter: neither nothing, which leaves it to the model, nor "none".
 inline bool asks_for_drafts(std::string_view text) { return !text.empty() && text != kNoDrafts; }
 
-// What a flag that says nothing means where drafts cost nothing: the suffix drafter. They do where layers keep states, which a
-// refused draft would have changed, and where steps overlap, since a request with drafts waits for its step.
+// Returns what an absent flag means where drafts cost nothing: the suffix drafter. Drafts cost
+// something where layers keep states, which a refused draft would have changed, and where steps
+// overlap, since a request with drafts waits for its step.
 SpeculativeConfig default_speculative_config();
 
 // Of the methods that run no model.

@@ -1,4 +1,4 @@
-// A parsed schema with its references resolved within the document.
+// Document is a parsed schema with its references resolved within the document.
 #pragma once
 
 #include <boost/json.hpp>
@@ -25,7 +25,7 @@ class SchemaDocument {
   Result<std::vector<const json::value*>> in_place_subschemas(const json::object& schema) const;
   // Where a value of the document stands in its text, among all of them.
   size_t order_of(const json::value& value) const;
-  // A JSON pointer, for messages.
+  // Returns a JSON pointer to `schema`, for messages.
   std::string path_of(const json::value& schema) const;
   // Up to draft 7, $ref hides the keywords beside it.
   bool ref_hides_siblings() const { return ref_hides_siblings_; }

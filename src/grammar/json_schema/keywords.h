@@ -1,4 +1,4 @@
-// Keywords' values, and constraints that several keywords put on a record.
+// These functions read keywords' values, and constraints that several keywords put on a record.
 #pragma once
 
 #include "base/result.h"
@@ -6,7 +6,7 @@
 
 namespace quire::grammar {
 
-// The value of minLength and the like: a whole number, not negative.
+// Reads the value of minLength and the like: a whole number that is not negative.
 Result<uint64_t> count_of(const json::value& value, std::string_view keyword);
 
 // Whether a schema is `true` or `{}`.
@@ -16,7 +16,7 @@ struct Types {
   uint8_t bits = 0;
   bool is_integer = false;  // numbers must be whole
 };
-// The value of `type`.
+// Reads the value of `type`.
 Result<Types> types_of(const json::value& value);
 
 // Keeps the tighter bound.

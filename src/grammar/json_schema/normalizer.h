@@ -1,4 +1,4 @@
-// Conjunctions of subschemas to records.
+// Normalizer turns conjunctions of subschemas into records.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ class Normalizer {
   Result<bool> admits(const Conjunction& conjunction, const json::value& value);
   Result<bool> admits(const Record& record, const json::value& value);
 
-  // A string's content under the record's patterns and lengths.
+  // Returns a string's content under the record's patterns and lengths.
   ExprId string_content(const Record& record);
   Encoder& encoder() { return encoder_; }
   const SchemaDocument& document() const { return document_; }
@@ -87,10 +87,10 @@ class Normalizer {
 // The schemas true and false.
 const json::value& true_schema();
 const json::value& false_schema();
-// A number's value; nothing when its text is too long.
+// Returns a number's value, or nullopt when its text is too long.
 std::optional<Decimal> decimal_of(const json::value& number);
 uint8_t type_of(const json::value& value);
-// Equality of JSON Schema: numbers by value.
+// Returns whether values are equal by JSON Schema, which compares numbers by value.
 bool equal_values(const json::value& a, const json::value& b);
 void add_to(Conjunction& conjunction, const SchemaRef& ref);
 

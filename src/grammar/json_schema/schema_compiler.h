@@ -1,5 +1,5 @@
-// A schema's normal form as rules: one rule for each conjunction of subschemas that holds values of
-// its own.
+// SchemaCompiler turns a schema's normal form into rules: one rule for each conjunction of
+// subschemas that holds values of its own.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace quire::grammar {
 
 class SchemaCompiler {
  public:
-  // `gap`: the blanks that may stand between tokens.
+  // `gap` is the blanks that may stand between tokens.
   SchemaCompiler(ExprStore& store, Rules& rules, const SchemaDocument& document,
                  const JsonOptions& options, ExprId gap)
       : store_(store),
@@ -23,7 +23,7 @@ class SchemaCompiler {
         any_order_(options.any_order),
         gap_(gap) {}
 
-  // The rule of the whole document.
+  // Returns the rule of the whole document.
   Result<RuleId> compile();
 
  private:

@@ -9,7 +9,7 @@
 
 namespace quire::grammar {
 
-// The rule `root`. Errors give the line.
+// Returns the rule `root`. Errors name the line.
 Result<RuleId> ebnf_rule(ExprStore& store, Rules& rules, std::string_view text);
 
 }  // namespace quire::grammar

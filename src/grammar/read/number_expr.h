@@ -15,15 +15,15 @@ struct Decimal {
   std::string integer = "0";
   std::string fraction;
 
-  // From JSON's number text; an exponent is worked in. Nothing when the text would be longer than
-  // 400 digits.
+  // Reads JSON's number text and works its exponent in. Returns nullopt when the text would be
+  // longer than 400 digits.
   static std::optional<Decimal> parse(std::string_view text);
   bool is_zero() const { return integer == "0" && fraction.empty(); }
   bool is_integer() const { return fraction.empty(); }
   std::string to_string() const;
   friend bool operator==(const Decimal&, const Decimal&) = default;
 };
-// Negative, zero or positive as a is below, equal to or above b.
+// Returns a negative number, zero or a positive one when a is below, equal to or above b.
 int compare(const Decimal& a, const Decimal& b);
 
 struct NumberBound {

@@ -18,9 +18,9 @@ struct RegexOptions {
   bool ignore_case = false;  // of ASCII letters
 };
 
-// The texts that `pattern` matches, in the encoder's form. Look-ahead works where the rest of its
-// sequence reaches the end of the pattern. Fails for what is not regular or not supported (back
-// references, look-behind, \b, anchors inside a repetition), naming it and its place.
+// Returns the texts that `pattern` matches, in the encoder's form. Look-ahead works where the rest
+// of its sequence reaches the end of the pattern. It fails for what is not regular or not supported
+// (back references, look-behind, \b, anchors inside a repetition), and names it and its place.
 Result<ExprId> regex_expr(Encoder& encoder, std::string_view pattern,
                           const RegexOptions& options = {});
 

@@ -30,7 +30,7 @@ class CharSet {
   void add_ascii_case_variants();
 
   bool empty() const { return ranges().empty(); }
-  // Sorted, disjoint, not adjacent.
+  // Returns ranges that are sorted, disjoint and not adjacent.
   const std::vector<CharRange>& ranges() const;
 
  private:
@@ -41,8 +41,8 @@ class CharSet {
 // The classes that ECMA-262 writes \d, \w, \s (by their letters 'd', 'w', 's') and `.`.
 CharSet ecma_class(char letter);
 CharSet ecma_dot();
-// \p{NAME} for the general categories that the tokenizer's tables tell exactly: L, Ll, M, N, Nd, P,
-// S and their long names.
+// Returns \p{NAME} for the general categories that the tokenizer's tables tell exactly: L, Ll, M,
+// N, Nd, P, S and their long names. Returns nullopt for others.
 std::optional<CharSet> unicode_property(std::string_view name);
 
 }  // namespace quire::grammar

@@ -29,7 +29,7 @@ class Encoder {
   ExprId chars(const CharSet& set);
   ExprId any_char() { return chars(CharSet::all()); }
   ExprId any_text() { return store_.star(any_char()); }
-  // All spellings of `text`, which is UTF-8.
+  // Returns all spellings of `text`, which is UTF-8.
   ExprId text(std::string_view text);
 
  private:

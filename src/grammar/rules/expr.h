@@ -86,11 +86,13 @@ class ExprStore {
   // than a character.
   // So for max <= from the result matches a part of what `expr` matches, for kUnbounded more.
   ExprId with_counts(ExprId expr, uint32_t from, uint32_t max);
-  // An unbounded repetition with which a text of `expr` can begin and go on to its end, if `expr`
-  // has such an alternative and no text without the byte `end`; else kNone. So texts that the
-  // repetition begins with and that lack `end` are beginnings of texts of `expr` and not whole ones.
+  // Returns an unbounded repetition with which a text of `expr` can begin and go on to its end, if
+  // `expr` has such an alternative and no text without the byte `end`; otherwise kNone. So texts
+  // that the repetition begins with and that lack `end` are beginnings of texts of `expr` and not
+  // whole ones.
   ExprId free_text(ExprId expr, uint8_t end) const;
-  // An intersection without its parts that are complements; other expressions as they are.
+  // Returns an intersection without its parts that are complements, and other expressions as they
+  // are.
   ExprId without_complements(ExprId expr);
   ExprId optional(ExprId part) { return any_of({kEmpty, part}); }
   ExprId star(ExprId part) { return repeat(part, 0, kUnbounded); }
@@ -105,7 +107,7 @@ class ExprStore {
   ExprId derivative(ExprId expr, std::string_view text);
   bool nullable(ExprId expr) const { return nodes_[expr].nullable; }
   bool matches(ExprId expr, std::string_view text) { return nullable(derivative(expr, text)); }
-  // Whether any string matches. Exact; a question too hard for the limits fails the store.
+  // Returns exactly whether any string matches. A question too hard for the limits fails the store.
   bool is_live(ExprId expr);
 
   // The 256 bytes in classes within which some expressions have the same derivatives.
@@ -113,10 +115,11 @@ class ExprStore {
     std::array<uint8_t, 256> class_of;
     std::vector<uint8_t> representatives;  // a byte of each class
   };
-  // Valid until the next call.
+  // Returns classes that are valid until the next call.
   const ByteClasses& byte_classes(std::span<const ExprId> exprs);
 
-  // Equal for expressions that no string shorter than kCountHorizon can tell apart.
+  // Returns hashes that are equal for expressions which no string shorter than kCountHorizon can
+  // tell apart.
   const Hash128& hash(ExprId expr) const { return nodes_[expr].hash; }
 
   ExprKind kind(ExprId expr) const { return nodes_[expr].kind; }

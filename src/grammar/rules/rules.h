@@ -45,7 +45,7 @@ struct Edge {
   Count marks = 0;
 };
 
-// The count behind a kMark or kMarked edge; nothing where it does not pass.
+// Returns the count behind a kMark or kMarked edge, or nullopt where it does not pass.
 std::optional<Count> marked(const Edge& edge, Count count);
 
 // A part of a rule's automaton, to be joined to others once.
@@ -83,7 +83,8 @@ class Rules {
   // rule marks.
   void set_count_cap(RuleId rule, uint32_t cap) { rules_[rule].count_cap = cap; }
 
-  // Takes out what cannot be completed, and prepares for Matcher. An error when nothing matches.
+  // Takes out what cannot be completed, and prepares the rules for Matcher. It fails when nothing
+  // matches.
   Status finish(RuleId root);
 
   RuleId root() const { return root_; }

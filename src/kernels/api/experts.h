@@ -44,7 +44,8 @@ struct ExpertsExchange {
   int64_t inside_stride = 0;  // floats between rows
   int64_t first_inside = 0;   // the first of one's own columns
   int64_t out_stride = 0;     // floats between rows of `out`, which is [T, own columns]
-  // Called once, between the two: returns when the columns of all are there.
+  // It is called once, between the two products, and returns when the columns of all ranks are
+  // there.
   void (*gather)(void* context) = nullptr;
   void* context = nullptr;
 };
@@ -57,11 +58,12 @@ struct ExpertsSpread {
   // [T * k, E] of all: the rows of an expert behind those of the one before, on a GPU those of
   // expert_ids in their order.
   float* outputs = nullptr;
-  // Columns of `out`, which are summed here. The others are left as they are.
+  // These columns of `out` are summed here. The others are left as they are.
   int64_t first_column = 0;
   int64_t end_column = 0;
-  // Called once, before the sums: returns when the rows of all are there, with these columns at least.
-  // The rows of expert i are [first_row[i], first_row[i + 1]); empty on a GPU.
+  // It is called once, before the sums, and returns when the rows of all ranks are there, with
+  // these columns at least. The rows of expert i are [first_row[i], first_row[i + 1]); empty on a
+  // GPU.
   void (*gather)(void* context, std::span<const int32_t> first_row) = nullptr;
   void* context = nullptr;
 };

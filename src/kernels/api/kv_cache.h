@@ -56,7 +56,7 @@ constexpr bool is_in_pairs(DType dtype) {
   return dtype == DType::kBF16 || is_fp8(dtype) || dtype == DType::kI8;
 }
 
-// Bytes of K (as many again of V, where it has any) of one block of one layer.
+// Returns the bytes of K of one block of one layer, which has as many again of V, if it has V.
 constexpr int64_t kv_half_block_bytes(DType dtype, int64_t num_kv_heads, int64_t head_dim,
                                       int64_t block_size) {
   const int64_t rows = num_kv_heads * block_size;
@@ -64,7 +64,7 @@ constexpr int64_t kv_half_block_bytes(DType dtype, int64_t num_kv_heads, int64_t
   return rows * head_dim * size_bytes(dtype) + scales;
 }
 
-// Element index of (block, head, offset in the block, dim) in `key` and in `value`.
+// Return the element index of (block, head, offset in the block, dim) in `key` and in `value`.
 constexpr int64_t key_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset,
                             int64_t dim) {
   const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;

@@ -1,5 +1,5 @@
-// Memory near the threads that read it. On machines with several memory nodes the system puts a
-// page on the node of the thread that first touches it.
+// These functions keep memory near the threads that read it. On machines with several memory nodes
+// the system puts a page on the node of the thread that first touches it.
 #pragma once
 
 #include "base/threads/thread_team.h"
@@ -14,13 +14,13 @@ struct WeightBlock {
   int num_blocks = 1;
 };
 
-// The bytes of a block of a packed weight that are a thread's own part in linear(): whole panels,
-// and for the last thread in the last block what lies behind them. The ranges of all threads are
-// the block, in order, those of all blocks the weight.
+// Returns the bytes of a block of a packed weight that are a thread's own part in linear(): whole
+// panels, and for the last thread in the last block what lies behind them. The ranges of all
+// threads are the block, in order, and those of all blocks are the weight.
 WorkRange weight_bytes_of(const WeightSpec& spec, WeightBlock block, int thread, int num_threads);
 
 // Touches every page of a weight's memory, before it is packed, on the thread that will read it.
-// What is there stays. One thread at a time, of a stream of the host.
+// What is there stays. One thread at a time may call it, with a stream of the host.
 void touch_weight(Stream& stream, const PackedWeight& weight, int num_blocks);
 
 }  // namespace quire

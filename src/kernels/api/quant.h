@@ -45,11 +45,11 @@ struct QuantRows {
 void pack_quant_rows(Stream& stream, const PackedWeight& weight, const QuantRows& rows);
 
 // Packed column j (column j of QuantRows::codes) multiplies x[source[j]]; `source` is a permutation
-// of 0 … K - 1, for the whole weight. Once per weight with has_column_order.
+// of 0 … K - 1, for the whole weight. It must be called once per weight with has_column_order.
 void pack_quant_columns(const PackedWeight& weight, const int32_t* source);
 
-// Row `row` of a quantized weight as the floats it stands for, in the order of x. out: [K].
-// Embedding look-ups and tests; any thread.
+// Returns row `row` of a quantized weight as the floats that it stands for, in the order of x.
+// `out` is [K]. Embedding look-ups and tests use it; any thread may call it.
 void unpack_quant_row(const PackedWeight& weight, int64_t row, float* out);
 
 }  // namespace quire

@@ -81,6 +81,7 @@ struct CacheMapShape {
   int32_t num_kv_heads = 0;
   int64_t block_stride = 0;  // elements
   int32_t box_rows = 0;
+  bool operator==(const CacheMapShape&) const = default;
 };
 // Returns whether TMA can: strides are in units of 16 bytes, and boxes fill whole groups of eight
 // rows.
@@ -97,6 +98,7 @@ struct MatrixMapShape {
   int64_t columns = 0;
   int64_t row_stride = 0;  // elements
   int32_t box_rows = 0;
+  bool operator==(const MatrixMapShape&) const = default;
 };
 constexpr bool is_mappable(const MatrixMapShape& shape) {
   return shape.row_stride % 8 == 0 && shape.box_rows % 8 == 0 && shape.box_rows > 0 &&

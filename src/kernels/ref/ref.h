@@ -1,5 +1,6 @@
-// The truth that the kernels are tested against: scalar, double accumulation, one loop per sum,
-// nothing shared with the code under test but the Params structs.
+// These functions are the truth that the kernels are tested against: scalar, in double
+// accumulation, one loop per sum. They share nothing with the code under test but the Params
+// structs.
 #pragma once
 
 #include <span>

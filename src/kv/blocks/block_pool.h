@@ -2,7 +2,7 @@
 //
 // Block 0 is the null block: never allocated, freed or counted. Every other block is either
 // referenced (ref_cnt > 0) or on the free list exactly once. The list is in eviction order; linking
-// and unlinking anywhere is O(1). One thread.
+// and unlinking anywhere is O(1). One thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// Where a block that nobody references any more waits: at the front it is reused next, at the back
-// last.
+// Says where a block waits that nobody references any more: the block at the front is reused next,
+// the one at the back last.
 enum class FreeEnd : uint8_t { kFront, kBack };
 
 class BlockPool {

@@ -2,7 +2,8 @@
 // content that leaves them. It joins the pool (who holds a block), the prefix cache (what a block
 // contains), the host tier (what was evicted) and the books that others read: events and residency.
 //
-// Sequences are BlockTables' business: here a block has references, and no owner. One thread.
+// Sequences are BlockTables' business: here a block has references, and no owner. One thread may
+// use it.
 #pragma once
 
 #include <cstdint>
@@ -40,14 +41,15 @@ class BlockStore {
   // The free block that has waited longest; what it contained leaves the cache for the host tier.
   // Its ref_cnt is 1. Precondition: pool().num_free() > 0.
   BlockId take();
-  // One more reference, by a sequence that reads the block.
+  // Adds a reference, for a sequence that reads the block.
   void touch(BlockId block) {
     pool_.ref(block);
     note_access(block);
   }
   // A sequence reads the block without referencing it.
   void note_access(BlockId block) { residency_.on_touch(block, now_us_); }
-  // One reference less. A registered block then waits at the back of the free list.
+  // Takes a reference away. A registered block without references waits at the back of the free
+  // list.
   void unref(BlockId block) {
     pool_.unref(block, cache_.contains(block) ? FreeEnd::kBack : FreeEnd::kFront);
     if (pool_.ref_cnt(block) == 0) residency_.on_free(block, now_us_);
@@ -67,8 +69,9 @@ class BlockStore {
   // Null: this store has none.
   HostCopies* host() { return host_ ? &*host_ : nullptr; }
   const HostCopies* host() const { return host_ ? &*host_ : nullptr; }
-  // The host block that has the content of one of ours, or will have it with the copies planned so
-  // far; nullopt: it is not here, or the host has no room. Of a store that has a host tier.
+  // Returns the host block that has the content of one of this store's blocks, or will have it with
+  // the copies that are planned; nullopt when the content is not here, or the host has no room.
+  // Only a store with a host tier has it.
   std::optional<BlockId> copy_to_host(const BlockContent& content);
   // Takes a block and plans the copy of `content` from the host into it. nullopt: it has gone from
   // the host meanwhile, or no block is free.

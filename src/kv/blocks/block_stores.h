@@ -1,4 +1,4 @@
-// BlockStores: the store of each pool that a model uses, and the cache keys that all share.
+// BlockStores holds the store of each pool that a model uses, and the cache keys that all share.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace quire {
 
 class BlockStores {
  public:
-  // `num_blocks`: of each pool, at least 2 where `spec` uses the pool. All pools in use have a host
-  // tier, or none.
+  // `num_blocks` has the number of blocks of each pool, at least 2 where `spec` uses the pool.
+  // Either all pools in use have a host tier, or none has.
   BlockStores(const KvSpec& spec, const BlockCounts& num_blocks, const KvOptions& options);
 
   CacheKeyTable& keys() { return keys_; }

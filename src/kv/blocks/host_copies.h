@@ -1,5 +1,5 @@
-// What leaves a pool's blocks for host memory and comes back: the tier that keeps it, and the copies
-// that the next plan is to make.
+// HostCopies is what leaves a pool's blocks for host memory and comes back: the tier that keeps it,
+// and the copies that the next plan is to make.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace quire {
 
 class HostCopies {
  public:
-  // `num_blocks` >= 2 of host memory. Borrows `keys`, which name the keys of contents.
+  // `num_blocks` of host memory are at least 2. It borrows `keys`, which name the keys of contents.
   HostCopies(KvPool pool, int32_t num_blocks, int32_t block_size, uint64_t hash_seed,
              const CacheKeyTable& keys)
       : pool_(pool), keys_(keys), tier_(num_blocks, block_size, hash_seed) {}
@@ -27,7 +27,7 @@ class HostCopies {
 
   // The content of `block` is to go to the host, unless it is there or finds no room.
   void keep(BlockId block, const BlockContent& content);
-  // The host block that has the content, or will have it with the copies planned so far.
+  // Returns the host block that has the content, or will have it with the copies that are planned.
   std::optional<BlockId> find(const BlockContent& content) {
     return tier_.find(content, keys_.keys(content.keys));
   }

@@ -1,5 +1,5 @@
-// HostTier: which content that left the device's blocks is kept in blocks of host memory. Ids only;
-// who executes plans owns the memory and makes the copies. One thread.
+// HostTier knows which content that left the device's blocks is kept in blocks of host memory. It
+// has ids only; whoever executes plans owns the memory and makes the copies. One thread may use it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// PrefixLookup: which prefix of some tokens the cache holds for every group. It changes no block.
+// PrefixLookup finds which prefix of some tokens the cache holds for every group. It changes no
+// block.
 #pragma once
 
 #include <array>
@@ -30,8 +31,8 @@ struct PrefixHit {
 // Hashes of a sequence's leading full blocks, for each pool.
 using BlockHashes = std::array<std::vector<BlockHash>, kNumKvPools>;
 
-// Where the tokens of a sequence lie in the cache's key space. `hashes` grow as far as a question
-// needs. Borrows all three; lives for one call.
+// A chain says where the tokens of a sequence lie in the cache's key space. `hashes` grow as far as
+// a question needs. It borrows all three, and lives for one call.
 struct BlockChain {
   const SequenceKeys& keys;  // ids in BlockStores::keys()
   std::span<const TokenId> tokens;
@@ -68,9 +69,9 @@ class PrefixLookup {
 
   // Whether some group's block would be cut by a prefix of so many tokens.
   bool ends_inside_block(int32_t num_tokens) const;
-  // Tokens of the longest prefix in whole blocks after which every group can go on.
+  // Returns the tokens of the longest prefix in whole blocks after which every group can go on.
   int32_t longest_hit_tokens(BlockChain& chain) const;
-  // The longest prefix that leaves at least one token to compute, in whole blocks.
+  // Returns the longest prefix, in whole blocks, that leaves at least one token to compute.
   PrefixHit whole_blocks(const BlockChain& chain) const;
   // The same, but a prefix may end inside a block.
   PrefixHit longest(const BlockChain& chain) const;

@@ -1,4 +1,4 @@
-// Numbers of blocks, one for each pool.
+// BlockCounts are numbers of blocks, one for each pool.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace quire {
 struct BlockCounts {
   std::array<int64_t, kNumKvPools> counts{};
 
-  // So many blocks of every pool.
+  // Returns the same number of blocks for every pool.
   static constexpr BlockCounts all(int64_t count) {
     BlockCounts result;
     result.counts.fill(count);

@@ -1,5 +1,5 @@
-// What the prefix cache has to tell routers, until somebody takes it. Bounded: what finds no room is
-// counted and lost.
+// EventLog keeps what the prefix cache has to tell routers, until somebody takes it. It is bounded:
+// what finds no room is counted and lost.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace quire {
 
 class EventLog {
  public:
-  // `enabled` false: everything is dropped and nothing counted.
+  // When it is not `enabled`, it drops everything and counts nothing.
   EventLog(bool enabled, int32_t max_events)
       : enabled_(enabled), max_events_(static_cast<size_t>(max_events)) {}
 

@@ -1,6 +1,6 @@
 // How long blocks live in the cache: follows a sample of allocations until the block is evicted.
 // Which allocations are sampled is a pure function of their number, so that runs repeat (S-8). One
-// thread.
+// thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class ResidencySampler {
   ResidencySampler(int32_t num_blocks, double rate, int32_t max_samples);
 
   void on_allocate(BlockId block, int64_t now_us);
-  // An access by another sequence.
+  // Counts an access by another sequence.
   void on_touch(BlockId block, int64_t now_us);
   void on_free(BlockId block, int64_t now_us);
   // The block's cached content is lost.

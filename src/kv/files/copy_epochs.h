@@ -23,10 +23,10 @@ class CopyEpochs {
   // Borrows `files`, which get the jobs.
   explicit CopyEpochs(KvFiles& files) : files_(files) {}
 
-  // Hands a job on when all copies so far have been made. `has_untaken_copies`: some wait for a plan
-  // to be in.
+  // Hands a job on when all copies that are planned have been made. `has_untaken_copies` says that
+  // some wait for a plan to be in.
   void hand_on(Waiting waiting, bool has_untaken_copies);
-  // The copies that were planned so far are in the plan of this step; then, it is done.
+  // Says that the copies that are planned are in the plan of this step, and then that it is done.
   void on_copies_taken(uint64_t step_id) { steps_.emplace_back(step_id, ++epoch_); }
   void on_step_done(uint64_t step_id);
   // Takes back what was to be written and waits still: ids of the jobs.

@@ -1,5 +1,5 @@
 // FileIndex: which cells are in which file, and which files give way when bytes run out. Ids and
-// counts only. One thread.
+// counts only. One thread may use it.
 //
 // Files are kept in two lists by use, as segmented LRU caches do (Karedla, Love and Wherry, "Caching
 // strategies to improve disk system performance", 1994): a new file is on probation, one that was
@@ -47,7 +47,7 @@ class FileIndex {
   int64_t num_bytes() const { return num_bytes_; }
   int64_t num_files() const { return static_cast<int64_t>(by_name_.size()); }
   int64_t num_cells() const { return num_cells_; }
-  // Memory that finding cells takes, nearly.
+  // Returns about how many bytes finding cells takes.
   int64_t book_bytes() const;
 
  private:

@@ -1,4 +1,4 @@
-// The jobs that other threads do for the file tier: blocks of a chain that are being written or read.
+// FileJobs are what other threads do for the file tier: they write or read blocks of a chain.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class FileJobs {
 
   // Returns the first `num_tokens` tokens of the chain as files name them.
   KvPrefix prefix(const BlockChain& chain, int32_t num_tokens) const;
-  // A job about blocks [begin, end) of the chain in a pool.
+  // Makes a job about blocks [begin, end) of the chain in a pool.
   FileJob make(KvPool pool, KvSequenceId sequence, uint64_t generation, BlockChain& chain,
                int32_t begin, int32_t end) const;
   // `group`: of the model.
@@ -48,7 +48,7 @@ class FileJobs {
 
   // From here on the job is under way; returns its id.
   uint64_t begin(FileJob job);
-  // A job that is over. release() follows, when nothing is asked of it any more.
+  // Returns a job that is over. release() must follow, when nothing is asked of it any more.
   FileJob take(uint64_t id);
   void release(const FileJob& job) { stores_.keys().release(job.keys); }
 

@@ -1,5 +1,5 @@
-// Reading KV from files: blocks that continue what memory has of a prompt, when reading pays, into
-// host memory, from which promotion takes them.
+// FileLoads reads KV from files: blocks that continue what memory has of a prompt go into host
+// memory when reading pays, and promotion takes them from there.
 #pragma once
 
 #include <cstdint>

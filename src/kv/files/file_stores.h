@@ -1,5 +1,5 @@
-// Writing KV to files: full blocks of a sequence, as runs. They are copied to host memory by a plan,
-// pinned there, and written when that plan is done.
+// FileStores writes KV to files: full blocks of a sequence, as runs. A plan copies them to host
+// memory, where they are pinned, and they are written when that plan is done.
 #pragma once
 
 #include <cstdint>

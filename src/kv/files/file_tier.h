@@ -5,8 +5,8 @@
 //            asks
 //   read     FileLoads: blocks that continue what memory has of a prompt, when reading pays
 //
-// Host blocks that a plan still copies from or to are left alone until it is done (on_step_done). One
-// thread.
+// Host blocks that a plan still copies from or to are left alone until it is done (on_step_done).
+// One thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class FileTier {
   // --- Steps ---
   // Takes the outcomes of reading and writing.
   void poll(int64_t now_us);
-  // The copies that were planned so far are in the plan of this step; then, it is done.
+  // Says that the copies that are planned are in the plan of this step, and then that it is done.
   void on_copies_taken(uint64_t step_id) { state_.epochs.on_copies_taken(step_id); }
   void on_step_done(uint64_t step_id) { state_.epochs.on_step_done(step_id); }
   // What plans were still to copy is not going to be worth anything: it is not written.

@@ -58,11 +58,11 @@ struct FileTierState {
 
   // --- Cells ---
   int32_t block_cells() const { return spec.block_size / options.cell_tokens; }
-  // The hash of cell `index` of the chain, which is that of the sequence.
+  // Returns the hash of cell `index` of the chain, which is that of the sequence.
   KvHash cell(KvSequenceId id, const BlockChain& chain, int32_t index);
-  // The hash under which the states behind the first `num_tokens` tokens are found.
+  // Returns the hash under which the states behind the first `num_tokens` tokens are found.
   KvHash state(KvSequenceId id, const BlockChain& chain, int32_t num_tokens);
-  // Cells [first, first + count) of the chain.
+  // Returns cells [first, first + count) of the chain.
   std::vector<KvHash> cells(KvSequenceId id, const BlockChain& chain, int32_t first, int32_t count);
 
   // --- Blocks ---
@@ -70,7 +70,7 @@ struct FileTierState {
     return groups[static_cast<size_t>(pool)];
   }
   bool has_states() const { return spec.uses(KvPool::kState); }
-  // Whole blocks of the chain.
+  // Returns how many whole blocks the chain has.
   int32_t num_blocks(const BlockChain& chain) const {
     return static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec.block_size));
   }

@@ -1,7 +1,7 @@
-// What differs between kinds of KV groups, and the only place that knows: which blocks a sequence
-// still needs, which cached blocks make a prefix usable, whether a prefix may end inside a block,
-// and how many blocks a sequence holds. Pure arithmetic on token positions. `block_size` is that of
-// the group's pool.
+// A policy is what differs between kinds of KV groups, and this is the only place that knows it:
+// which blocks a sequence still needs, which cached blocks make a prefix usable, whether a prefix
+// may end inside a block, and how many blocks a sequence holds. It is pure arithmetic on token
+// positions. `block_size` is that of the group's pool.
 #pragma once
 
 #include <cstdint>

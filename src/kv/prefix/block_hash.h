@@ -28,18 +28,18 @@ struct BlockHash {
   friend bool operator==(const BlockHash&, const BlockHash&) = default;
 };
 
-// SipHash-2-4-128 of `bytes` under the 128-bit key (key0, key1). Pure.
+// Returns SipHash-2-4-128 of `bytes` under the 128-bit key (key0, key1).
 BlockHash siphash128(uint64_t key0, uint64_t key1, std::span<const std::byte> bytes);
 
-// Pure functions under one key; copyable, any thread.
+// BlockHasher is pure functions under one key. It can be copied, and any thread may use it.
 class BlockHasher {
  public:
   explicit BlockHasher(uint64_t seed);
   // What the chain of a sequence with these keys starts from. Each key goes in under its own tag
   // and length, so that a salt never equals an adapter of the same name.
   BlockHash root(const CacheKeys& keys) const;
-  // The hash of a block that follows `parent` and holds `tokens`. `media_root`: the root of its keys
-  // if they name media, which its tokens do not tell; else null.
+  // Returns the hash of a block that follows `parent` and holds `tokens`. `media_root` is the root
+  // of its keys if they name media, which its tokens do not tell; otherwise it is null.
   BlockHash extend(const BlockHash& parent, std::span<const TokenId> tokens,
                    const BlockHash* media_root = nullptr) const;
 

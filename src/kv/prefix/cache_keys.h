@@ -1,6 +1,6 @@
 // CacheKeyTable: small numbers for the cache keys of sequences. Equal keys have one id while anyone
-// uses them. Id 0 is "no keys" and always there. One thread.
-// SequenceKeys: those of the blocks of one sequence.
+// uses them. Id 0 is "no keys" and always there. One thread may use it. SequenceKeys: those of the
+// blocks of one sequence.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,8 @@ class CacheKeyTable {
   Known find(const CacheKeys& keys, std::span<const MediaSpan> media) const;
   const CacheKeys& keys(int32_t id) const { return keys_[static_cast<size_t>(id)].keys; }
   const BlockHash& root(int32_t id) const { return keys_[static_cast<size_t>(id)].root; }
-  // What the hash of a block with these keys takes in beside its tokens; null: nothing.
+  // Returns what the hash of a block with these keys takes in beside its tokens, or null for
+  // nothing.
   const BlockHash* media_root(int32_t id) const {
     const Keys& record = keys_[static_cast<size_t>(id)];
     return record.keys.media.empty() ? nullptr : &record.root;

@@ -4,7 +4,7 @@
 //
 // A hash finds a candidate; a hit needs the same group, keys, parent hash and token ids, compared
 // exactly, so that a collision never hands out another client's KV. Several blocks may hold the
-// same content; the first registered is found. One thread.
+// same content; the first registered is found. One thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// Everything that the KV of one full block depends on.
+// A content is everything that the KV of one full block depends on.
 struct BlockContent {
   int32_t group = 0;
   int32_t keys = 0;  // id in the cache's CacheKeyTable
@@ -37,9 +37,9 @@ class PrefixCache {
 
   std::optional<BlockId> find(const BlockContent& content) const;
   bool contains(BlockId block) const { return registered_[static_cast<size_t>(block.value)] != 0; }
-  // Registers a block that is not registered. True when it is the first with this content.
+  // Registers a block that is not registered. Returns whether it is the first with this content.
   bool insert(BlockId block, const BlockContent& content);
-  // Forgets a registered block. True when no other has its content.
+  // Forgets a registered block. Returns whether no other block has its content.
   bool erase(BlockId block);
   // Returns the content of a registered block, whose tokens point into the cache.
   BlockContent content(BlockId block) const;
@@ -71,7 +71,7 @@ class PrefixCache {
   size_t home(uint32_t tag) const { return tag & (slots_.size() - 1); }
   size_t after(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
   bool matches(int32_t block, const BlockContent& content) const;
-  // The slot of this content, or the empty one that it would take.
+  // Returns the slot of this content, or the empty one that it would take.
   size_t slot_of(const BlockContent& content) const;
   void close_gap(size_t gap);
 

@@ -26,13 +26,14 @@ class BlockSizing {
   }
   // Whether blocks leave tables while they grow.
   bool blocks_leave() const { return blocks_leave_; }
-  // Tokens that a sequence has room for once it has room for so many.
+  // Returns how many tokens a sequence has room for once it has room for num_tokens.
   int64_t reserved_tokens(int64_t num_tokens) const;
-  // Most blocks of a group that a sequence which goes on to num_tokens tokens holds at once.
+  // Returns the most blocks of a group that a sequence which goes on to num_tokens tokens holds at
+  // once.
   int64_t most_blocks(int32_t g, int64_t num_tokens, int64_t num_computed_tokens) const;
-  // Blocks, all groups together, to hold `num_tokens` of one sequence.
+  // Returns how many blocks, all groups together, hold `num_tokens` of one sequence.
   BlockCounts blocks_for(int64_t num_tokens) const;
-  // One block for each group.
+  // Returns one block for each group.
   BlockCounts a_block_each() const;
 
  private:

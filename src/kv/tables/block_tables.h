@@ -8,7 +8,7 @@
 //                                         ^ blocks allocated from here on; a partial hit block is
 //                                         copied first
 //
-// All groups' tables of a sequence cover the same tokens. One thread.
+// All groups' tables of a sequence cover the same tokens. One thread may use it.
 #pragma once
 
 #include <array>
@@ -54,7 +54,8 @@ class BlockTables {
   // Gives all blocks back, the tail first to be evicted; the sequence stays open and may allocate
   // anew.
   void free(KvSequenceId sequence);
-  // The sequence's place in the cache's key space, for these tokens of it. Valid until close().
+  // Returns the sequence's place in the cache's key space, for these tokens of it. It is valid
+  // until close().
   BlockChain chain(KvSequenceId sequence, std::span<const TokenId> tokens) {
     return {sequences_.at(sequence).keys, tokens, sequences_.at(sequence).hashes};
   }

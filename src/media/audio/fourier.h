@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// One thread at a time.
+// One thread at a time may use it.
 class Fourier {
  public:
   explicit Fourier(size_t size);

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// One thread at a time.
+// One thread at a time may use it.
 class Resampler {
  public:
   // Rates in Hz, at most 256 times apart. The same rate: samples pass unchanged.

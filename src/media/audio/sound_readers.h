@@ -10,7 +10,8 @@
 
 namespace quire {
 
-// Reads a file in memory, which outlives it, from the beginning to the end. One thread at a time.
+// Reads a file in memory, which outlives it, from the beginning to the end. One thread at a time
+// may use it.
 class SoundReader {
  public:
   virtual ~SoundReader() = default;

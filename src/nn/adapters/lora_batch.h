@@ -24,7 +24,7 @@ struct LoraRows {
   std::span<const int32_t> rows = {};  // ascending; each row of the batch is in one list at most
 };
 
-// Borrows stream and arena. One thread at a time.
+// Borrows stream and arena. One thread at a time may use it.
 class LoraBatch {
  public:
   static int64_t memory_bytes(const LoraLimits& limits, int64_t max_tokens);
@@ -54,7 +54,7 @@ class LoraBatch {
   void apply(const Product& product);
 
   // Of a layer's experts, for the selected rows, which are `num_rows`; null: no adapter changes
-  // them. Valid until the next call.
+  // them. The result is valid until the next call.
   const ExpertUpdates* experts(size_t layer, int64_t num_rows);
 
   // Changes rows of embeddings [T, E] that have been made from `params`, CPU only.

@@ -58,7 +58,7 @@ struct ReplacedWeights {
 // Whether the matrix can have low-rank updates.
 bool takes_updates(const WeightSlot& slot);
 
-// Borrows the files and the slots. One thread.
+// Borrows the files and the slots. One thread may use it.
 class LoraReader {
  public:
   LoraReader(const LoraFiles& files, const NameMap& names);

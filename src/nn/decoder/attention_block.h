@@ -20,7 +20,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class AttentionBlock {
  public:
   // `shared`: of models with blocks that layers share, or null.

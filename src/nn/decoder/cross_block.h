@@ -40,7 +40,7 @@ struct CrossSegments {
   std::span<const QueryCopy> query_copies = {};
 };
 
-// Borrows what it is made of. One thread at a time. On CPUs alone.
+// Borrows what it is made of. One thread at a time may use it. On CPUs alone.
 class CrossBlock {
  public:
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,

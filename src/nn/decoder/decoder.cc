@@ -7,6 +7,7 @@
 #include "kernels/api/embedding.h"
 #include "kernels/api/gated_norm.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "nn/decoder/decoder_memory.h"
 #include "nn/products/block_norm.h"
 #include "nn/products/gated_rows.h"
@@ -16,11 +17,16 @@ namespace quire {
 namespace {
 
 // Fills the taps of the residual stream [T, E] that comes to a piece.
-void copy_taps(const ForwardInputs& inputs, size_t piece, const float* hidden, int64_t width) {
+void copy_taps(Stream& stream, const ForwardInputs& inputs, size_t piece, const float* hidden,
+               int64_t width) {
   for (const HiddenTap& tap : inputs.taps) {
     if (tap.layer != static_cast<int32_t>(piece)) continue;
-    for (int64_t t = 0; t < inputs.num_tokens; ++t)
-      std::copy_n(hidden + t * width, width, tap.out + t * tap.stride);
+    copy_rows(stream, {.x = hidden,
+                       .x_stride = width,
+                       .out = tap.out,
+                       .out_stride = tap.stride,
+                       .num_tokens = inputs.num_tokens,
+                       .size = width});
   }
 }
 
@@ -89,7 +95,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   }
   if (streams_ && piece == spec_.layers.size())
     streams_->merge(hidden_, inputs.num_tokens, linear_workspace_);
-  copy_taps(inputs, piece, hidden_, spec_.hidden_size);
+  copy_taps(stream_, inputs, piece, hidden_, spec_.hidden_size);
   if (piece < spec_.layers.size()) {
     const GpuRange range(stream_, "layer begin", piece);
     mixer_input(inputs, piece);

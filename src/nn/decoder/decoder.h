@@ -35,7 +35,7 @@
 
 namespace quire {
 
-// Borrows spec, weights, stream and arena. One thread at a time.
+// Borrows spec, weights, stream and arena. One thread at a time may use it.
 class Decoder {
  public:
   // `ranks`: of a rank that computes its share of a model, which `spec` is then; null: alone.
@@ -61,10 +61,6 @@ class Decoder {
   // [T, E], float: without an embedding (WeightOptions) what forward() goes on from; then what the layers
   // before the last piece that has run have come to, before the final norm.
   float* hidden() { return hidden_; }
-  // The residual stream of a token behind the last layer.
-  std::span<const float> last_hidden(int64_t token) const {
-    return {hidden_ + token * spec_.hidden_size, static_cast<size_t>(spec_.hidden_size)};
-  }
 
   ExpertsBlock* experts() { return ffn_->experts(); }  // null: there are none
   // What becomes of the residual stream that the last forward() left: logits, final states.

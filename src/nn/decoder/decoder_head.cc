@@ -4,7 +4,9 @@
 
 #include "device/gpu_range.h"
 #include "kernels/api/activation.h"
+#include "kernels/api/embedding.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/rows/copy_rows.h"
 #include "nn/products/block_norm.h"
 #include "nn/rank_exchange.h"
 
@@ -49,17 +51,22 @@ const float* DecoderHead::final_hidden(int64_t num_tokens) {
 void DecoderHead::head_inputs(int64_t num_tokens, float* out) {
   linears_.select(0, num_tokens);
   if (!spec_.block.final_norm) {
-    std::copy_n(rows_.hidden, num_tokens * spec_.hidden_size, out);
+    copy_rows(stream_, {.x = rows_.hidden,
+                        .x_stride = spec_.hidden_size,
+                        .out = out,
+                        .out_stride = spec_.hidden_size,
+                        .num_tokens = num_tokens,
+                        .size = spec_.hidden_size});
     return;
   }
   norm(out, num_tokens);
   if (spec_.logit_scale == 1.0f) return;
   // Its weights have the scale of the logits.
-  const int64_t count = num_tokens * spec_.hidden_size;
-  std::transform(out, out + count, out, [&](float x) { return x / spec_.logit_scale; });
+  scale_columns(stream_, {out, spec_.hidden_size}, spec_.hidden_size, 1.0f / spec_.logit_scale,
+                num_tokens);
 }
 
-void DecoderHead::pooling_layer(size_t index, const float* x, float* y, int64_t num_rows) {
+void DecoderHead::pooling_layer(size_t index, ConstActivations x, float* y, int64_t num_rows) {
   const PoolingLayerSpec& layer = spec_.pooling.layers[index];
   const PoolingLayerWeights& weights = weights_.pooling_layer(index);
   QUIRE_CHECK(num_rows <= DecoderLimits::kMaxPooledRows, "{} pooled rows", num_rows);
@@ -89,11 +96,12 @@ int64_t DecoderHead::norm_of(std::span<const int32_t> rows) {
     norm(rows_.normed, count, rows.data());
     return count;
   }
-  float* const out = rows_.normed;
-  for (int64_t i = 0; i < count; ++i) {
-    std::copy_n(rows_.hidden + rows[static_cast<size_t>(i)] * spec_.hidden_size, spec_.hidden_size,
-                out + i * spec_.hidden_size);
-  }
+  embedding(stream_, {.token_ids = rows.data(),
+                      .table = rows_.hidden,
+                      .table_dtype = DType::kF32,
+                      .out = rows_.normed,
+                      .num_tokens = count,
+                      .hidden_size = spec_.hidden_size});
   return count;
 }
 

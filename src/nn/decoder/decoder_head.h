@@ -14,7 +14,7 @@
 namespace quire {
 
 // Reads the residual stream that the decoder's last forward() left. Borrows what it is made of. One
-// thread at a time.
+// thread at a time may use it.
 class DecoderHead {
  public:
   // The decoder's buffers.
@@ -39,16 +39,16 @@ class DecoderHead {
 
   // [T, E]: the residual stream behind the final norm, which overwrites it. Instead of logits(), once.
   const float* final_hidden(int64_t num_tokens);
-  // out [T, E]: what logits() reads of each token, behind the final norm. CPU only.
+  // out [T, E]: what logits() reads of each token, behind the final norm.
   void head_inputs(int64_t num_tokens, float* out);
 
   // y [R, outputs] = layer `index` of DecoderSpec::pooling of x [R, inputs], for up to kMaxPooledRows
-  // rows.
-  void pooling_layer(size_t index, const float* x, float* y, int64_t num_rows);
+  // rows; x is of the type that products read.
+  void pooling_layer(size_t index, ConstActivations x, float* y, int64_t num_rows);
 
  private:
   void norm(Activations out, int64_t num_tokens, const int32_t* rows = nullptr);
-  // The given rows behind the final norm, into rows_.normed; returns their number.
+  // The given rows behind the final norm, if there is one, into rows_.normed; returns their number.
   int64_t norm_of(std::span<const int32_t> rows);
 
   const DecoderSpec& spec_;

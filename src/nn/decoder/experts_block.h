@@ -19,7 +19,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class ExpertsBlock {
  public:
   // What an object takes from its arena; 0 without experts. The

@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class FfnBlock {
  public:
   // `shared`: of models with blocks that layers share, or null.

@@ -37,7 +37,7 @@ struct GivenRows {
   int64_t num_added = 0;
 };
 
-// Copies the residual stream that enters a layer, or leaves the last one. It works on CPUs alone.
+// Copies the residual stream that enters a layer, or leaves the last one.
 struct HiddenTap {
   int32_t layer = 0;
   float* out = nullptr;  // [T, E], with rows `stride` apart

@@ -24,7 +24,7 @@ struct IndexStep {
   const float* sin = nullptr;
 };
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class IndexBlock {
  public:
   // What an object takes from its arena.

@@ -24,7 +24,7 @@ struct LatentStep {
   int64_t num_tokens = 0;
 };
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class LatentBlock {
  public:
   // What an object takes from its arena.

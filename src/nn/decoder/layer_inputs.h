@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class LayerInputs {
  public:
   static int64_t memory_bytes(const DecoderSpec& spec, const BlockLimits& limits);

@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class StateBlock {
  public:
   // What an object takes from its arena; 0 without states.

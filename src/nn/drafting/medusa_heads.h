@@ -21,7 +21,7 @@ struct MedusaSpec {
   bool shares_head = false;  // one matrix to logits for all
 };
 
-// Borrows the stream. One thread.
+// Borrows the stream. One thread may use it.
 class MedusaHeads {
  public:
   MedusaHeads(const MedusaSpec& spec, DType dtype, ComputeType compute);

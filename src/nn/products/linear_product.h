@@ -37,7 +37,7 @@ struct LinearProduct {
 void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora = nullptr);
 
 // The products of a decoder's batch: one workspace, the batch's adapters, the ranks that share the
-// model. Borrows all of them. One thread at a time.
+// model. Borrows all of them. One thread at a time may use it.
 class BatchLinears {
  public:
   struct Shared {

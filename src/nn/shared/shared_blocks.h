@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class SharedBlocks {
  public:
   static int64_t memory_bytes(const SharedWeights& weights, const BatchSizes& sizes);

@@ -31,7 +31,7 @@ struct CrossSpec {
   bool any() const { return num_heads > 0; }
   int64_t rows() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_rows() const { return int64_t{num_kv_heads} * head_dim; }
-  // Of a layer's projections.
+  // Returns how many parameters a layer's projections have.
   int64_t num_parameters(int64_t hidden_size) const {
     if (!any()) return 0;
     const int64_t matrices = 2 * rows() * hidden_size + 2 * kv_rows() * source_size;

@@ -1,5 +1,5 @@
-// What a decoder that drafts reads: beside the embedding e of a token the hidden state h that the
-// served model, or the drafter itself, had at the position before.
+// Says what a decoder that drafts reads: beside the embedding e of a token, the hidden state h that
+// the served model, or the drafter itself, had at the position before.
 #pragma once
 
 #include <cstdint>

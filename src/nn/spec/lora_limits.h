@@ -1,4 +1,4 @@
-// The bounds of every batch that has adapters.
+// LoraLimits bound every batch that has adapters.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,8 @@ struct PoolingSpec {
   int64_t num_columns = 0;  // of what comes out
   bool classifies = false;  // columns are labels, else an embedding
   bool per_token = false;   // rows are tokens unless a request asks otherwise
-  // Of models that judge steps: the token that ends one. Their rows are those of such tokens alone.
+  // Models that judge steps have it: the token that ends a step. Their rows are those of such
+  // tokens alone.
   std::optional<TokenId> step_token = {};
   // The last layer gives two numbers, and the one column is the first less the second: the logits of
   // the tokens that say yes and no.

@@ -1,4 +1,4 @@
-// Which rank of how many computes its part of a model (nn/rank_share.h).
+// RankShareSpec says which rank of how many computes its part of a model (nn/rank_share.h).
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,12 @@ struct RankShare {
   bool spreads_experts() const { return whole_experts && !is_whole(); }
   // This rank's of `count` outputs, in runs of the same widths for whoever asks. May be empty.
   RowRange outputs(int64_t count) const;
-  // Experts that are spread lie in slots: as many as there are experts and copies.
+  // Returns the number of slots in which experts that are spread lie: as many as there are experts
+  // and copies.
   int64_t num_expert_slots(int64_t num_experts) const {
     return num_experts + (spreads_experts() ? num_redundant_experts : 0);
   }
-  // This rank's slots.
+  // Returns this rank's slots.
   RowRange expert_slots(int64_t num_experts) const;
   // Whether outputs of experts that are spread are combined by an all-to-all, where each token has so
   // many experts.

@@ -13,7 +13,8 @@ struct RelativeBiasSpec {
   bool per_layer = false;  // layers have tables of their own (UMT5); else all have one
 
   bool any() const { return num_buckets > 0; }
-  // Of a key `distance` positions behind the query, or before it where that is below 0.
+  // Returns the bucket of a key `distance` positions behind the query, or before it where that is
+  // below 0.
   int32_t bucket_of(int32_t distance) const;
 };
 

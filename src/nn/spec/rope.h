@@ -45,9 +45,9 @@ struct RopeConfig {
   std::vector<double> long_factor = {};
   std::vector<double> freq_factors =
       {};  // any type: divisors stored in a checkpoint (GGUF rope_freqs)
-  // How many pairs turn by a token's time, row and column (MRoPE, Qwen2-VL); empty: all by its place
-  // in the sequence. One after the other, or in turn while they last: rows and columns take every
-  // third pair from 1 and 2 on, time the rest.
+  // Says how many pairs turn by a token's time, row and column (MRoPE, Qwen2-VL). When it is empty,
+  // all turn by the token's place in the sequence. Sections lie one after the other, or take turns
+  // while they last: rows and columns take every third pair from 1 and 2 on, time the rest.
   std::vector<int64_t> sections = {};
   bool sections_in_turn = false;
   bool backwards = false;  // pairs turn the other way (nanochat); of types that do not grow
@@ -71,13 +71,14 @@ struct RopeSpec {
   std::vector<uint8_t> pair_axes = {};
 };
 
-// `rotary_dim` positive; an odd one, as a share of a head may come out (Phi-3), rotates one
-// dimension more, with the frequencies of its own size; YaRN and LongRoPE have no such case.
-// `max_model_len`: the longest sequence that is served; LongRoPE chooses its factors by it.
-// kInvalidArgument names the field that does not fit.
+// Makes the frequencies. `rotary_dim` is positive; an odd one, as a share of a head may come out
+// (Phi-3), rotates one dimension more, with the frequencies of its own size; YaRN and LongRoPE have
+// no such case. `max_model_len` is the longest sequence that is served, by which LongRoPE chooses
+// its factors. kInvalidArgument names the field that does not fit.
 Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
 
-// What YaRN multiplies cos and sin by, and latent attention its scores by the square of.
+// Returns what YaRN multiplies cos and sin by. Latent attention multiplies its scores by the square
+// of it.
 double yarn_mscale(double factor, double mscale);
 
 // Queries at position p are multiplied by 1 + beta * ln(1 + floor((p + first) / span)), so that
@@ -87,15 +88,15 @@ struct QueryScale {
   int64_t span = 8192;
   int64_t first = 0;
 };
-// Where the tokens of a step stand.
+// Says where the tokens of a step stand.
 struct TokenPositions {
   const int32_t* sequence = nullptr;  // [num_tokens]
   // [num_tokens, 3], for RopeSpec::pair_axes; null: all three are `sequence`, as in text.
   const int32_t* axes = nullptr;
 };
 
-// cos, sin: [num_tokens, rotary_dim / 2]. `scratch`: rotary_dim / 2 doubles, used by dynamic
-// scaling.
+// Fills cos and sin, [num_tokens, rotary_dim / 2] each. `scratch` has room for rotary_dim / 2
+// doubles, which dynamic scaling uses.
 void rope_tables(Stream& stream, const RopeSpec& rope, const TokenPositions& positions,
                  int64_t num_tokens, float* cos, float* sin, double* scratch);
 

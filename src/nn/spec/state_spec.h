@@ -62,11 +62,13 @@ struct StateSpec {
   bool any() const { return kind != StateKind::kNone; }
   int64_t inner_size() const { return num_heads * value_dim; }  // I
   int64_t key_size() const { return num_key_heads * key_dim; }
-  // Channels of the convolution, and where they begin in a row of the input projection.
+  // Return the number of channels of the convolution, and where they begin in a row of the input
+  // projection.
   int64_t conv_channels() const;
   int64_t conv_begin() const { return kind == StateKind::kSsd ? inner_size() : 0; }
   int64_t in_rows() const;
-  // Of a sequence: the convolution's inputs, and behind them the recurrence's state.
+  // Return the floats that a sequence keeps: the convolution's inputs, and behind them the
+  // recurrence's state.
   int64_t conv_floats() const;
   int64_t state_floats() const;
   int64_t num_parameters(int64_t hidden_size) const;

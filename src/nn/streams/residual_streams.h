@@ -20,7 +20,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class ResidualStreams {
  public:
   static int64_t memory_bytes(const StreamsSpec& spec, const BatchSizes& sizes);

@@ -184,7 +184,8 @@ Status GpuRankedExecutor::run_plan(
 void GpuRankedExecutor::relay_tokens(const StepPlan& plan) {
   if (members_->num_stages() == 1) return;
   relayed_.push_back(relay_.add_step(plan));
-  const StepResult& sampled = relay_.take();
+  StepResult sampled;
+  relay_.take(sampled);
   for (int member = 0; member < static_cast<int>(sampler_); ++member)
     members_->link(member)->bring(sampled);
 }

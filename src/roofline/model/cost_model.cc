@@ -136,11 +136,14 @@ StepCost CostModel::predict(const StepShape& step) const {
   add(parts, head);
   cost.host_us = impl_->host_us(step);
   cost.total_us = layers_us + sources.us + head.us + cost.host_us;
+  // What a CPU takes beside its kernels is fitted as the host's, but most of it is the layers': norms,
+  // ropes, sums. Every stage does it for its own.
+  const double of_layers_us = impl_->hardware.cpu ? cost.host_us : 0;
   const PipelineLayers dealt = deal_layers(impl_->model, impl_->parallelism.pp);
-  const double layer_us = layers_us / impl_->model.num_layers();
-  cost.stage_us =
-      cost.host_us + std::max(static_cast<double>(dealt.before_last) * layer_us + sources.us,
-                              static_cast<double>(dealt.last) * layer_us + head.us);
+  const double layer_us = (layers_us + of_layers_us) / impl_->model.num_layers();
+  cost.stage_us = cost.host_us - of_layers_us +
+                  std::max(static_cast<double>(dealt.before_last) * layer_us + sources.us,
+                           static_cast<double>(dealt.last) * layer_us + head.us);
   if (impl_->parallelism.pp == 1) cost.stage_us = cost.total_us;
   cost.bound_us = parts.bound_us;
   cost.flops = parts.flops;

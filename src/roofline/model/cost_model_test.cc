@@ -389,6 +389,18 @@ TEST(CostModel, PipelineStagesShareTheLayers) {
   EXPECT_GT(step.total_us, make(test::kLlama31_8B, h100()).predict_us(decodes(8, 1000)));
 }
 
+// On a CPU what is fitted as the host's is work of the layers, so that stages divide it; a GPU's host
+// does all of it for each stage.
+TEST(CostModel, StagesOfACpuDivideTheHostTime) {
+  Hardware hardware = h100();
+  hardware.host = {.step_us = 50'000};
+  const StepCost of_gpu = make(test::kLlama31_8B, hardware, {.pp = 2}).predict(decodes(8, 1000));
+  EXPECT_GT(of_gpu.stage_us, 50'000);
+  hardware.cpu = true;
+  const StepCost of_cpu = make(test::kLlama31_8B, hardware, {.pp = 2}).predict(decodes(8, 1000));
+  EXPECT_NEAR(of_cpu.stage_us, 0.5 * of_cpu.total_us, 0.08 * of_cpu.total_us);
+}
+
 // Of Llama 3.1 8B the head has as many parameters as 2.4 of its layers.
 TEST(CostModel, TheHeadCountsAsLayersOfTheLastStage) {
   const ModelShape model = model_of(test::kLlama31_8B);

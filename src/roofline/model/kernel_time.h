@@ -72,7 +72,7 @@ KernelTime prefill_attention_time(const AttentionWork& work, std::span<const Pro
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
                                  const Hardware& hardware);
 // A DecodeLaunch gives the same times, in the same bits, for launches of one batch whose keys alone
-// change: what does not depend on them is worked out once. One thread.
+// change: what does not depend on them is worked out once. One thread may use it.
 class DecodeLaunch {
  public:
   DecodeLaunch() = default;  // no requests, no time

@@ -1,5 +1,5 @@
 // AdapterUses: how many requests use each adapter, and the limit on different adapters that run at
-// once. One thread.
+// once. One thread may use it.
 #pragma once
 
 #include <cstdint>

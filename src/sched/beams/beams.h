@@ -1,6 +1,6 @@
 // Beams of one search. They are requests of their own, so that a step runs them like any other;
 // what is theirs alone is that they share one fate, and that a beam may go on with the text of
-// another. One thread.
+// another. One thread may use it.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // BlockPromises: the blocks that requests will still take, so that nobody else is given them. A
 // running request with a hard reservation has been promised its longest output, any other one the
-// rest of its known tokens (SchedulerConfig::reserve_full_isl). One thread.
+// rest of its known tokens (SchedulerConfig::reserve_full_isl). One thread may use it.
 #pragma once
 
 #include "sched/requests/scheduler_state.h"

@@ -1,6 +1,6 @@
 // Preemptions: running requests that give up their blocks and wait again, and what follows for
 // those that wait. Recompute is the only kind: the full blocks of a preempted request stay in the
-// prefix cache as long as nobody needs them. One thread.
+// prefix cache as long as nobody needs them. One thread may use it.
 #pragma once
 
 #include "sched/budget/step_budget.h"

@@ -1,4 +1,5 @@
-// StepBudget: what the step being planned has left to give, in tokens, requests, time and blocks. One thread.
+// StepBudget: what the step being planned has left to give, in tokens, requests, time and blocks.
+// One thread may use it.
 #pragma once
 
 #include "sched/budget/block_promises.h"

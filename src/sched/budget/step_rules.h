@@ -1,4 +1,5 @@
-// StepRules: what a step may compute of a request, whatever the step has room for. One thread.
+// StepRules: what a step may compute of a request, whatever the step has room for. One thread may
+// use it.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // StepTimeBudget: steps bounded by time. While somebody decodes, the prompt tokens of a step are
-// cut to what is predicted to let it end within SchedulerConfig::step_time. One thread.
+// cut to what is predicted to let it end within SchedulerConfig::step_time. One thread may use it.
 #pragma once
 
 #include <span>
@@ -43,7 +43,7 @@ class StepTimeBudget {
   void spend_drafts(int32_t num_drafts, int32_t position) {
     if (step_.bounded) spend_prompt_time(num_drafts, position);
   }
-  // The most tokens that there is time for beside the decodes. Precondition: is_bounded().
+  // Returns the most tokens that there is time for beside the decodes. Precondition: is_bounded().
   int32_t num_tokens_left() const { return predictor_.tokens_within(step_.prompt_us, 0); }
 
   // Tell the predictor of a plan, whose requests are `entries`, of a step of nothing but decodes,

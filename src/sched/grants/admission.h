@@ -1,4 +1,5 @@
-// Admission: which waiting requests join the running ones, and with how many tokens. One thread.
+// Admission decides which waiting requests join the running ones, and with how many tokens. One
+// thread may use it.
 #pragma once
 
 #include "sched/beams/beams.h"
@@ -14,13 +15,13 @@ class Admission {
 
   // Admits as many as the step and the cache have room for, in the order of the policy.
   void admit();
-  // The rounds from the next one on in which admit() would look at nobody, while all that happens is
-  // decodes that take blocks; a lower bound.
+  // Returns a lower bound of the rounds, from the next one on, in which admit() would look at
+  // nobody, while all that happens is decodes that take blocks.
   int32_t num_idle_rounds() const;
 
  private:
   enum class Outcome : uint8_t { kAdmitted, kNoBudget, kNoBlocks, kHeld };
-  // The first of the queue that does not fit. Others may pass it.
+  // The head is the first of the queue that does not fit. Others may pass it.
   struct Head {
     Entry* entry = nullptr;  // null: there is none yet
     BlockHold prefix;        // what it is going to hit, until the round ends

@@ -1,5 +1,5 @@
 // DraftGrants: what a step has left goes to guesses of the tokens behind the known ones, as far as
-// they pay. One thread.
+// they pay. One thread may use it.
 #pragma once
 
 #include <vector>

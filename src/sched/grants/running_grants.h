@@ -1,5 +1,5 @@
-// RunningGrants: how many tokens each running request computes in the step, and who is preempted
-// when one of them cannot get the blocks for it. One thread.
+// RunningGrants decides how many tokens each running request computes in the step, and which
+// request is preempted when another cannot get the blocks for it. One thread may use it.
 #pragma once
 
 #include "sched/beams/beams.h"

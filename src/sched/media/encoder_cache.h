@@ -27,19 +27,19 @@ struct EncoderCacheStats {
   int64_t num_evictions = 0;
 };
 
-// One thread.
+// One thread may use it.
 class EncoderCache {
  public:
-  // `capacity`: embeddings that are kept. `step_capacity`: those that are made in one step, at most,
-  // but for an item that has more by itself; 0: as many as are kept.
+  // `capacity` embeddings are kept. At most `step_capacity` are made in one step, but for an item
+  // that has more by itself; 0 stands for as many as are kept.
   explicit EncoderCache(int64_t capacity, int64_t step_capacity = 0)
       : capacity_(capacity), step_capacity_(step_capacity > 0 ? step_capacity : capacity) {}
 
   int64_t capacity() const { return capacity_; }
   void begin_step() { num_left_in_step_ = step_capacity_; }
 
-  // One more reference to the item, which is encoded in the next plan unless it is there. False:
-  // there is no room beside what is referred to, or too much to encode in this step.
+  // Adds a reference to the item, which is encoded in the next plan unless it is there. Returns
+  // false when there is no room beside what is referred to, or too much to encode in this step.
   bool acquire(const std::shared_ptr<const MediaItem>& item);
   // `keep`: the item may be used again; otherwise it is forgotten with its last reference.
   void release(const std::string& key, bool keep);

@@ -1,6 +1,6 @@
-// MediaGate: which tokens of a request with media a step may compute. An item is encoded whole, in
-// the first step that computes a token that stands for it; where there is no room for it, the
-// step's tokens end before it.
+// MediaGate decides which tokens of a request with media a step may compute. An item is encoded
+// whole, in the first step that computes a token that stands for it; where there is no room for it,
+// the step's tokens end before it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct MediaLimits {
   bool is_chunked = true;         // otherwise prompts must not be cut
 };
 
-// One thread.
+// One thread may use it.
 class MediaGate {
  public:
   explicit MediaGate(const MediaLimits& limits)

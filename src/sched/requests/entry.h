@@ -69,18 +69,18 @@ struct Entry {
     for (int32_t i = 0; i < num_flights; ++i) sum += flights[static_cast<size_t>(i)].num_tokens;
     return sum;
   }
-  // Tokens that steps under way may have sampled. Without drafts it is sure that the request has
-  // them, and their values stand open.
+  // Returns how many tokens the steps under way may have sampled. Without drafts it is sure that
+  // the request has them, and their values are unknown.
   int32_t num_open_tokens() const {
     int32_t count = 0;
     for (int32_t i = 0; i < num_flights; ++i) count += flights[static_cast<size_t>(i)].num_samples;
     return count;
   }
-  // The first position that no step has been planned for, if all drafts under way come out.
+  // Returns the first position that no step has been planned for, if all drafts under way come out.
   int32_t next_position() const { return request.num_computed_tokens + num_tokens_in_flight(); }
   int32_t num_tokens() const { return request.num_tokens() + num_open_tokens(); }
   int32_t num_new_tokens() const { return num_tokens() - next_position(); }
-  // Of the tokens from `position` on, those that the next step may compute.
+  // Returns how many of the tokens from `position` on the next step may compute.
   int32_t num_allowed_tokens(int32_t position) const { return num_tokens() - position - held; }
 
   void add_flight(const Flight& flight) { flights[static_cast<size_t>(num_flights++)] = flight; }
@@ -89,7 +89,7 @@ struct Entry {
     --num_flights;
   }
 
-  // Its next token waits for the step that is being planned.
+  // Returns whether its next token waits for the step that is being planned.
   bool decodes() const {
     return num_new_tokens() == 1 && next_position() >= request.num_prompt_tokens;
   }

@@ -1,6 +1,6 @@
-// ForkWaiters: the requests that wait for another one, their leader, to compute the prompt that
-// they share with it. Beams wait for the leader of their search, which knows them: they are counted
-// here, and released by it. One thread.
+// ForkWaiters holds the requests that wait for another one, their leader, to compute the prompt
+// that they share with it. Beams wait for the leader of their search, which knows them: they are
+// counted here, and released by it. One thread may use it.
 #pragma once
 
 #include <unordered_map>
@@ -16,7 +16,7 @@ class ForkWaiters {
   void add(Entry& entry);
   // Precondition: it waits here. Its state is the caller's to change.
   void remove(Entry& entry);
-  // Those that wait for `leader`, which wait here no longer.
+  // Returns the requests that wait for `leader`, and forgets them.
   std::vector<Entry*> release(RequestId leader);
 
   bool has_forks() const { return !by_leader_.empty(); }

@@ -1,5 +1,5 @@
-// QueueLimits: how much may wait (law L3), and how long a refused client should stay away. One
-// thread.
+// QueueLimits decides how much may wait (law L3), and how long a refused client should stay away.
+// One thread may use it.
 #pragma once
 
 #include <cstdint>

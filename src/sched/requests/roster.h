@@ -1,7 +1,7 @@
-// Roster: the requests of the scheduler, each waiting, waiting for a fork's leader, running or
+// Roster keeps the requests of the scheduler, each waiting, waiting for a fork's leader, running or
 // finished, and what they hold while they are: places, adapters, media, KV. It moves entries from
-// one state to the next and keeps the counts right; who moves when is decided by others. One
-// thread.
+// one state to the next and keeps the counts right; others decide which entry moves when. One
+// thread may use it.
 #pragma once
 
 #include <deque>
@@ -29,16 +29,16 @@ class Roster {
   // Both outlive the roster; so does `drafter`, which may be null.
   Roster(const SchedulerConfig& config, KvManager& kv, Drafter* drafter);
 
-  // A record for a new request, of which so many tokens count against the limits of the queue. It
-  // is in no queue yet.
+  // Makes a record for a new request, of which num_queued_tokens count against the limits of the
+  // queue. The record is in no queue yet.
   Entry& add(Request request, int64_t num_queued_tokens);
-  // It runs from now on. Precondition: it was waiting and is in no queue any more.
+  // Makes the entry a running one. Precondition: it was waiting and has left its queue.
   void start(Entry& entry);
   // It waits again and has given back all that it held. It is in no queue, and the caller takes it
   // off running() by compact_running().
   void stop(Entry& entry);
-  // It has finished, and what it held is free. The caller takes it off the queue or the running
-  // ones, as it does with stop(). Its forks need not wait for it any more.
+  // Makes the entry a finished one, and frees what it held. The caller takes it off the queue or
+  // the running ones, as it does with stop(). Its forks need not wait for it any more.
   void retire(Entry& entry, RequestStatus status);
   // Those that wait for this leader wait for a place instead.
   void release_forks(RequestId leader) {
@@ -55,10 +55,10 @@ class Roster {
   void store_in_files(const Entry& entry, bool whole) {
     if (kv_.files() != nullptr && entry.request.media.empty()) store_text_in_files(entry, whole);
   }
-  // Of the deadlines that have passed, the earliest one's request.
+  // Returns the request whose deadline has passed first, or nullopt.
   std::optional<RequestId> find_expired(int64_t now_us) const;
 
-  // The entry of that request, also of one that has finished since the last step; null otherwise.
+  // Returns the entry of that request, also of one that has finished since the last step, or null.
   Entry* find(RequestId id) const {
     const auto it = by_id_.find(id);
     return it == by_id_.end() ? nullptr : it->second;
@@ -98,8 +98,8 @@ class Roster {
   int32_t num_short_running_ = 0;
 };
 
-// The positions that a request can ever hold: its prompt and its longest output but the last token,
-// which is never computed.
+// Returns how many positions a request can ever hold: its prompt and its longest output but the
+// last token, which is never computed.
 int32_t max_kv_tokens(const SchedulerConfig& config, const Request& request);
 
 }  // namespace quire

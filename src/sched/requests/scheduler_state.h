@@ -1,4 +1,4 @@
-// What all parts of the scheduler work on.
+// SchedulerState is what all parts of the scheduler work on.
 #pragma once
 
 #include "sched/requests/roster.h"

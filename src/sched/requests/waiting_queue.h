@@ -1,6 +1,6 @@
 // WaitingQueue: requests that could run, in the order of the policy. The order of two entries never
 // changes while they wait (ageing is linear in time, so it cancels out), which makes it an ordered
-// set: O(log n) in and out. One thread.
+// set: O(log n) in and out. One thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class WaitingQueue {
 
   iterator begin() const { return items_.begin(); }
   iterator end() const { return items_.end(); }
-  // The first of the short requests; end() when there is none.
+  // Returns the first of the short requests, or end() when there is none.
   iterator first_short() const;
   bool empty() const { return items_.empty(); }
   int32_t size() const { return static_cast<int32_t>(items_.size()); }

@@ -1,6 +1,7 @@
-// DecodeRuns: many steps of decodes at once. Between two changes of the batch a step only moves
+// DecodeRuns runs many steps of decodes at once. Between two changes of the batch a step only moves
 // each running request on by one token, takes a block for those that fill one and registers it;
-// here each of these is done once per block instead of looked for at every step. One thread.
+// here each of these is done once per block instead of looked for at every step. One thread may use
+// it.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Intake: whether the scheduler takes a request. One thread.
+// Intake decides whether the scheduler takes a request. One thread may use it.
 #pragma once
 
 #include "sched/beams/beams.h"

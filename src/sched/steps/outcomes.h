@@ -1,4 +1,4 @@
-// Outcomes: what a step's result does to its requests. One thread.
+// Outcomes applies a step's result to its requests. One thread may use it.
 #pragma once
 
 #include <span>
@@ -18,7 +18,8 @@ class Outcomes {
            const PlanBuilder& plans)
       : state_(state), beams_(beams), draft_planner_(draft_planner), plans_(plans) {}
 
-  // Appends tokens, and finishes requests. Valid until the next call and as long as `result`.
+  // Appends tokens, and finishes requests. The result is valid until the next call and as long as
+  // `result`.
   std::span<const RequestUpdate> take(const StepResult& result);
 
  private:

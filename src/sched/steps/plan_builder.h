@@ -1,5 +1,5 @@
 // PlanBuilder: writes down what has been granted, as the difference to what the executor knows. One
-// thread.
+// thread may use it.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,8 @@ class PlanBuilder {
  public:
   PlanBuilder(SchedulerState& state, StepBudget& budget) : state_(state), budget_(budget) {}
 
-  // The plan of the step, whose grants become steps under way. Valid until the next call.
+  // Returns the plan of the step, whose grants become steps under way. It is valid until the next
+  // call.
   StepPlan& build();
 
   const StepPlan& plan() const { return plan_; }

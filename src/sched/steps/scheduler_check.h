@@ -1,5 +1,5 @@
-// Whether the scheduler's state is sound: S-1 .. S-3, S-9 and S-10, checked against everything that
-// it holds. For tests and debug builds.
+// check_scheduler() checks the scheduler's state against everything that it holds: S-1 .. S-3, S-9
+// and S-10. Tests and debug builds call it.
 #pragma once
 
 #include "sched/requests/scheduler_state.h"

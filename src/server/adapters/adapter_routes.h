@@ -16,9 +16,9 @@ Status check_adapter_names(const ServedModel& served);
 // /v1/load_lora_adapter and /v1/unload_lora_adapter.
 std::span<const Route> adapter_routes();
 
-// The folder that `path` names, relative to `directory` unless it is absolute, with every link
-// followed. kInvalidArgument: it does not lie in `directory`, or a file of an adapter there is a
-// link that leads out of it.
+// Returns the folder that `path` names, relative to `directory` unless it is absolute, with every
+// link followed. kInvalidArgument: it does not lie in `directory`, or a file of an adapter there is
+// a link that leads out of it.
 Result<std::string> adapter_folder(const std::string& directory, const std::string& path);
 
 // Families about what is loaded, in the text format of /metrics; empty without adapters.

@@ -15,7 +15,7 @@ namespace quire::server {
 
 inline constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 
-// One answer. Used on the strand of its call.
+// A writer writes one answer. It is used on the strand of its call.
 class AnswerWriter {
  public:
   virtual ~AnswerWriter() = default;
@@ -26,13 +26,14 @@ class AnswerWriter {
   virtual void begin(std::string& out) { static_cast<void>(out); }
   // Takes the next chunk. What a client who reads a stream gets of it goes to the end of `out`.
   virtual Status add(boost::json::object chunk, std::string& out) = 0;
-  // After the last chunk: the end of the stream, or the body of the answer in one piece.
+  // Writes what follows the last chunk: the end of the stream, or the body of the answer in one
+  // piece.
   virtual void finish(std::string& out) = 0;
-  // The end of a stream that has begun and cannot go on.
+  // Ends a stream that has begun and cannot go on.
   virtual void break_off(const ApiError& error, std::string& out) = 0;
   // Of an answer of which nothing has been sent.
   virtual HttpResponse refuse(const ApiError& error) const = 0;
-  // Memory that the answer takes until finish(), nearly; of a stream next to nothing.
+  // Returns about how many bytes the answer takes until finish(); for a stream next to nothing.
   virtual uint64_t held_bytes() const = 0;
 };
 

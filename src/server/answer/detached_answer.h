@@ -1,4 +1,4 @@
-// An answer that goes on when its client has left.
+// A detached answer goes on when its client has left.
 #pragma once
 
 #include <functional>

@@ -7,7 +7,8 @@
 
 namespace quire::server {
 
-// {"type": "error", "error": {"type", "message"}}, also the data of a stream's event "error".
+// Returns {"type": "error", "error": {"type", "message"}}, which is also the data of a stream's
+// event "error".
 std::string messages_error_body(const ApiError& error);
 HttpResponse messages_error_response(const ApiError& error);
 

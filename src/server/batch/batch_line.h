@@ -19,20 +19,21 @@ struct BatchRequest {
   std::string body;  // JSON
 };
 
-// kInvalidArgument: what was expected and what the line holds. `custom_id` of `out` is set where the
-// line has one, whatever else is wrong.
+// Reads a line. kInvalidArgument says what was expected and what the line holds. `custom_id` of
+// `out` is set where the line has one, whatever else is wrong.
 Status parse_batch_request(std::string_view line, BatchRequest& out);
 
-// With a line break at the end.
+// Returns a line with a line break at its end.
 std::string batch_answer(const BatchRequest& request, int64_t line_number,
                          const HttpResponse& response);
 // Of a line that is no request.
 std::string batch_error(const BatchRequest& request, int64_t line_number, std::string_view message);
 
-// The custom_id of a line of answers that need not be asked again: one with status 200. Empty:
-// another, or no such line.
+// Returns the custom_id of a line of answers that need not be asked again, which is one with status
+// 200, or an empty string for other lines.
 std::string answered_id(std::string_view line);
-// The custom_id of a line of answers with another status. Empty: there is none.
+// Returns the custom_id of a line of answers with another status, or an empty string when it has
+// none.
 std::string refused_id(std::string_view line);
 
 // Whether requests of a batch may go there, and all such places for a message.

@@ -23,13 +23,13 @@ struct BatchOptions {
   // Begin anew. Otherwise answers that the output holds already are kept, and their requests are
   // not asked again.
   bool overwrite = false;
-  // Bytes of the input that are done, on the calling thread.
+  // It is told how many bytes of the input are done, on the calling thread.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};
   // Of requests that name none, where the server schedules by priority.
   std::optional<int32_t> priority = {};
   // Asked before each request: true begins no more, and the run ends when those under way have.
   std::function<bool()> is_stopped = {};
-  // After each answer, on a thread of the run.
+  // It is called after each answer, on a thread of the run.
   std::function<void(const BatchCounts& counts)> on_counts = {};
 };
 

@@ -1,5 +1,5 @@
-// A door: one API through which the same model is reached. It says how a request becomes fields of a
-// chat or a completion, and how what comes of it is written; all between is the same for all.
+// A door is one API through which the same model is reached. It says how a request becomes fields
+// of a chat or a completion, and how what comes of it is written; all between is the same for all.
 #pragma once
 
 #include "server/http/api_error.h"
@@ -16,11 +16,11 @@ struct Door {
   // Of routes that answer in a way of their own, on the strand of `reply`. `headers` go on the answer.
   void (*serve)(const HttpRequest& request, const PrepareContext& context, HeaderList headers,
                 std::shared_ptr<ReplyChannel> reply);
-  // Errors as this API prints them.
+  // Prints errors as this API has them.
   HttpResponse (*refuse)(const ApiError& error);
 };
 
-// A door whose errors are OpenAI's, and which only answers.
+// Returns a door whose errors are OpenAI's, and which only answers.
 constexpr Door page_door(HttpResponse (*answer)(const HttpRequest&, const PrepareContext&)) {
   return {nullptr, answer, nullptr, &error_response};
 }

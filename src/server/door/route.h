@@ -1,4 +1,4 @@
-// A route: a path, who may call it, and the door that answers. Each room of the server lists its
+// A route is a path, who may call it, and the door that answers. Each room of the server lists its
 // own; routes/route_table.h puts them together.
 #pragma once
 
@@ -50,7 +50,7 @@ struct Route {
 
   bool matches(std::string_view asked) const;
   bool has_method(std::string_view method) const;
-  // The value of the Allow header.
+  // Returns the value of the Allow header.
   std::string allow() const;
 };
 

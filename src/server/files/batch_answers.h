@@ -10,8 +10,8 @@
 
 namespace quire::server {
 
-// Errors as a batch shows them, at most 20; empty: every line is a request for `endpoint` with an id
-// of its own. `num_requests`: how many there are.
+// Returns errors as a batch shows them, at most 20; none when every line is a request for
+// `endpoint` with an id of its own. `num_requests` becomes how many there are.
 boost::json::array check_batch_input(const std::string& path, std::string_view endpoint,
                                      int64_t& num_requests);
 

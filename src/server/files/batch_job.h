@@ -22,7 +22,7 @@ enum class BatchStatus : uint8_t {
 };
 // As OpenAI names them: "in_progress".
 std::string_view to_string(BatchStatus status);
-// Nothing happens to it any more.
+// Returns whether nothing happens to it any more.
 bool has_ended(BatchStatus status);
 
 struct BatchJob {

@@ -26,7 +26,7 @@
 
 namespace quire::server {
 
-// Any thread.
+// Any thread may call it.
 class BatchQueue {
  public:
   struct Options {
@@ -51,7 +51,7 @@ class BatchQueue {
 
   FileStore& files() { return *files_; }
 
-  // `job` with endpoint, input file, owner, times and metadata.
+  // Adds a `job` that has endpoint, input file, owner, times and metadata.
   ApiResult<BatchJob> add(BatchJob job);
   std::optional<BatchJob> find(std::string_view id, std::string_view owner) const;
   // Oldest first.

@@ -26,7 +26,7 @@ struct FileInfo {
   int64_t created_s = 0;  // Unix time
 };
 
-// Any thread.
+// Any thread may call it.
 class FileStore {
  public:
   struct Limits {
@@ -36,8 +36,8 @@ class FileStore {
   // Makes the directory where it is missing. What an earlier process left half done is removed.
   static Result<std::unique_ptr<FileStore>> open(const std::string& dir, Limits limits);
 
-  // `info` without id and bytes, which are given here. kTooLarge: the limits; kUnavailable: the
-  // disk.
+  // Adds a file. It gives `info` an id and the number of bytes. kTooLarge: the limits;
+  // kUnavailable: the disk.
   Result<FileInfo> add(FileInfo info, std::string_view data);
   // Takes over a file of the same directory, whatever the limits say.
   Result<FileInfo> adopt(FileInfo info, const std::string& path);
@@ -48,7 +48,7 @@ class FileStore {
   // Whether it was there.
   bool remove(std::string_view id, std::string_view owner);
   std::string path_of(std::string_view id) const;
-  // kTooLarge: over max_bytes; kNotFound: gone meanwhile.
+  // Reads a file. kTooLarge: it is over max_bytes; kNotFound: it has gone meanwhile.
   Result<std::string> read(std::string_view id, uint64_t max_bytes) const;
 
  private:
@@ -63,7 +63,7 @@ class FileStore {
   int64_t bytes_ = 0;
 };
 
-// Whole or not at all, in place of what was there.
+// Writes the file whole or not at all, in the place of what was there.
 Status write_file(const std::string& path, std::string_view data);
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes);
 

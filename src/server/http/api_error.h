@@ -25,18 +25,18 @@ struct ApiError {
 // {"error":{"message","type","param","code"}}; 401 is {"error":"Unauthorized"}, as vLLM prints it.
 std::string error_body(const ApiError& error);
 HttpResponse error_response(const ApiError& error);
-// The same with another body, for APIs that print errors otherwise.
+// Returns the same answer with another body, for APIs that print errors otherwise.
 HttpResponse error_response(const ApiError& error, std::string body);
 // What a client reads of a message: one line of valid UTF-8, not too long.
 std::string presentable(std::string message);
 
-// 400 about one field.
+// Returns 400 about one field.
 ApiError field_error(std::string_view param, std::string message);
-// 501 about one field whose feature this server does not have.
+// Returns 501 about one field whose feature this server does not have.
 ApiError unsupported_field(std::string_view param, std::string message);
-// An error of `status` with the type that belongs to it.
+// Returns an error of `status` with the type that belongs to it.
 ApiError api_error(int status, std::string message);
-// Status -> HTTP. A message of the form "field: text" names the field as param.
+// Returns the HTTP error of a Status. A message of the form "field: text" names the field as param.
 ApiError from_status(const Status& status);
 
 // 'text' for a message: cut when it is long, so that the message's end is still read.

@@ -16,7 +16,8 @@ class ApiKeys {
  public:
   explicit ApiKeys(const std::vector<std::string>& keys);
   bool required() const { return !digests_.empty(); }
-  // `authorization` is the header's value, if the request had one. True when no key is required.
+  // Returns whether a request may pass, which is true when no key is required. `authorization` is
+  // the header's value, if the request had one.
   bool allows(std::optional<std::string_view> authorization) const;
 
  private:
@@ -25,9 +26,9 @@ class ApiKeys {
   std::vector<Digest> digests_;
 };
 
-// 128 random bits as 32 hex digits, from the operating system's generator.
+// Returns 128 random bits of the operating system's generator as 32 hex digits.
 std::string random_id();
-// The key that a request brings, as a bearer's or alone; empty: none.
+// Returns the key that a request brings, as a bearer's or alone, or an empty string.
 std::string_view key_of(const HttpRequest& request);
 // Who keeps what a request leaves with the server: the digest of its key; empty: it has none.
 std::string owner_of(const HttpRequest& request);

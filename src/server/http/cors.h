@@ -10,13 +10,15 @@
 
 namespace quire::server {
 
-// Immutable; any thread.
+// A policy does not change after it is made, so any thread may use it.
 class CorsPolicy {
  public:
   explicit CorsPolicy(CorsOptions options);
-  // For any answer to `request`; none when its origin is not allowed, or when it has none.
+  // Returns the headers for any answer to `request`; none when its origin is not allowed, or when
+  // it has none.
   HeaderList answer_headers(const HttpRequest& request) const;
-  // What a preflight is told besides. `route_methods`: the methods of the route, "GET, POST".
+  // Returns what a preflight is told besides. `route_methods` are the methods of the route, "GET,
+  // POST".
   HeaderList preflight_headers(const HttpRequest& request, const std::string& route_methods) const;
 
  private:

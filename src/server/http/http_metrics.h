@@ -16,9 +16,9 @@ namespace quire::server {
 class HttpMetrics {
  public:
   // `handler` is a route's pattern, never the path a client made up: the number of series is
-  // bounded. Any thread.
+  // bounded. Any thread may call it.
   void record(std::string_view handler, std::string_view method, int status, double seconds);
-  // Prometheus text of both families. Any thread.
+  // Returns the Prometheus text of both families. Any thread may call it.
   std::string text() const;
 
  private:

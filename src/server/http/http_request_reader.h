@@ -4,8 +4,8 @@
 //   switch (reader.advance()) { case kNeedMore: …; case kHeader: …; case kComplete: take(); case
 //   kError: error(); }
 //
-// One thread. The bytes of at most one request are parsed at a time; what follows stays buffered
-// until take().
+// One thread may use it. The bytes of at most one request are parsed at a time; what follows stays
+// buffered until take().
 #pragma once
 
 #include <cstdint>
@@ -34,11 +34,11 @@ class HttpRequestReader {
   void append(std::string_view bytes);
   State advance();
 
-  // Valid from kHeader on: everything but the body.
+  // Returns everything but the body. It is valid from kHeader on.
   const HttpRequest& head() const { return request_; }
   bool expects_continue() const { return expects_continue_; }
-  // The finished request; the reader starts on the next one. Precondition: the last advance() gave
-  // kComplete.
+  // Returns the finished request; the reader starts on the next one. Precondition: the last
+  // advance() gave kComplete.
   HttpRequest take();
 
   int error_status() const { return error_status_; }

@@ -15,7 +15,7 @@ namespace quire::server {
 
 using HeaderList = std::vector<std::pair<std::string, std::string>>;
 
-// The first header of that name (case-insensitive).
+// Returns the first header of that name (case-insensitive).
 std::optional<std::string_view> find_header(const HeaderList& headers, std::string_view name);
 bool equals_ignoring_case(std::string_view a, std::string_view b);
 
@@ -52,9 +52,10 @@ struct HeadOptions {
   std::optional<uint64_t> content_length;  // absent: chunked (1.1) or until close (1.0)
   std::string date;                        // of the Date header; empty: none is sent
 };
-// A time as the Date header has it (RFC 9110, section 5.6.7).
+// Returns a time as the Date header has it (RFC 9110, section 5.6.7).
 std::string http_date(std::time_t unix_time_s);
-// Status line and headers up to the empty line. Header values are stripped of control characters.
+// Returns the status line and headers up to the empty line. Header values are stripped of control
+// characters.
 std::string response_head(const HttpResponse& response, const HeadOptions& options);
 
 // Something that goes on after its handler returned; all calls come on the connection's strand.

@@ -16,7 +16,7 @@ std::string sse_event(std::string_view json);
 std::string sse_event(std::string_view name, std::string_view json);
 
 // Gives the data of each event; comments and other fields are dropped. LF, CR and CRLF end lines.
-// One thread.
+// One thread may use it.
 class SseReader {
  public:
   // At most max_event_bytes are held; a longer event makes feed() return false, for good.

@@ -8,7 +8,7 @@
 
 namespace quire::server {
 
-// Any thread.
+// Any thread may call it.
 class ThreadTimes {
  public:
   // `thread` runs; what it has used counts until it ends.

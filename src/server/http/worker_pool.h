@@ -20,7 +20,7 @@ class WorkerPool {
   ~WorkerPool();
   // The threads run, and are counted in `times`.
   void start(ThreadTimes& times);
-  // False when the queue is full or the pool stopped. Any thread.
+  // False when the queue is full or the pool stopped. Any thread may call it.
   bool try_post(std::function<void()> work);
   // Drops what is queued, waits for what runs. Idempotent.
   void stop();

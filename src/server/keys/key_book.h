@@ -28,7 +28,7 @@ namespace quire::server {
 
 class KeyUse;
 
-// Any thread.
+// Any thread may call it.
 class KeyAccount : public std::enable_shared_from_this<KeyAccount> {
  public:
   KeyAccount(KeySpec spec, int64_t now_us);
@@ -68,7 +68,7 @@ class KeyUse {
   const std::shared_ptr<KeyAccount> account_;
 };
 
-// Any thread.
+// Any thread may call it.
 class KeyBook {
  public:
   // Without `has_priorities` (of the server's scheduler) no key may have one.

@@ -1,5 +1,5 @@
-// Where requests find their models: one that is always there, or those of a folder, which are loaded
-// when they are asked for. Any thread.
+// Where requests find their models: one that is always there, or those of a folder, which are
+// loaded when they are asked for. Any thread may call it.
 #pragma once
 
 #include <cstdint>

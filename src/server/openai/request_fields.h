@@ -114,10 +114,10 @@ struct Field {
 std::span<const Field> field_table();
 // One row of a route's.
 const Field& field_of(std::string_view name, Endpoint endpoint);
-// The fields of another API: its own, and those of chat that it takes too, by name.
+// Returns the fields of another API: its own, and those of chat that it takes too, by name.
 std::vector<Field> with_chat_fields(std::span<const Field> own,
                                     std::span<const std::string_view> chat_names);
-// A name that old clients send and that means nothing any more; and what to use instead.
+// A field that old clients send and that has no meaning, with what to use instead.
 struct RemovedField {
   std::string_view name;
   std::string_view replacement;
@@ -127,7 +127,7 @@ std::span<const RemovedField> removed_fields();
 // Adds a sentence to what a call is warned of.
 void add_warning(std::string_view text, std::string& warning);
 
-// The header that carries the warning.
+// This header carries the warning.
 inline constexpr std::string_view kWarningHeader = "X-Quire-Warning";
 
 // Gathers what a body says that nobody knows: one warning, or with strict the first as a 400.
@@ -135,7 +135,8 @@ class UnknownFields {
  public:
   explicit UnknownFields(bool strict) : strict_(strict) {}
   ApiCheck add(std::string_view name);
-  // Empty: nothing was unknown. Printable ASCII; names only the first few.
+  // Returns a warning in printable ASCII that names only the first few unknown fields, or an empty
+  // string when nothing was unknown.
   std::string warning() const;
 
  private:
@@ -146,7 +147,8 @@ class UnknownFields {
 
 struct ParsedFields {
   RequestFields fields;
-  // What the warning header says about unknown and removed fields; empty: nothing. Printable ASCII.
+  // What the warning header says about unknown and removed fields, in printable ASCII; empty when
+  // there is nothing to say.
   std::string warning;
 };
 
@@ -157,7 +159,7 @@ ApiResult<ParsedFields> read_fields(boost::json::object body, Endpoint endpoint,
 ApiCheck apply_field(const Field& field, RequestFields& fields, boost::json::value& value);
 // What needs more than one field.
 ApiCheck check_fields(const RequestFields& fields, Endpoint endpoint);
-// The two in one.
+// Does both in one.
 ApiResult<ParsedFields> parse_fields(boost::json::object body, Endpoint endpoint, bool strict,
                                      std::span<const Field> table = field_table());
 

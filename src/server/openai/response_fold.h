@@ -17,11 +17,12 @@ namespace quire::server {
 class ResponseFold {
  public:
   explicit ResponseFold(Endpoint endpoint) : endpoint_(endpoint) {}
-  // kInvalidArgument: not a chunk, or the stream's error event.
+  // Adds a chunk. kInvalidArgument: it is no chunk, or the stream's error event.
   Status add(boost::json::object chunk);
-  // Memory that the answer so far takes, nearly.
+  // Returns about how many bytes the answer takes so far.
   uint64_t held_bytes() const { return held_bytes_; }
-  // The body of the not-streamed answer, with every field the API prints, choices by index.
+  // Returns the body of the answer without streaming, with every field that the API prints, choices
+  // by index.
   boost::json::object finish();
 
  private:

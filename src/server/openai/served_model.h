@@ -29,15 +29,15 @@ class ImageInput;
 struct SpeechModel;
 class Tokenizer;
 
-// What the server needs of a tokenizer. Immutable; any thread. tokenizer_codec.h makes one from a
-// Tokenizer.
+// A codec is what the server needs of a tokenizer. It does not change after it is made, so any
+// thread may use it. tokenizer_codec.h makes one from a Tokenizer.
 class TextCodec {
  public:
   virtual ~TextCodec() = default;
   virtual Result<std::vector<TokenId>> encode(std::string_view text,
                                               bool add_special_tokens) const = 0;
-  // Two texts as the model reads them together; `max_tokens` 0: no limit, else the longer one is
-  // cut.
+  // Encodes two texts as the model reads them together. The longer one is cut to `max_tokens`; 0
+  // sets no limit.
   virtual Result<EncodedPair> encode_pair(std::string_view, std::string_view, int64_t) const {
     return invalid_argument("the model has no tokenizer; it cannot read pairs of texts");
   }
@@ -62,7 +62,7 @@ struct ChatRenderRequest {
   boost::json::object template_kwargs;
   std::optional<std::string> template_source;  // instead of the model's own
 };
-// The prompt text. Any thread. kInvalidArgument: the template refused the conversation.
+// The prompt text. Any thread may call it. kInvalidArgument: the template refused the conversation.
 using ChatRenderer = std::function<Result<std::string>(const ChatRenderRequest&)>;
 
 struct ServedModel {

@@ -19,8 +19,8 @@ struct ToolCallId {
   std::string_view written;       // the id that the model wrote; empty: none
 };
 
-// What the model wrote where that has the style's form; otherwise a name of the request, the choice
-// and the call.
+// Returns what the model wrote where that has the style's form, and otherwise a name made of the
+// request, the choice and the call.
 std::string tool_call_id(const ToolCallId& id);
 
 }  // namespace quire::server

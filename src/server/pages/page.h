@@ -14,7 +14,7 @@ namespace quire::server {
 
 HttpResponse json_page(const boost::json::value& value);
 HttpResponse with_warning(HttpResponse response, const std::string& warning);
-// The warning about fields of `body` that are none of `known`.
+// Returns the warning about fields of `body` that are none of `known`.
 ApiResult<std::string> check_names(const boost::json::object& body,
                                    std::span<const std::string_view> known, bool strict);
 

@@ -11,7 +11,8 @@ namespace quire::server {
 
 std::span<const Route> token_routes();
 
-// The prompt that the chat route would make of the chat fields of `body`, which are taken out of it.
+// Returns the prompt that the chat route would make of the chat fields of `body`, and takes these
+// out of it.
 ApiResult<std::string> chat_text(boost::json::object& body, const PrepareContext& context);
 
 }  // namespace quire::server

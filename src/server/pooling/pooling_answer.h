@@ -11,7 +11,7 @@
 
 namespace quire::server {
 
-// `outputs`: one per request of the call. `labels`: of a classifier, by column.
+// `outputs` has one per request of the call. `labels` are those of a classifier, by column.
 HttpResponse pooling_answer(const PreparedPooling& call, std::span<const PooledOutput> outputs,
                             const std::vector<std::string>& labels);
 

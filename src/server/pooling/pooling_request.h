@@ -23,7 +23,7 @@ enum class PoolingRoute : uint8_t {
   kOllamaEmbed,  // /api/embed, as Ollama's
 };
 
-// The route that answers this path.
+// Returns the route that answers this path.
 PoolingRoute pooling_route_of(std::string_view path);
 
 enum class VectorFormat : uint8_t { kFloat, kBase64, kBytes };

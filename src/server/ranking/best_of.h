@@ -13,12 +13,13 @@ class BestOf {
  public:
   BestOf(int32_t num_candidates, int32_t num_wanted);
 
-  // Keeps the delta. After the last one of the last candidate: the answer, one delta for each choice
-  // that is wanted, best first; before that nothing. Every token has its log-probability.
+  // Keeps the delta. After the last one of the last candidate it returns the answer, one delta for
+  // each choice that is wanted, best first; before that it returns nothing. Every token must have
+  // its log-probability.
   std::vector<OutputDelta> add(OutputDelta delta);
   // Of the candidates that are no part of the answer, once it is there.
   int64_t num_other_tokens() const { return num_other_tokens_; }
-  // Memory that is held, nearly.
+  // Returns about how many bytes are held.
   uint64_t held_bytes() const { return held_bytes_; }
 
  private:

@@ -19,18 +19,18 @@ using ResponseEvents = std::vector<boost::json::object>;
 // wherever they are printed.
 class ResponseEventBuilder {
  public:
-  // `response`: all that it says of its request, with an empty output.
+  // `response` has all that it says of its request, with an empty output.
   explicit ResponseEventBuilder(boost::json::object response);
 
   void begin(ResponseEvents& out);
   void add(const boost::json::object& chunk, ResponseEvents& out);
-  // The last event: completed or incomplete.
+  // Adds the last event: completed or incomplete.
   void finish(int64_t now_s, ResponseEvents& out);
-  // The last event of a response that cannot go on.
+  // Adds the last event of a response that cannot go on.
   void fail(const ApiError& error, ResponseEvents& out);
 
   const boost::json::object& response() const { return response_; }
-  // Memory that the output takes, nearly.
+  // Returns about how many bytes the output takes.
   uint64_t held_bytes() const { return held_bytes_; }
 
  private:
@@ -44,7 +44,7 @@ class ResponseEventBuilder {
   boost::json::object& item();
   std::string item_id(std::string_view prefix) const;
   int64_t output_index() const;
-  // An event about the open item.
+  // Returns an event about the open item.
   boost::json::object about_item(std::string_view type) const;
   boost::json::object about_part(std::string_view type) const;
   void push(boost::json::object event, ResponseEvents& out);

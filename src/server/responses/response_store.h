@@ -40,7 +40,7 @@ class ResponseTurn {
   uint64_t bytes_ = 0;
 };
 
-// One response, from its request to its end and until it is forgotten. Any thread.
+// One response, from its request to its end and until it is forgotten. Any thread may call it.
 class StoredResponse {
  public:
   struct Begin {
@@ -68,7 +68,7 @@ class StoredResponse {
 
   boost::json::object response() const;
   bool finished() const;
-  // Null while it runs.
+  // Returns the turn, or null while the response runs.
   std::shared_ptr<ResponseTurn> turn() const;
 
   void set_running(boost::json::object response);
@@ -78,13 +78,13 @@ class StoredResponse {
   // The response with this status and nothing else changed, unless it has ended.
   void end_as(std::string_view status, std::string_view error_code, std::string_view error_message);
 
-  // Events from `first` on, at least one where there is one, about max_bytes of them. The index of
-  // the next. `at_end`: no more will come.
+  // Reads events from `first` on, at least one where there is one, about max_bytes of them. Returns
+  // the index of the next one. `at_end` says that no more will come.
   int64_t read_events(int64_t first, size_t max_bytes, std::string& out, bool& at_end) const;
   // Rings after each event and at the end, on any thread, as long as the bell's owner lives.
   void add_bell(std::weak_ptr<std::function<void()>> bell);
 
-  // What stops it. Called at once where it has been asked to stop already.
+  // Sets what stops the response. It is called at once where a stop has been asked for already.
   void set_cancel(std::function<void()> cancel);
   void cancel();
 
@@ -104,7 +104,7 @@ class StoredResponse {
   bool is_cancelled_ = false;
 };
 
-// Any thread.
+// Any thread may call it.
 class ResponseStore {
  public:
   // Of the oldest responses that have ended, as many are forgotten as keep the rest below max_bytes,
@@ -112,9 +112,9 @@ class ResponseStore {
   ResponseStore(uint64_t max_bytes, int64_t ttl_us) : max_bytes_(max_bytes), ttl_us_(ttl_us) {}
 
   std::shared_ptr<StoredResponse> add(StoredResponse::Begin begin);
-  // One that is not to be found again.
+  // Makes a response that is not to be found again.
   std::shared_ptr<StoredResponse> make(StoredResponse::Begin begin);
-  // Null: unknown, forgotten, or another owner's.
+  // Returns a response, or null when it is unknown, forgotten, or another owner's.
   std::shared_ptr<StoredResponse> find(const std::string& id, std::string_view owner,
                                        int64_t now_us);
   void erase(const std::string& id);

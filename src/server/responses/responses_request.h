@@ -29,7 +29,8 @@ struct ResponseOptions {
 // Takes them out of `body`.
 ApiResult<ResponseOptions> take_response_options(boost::json::object& body,
                                                  std::string_view response_id);
-// What a response repeats of its request, defaults filled in; all that is known before it begins.
+// Returns what a response repeats of its request, with defaults filled in: all that is known before
+// it begins.
 boost::json::object response_of_request(const boost::json::object& body, std::string_view id,
                                         std::string_view model, int64_t created_s);
 }  // namespace quire::server

@@ -27,7 +27,8 @@ struct SpeechTokens {
   TokenId no_timestamps = -1;
   TokenId end_of_text = -1;
   TokenId first_timestamp = -1;
-  // ISO 639 codes. Empty: the model knows English alone, and is told of no language.
+  // ISO 639 codes of the languages. When there are none, the model knows English alone, and is told
+  // of no language.
   std::vector<std::pair<std::string, TokenId>> languages = {};
   std::vector<TokenId> suppressed = {};
   std::vector<TokenId> suppressed_first = {};
@@ -41,8 +42,9 @@ struct SpeechTokens {
   TranscriptRules rules() const;
 };
 
-// `marks`: the tokens that the vocabulary holds beside its pieces. `generation`: generation_config.json,
-// or empty. kInvalidArgument: a token that no such model can do without is not there.
+// Reads the tokens. `marks` are the tokens that the vocabulary holds beside its pieces;
+// `generation` is generation_config.json, or empty. kInvalidArgument: a token that no such model
+// can do without is not there.
 Result<SpeechTokens> read_speech_tokens(std::span<const MarkToken> marks,
                                         std::string_view generation);
 

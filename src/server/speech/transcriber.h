@@ -22,7 +22,7 @@ struct TranscriptionOptions {
   bool translates = false;  // into English
   std::string language;     // ISO 639; empty: what is heard at the beginning
   std::string prompt;       // what was said before
-  // 0: greedy, and warmer where that comes to nothing.
+  // 0 is greedy, and becomes warmer where that comes to nothing.
   float temperature = 0.0f;
   std::optional<uint64_t> seed = {};
   int32_t max_tokens = 0;  // of a window; 0: half of what the model can hold
@@ -63,16 +63,17 @@ struct SpeechAnswer {
   PooledOutput pooled = {};  // with SpeechQuery::alignment
 };
 
-// One thread at a time.
+// One thread at a time may use it.
 class Transcriber {
  public:
-  // `max_model_len`: tokens of a window, with its prompt. The model and the codec outlive it.
+  // `max_model_len` is the tokens of a window, with its prompt. The model and the codec must
+  // outlive the transcriber.
   Transcriber(const SpeechModel& model, const TextCodec& codec, HeardRecording recording,
               TranscriptionOptions options, int32_t max_model_len);
 
   // What to ask next; nullopt: all is written down.
   Result<std::optional<SpeechQuery>> next();
-  // The answer to the last query.
+  // Takes the answer to the last query.
   void take(const SpeechAnswer& answer);
 
   const std::vector<TranscriptSegment>& segments() const { return segments_; }
@@ -91,7 +92,7 @@ class Transcriber {
     double mean_logprob = 0.0;
     double compression_ratio = 0.0;
 
-    // Tokens that the model has read: where the end was not said, all but the last.
+    // Returns how many tokens the model has read: all but the last where the end was not said.
     int64_t num_read() const { return std::ssize(token_ids) - (has_end ? 0 : 1); }
   };
   SpeechQuery listen_query() const;  // who speaks, and in which language?

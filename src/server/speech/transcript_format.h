@@ -15,11 +15,11 @@ enum class TranscriptFormat : uint8_t { kJson, kText, kVerboseJson, kSrt, kVtt }
 // {"type": "duration", "seconds": N}
 boost::json::object transcript_usage(const Transcriber& transcriber);
 
-// All of a transcript that is done.
+// Returns a transcript that is done, as an answer.
 HttpResponse transcript_response(const Transcriber& transcriber, TranscriptFormat format,
                                  bool lists_segments);
 
-// HH:MM:SS.mmm, with another sign before the milliseconds.
+// Returns HH:MM:SS.mmm, with another sign before the milliseconds.
 std::string subtitle_time(double seconds, char before_milliseconds);
 
 }  // namespace quire::server

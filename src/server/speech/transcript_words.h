@@ -27,8 +27,8 @@ struct TranscriptWord {
 // Whether words of a language (ISO 639) have spaces between them; otherwise each character is one.
 bool has_spaces(std::string_view language);
 
-// The words of tokens that are text. A word begins with a space or is a mark of punctuation; marks then
-// go to the word that they belong to.
+// Returns the words of tokens that are text. A word begins with a space or is a mark of
+// punctuation; marks then go to the word that they belong to.
 std::vector<TranscriptWord> make_words(std::span<const TimedToken> tokens, const TextCodec& codec,
                                        bool has_spaces);
 

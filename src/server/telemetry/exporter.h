@@ -20,8 +20,8 @@
 
 namespace quire::server {
 
-// Of http://HOST[:PORT][/PATH] and https likewise; `path` stands where there is none, and 4318 for the
-// port of http. kInvalidArgument: it is written otherwise.
+// Reads http://HOST[:PORT][/PATH], and https likewise. `path` is taken where there is none, and
+// 4318 for the port of http. kInvalidArgument: it is written otherwise.
 Result<net::Url> parse_otlp_endpoint(const std::string& url, std::string_view path);
 
 // Of "NAME=VALUE,NAME=VALUE". kInvalidArgument: it is written otherwise, or is no header.
@@ -35,7 +35,7 @@ class OtlpExporter {
   explicit OtlpExporter(ExporterOptions options) : options_(std::move(options)) {}
   ~OtlpExporter() { stop(); }
 
-  // `metrics_text`: what /metrics says; called on the exporter's thread.
+  // `metrics_text` returns what /metrics says; it is called on the exporter's thread.
   void start(std::function<std::string()> metrics_text);
   // Sends what is queued, within the time of one request. Idempotent.
   void stop();

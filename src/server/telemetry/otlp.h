@@ -25,7 +25,7 @@ struct Span {
   std::vector<std::pair<std::string, Value>> attributes;
 };
 
-// The body of a request to /v1/traces.
+// Returns the body of a request to /v1/traces.
 std::string otlp_traces(std::span<const Span> spans, std::string_view service_name);
 // The body of a request to /v1/metrics, from what /metrics says in Prometheus' text format:
 // counters become monotonic sums since `start_ns`, histograms keep their buckets.

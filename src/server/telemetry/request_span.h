@@ -34,10 +34,10 @@ std::function<void(const OutputDelta&)> trace_work(std::function<void(Span)> tak
                                                    const TraceContext& trace, WorkFacts facts,
                                                    const Clock& clock);
 
-// A line of the log with what the span says.
+// Writes a line of the log with what the span says.
 void log_span(const Span& span);
 
-// The trace that a request belongs to, or one that begins with it.
+// Returns the trace that a request belongs to, or one that begins with it.
 TraceContext trace_of(const HttpRequest& request);
 
 }  // namespace quire::server

@@ -16,9 +16,9 @@ struct TraceContext {
 
 // Of a traceparent header; nullopt: it is not written as it should be, and counts for nothing.
 std::optional<TraceContext> parse_traceparent(std::string_view header);
-// The header for what `span_id` calls.
+// Returns the header for what `span_id` calls.
 std::string traceparent(const TraceContext& context, std::string_view span_id);
-// A trace that begins here.
+// Returns a trace that begins here.
 TraceContext new_trace();
 std::string new_span_id();
 

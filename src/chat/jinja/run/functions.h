@@ -17,7 +17,7 @@ class Functions {
   Functions(Heap& heap, CyclicNodes& cyclic, const std::tm& now)
       : heap_(heap), cyclic_(cyclic), now_(now) {}
 
-  // The function of that name; None: there is none.
+  // Returns the function of that name, or None when there is none.
   static Value named(std::string_view name);
   Value call(Function function, const Arguments& arguments);
 

@@ -1,4 +1,4 @@
-// The variables that a template sees: those of the scopes around it, then those of the whole
+// Variables are what a template sees: those of the scopes around it, then those of the whole
 // rendering.
 #pragma once
 
@@ -20,9 +20,9 @@ class Variables {
         root_values_(num_symbols),
         has_root_value_(num_symbols) {}
 
-  // Null: there is none. Valid until the next set().
+  // Returns a variable, which is valid until the next set(), or null when there is none.
   const Value* find(Symbol symbol) const;
-  // Of the current scope.
+  // Sets a variable of the current scope.
   void set(Symbol symbol, Value value);
   // Sets what the target of an assignment names, which may be several variables.
   void assign(const Expr& target, Value value);

@@ -1,4 +1,5 @@
-// Packed weights as the floats that they stand for, for who must look at a weight once.
+// unpack_weight_row() gives packed weights back as the floats that they stand for, for callers that
+// look at a weight once.
 #pragma once
 
 #include <cstdint>

@@ -210,9 +210,14 @@ void cpu::copy_rows(Stream& stream, const CopyRowsParams& params) {
   cpu::run_parallel(cpu::host(stream), params.num_tokens * params.size, kCheapElements,
                     [&](int thread, int num_threads) {
                       const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
-                      for (int64_t t = mine.begin; t < mine.end; ++t)
-                        std::copy_n(x + t * params.x_stride, params.size,
-                                    out + t * params.out_stride);
+                      for (int64_t t = mine.begin; t < mine.end; ++t) {
+                        float* const row = out + t * params.out_stride;
+                        if (params.positions != nullptr && params.positions[t] == 0) {
+                          std::fill_n(row, params.size, 0.0f);
+                        } else {
+                          std::copy_n(x + t * params.x_stride, params.size, row);
+                        }
+                      }
                     });
 }
 

@@ -61,70 +61,24 @@ class Tiles {
 
   template <int T>
   void zero() {
-    require(shapes_.rows[T] > 0);
-    clear(T);
+    zero_register(T);
   }
   template <int T>
   void load(const void* p, int64_t stride) {
-    zero<T>();
-    for (int r = 0; r < shapes_.rows[T]; ++r) {
-      __builtin_memcpy(data_[T][r], static_cast<const uint8_t*>(p) + r * stride,
-                       shapes_.row_bytes[T]);
-    }
+    load_register(T, static_cast<const uint8_t*>(p), stride);
   }
   template <int T>
   void store(void* p, int64_t stride) const {
-    require(shapes_.rows[T] > 0);
-    for (int r = 0; r < shapes_.rows[T]; ++r) {
-      __builtin_memcpy(static_cast<uint8_t*>(p) + r * stride, data_[T][r], shapes_.row_bytes[T]);
-    }
+    store_register(T, static_cast<uint8_t*>(p), stride);
   }
 
-  // Even and odd elements of the pairs are summed apart with fused multiply-adds, k ascending from
-  // zero; then their sum is added to C.
   template <int C, int A, int B>
   void dot_bf16() {
-    require_product(C, A, B);
-    TilePairs t{
-        .num_rows = shapes_.rows[C], .num_pairs = shapes_.rows[B], .a = {}, .b = {}, .sums = {}};
-    for (int odd = 0; odd < 2; ++odd) {
-      for (int k = 0; k < t.num_pairs; ++k) {
-        for (int m = 0; m < t.num_rows; ++m) t.a[odd][k][m] = bf16(A, m, 2 * k + odd);
-        for (int n = 0; n < kTileColumns; ++n) t.b[odd][k][n] = bf16(B, k, 2 * n + odd);
-      }
-    }
-#ifdef __x86_64__
-    static const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    has_fma ? add_tile_pairs_with_fma(t) : add_tile_pairs(t);
-#else
-    add_tile_pairs(t);
-#endif
-    for (int m = 0; m < t.num_rows; ++m) {
-      float c[kTileColumns];
-      __builtin_memcpy(c, data_[C][m], sizeof c);
-      for (int n = 0; n < kTileColumns; ++n) {
-        c[n] = flush_subnormal(flush_subnormal(c[n]) +
-                               flush_subnormal(t.sums[0][m][n] + t.sums[1][m][n]));
-      }
-      __builtin_memcpy(data_[C][m], c, shapes_.row_bytes[C]);
-    }
+    add_bf16_products(C, A, B);
   }
-
   template <int C, int A, int B>
   void dot_s8() {
-    require_product(C, A, B);
-    for (int m = 0; m < shapes_.rows[C]; ++m) {
-      for (int n = 0; n < shapes_.row_bytes[C] / 4; ++n) {
-        uint32_t c;  // wraps like the hardware's adder
-        __builtin_memcpy(&c, data_[C][m] + 4 * n, 4);
-        for (int k = 0; k < 4 * shapes_.rows[B]; ++k) {
-          const int a = static_cast<int8_t>(data_[A][m][k]);
-          const int b = static_cast<int8_t>(data_[B][k / 4][4 * n + k % 4]);
-          c += static_cast<uint32_t>(a * b);
-        }
-        __builtin_memcpy(data_[C][m] + 4 * n, &c, 4);
-      }
-    }
+    add_s8_products(C, A, B);
   }
 
  private:
@@ -139,7 +93,73 @@ class Tiles {
     require(shapes_.row_bytes[a] == 4 * shapes_.rows[b]);
     require(shapes_.row_bytes[c] == shapes_.row_bytes[b] && shapes_.row_bytes[c] % 4 == 0);
   }
+  // What kernels call many times is one function for all registers, because the compiler would
+  // otherwise spend minutes on copies of it.
+  __attribute__((noinline)) void zero_register(int tile) {
+    require(shapes_.rows[tile] > 0);
+    clear(tile);
+  }
+  __attribute__((noinline)) void load_register(int tile, const uint8_t* p, int64_t stride) {
+    zero_register(tile);
+    for (int r = 0; r < shapes_.rows[tile]; ++r) {
+      __builtin_memcpy(data_[tile][r], p + r * stride, shapes_.row_bytes[tile]);
+    }
+  }
+  __attribute__((noinline)) void store_register(int tile, uint8_t* p, int64_t stride) const {
+    require(shapes_.rows[tile] > 0);
+    for (int r = 0; r < shapes_.rows[tile]; ++r) {
+      __builtin_memcpy(p + r * stride, data_[tile][r], shapes_.row_bytes[tile]);
+    }
+  }
   void clear(int tile) { __builtin_memset(data_[tile], 0, sizeof data_[tile]); }
+
+  // Even and odd elements of the pairs are summed apart with fused multiply-adds, k ascending from
+  // zero; then their sum is added to C.
+  __attribute__((noinline)) void add_bf16_products(int c_tile, int a_tile, int b_tile) {
+    require_product(c_tile, a_tile, b_tile);
+    TilePairs t{.num_rows = shapes_.rows[c_tile],
+                .num_pairs = shapes_.rows[b_tile],
+                .a = {},
+                .b = {},
+                .sums = {}};
+    for (int odd = 0; odd < 2; ++odd) {
+      for (int k = 0; k < t.num_pairs; ++k) {
+        for (int m = 0; m < t.num_rows; ++m) t.a[odd][k][m] = bf16(a_tile, m, 2 * k + odd);
+        for (int n = 0; n < kTileColumns; ++n) t.b[odd][k][n] = bf16(b_tile, k, 2 * n + odd);
+      }
+    }
+#ifdef __x86_64__
+    static const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    has_fma ? add_tile_pairs_with_fma(t) : add_tile_pairs(t);
+#else
+    add_tile_pairs(t);
+#endif
+    for (int m = 0; m < t.num_rows; ++m) {
+      float c[kTileColumns];
+      __builtin_memcpy(c, data_[c_tile][m], sizeof c);
+      for (int n = 0; n < kTileColumns; ++n) {
+        c[n] = flush_subnormal(flush_subnormal(c[n]) +
+                               flush_subnormal(t.sums[0][m][n] + t.sums[1][m][n]));
+      }
+      __builtin_memcpy(data_[c_tile][m], c, shapes_.row_bytes[c_tile]);
+    }
+  }
+
+  __attribute__((noinline)) void add_s8_products(int c_tile, int a_tile, int b_tile) {
+    require_product(c_tile, a_tile, b_tile);
+    for (int m = 0; m < shapes_.rows[c_tile]; ++m) {
+      for (int n = 0; n < shapes_.row_bytes[c_tile] / 4; ++n) {
+        uint32_t c;  // wraps like the hardware's adder
+        __builtin_memcpy(&c, data_[c_tile][m] + 4 * n, 4);
+        for (int k = 0; k < 4 * shapes_.rows[b_tile]; ++k) {
+          const int a = static_cast<int8_t>(data_[a_tile][m][k]);
+          const int b = static_cast<int8_t>(data_[b_tile][k / 4][4 * n + k % 4]);
+          c += static_cast<uint32_t>(a * b);
+        }
+        __builtin_memcpy(data_[c_tile][m] + 4 * n, &c, 4);
+      }
+    }
+  }
 
   float bf16(int tile, int row, int element) const {
     uint16_t half;

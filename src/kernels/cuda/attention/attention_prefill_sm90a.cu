@@ -7,6 +7,7 @@
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_prefill_producer.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/ring/tensor_maps.h"
 
 namespace quire::cuda {
 namespace {
@@ -266,11 +267,10 @@ ptx::TensorMap cache_map(Stream& stream, const AttentionArgs& args, const uint8_
                             .num_kv_heads = args.num_kv_heads,
                             .block_stride = args.block_stride,
                             .box_rows = block_size < kAttentionTile ? block_size : kAttentionTile};
-  ptx::TensorMap map{};
-  if (!is_mappable(shape) || !ptx::encode_cache_map(shape, &map))
-    gpu(stream).fail(
-        internal_error("CUDA: no tensor map of a cache of head dim {}", args.head_dim));
-  return map;
+  const ptx::TensorMap* const map = TensorMaps::of(stream).find(shape);
+  if (map != nullptr) return *map;
+  gpu(stream).fail(internal_error("CUDA: no tensor map of a cache of head dim {}", args.head_dim));
+  return {};
 }
 
 template <int kHeadDim, bool kFp8>

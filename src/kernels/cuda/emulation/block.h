@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/cuda/emulation/fiber.h"
+#include "kernels/cuda/emulation/rounds.h"
 
 namespace quire::cuda::emulation {
 
@@ -50,13 +52,16 @@ class Block {
   uint8_t* shared_memory() { return shared_; }
   AsyncUnit& async_unit() { return *async_unit_; }
 
-  void wait_for_block();
-  void wait_for_warp();
+  void wait_for_block() { wait(block_barrier_, shape_.num_threads); }
+  void wait_for_warp() { wait(warps_[static_cast<size_t>(thread_ / 32)].barrier, 32); }
   // Waits at one of barriers 1 to 15 of `num_threads` threads, some of which only arrive.
   void wait_named(int id, int num_threads);
   void arrive_named(int id, int num_threads);
   // Waits until the barrier's generation is another one.
-  void wait_generation(Barrier& barrier);
+  void wait_generation(Barrier& barrier) {
+    barrier.waiters.push_back(thread_);
+    give_way();
+  }
   // Begins the barrier's next generation, so that those who wait for it can run.
   void release(Barrier& barrier);
   // Returns what each lane of the warp gave, lane by lane; it is valid until the lane's next
@@ -89,17 +94,29 @@ class Block {
     const void* global;
     bool valid;
   };
-  class Fiber;
+  struct Fiber;
 
   Block(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
   ~Block();
   void run_all();
-  bool run_round(size_t slow_warp);
-  void wait(Barrier& barrier, int expected);
-  Fiber& fiber();
+  bool run_round(size_t held_warp);
+  void wait(Barrier& barrier, int expected) {
+    if (++barrier.arrived == expected) {
+      release(barrier);
+    } else {
+      wait_generation(barrier);
+    }
+  }
+  // Lets others run until the thread, which waits or is done, is run again.
+  void give_way() {
+    Place& mine = *places_[static_cast<size_t>(thread_)];
+    const int next = rounds_.next();
+    if (next >= 0) thread_ = next;
+    switch_places(mine, next < 0 ? scheduler_ : *places_[static_cast<size_t>(next)]);
+  }
   static void run_threads();
 
-  static inline thread_local constinit Block* current_ = nullptr;
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit Block* current_ = nullptr;
 
   BlockShape shape_;
   uint64_t random_;
@@ -109,10 +126,11 @@ class Block {
   Barrier block_barrier_;
   Barrier named_[16];
   std::vector<Warp> warps_;
+  Place scheduler_;
   std::vector<Fiber*> fibers_;  // by thread
+  std::vector<Place*> places_;  // those of fibers_
   int num_left_ = 0;            // threads that are not done
-  std::vector<int> ready_;      // threads that can run in the next round
-  std::vector<int> round_;      // those of the round that runs
+  Rounds rounds_;
   std::vector<uint8_t> shared_memory_;
   uint8_t* shared_ = nullptr;
   std::unique_ptr<AsyncUnit> async_unit_;

@@ -11,7 +11,7 @@
 #include "kernels/cuda/linear/few_rows_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/int8_linear.h"
-#include "kernels/cuda/linear/lt_products.h"
+#include "kernels/cuda/linear/library/lt_products.h"
 #include "kernels/cuda/linear/place_bias.h"
 #include "kernels/cuda/linear/plain_linear.h"
 #include "kernels/cuda/linear/weight_rows.h"
@@ -44,26 +44,17 @@ MatmulKey key_of(const GpuStream& stream, const LinearParams& p) {
           .is_fp8 = is_fp8};
 }
 
-// The library refuses workspaces that are not aligned to 256 bytes, which is more than an arena's
-// pieces are aligned to.
-constexpr int64_t kWorkspaceAlignment = 256;
-
-std::byte* aligned_workspace(void* workspace) {
-  const auto address = reinterpret_cast<uintptr_t>(workspace);
-  return static_cast<std::byte*>(workspace) + (-address) % kWorkspaceAlignment;
-}
-
 Status multiply(GpuStream& stream, const LinearParams& p) {
   const WeightSpec& spec = p.weight->spec;
-  std::byte* workspace = aligned_workspace(p.workspace);
+  const LtMemory memory = lt_memory(p.workspace);
   LtOperands operands{.weight = p.weight->data,
                       .x = p.x.data(),
                       .bias = p.bias,
                       .y = p.y.data(),
-                      .workspace = workspace,
+                      .workspace = memory.workspace,
                       .num_rows = p.num_rows};
   if (has_fp8_products(spec)) {
-    const Fp8Rows x = fp8_rows(workspace + kLtWorkspaceBytes, p.num_rows, spec.k);
+    const Fp8Rows x = fp8_rows(memory.rows, p.num_rows, spec.k);
     quantize_rows(stream, p.x, p.x_stride, p.num_rows, spec.k, x);
     operands.x = x.codes;
     operands.x_scales = x.scales;
@@ -136,11 +127,10 @@ bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
 }
 
 int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
-  const int64_t library = static_cast<int64_t>(kLtWorkspaceBytes) + kWorkspaceAlignment;
   const int64_t rows = fp8_rows_bytes(max_rows, spec.k, fp8_groups(spec));
   if (has_fp8_groups(spec) || has_int8_products(spec)) return rows;
-  if (has_fp8_products(spec)) return library + rows;
-  return spec.quant.is_quantized() ? quant_workspace_bytes(max_rows, spec) : library;
+  if (has_fp8_products(spec)) return lt_memory_bytes(rows);
+  return spec.quant.is_quantized() ? quant_workspace_bytes(max_rows, spec) : lt_memory_bytes(0);
 }
 
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {

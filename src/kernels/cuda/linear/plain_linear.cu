@@ -1,5 +1,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/bf16_product.h"
+#include "kernels/cuda/linear/library/lt_memory.h"
 #include "kernels/cuda/linear/plain_linear.h"
 #include "kernels/cuda/linear_output.h"
 
@@ -29,12 +30,10 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) plain_linear_kernel(const Bf16Produ
   }
 }
 
-bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
 }  // namespace
 
 bool are_operands_aligned(const LinearParams& p) {
-  return is_aligned(p.x.data()) && is_aligned(p.weight->data) && is_aligned(p.y.data());
+  return is_lt_operand(p.x.data()) && is_lt_operand(p.weight->data) && is_lt_operand(p.y.data());
 }
 
 void plain_linear(Stream& stream, const LinearParams& p) {

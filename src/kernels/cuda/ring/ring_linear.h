@@ -20,6 +20,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ring/dense_output.h"
 #include "kernels/cuda/ring/dense_tiles.h"
+#include "kernels/cuda/ring/tensor_maps.h"
 #include "kernels/cuda/warpgroup_layout.h"
 
 namespace quire::cuda {
@@ -394,12 +395,15 @@ struct RingProduct {
   CodeScales scales;
 };
 
-inline bool encode_maps(MatrixMapShape shape, int32_t box_rows, int32_t last_rows,
-                        ptx::TensorMap (&maps)[2]) {
-  shape.box_rows = last_rows;
-  if (!ptx::encode_matrix_map(shape, &maps[1])) return false;
-  shape.box_rows = box_rows;
-  return ptx::encode_matrix_map(shape, &maps[0]);
+inline bool find_maps(Stream& stream, MatrixMapShape shape, int32_t box_rows, int32_t last_rows,
+                      ptx::TensorMap (&maps)[2]) {
+  for (size_t i = 0; i < 2; ++i) {
+    shape.box_rows = i == 0 ? box_rows : last_rows;
+    const ptx::TensorMap* const map = TensorMaps::of(stream).find(shape);
+    if (map == nullptr) return false;
+    maps[i] = *map;
+  }
+  return true;
 }
 
 template <class T>
@@ -417,8 +421,8 @@ void launch_tiles(Stream& stream, const RingProduct& product, const TileShape& s
       .scales = product.scales,
       .output = output};
   RingLinearMaps maps{};
-  if (!encode_maps(product.x, T::kRows, rows.last, maps.x) ||
-      !encode_maps(product.weight, T::kOutputs, columns.last, maps.weight)) {
+  if (!find_maps(stream, product.x, T::kRows, rows.last, maps.x) ||
+      !find_maps(stream, product.weight, T::kOutputs, columns.last, maps.weight)) {
     return gpu(stream).fail(internal_error("CUDA: no tensor maps of {} rows of [{}, {}]",
                                            output.num_rows, product.weight.rows,
                                            product.x.columns));

@@ -13,14 +13,16 @@ constexpr int kFloatsAtOnce = 256;  // what a kernel's parameters bring
 
 template <typename X, typename Out>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kElementThreads, 1)
-    copy_rows_kernel(const X* x, int64_t x_stride, Out* out, int64_t out_stride, int64_t num_tokens,
-                     int64_t size) {
+    copy_rows_kernel(const X* x, int64_t x_stride, Out* out, int64_t out_stride,
+                     const int32_t* positions, int64_t num_tokens, int64_t size) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   for (int64_t i = global_thread(); i < num_tokens * size; i += num_global_threads()) {
     const int64_t token = i / size;
     const int64_t column = i % size;
-    out[token * out_stride + column] = narrow<Out>(widen(x[token * x_stride + column]));
+    const bool is_zero = positions != nullptr && positions[token] == 0;
+    out[token * out_stride + column] =
+        narrow<Out>(is_zero ? 0.0f : widen(x[token * x_stride + column]));
   }
 }
 
@@ -53,9 +55,10 @@ void copy_rows(Stream& stream, const CopyRowsParams& p) {
     with_float_type(p.out.dtype(), [&](auto out_type) {
       using X = decltype(x_type);
       using Out = decltype(out_type);
-      launch<copy_rows_kernel<X, Out>>(
-          stream, element_shape(stream, p.num_tokens * p.size), static_cast<const X*>(p.x.data()),
-          p.x_stride, static_cast<Out*>(p.out.data()), p.out_stride, p.num_tokens, p.size);
+      launch<copy_rows_kernel<X, Out>>(stream, element_shape(stream, p.num_tokens * p.size),
+                                       static_cast<const X*>(p.x.data()), p.x_stride,
+                                       static_cast<Out*>(p.out.data()), p.out_stride, p.positions,
+                                       p.num_tokens, p.size);
     });
   });
 }

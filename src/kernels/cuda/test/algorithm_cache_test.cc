@@ -1,4 +1,4 @@
-#include "kernels/cuda/linear/algorithm_cache.h"
+#include "kernels/cuda/linear/library/algorithm_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -43,6 +43,22 @@ TEST_F(GpuRows, CopiesBetweenTypesAndStrides) {
   }
 }
 
+TEST_F(GpuRows, CopiesZerosAtPositionZero) {
+  constexpr int64_t kTokens = 4, kSize = 5;
+  const auto x = random_floats(1, kTokens * kSize);
+  auto* const out = static_cast<float*>(poisoned(kTokens * kSize * 4));
+  copy_rows(stream(), {.x = upload(x),
+                       .x_stride = kSize,
+                       .out = out,
+                       .out_stride = kSize,
+                       .positions = upload(std::vector<int32_t>{3, 0, 1, 0}),
+                       .num_tokens = kTokens,
+                       .size = kSize});
+  const auto got = download<float>(out, kTokens * kSize);
+  for (int64_t i = 0; i < kTokens * kSize; ++i)
+    EXPECT_EQ(got[i], i / kSize % 2 == 1 ? 0.0f : x[i]) << i;
+}
+
 // More than one kernel's parameters hold. The host's values may go as soon as the call is over.
 TEST_F(GpuRows, PlacesFloatsOfTheHost) {
   const auto want = random_floats(1, 700);

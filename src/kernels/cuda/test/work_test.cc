@@ -11,7 +11,7 @@
 #include "kernels/cuda/experts/expert_tiles.h"
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/linear/matmul_key.h"
+#include "kernels/cuda/linear/library/matmul_key.h"
 #include "kernels/cuda/ring/dense_tiles.h"
 #include "kernels/cuda/warpgroup_layout.h"
 

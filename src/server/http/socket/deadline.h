@@ -19,13 +19,15 @@ class Deadline {
   Deadline(const boost::asio::any_io_executor& executor, std::function<void()> on_passed)
       : timer_(executor), on_passed_(std::move(on_passed)) {}
 
-  // In so many milliseconds from now, instead of before. `keep_alive` is held while a timer is out.
+  // Moves the deadline to `ms` milliseconds from this moment. `keep_alive` is held while a timer is
+  // out.
   void set(int64_t ms, std::shared_ptr<void> keep_alive) {
     if (is_cancelled_) return;
     deadline_ = Clock::now() + std::chrono::milliseconds(ms);
     if (!is_out_ || deadline_ < expiry_) wait(std::move(keep_alive));
   }
-  // For good. A timer that has fired, and whose turn has not come yet, does nothing any more.
+  // Ends the deadline for good. A timer that has fired, and whose turn has not come yet, does
+  // nothing then.
   void cancel() {
     is_cancelled_ = true;
     timer_.cancel();

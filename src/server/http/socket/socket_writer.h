@@ -44,7 +44,7 @@ class SocketWriter {
           done(ec);
         });
   }
-  // What waits is not written any more.
+  // Drops what waits to be written.
   void drop() { out_ = {}; }
 
  private:

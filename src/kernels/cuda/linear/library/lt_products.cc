@@ -1,4 +1,4 @@
-#include "kernels/cuda/linear/lt_products.h"
+#include "kernels/cuda/linear/library/lt_products.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,9 +14,6 @@ namespace {
 
 constexpr int kMaxCandidates = 8;
 constexpr int kTimedRuns = 3;
-// Of what a matrix begins at: a part of a weight or of an output's columns may begin anywhere in an
-// arena's piece. The library assumes 256 when nobody says.
-constexpr uint32_t kOperandAlignment = 16;
 constexpr size_t kFlushBytes = size_t{192} << 20;  // more than a GPU's L2 cache
 
 cudaDataType_t cuda_type(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
@@ -220,7 +217,8 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtProducts::candidates(const MatmulKey
   for (const auto alignment :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    (void)lt_.set_preference(preference, alignment, &kOperandAlignment, sizeof kOperandAlignment);
+    (void)lt_.set_preference(preference, alignment, &kLtOperandAlignment,
+                             sizeof kLtOperandAlignment);
   }
   // Deterministic: no split over k, whose parts would be cut by the number of rows. Else none whose
   // parts are added in y's type.

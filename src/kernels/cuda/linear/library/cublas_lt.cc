@@ -1,4 +1,4 @@
-#include "kernels/cuda/linear/cublas_lt.h"
+#include "kernels/cuda/linear/library/cublas_lt.h"
 
 #include "device/cuda/shared_library.h"
 

@@ -13,13 +13,12 @@
 
 #include "device/gpu_stream.h"
 #include "kernels/api/linear.h"
-#include "kernels/cuda/linear/algorithm_cache.h"
-#include "kernels/cuda/linear/cublas_lt.h"
-#include "kernels/cuda/linear/matmul_key.h"
+#include "kernels/cuda/linear/library/algorithm_cache.h"
+#include "kernels/cuda/linear/library/cublas_lt.h"
+#include "kernels/cuda/linear/library/lt_memory.h"
+#include "kernels/cuda/linear/library/matmul_key.h"
 
 namespace quire::cuda {
-
-inline constexpr size_t kLtWorkspaceBytes = size_t{32} << 20;
 
 // The operands of one product, on the device.
 struct LtOperands {
@@ -29,7 +28,7 @@ struct LtOperands {
   const float* x_scales = nullptr;       // FP8: [M]
   const float* bias = nullptr;           // [N] or null
   void* y = nullptr;
-  void* workspace = nullptr;  // kLtWorkspaceBytes
+  void* workspace = nullptr;  // kLtWorkspaceBytes, aligned as LtMemory
   int64_t num_rows = 0;
 };
 

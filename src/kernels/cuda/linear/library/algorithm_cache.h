@@ -25,7 +25,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "kernels/cuda/linear/matmul_key.h"
+#include "kernels/cuda/linear/library/matmul_key.h"
 
 namespace quire::cuda {
 

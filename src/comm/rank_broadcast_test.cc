@@ -1,0 +1,80 @@
+#include "comm/rank_broadcast.h"
+
+#include <random>
+#include <thread>
+
+#include "comm/testing/linked_ranks.h"
+
+namespace quire {
+namespace {
+
+using Work = std::function<void(RankBroadcast& broadcast, RankLinks& links)>;
+
+void on_all(int size, RankTransport transport, const Work& work) {
+  test::on_all_ranks(size, {}, [&](Result<std::unique_ptr<RankLinks>> links) {
+    ASSERT_TRUE(links.ok()) << links.status().message();
+    auto broadcast = RankBroadcast::join(**links, transport);
+    ASSERT_TRUE(broadcast.ok()) << broadcast.status().message();
+    work(**broadcast, **links);
+  });
+}
+
+std::vector<std::byte> random_bytes(std::mt19937& random, size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+// Frames of all sizes, among them some that are larger than the ring, to ranks that now and then stand
+// still.
+TEST(RankBroadcast, EveryRankHearsTheSame) {
+  constexpr int kNumFrames = 120;
+  for (const RankTransport transport : {RankTransport::kFastest, RankTransport::kTcp}) {
+    for (const int size : {2, 4}) {
+      on_all(size, transport, [&](RankBroadcast& broadcast, RankLinks& links) {
+        std::mt19937 random(7);  // the same on every rank
+        for (uint32_t i = 0; i < kNumFrames; ++i) {
+          const size_t most = i % 30 == 0 ? 3 * SharedPipe::kRingBytes : 20'000;
+          const auto want = random_bytes(random, i % 7 == 0 ? 0 : random() % most);
+          if (links.rank() == 0) {
+            ASSERT_TRUE(broadcast.send(i, want).ok());
+            continue;
+          }
+          if (i % 40 == static_cast<uint32_t>(10 * links.rank()))
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          Frame frame;
+          const Status status = broadcast.receive(frame);
+          ASSERT_TRUE(status.ok()) << status.message();
+          ASSERT_EQ(frame.kind, i);
+          ASSERT_TRUE(frame.payload == want) << i;
+        }
+        test::part_in_peace(links);
+      });
+    }
+  }
+}
+
+// Whoever waits for a rank that is gone hears of it: the first one for room, the others for a frame.
+TEST(RankBroadcast, ALostRankEndsEveryWait) {
+  on_all(3, RankTransport::kFastest, [&](RankBroadcast& broadcast, RankLinks& links) {
+    if (links.rank() == 2) return;  // its connections close
+    Frame frame;
+    const std::vector<std::byte> payload(SharedPipe::kRingBytes / 2);
+    Status status;
+    while (status.ok())
+      status = links.rank() == 0 ? broadcast.send(1, payload) : broadcast.receive(frame);
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_NE(status.message().find("rank"), std::string::npos) << status.message();
+  });
+}
+
+TEST(RankBroadcast, AFirstRankThatEndsWithoutAWordIsNoticed) {
+  on_all(2, RankTransport::kFastest, [&](RankBroadcast& broadcast, RankLinks& links) {
+    if (links.rank() == 0) return links.end();  // a goodbye to the watch, and then nothing
+    Frame frame;
+    EXPECT_EQ(broadcast.receive(frame).code(), StatusCode::kUnavailable);
+  });
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,49 @@
+// Tiny random models for pooling, and what transformers makes of their cases
+// (tools/make_pooling_goldens.py), for any executor.
+#pragma once
+
+#include <boost/json.hpp>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/executor.h"
+#include "nn/spec/pooling_spec.h"
+
+namespace quire::test {
+
+struct PoolingCase {
+  std::vector<TokenId> ids;
+  PoolingParams params;
+  std::vector<std::vector<float>> rows;
+  std::shared_ptr<const Adapter> adapter = {};
+};
+
+// "gguf_bert_mean" is the GGUF file of "bert_mean".
+inline constexpr std::string_view kGguf = "gguf_";
+std::filesystem::path pooling_dir(const std::string& name);
+boost::json::value read_pooling_golden(const std::string& name);
+std::vector<PoolingCase> parse_cases(const boost::json::value& list, const PoolingSpec& pooling);
+std::vector<PoolingCase> read_cases(const std::string& name, const PoolingSpec& pooling);
+
+struct PoolingRun {
+  int32_t chunk = 1 << 20;  // tokens of a request in a step, of models that allow it
+  bool together = false;    // all requests in one step, in reverse order
+  bool use_activation = true;
+  int32_t dimensions = 0;
+};
+// What the model makes of each case.
+std::vector<PooledOutput> run_pooling(Executor& runner, std::vector<PoolingCase> cases,
+                                      const PoolingRun& options);
+
+double cosine(std::span<const float> a, std::span<const float> b);
+// The worst difference and the worst cosine over all rows.
+struct Distance {
+  double difference = 0.0;
+  double cosine = 1.0;
+};
+Distance distance(const std::vector<PoolingCase>& cases, const std::vector<PooledOutput>& outputs);
+
+}  // namespace quire::test
