@@ -179,8 +179,12 @@ QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   const __m256i x = broadcast_integer_pair(word);
   return {(Sums8)_mm256_add_epi32((__m256i)sum.lo, x), (Sums8)_mm256_add_epi32((__m256i)sum.hi, x)};
 }
-// Makes the compiler compute the sum here, into registers.
-QUIRE_SIMD void settle_sums(Sums16& sum) { asm("" : "+x"(sum.lo), "+x"(sum.hi)); }
+// Makes the compiler compute the sum here, into registers. Dot products add by themselves.
+QUIRE_SIMD void settle_sums([[maybe_unused]] Sums16& sum) {
+#ifndef __AVXVNNI__
+  asm("" : "+x"(sum.lo), "+x"(sum.hi));
+#endif
+}
 
 // q, without the offset.
 template <cpu::CodeKind KIND>
