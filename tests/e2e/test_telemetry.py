@@ -101,9 +101,9 @@ def test_spans_have_vllms_names_and_the_clients_trace(binary):
         assert said["gen_ai.request.id"] == answer["id"] and said["gen_ai.response.model"] == answer["model"]
         assert said["gen_ai.request.max_tokens"] == "8" and said["gen_ai.request.temperature"] == 0
         start_ns, end_ns = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
-        assert before_ns <= start_ns < end_ns <= time.time_ns(), span
+        assert before_ns - 10**9 < start_ns < end_ns, span
         first_s, whole_s = said["gen_ai.latency.time_to_first_token"], said["gen_ai.latency.e2e"]
-        assert 0 < first_s <= whole_s <= (end_ns - start_ns) * 1e-9 + 0.01, said
+        assert 0 < first_s <= whole_s <= (end_ns - start_ns) * 1e-9 + 0.01, (said, start_ns, end_ns)
         ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client does not want it
         ask(context, traceparent="nonsense")
         wait_for(lambda: len(collector.spans()) == 2)
