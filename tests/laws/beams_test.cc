@@ -11,6 +11,7 @@
 
 #include "engine/engine.h"
 #include "exec/model_runner.h"
+#include "tests/laws/golden_model.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
@@ -35,11 +36,8 @@ struct EngineSetup {
 
 std::unique_ptr<Engine> make_engine(const std::string& model, const std::string& dtype,
                                     const EngineSetup& setup) {
-  const auto path = test::source_dir() / "tests" / "goldens" / "models" / model;
-  auto files = ModelFiles::open(path.string());
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
   ModelRunnerOptions options;
-  options.files = std::make_shared<const ModelFiles>(std::move(*files));
+  options.files = test::golden_model(model);
   options.dtype = dtype;
   options.block_size = 8;
   options.state_block_size = 16;

@@ -12,7 +12,7 @@
 #include "kernels/cuda/test/test_device.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler.h"
-#include "tests/support/test_data.h"
+#include "tests/laws/golden_model.h"
 
 namespace quire {
 namespace {
@@ -53,10 +53,8 @@ struct Ran {
 class System {
  public:
   System(const std::string& model, const Setup& setup) : setup_(setup) {
-    auto files = ModelFiles::open(golden(model));
-    QUIRE_CHECK(files.ok(), "{}", files.status().message());
     ModelRunnerOptions options;
-    options.files = std::make_shared<const ModelFiles>(std::move(*files));
+    options.files = test::golden_model(model);
     options.block_size = 8;
     options.max_model_len = kMaxModelLen;
     options.kv_cache_memory_bytes = int64_t{8} << 20;

@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "exec/model_plan.h"
+#include "tests/laws/golden_model.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/test_data.h"
 #include "transfer/kv_file_store.h"
 
 namespace quire::handover_test {
@@ -28,11 +28,8 @@ struct TestModel {
 };
 
 inline ModelRunnerOptions runner_options(const TestModel& model, int32_t block_size) {
-  const auto path = test::source_dir() / "tests" / "goldens" / "models" / model.name;
-  auto files = ModelFiles::open(path.string());
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
   ModelRunnerOptions options;
-  options.files = std::make_shared<const ModelFiles>(std::move(*files));
+  options.files = test::golden_model(model.name);
   options.kv_cache_dtype = model.kv_dtype;
   options.block_size = block_size;
   options.state_block_size = block_size;

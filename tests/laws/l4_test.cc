@@ -11,7 +11,7 @@
 #include "exec/model_runner.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler.h"
-#include "tests/support/test_data.h"
+#include "tests/laws/golden_model.h"
 
 namespace quire {
 namespace {
@@ -62,11 +62,8 @@ Request make_request(uint64_t id, const std::vector<TokenId>& prompt, uint64_t s
 class System {
  public:
   System(const std::string& model, const std::string& dtype, int threads) {
-    const auto path = test::source_dir() / "tests" / "goldens" / "models" / model;
-    auto files = ModelFiles::open(path.string());
-    QUIRE_CHECK(files.ok(), "{}", files.status().message());
     ModelRunnerOptions options;
-    options.files = std::make_shared<const ModelFiles>(std::move(*files));
+    options.files = test::golden_model(model);
     options.dtype = dtype;
     options.block_size = 8;
     options.state_block_size = 16;

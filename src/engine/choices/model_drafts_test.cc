@@ -23,6 +23,12 @@ struct Setup {
   int32_t max_step_tokens = 64;
 };
 
+const Setup kSetups[] = {{},
+                         {.percent_right = 70},
+                         {.percent_right = 0},
+                         {.percent_right = 70, .num_blocks = 20},
+                         {.percent_right = 70, .max_step_tokens = 8}};
+
 class ModelDrafts : public ::testing::TestWithParam<Setup> {
  protected:
   std::shared_ptr<Drafter> make_drafter() {
@@ -49,11 +55,7 @@ class ModelDrafts : public ::testing::TestWithParam<Setup> {
   std::shared_ptr<ExecutorDrafter> drafter_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, ModelDrafts,
-                         ::testing::Values(Setup{}, Setup{.percent_right = 70},
-                                           Setup{.percent_right = 0},
-                                           Setup{.percent_right = 70, .num_blocks = 20},
-                                           Setup{.percent_right = 70, .max_step_tokens = 8}));
+INSTANTIATE_TEST_SUITE_P(Models, ModelDrafts, ::testing::ValuesIn(kSetups));
 
 // Greedy and seeded, alone and in a crowd that is preempted: the same tokens, and the drafter's
 // blocks always hold what it says and come back.
@@ -173,11 +175,7 @@ class HiddenDrafts : public ::testing::TestWithParam<Setup> {
   int64_t num_fed_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, HiddenDrafts,
-                         ::testing::Values(Setup{}, Setup{.percent_right = 70},
-                                           Setup{.percent_right = 0},
-                                           Setup{.percent_right = 70, .num_blocks = 20},
-                                           Setup{.percent_right = 70, .max_step_tokens = 8}));
+INSTANTIATE_TEST_SUITE_P(Models, HiddenDrafts, ::testing::ValuesIn(kSetups));
 
 // Long prompts in chunks, prefixes in the cache, preemption, several choices, and requests that want
 // no drafts: the same tokens, and every state where it belongs.

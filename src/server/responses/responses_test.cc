@@ -126,18 +126,7 @@ TEST_F(ServerTest, ResponsesStreamIsExact) {
 
 TEST_F(ServerTest, ResponsesStreamAndAnswerAreTheSameHoweverDeltasAreCut) {
   for (const size_t piece : {1u, 2u, 3u, 7u, 1000u}) {
-    const auto script = [piece](const GenerationRequest& request) {
-      std::vector<OutputDelta> deltas;
-      for (size_t i = 0; i < kReply.size(); i += piece) {
-        deltas.push_back(text_delta(0, std::string(kReply.substr(i, piece)), request.params));
-        for (size_t k = 0; k < deltas.back().token_ids.size(); ++k) {
-          deltas.back().text_ends_bytes.push_back(static_cast<int64_t>(i + k + 1));
-        }
-      }
-      deltas.back().finish_reason = FinishReason::kStop;
-      return deltas;
-    };
-    start({.script = script}, hermes());
+    start({.script = say_in_pieces(kReply, piece)}, hermes());
     const ClientResponse streamed =
         post("/v1/responses", body_with(fmt::format(R"({},"stream":true)", kTools)));
     const std::vector<std::string> events = events_of(streamed.body);

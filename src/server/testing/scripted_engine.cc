@@ -219,6 +219,19 @@ size_t character_bytes(std::string_view text) {
 
 }  // namespace
 
+ScriptedEngine::Script say_in_pieces(std::string_view text, size_t piece) {
+  return [text = std::string(text), piece](const GenerationRequest& request) {
+    std::vector<OutputDelta> deltas;
+    for (size_t i = 0; i < text.size(); i += piece) {
+      deltas.push_back(text_delta(0, text.substr(i, piece), request.params));
+      for (size_t k = 0; k < deltas.back().token_ids.size(); ++k)
+        deltas.back().text_ends_bytes.push_back(static_cast<int64_t>(i + k + 1));
+    }
+    deltas.back().finish_reason = FinishReason::kStop;
+    return deltas;
+  };
+}
+
 ScriptedEngine::Script say(std::string text, FinishReason reason) {
   return [text, reason](const GenerationRequest& request) {
     std::vector<OutputDelta> deltas;

@@ -135,6 +135,8 @@ class ScriptedEngine final : public AsyncEngine {
 // A delta of choice `index` with one token per byte of `text`, log-probabilities included when
 // asked for.
 OutputDelta text_delta(int32_t index, std::string text, const SamplingParams& params = {});
+// Says `text` as choice 0 in deltas of `piece` bytes each, which tell where each token's text ends.
+ScriptedEngine::Script say_in_pieces(std::string_view text, size_t piece);
 // `text` as deltas of one character each for every choice, ended by `reason`. A choice's text is
 // text + its index.
 ScriptedEngine::Script say(std::string text, FinishReason reason = FinishReason::kStop);
