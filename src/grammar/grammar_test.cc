@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "grammar/testing/test_vocabularies.h"
 
 namespace quire::grammar {
