@@ -28,7 +28,8 @@ inline uint64_t place_hash(const CacheMapShape& shape) {
 }
 inline uint64_t place_hash(const MatrixMapShape& shape) {
   const auto base = reinterpret_cast<uintptr_t>(shape.base);
-  return mix64(mix64(base, static_cast<uint64_t>(shape.rows)),
+  const uint64_t memory = mix64(base, static_cast<uint64_t>(shape.row_stride));
+  return mix64(mix64(memory, static_cast<uint64_t>(shape.rows)),
                static_cast<uint64_t>(shape.columns * 257 + shape.box_rows));
 }
 

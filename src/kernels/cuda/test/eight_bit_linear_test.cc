@@ -77,13 +77,7 @@ struct QuantizedGroup {
 
 class GpuEightBitLinear : public gpu_test::GpuLinearTest {
  protected:
-  void SetUp() override {
-    auto device = gpu_test::open_test_device({.compute_capability = 90});
-    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
-    device_ = std::move(*device);
-    if (device_->stream().info().compute_capability != 90)
-      GTEST_SKIP() << "SKIPPED: not a GPU of compute capability 9.0";
-  }
+  void SetUp() override { open_hopper(); }
   bool is_emulated() { return device_->stream().emulated() != nullptr; }
 };
 

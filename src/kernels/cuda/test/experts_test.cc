@@ -321,13 +321,7 @@ TEST_F(GpuExperts, BitsOfQuantizedWeightsDoNotDependOnTheCrowd) {
 // Where tiles of 64 and 128 rows go through warpgroup products.
 class GpuExpertsOnHopper : public GpuExperts {
  protected:
-  void SetUp() override {
-    Result<std::unique_ptr<Device>> device = gpu_test::open_test_device({.compute_capability = 90});
-    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
-    device_ = std::move(*device);
-    if (device_->stream().info().compute_capability != 90)
-      GTEST_SKIP() << "SKIPPED: not a GPU of compute capability 9.0";
-  }
+  void SetUp() override { open_hopper(); }
 };
 
 // Tiles of one and two warpgroups that are not full, several columns of blocks, odd ends of outputs

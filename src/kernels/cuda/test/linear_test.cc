@@ -152,13 +152,7 @@ TEST_F(GpuOwnLinear, OperandsMayBeginAnywhere) {
 
 class GpuDenseLinear : public GpuOwnLinear {
  protected:
-  void SetUp() override {
-    Result<std::unique_ptr<Device>> device = gpu_test::open_test_device({.compute_capability = 90});
-    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
-    device_ = std::move(*device);
-    if (device_->stream().info().compute_capability != 90)
-      GTEST_SKIP() << "SKIPPED: not a GPU of compute capability 9.0";
-  }
+  void SetUp() override { open_hopper(); }
 };
 
 // Every width of a tile, one and two warpgroups, blocks that take several tiles, odd ends of rows,

@@ -107,11 +107,7 @@ class GpuQuantLinear : public gpu_test::GpuLinearTest {
 // A GPU that multiplies many rows by warpgroups.
 class HopperQuantLinear : public GpuQuantLinear {
  protected:
-  void SetUp() override {
-    auto device = gpu_test::open_test_device({.compute_capability = 90});
-    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
-    device_ = std::move(*device);
-  }
+  void SetUp() override { open({.compute_capability = 90}); }
 };
 
 TEST_F(GpuQuantLinear, MatchesReferenceForEveryFormat) {

@@ -33,11 +33,7 @@ struct QuantizedRow {
 class GpuQuantizeRows : public gpu_test::GpuLinearTest {
  protected:
   // A GPU that multiplies FP8.
-  void SetUp() override {
-    auto device = gpu_test::open_test_device({.compute_capability = 90});
-    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
-    device_ = std::move(*device);
-  }
+  void SetUp() override { open({.compute_capability = 90}); }
 };
 
 TEST_F(GpuQuantizeRows, RoundsAsTheHostDoes) {

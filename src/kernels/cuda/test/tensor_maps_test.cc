@@ -53,7 +53,10 @@ TEST(TensorMapTable, RefusesWhatIsNotMappableEachTime) {
   EXPECT_EQ(table.find(crooked), nullptr);
 }
 
-class GpuTensorMaps : public gpu_test::GpuLinearTest {};
+class GpuTensorMaps : public gpu_test::GpuLinearTest {
+ protected:
+  void SetUp() override { open_hopper(); }
+};
 
 // Maps whose places in the table are one, which addresses decide, are encoded again.
 TEST_F(GpuTensorMaps, AreEncodedOnceForAWeightAndANumberOfRows) {

@@ -29,10 +29,18 @@ Result<std::unique_ptr<Device>> open_test_device(const EmulatedGpu& emulated = {
 
 class GpuTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    Result<std::unique_ptr<Device>> device = open_test_device();
+  void SetUp() override { open({}); }
+
+  // Opens such a device; without one the test is skipped.
+  void open(const EmulatedGpu& emulated) {
+    Result<std::unique_ptr<Device>> device = open_test_device(emulated);
     if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
     device_ = std::move(*device);
+  }
+  void open_hopper() {
+    open({.compute_capability = 90});
+    if (device_ != nullptr && device_->stream().info().compute_capability != 90)
+      GTEST_SKIP() << "SKIPPED: not a GPU of compute capability 9.0";
   }
 
   Stream& stream() { return device_->stream(); }
