@@ -148,7 +148,7 @@ def test_the_routers_span_is_the_parent_of_the_servers(binary):
             assert "parentSpanId" not in last["route_request"], last
             wait_for(lambda: "quire:route_requests_total" in collector.metrics())
             # A span counts as sent once its answer has come back, which is after the collector has it.
-        wait_for(lambda: "quire:otlp_spans_sent_total 2.0" in context.request("GET", "/metrics")[2])
+            wait_for(lambda: "quire:otlp_spans_sent_total 2.0" in context.request("GET", "/metrics")[2])
 
 
 def test_pooled_requests_have_spans_too(binary):
