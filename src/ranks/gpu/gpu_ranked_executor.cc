@@ -184,10 +184,9 @@ Status GpuRankedExecutor::run_plan(
 void GpuRankedExecutor::relay_tokens(const StepPlan& plan) {
   if (members_->num_stages() == 1) return;
   relayed_.push_back(relay_.add_step(plan));
-  StepResult sampled;
-  relay_.take(sampled);
+  relay_.take(sampled_);
   for (int member = 0; member < static_cast<int>(sampler_); ++member)
-    members_->link(member)->bring(sampled);
+    members_->link(member)->bring(sampled_);
 }
 
 Result<StepResult> GpuRankedExecutor::execute(const StepPlan& plan) {

@@ -88,6 +88,7 @@ class GpuRankedExecutor final : public Executor {
   std::vector<std::unique_ptr<GpuRunner>> runners_;  // by member
   KvPlan kv_plan_;
   TokenRelay relay_;
+  StepResult sampled_;            // what the links of stages borrow until the next plan
   std::deque<uint64_t> relayed_;  // the relay's numbers of steps under way
   StepResult first_result_;
 };
