@@ -46,7 +46,7 @@ class GpuRankedExecutor final : public Executor {
   const GpuRunner& runner(int member) const { return *runners_[static_cast<size_t>(member)]; }
   GpuMembers& members() { return *members_; }
 
-  ExecutorInfo info() const override { return runners_.front()->info(); }
+  ExecutorInfo info() const override { return runners_[sampler_]->info(); }
   // Of the first rank of every stage together.
   KvSpec kv_spec() const override { return kv_spec_; }
   // What the member with the least room for blocks has, in bytes of kv_spec()'s.
