@@ -1,5 +1,5 @@
-// How linked ranks come to share memory: one of them makes it and offers it to others, each of which says
-// whether it can use it. Those of another machine, container or user cannot.
+// Linked ranks come to share memory here: one of them makes it and offers it to others, each of which
+// says whether it can use it. Those of another machine, container or user cannot.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,13 @@ struct RankRange {
 // that nobody can take. kUnavailable: a rank is lost.
 Result<std::vector<int>> offer_memory(RankLinks& links, const RankRange& others,
                                       const SharedMemoryOffer& offer);
-// What rank `from` offers goes to `use`, where it can be opened and has `num_bytes`; returns whether that
-// came to be, and was true. kUnavailable: the rank is lost.
+// Gives `use` what rank `from` offers, if it can be opened and has `num_bytes`. Returns whether `use`
+// took it. kUnavailable: the rank is lost.
 Result<bool> answer_offer(RankLinks& links, int from, int64_t num_bytes,
                           const std::function<bool(SharedMemory memory)>& use);
 
-// A yes or no of one rank to another, of a kind of frames that both expect.
+// One rank tells another yes or no in a frame of a kind that both expect. kUnavailable: the other rank
+// is lost.
 Status send_answer(RankLinks& links, int other, uint32_t kind, bool is_yes);
 Result<bool> receive_answer(RankLinks& links, int other, uint32_t kind);
 

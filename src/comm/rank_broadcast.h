@@ -1,5 +1,5 @@
-// What the first rank of all says to all others, in order. Those of its machine read it in memory that
-// they share with it, where it is written once; to the rest it is sent, to one after the other.
+// A RankBroadcast carries what the first rank says to all others, in order. Those of its machine read it
+// in memory that they share with it, where it is written once; to the rest it is sent, one by one.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto broadcast, RankBroadcast::join(links, transport));
 #pragma once
@@ -21,14 +21,15 @@ namespace quire {
 
 class RankBroadcast {
  public:
-  // Every rank calls it once, before others use the links. Borrows them. kUnavailable: a rank is lost.
+  // Every rank calls it once, before anybody else uses the links, which it borrows. kUnavailable: a
+  // rank is lost.
   static Result<std::unique_ptr<RankBroadcast>> join(RankLinks& links, RankTransport transport);
 
-  // Of the first rank, any thread. Waits while a rank reads nothing, as long as it lives. kUnavailable:
-  // a rank is lost.
+  // Any thread of the first rank may call it. It waits while a rank reads nothing, as long as that
+  // rank lives. kUnavailable: a rank is lost.
   Status send(uint32_t kind, std::span<const std::byte> payload);
-  // Of the others, one thread: waits for the next frame, as long as the first rank lives. kUnavailable:
-  // it is lost. kDataLoss: what came is no frame.
+  // One thread of each other rank calls it. It waits for the next frame, as long as the first rank
+  // lives. kUnavailable: the first rank is lost. kDataLoss: what came is no frame.
   Status receive(Frame& frame);
 
  private:

@@ -1,5 +1,5 @@
-// Bytes from one writer to several readers, threads or processes, through a ring in memory that all of
-// them map: each byte is written once, and every reader reads all of them.
+// A SharedPipe carries bytes from one writer to several readers, which are threads or processes, through
+// a ring in memory that all of them map: each byte is written once, and every reader reads all of them.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// What the memory begins with, zeros at first; the ring follows. Positions count bytes.
+// The memory begins with it, as zeros at first, and the ring follows. Positions count bytes.
 struct SharedPipe {
   static constexpr uint32_t kRingBytes = 256 << 10;
 
@@ -28,17 +28,17 @@ struct SharedPipe {
 static_assert(sizeof(SharedPipe) % 64 == 0);
 constexpr int64_t SharedPipe::mapped_bytes() { return int64_t{sizeof(SharedPipe)} + kRingBytes; }
 
-// Whether to wait on; asked now and then.
+// Says whether a waiting thread goes on; it is asked now and then.
 using GoesOn = std::function<bool()>;
 
-// One thread. Borrows the pipe.
+// One thread may use it. It borrows the pipe.
 class PipeWriter {
  public:
   PipeWriter(SharedPipe& pipe, std::vector<int> readers)
       : pipe_(pipe), readers_(std::move(readers)) {}
 
-  // All parts, one behind the other, however many bytes; readers are woken once where there is room.
-  // False: somebody has not read, and `goes_on` said no.
+  // Writes all parts, one behind the other, however long they are. It wakes readers once where there
+  // is room for all. False: somebody has not read, and `goes_on` said no.
   bool write(std::initializer_list<std::span<const std::byte>> parts, const GoesOn& goes_on);
 
  private:
@@ -50,14 +50,14 @@ class PipeWriter {
   uint32_t all_read_ = 0;  // what all readers had read when they were last looked at
 };
 
-// One thread. Borrows the pipe.
+// One thread may use it. It borrows the pipe.
 class PipeReader {
  public:
   // Looks `num_spins` times before it sleeps.
   PipeReader(SharedPipe& pipe, int reader, int num_spins)
       : pipe_(pipe), own_(pipe.read[static_cast<size_t>(reader)]), num_spins_(num_spins) {}
 
-  // False: they have not come, and `goes_on` said no.
+  // Fills `bytes`. False: they have not come, and `goes_on` said no.
   bool read(std::span<std::byte> bytes, const GoesOn& goes_on);
 
  private:

@@ -54,7 +54,7 @@ std::string peer_address(const Socket& socket);
 Status send_all(const Socket& socket, std::span<const std::byte> bytes, int64_t deadline_us);
 Status receive_all(const Socket& socket, std::span<std::byte> bytes, int64_t deadline_us);
 
-// Whether the other end has closed it, and all that it had sent has been received. Does not wait.
+// Returns, without waiting, whether the other end has closed it and all that it had sent is received.
 bool has_closed(const Socket& socket);
 
 // What ranks say to each other, with its kind, its length and a sum over its bytes.
@@ -68,7 +68,7 @@ class OutgoingFrame {
  public:
   OutgoingFrame(uint32_t kind, std::span<const std::byte> payload);
   Status send(const Socket& socket, int64_t deadline_us) const;
-  // What goes before the payload, where it is not sent by a socket.
+  // Returns the bytes before the payload, for who does not send it by a socket.
   std::span<const std::byte> header() const { return header_; }
 
  private:
@@ -80,7 +80,7 @@ Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte
                   int64_t deadline_us);
 // kDataLoss: these bytes are no frame of this version, too long or not what was sent.
 Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us);
-// Of bytes that `read` fills in, one call after the other.
+// Receives a frame whose bytes `read` fills in, one call after the other.
 Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame);
 
 // Microseconds of the steady clock.

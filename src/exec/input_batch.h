@@ -134,7 +134,7 @@ class InputBatch {
   std::vector<RequestState*> states_;  // [R]
 };
 
-// The step's requests as whoever reads hidden states knows them.
+// Fills `texts` with the step's requests, as who reads hidden states knows them.
 void list_texts(const InputBatch& batch, std::vector<HiddenText>& texts);
 
 }  // namespace quire

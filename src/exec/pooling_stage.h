@@ -21,15 +21,15 @@ namespace quire {
 // Borrows the decoder, the stream and the team. One thread at a time may use it.
 class PoolingStage {
  public:
-  // Where it computes: the model's layers on the stream, all else on the host.
+  // The model's layers are computed on the stream, and all else on the host.
   struct Place {
     Stream& stream;
     ThreadTeam& team;
     Arena& arena;
     RowTransfer transfer = {};  // of num_floats()
   };
-  // What it takes of the arena, and the most floats that its transfer moves at a time; 0: the model is
-  // not for pooling.
+  // Return how many bytes it takes of the arena, and how many floats its transfer moves at a time.
+  // Both are 0 for a model that is not for pooling.
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits);
   static int64_t num_floats(const DecoderSpec& spec, const DecoderLimits& limits);
 
@@ -40,8 +40,8 @@ class PoolingStage {
   PoolingInfo info() const;
 
   // Fills `pooled` of the plan's requests whose last token the step has computed, from the hidden states
-  // of the last forward pass. Values that are not finite fail their request alone. Of a GPU it waits
-  // for the states; kUnavailable: the GPU is lost.
+  // of the last forward pass, for which it waits. Values that are not finite fail their request alone.
+  // kUnavailable: the GPU is lost.
   Status run(const StepPlan& plan, const InputBatch& batch,
              std::vector<RequestStepResult>& results);
 
@@ -54,9 +54,9 @@ class PoolingStage {
     int64_t num_tokens = 0;
     bool ends = false;  // the last of them is the prompt's last
   };
-  // Into rows_: those of each request, where `hidden` is not known yet.
+  // Fills rows_ with those of each request, where `hidden` is not known yet.
   void find_rows(const StepPlan& plan, const InputBatch& batch);
-  // Tokens of the step whose states pool() reads.
+  // Returns the tokens of the step whose states pool() reads.
   WorkRange rows_read(const Rows& rows, const RequestState& state) const;
   void pool(const Rows& rows, const PoolingParams& params, RequestState& state) const;
   void pool_steps(const Rows& rows, bool all, std::vector<float>& out) const;

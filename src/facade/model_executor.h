@@ -33,8 +33,8 @@ std::string device_of(const EngineArgs& args);
 Result<ModelExecutor> make_model_executor(const EngineArgs& args,
                                           const ModelRunnerOptions& options);
 
-// Whether the CPU takes what a GPU refused with `refusal`: args.device is "auto", and the model, an
-// adapter or its memory is the reason. If so, the log says it.
+// Returns whether the CPU takes what a GPU refused with `refusal`, and logs it if so. It does when
+// args.device is "auto" and the model, an adapter or its memory is the reason.
 bool goes_to_cpu(const EngineArgs& args, const Status& refusal);
 
 }  // namespace quire

@@ -19,7 +19,7 @@ namespace quire {
 // the state of the position before. Borrows the decoder. One thread may use it.
 class HiddenInlet {
  public:
-  // Of states that are read in a step, and what they take of the arena.
+  // Return how many floats a step reads at most, and how many bytes of the arena they take.
   static int64_t num_floats(const DecoderSpec& spec, const DecoderLimits& limits);
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits);
 
@@ -29,7 +29,7 @@ class HiddenInlet {
   // Returns the states that the step's tokens read, zeros where nobody has put any. They are valid
   // until the next call. kInternal: the step has states of both models.
   Result<DraftRows> rows(const StepPlan& plan);
-  // Of no request.
+  // Returns what a pass of no request reads.
   DraftRows empty_rows() const { return {.rows = buffer_}; }
   // Takes what the decoder's own states of the requests' last tokens have come to.
   Status keep(const StepPlan& plan);

@@ -15,7 +15,7 @@ namespace quire {
 // Borrows the decoder. One thread may use it.
 class HiddenOutlet {
  public:
-  // Of states that come of a step, and what they take of the arena.
+  // Return how many floats come of a step at most, and how many bytes of the arena they take.
   static int64_t num_floats(const HiddenRowsSpec& spec, const DecoderSpec& decoder,
                             const DecoderLimits& limits);
   static int64_t memory_bytes(const HiddenRowsSpec& spec, const DecoderSpec& decoder,
@@ -31,7 +31,7 @@ class HiddenOutlet {
   Status put(const StepPlan& plan);
 
  private:
-  // Of a request's tokens those whose states are wanted begin with this.
+  // Returns the first of a request's tokens in the step whose state is wanted.
   int32_t first_wanted(const ScheduledRequest& scheduled) const;
 
   const std::shared_ptr<HiddenRows> rows_;

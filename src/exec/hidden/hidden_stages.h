@@ -19,7 +19,7 @@ namespace quire {
 
 class HiddenStages {
  public:
-  // What it takes of the arena, and the most floats that its transfer moves at a time.
+  // Return how many bytes it takes of the arena, and how many floats its transfer moves at a time.
   static int64_t memory_bytes(const HiddenRows* rows, bool drafts, const DecoderSpec& spec,
                               const DecoderLimits& limits);
   static int64_t num_floats(const HiddenRows* rows, bool drafts, const DecoderSpec& spec,
@@ -33,10 +33,11 @@ class HiddenStages {
 
   // Of the model that drafts: where the text begins that a request of it is about. Else 0.
   int32_t first_position(RequestId id) const { return inlet_ ? rows_->first_position(id) : 0; }
-  // Around each forward pass: what it is to read and to tell, then what came of it, for which it waits.
+  // before() sets what a forward pass is to read and to tell. after() takes what came of it, for which
+  // it waits.
   Status before(const StepPlan& plan, ForwardInputs& inputs);
   Status after(const StepPlan& plan);
-  // What before() gives a pass of no request.
+  // Sets what before() would set for a pass of no request.
   void before_none(ForwardInputs& inputs) const;
   // Of the model whose states they are: end_step() follows each step, once its tokens are sampled.
   bool is_read() const { return outlet_.has_value(); }

@@ -34,12 +34,12 @@ struct PoolingRun {
   bool use_activation = true;
   int32_t dimensions = 0;
 };
-// What the model makes of each case.
+// Returns what the model makes of each case.
 std::vector<PooledOutput> run_pooling(Executor& runner, std::vector<PoolingCase> cases,
                                       const PoolingRun& options);
 
 double cosine(std::span<const float> a, std::span<const float> b);
-// The worst difference and the worst cosine over all rows.
+// They are the worst over all rows.
 struct Distance {
   double difference = 0.0;
   double cosine = 1.0;

@@ -36,16 +36,16 @@ ModelRunnerOptions draft_options(const std::filesystem::path& target);
 // The served model with one request at a time, and the drafter that watches it.
 class Served {
  public:
-  // Of both models.
+  // `load` makes the executors of both models.
   Served(const std::string& name, const LoadExecutor& load);
 
   const DraftGolden& golden() const { return golden_; }
   Drafter& drafter() { return *drafter_.drafter; }
   HiddenRows& rows() { return *drafter_.hidden_rows; }
 
-  // `computed`: tokens at the front that another request has computed in the same blocks.
+  // `computed` is how many tokens at the front another request has computed in the same blocks.
   void start(uint64_t id, size_t num_tokens, int32_t computed = 0);
-  // A step of so many tokens, drafts behind them; what it samples joins the request.
+  // Runs a step of so many tokens with drafts behind them. What it samples joins the request.
   void step(int32_t num_tokens, std::span<const TokenId> drafts = {});
   std::vector<TokenId> propose();
   void end();

@@ -1,5 +1,5 @@
-// What becomes of hidden states on a GPU beside logits: pooled outputs, and states for a model that drafts
-// or from the one that is served. They go through the host.
+// GpuHiddenStates makes of hidden states on a GPU what is not logits: pooled outputs, and the states
+// that a model which drafts reads of the one that is served. They go through the host.
 #pragma once
 
 #include <memory>
@@ -20,11 +20,11 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread. It waits for the device behind each step, so that a runner
-// which has it has one step under way.
+// It borrows what it is made of, and one thread may use it. It waits for the device behind each step,
+// so that a runner which has it has one step under way.
 class GpuHiddenStates {
  public:
-  // Whether a runner has hidden states to see to.
+  // Returns whether a runner of such a model needs one.
   static bool are_wanted(const ModelRunnerOptions& options, const ModelPlan& plan);
   static int64_t device_bytes(const ModelRunnerOptions& options, const ModelPlan& plan);
   static int64_t pinned_bytes(const ModelRunnerOptions& options, const ModelPlan& plan);
@@ -41,11 +41,12 @@ class GpuHiddenStates {
   explicit GpuHiddenStates(const Parts& parts);
 
   PoolingInfo pooling() const { return pooling_ == nullptr ? PoolingInfo{} : pooling_->info(); }
-  // Around the forward pass of a step, behind RequestTable::apply().
+  // Is called before the forward pass of a step and behind RequestTable::apply(). Sets what the pass
+  // reads.
   Status before(const StepPlan& plan, RequestTable& requests, ForwardInputs& inputs);
-  // The same for a pass of no request.
+  // Sets the same for a pass of no request.
   void before_none(ForwardInputs& inputs) const { hidden_.before_none(inputs); }
-  // Once the step's tokens are sampled.
+  // Is called once the step's tokens are sampled. kUnavailable: the GPU is lost.
   Status after(const InputBatch& batch, std::vector<RequestStepResult>& results);
 
  private:

@@ -1,5 +1,5 @@
-// Stands for the kernels of AVX-512 and AMX in a program that was built without them
-// (QUIRE_BEST_ISA=avx2). Nothing reads these tables, because has_isa() is false for such sets then.
+// These tables stand for the kernels of AVX-512 and AMX in a program that was built without them
+// (QUIRE_BEST_ISA=avx2). Nothing reads them, because has_isa() is false for such sets then.
 #include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/kernel_tables.h"
 #include "kernels/cpu/lora/lora_kernels.h"

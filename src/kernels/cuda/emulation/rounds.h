@@ -1,5 +1,5 @@
-// Which threads of an emulated block can run, round by round: who can run when a round begins runs
-// once in it, and who becomes ready meanwhile waits for the next.
+// Rounds says which thread of an emulated block runs next: who can run when a round begins runs once in
+// it, and who becomes ready meanwhile waits for the next round.
 #pragma once
 
 #include <cstddef>

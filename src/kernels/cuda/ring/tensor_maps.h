@@ -1,5 +1,5 @@
-// The tensor maps of a stream's launches. The driver takes a while to encode one, and a launch wants
-// two or four, so that those of weights, caches and buffers are kept.
+// A stream keeps the tensor maps of its launches here, because the driver takes a while to encode one
+// and a launch wants two or four.
 #pragma once
 
 #include <cstddef>
@@ -33,15 +33,17 @@ inline uint64_t place_hash(const MatrixMapShape& shape) {
                static_cast<uint64_t>(shape.columns * 257 + shape.box_rows));
 }
 
-// Maps by shape, in a number of places that never changes. A map says where memory lies and nothing of
-// what is in it, so that none grows old; one whose place another shape has taken is encoded again.
+// A TensorMapTable keeps maps by shape in a number of places that never changes. A map says where
+// memory lies and nothing of what is in it, so that none grows old; one whose place another shape has
+// taken is encoded again.
 template <class Shape>
 class TensorMapTable {
  public:
-  // `num_places`: a power of two.
+  // `num_places` is a power of two.
   explicit TensorMapTable(size_t num_places) : places_(num_places) {}
 
-  // Valid until the next call. Null: the shape is not mappable, or the driver cannot.
+  // Returns the map of the shape, which is valid until the next call. Null: the shape is not mappable,
+  // or the driver cannot encode it.
   const ptx::TensorMap* find(const Shape& shape) {
     Place& place = places_[(place_hash(shape) >> 32) & (places_.size() - 1)];
     if (place.is_taken && place.shape == shape) return &place.map;
@@ -62,7 +64,7 @@ class TensorMapTable {
   int64_t num_encoded_ = 0;
 };
 
-// Kept by a stream, from its first launch that wants a map until it ends. One thread.
+// A stream has it from its first launch that wants a map until it ends. One thread may use it.
 class TensorMaps final : public LibraryState {
  public:
   static TensorMaps& of(Stream& stream) {
