@@ -56,6 +56,7 @@ Result<std::vector<std::unique_ptr<RankGroup>>> SharedRanks::create(
   auto region =
       std::make_shared<Region>(static_cast<std::byte*>(memory), num_bytes, num_ranks, true);
   std::vector<std::unique_ptr<RankGroup>> ranks;
+  ranks.reserve(static_cast<size_t>(num_ranks));
   for (int rank = 0; rank < num_ranks; ++rank)
     ranks.emplace_back(new SharedRanks(region, rank, options.deadline_ms, {}));
   return ranks;
