@@ -111,7 +111,7 @@ void linears(GpuBenchTable& table) {
       {"int8 x int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}, DType::kI8}};
   for (const LinearKind& kind : quantized)
     for (const NamedLinear& shape : gpu_linears())
-      for (const int64_t m : {1, 8, 16, 64, 256, 1024, 8192})
+      for (const int64_t m : {1, 8, 16, 32, 48, 64, 128, 256, 1024, 8192})
         if (kind.products != DType::kBF16 || m <= 1024) linear_row(table, shape, kind, m);
 }
 
