@@ -1,8 +1,8 @@
 // Products of experts with quantized weights for many rows on Hopper. Two warpgroups decode 64
 // outputs each into registers, from which tensor cores multiply them with the same rows of x in
-// shared memory, which a thread fetches. With
-// a gate one warpgroup has the gates and the other what they gate. A row's sums are those of
-// quant_few_rows_experts.cu: product after product, group after group, slice after slice.
+// shared memory, which a thread fetches (panel_sums.h). With a gate one warpgroup has the gates and
+// the other what they gate. A row's sums are those of quant_few_rows_experts.cu: product after
+// product, group after group, slice after slice.
 #include <type_traits>
 
 #include "kernels/cuda/experts/quant_experts.h"
@@ -15,7 +15,7 @@ namespace {
 constexpr int kConsumers = 2;
 constexpr int kThreads = kWarpgroupThreads * (1 + kConsumers);
 constexpr int kProducerRegisters = 40;
-constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 <= 65,536
+constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 = 384 * 168
 constexpr int kConsumerBarrier = 1;
 
 // Panels go round in a ring of the block, codes in rings of the warps.

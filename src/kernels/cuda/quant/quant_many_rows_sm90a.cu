@@ -1,8 +1,7 @@
-// y = x W^T of quantized weights on Hopper, for more rows than quant_linear.cu has a kernel for. Warpgroups
-// decode 64 outputs each into registers, from which tensor cores multiply them with the same panel of
-// rows in shared memory, which a thread fetches. While a product is under way, the operand of the
-// next one is decoded. A row's sums are those of quant_linear.cu: product after product, group after
-// group, slice after slice.
+// y = x W^T of quantized weights on Hopper, for more rows than quant_linear.cu multiplies by itself.
+// Warpgroups decode 64 outputs each into registers, from which tensor cores multiply them with the
+// same panel of rows in shared memory, which a thread fetches (panel_sums.h). A row's sums are those
+// of quant_linear.cu: product after product, group after group, slice after slice.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_output.h"
 #include "kernels/cuda/quant/panel_sums.h"
