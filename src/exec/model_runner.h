@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "base/threads/thread_team.h"
@@ -46,8 +47,10 @@ class ModelRunner final : public Executor {
   static Result<std::unique_ptr<ModelRunner>> create(ModelRunnerOptions options);
 
   // One more with the weights of `first`, which are not loaded again, and all else of its own, so
-  // that both can run at once: of options.num_replicas. `group`: of a rank.
+  // that both can run at once: of options.num_replicas. `cpus`: its own ModelRunnerOptions::cpus.
+  // `group`: of a rank.
   static Result<std::unique_ptr<ModelRunner>> create_beside(const ModelRunner& first,
+                                                            const std::vector<int>& cpus = {},
                                                             RankGroup* group = nullptr);
 
   const ModelPlan& plan() const { return plan_; }
