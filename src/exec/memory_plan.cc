@@ -16,12 +16,13 @@ std::string size_text(int64_t bytes) {
 
 void MemoryPlan::add(const MemoryPlan& part) {
   for (int64_t MemoryPlan::*const bytes :
-       {&MemoryPlan::weights, &MemoryPlan::matrices, &MemoryPlan::adapters, &MemoryPlan::vision,
-        &MemoryPlan::activations, &MemoryPlan::linear_workspace, &MemoryPlan::attention_workspace,
-        &MemoryPlan::logits, &MemoryPlan::moving_experts, &MemoryPlan::batch, &MemoryPlan::kv_cache,
+       {&MemoryPlan::weights, &MemoryPlan::adapters, &MemoryPlan::vision, &MemoryPlan::activations,
+        &MemoryPlan::linear_workspace, &MemoryPlan::attention_workspace, &MemoryPlan::logits,
+        &MemoryPlan::moving_experts, &MemoryPlan::batch, &MemoryPlan::kv_cache,
         &MemoryPlan::block_bytes, &MemoryPlan::budget}) {
     this->*bytes += part.*bytes;
   }
+  matrices.add(part.matrices);
   kv_bytes_per_token += part.kv_bytes_per_token;
 }
 

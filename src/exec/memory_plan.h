@@ -6,13 +6,14 @@
 
 #include "base/result.h"
 #include "core/kv_spec.h"
+#include "nn/weights/matrix_bytes.h"
 
 namespace quire {
 
 // All sizes are bytes unless they say otherwise.
 struct MemoryPlan {
   int64_t weights = 0;
-  int64_t matrices = 0;  // of them what every step reads: packed layers and head, no embeddings
+  MatrixBytes matrices;  // of them what steps read, which no embeddings are
   int64_t mapped_tables =
       0;  // embeddings read where they lie in the checkpoint: page cache, not allocated
   int64_t adapters = 0;  // of all that may be loaded

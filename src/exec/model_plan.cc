@@ -178,15 +178,22 @@ void set_limits(const ModelRunnerOptions& options, int64_t max_len, ModelPlan& p
 }  // namespace
 
 DType dominant_dtype(const TensorSource& source) {
-  std::array<int64_t, 3> bytes{};
   constexpr std::array kTypes = {DType::kBF16, DType::kF16, DType::kF32};
+  std::array<int64_t, 3> bytes{};
+  int64_t quantized_bytes = 0;
   for (const RawTensor& tensor : source.tensors()) {
-    if (tensor.shape.size() < 2 || !tensor.name.ends_with(".weight")) continue;
-    for (size_t i = 0; i < kTypes.size(); ++i) {
-      if (tensor.dtype == kTypes[i]) bytes[i] += static_cast<int64_t>(tensor.data.size());
+    if (tensor.shape.size() < 2) continue;
+    const auto size = static_cast<int64_t>(tensor.data.size());
+    const auto* const type = std::ranges::find(kTypes, tensor.dtype);
+    if (type == kTypes.end()) {
+      quantized_bytes += size;
+    } else if (tensor.name.ends_with(".weight")) {
+      bytes[static_cast<size_t>(type - kTypes.begin())] += size;
     }
   }
-  return kTypes[static_cast<size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
+  const auto most = std::ranges::max_element(bytes);
+  const DType dtype = kTypes[static_cast<size_t>(most - bytes.begin())];
+  return dtype == DType::kF32 && *most < quantized_bytes ? DType::kBF16 : dtype;
 }
 
 Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfig& config,

@@ -130,8 +130,9 @@ struct ModelPlan {
 Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfig& config,
                              DType checkpoint_dtype);
 
-// Returns the element type that most bytes of the checkpoint's float matrices have, or bfloat16
-// when all of them are quantized.
+// Returns the element type that most bytes of the checkpoint's float matrices have. It is bfloat16
+// when all matrices are quantized, and when float32 ones are but the remainder beside quantized
+// ones, as routers of experts are in GGUF files: that says nothing about activations.
 DType dominant_dtype(const TensorSource& source);
 
 }  // namespace quire

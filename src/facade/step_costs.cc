@@ -36,13 +36,33 @@ MathType math_of(ComputeType compute) {
   return MathType::kInt8;
 }
 
-// Packed weights of the layers and the head, over their number: what a quantized checkpoint really
-// takes, on average.
-double bits_per_weight(const ModelPlan& plan, const ModelShape& shape) {
-  const double table = static_cast<double>(shape.vocab_size * shape.hidden_size);
-  const double packed =
-      static_cast<double>(shape.num_decoder_parameters()) - (shape.tied_head ? 0 : table);
-  return 8 * static_cast<double>(plan.memory.matrices) / packed;
+// How many weights the routed experts of all layers have.
+double num_expert_weights(const ModelShape& shape) {
+  double count = 0;
+  for (const LayerGroup& group : shape.groups) {
+    count += static_cast<double>(group.num_layers) * group.ffn.num_experts *
+             group.ffn.num_expert_parameters(shape.hidden_size);
+  }
+  return count;
+}
+
+// Sets what weights are kept as to what packed matrices really take, on average over the layers, over
+// routed experts and for the head: a step reads all of the first and the last, but few experts.
+void set_packed_weights(const ModelPlan& plan, ModelShape& shape) {
+  const MatrixBytes& bytes = plan.memory.matrices;
+  const double head = static_cast<double>(shape.vocab_size * shape.hidden_size);
+  const double experts = num_expert_weights(shape);
+  const double dense = static_cast<double>(shape.num_decoder_parameters()) - experts -
+                       (shape.tied_head ? 1 : 2) * head;
+  const MathType math = math_of(plan.matrix_compute);
+  const auto packed = [&](int64_t size, double count, MathType type, NumberFormat& format) {
+    if (size == 0 || count <= 0) return;
+    const double bits = 8 * static_cast<double>(size) / count;
+    if (bits < 0.9 * format.bits) format = {bits, type};
+  };
+  packed(bytes.dense, dense, math, shape.weights);
+  packed(bytes.experts, experts, math, shape.expert_weights);
+  packed(bytes.head, head, math_of(plan.compute), shape.head_weights);
 }
 
 // Whether blocks come back from the host sooner than they are computed again, by the cost model and
@@ -89,14 +109,11 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   if (plan.vision && !plan.vision->canvas.any()) shape.tower = tower_shape(*plan.vision);
   shape.weights = stored(plan.dtype);
   shape.weights.math = math_of(plan.matrix_compute);
-  shape.head_weights = shape.weights;
+  shape.head_weights = shape.expert_weights = shape.weights;
+  shape.head_weights.math = math_of(plan.compute);
   shape.activations = stored(plan.limits.activation_type);  // between ops: bf16 on a GPU
   shape.kv = stored(plan.kv);
-  if (const double bits = bits_per_weight(plan, shape); bits < 0.9 * shape.weights.bits) {
-    shape.weights = {bits, math_of(plan.matrix_compute)};
-    shape.head_weights = {bits, math_of(plan.compute)};
-  }
-  shape.expert_weights = shape.weights;
+  set_packed_weights(plan, shape);
   return shape;
 }
 

@@ -36,12 +36,33 @@ TEST(StepCosts, QuantizedWeightsTakeTheirPackedBytes) {
     plan.matrix_compute = ComputeType::kInt8;
     const double head = 1000.0 * 2048;
     const double layers = 16.0 * (2048 * 2048 * 2 + 2048 * 512 * 2 + 3.0 * 2048 * 8192);
-    plan.memory.matrices = static_cast<int64_t>(layers + 2 * head);
+    plan.memory.matrices = {.dense = static_cast<int64_t>(layers),
+                            .head = static_cast<int64_t>(2 * head)};
     const ModelShape shape = cost_shape("model", plan);
     EXPECT_NEAR(layers * shape.weights.bytes() + head * shape.head_weights.bytes(),
-                static_cast<double>(plan.memory.matrices), 1e-3 * layers);
+                layers + 2 * head, 1e-3 * layers);
     EXPECT_EQ(shape.weights.math, MathType::kInt8);
   }
+}
+
+// A step of few tokens reads all of a float head and few of the quantized experts, so that one average
+// of the two would be neither.
+TEST(StepCosts, ExpertsAndTheHeadAreStoredApart) {
+  ModelPlan plan = plan_with(DType::kBF16);
+  for (LayerSpec& layer : plan.spec.layers) {
+    layer.ffn = {};
+    layer.ffn.experts = {.router = {.num_experts = 64, .experts_per_token = 4},
+                         .intermediate_size = 512};
+  }
+  const double experts = 16.0 * 64 * 3 * 2048 * 512;
+  const double dense = 16.0 * (2048 * 2048 * 2 + 2048 * 512 * 2 + 2048 * 64);
+  plan.memory.matrices = {.dense = static_cast<int64_t>(dense),
+                          .experts = static_cast<int64_t>(experts / 2),
+                          .head = 1000 * 2048 * 2};
+  const ModelShape shape = cost_shape("model", plan);
+  EXPECT_NEAR(shape.weights.bits, 8, 0.01);
+  EXPECT_NEAR(shape.expert_weights.bits, 4, 0.01);
+  EXPECT_EQ(shape.head_weights.bits, 16);
 }
 
 // What ops hand on to each other: float32 on a CPU, bfloat16 on a GPU.

@@ -51,6 +51,14 @@ Status group_status(const GpuModel& model) {
   return options.link == nullptr ? Status() : options.link->status();
 }
 
+// The positions that the requests of a step see, all together.
+int64_t total_len(const StepPlan& plan) {
+  int64_t total = 0;
+  for (const ScheduledRequest& scheduled : plan.scheduled)
+    total += scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
+  return total;
+}
+
 // Else a later stage has the head.
 bool samples(const GpuModel& model) { return model.options().stage.is_last(); }
 
@@ -184,6 +192,7 @@ bool GpuRunner::work_while_idle() {
   const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
   ForwardInputs inputs = inputs_->build(0, StepPlan{}, batch, is_whole ? bucket->size : 1, size);
   inputs.max_query_len = 1;
+  inputs.total_len = GraphDispatcher::kMaxTotalLen;
   if (bucket && bucket->has_adapters) inputs.lora_slots = adapters_->place(0, {}, size);
   if (hidden_ != nullptr) hidden_->before_none(inputs);
   if (bucket) {
@@ -279,12 +288,15 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   const StepSize size{.num_reqs = step.batch->num_reqs(),
                       .num_tokens = step.batch->num_tokens(),
                       .max_query_len = step.batch->max_query_len(),
+                      .total_len = total_len(plan),
                       .has_adapters = !adapters.empty()};
   const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
   const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
   const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
   ForwardInputs inputs = inputs_->build(step.turn, plan, *step.batch,
                                         is_whole ? bucket->size : size.num_reqs, num_tokens);
+  // A graph that is captured now will run other steps.
+  inputs.total_len = is_whole ? GraphDispatcher::kMaxTotalLen : size.total_len;
   if (size.has_adapters) inputs.lora_slots = adapters_->place(step.turn, adapters, num_tokens);
   if (hidden_ != nullptr) QUIRE_RETURN_IF_ERROR(hidden_->before(plan, *requests_, inputs));
   const int64_t hidden_bytes = size.num_tokens * plan_.spec.hidden_size * int64_t{sizeof(float)};

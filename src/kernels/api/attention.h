@@ -61,6 +61,7 @@ struct PagedAttentionParams {
   // All calls of this cut have the same block table, so that the cut may depend on who shares blocks.
   bool cut_has_one_table = false;
   int32_t max_query_len = 0;  // of any request; 0: not known
+  int64_t total_len = 0;      // at least the sum of seq_lens; 0: not known
 };
 void paged_attention(Stream& stream, const PagedAttentionParams& params);
 

@@ -111,7 +111,7 @@ void linears(GpuBenchTable& table) {
       {"int8 x int8", {.bits = 8, .offset = 128, .group_size = int64_t{1} << 20}, DType::kI8}};
   for (const LinearKind& kind : quantized)
     for (const NamedLinear& shape : gpu_linears())
-      for (const int64_t m : {1, 8, 16, 64, 256, 1024, 8192})
+      for (const int64_t m : {1, 8, 16, 32, 48, 64, 128, 256, 1024, 8192})
         if (kind.products != DType::kBF16 || m <= 1024) linear_row(table, shape, kind, m);
 }
 
@@ -211,6 +211,9 @@ void attentions(GpuBenchTable& table) {
         attention_row(table, {shape, dtype, std::vector<int32_t>(static_cast<size_t>(reqs), 4096),
                               1, fmt::format("1 token at 4096 x {}", reqs)});
       }
+      for (const int32_t context : {512, 32768})
+        attention_row(table,
+                      {shape, dtype, {context}, 1, fmt::format("1 token at {} x 1", context)});
       attention_row(table, {shape, dtype, mixed, 1, "1 token at 100 to 15476, 32 requests"});
       for (const int32_t length : {1024, 8192})
         attention_row(table, {shape, dtype, {0}, length, fmt::format("{} tokens at 0", length)});
@@ -392,7 +395,7 @@ void cache_writes(GpuBenchTable& table) {
          0},
         [&] {
           qkv_to_cache(stream,
-                       {.qkv = Activations(table.next(tokens * kRow * 2), DType::kBF16),
+                       {.qkv = Activations(table.result(tokens * kRow * 2), DType::kBF16),
                         .qkv_stride = kRow,
                         .rotary_dim = kDim,
                         .cos = reinterpret_cast<const float*>(table.next(tokens * kDim * 2)),

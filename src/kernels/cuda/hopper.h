@@ -246,7 +246,23 @@ QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint6
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)),
         "n"(kByRows ? 1 : 0));
 }
-// As multiply_panel() of rows n of k, of which there are 128: d [64, 128].
+// The same of rows n of k: 64, 32 and 128 of them.
+QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  multiply_panel<false>(d, a, b, adds);
+}
+QUIRE_DEVICE void multiply_panel(float (&d)[4][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  asm volatile(
+      "{\n"
+      ".reg .pred adds;\n"
+      "setp.ne.b32 adds, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}"
+      ", {%16, %17, %18, %19}, %20, adds, 1, 1, 0;\n"
+      "}"
+      : QUIRE_PRODUCT_TILE(d, 0), QUIRE_PRODUCT_TILE(d, 1), QUIRE_PRODUCT_TILE(d, 2),
+        QUIRE_PRODUCT_TILE(d, 3)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
 QUIRE_DEVICE void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
   asm volatile(
       "{\n"

@@ -24,57 +24,82 @@ struct NormArgs {
   int64_t hidden_size = 0;
 };
 
+// A thread's pieces of a row, N elements each. The first stays in registers.
 template <typename X, int N>
-QUIRE_DEVICE float row_sum(const X* row, int64_t size, float center, bool squares, float* scratch) {
+struct RowPieces {
+  const X* row = nullptr;
+  int64_t size = 0;
+  float first[N] = {};
+
+  QUIRE_DEVICE RowPieces(const X* row_of, int64_t size_of) : row(row_of), size(size_of) {
+    const int64_t begin = int64_t{ptx::thread_index()} * N;
+    if (begin < size) load<N>(row + begin, first);
+  }
+  QUIRE_DEVICE void load_piece(int64_t begin, float (&piece)[N]) const {
+    if (begin >= int64_t{ptx::block_threads()} * N) return load<N>(row + begin, piece);
+#pragma unroll
+    for (int j = 0; j < N; ++j) piece[j] = first[j];
+  }
+  // Calls f with where each piece begins and with its elements.
+  template <typename F>
+  QUIRE_DEVICE void for_each(F&& f) const {
+    for (int64_t i = int64_t{ptx::thread_index()} * N; i < size;
+         i += int64_t{ptx::block_threads()} * N) {
+      float piece[N];
+      load_piece(i, piece);
+      f(i, piece);
+    }
+  }
+};
+
+template <typename X, int N>
+QUIRE_DEVICE float row_sum(const RowPieces<X, N>& row, float center, bool squares, float* scratch) {
   float sum = 0.0f;
-  for (int64_t i = int64_t{ptx::thread_index()} * N; i < size;
-       i += int64_t{ptx::block_threads()} * N) {
-    float x[N];
-    load<N>(row + i, x);
+  row.for_each([&](int64_t /*begin*/, const float(&x)[N]) {
 #pragma unroll
     for (const float value : x) {
       const float shifted = value - center;
       sum += squares ? shifted * shifted : shifted;
     }
-  }
+  });
   return block_sum(sum, scratch);
 }
 
+// No kernel before this one writes its weight, which comes out of memory while that one still runs.
 template <typename X, typename Out, int N>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMaxThreads, 1) norm_kernel(const NormArgs args) {
+  const int64_t size = args.hidden_size;
+  const RowPieces<float, N> weights(args.weight, size);
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   auto* scratch = reinterpret_cast<float*>(ptx::shared_memory());
-  const int64_t size = args.hidden_size;
   const int64_t index = args.rows != nullptr ? args.rows[ptx::block_index()] : ptx::block_index();
-  const X* row = static_cast<const X*>(args.x) + index * size;
+  const RowPieces<X, N> row(static_cast<const X*>(args.x) + index * size, size);
   Out* out = static_cast<Out*>(args.out) + int64_t{ptx::block_index()} * size;
   const auto count = static_cast<float>(size);
-  const float mean = args.centers ? row_sum<X, N>(row, size, 0.0f, false, scratch) / count : 0.0f;
-  const float squares = row_sum<X, N>(row, size, mean, true, scratch + 32);
+  const float mean = args.centers ? row_sum(row, 0.0f, false, scratch) / count : 0.0f;
+  const float squares = row_sum(row, mean, true, scratch + 32);
   const float scale = 1.0f / sqrtf(squares / count + args.eps);
-  for (int64_t i = int64_t{ptx::thread_index()} * N; i < size;
-       i += int64_t{ptx::block_threads()} * N) {
+  row.for_each([&](int64_t begin, const float(&piece)[N]) {
     float x[N];
     float weight[N];
-    load<N>(row + i, x);
-    load<N>(args.weight + i, weight);
+    weights.load_piece(begin, weight);
 #pragma unroll
-    for (int j = 0; j < N; ++j) x[j] = (x[j] - mean) * scale * weight[j];
+    for (int j = 0; j < N; ++j) x[j] = (piece[j] - mean) * scale * weight[j];
     if (args.bias != nullptr) {
       float bias[N];
-      load<N>(args.bias + i, bias);
+      load<N>(args.bias + begin, bias);
 #pragma unroll
       for (int j = 0; j < N; ++j) x[j] += bias[j];
     }
     if (args.adds) {
       float before[N];
-      load<N>(out + i, before);
+      load<N>(out + begin, before);
 #pragma unroll
       for (int j = 0; j < N; ++j) x[j] += before[j];
     }
-    store<N>(out + i, x);
-  }
+    store<N>(out + begin, x);
+  });
 }
 
 void run(Stream& stream, const NormArgs& args, DType x_type, DType out_type, int64_t num_tokens) {

@@ -115,6 +115,10 @@ QUIRE_DEVICE void copy_async_16(void* shared, const void* global, bool valid) {
                "l"(global), "r"(bytes)
                : "memory");
 }
+// Asks for a line of global memory to come to the L2 cache; the thread goes on.
+QUIRE_DEVICE void prefetch(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
 // Closes the group of copies since the last call.
 QUIRE_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until all but the `kPending` youngest groups of this thread have landed.

@@ -225,7 +225,8 @@ void AttentionBlock::attend(const ForwardInputs& inputs, size_t index) {
       .batch_cut = cuts_[layer_cut_[index]],
       .batch_is_cut = cut_done_[layer_cut_[index]],
       .cut_has_one_table = cut_has_one_table_[layer_cut_[index]],
-      .max_query_len = inputs.max_query_len};
+      .max_query_len = inputs.max_query_len,
+      .total_len = has_windows ? 0 : inputs.total_len};
   attention.index.any() ? indexer_->attend(index, params) : paged_attention(stream_, params);
   cut_done_[layer_cut_[index]] = true;
   if (latent) latents_->expand_values(index, heads_, inputs.num_tokens);

@@ -58,6 +58,7 @@ struct ForwardInputs {
   const int32_t* query_start_loc = nullptr;  // [R + 1]
   const int32_t* seq_lens = nullptr;         // [R]
   int32_t max_query_len = 0;                 // of any request; 0: not known
+  int64_t total_len = 0;                     // at least the sum of seq_lens; 0: not known
   std::span<const KvGroupInputs> groups = {};
   StateSegments states = {};  // of models with states: the batch, cut into runs of tokens
   // With DecoderSpec::cross.

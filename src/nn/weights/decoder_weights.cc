@@ -156,12 +156,13 @@ ComputeType DecoderWeights::matrix_compute() const {
   return lm_head_.weight.parts.front().spec.compute;
 }
 
-int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
-  int64_t bytes = 0;
-  const auto add = [&](const LinearWeights& linear) {
-    for (const PackedWeight& part : linear.weight.parts) bytes += packing.packed_bytes(part.spec);
+MatrixBytes DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
+  MatrixBytes bytes;
+  const auto add_to = [&](int64_t& sum, const LinearWeights& linear) {
+    for (const PackedWeight& part : linear.weight.parts) sum += packing.packed_bytes(part.spec);
   };
-  add(lm_head_);
+  const auto add = [&](const LinearWeights& linear) { add_to(bytes.dense, linear); };
+  add_to(bytes.head, lm_head_);
   add(layer_projection_);
   for (const LinearWeights* linear : matrices_beside(streams_, shared_)) add(*linear);
   add(draft_input_.fc);
@@ -186,9 +187,9 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     add(layer.experts.router);
     add(layer.experts.shared_router);
     for (const ExpertsWeights::Expert& expert : layer.experts.slots) {
-      add(expert.gate);
-      add(expert.up);
-      add(expert.down);
+      add_to(bytes.experts, expert.gate);
+      add_to(bytes.experts, expert.up);
+      add_to(bytes.experts, expert.down);
     }
   }
   return bytes;

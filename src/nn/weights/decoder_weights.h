@@ -13,6 +13,7 @@
 #include "nn/weights/draft_input_weights.h"
 #include "nn/weights/layer_weights.h"
 #include "nn/weights/linear_weights.h"
+#include "nn/weights/matrix_bytes.h"
 #include "nn/weights/norm_weights.h"
 #include "nn/weights/shared_block_weights.h"
 #include "nn/weights/stream_weights.h"
@@ -76,8 +77,8 @@ class DecoderWeights {
   };
   int64_t linear_workspace(const Stream& stream, const MaxRows& rows) const;
 
-  // Of the packed matrices of all layers and the head: what one step reads of them.
-  int64_t matrix_bytes(const WeightPacking& packing) const;
+  // Of the packed matrices of all layers and the head.
+  MatrixBytes matrix_bytes(const WeightPacking& packing) const;
   // How the widest matrices of the layers are multiplied.
   ComputeType matrix_compute() const;
 

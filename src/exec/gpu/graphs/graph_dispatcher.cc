@@ -24,6 +24,9 @@ std::vector<int32_t> sizes_up_to(int32_t first, int32_t largest) {
 bool is_decode(const StepSize& step) {
   return step.max_query_len == 1 && step.num_tokens == step.num_reqs;
 }
+bool fits_whole_graph(const StepSize& step) {
+  return is_decode(step) && step.total_len <= GraphDispatcher::kMaxTotalLen;
+}
 
 std::optional<GraphBucket> smallest(GraphKind kind, std::span<const int32_t> sizes, int64_t need) {
   const auto bucket = std::lower_bound(sizes.begin(), sizes.end(), need);
@@ -54,7 +57,7 @@ GraphDispatcher::GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_t
 }
 
 std::optional<GraphBucket> GraphDispatcher::bucket_of(const StepSize& step) const {
-  const bool is_whole = is_decode(step) && !whole_.empty();
+  const bool is_whole = fits_whole_graph(step) && !whole_.empty();
   std::optional<GraphBucket> bucket = is_whole
                                           ? smallest(GraphKind::kWhole, whole_, step.num_reqs)
                                           : smallest(GraphKind::kPieces, pieces_, step.num_tokens);

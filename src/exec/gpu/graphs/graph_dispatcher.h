@@ -26,6 +26,7 @@ struct StepSize {
   int32_t num_reqs = 0;
   int64_t num_tokens = 0;
   int32_t max_query_len = 0;
+  int64_t total_len = 0;      // the positions that its requests see, all together
   bool has_adapters = false;  // some row has one
 };
 
@@ -61,6 +62,9 @@ class GraphDispatcher {
   // kMaxPieceTokens, the smaller of which is always one.
   GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_tokens);
   static constexpr int64_t kMaxPieceTokens = 512;
+  // The requests of a whole graph see at most so many positions together. It is captured once for
+  // all steps of its size, and would have to be ready for as many contexts of the greatest length.
+  static constexpr int64_t kMaxTotalLen = int64_t{3} << 20;
 
   std::span<const int32_t> buckets(GraphKind kind) const {
     return kind == GraphKind::kWhole ? whole_ : pieces_;

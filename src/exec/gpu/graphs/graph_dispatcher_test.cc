@@ -59,6 +59,18 @@ TEST(GraphDispatcher, ModesSayWhichStepsHaveGraphs) {
   EXPECT_FALSE(parse_graph_mode("Full"));
 }
 
+// A whole graph is made for so many positions in all and not for as many as there could be.
+TEST(GraphDispatcher, RequestsThatSeeTooMuchTogetherHaveNoWholeGraph) {
+  const GraphDispatcher dispatcher(GraphMode::kFull, 30, 60);
+  StepSize step{.num_reqs = 3,
+                .num_tokens = 3,
+                .max_query_len = 1,
+                .total_len = GraphDispatcher::kMaxTotalLen};
+  EXPECT_EQ(dispatcher.bucket_of(step)->kind, GraphKind::kWhole);
+  ++step.total_len;
+  EXPECT_EQ(dispatcher.bucket_of(step)->kind, GraphKind::kPieces);
+}
+
 TEST(GraphDispatcher, CountsWhatRan) {
   GraphDispatcher dispatcher(GraphMode::kFull, 8, 16);
   const auto run = [&](const StepSize& step, bool is_captured) {

@@ -134,8 +134,10 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   }
   if (max_splits > 1) launch_combine_attention(stream, args, max_rows);
   // One token per request always decodes while the partial sums fit.
-  const bool all_decode = params.max_query_len == 1 &&
-                          params.num_reqs * max_splits * group <= args.cut.max_partial_rows;
+  const int64_t total_splits =
+      max_total_splits(args.cut, params.num_reqs, max_splits, params.total_len);
+  const bool all_decode =
+      params.max_query_len == 1 && total_splits * group <= args.cut.max_partial_rows;
   if (all_decode) return;
   if (way == AttentionWay::kWide) return launch_wide_prefill_attention(stream, args);
   if (gpu(stream).warpgroup_products()) return launch_warpgroup_prefill_attention(stream, args);

@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_memory.h"
 #include "kernels/cuda/attention/decode_items.h"
+#include "kernels/cuda/attention/decode_pairs.h"
 #include "kernels/cuda/launch.h"
 
 namespace quire::cuda {
@@ -51,12 +52,12 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
     change_and_mask<Shape>(args, work, tile * kAttentionTile, scores);
     float shrink[Shape::kRowTiles][2];
     take_maxima<Shape>(scores, factor, state, shrink);
-    weigh<Shape>(scores, factor, state);
+    weigh<Shape>(0, scores, factor, state.maximum);
     shrink_state<Shape>(shrink, state);
     ptx::copy_async_wait<2 * kStages - 2>();  // and its values
     ptx::sync_threads();
     WeightOperands<Shape> weights;
-    take_weights<Shape>(weights, state);
+    take_weights<Shape>(0, weights, state);
     add_values<Shape>(keys(tile) + Shape::kValues, weights, state);
   }
 }
@@ -64,11 +65,17 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
 template <typename Shape>
 QUIRE_DEVICE void attend(const AttentionArgs& args, const DecodeWork& work) {
   TileFetcher<Shape> fetcher(args, work);
+  if constexpr (Shape::kTilesAtOnce == 2) fetcher.prefetch();
+  begin_reading();
   QueryOperands<Shape> query;
   load_query<Shape>(args, work, query);
   DecodeState<Shape> state;
   clear(state);
-  decode_tiles<Shape>(args, work, query, fetcher, state);
+  if constexpr (Shape::kTilesAtOnce == 2) {
+    decode_pairs<Shape>(args, work, query, fetcher, state);
+  } else {
+    decode_tiles<Shape>(args, work, query, fetcher, state);
+  }
   store_item<Shape>(args, work, state);
 }
 
@@ -95,19 +102,40 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, (blocks_per_sm<Shape, Pack>()))
   });
 }
 
+// Of the items that few requests may have most are seldom there: their blocks are no more than run at
+// once, so that none of them waits for blocks that find nothing to do.
+template <typename Shape, typename Pack>
+void launch_shape(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  const bool is_few = has_few_readers(args.num_reqs, args.num_kv_heads);
+  const int64_t blocks = is_few ? blocks_per_sm<Shape, Pack>() : kDecodeBlocksPerSm;
+  launch<decode_kernel<Shape, Pack>>(stream,
+                                     {.num_blocks = blocks_for(gpu(stream), max_items, 1, blocks),
+                                      .num_threads = Shape::kThreads,
+                                      .shared_bytes = Pack::kSharedBytes},
+                                     args);
+}
 template <int kHeadDim, bool kFp8, int kRowTiles, int kStages>
 void launch_as(Stream& stream, const AttentionArgs& args, int64_t max_items) {
   using Shape = DecodeShape<kHeadDim, kFp8, kRowTiles, kStages>;
   using Pack = std::conditional_t<kFp8, Shape, PackShape<kHeadDim, kStages>>;
-  launch<decode_kernel<Shape, Pack>>(
-      stream,
-      {.num_blocks = blocks_for(gpu(stream), max_items, 1, kDecodeBlocksPerSm),
-       .num_threads = Shape::kThreads,
-       .shared_bytes = Pack::kSharedBytes},
-      args);
+  launch_shape<Shape, Pack>(stream, args, max_items);
 }
+
+// Few requests leave most SMs idle, and each waits for one tile after another: two at once take
+// less. Above 128 dims a block has no room for them, and the other shape has the packs.
+template <typename Shape>
+bool takes_pairs(const Stream& stream, const AttentionArgs& args) {
+  return args.cut.pack_rows == 0 && has_few_readers(args.num_reqs, args.num_kv_heads) &&
+         Shape::kSharedBytes <= gpu(stream).info().shared_bytes_per_block;
+}
+
 template <int kHeadDim, bool kFp8, int kRowTiles>
 void launch_kind(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  if constexpr (kHeadDim <= 128 && kRowTiles == 1) {
+    using Pairs = PairShape<kHeadDim, kFp8>;
+    if (takes_pairs<Pairs>(stream, args))
+      return launch_shape<Pairs, Pairs>(stream, args, max_items);
+  }
   constexpr int64_t kLeast = least_attention_shared_bytes(kHeadDim, kFp8);
   constexpr int64_t kTwoStages = PackShape<kHeadDim, 2>::kSharedBytes;
   if constexpr (!kFp8 && kTwoStages > kLeast) {

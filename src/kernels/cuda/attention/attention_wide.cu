@@ -27,7 +27,7 @@ QUIRE_DEVICE void add_tiles(const AttentionArgs& args, const DecodeWork& work, i
     change_and_mask<Shape>(args, work, first, scores);
     float shrink[Shape::kRowTiles][2];
     take_maxima<Shape>(scores, factor, state, shrink);
-    weigh<Shape>(scores, factor, state);
+    weigh<Shape>(0, scores, factor, state.maximum);
     shrink_state<Shape>(shrink, state);
     const uint8_t* values = keys;
     if constexpr (Shape::kIsLatent) {
@@ -36,7 +36,7 @@ QUIRE_DEVICE void add_tiles(const AttentionArgs& args, const DecodeWork& work, i
       values = fetcher.take();
     }
     WeightOperands<Shape> weights;
-    take_weights<Shape>(weights, state);
+    take_weights<Shape>(0, weights, state);
     add_values<Shape>(values, weights, state);
   }
 }
@@ -44,6 +44,7 @@ QUIRE_DEVICE void add_tiles(const AttentionArgs& args, const DecodeWork& work, i
 template <typename Shape>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, 1) wide_decode_kernel(const AttentionArgs args) {
   for_each_decode_work<Shape>(args, [&](const DecodeWork& work) {
+    begin_reading();
     RingFetcher<Shape> fetcher(args, work);
     QueryOperands<Shape> query;
     load_query<Shape>(args, work, query);

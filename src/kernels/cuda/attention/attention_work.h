@@ -36,10 +36,13 @@ inline constexpr int pack_rows(int head_dim, bool is_fp8) {
 inline constexpr int kLeastSplit = 256;
 inline constexpr int kDeterministicSplit = 512;
 inline constexpr int kMostSplit = 1024;
+inline bool has_few_readers(int64_t num_reqs, int64_t num_kv_heads) {
+  return num_reqs * num_kv_heads <= 16;
+}
 inline int decode_split(bool deterministic, int64_t num_reqs, int64_t num_kv_heads) {
-  const int64_t readers = num_reqs * num_kv_heads;
   if (deterministic) return kDeterministicSplit;
-  return readers <= 16 ? kLeastSplit : readers < 512 ? 512 : kMostSplit;
+  if (has_few_readers(num_reqs, num_kv_heads)) return kLeastSplit;
+  return num_reqs * num_kv_heads < 512 ? 512 : kMostSplit;
 }
 
 // Kernels are made for these head dims; smaller ones are padded with zeros.
@@ -98,6 +101,14 @@ inline int64_t max_decode_splits(const AttentionCut& cut, int64_t max_len) {
   if (cut.sliding_window == 0) return all;
   // Its rows see up to window + tokens - 1 positions, which may begin anywhere in a split.
   return std::min<int64_t>(all, (cut.sliding_window + kDecodeRows) / cut.split_size + 2);
+}
+
+// Returns an upper bound of the splits of so many requests together, of one token each, where one has
+// at most `max_splits`. `total_len`: at least the sum of their lengths; 0: not known.
+inline int64_t max_total_splits(const AttentionCut& cut, int64_t num_reqs, int64_t max_splits,
+                                int64_t total_len) {
+  const int64_t all = num_reqs * max_splits;
+  return total_len == 0 ? all : std::min(all, total_len / cut.split_size + num_reqs);
 }
 
 // Splits [begin, end).

@@ -126,7 +126,14 @@ QUIRE_DEVICE void store_item(const AttentionArgs& args, const DecodeWork& work,
   }
 }
 
-// Calls f with each work of the block, by all its threads.
+// Until what the kernels before this one wrote may be read. The next kernel may begin.
+QUIRE_DEVICE void begin_reading() {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+}
+
+// Calls f with each work of the block, by all its threads. What it reads but the block table it has to wait
+// for by begin_reading().
 template <typename Shape, typename F>
 QUIRE_DEVICE void for_each_decode_work(const AttentionArgs& args, F&& f) {
   static_assert(sizeof(DecodeWork) <= Shape::kSharedBytes - Shape::kWork);
@@ -140,9 +147,7 @@ QUIRE_DEVICE void for_each_decode_work(const AttentionArgs& args, F&& f) {
     }
     ptx::sync_threads();
     const DecodeWork work = *next;
-    ptx::wait_for_previous_kernel();
-    ptx::let_next_kernel_start();
-    if (!work.exists) return;
+    if (!work.exists) return begin_reading();
     f(work);
   }
 }

@@ -9,7 +9,7 @@ namespace quire::cuda {
 
 // These are operands of the tensor cores, each of 16 dims or positions by 8 rows. Row tile r is
 // rows 8 r and following. Scores are shared out among the warps by positions and, where there are
-// more warps than kScoreWarps, by row tiles.
+// more warps than kScoreWarps, by row tiles or by tiles of positions.
 template <typename Shape>
 using QueryOperands = uint32_t[Shape::kScoreRowTiles][Shape::kHeadDim / 16][2];
 template <typename Shape>
@@ -35,7 +35,7 @@ QUIRE_DEVICE int score_warp() {
 // Returns the first row tile whose scores are this warp's.
 template <typename Shape>
 QUIRE_DEVICE int first_score_tile() {
-  if constexpr (Shape::kScoreWarps == Shape::kWarps) return 0;
+  if constexpr (Shape::kScoreWarps == Shape::kWarps || Shape::kTilesAtOnce > 1) return 0;
   return ptx::thread_index() / 32 / Shape::kScoreWarps * Shape::kScoreRowTiles;
 }
 
@@ -204,13 +204,17 @@ QUIRE_DEVICE void change_and_mask(const AttentionArgs& args, const DecodeWork& w
   }
 }
 
-// Takes the scores into the rows' maxima, for the whole block. On return `shrink` is what the sums
-// are to be multiplied by before the tile is added.
+// Returns where the warps leave the greatest scores of the rows, of one of the tiles at once.
 template <typename Shape>
-QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, float factor, DecodeState<Shape>& state,
-                              float (&shrink)[Shape::kRowTiles][2]) {
+QUIRE_DEVICE float* maxima_of(int tile) {
+  return reinterpret_cast<float*>(ptx::shared_memory() + Shape::kMaxima) +
+         tile * Shape::kRowTiles * 8 * Shape::kScoreWarps;
+}
+// Leaves the greatest scores of the rows among the warp's positions of the tile.
+template <typename Shape>
+QUIRE_DEVICE void leave_maxima(int tile, const Scores<Shape>& scores) {
   const int lane = ptx::thread_index() % 32;
-  auto* maxima = reinterpret_cast<float*>(ptx::shared_memory() + Shape::kMaxima);
+  float* const maxima = maxima_of<Shape>(tile);
 #pragma unroll
   for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
 #pragma unroll
@@ -225,12 +229,18 @@ QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, float factor, DecodeS
       if (lane < 4) maxima[row * Shape::kScoreWarps + score_warp<Shape>()] = seen;
     }
   }
-  ptx::sync_threads();
+}
+// Takes what all warps have left into the rows' maxima. On return `shrink` is what the sums are to
+// be multiplied by before the tile is added.
+template <typename Shape>
+QUIRE_DEVICE void raise_maxima(int tile, float factor, DecodeState<Shape>& state,
+                               float (&shrink)[Shape::kRowTiles][2]) {
+  const float* const maxima = maxima_of<Shape>(tile);
 #pragma unroll
   for (int r = 0; r < Shape::kRowTiles; ++r) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const float* row = maxima + (r * 8 + lane % 4 * 2 + j) * Shape::kScoreWarps;
+      const float* row = maxima + (r * 8 + ptx::thread_index() % 4 * 2 + j) * Shape::kScoreWarps;
       float seen = row[0];
 #pragma unroll
       for (int w = 1; w < Shape::kScoreWarps; ++w) seen = ptx::max(seen, row[w]);
@@ -239,6 +249,14 @@ QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, float factor, DecodeS
       state.maximum[r][j] = maximum;
     }
   }
+}
+// Both, for the whole block and its one tile.
+template <typename Shape>
+QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, float factor, DecodeState<Shape>& state,
+                              float (&shrink)[Shape::kRowTiles][2]) {
+  leave_maxima<Shape>(0, scores);
+  ptx::sync_threads();
+  raise_maxima<Shape>(0, factor, state, shrink);
 }
 
 // Multiplies sums and weights by `shrink`, which is 1 for most tiles.
@@ -261,28 +279,38 @@ QUIRE_DEVICE void shrink_state(const float (&shrink)[Shape::kRowTiles][2],
   }
 }
 
+// Two rows of a lane in each row tile have these maxima.
+template <typename Shape>
+using RowMaxima = float[Shape::kRowTiles][2];
+
 // Returns the maximum of row j of the lane and of a row tile whose number only the warp knows:
 // registers cannot be indexed by it.
 template <typename Shape>
-QUIRE_DEVICE float maximum_of(const DecodeState<Shape>& state, int row_tile, int j) {
-  float maximum = state.maximum[0][j];
+QUIRE_DEVICE float maximum_of(const RowMaxima<Shape>& maxima, int row_tile, int j) {
+  float maximum = maxima[0][j];
 #pragma unroll
-  for (int r = 1; r < Shape::kRowTiles; ++r)
-    maximum = r == row_tile ? state.maximum[r][j] : maximum;
+  for (int r = 1; r < Shape::kRowTiles; ++r) maximum = r == row_tile ? maxima[r][j] : maximum;
   return maximum;
 }
 
-// Turns scores into softmax weights, which all warps get through shared memory.
+// Returns where the softmax weights lie of one of the tiles at once.
 template <typename Shape>
-QUIRE_DEVICE void weigh(const Scores<Shape>& scores, float factor,
-                        const DecodeState<Shape>& state) {
+QUIRE_DEVICE uint8_t* weights_of(int tile) {
+  return ptx::shared_memory() + Shape::kWeights + tile * Shape::kRowTiles * 8 * kAttentionTile * 2;
+}
+
+// Turns scores into softmax weights, which all warps get through shared memory. `maxima`: those
+// that the tile has raised.
+template <typename Shape>
+QUIRE_DEVICE void weigh(int tile, const Scores<Shape>& scores, float factor,
+                        const RowMaxima<Shape>& maxima) {
   const int warp = score_warp<Shape>();
   const int lane = ptx::thread_index() % 32;
 #pragma unroll
   for (int r = 0; r < Shape::kScoreRowTiles; ++r) {
     const int row_tile = first_score_tile<Shape>() + r;
-    const float base[2] = {finite_maximum(maximum_of<Shape>(state, row_tile, 0)),
-                           finite_maximum(maximum_of<Shape>(state, row_tile, 1))};
+    const float base[2] = {finite_maximum(maximum_of<Shape>(maxima, row_tile, 0)),
+                           finite_maximum(maximum_of<Shape>(maxima, row_tile, 1))};
 #pragma unroll
     for (int m = 0; m < Shape::kScoreTiles; ++m) {
 #pragma unroll
@@ -292,8 +320,7 @@ QUIRE_DEVICE void weigh(const Scores<Shape>& scores, float factor,
             softmax_weight(pair[0], factor, base[0]), softmax_weight(pair[1], factor, base[1])));
         const int at =
             swizzled_offset(row_tile * 8 + lane / 4, (m * Shape::kScoreWarps + warp) * 2 + i, 8);
-        *reinterpret_cast<uint32_t*>(ptx::shared_memory() + Shape::kWeights + at + lane % 4 * 4) =
-            packed;
+        *reinterpret_cast<uint32_t*>(weights_of<Shape>(tile) + at + lane % 4 * 4) = packed;
       }
     }
   }
@@ -301,7 +328,8 @@ QUIRE_DEVICE void weigh(const Scores<Shape>& scores, float factor,
 
 // Makes operands of the weights that all warps have left, and adds them up.
 template <typename Shape>
-QUIRE_DEVICE void take_weights(WeightOperands<Shape>& weights, DecodeState<Shape>& state) {
+QUIRE_DEVICE void take_weights(int tile, WeightOperands<Shape>& weights,
+                               DecodeState<Shape>& state) {
   constexpr uint32_t kOnes[4] = {kBf16Ones, kBf16Ones, kBf16Ones, kBf16Ones};
   const int lane = ptx::thread_index() % 32;
 #pragma unroll
@@ -310,7 +338,7 @@ QUIRE_DEVICE void take_weights(WeightOperands<Shape>& weights, DecodeState<Shape
     for (int m = 0; m < kAttentionTile / 16; m += 2) {
       uint32_t b[4];
       const int at = swizzled_offset(r * 8 + lane % 8, m * 2 + lane / 8, 8);
-      ptx::load_matrices(b, ptx::shared_memory() + Shape::kWeights + at);
+      ptx::load_matrices(b, weights_of<Shape>(tile) + at);
 #pragma unroll
       for (int i = 0; i < 4; ++i) weights[m + i / 2][r][i % 2] = b[i];
     }

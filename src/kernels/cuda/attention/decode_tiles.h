@@ -39,6 +39,7 @@ struct DecodeShape {
   static constexpr int kScoreChains = 1;
   static constexpr int kSumTiles = kHeadDim / 16 / kWarps;
   static constexpr bool kIsPacked = false;  // with the rows of several requests
+  static constexpr int kTilesAtOnce = 1;    // each with warps of its own for its scores
 };
 
 // The same for items of packs, of a bf16 cache. So that the queries of so many rows fit into
@@ -114,22 +115,55 @@ class TileFetcher {
   // Starts copying a tile, with zeros for what is not to be read and past the dims, as two groups of
   // copies: keys and values.
   QUIRE_DEVICE void fetch(int32_t first, uint8_t* keys, uint8_t* values) {
-    if (first / kWindow != window_) {
-      ++window_;
-      runs_ = next_runs_;
-      next_runs_ = locate_run(window_ + 1);
-    }
-    const bool is_whole = first >= begin_ && first + kAttentionTile <= end_;
-    if (is_whole && row_bytes_ == Shape::kRowBytes) {
+    move_to(first);
+    if (is_whole(first)) {
       fetch_runs(first, keys, values);
     } else {
-      fetch_rows(first, keys, values);
+      for_each_row(first, runs_, [&](int to, int64_t from, bool valid) {
+        ptx::copy_async_16(keys + to, args_.key + from, valid);
+        ptx::copy_async_16(values + to, args_.value + from, valid);
+      });
+      ptx::copy_async_commit();
     }
     ptx::copy_async_commit();
+  }
+  // Has the first keys and values come to the L2 cache. Nothing is read: they may still be written.
+  QUIRE_DEVICE void prefetch() const {
+#pragma unroll 1
+    for (int row = ptx::thread_index(); row < kWindow; row += Shape::kThreads) {
+      const int32_t position = window_ * kWindow + row;
+      const int64_t from = ptx::shuffle(runs_, row / 8) + row % 8 * row_bytes_;
+      if (position < begin_ || position >= end_) continue;
+      for (int32_t byte = 0; byte < row_bytes_; byte += kLineBytes) {
+        ptx::prefetch(args_.key + from + byte);
+        ptx::prefetch(args_.value + from + byte);
+      }
+    }
+  }
+  // The same as fetch() of `cache`, the keys or the values, without closing a group of copies: of a tile
+  // that is not before the one that move_to() was called for, nor 256 positions behind it.
+  QUIRE_DEVICE void copy_tile(int32_t first, const uint8_t* cache, uint8_t* to) const {
+    const int64_t runs = first / kWindow == window_ ? runs_ : next_runs_;
+    if (is_whole(first)) {
+      int64_t from[kRuns];
+      find_runs(first, runs, from);
+      copy_runs(cache, from, to);
+    } else {
+      for_each_row(first, runs, [&](int at, int64_t from, bool valid) {
+        ptx::copy_async_16(to + at, cache + from, valid);
+      });
+    }
+  }
+  QUIRE_DEVICE void move_to(int32_t first) {
+    if (first / kWindow == window_) return;
+    ++window_;
+    runs_ = next_runs_;
+    next_runs_ = locate_run(window_ + 1);
   }
 
  private:
   static constexpr int kWindow = 32 * 8;  // positions
+  static constexpr int kLineBytes = 128;  // of the L2 cache
   static constexpr int kRowsAtOnce = 32 / Shape::kChunks;
   static constexpr int kRuns = kAttentionTile / 8 / Shape::kWarps;  // of a warp
 
@@ -141,13 +175,19 @@ class TileFetcher {
     const int32_t row = position & ((1 << args_.block_shift) - 1);
     return block * args_.block_stride * Shape::kElement + head_at_ + row * row_bytes_;
   }
-  // All rows, without padding.
-  QUIRE_DEVICE void fetch_runs(int32_t first, uint8_t* keys, uint8_t* values) const {
+  // All rows are to be read, and have no padding.
+  QUIRE_DEVICE bool is_whole(int32_t first) const {
+    return first >= begin_ && first + kAttentionTile <= end_ && row_bytes_ == Shape::kRowBytes;
+  }
+  QUIRE_DEVICE void find_runs(int32_t first, int64_t runs, int64_t (&from)[kRuns]) const {
     const int32_t lane_at = lane_row_ * Shape::kRowBytes + lane_chunk_ * 16;
-    int64_t from[kRuns];
 #pragma unroll
     for (int i = 0; i < kRuns; ++i)
-      from[i] = ptx::shuffle(runs_, (first >> 3 & 31) + warp_ * kRuns + i) + lane_at;
+      from[i] = ptx::shuffle(runs, (first >> 3 & 31) + warp_ * kRuns + i) + lane_at;
+  }
+  QUIRE_DEVICE void fetch_runs(int32_t first, uint8_t* keys, uint8_t* values) const {
+    int64_t from[kRuns];
+    find_runs(first, runs_, from);
     copy_runs(args_.key, from, keys);
     ptx::copy_async_commit();
     copy_runs(args_.value, from, values);
@@ -164,19 +204,19 @@ class TileFetcher {
       }
     }
   }
-  QUIRE_DEVICE void fetch_rows(int32_t first, uint8_t* keys, uint8_t* values) const {
+  // Calls f with where each of the lane's pieces of a tile goes, where it lies in the cache and whether
+  // it is to be read.
+  template <typename F>
+  QUIRE_DEVICE void for_each_row(int32_t first, int64_t runs, F&& f) const {
 #pragma unroll 1
     for (int row = warp_ * kRowsAtOnce + lane_row_; row < kAttentionTile;
          row += kRowsAtOnce * Shape::kWarps) {
       const int32_t position = first + row;
-      const int64_t run = ptx::shuffle(runs_, position >> 3 & 31);
+      const int64_t run = ptx::shuffle(runs, position >> 3 & 31);
       const bool valid = position >= begin_ && position < end_ && lane_chunk_ * 16 < row_bytes_;
       const int64_t from = valid ? run + row % 8 * row_bytes_ + lane_chunk_ * 16 : 0;
-      const int to = chunk_offset<Shape::kChunks>(row, lane_chunk_);
-      ptx::copy_async_16(keys + to, args_.key + from, valid);
-      ptx::copy_async_16(values + to, args_.value + from, valid);
+      f(chunk_offset<Shape::kChunks>(row, lane_chunk_), from, valid);
     }
-    ptx::copy_async_commit();
   }
 
   const AttentionArgs& args_;

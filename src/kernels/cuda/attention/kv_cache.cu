@@ -48,27 +48,53 @@ struct QkvArgs {
   int32_t num_heads = 0;
 };
 
-// Rotates x, the dims [d, d + kVector) of a head; `head` holds the whole head before it.
-template <int kVector>
-QUIRE_DEVICE void rotate(const QkvArgs& args, int64_t token, const float* head, int d,
-                         float (&x)[kVector]) {
+// Rotary dims by halves, of which a vector lies in one: its cosines and sines lie together, too.
+QUIRE_DEVICE bool rotates_vectors(const QkvArgs& args, int vector) {
+  return args.rope_style == RopeStyle::kNeox && args.rotary_dim / 2 % vector == 0;
+}
+
+// The cosines and sines of a lane's dims, where rotates_vectors().
+template <typename Shape>
+struct Angles {
+  typename Shape::Values cos;
+  typename Shape::Values sin;
+
+  // Calls f with each vector that is rotated and with where its angles lie.
+  template <typename F>
+  static QUIRE_DEVICE void for_each(const QkvArgs& args, int64_t token, F&& f) {
+    if (!rotates_vectors(args, Shape::kVector)) return;
+    const int half = args.rotary_dim / 2;
+#pragma unroll
+    for (int j = 0; j < Shape::kVectors; ++j) {
+      const int d = Shape::dim(j);
+      if (d < args.rotary_dim) f(j, token * half + (d < half ? d : d - half));
+    }
+  }
+};
+
+// Rotates the lane's vector j of a head, the dims from d on; `head` holds the whole head before it.
+template <typename Shape>
+QUIRE_DEVICE void rotate(const QkvArgs& args, int64_t token, const float* head,
+                         const Angles<Shape>& angles, int j, typename Shape::Values& values) {
+  constexpr int kVector = Shape::kVector;
   const int half = args.rotary_dim / 2;
-  const float* cos = args.cos + token * half;
-  const float* sin = args.sin + token * half;
-  const bool is_neox = args.rope_style == RopeStyle::kNeox;
-  if (is_neox && half % kVector == 0) {
+  const int d = Shape::dim(j);
+  float(&x)[kVector] = values[j];
+  if (rotates_vectors(args, kVector)) {
     if (d >= args.rotary_dim) return;
     const bool is_first = d < half;
-    const int pair = is_first ? d : d - half;
-    float other[kVector], c[kVector], s[kVector];
-    load<kVector>(head + (is_first ? d + half : pair), other);
-    load<kVector>(cos + pair, c);
-    load<kVector>(sin + pair, s);
+    float other[kVector];
+    load<kVector>(head + (is_first ? d + half : d - half), other);
+    const float(&c)[kVector] = angles.cos[j];
+    const float(&s)[kVector] = angles.sin[j];
 #pragma unroll
     for (int i = 0; i < kVector; ++i)
       x[i] = is_first ? x[i] * c[i] - other[i] * s[i] : x[i] * c[i] + other[i] * s[i];
     return;
   }
+  const bool is_neox = args.rope_style == RopeStyle::kNeox;
+  const float* cos = args.cos + token * half;
+  const float* sin = args.sin + token * half;
 #pragma unroll
   for (int i = 0; i < kVector; ++i) {
     const int dim = d + i;
@@ -151,15 +177,15 @@ QUIRE_DEVICE void norm_head(const QkvArgs& args, const float* weight, typename S
 
 // Rotates a head; `scratch` is the warp's own.
 template <typename Shape>
-QUIRE_DEVICE void rotate_head(const QkvArgs& args, int64_t token, float* scratch,
-                              typename Shape::Values& x) {
+QUIRE_DEVICE void rotate_head(const QkvArgs& args, int64_t token, const Angles<Shape>& angles,
+                              float* scratch, typename Shape::Values& x) {
   ptx::sync_warp();  // the lanes have read the head before
 #pragma unroll
   for (int j = 0; j < Shape::kVectors; ++j) store<Shape::kVector>(scratch + Shape::dim(j), x[j]);
   ptx::sync_warp();
 #pragma unroll
   for (int j = 0; j < Shape::kVectors; ++j) {
-    if (Shape::dim(j) < args.kv.head_dim) rotate(args, token, scratch, Shape::dim(j), x[j]);
+    if (Shape::dim(j) < args.kv.head_dim) rotate<Shape>(args, token, scratch, angles, j, x);
   }
 }
 
@@ -169,30 +195,36 @@ QUIRE_DEVICE const float* head_weight(const QkvArgs& args, const float* weights,
   return weights + (args.norm == QkNorm::kLayerHead ? int64_t{head} * args.kv.head_dim : 0);
 }
 
-// One warp, one head of one token, with the warp's own Shape::kMaxDims floats of scratch.
+// One warp, one head of one token, with the warp's own Shape::kMaxDims floats of scratch. What it
+// reads is asked for at once, since each is far away.
 template <typename Shape>
 QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head, float* scratch) {
   const int32_t dims = args.kv.head_dim;
   const bool is_query = head < args.num_heads;
   const bool is_value = head >= args.num_heads + args.kv.num_kv_heads;
   bfloat16* row = args.qkv + token * args.qkv_stride + int64_t{head} * dims;
-  HeadOut out{row};
-  if (!is_query) {
-    const int64_t slot = args.slot_mapping[token];
-    if (slot < 0) return;  // padding of a captured graph: the same for the whole warp
-    out = place_in_cache(args, slot, head - args.num_heads);
-  }
+  const int64_t slot = is_query ? 0 : args.slot_mapping[token];
   typename Shape::Values x = {};
 #pragma unroll
   for (int j = 0; j < Shape::kVectors; ++j) {
     if (Shape::dim(j) < dims) load<Shape::kVector>(row + Shape::dim(j), x[j]);
   }
+  Angles<Shape> angles = {};
+  if (!is_value) {
+    Angles<Shape>::for_each(args, token, [&](int j, int64_t at) {
+      load<Shape::kVector>(args.cos + at, angles.cos[j]);
+      load<Shape::kVector>(args.sin + at, angles.sin[j]);
+    });
+  }
+  if (slot < 0) return;  // padding of a captured graph: the same for the whole warp
+  const HeadOut out = is_query ? HeadOut{row} : place_in_cache(args, slot, head - args.num_heads);
   const float* weights = is_query ? args.q_norm_weight : args.k_norm_weight;
   const bool is_normed = !is_value && weights != nullptr && args.norm != QkNorm::kAllHeads;
   const int32_t head_of_kind = is_query ? head : head - args.num_heads;
   if (is_normed && !args.norm_after_rope)
     norm_head<Shape>(args, head_weight(args, weights, head_of_kind), x);
-  if (!is_value && args.rope_style != RopeStyle::kNone) rotate_head<Shape>(args, token, scratch, x);
+  if (!is_value && args.rope_style != RopeStyle::kNone)
+    rotate_head<Shape>(args, token, angles, scratch, x);
   if (is_normed && args.norm_after_rope)
     norm_head<Shape>(args, head_weight(args, weights, head_of_kind), x);
   const float scale = is_query && args.q_scale != nullptr ? args.q_scale[token] : 1.0f;
@@ -205,19 +237,29 @@ QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head,
   }
 }
 
+// Has what no projection brings come to the cache of the GPU, while the projection still runs.
+template <typename Shape>
+QUIRE_DEVICE void prefetch_tables(const QkvArgs& args, int64_t token) {
+  if (args.kv.num_kv_heads > 0) ptx::prefetch(args.slot_mapping + token);
+  Angles<Shape>::for_each(args, token, [&](int /*vector*/, int64_t at) {
+    ptx::prefetch(args.cos + at);
+    ptx::prefetch(args.sin + at);
+  });
+}
+
 template <typename Shape>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kWarps * 32, 1) qkv_kernel(const QkvArgs args) {
-  ptx::wait_for_previous_kernel();
-  ptx::let_next_kernel_start();
   const int warp = ptx::thread_index() / 32;
   auto* scratch = reinterpret_cast<float*>(ptx::shared_memory()) + warp * Shape::kMaxDims;
   // 32 bits hold the number of heads of any step, and divide much sooner than 64.
   const auto heads = static_cast<uint32_t>(args.num_heads + 2 * args.kv.num_kv_heads);
   const auto count = static_cast<uint32_t>(args.num_tokens) * heads;
-  for (uint32_t i = ptx::block_index() * kWarps + warp; i < count;
-       i += ptx::num_blocks() * kWarps) {
+  const uint32_t first = ptx::block_index() * kWarps + warp;
+  if (first < count) prefetch_tables<Shape>(args, first / heads);
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  for (uint32_t i = first; i < count; i += ptx::num_blocks() * kWarps)
     process_head<Shape>(args, i / heads, static_cast<int32_t>(i % heads), scratch);
-  }
 }
 
 // RMSNorm of all queries of a token together, in one block, and of all its keys in the next one.

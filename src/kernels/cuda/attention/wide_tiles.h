@@ -35,6 +35,7 @@ struct WideShape {
   static constexpr int kSharedBytes = kWork + 128;  // a DecodeWork
   static constexpr int kSumTiles = kValueDims / 16 / kWarps;
   static constexpr bool kIsPacked = false;
+  static constexpr int kTilesAtOnce = 1;
   static_assert(kChunks % 8 == 0);
   static_assert(kSharedBytes <= wide_attention_bytes(kRowBytes, kSlots));
 };

@@ -96,8 +96,10 @@ void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool a
   AsyncUnit::current().multiply(
       {.d = d, .a_registers = a, .b = b, .b_is_by_rows = kByRows, .adds = adds});
 }
-inline void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
-  AsyncUnit::current().multiply({.d = d, .num_tiles = 16, .a_registers = a, .b = b, .adds = adds});
+template <int kTiles>
+void multiply_panel(float (&d)[kTiles][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  AsyncUnit::current().multiply(
+      {.d = d, .num_tiles = kTiles, .a_registers = a, .b = b, .adds = adds});
 }
 inline void multiply_panel(float (&d)[1][4], const uint32_t (&a)[4], uint64_t b) {
   AsyncUnit::current().multiply({.d = d, .num_tiles = 1, .a_registers = a, .b = b, .adds = true});

@@ -105,6 +105,7 @@ inline void copy_async_16(void* shared, const void* global, bool valid) {
               "asynchronous copy off 16 bytes");
   Block::current().copy_async(shared, global, valid);
 }
+inline void prefetch(const void* /*global*/) {}
 inline void copy_async_commit() { Block::current().copy_async_commit(); }
 template <int kPending>
 void copy_async_wait() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/device_code.h"
+#include "kernels/cuda/quant/quant_shapes.h"
 #include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/warpgroup_layout.h"
 
@@ -23,11 +24,9 @@ struct QuantLinearArgs {
   bool y_is_float = false;
   bool accumulate = false;
   int32_t parts = 1;            // of K: 1, 2, 4 or 8
-  float* slice_sums = nullptr;  // [slice][M][N], of more than one part
+  float* slice_sums = nullptr;  // of more than one part
 };
 
-// K is cut into slices, which are summed apart from each other and then added in order.
-inline constexpr int kQuantSlices = 8;
 // Returns the first chunk of a slice; that of slice kQuantSlices is the end.
 QUIRE_HOST_DEVICE constexpr int slice_begin(int64_t num_chunks, int slice) {
   return static_cast<int>(num_chunks * slice / kQuantSlices);
@@ -93,18 +92,16 @@ QUIRE_HOST_DEVICE constexpr int chunks_of_first_group(const Args& args, int chun
 void arrange_rows(Stream& stream, const QuantLinearArgs& args, const WeightSpec& spec,
                   bfloat16* rows);
 
-// Panels are how quant_many_rows() wants its inputs: 128 rows x 64 inputs, swizzled, with the inputs
-// in the order of the weight's codes; row block after row block, chunk after chunk.
-inline constexpr int kPanelRows = 128;
-inline constexpr int kPanelBytes = kPanelRows * kPanelRowBytes;
-void arrange_panels(Stream& stream, const QuantLinearArgs& args, uint8_t* panels);
+inline constexpr int kPanelBytes = kPanelRows * kPanelRowBytes;  // of the largest panel
+// Writes the inputs into panels of so many rows (quant_shapes.h).
+void arrange_panels(Stream& stream, const QuantLinearArgs& args, int panel_rows, uint8_t* panels);
 
 struct QuantScratch {
   uint8_t* panels = nullptr;  // of all rows, up to a multiple of kPanelRows
   float* sums = nullptr;
   int64_t sum_bytes = 0;
 };
-// Multiplies many rows on Hopper. Where items are few and the sums of all slices have room in the
+// Multiplies rows by panels of quant_panel_rows() on Hopper. Where items are few and the sums of all slices have room in the
 // scratch, parts of K are multiplied at the same time.
 void quant_many_rows(Stream& stream, const QuantLinearArgs& args, const QuantSpec& quant,
                      const QuantScratch& scratch);

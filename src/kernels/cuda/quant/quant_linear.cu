@@ -77,16 +77,11 @@ void launch_shape(Stream& stream, const QuantLinearArgs& args) {
       args);
 }
 
-// Shapes of a block differ in speed only. The largest has the registers and the shared memory of
-// Hopper, but no registers for minima.
+// Shapes of a block differ in speed only.
 template <CodeKind kCode, bool kHasMins = false>
 void launch_code(Stream& stream, const QuantLinearArgs& args) {
   if (args.num_rows <= 8) return launch_shape<kCode, kHasMins, 2, 1>(stream, args);
   if (args.num_rows <= 16) return launch_shape<kCode, kHasMins, 2, 2>(stream, args);
-  if constexpr (!kHasMins) {
-    if (args.num_rows > 32 && gpu(stream).info().compute_capability == 90)
-      return launch_shape<kCode, false, 2, 8>(stream, args);
-  }
   launch_shape<kCode, kHasMins, 1, 4>(stream, args);
 }
 
@@ -146,12 +141,12 @@ int64_t rows_at_a_time(const QuantWeightLayout& layout) {
 }
 // Of the same rows in an order that kernels can read, or in panels.
 int64_t arranged_bytes(int64_t num_rows, const QuantWeightLayout& layout) {
-  return (num_rows + kPanelRows - 1) / kPanelRows * kPanelRows * row_bytes(layout);
+  return padded_to(kPanelRows, num_rows) * row_bytes(layout);
 }
 
-bool goes_by_panels(const Stream& stream, const LinearParams& p) {
-  return gpu(stream).info().compute_capability == 90 && p.num_rows > kMostFewQuantRows &&
-         p.weight->spec.quant.zero_kind != ZeroKind::kMin;
+bool goes_by_panels(const Stream& stream, const QuantLinearArgs& args, const QuantSpec& quant) {
+  return gpu(stream).info().compute_capability == 90 && quant_panel_rows(args.num_rows) > 0 &&
+         quant.zero_kind != ZeroKind::kMin;
 }
 
 void multiply_rows(Stream& stream, QuantLinearArgs args, const LinearParams& p) {
@@ -164,7 +159,7 @@ void multiply_rows(Stream& stream, QuantLinearArgs args, const LinearParams& p) 
     args.x_stride = args.layout.num_chunks * kQuantTileInputs;
     arranged += arranged_bytes(args.num_rows, args.layout);
   }
-  if (!goes_by_panels(stream, p)) return few_rows(stream, args, spec.quant);
+  if (!goes_by_panels(stream, args, spec.quant)) return few_rows(stream, args, spec.quant);
   uint8_t* sums = arranged + arranged_bytes(args.num_rows, args.layout);
   quant_many_rows(stream, args, spec.quant,
                   {arranged, reinterpret_cast<float*>(sums), kMostSumBytes});
@@ -175,7 +170,9 @@ void multiply_rows(Stream& stream, QuantLinearArgs args, const LinearParams& p) 
 int64_t quant_workspace_bytes(int64_t max_rows, const WeightSpec& spec) {
   const QuantWeightLayout layout = quant_weight_layout(spec);
   const int64_t rows = std::min(max_rows, rows_at_a_time(layout));
-  const int64_t sums = kQuantSlices * rows * spec.n * int64_t{sizeof(float)};
+  const int64_t sums = kQuantSlices * padded_to(kPanelRows, rows) *
+                       padded_to(kMostPanelTiles * kQuantTileOutputs, spec.n) *
+                       int64_t{sizeof(float)};
   return 2 * arranged_bytes(rows, layout) + std::min(sums, kMostSumBytes);
 }
 

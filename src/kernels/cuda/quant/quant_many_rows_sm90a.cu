@@ -1,12 +1,12 @@
-// y = x W^T of quantized weights for many rows on Hopper. Two warpgroups decode 64 outputs each into
-// registers, from which tensor cores multiply them with the same 128 rows in shared memory, which a
-// thread fetches. While one warpgroup decodes, the other multiplies. A row's sums are those of
-// quant_linear.cu: product after product, group after group, slice after slice.
-#include <algorithm>
-
+// y = x W^T of quantized weights on Hopper, for more rows than quant_linear.cu has a kernel for. Warpgroups
+// decode 64 outputs each into registers, from which tensor cores multiply them with the same panel of
+// rows in shared memory, which a thread fetches. While a product is under way, the operand of the
+// next one is decoded. A row's sums are those of quant_linear.cu: product after product, group after
+// group, slice after slice.
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_output.h"
+#include "kernels/cuda/quant/quant_shapes.h"
 #include "kernels/cuda/quant/quant_stream.h"
 #include "kernels/cuda/ring/dense_output.h"
 
@@ -14,64 +14,88 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kGroupThreads = 128;
-constexpr int kConsumers = 2;
-constexpr int kThreads = kGroupThreads * (1 + kConsumers);
-constexpr int kProducerRegisters = 40;
-constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 <= 65,536
-constexpr int kTiles = kConsumers * 4;   // of 16 outputs, one per consuming warp
-constexpr int kRowTiles = kPanelRows / 8;
+
+// A block for panels of so many rows. Sums of fewer rows leave registers for more warpgroups: more
+// outputs share a panel, and more warps decode while others multiply.
+template <int kRowsOf>
+struct PanelBlock {
+  static constexpr int kRows = kRowsOf;
+  static constexpr int kRowTiles = kRows / 8;
+  static constexpr int kConsumers = panel_warpgroups(kRows);
+  static constexpr int kConsumerThreads = kConsumers * kGroupThreads;
+  static constexpr int kThreads = kGroupThreads + kConsumerThreads;
+  static constexpr int kTiles = panel_tiles(kRows);  // one per consuming warp
+  static constexpr int kPanelBytes = kRows * kPanelRowBytes;
+  // All that a block is started with: 168 or 96 registers for each thread.
+  static constexpr int kRegisters = kThreads * (kConsumers == 2 ? 168 : 96);
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 112;
+  static_assert(kGroupThreads * kProducerRegisters + kConsumerThreads * kConsumerRegisters ==
+                kRegisters);
+};
 
 // Panels go round in a ring of the block, codes in rings of the warps.
-template <CodeKind kCode>
-struct Memory {
+template <CodeKind kCodeOf, int kRowsOf>
+struct Shape : PanelBlock<kRowsOf> {
+  using B = PanelBlock<kRowsOf>;
+  static constexpr CodeKind kCode = kCodeOf;
   using Codes = QuantStream<kCode, false, 1, is_4_bit(kCode) ? 8 : 6>;
-  static constexpr int kSlots = 5;
-  static constexpr int kTotals = kSlots * kPanelBytes;  // [row tile][thread][4] float
-  static constexpr int kTotalBytes =
-      kRowTiles * kConsumers * kGroupThreads * 4 * int{sizeof(float)};
-  static constexpr int kCodes = kTotals + kTotalBytes;
-  static constexpr int kFull = kCodes + kTiles * Codes::kRingBytes;
+  static constexpr int kSlots = kRowsOf > 64 ? 5 : 6;
+  static constexpr int kTotals = kSlots * B::kPanelBytes;  // [row tile][thread][4] float
+  static constexpr int kCodes =
+      kTotals + B::kRowTiles * B::kConsumerThreads * 4 * int{sizeof(float)};
+  static constexpr int kFull = kCodes + B::kTiles * Codes::kRingBytes;
   static constexpr int kEmpty = kFull + kSlots * 8;
-  static constexpr int kTotal = kEmpty + kSlots * 8;
-  static_assert(kPanelBytes % kPanelAlignment == 0 && kFull % 8 == 0 && kTotal <= 227 << 10);
+  static constexpr int kSharedBytes = kEmpty + kSlots * 8;
+  static_assert(B::kPanelBytes % kPanelAlignment == 0 && kFull % 8 == 0 &&
+                kSharedBytes <= 227 << 10);
 };
 
 QUIRE_DEVICE uint64_t* barrier_at(int offset, int i) {
   return reinterpret_cast<uint64_t*>(ptx::shared_memory() + offset) + i;
 }
 
+// Of row tile 0 of an item, in a slice's sums: [slice][item][row tile][consuming thread].
+using Four = Elements<4, float>;
+template <class B>
+QUIRE_DEVICE Four* slice_sums_at(const QuantLinearArgs& args, const QuantItems& items, int slice,
+                                 int item, int thread) {
+  return reinterpret_cast<Four*>(args.slice_sums) +
+         (int64_t{slice} * items.count + item) * (B::kRowTiles * B::kConsumerThreads) + thread;
+}
+
 // One thread fetches the panels.
-template <typename M>
+template <class S>
 QUIRE_DEVICE void produce(const QuantLinearArgs& args, const QuantItems& items,
                           const uint8_t* panels) {
   const int64_t chunks = args.layout.num_chunks;
   const int begin = slice_begin(chunks, items.first_slice());
   const int end = slice_begin(chunks, items.end_slice());
-  RingPlace<M::kSlots> place;
+  RingPlace<S::kSlots> place;
   for (int item = items.first(); item < items.count; item += items.step()) {
-    const uint8_t* panel = panels + (items.row_block(item) * chunks + begin) * kPanelBytes;
+    const uint8_t* panel = panels + (items.row_block(item) * chunks + begin) * S::kPanelBytes;
     for (int chunk = begin; chunk < end; ++chunk) {
-      uint64_t* full = barrier_at(M::kFull, place.slot);
-      ptx::wait_barrier(barrier_at(M::kEmpty, place.slot), place.parity ^ 1);
-      ptx::arrive_expecting(full, kPanelBytes);
-      ptx::copy_bulk(ptx::shared_memory() + place.slot * kPanelBytes, panel, kPanelBytes, full);
-      panel += kPanelBytes;
+      uint64_t* full = barrier_at(S::kFull, place.slot);
+      ptx::wait_barrier(barrier_at(S::kEmpty, place.slot), place.parity ^ 1);
+      ptx::arrive_expecting(full, S::kPanelBytes);
+      ptx::copy_bulk(ptx::shared_memory() + place.slot * S::kPanelBytes, panel, S::kPanelBytes,
+                     full);
+      panel += S::kPanelBytes;
       place.advance();
     }
   }
 }
 
 // A consuming warp.
-template <CodeKind kCode>
+template <class S>
 class Consumer {
  public:
-  QUIRE_DEVICE Consumer(const QuantLinearArgs& args, const QuantItems& items, int tile)
+  QUIRE_DEVICE Consumer(const QuantLinearArgs& args, const QuantItems& items)
       : args_(args),
         items_(items),
-        tile_(tile),
-        stream_(args, items, tile_, slice_begin(args.layout.num_chunks, items.first_slice()),
+        stream_(args, items, tile(), slice_begin(args.layout.num_chunks, items.first_slice()),
                 slice_begin(args.layout.num_chunks, items.end_slice()),
-                ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes) {}
+                ptx::shared_memory() + S::kCodes + tile() * S::Codes::kRingBytes) {}
 
   QUIRE_DEVICE void run() {
     const int64_t chunks = args_.layout.num_chunks;
@@ -82,15 +106,16 @@ class Consumer {
 #pragma unroll 1
       for (int slice = items_.first_slice(); slice < items_.end_slice(); ++slice) {
         sum_slice(chunk, slice_begin(chunks, slice + 1));
-        end_slice(slice, items_.first_tile(item) + tile_, items_.row_block(item) * kPanelRows);
+        end_slice(slice, item);
       }
     }
   }
 
  private:
-  using M = Memory<kCode>;
-  using Sums = float[kRowTiles][4];  // of a lane's outputs and rows
-  using Operands = uint32_t[4][4];   // of the four products of a chunk
+  using Sums = float[S::kRowTiles][4];  // of a lane's outputs and rows
+
+  // Returns the warp's tile of an item.
+  QUIRE_DEVICE static int tile() { return ptx::thread_index() / 32 - kGroupThreads / 32; }
 
   QUIRE_DEVICE static void clear(Sums& sums) {
 #pragma unroll
@@ -101,29 +126,39 @@ class Consumer {
 
   QUIRE_DEVICE void sum_slice(int& chunk, int end) {
     const int per_group = args_.chunks_per_group;
-    starts_group_ = true;
+    bool starts_group = true;
     clear(slice_);
 #pragma unroll 1
     for (; chunk < end; ++chunk) {
       bool ends_group = chunk + 1 == end;
       if (--group_left_ <= 0) {
-        ends_group |= !scales_codes(kCode);
+        ends_group |= !scales_codes(S::kCode);
         group_left_ = per_group;
       }
-      add_chunk(ends_group);
+      add_chunk(starts_group, ends_group);
+      starts_group = ends_group;
     }
   }
-  QUIRE_DEVICE void end_slice(int slice, int tile, int first_row) {
-    if (args_.parts > 1) {
-      float* sums = args_.slice_sums + slice * args_.num_rows * args_.n;
-      return store(sums, args_.n, false, tile, first_row);
+  // The first part of K adds its slices; those of the others are added later, one after the other.
+  QUIRE_DEVICE void end_slice(int slice, int item) {
+    const bool ends_part = slice + 1 == items_.end_slice();
+    if (items_.first_slice() == 0) {
+      add_to_total(slice, ends_part);
+      if (!ends_part) return;
     }
-    add_to_total(slice);
-    if (slice + 1 < kQuantSlices) return;
+    if (args_.parts > 1) return store_sums(slice, item);
+    const int tile = items_.first_tile(item) + Consumer::tile();
+    const int first_row = items_.row_block(item) * S::kRows;
     if (stores_vectors()) return store_vectors(tile, first_row);
-    args_.y_is_float
-        ? store(static_cast<float*>(args_.y), args_.y_stride, true, tile, first_row)
-        : store(static_cast<bfloat16*>(args_.y), args_.y_stride, true, tile, first_row);
+    args_.y_is_float ? store(static_cast<float*>(args_.y), tile, first_row)
+                     : store(static_cast<bfloat16*>(args_.y), tile, first_row);
+  }
+  QUIRE_DEVICE void store_sums(int slice, int item) const {
+    Four* const to =
+        slice_sums_at<S>(args_, items_, slice, item, ptx::thread_index() - kGroupThreads);
+#pragma unroll
+    for (int r = 0; r < S::kRowTiles; ++r)
+      to[r * S::kConsumerThreads] = {{slice_[r][0], slice_[r][1], slice_[r][2], slice_[r][3]}};
   }
   // Whether y takes 16 bytes at once.
   QUIRE_DEVICE bool stores_vectors() const {
@@ -138,7 +173,7 @@ class Consumer {
     const float bias[2] = {has_bias && output < args_.n ? args_.bias[output] : 0.0f,
                            has_bias && output + 8 < args_.n ? args_.bias[output + 8] : 0.0f};
 #pragma unroll
-    for (int r = 0; r < kRowTiles; r += 2) {
+    for (int r = 0; r < S::kRowTiles; r += 2) {
       Elements<4, uint32_t> packed;  // [row tile][half of outputs]
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -159,202 +194,209 @@ class Consumer {
       }
     }
   }
-  // Of slice_, as store_output() does it for results; sums of slices go as they are.
+  // As store_output() does it. The sums come from shared memory, which takes fewer registers; of two
+  // row tiles what is there is read before any is stored.
   template <typename Y>
-  QUIRE_DEVICE void store(Y* y, int64_t stride, bool is_result, int tile, int first_row) const {
+  QUIRE_DEVICE void store(Y* y, int tile, int first_row) const {
+    constexpr int kAtOnce = 2;
+    store_total();
     const int lane = ptx::thread_index() % 32;
-    const int rows_left = static_cast<int>(args_.num_rows) - first_row - lane % 4 * 2;
-    const bool has_bias = is_result && args_.bias != nullptr;
-    const bool accumulates = is_result && args_.accumulate;
+    const int output = tile * 16 + lane / 4;
+    const bool has_bias = args_.bias != nullptr;
+    const float bias[2] = {has_bias && output < args_.n ? args_.bias[output] : 0.0f,
+                           has_bias && output + 8 < args_.n ? args_.bias[output + 8] : 0.0f};
+#pragma unroll 1
+    for (int first = 0; first < S::kRowTiles; first += kAtOnce) {
+      Y* to[kAtOnce][4];  // null behind the last row or output
+      Y before[kAtOnce][4] = {};
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int output = tile * 16 + lane / 4 + half * 8;
-      if (output >= args_.n) return;
-      const float bias = has_bias ? args_.bias[output] : 0.0f;
-      Y* to = y + (first_row + lane % 4 * 2) * stride + output;
-      constexpr int kAtOnce = 4;  // row tiles that are read before any is stored
+      for (int r = 0; r < kAtOnce; ++r)
 #pragma unroll
-      for (int first = 0; first < kRowTiles; first += kAtOnce, to += 8 * kAtOnce * stride) {
-        Y before[kAtOnce][2];
-        const Y* from = to;
+        for (int i = 0; i < 4; ++i) {
+          const int64_t row = first_row + (first + r) * 8 + lane % 4 * 2 + i % 2;
+          const int at = output + i / 2 * 8;
+          to[r][i] = row < args_.num_rows && at < args_.n ? y + row * args_.y_stride + at : nullptr;
+          if (args_.accumulate && to[r][i] != nullptr) before[r][i] = *to[r][i];
+        }
 #pragma unroll
-        for (int r = 0; r < kAtOnce; ++r, from += 8 * stride)
+      for (int r = 0; r < kAtOnce; ++r) {
+        const Four sums = total()[(first + r) * S::kConsumerThreads];
 #pragma unroll
-          for (int j = 0; j < 2; ++j)
-            if (accumulates && (first + r) * 8 + j < rows_left) before[r][j] = from[j * stride];
-        Y* at = to;
-#pragma unroll
-        for (int r = 0; r < kAtOnce; ++r, at += 8 * stride) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            if ((first + r) * 8 + j >= rows_left) continue;
-            float sum = slice_[first + r][half * 2 + j];
-            if (has_bias) sum = ptx::add(sum, bias);
-            at[j * stride] = narrow<Y>(accumulates ? ptx::add(widen(before[r][j]), sum) : sum);
-          }
+        for (int i = 0; i < 4; ++i) {
+          const float sum = has_bias ? ptx::add(sums.at[i], bias[i / 2]) : sums.at[i];
+          if (to[r][i] != nullptr)
+            *to[r][i] = narrow<Y>(args_.accumulate ? ptx::add(widen(before[r][i]), sum) : sum);
         }
       }
     }
   }
 
-  // The total of the slices before this one lies in shared memory; that of all stays in slice_.
-  QUIRE_DEVICE void add_to_total(int slice) {
-    using Four = Elements<4, float>;
-    auto* total = reinterpret_cast<Four*>(ptx::shared_memory() + M::kTotals) + ptx::thread_index() -
-                  kGroupThreads;
-    constexpr int kNext = kConsumers * kGroupThreads;
+  // Of the thread's row tile 0; those of the others come kConsumerThreads further each.
+  QUIRE_DEVICE static Four* total() {
+    return reinterpret_cast<Four*>(ptx::shared_memory() + S::kTotals) + ptx::thread_index() -
+           kGroupThreads;
+  }
+  QUIRE_DEVICE void store_total() const {
 #pragma unroll
-    for (int r = 0; r < kRowTiles && slice > 0; ++r) {
-      const Four before = total[r * kNext];
+    for (int r = 0; r < S::kRowTiles; ++r)
+      total()[r * S::kConsumerThreads] = {{slice_[r][0], slice_[r][1], slice_[r][2], slice_[r][3]}};
+  }
+  // The total of the slices before this one lies in shared memory; that of all stays in slice_.
+  QUIRE_DEVICE void add_to_total(int slice, bool is_last) {
+#pragma unroll
+    for (int r = 0; r < S::kRowTiles && slice > 0; ++r) {
+      const Four before = total()[r * S::kConsumerThreads];
 #pragma unroll
       for (int i = 0; i < 4; ++i) slice_[r][i] = ptx::add(before.at[i], slice_[r][i]);
     }
-#pragma unroll
-    for (int r = 0; r < kRowTiles && slice + 1 < kQuantSlices; ++r) {
-      total[r * kNext] = {{slice_[r][0], slice_[r][1], slice_[r][2], slice_[r][3]}};
-    }
+    if (!is_last) store_total();
   }
 
-  QUIRE_DEVICE void add_chunk(bool ends_group) {
-    const bool has_two_groups = !scales_codes(kCode) && args_.chunks_per_group == 0;
-    Operands a;
+  // The operand of a product is decoded while the product before it is under way. A group may end
+  // in the middle of the chunk.
+  QUIRE_DEVICE void add_chunk(bool starts_group, bool ends_group) {
+    const bool has_two_scales = args_.chunks_per_group == 0;
+    const bool has_two_groups = has_two_scales && !scales_codes(S::kCode);
     stream_.next();
-    decode(a);
-    ptx::wait_barrier(barrier_at(M::kFull, place_.slot), place_.parity);
-    const uint32_t panel = ptx::shared_address(ptx::shared_memory() + place_.slot * kPanelBytes);
-    if (has_two_groups) {
-      multiply<0, 2>(panel, a);
-      end_group(0);
-      multiply<2, 4>(panel, a);
-      end_group(1);
-    } else {
-      multiply<0, 4>(panel, a);
-      if (ends_group) end_group(0);
+    const TileCodes<S::kCode> codes = stream_.codes(0);
+    TileZeros zeros = stream_.zeros(0, 0);
+    ptx::wait_barrier(barrier_at(S::kFull, place_.slot), place_.parity);
+    const uint64_t x =
+        panel_descriptor(ptx::shared_address(ptx::shared_memory() + place_.slot * S::kPanelBytes));
+    uint32_t a[4][4];
+    ptx::pin_registers(partial_);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const bool is_second_half = j == 2;
+      if (is_second_half && has_two_scales) zeros = stream_.zeros(0, 1);
+      if (is_second_half && has_two_groups) end_group(0);
+      const bool starts = j == 0 ? starts_group : is_second_half && has_two_groups;
+      decode_product<S::kCode>(codes, zeros, j, a[j]);
+      ptx::begin_products();
+      ptx::multiply_panel(partial_, a[j], moved_descriptor(x, static_cast<uint32_t>(j) * 32),
+                          !starts);
+      ptx::commit_products();
     }
-    if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier_at(M::kEmpty, place_.slot));
+    if (ends_group) {
+      end_group(has_two_groups ? 1 : 0);
+    } else {
+      finish_products();
+    }
+    if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier_at(S::kEmpty, place_.slot));
     place_.advance();
   }
-  QUIRE_DEVICE void decode(Operands& a) const {
-    const TileCodes<kCode> codes = stream_.codes(0);
-    const TileZeros zeros[2] = {stream_.zeros(0, 0),
-                                stream_.zeros(0, args_.chunks_per_group == 0 ? 1 : 0)};
-#pragma unroll
-    for (int j = 0; j < 4; ++j) decode_product<kCode>(codes, zeros[j / 2], j, a[j]);
-  }
-  // Adds these products of the chunk.
-  template <int kBegin, int kEnd>
-  QUIRE_DEVICE void multiply(uint32_t panel, const Operands& a) {
-    ptx::pin_registers(partial_);
-    ptx::begin_products();
-#pragma unroll
-    for (int j = kBegin; j < kEnd; ++j)
-      ptx::multiply_panel(partial_, a[j], panel_descriptor(panel + static_cast<uint32_t>(j) * 32),
-                          j > kBegin || !starts_group_);
-    ptx::commit_products();
+  QUIRE_DEVICE void finish_products() {
     ptx::wait_products<0>();
     ptx::pin_registers(partial_);
-    starts_group_ = false;
   }
+  // `group`: of the chunk's one or two.
   QUIRE_DEVICE void end_group(int group) {
+    finish_products();
     const auto scales = stream_.scales(0, group);
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r)
+    for (int r = 0; r < S::kRowTiles; ++r)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         slice_[r][i] =
             ptx::multiply_add(partial_[r][i], i < 2 ? scales.low : scales.high, slice_[r][i]);
-    starts_group_ = true;
   }
 
   const QuantLinearArgs& args_;
   const QuantItems& items_;
-  int tile_;  // of the block's
-  typename M::Codes stream_;
-  RingPlace<M::kSlots> place_;
+  typename S::Codes stream_;
+  RingPlace<S::kSlots> place_;
   int group_left_ = 0;  // chunks
-  bool starts_group_ = true;
-  Sums partial_;  // of the group
+  Sums partial_;        // of the group
   Sums slice_;
 };
 
-template <CodeKind kCode>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
+template <class S>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(S::kThreads, 1)
     quant_many_rows_kernel(const QuantLinearArgs args, const uint8_t* panels) {
-  using M = Memory<kCode>;
-  const QuantItems items(args, kTiles, kPanelRows);
+  const QuantItems items(args, S::kTiles, S::kRows);
   if (ptx::thread_index() == 0) {
-    for (int i = 0; i < M::kSlots; ++i) {
-      ptx::init_barrier(barrier_at(M::kFull, i), 1);
-      ptx::init_barrier(barrier_at(M::kEmpty, i), kTiles);
+    for (int i = 0; i < S::kSlots; ++i) {
+      ptx::init_barrier(barrier_at(S::kFull, i), 1);
+      ptx::init_barrier(barrier_at(S::kEmpty, i), S::kTiles);
     }
     ptx::publish_shared_writes();
   }
   ptx::sync_threads();
   if (ptx::thread_index() < kGroupThreads) {
-    ptx::give_back_registers<kProducerRegisters>();
+    ptx::give_back_registers<S::kProducerRegisters>();
     ptx::wait_for_previous_kernel();  // the panels
     ptx::let_next_kernel_start();
-    if (ptx::thread_index() == 0) produce<M>(args, items, panels);
+    if (ptx::thread_index() == 0) produce<S>(args, items, panels);
   } else {
-    ptx::take_registers<kConsumerRegisters>();
-    Consumer<kCode> consumer(args, items, ptx::thread_index() / 32 - 4);
+    ptx::take_registers<S::kConsumerRegisters>();
+    Consumer<S> consumer(args, items);
     ptx::wait_for_previous_kernel();  // y, where it is added to
     ptx::let_next_kernel_start();
     consumer.run();
   }
 }
 
-constexpr int kFoldThreads = 256;
-
-// A thread: an output of a row.
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kFoldThreads, 1) fold_slices_kernel(const QuantLinearArgs args) {
+// Adds the slices of several parts. A block: a row tile of an item; its threads have what the
+// consuming ones of the item's blocks had.
+template <class B>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(B::kConsumerThreads, 1)
+    fold_slices_kernel(const QuantLinearArgs args) {
+  const QuantItems items(args, B::kTiles, B::kRows);
+  const int item = ptx::block_index() / B::kRowTiles;
+  const int tile = ptx::block_index() % B::kRowTiles;  // of rows
+  const int lane = ptx::thread_index() % 32;
+  const int row = items.row_block(item) * B::kRows + tile * 8 + lane % 4 * 2;
+  const int output = (items.first_tile(item) + ptx::thread_index() / 32) * 16 + lane / 4;
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  const int64_t size = args.num_rows * args.n;
-  const int64_t at = int64_t{ptx::block_index()} * kFoldThreads + ptx::thread_index();
-  if (at >= size) return;
-  float sums[kQuantSlices];
+  const int first =
+      kQuantSlices / args.parts - 1;  // whose sums are those of the slices before, too
+  Four slices[kQuantSlices] = {};
 #pragma unroll
-  for (int slice = 0; slice < kQuantSlices; ++slice)
-    sums[slice] = args.slice_sums[slice * size + at];
+  for (int slice = 0; slice < kQuantSlices; ++slice) {
+    if (slice >= first)
+      slices[slice] = slice_sums_at<B>(args, items, slice, item,
+                                       ptx::thread_index())[tile * B::kConsumerThreads];
+  }
 #pragma unroll
-  for (int slice = 1; slice < kQuantSlices; ++slice) sums[0] = ptx::add(sums[0], sums[slice]);
-  store_output(args, at / args.n, at % args.n, sums[0]);
+  for (int i = 0; i < 4; ++i) {
+    float sum = slices[0].at[i];
+#pragma unroll
+    for (int slice = 1; slice < kQuantSlices; ++slice)
+      sum = slice > first ? ptx::add(sum, slices[slice].at[i]) : slices[slice].at[i];
+    store_output(args, row + i % 2, output + i / 2 * 8, sum);
+  }
 }
 
-// As many parts as the GPU has room for, if their sums have room and are soon added: what adding
-// costs goes with the sums, what it saves with K.
-int32_t parts_of(const Stream& stream, int64_t num_items, const QuantLinearArgs& args,
-                 const QuantScratch& scratch) {
-  constexpr int64_t kMostBytesPerChunk = 256 << 10;
-  const int64_t sum_bytes = kQuantSlices * args.num_rows * args.n * int64_t{sizeof(float)};
-  if (sum_bytes > std::min(scratch.sum_bytes, args.layout.num_chunks * kMostBytesPerChunk))
-    return 1;
-  int32_t parts = 1;
-  while (parts < kQuantSlices && num_items * parts * 2 <= gpu(stream).info().num_sms) parts *= 2;
-  return parts;
-}
-
-void fold_slices(Stream& stream, const QuantLinearArgs& args) {
-  const int64_t size = args.num_rows * args.n;
-  launch<fold_slices_kernel>(
-      stream, {.num_blocks = (size + kFoldThreads - 1) / kFoldThreads, .num_threads = kFoldThreads},
-      args);
+template <CodeKind kCode, int kRows>
+void launch_shape(Stream& stream, QuantLinearArgs args, const QuantScratch& scratch) {
+  using S = Shape<kCode, kRows>;
+  const int32_t num_sms = gpu(stream).info().num_sms;
+  const int64_t num_items = QuantItems(args, S::kTiles, kRows).count;
+  args.parts = quant_parts({.num_items = num_items,
+                            .num_chunks = args.layout.num_chunks,
+                            .slice_bytes = num_items * S::kTiles * 16 * kRows * 4,
+                            .most_bytes = scratch.sum_bytes},
+                           num_sms);
+  args.slice_sums = scratch.sums;
+  arrange_panels(stream, args, kRows, scratch.panels);
+  const int64_t num_blocks = blocks_for(gpu(stream), num_items * args.parts, 1, 1);
+  launch<quant_many_rows_kernel<S>>(stream,
+                                    {.num_blocks = num_blocks / args.parts * args.parts,
+                                     .num_threads = S::kThreads,
+                                     .shared_bytes = S::kSharedBytes},
+                                    args, scratch.panels);
+  if (args.parts == 1) return;
+  launch<fold_slices_kernel<PanelBlock<kRows>>>(
+      stream, {.num_blocks = num_items * S::kRowTiles, .num_threads = S::kConsumerThreads}, args);
 }
 
 template <CodeKind kCode>
-void launch_code(Stream& stream, QuantLinearArgs args, const QuantScratch& scratch) {
-  const int64_t num_items = QuantItems(args, kTiles, kPanelRows).count;
-  args.parts = parts_of(stream, num_items, args, scratch);
-  args.slice_sums = scratch.sums;
-  arrange_panels(stream, args, scratch.panels);
-  const int64_t num_blocks = blocks_for(gpu(stream), num_items * args.parts, 1, 1);
-  launch<quant_many_rows_kernel<kCode>>(stream,
-                                        {.num_blocks = num_blocks / args.parts * args.parts,
-                                         .num_threads = kThreads,
-                                         .shared_bytes = Memory<kCode>::kTotal},
-                                        args, scratch.panels);
-  if (args.parts > 1) fold_slices(stream, args);
+void launch_code(Stream& stream, const QuantLinearArgs& args, const QuantScratch& scratch) {
+  const int rows = quant_panel_rows(args.num_rows);
+  if (rows == 32) return launch_shape<kCode, 32>(stream, args, scratch);
+  if (rows == 64) return launch_shape<kCode, 64>(stream, args, scratch);
+  launch_shape<kCode, 128>(stream, args, scratch);
 }
 
 }  // namespace

@@ -35,14 +35,14 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
 // A thread: 32 inputs of a row, which are two products' (quant_weight.h). Rows past the end are
 // zeros.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
-    arrange_panels_kernel(const QuantLinearArgs args, uint8_t* panels) {
+    arrange_panels_kernel(const QuantLinearArgs args, int panel_rows, uint8_t* panels) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  const int64_t units = args.layout.num_chunks * 2;
-  const int64_t at = int64_t{ptx::block_index()} * kThreads + ptx::thread_index();
-  const int64_t row = at / units;
-  const int64_t unit = at % units;
-  if (row >= (args.num_rows + kPanelRows - 1) / kPanelRows * kPanelRows) return;
+  const auto chunks = static_cast<int>(args.layout.num_chunks);
+  const int at = ptx::block_index() * kThreads + ptx::thread_index();
+  const int row = at / (chunks * 2);
+  const int unit = at % (chunks * 2);
+  if (row >= padded_to(panel_rows, args.num_rows)) return;
   Eight lanes[4] = {};  // what each lane of a quad multiplies
   if (row < args.num_rows) {
 #pragma unroll
@@ -50,12 +50,12 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
       lanes[t] = *reinterpret_cast<const Eight*>(args.x + row * args.x_stride +
                                                  unit * kQuantUnitInputs + t * 8);
   }
-  uint8_t* panel = panels + (row / kPanelRows * args.layout.num_chunks + unit / 2) * kPanelBytes;
+  uint8_t* panel =
+      panels + int64_t{row / panel_rows * chunks + unit / 2} * panel_rows * kPanelRowBytes;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const Eight part = {{lanes[0].at[i], lanes[1].at[i], lanes[2].at[i], lanes[3].at[i]}};
-    const int to = panel_offset(static_cast<int>(row % kPanelRows),
-                                static_cast<int>(unit % 2 * 4 + i), kPanelRows);
+    const int to = panel_offset(row % panel_rows, unit % 2 * 4 + i, panel_rows);
     *reinterpret_cast<Eight*>(panel + to) = part;
   }
 }
@@ -74,11 +74,10 @@ void arrange_rows(Stream& stream, const QuantLinearArgs& args, const WeightSpec&
                               args, order, spec.k, rows);
 }
 
-void arrange_panels(Stream& stream, const QuantLinearArgs& args, uint8_t* panels) {
-  const int64_t rows = (args.num_rows + kPanelRows - 1) / kPanelRows * kPanelRows;
-  launch<arrange_panels_kernel>(
-      stream, {.num_blocks = blocks_of(rows * args.layout.num_chunks * 2), .num_threads = kThreads},
-      args, panels);
+void arrange_panels(Stream& stream, const QuantLinearArgs& args, int panel_rows, uint8_t* panels) {
+  const int64_t units = padded_to(panel_rows, args.num_rows) * args.layout.num_chunks * 2;
+  launch<arrange_panels_kernel>(stream, {.num_blocks = blocks_of(units), .num_threads = kThreads},
+                                args, panel_rows, panels);
 }
 
 }  // namespace quire::cuda

@@ -83,8 +83,7 @@ std::array<QuantPiece, 4> quant_pieces(const WeightSpec& spec, int64_t first_row
 // As pack_quant_columns() of api/quant.h.
 void pack_quant_weight_order(const PackedWeight& weight, const int32_t* source);
 
-// On Hopper more rows than these go through the workspace, many at a time.
-inline constexpr int64_t kMostFewQuantRows = 64;
+// On Hopper more than a few rows go through it.
 int64_t quant_workspace_bytes(int64_t max_rows, const WeightSpec& spec);
 
 // linear() of such a weight: sums in float over products of bf16, a scale applied to the sum of its

@@ -7,26 +7,17 @@
 // this one has ended.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ranks/rank_ops.h"
-
-#if defined(__CUDACC__)
-#include "kernels/cuda/ranks/system_ptx.h"
-#else
-#include "kernels/cuda/emulation/system/system_ptx.h"
-#endif
+#include "kernels/cuda/ranks/signals.h"
 
 namespace quire::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-// So many looks at a signal come before one at the clock, and at memory of the host.
-constexpr int kLooks = 1024;
 
 template <typename Unit>
 QUIRE_DEVICE void store_to_others(const GatherColumnsParams& p) {
   constexpr auto kUnitBytes = static_cast<int64_t>(sizeof(Unit));
   const int64_t per_row = (p.end_bytes - p.begin_bytes) / kUnitBytes;
-  const int64_t step = int64_t{ptx::num_blocks()} * kThreads;
-  for (int64_t i = int64_t{ptx::block_index()} * kThreads + ptx::thread_index();
+  const int64_t step = int64_t{ptx::num_blocks()} * kSignalThreads;
+  for (int64_t i = int64_t{ptx::block_index()} * kSignalThreads + ptx::thread_index();
        i < p.num_rows * per_row; i += step) {
     const int64_t at = i / per_row * p.row_stride_bytes + p.begin_bytes + i % per_row * kUnitBytes;
     const Unit unit = *reinterpret_cast<const Unit*>(p.matrices[p.rank] + at);
@@ -47,7 +38,7 @@ QUIRE_DEVICE void store_rows_to_others(const GatherColumnsParams& p) {
     for (int other = 0; other < p.num_ranks; ++other) {
       if (other == p.rank) continue;
       for (int64_t i = p.wanted_begin[other] + ptx::thread_index() * kUnitBytes;
-           i < p.wanted_end[other]; i += kThreads * kUnitBytes) {
+           i < p.wanted_end[other]; i += kSignalThreads * kUnitBytes) {
         *reinterpret_cast<Unit*>(p.matrices[other] + at + i) =
             *reinterpret_cast<const Unit*>(p.matrices[p.rank] + at + i);
       }
@@ -55,22 +46,9 @@ QUIRE_DEVICE void store_rows_to_others(const GatherColumnsParams& p) {
   }
 }
 
-QUIRE_DEVICE void wait_for(const GatherColumnsParams& p, int other, int block, uint32_t meeting) {
-  const uint32_t* const arrivals = &p.signals[p.rank]->arrivals[other][block];
-  const uint64_t begin_ns = ptx::clock_ns();
-  for (int look = 1;; ++look) {
-    if (static_cast<int32_t>(ptx::load_acquire_system(arrivals) - meeting) >= 0) return;
-    ptx::pause();
-    if (look % kLooks != 0) continue;
-    if (ptx::load_acquire_system(p.missing) != 0) return;
-    if (ptx::clock_ns() - begin_ns < static_cast<uint64_t>(p.deadline_us) * 1000) continue;
-    ptx::store_release_system(p.missing, static_cast<uint32_t>(other) + 1);
-    return;
-  }
-}
-
 template <typename Unit>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) gather_columns_kernel(const GatherColumnsParams p) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSignalThreads, 1)
+    gather_columns_kernel(const GatherColumnsParams p) {
   ptx::wait_for_previous_kernel();
   if (p.row_numbers != nullptr) {
     store_rows_to_others<Unit>(p);
@@ -86,13 +64,18 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) gather_columns_kernel(const GatherC
   if (meets) ptx::store_release_system(&p.signals[other]->arrivals[p.rank][block], meeting);
   if (ptx::thread_index() == 0) *num_meetings = meeting;
   ptx::sync_threads();
-  if (meets) wait_for(p, other, block, meeting);
+  if (!meets) return;
+  wait_for_signal({.signal = &p.signals[p.rank]->arrivals[other][block],
+                   .number = meeting,
+                   .missing = p.missing,
+                   .deadline_us = p.deadline_us},
+                  [&] { return other + 1; });
 }
 
 }  // namespace
 
 void gather_columns(Stream& stream, const GatherColumnsParams& p) {
-  const LaunchShape shape{.num_blocks = p.num_blocks, .num_threads = kThreads};
+  const LaunchShape shape{.num_blocks = p.num_blocks, .num_threads = kSignalThreads};
   // The widest unit that every piece of a row is made of.
   auto addresses = static_cast<uint64_t>(p.row_stride_bytes | p.begin_bytes | p.end_bytes) |
                    reinterpret_cast<uintptr_t>(p.matrices[p.rank]);

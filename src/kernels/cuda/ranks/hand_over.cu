@@ -3,43 +3,29 @@
 // NVLink need no answer, and blocks meet only their namesakes, so they may run in any order.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ranks/rank_ops.h"
-
-#if defined(__CUDACC__)
-#include "kernels/cuda/ranks/system_ptx.h"
-#else
-#include "kernels/cuda/emulation/system/system_ptx.h"
-#endif
+#include "kernels/cuda/ranks/signals.h"
 
 namespace quire::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-// So many looks at a signal come before one at the clock, and at memory of the host.
-constexpr int kLooks = 1024;
 
 // The part of block b is the same on both sides.
 template <typename Unit>
 QUIRE_DEVICE void copy_part(const std::byte* from, std::byte* to, int64_t num_bytes) {
   const int64_t count = num_bytes / static_cast<int64_t>(sizeof(Unit));
-  const int64_t step = int64_t{ptx::num_blocks()} * kThreads;
-  for (int64_t i = int64_t{ptx::block_index()} * kThreads + ptx::thread_index(); i < count;
+  const int64_t step = int64_t{ptx::num_blocks()} * kSignalThreads;
+  for (int64_t i = int64_t{ptx::block_index()} * kSignalThreads + ptx::thread_index(); i < count;
        i += step) {
     reinterpret_cast<Unit*>(to)[i] = reinterpret_cast<const Unit*>(from)[i];
   }
 }
 
 template <typename Unit>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) send_rows_kernel(const SendRowsParams p) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSignalThreads, 1) send_rows_kernel(const SendRowsParams p) {
   ptx::wait_for_previous_kernel();
   copy_part<Unit>(p.rows, p.inbox, p.num_bytes);
   ptx::sync_threads();
   if (ptx::thread_index() == 0)
     ptx::store_release_system(&p.signals->arrivals[ptx::block_index()], p.number);
-}
-
-// Whether a signal has come to a number, or beyond: whoever gives it may be steps ahead.
-QUIRE_DEVICE bool has_come_to(const uint32_t* signal, uint32_t number) {
-  return static_cast<int32_t>(ptx::load_acquire_system(signal) - number) >= 0;
 }
 
 // How many of the stages before have begun the step.
@@ -50,34 +36,16 @@ QUIRE_DEVICE int count_begun(const ReceiveRowsParams& p) {
   return num_begun;
 }
 
-// False: it did not come.
-QUIRE_DEVICE bool wait_for_part(const ReceiveRowsParams& p) {
-  const uint32_t* const arrival = &p.signals->arrivals[ptx::block_index()];
-  uint64_t begin_ns = ptx::clock_ns();
-  int num_begun = 0;
-  for (int look = 1;; ++look) {
-    if (has_come_to(arrival, p.number)) return true;
-    ptx::pause();
-    if (look % kLooks != 0) continue;
-    if (ptx::load_acquire_system(p.missing) != 0) return false;
-    const int begun = count_begun(p);
-    if (begun != num_begun) {
-      num_begun = begun;
-      begin_ns = ptx::clock_ns();
-    }
-    if (ptx::clock_ns() - begin_ns < static_cast<uint64_t>(p.deadline_us) * 1000) continue;
-    // The last stage that has begun is the one that does not come; stage 0 where none has.
-    const int late = num_begun == 0 ? 0 : num_begun - 1;
-    ptx::store_release_system(p.missing, static_cast<uint32_t>(late) + 1);
-    return false;
-  }
-}
-
 template <typename Unit>
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) receive_rows_kernel(const ReceiveRowsParams p) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSignalThreads, 1) receive_rows_kernel(const ReceiveRowsParams p) {
   ptx::wait_for_previous_kernel();
   if (ptx::thread_index() == 0) {
-    const bool has_come = p.stage == 0 || wait_for_part(p);
+    const bool has_come =
+        p.stage == 0 || wait_for_signal({.signal = &p.signals->arrivals[ptx::block_index()],
+                                         .number = p.number,
+                                         .missing = p.missing,
+                                         .deadline_us = p.deadline_us},
+                                        [&] { return count_begun(p); });
     for (int i = 0; ptx::block_index() == 0 && has_come && i < p.num_later; ++i)
       ptx::store_release_system(&p.later[i]->begun[p.stage], p.number);
   }
@@ -95,7 +63,7 @@ bool has_wide_units(const void* from, const void* to, int64_t num_bytes) {
 }  // namespace
 
 void send_rows(Stream& stream, const SendRowsParams& p) {
-  const LaunchShape shape{.num_blocks = p.num_blocks, .num_threads = kThreads};
+  const LaunchShape shape{.num_blocks = p.num_blocks, .num_threads = kSignalThreads};
   if (has_wide_units(p.rows, p.inbox, p.num_bytes)) {
     launch<send_rows_kernel<Elements<4, uint32_t>>>(stream, shape, p);
   } else {
@@ -104,7 +72,7 @@ void send_rows(Stream& stream, const SendRowsParams& p) {
 }
 
 void receive_rows(Stream& stream, const ReceiveRowsParams& p) {
-  const LaunchShape shape{.num_blocks = p.num_blocks, .num_threads = kThreads};
+  const LaunchShape shape{.num_blocks = p.num_blocks, .num_threads = kSignalThreads};
   if (has_wide_units(p.inbox, p.rows, p.num_bytes)) {
     launch<receive_rows_kernel<Elements<4, uint32_t>>>(stream, shape, p);
   } else {

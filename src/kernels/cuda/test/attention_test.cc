@@ -182,6 +182,7 @@ class GpuAttention : public gpu_test::GpuTest {
     bool deterministic = false;
     int64_t workspace_bytes = -1;  // -1: what the op asks for
     int32_t max_query_len = 0;
+    int64_t total_len = 0;
     bool warpgroups = false;  // prefill by the kernel that only compute capability 9.0 has
   };
   std::vector<bool> prefill_kernels() {
@@ -221,7 +222,10 @@ class GpuAttention : public gpu_test::GpuTest {
     p.batch_cut = poisoned(paged_attention_cut_bytes(stream(), p.num_reqs));
     p.cut_has_one_table = true;
     p.max_query_len = options.max_query_len;
+    p.total_len = options.total_len;
     paged_attention(stream(), p);
+    const EmulatedWork* const queued = device_->stream().emulated();
+    num_launches_ = queued == nullptr ? 0 : queued->size();
     num_pack_items_ = download<int32_t>(p.batch_cut, 1)[0];
     return download_floats(p.out, batch.out_size());
   }
@@ -229,6 +233,7 @@ class GpuAttention : public gpu_test::GpuTest {
   void expect_reference(DType cache_dtype);
 
   int32_t num_pack_items_ = 0;  // of the last run
+  size_t num_launches_ = 0;     // emulated ones of the last run
 };
 
 void GpuAttention::expect_reference(DType cache_dtype) {
@@ -363,6 +368,64 @@ TEST_F(GpuAttention, ManyRequestsMatchReference) {
   const auto got = run(batch, {.max_query_len = 2});
   const auto want = batch.reference();
   ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
+}
+
+// A step of few short requests of which each might be long: where their total length is known, no
+// kernel is started for requests whose partial sums would not fit.
+TEST_F(GpuAttention, DecodeStepsStartNoKernelOfPrompts) {
+  AttentionCase c{4, 1, 64, 16, {1}, {1500}};
+  for (int32_t r = 1; r < 16; ++r) {
+    c.query_lens.push_back(1);
+    c.context_lens.push_back(3 + r);
+  }
+  const Batch batch = make_batch(c, requests_of(c), 1);
+  const auto want = batch.reference();
+  const int64_t total_len = std::accumulate(batch.seq_lens.begin(), batch.seq_lens.end(), 0);
+  const auto expect_close = [&](const std::vector<float>& got) {
+    ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
+  };
+  expect_close(run(batch, {.deterministic = true, .max_query_len = 1}));
+  // 19 splits are there, and 16 x 3 may be.
+  const int64_t room = int64_t{20} * 4 * (c.head_dim + 2) * 4;
+  Options options{
+      .deterministic = true, .workspace_bytes = smallest_workspace(c) + room, .max_query_len = 1};
+  expect_close(run(batch, options));
+  const size_t with_prefill = num_launches_;
+  options.total_len = total_len;
+  expect_close(run(batch, options));
+  if (device_->stream().emulated() != nullptr) {
+    EXPECT_EQ(num_launches_ + 1, with_prefill);
+  }
+}
+
+// Few requests go through a kernel that takes two tiles at once, many through one that takes one
+// after another: of tiles in even and odd numbers, with windows that begin within one.
+TEST_F(GpuAttention, FewRequestsHaveTheBitsOfMany) {
+  const std::vector<AttentionCase> shapes = {
+      {8, 1, 128, 16, {}, {}},
+      {4, 2, 64, 8, {}, {}, 200, 20.0f, true},
+      {6, 2, 80, 16, {}, {}, 0, 0.0f, false, true},
+      {4, 1, 112, 32, {}, {}, 256, 0.0f, true, true, true, 0, true},
+  };
+  for (const AttentionCase& c : shapes) {
+    for (const DType cache_dtype : {DType::kBF16, DType::kF8E4M3}) {
+      for (const int32_t context : {40, 100, 300, 575}) {
+        SCOPED_TRACE(::testing::Message() << "dim " << c.head_dim << " " << to_string(cache_dtype)
+                                          << " context " << context);
+        const Request watched{7, context, 1};
+        std::vector<Request> crowd(17, {2, 5, 1});
+        crowd[3] = watched;
+        const Options options{.deterministic = true, .max_query_len = 1};
+        const Batch alone = make_batch(c, {watched}, 1, cache_dtype);
+        const auto got = run(alone, options);
+        const auto all = run(make_batch(c, crowd, 3, cache_dtype), options);
+        const int64_t row = int64_t{c.num_heads} * c.head_dim;
+        EXPECT_TRUE(kernel_test::same_bits(got.data(), all.data() + 3 * row, row));
+        const auto want = alone.reference();
+        EXPECT_TRUE(kernel_test::close(got.data(), want.data(), row, tolerance(c)));
+      }
+    }
+  }
 }
 
 // The tail of a request decoded token by token, a few at a time, or as one chunk: the same bits,

@@ -5,7 +5,8 @@
 namespace quire::gpu_test {
 
 Result<std::unique_ptr<Device>> open_test_device(const EmulatedGpu& emulated) {
-  return make_emulated_device({.compute_capability = emulated.compute_capability,
+  return make_emulated_device({.num_sms = emulated.num_sms,
+                               .compute_capability = emulated.compute_capability,
                                .shared_bytes_per_block = emulated.shared_bytes_per_block,
                                .num_failing_captures = emulated.num_failing_captures,
                                .copies = emulated.copies},

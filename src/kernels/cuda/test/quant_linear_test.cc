@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "kernels/cuda/quant/quant_shapes.h"
 #include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/test/linear_test.h"
 #include "kernels/quant_rows.h"
@@ -77,7 +78,8 @@ class GpuQuantLinear : public gpu_test::GpuLinearTest {
   }
 
   // A row alone, among few and among many, which run in blocks of other shapes (law L4).
-  void expect_same_bits(const Format& format, int64_t n, int64_t k, int64_t num_rows) {
+  void expect_same_bits(const Format& format, int64_t n, int64_t k, int64_t num_rows,
+                        const std::vector<int64_t>& counts) {
     const QuantSource source({.n = n, .k = k, .quant = format.stored}, 7);
     const PackedWeight on_device = packed(format, source);
     const Activations x = upload_as(DType::kBF16, random_floats(2, num_rows * k));
@@ -95,7 +97,7 @@ class GpuQuantLinear : public gpu_test::GpuLinearTest {
       return download<float>(y, count * n);
     };
     const auto all = run(0, num_rows);
-    for (const int64_t count : {1, 9, 20, 40}) {
+    for (const int64_t count : counts) {
       const auto some = run(num_rows - count, count);
       ASSERT_TRUE(
           kernel_test::same_bits(some.data(), all.data() + (num_rows - count) * n, count * n))
@@ -117,20 +119,71 @@ TEST_F(GpuQuantLinear, MatchesReferenceForEveryFormat) {
 }
 
 TEST_F(GpuQuantLinear, RowsHaveTheSameBitsHoweverManyThereAre) {
-  for (const Format& format : formats()) expect_same_bits(format, 72, 700, 45);
+  for (const Format& format : formats()) expect_same_bits(format, 72, 700, 45, {1, 9, 20, 40});
 }
 
-// More rows than kMostFewQuantRows and more outputs than a block of theirs has; results that are
+// More rows than quant_linear.cu's kernel has there, and more outputs than a block; results that are
 // stored one by one, that are added to, and by 16 bytes.
 TEST_F(HopperQuantLinear, ManyRowsMatchReferenceForEveryFormat) {
   for (const Format& format : formats())
     for (const LinearCase& c : {LinearCase{67, 40, 96, true, true}, LinearCase{130, 210, 300},
-                                LinearCase{69, 24, 96, true}})
+                                LinearCase{69, 24, 96, true}, LinearCase{35, 24, 160, true}})
       expect_reference_of(format, c);
 }
 
+TEST_F(HopperQuantLinear, FewerRowsMatchReference) {
+  const std::vector<Format> all = formats();
+  for (const LinearCase& c : {LinearCase{17, 280, 96}, LinearCase{64, 37, 96, true, true}})
+    expect_reference_of(all.front(), c);
+}
+
+// Parts of K that blocks of their own multiply, and whose sums are then added.
+TEST_F(HopperQuantLinear, PartsMatchReference) {
+  for (const int32_t num_sms : {3, 5, 9}) {
+    open({.compute_capability = 90, .num_sms = num_sms});
+    for (const LinearCase& c : {LinearCase{20, 40, 700, true, true}, LinearCase{65, 24, 1100}})
+      expect_reference_of(formats().front(), c);
+  }
+}
+
+// With all slices in one part, and with each in a part of its own.
 TEST_F(HopperQuantLinear, RowsHaveTheSameBitsHoweverManyThereAre) {
-  for (const Format& format : formats()) expect_same_bits(format, 200, 700, 70);
+  for (const Format& format : formats()) expect_same_bits(format, 24, 300, 129, {1, 17, 48});
+  for (const int32_t num_sms : {1, 8}) {
+    open({.compute_capability = 90, .num_sms = num_sms});
+    expect_same_bits(formats().front(), 40, 700, 129, {1, 16, 17, 32, 48, 64, 65, 128});
+  }
+}
+
+TEST(QuantShapes, NumbersOfRowsChooseTheirPanels) {
+  EXPECT_EQ(cuda::quant_panel_rows(1), 0);
+  EXPECT_EQ(cuda::quant_panel_rows(16), 0);
+  EXPECT_EQ(cuda::quant_panel_rows(17), 32);
+  EXPECT_EQ(cuda::quant_panel_rows(32), 32);
+  EXPECT_EQ(cuda::quant_panel_rows(33), 64);
+  EXPECT_EQ(cuda::quant_panel_rows(64), 64);
+  EXPECT_EQ(cuda::quant_panel_rows(65), 128);
+  EXPECT_EQ(cuda::quant_panel_rows(4096), 128);
+}
+
+// Parts of a weight of [n, 64 * chunks] for a panel's rows on an H200.
+TEST(QuantShapes, PartsFillTheGpuWhereAddingThemCostsLess) {
+  const auto parts = [](int64_t n, int64_t num_chunks, int panel_rows) {
+    const int64_t outputs = cuda::panel_tiles(panel_rows) * int64_t{16};
+    const int64_t num_items = (n + outputs - 1) / outputs;
+    return cuda::quant_parts({.num_items = num_items,
+                              .num_chunks = num_chunks,
+                              .slice_bytes = num_items * outputs * panel_rows * 4,
+                              .most_bytes = int64_t{32} << 20},
+                             132);
+  };
+  EXPECT_EQ(parts(28672, 64, 64), 1);  // there are items enough
+  EXPECT_EQ(parts(6144, 64, 64), 4);
+  EXPECT_EQ(parts(4096, 224, 64), 8);
+  EXPECT_EQ(parts(4096, 224, 32), 8);
+  EXPECT_EQ(parts(4096, 4, 64), 1);  // there is too little to save
+  EXPECT_EQ(cuda::quant_parts({.num_items = 1, .num_chunks = 224, .slice_bytes = 1 << 16}, 132), 1);
+  EXPECT_EQ(cuda::quant_parts({.num_items = 1, .num_chunks = 224, .most_bytes = 1 << 20}, 3), 2);
 }
 
 TEST(QuantWeight, EveryCodeOfATileHasItsPlace) {

@@ -19,6 +19,7 @@ namespace quire::gpu_test {
 // What an emulated device is to be like; a GPU is as it is.
 struct EmulatedGpu {
   int32_t compute_capability = 80;
+  int32_t num_sms = 3;
   int32_t num_failing_captures = 0;  // the first ones
   int64_t shared_bytes_per_block = 227 << 10;
   EmulatedCopies copies = EmulatedCopies::kMixed;

@@ -137,6 +137,19 @@ TEST(AttentionWork, NoRequestHasMoreSplitsThanTheBound) {
   EXPECT_EQ(max_decode_splits({.split_size = 256}, 4096), 16);
 }
 
+// Of many requests that may be long few are: their splits together are bound by their lengths.
+TEST(AttentionWork, SplitsTogetherAreBoundByTheTotalLength) {
+  const AttentionCut cut{.split_size = 512};
+  EXPECT_EQ(max_total_splits(cut, 256, 256, 0), 256 * 256);
+  EXPECT_EQ(max_total_splits(cut, 256, 256, 800'000), 800'000 / 512 + 256);
+  EXPECT_EQ(max_total_splits(cut, 4, 2, 800'000), 8);
+  for (const int32_t len : {1, 511, 512, 513, 1024, 1300}) {
+    int64_t splits = 0;
+    for (const int32_t other : {1, len, 700}) splits += cut_request(cut, 1, other).num_splits;
+    EXPECT_GE(max_total_splits(cut, 3, 256, 1 + len + 700), splits) << len;
+  }
+}
+
 TEST(AttentionWork, SplitsDependOnTheBatchOnlyWhereTheyMay) {
   for (const int64_t reqs : {1, 2, 16, 256}) EXPECT_EQ(decode_split(true, reqs, 8), 512);
   EXPECT_EQ(decode_split(false, 1, 8), 256);

@@ -1,0 +1,20 @@
+// Bytes of a model's packed matrices, by how much of them a step reads.
+#pragma once
+
+#include <cstdint>
+
+namespace quire {
+
+struct MatrixBytes {
+  int64_t dense = 0;    // of layers but for routed experts: every step reads all
+  int64_t experts = 0;  // of all routed experts: a step reads those that its tokens choose
+  int64_t head = 0;     // read by steps that sample
+
+  void add(const MatrixBytes& other) {
+    dense += other.dense;
+    experts += other.experts;
+    head += other.head;
+  }
+};
+
+}  // namespace quire
