@@ -48,6 +48,9 @@ struct ModelRunnerOptions {
   std::string isa = "auto";
   int threads = 0;           // 0: one per physical core, within the CPU quota
   bool pin_threads = false;  // for cores that no other program uses
+  // Where the compute threads run, whoever calls execute() included, and so where memory lies; empty,
+  // or fewer than `threads`: on any.
+  std::vector<int> cpus = {};
 
   int32_t block_size = 16;  // a multiple of 8 in [8, 256]
   // A snapshot of a sequence's states is taken after so many tokens, rounded up to whole blocks.

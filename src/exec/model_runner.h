@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "base/threads/thread_team.h"
@@ -46,9 +47,10 @@ class ModelRunner final : public Executor {
   static Result<std::unique_ptr<ModelRunner>> create(ModelRunnerOptions options);
 
   // Makes one more runner with the weights of `first`, which are not loaded again, and all else of
-  // its own, so that both can run at once; options.num_replicas counts them. `group` is that of a
-  // rank.
+  // its own, so that both can run at once; options.num_replicas counts them. `cpus` are the new
+  // runner's ModelRunnerOptions::cpus, and `group` is that of a rank.
   static Result<std::unique_ptr<ModelRunner>> create_beside(const ModelRunner& first,
+                                                            const std::vector<int>& cpus = {},
                                                             RankGroup* group = nullptr);
 
   const ModelPlan& plan() const { return plan_; }

@@ -20,6 +20,7 @@
 #include "exec/model_runner.h"
 #include "ranks/ranked_executor.h"
 #include "ranks/token_relay.h"
+#include "tensor/arena.h"
 
 namespace quire {
 
@@ -31,13 +32,15 @@ struct PipelineShape {
 // As core/executor.h says; one thread at a time.
 class PipelineExecutor final : public Executor {
  public:
-  // `options` are those of the whole: threads and memory are divided among the stages.
-  // kInvalidArgument: so many stages cannot share the model. Other errors are those of
+  // `options` are those of the whole: threads, memory nodes and memory are divided among the
+  // stages. kInvalidArgument: so many stages cannot share the model. Other errors are those of
   // RankedExecutor::create().
   static Result<std::unique_ptr<PipelineExecutor>> create(const ModelRunnerOptions& options,
                                                           const PipelineShape& shape);
-  // Makes one more with the weights of `first`, as ModelRunner::create_beside() does.
-  static Result<std::unique_ptr<PipelineExecutor>> create_beside(const PipelineExecutor& first);
+  // Makes one more with the weights of `first`, as ModelRunner::create_beside() does; `cpus` are
+  // those of all stages.
+  static Result<std::unique_ptr<PipelineExecutor>> create_beside(const PipelineExecutor& first,
+                                                                 const std::vector<int>& cpus = {});
   // Steps that are under way are finished, for nobody.
   ~PipelineExecutor() override;
 
@@ -70,9 +73,10 @@ class PipelineExecutor final : public Executor {
   struct Step {
     uint64_t number = 0;
     StepPlan plan;
-    StepResult before;          // tokens of steps that have been collected since the last one
-    std::vector<float> hidden;  // [T, E], between two stages
-    Status status;              // of the first stage that failed
+    StepResult before;  // tokens of steps that have been collected since the last one
+    Arena memory;
+    float* hidden = nullptr;  // [max_num_batched_tokens, E] there, between two stages
+    Status status;            // of the first stage that failed
     StepResult result;
   };
   // Steps wait here for the one who takes them.

@@ -21,13 +21,15 @@ namespace quire {
 // As core/executor.h says; one thread at a time.
 class RankedExecutor final : public Executor {
  public:
-  // `options` are those of the whole: threads and memory are divided among the ranks. Errors of
+  // `options` are those of the whole: threads, memory nodes and memory are divided among the ranks. Errors of
   // ModelRunner::create(), and kInvalidArgument or kUnimplemented where so many ranks cannot share
   // the model.
   static Result<std::unique_ptr<RankedExecutor>> create(ModelRunnerOptions options, int num_ranks);
 
-  // Makes one more with the weights of `first`, as ModelRunner::create_beside() does.
-  static Result<std::unique_ptr<RankedExecutor>> create_beside(const RankedExecutor& first);
+  // Makes one more with the weights of `first`, as ModelRunner::create_beside() does; `cpus` are
+  // those of all ranks.
+  static Result<std::unique_ptr<RankedExecutor>> create_beside(const RankedExecutor& first,
+                                                               const std::vector<int>& cpus = {});
 
   // Of all ranks together: the whole model, and what the ranks take in sum.
   const ModelPlan& plan() const { return plan_; }
