@@ -22,6 +22,7 @@ DEFINITIONS = [re.compile(pattern, re.M) for pattern in (
     r"^#\s*define\s+(\w+)",
 )]
 ALIAS = re.compile(r"^using\s+(\w+)\s*=([^;]*);", re.M)
+USING = re.compile(r"^using\s+([\w:]+::(\w+));", re.M)
 FUNCTION = re.compile(r"^(?:[A-Za-z_][\w:<>,*&\[\]. ]*?[ *&])(\w+)\(", re.M)
 # The names inside an enum that is no class lie outside of it.
 PLAIN_ENUM = re.compile(r"^enum\s+(?!class\b)[^{;]*\{([^}]*)\}", re.M)
@@ -46,11 +47,12 @@ def parameter_types(text, begin):
 
 
 def names_of(text):
-    """{name: what it is}: None, the type of an alias, or the parameters of all functions of the name."""
+    """{name: what it is}: None, what an alias or a using declaration stands for, or the parameters of all its functions."""
     names = {}
     for match in FUNCTION.finditer(text):
         names.setdefault(match.group(1), set()).add(parameter_types(text, match.end()))
     names.update((name, type_.strip()) for name, type_ in ALIAS.findall(text))
+    names.update((name, whole) for whole, name in USING.findall(text))
     plain = {name for pattern in DEFINITIONS for name in pattern.findall(text)}
     plain.update(*(re.findall(r"\bk[A-Z]\w*", body) for body in PLAIN_ENUM.findall(text)))
     plain.update(*(re.findall(r"\b(k[A-Z]\w*)\s*=", line) for line in CONSTANTS.findall(text)))

@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 // Whisper-like sizes: E 512, 8 heads of 64, 6 layers each, sources of 1500 rows.
-ModelShape model_of(bool has_source = true) {
+ModelShape source_model(bool has_source = true) {
   const LayerGroup layers{.num_layers = 6,
                           .attention = {.num_heads = 8, .num_kv_heads = 8, .head_dim = 64},
                           .ffn = {.intermediate_size = 2048, .num_matrices = 2},
@@ -49,7 +49,7 @@ const KernelCost& at(const std::array<KernelCost, kNumKernels>& costs, Kernel ke
 }
 
 TEST(SourceCost, ParametersAndBytesByHand) {
-  const ModelShape model = model_of();
+  const ModelShape model = source_model();
   ASSERT_TRUE(model.validate().ok()) << model.validate().message();
   EXPECT_EQ(model.source_bytes_per_row(), 2.0 * 512 * 6 * 2);
   EXPECT_EQ(static_cast<double>(model.num_decoder_parameters()),
@@ -60,7 +60,7 @@ TEST(SourceCost, ParametersAndBytesByHand) {
 }
 
 TEST(SourceCost, DecodesReadTheirSourcesKeysAndValues) {
-  const CostModel cost = cost_of(model_of());
+  const CostModel cost = cost_of(source_model());
   StepShape step;
   step.add(10, 1, true, {}, 1500);
   step.add(20, 1, true, {}, 1500);
@@ -72,14 +72,14 @@ TEST(SourceCost, DecodesReadTheirSourcesKeysAndValues) {
   EXPECT_DOUBLE_EQ(cross.read_bytes, rows * 2 * 512 * 6 * 2 + queries * 512 * 2 * 6);
   EXPECT_EQ(at(kernels, Kernel::kEncoder).flops, 0);
   // Queries and outputs of the attention to sources are products of all tokens.
-  const auto without = cost_of(model_of(false)).explain(step);
+  const auto without = cost_of(source_model(false)).explain(step);
   EXPECT_DOUBLE_EQ(
       at(kernels, Kernel::kQkvProjection).flops - at(without, Kernel::kQkvProjection).flops,
       2.0 * 6 * 512 * 512 * 6);
 }
 
 TEST(SourceCost, EachSourceIsEncodedByItself) {
-  const CostModel cost = cost_of(model_of());
+  const CostModel cost = cost_of(source_model());
   StepShape step;
   step.add(0, 4, true, {}, 1500);
   const auto before = cost.explain(step);
@@ -105,7 +105,7 @@ TEST(SourceCost, EachSourceIsEncodedByItself) {
   step.encoded_rows = {16, 16};
   EXPECT_GT(at(cost.explain(step), Kernel::kEncoder).read_bytes, 1.5 * once)
       << "the weights are read twice";
-  const StepCost bound = cost_of(model_of(), Fidelity::kBound).predict(step);
+  const StepCost bound = cost_of(source_model(), Fidelity::kBound).predict(step);
   EXPECT_NEAR(bound.total_us, bound.bound_us, 1e-9 * bound.bound_us);
   step.clear();
   EXPECT_TRUE(step.encoded_rows.empty() && step.source_chunks.empty());
@@ -115,7 +115,7 @@ TEST(SourceCost, EachSourceIsEncodedByItself) {
 // A tower of four layers, of which one sees the whole picture and three windows of 64 rows; four rows
 // become one embedding.
 ModelShape reading_pictures() {
-  ModelShape model = model_of(false);
+  ModelShape model = source_model(false);
   const AttentionShape heads{.num_heads = 4, .num_kv_heads = 4, .head_dim = 16};
   const LayerGroup whole{
       .num_layers = 1, .attention = heads, .ffn = {.intermediate_size = 128, .num_matrices = 2}};
@@ -178,7 +178,7 @@ TEST(PictureCost, DescriptionsKeepTheTower) {
 }
 
 TEST(SourceCost, DescriptionsKeepTheSource) {
-  const ModelShape model = model_of();
+  const ModelShape model = source_model();
   const auto read = parse_model_description(to_json(model), "test");
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(to_json(*read), to_json(model));
