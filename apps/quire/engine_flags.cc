@@ -171,8 +171,8 @@ void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Execution";
   verb.add_option("--tensor-parallel-size", args.tensor_parallel_size,
                   "Ranks that share every layer: on CPUs with the threads and the memory divided "
-                  "among them, for machines with several memory nodes; with --device cuda a GPU "
-                  "each, at most 8. Answers are the same bits")
+                  "among them, for machines with several memory nodes, of which each keeps to its "
+                  "own; with --device cuda a GPU each, at most 8. Answers are the same bits")
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);
@@ -182,16 +182,16 @@ void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
   verb.add_option(
           "--pipeline-parallel-size", args.pipeline_parallel_size,
-          "Stages that have some layers each, with the threads and the memory, or the processes "
-          "of --nnodes, divided among them and a step under way in each; with --device cuda a GPU "
-          "for each of their ranks. Answers are the same bits")
+          "Stages that have some layers each, with the threads, the memory nodes and the memory, "
+          "or the processes of --nnodes, divided among them and a step under way in each; with "
+          "--device cuda a GPU for each of their ranks. Answers are the same bits")
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--data-parallel-size", args.data_parallel_size,
                   "Engines behind one port; each request goes to one of them. On CPUs they share "
-                  "the weights and divide threads and memory, with --device cuda each has GPUs and "
-                  "weights of its own. Answers are the same bits")
+                  "the weights and divide threads, memory nodes and memory, with --device cuda "
+                  "each has GPUs and weights of its own. Answers are the same bits")
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);

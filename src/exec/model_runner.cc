@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/threads/thread_cpus.h"
 #include "device/isa.h"
 #include "exec/dummy_step.h"
 #include "exec/kv/block_copies.h"
@@ -206,6 +207,8 @@ Result<ModelPlan> ModelRunner::plan_only(const ModelRunnerOptions& options) {
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelRunnerOptions options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
+  if (std::ssize(options.cpus) < options.threads) options.cpus.clear();
+  const ThreadCpus cpus(options.cpus);
   QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(options), std::move(team), isa));
   ModelLoading loading;
@@ -215,11 +218,15 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelRunnerOptions opti
 }
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create_beside(const ModelRunner& first,
+                                                                const std::vector<int>& cpus,
                                                                 RankGroup* group) {
-  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(first.options_));
+  ModelRunnerOptions options = first.options_;
+  options.cpus = std::ssize(cpus) < options.threads ? std::vector<int>() : cpus;
+  options.group = group;
+  const ThreadCpus kept(options.cpus);
+  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
   std::unique_ptr<ModelRunner> runner(
-      new ModelRunner(first.options_, std::move(team), first.stream_.isa()));
-  runner->options_.group = group;
+      new ModelRunner(std::move(options), std::move(team), first.stream_.isa()));
   runner->plan_ = first.plan_;
   runner->model_ = first.model_;
   runner->adapters_in_use_ = first.adapters_in_use_;
@@ -398,6 +405,7 @@ void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs, Step
 }
 
 Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
+  const ThreadCpus kept(options_.cpus);
   const SteadyClock clock;
   const int64_t start_us = clock.now_us();
   if (!kv_.is_allocated()) return internal_error("execute() before initialize()");

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <string>
 
+#include "base/threads/cpu_topology.h"
 #include "core/testing/executor_contract.h"
 #include "exec/testing/test_driver.h"
 #include "tests/support/test_data.h"
@@ -23,7 +24,7 @@ std::unique_ptr<ModelRunner> load(const std::filesystem::path& path,
   QUIRE_CHECK(files.ok(), "{}", files.status().message());
   options.files = std::make_shared<const ModelFiles>(std::move(*files));
   options.kv_cache_memory_bytes = int64_t{64} << 20;
-  options.threads = 2;
+  if (options.threads == 0) options.threads = 2;
   options.pin_threads = false;
   auto runner = ModelRunner::create(options);
   QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
@@ -107,6 +108,21 @@ TEST(TinyRandomGpt2, GivesThePublishedIds) {
 
 std::unique_ptr<ModelRunner> load_tiny() {
   return load(test::source_dir() / "tests" / "goldens" / "models" / "llama");
+}
+
+// Whoever makes a runner or runs a step comes to its CPUs, and goes back.
+TEST(ModelRunner, RunsOnItsCpus) {
+  const std::vector<int> all = allowed_cpus();
+  std::vector<int> used;
+  ModelRunnerOptions options{.threads = 1, .cpus = {all.back()}};
+  options.on_logits = [&](RequestId, int32_t, std::span<const float>) { used = allowed_cpus(); };
+  const auto llama = test::source_dir() / "tests" / "goldens" / "models" / "llama";
+  generate(*load(llama, options), {3, 4, 5}, 2);
+  EXPECT_EQ(used, options.cpus);
+  EXPECT_EQ(allowed_cpus(), all);
+  options.threads = 2;  // more than it has CPUs
+  generate(*load(llama, options), {3, 4, 5}, 2);
+  EXPECT_EQ(used, all);
 }
 
 TEST(Containment, AWrongRequestFailsAlone) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/threads/cpu_topology.h"
 #include "device/cuda_device.h"
 #include "exec/gpu/gpu_runner.h"
 #include "exec/model_runner.h"
@@ -35,15 +36,18 @@ Result<ModelExecutor> with_others(std::unique_ptr<T> first, const EngineArgs& ar
   const T& loaded = *first;
   ModelExecutor made = only(std::move(first), loaded.plan());
   for (int32_t i = 1; i < args.data_parallel_size; ++i) {
-    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Executor> other, T::create_beside(loaded));
+    QUIRE_ASSIGN_OR_RETURN(
+        std::unique_ptr<Executor> other,
+        T::create_beside(loaded, cpus_of_part(std::vector<int>(), i, args.data_parallel_size)));
     made.executors.push_back(std::move(other));
   }
   return made;
 }
 
-Result<ModelExecutor> on_cpu(const EngineArgs& args, const ModelRunnerOptions& options) {
+Result<ModelExecutor> on_cpu(const EngineArgs& args, ModelRunnerOptions options) {
   if (!args.devices.empty())
     return invalid_argument("--devices {}: expected a model on GPUs, got the CPU", args.devices);
+  options.cpus = cpus_of_part(options.cpus, 0, args.data_parallel_size);
   if (args.ranks.size > 1) {
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<LeadingExecutor> first,
                            LeadingExecutor::create(options, rank_process(args)));

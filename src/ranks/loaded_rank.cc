@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/threads/cpu_topology.h"
 #include "base/threads/thread_share.h"
 #include "core/step_timings.h"
 #include "ranks/stage_memory.h"
@@ -16,6 +17,8 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const RankProcess
   options.share.rank = process.rank_in_stage();
   options.share.num_ranks = process.ranks_per_stage();
   if (whole.threads == 0) options.threads = share_of_threads(0, process.num_on_host);
+  // A launcher that has bound its processes leaves them one node each, which is not divided.
+  options.cpus = cpus_of_part(whole.cpus, process.rank % process.num_on_host, process.num_on_host);
   options.memory_utilization = whole.memory_utilization / process.num_on_host;
   options.host_kv_bytes = whole.host_kv_bytes / process.size;
   options.shares_host_blocks = true;

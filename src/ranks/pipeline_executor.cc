@@ -1,9 +1,11 @@
 #include "ranks/pipeline_executor.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "base/check.h"
+#include "base/threads/cpu_topology.h"
 #include "base/threads/thread_share.h"
 #include "core/step_timings.h"
 #include "exec/dummy_step.h"
@@ -19,6 +21,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& 
   ModelRunnerOptions options = whole;
   options.stage = stage;
   options.threads = share_of_threads(whole.threads, stage.count);
+  options.cpus = cpus_of_part(whole.cpus, stage.index, stage.count);
   options.memory_utilization = whole.memory_utilization / stage.count;
   options.host_kv_bytes = whole.host_kv_bytes / stage.count;
   // What was free before any stage was loaded.
@@ -89,11 +92,13 @@ Result<std::unique_ptr<PipelineExecutor>> PipelineExecutor::create(
 }
 
 Result<std::unique_ptr<PipelineExecutor>> PipelineExecutor::create_beside(
-    const PipelineExecutor& first) {
+    const PipelineExecutor& first, const std::vector<int>& cpus) {
   std::vector<std::unique_ptr<RankedExecutor>> executors;
-  for (const Stage& stage : first.stages_) {
-    QUIRE_ASSIGN_OR_RETURN(executors.emplace_back(),
-                           RankedExecutor::create_beside(*stage.executor));
+  for (int i = 0; i < first.num_stages(); ++i) {
+    QUIRE_ASSIGN_OR_RETURN(
+        executors.emplace_back(),
+        RankedExecutor::create_beside(*first.stages_[static_cast<size_t>(i)].executor,
+                                      cpus_of_part(cpus, i, first.num_stages())));
   }
   std::unique_ptr<PipelineExecutor> executor(new PipelineExecutor);
   QUIRE_RETURN_IF_ERROR(executor->start(std::move(executors)));
@@ -174,7 +179,10 @@ Result<StepResult> PipelineExecutor::execute(const StepPlan& plan) {
 Status PipelineExecutor::submit(const StepPlan& plan) {
   std::unique_ptr<Step> step;
   if (spare_.empty()) {
+    const int64_t size = plan_.limits.max_tokens * plan_.whole.hidden_size;
     step = std::make_unique<Step>();
+    QUIRE_ASSIGN_OR_RETURN(step->memory, Arena::create(size * int64_t{sizeof(float)}));
+    step->hidden = step->memory.allocate<float>(size);
   } else {
     step = std::move(spare_.back());
     spare_.pop_back();
@@ -218,12 +226,13 @@ void PipelineExecutor::run_step(size_t index, Step& step) {
   RankedExecutor& executor = *stages_[index].executor;
   const bool is_last = index + 1 == stages_.size();
   if (!is_last) executor.follow(step.before);
-  const size_t count = static_cast<size_t>(step.plan.total_num_scheduled_tokens) *
-                       static_cast<size_t>(plan_.whole.hidden_size);
-  if (step.hidden.size() < count) step.hidden.resize(count);
+  // A plan of more tokens fails in the first stage.
+  const int64_t num_tokens =
+      std::min<int64_t>(step.plan.total_num_scheduled_tokens, plan_.limits.max_tokens);
+  const auto count = static_cast<size_t>(num_tokens * plan_.whole.hidden_size);
   RankedExecutor::Hidden hidden{.count = count};
-  if (index > 0) hidden.in = step.hidden.data();
-  if (!is_last) hidden.out = step.hidden.data();
+  if (index > 0) hidden.in = step.hidden;
+  if (!is_last) hidden.out = step.hidden;
   Result<StepResult> result = has_adapters(step.plan)
                                   ? executor.execute(with_parts(step.plan, index), hidden)
                                   : executor.execute(step.plan, hidden);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/threads/cpu_topology.h"
 #include "base/threads/thread_share.h"
 #include "exec/dummy_step.h"
 #include "ranks/parted_adapter.h"
@@ -16,6 +17,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num
   options.share.rank = rank;
   options.share.num_ranks = num_ranks;
   options.threads = share_of_threads(whole.threads, num_ranks);
+  options.cpus = cpus_of_part(whole.cpus, rank, num_ranks);
   options.memory_utilization = whole.memory_utilization / num_ranks;
   options.host_kv_bytes = whole.host_kv_bytes / num_ranks;
   if (whole.kv_cache_memory_bytes)
@@ -47,11 +49,13 @@ Result<std::unique_ptr<RankedExecutor>> RankedExecutor::create(ModelRunnerOption
   return executor;
 }
 
-Result<std::unique_ptr<RankedExecutor>> RankedExecutor::create_beside(const RankedExecutor& first) {
+Result<std::unique_ptr<RankedExecutor>> RankedExecutor::create_beside(
+    const RankedExecutor& first, const std::vector<int>& cpus) {
   std::unique_ptr<RankedExecutor> executor(new RankedExecutor(first.num_ranks()));
   QUIRE_RETURN_IF_ERROR(executor->make_runners(
       first.runners_.front()->plan().shared_bytes, [&](int rank, RankGroup* group) {
-        return ModelRunner::create_beside(*first.runners_[static_cast<size_t>(rank)], group);
+        return ModelRunner::create_beside(*first.runners_[static_cast<size_t>(rank)],
+                                          cpus_of_part(cpus, rank, first.num_ranks()), group);
       }));
   return executor;
 }

@@ -296,6 +296,23 @@ TEST_F(SchedulerTest, ARequestThatWaitsForValuesHasOneOpenToken) {
   }
 }
 
+// Until a first piece of a prompt has come to them the stages behind the first one stand still.
+TEST(Scheduler, PromptsGoThroughAPipelineInPieces) {
+  const SchedulerConfig config{
+      .max_num_batched_tokens = 512, .max_num_seqs = 4, .max_model_len = 512, .pipeline_depth = 2};
+  KvManager kv(one_group(4), 400, {});
+  Scheduler scheduler(config, kv);
+  ASSERT_TRUE(scheduler.add(make_request(1, 300, max_tokens(10)), 0).ok());
+  EXPECT_EQ(scheduler.schedule(1).total_num_scheduled_tokens, 65);  // 64, and one for each request
+  EXPECT_EQ(scheduler.schedule(2).total_num_scheduled_tokens, 65);
+  // Where reading the weights takes as long as 30 tokens, a piece has eight times as many.
+  scheduler.set_step_times({.step_us = 300, .prompt_token_us = 10});
+  ASSERT_TRUE(scheduler.add(make_request(2, 300, max_tokens(10)), 0).ok());
+  EXPECT_EQ(scheduler.schedule(3).total_num_scheduled_tokens, 241);
+  scheduler.set_step_times({.step_us = 1, .prompt_token_us = 10});
+  EXPECT_EQ(scheduler.schedule(4).total_num_scheduled_tokens, 17);
+}
+
 TEST(QueueLimits, RetryAfterIsQueuedTokensOverPrefillRate) {
   SchedulerConfig config;
   QueueLimits limits(config);

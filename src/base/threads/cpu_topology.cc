@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -69,16 +71,113 @@ int cpu_quota() {
   return of_v1 > 0 && of_v2 > 0 ? std::min(of_v1, of_v2) : std::max(of_v1, of_v2);
 }
 
+// The nodes of a machine as its system describes them, by their place in the list of those online.
+struct NodeFiles {
+  std::string folder;
+  std::vector<int> numbers;
+  std::vector<bool> has_memory;
+
+  explicit NodeFiles(const std::string& system)
+      : folder(system + "/node/"), numbers(numbers_of_list(text_of(folder + "online"))) {
+    const std::vector<int> with = numbers_of_list(text_of(folder + "has_memory"));
+    for (const int node : numbers)
+      has_memory.push_back(with.empty() || std::ranges::binary_search(with, node));
+  }
+
+  std::string text(size_t place, const char* name) const {
+    return text_of(folder + "node" + std::to_string(numbers[place]) + "/" + name);
+  }
+  // The place of the nearest node with memory, itself if it has some.
+  size_t nearest_memory(size_t place) const {
+    if (has_memory[place]) return place;
+    std::istringstream distances(text(place, "distance"));
+    size_t nearest = place;
+    int least = std::numeric_limits<int>::max();
+    int distance = 0;
+    for (size_t other = 0; other < numbers.size() && distances >> distance; ++other) {
+      if (!has_memory[other] || distance >= least) continue;
+      nearest = other;
+      least = distance;
+    }
+    return nearest;
+  }
+};
+
 }  // namespace
 
-std::vector<int> one_cpu_per_core() {
+std::vector<int> allowed_cpus() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   std::vector<int> cpus;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
-  std::vector<std::pair<int, int>> seen;  // (package, core)
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+std::vector<MemoryNode> memory_nodes(const std::string& system, const std::vector<int>& cpus) {
+  const NodeFiles files(system);
+  const std::vector<int> online = numbers_of_list(text_of(system + "/cpu/online"));
+  std::vector<std::vector<int>> beside(files.numbers.size());
+  for (size_t place = 0; place < beside.size(); ++place) {
+    std::vector<int>& to = beside[files.nearest_memory(place)];
+    for (const int cpu : numbers_of_list(files.text(place, "cpulist"))) {
+      const bool is_online = online.empty() || std::ranges::binary_search(online, cpu);
+      if (is_online && std::ranges::find(cpus, cpu) != cpus.end()) to.push_back(cpu);
+    }
+  }
+  std::vector<MemoryNode> nodes;
+  for (size_t place = 0; place < beside.size(); ++place) {
+    if (beside[place].empty()) continue;
+    std::ranges::sort(beside[place]);
+    nodes.push_back({files.numbers[place], std::move(beside[place])});
+  }
+  return nodes;
+}
+
+std::vector<int> cpus_of_part(const std::vector<MemoryNode>& nodes, int part, int num_parts) {
+  const int num_nodes = static_cast<int>(nodes.size());
+  const int first = part * num_nodes / num_parts;
+  const int end = std::max(first + 1, (part + 1) * num_nodes / num_parts);
+  std::vector<int> cpus;
+  for (int node = first; node < std::min(end, num_nodes); ++node) {
+    const std::vector<int>& more = nodes[static_cast<size_t>(node)].cpus;
+    cpus.insert(cpus.end(), more.begin(), more.end());
+  }
+  std::ranges::sort(cpus);
+  return cpus;
+}
+
+std::vector<int> cpus_of_part(const std::vector<int>& whole, int part, int num_parts) {
+  if (num_parts == 1) return whole;
+  const std::vector<MemoryNode> nodes =
+      memory_nodes("/sys/devices/system", whole.empty() ? allowed_cpus() : whole);
+  return nodes.size() < 2 ? whole : cpus_of_part(nodes, part, num_parts);
+}
+
+std::vector<int> numbers_of_list(std::string_view list) {
+  constexpr int kMostNumbers = 1 << 16;
+  std::vector<int> numbers;
+  while (!list.empty()) {
+    const std::string_view range = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), range.size() + 1));
+    const size_t dash = range.find('-');
+    const std::optional<int64_t> first = leading_number(range);
+    const std::optional<int64_t> last =
+        dash == std::string_view::npos ? first : leading_number(range.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last >= kMostNumbers) continue;
+    for (int64_t number = *first; number <= *last; ++number)
+      numbers.push_back(static_cast<int>(number));
+  }
+  std::ranges::sort(numbers);
+  return numbers;
+}
+
+std::vector<int> one_cpu_per_core() {
+  std::vector<int> cpus;
+  std::vector<std::pair<int, int>> seen;  // (package, core)
+  for (const int cpu : allowed_cpus()) {
     const std::pair<int, int> core{topology_number(cpu, "physical_package_id"),
                                    topology_number(cpu, "core_id")};
     const bool known = core.second >= 0;

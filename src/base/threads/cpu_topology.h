@@ -1,7 +1,8 @@
-// These functions find the cores that the process may use, and the share of them that its control
-// groups leave it.
+// These functions find the cores that the process may use, the memory nodes that they are beside, and
+// the share of them that its control groups leave it.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,32 @@ std::vector<int> one_cpu_per_core();
 
 // Returns the number of physical cores that the process may use, at least 1.
 int num_physical_cores();
+
+// Returns the CPUs that the calling thread may use, ascending; empty when unknown.
+std::vector<int> allowed_cpus();
+
+// A memory node with the CPUs beside it.
+struct MemoryNode {
+  int number = 0;
+  std::vector<int> cpus;  // ascending, at least one
+};
+
+// Returns the nodes that have memory and some of `cpus`, ascending. CPUs that are offline are left
+// out; those beside no memory count to the nearest node that has some. Empty: the system says nothing
+// of nodes. `system` is a folder like /sys/devices/system (Linux's
+// Documentation/ABI/stable/sysfs-devices-node).
+std::vector<MemoryNode> memory_nodes(const std::string& system, const std::vector<int>& cpus);
+
+// Returns the CPUs of part `part` of `num_parts` that share `nodes`: a run of whole nodes, or where
+// there are more parts than nodes one of these, which neighbours use too.
+std::vector<int> cpus_of_part(const std::vector<MemoryNode>& nodes, int part, int num_parts);
+
+// Returns the same of this machine: those of `whole`, or if that is empty of all that the calling
+// thread may use. It is `whole` where there is one part or one node.
+std::vector<int> cpus_of_part(const std::vector<int>& whole, int part, int num_parts);
+
+// Returns the numbers of a list as Linux writes them, "0-3,8"; what is none is left out.
+std::vector<int> numbers_of_list(std::string_view list);
 
 // Returns how many compute threads make sense: one per physical core that the process may use, but
 // no more than its CPU quota, rounded up (cgroup v2 cpu.max, v1 cpu.cfs_quota_us). At least 1.

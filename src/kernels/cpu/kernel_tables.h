@@ -76,10 +76,27 @@ struct GatedPanels {
   int64_t columns = 0;  // from an output of the gate to the one of up that it is multiplied by
 };
 
+// Rows of a call in blocks, the larger ones first.
+struct LinearRowCut {
+  int64_t num_blocks;
+  int64_t num_large;
+  int64_t large_rows;  // of each of the first num_large blocks
+  int64_t small_rows;  // of each of the others
+  inline __attribute__((always_inline)) int64_t first_row(int64_t block) const {
+    return block <= num_large ? block * large_rows
+                              : num_large * large_rows + (block - num_large) * small_rows;
+  }
+  inline __attribute__((always_inline)) int64_t block_of(int64_t row) const {
+    const int64_t first_small = num_large * large_rows;
+    return row < first_small ? row / large_rows : num_large + (row - first_small) / small_rows;
+  }
+};
+
 struct LinearPanelsArgs {
   const void* x;  // packed
   int64_t m;
   int64_t row_block;  // rows_per_block(kernels, m)
+  LinearRowCut cut;   // linear_row_cut(kernels, m)
   int64_t padded_k;
   const void* panels;  // the first of num_panels
   int64_t num_panels;
@@ -101,6 +118,9 @@ struct LinearPanelsArgs {
 struct LinearKernels {
   int64_t row_block;
   int64_t few_rows_block = 0;  // of up to kFewBlockRows rows, where they have blocks of their own
+  // The second of two blocks may have two rows to so many where the first is full: a kernel multiplies
+  // both faster than two of an even cut. 0: it does not.
+  int64_t last_block = 0;
   PanelLayout layout = PanelLayout::kRows;
   int64_t x_bytes;    // of one packed activation
   int64_t x_padding;  // bytes behind each packed row of a block
@@ -122,6 +142,15 @@ inline constexpr int64_t kFewBlockRows = 48;
 static constexpr int64_t rows_per_block(const LinearKernels& kernels, int64_t m) {
   return m <= kFewBlockRows && kernels.few_rows_block > 0 ? kernels.few_rows_block
                                                           : kernels.row_block;
+}
+
+// Blocks whose numbers of rows differ by at most one, but for last_block.
+static constexpr LinearRowCut linear_row_cut(const LinearKernels& kernels, int64_t m) {
+  const int64_t most = rows_per_block(kernels, m);
+  if (m >= most + 2 && m <= most + kernels.last_block) return {2, 1, most, m - most};
+  if (m == 0) return {0, 0, 1, 1};
+  const int64_t count = (m + most - 1) / most;
+  return {count, m % count, m / count + 1, m / count};
 }
 
 static constexpr int64_t linear_scratch_bytes(const LinearKernels& kernels, int64_t m) {

@@ -12,6 +12,11 @@ struct StepBudget {
   explicit StepBudget(const SchedulerState& state)
       : rules(state), time(state, rules), promises(state) {}
 
+  // Before anything is granted.
+  void begin_step(int32_t most_tokens, int32_t most_requests) {
+    num_tokens = max_tokens = most_tokens;
+    num_requests = most_requests;
+  }
   // Whether the step may take somebody in.
   bool has_room() const { return num_tokens > 0 && num_requests > 0; }
   void grant(Entry& entry, int32_t new_tokens) {
@@ -37,6 +42,7 @@ struct StepBudget {
   BlockPromises promises;
   int32_t num_tokens = 0;
   int32_t num_requests = 0;
+  int32_t max_tokens = 0;  // of the whole step
 };
 
 }  // namespace quire

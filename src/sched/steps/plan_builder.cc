@@ -13,8 +13,8 @@ StepPlan& PlanBuilder::build() {
   }
   QUIRE_CHECK(budget_.num_tokens >= 0 &&
                   state_.roster.num_running() <= state_.config.max_running() &&
-                  plan_.total_num_scheduled_tokens + budget_.num_tokens ==
-                      state_.config.max_num_batched_tokens,
+                  plan_.total_num_scheduled_tokens + budget_.num_tokens == budget_.max_tokens &&
+                  budget_.max_tokens <= state_.config.max_num_batched_tokens,
               "S-1: {} tokens for {} requests", plan_.total_num_scheduled_tokens,
               state_.roster.num_running());
   finish();

@@ -70,6 +70,23 @@ int32_t most_requests_of_step(const SchedulerState& state) {
   return std::max(1, (num_requests + depth - 1) / depth);
 }
 
+// Of a pipeline prompts go in pieces: until the first step comes to the last stage that one stands
+// still, and a stage waits for another whose step is longer. A piece has so many tokens that reading
+// the weights once more takes an eighth of its time at most, as far as times are known.
+int32_t most_tokens_of_step(const SchedulerConfig& config, int32_t num_requests) {
+  constexpr int32_t kUsualPiece = 64, kLeastPiece = 16;
+  constexpr double kPartsOfRead = 8;
+  if (config.pipeline_depth == 1 || !config.enable_chunked_prefill ||
+      config.encoder_cache_tokens > 0) {
+    return config.max_num_batched_tokens;
+  }
+  const StepTimeTable& times = config.step_time.predicted;
+  const double piece = times.known() ? kPartsOfRead * times.step_us / times.prompt_token_us
+                                     : static_cast<double>(kUsualPiece);
+  const double most = std::max<double>(piece, kLeastPiece) + num_requests;
+  return static_cast<int32_t>(std::min<double>(most, config.max_num_batched_tokens));
+}
+
 void debug_check([[maybe_unused]] const SchedulerState& state) {
 #ifdef QUIRE_DEBUG_CHECKS
   const Status integrity = check_scheduler(state);
@@ -96,8 +113,8 @@ StepPlan& Scheduler::schedule(int64_t now_us) {
   state.roster.recycle_finished();
   state.kv.begin_step(now_us);
   state.roster.media.cache().begin_step();
-  parts.budget.num_tokens = state.config.max_num_batched_tokens;
-  parts.budget.num_requests = most_requests_of_step(state);
+  const int32_t num_requests = most_requests_of_step(state);
+  parts.budget.begin_step(most_tokens_of_step(state.config, num_requests), num_requests);
   parts.preemptions.begin_step();
   parts.beams.begin_step();
   parts.budget.promises.begin_step();

@@ -20,8 +20,7 @@ class DenseProduct {
       : weight_(weight),
         kernels_(linear_kernels(isa, weight.spec)),
         num_rows_(num_rows),
-        row_block_(rows_per_block(kernels_, num_rows)),
-        num_blocks_((num_rows + row_block_ - 1) / row_block_) {}
+        cut_(linear_row_cut(kernels_, num_rows)) {}
 
   // Of all packed rows. Never more than num_rows times what one row takes.
   int64_t packed_bytes() const {
@@ -37,10 +36,8 @@ class DenseProduct {
     return kernels_.least_own_gate_rows > 0 && num_rows_ >= kernels_.least_own_gate_rows;
   }
 
-  int64_t num_blocks() const { return num_blocks_; }
-  int64_t first_row(int64_t block) const {
-    return block * (num_rows_ / num_blocks_) + std::min(block, num_rows_ % num_blocks_);
-  }
+  int64_t num_blocks() const { return cut_.num_blocks; }
+  int64_t first_row(int64_t block) const { return cut_.first_row(block); }
   // The rows of one block, `x` being its first.
   void pack_block(int64_t block, const float* x, int64_t x_stride, uint8_t* packed) const {
     pack_rows({first_row(block), first_row(block + 1)}, x, x_stride, packed);
@@ -69,7 +66,8 @@ class DenseProduct {
     const Int8Tail tail = int8_tail(weight_);
     multiply_panels({.x = packed,
                      .m = num_rows_,
-                     .row_block = row_block_,
+                     .row_block = rows_per_block(kernels_, num_rows_),
+                     .cut = cut_,
                      .padded_k = padded_k(spec),
                      .panels = panel(columns.begin),
                      .num_panels = (columns.end - columns.begin + kPanelWidth - 1) / kPanelWidth,
@@ -97,17 +95,10 @@ class DenseProduct {
   float* scales(uint8_t* packed) const {
     return reinterpret_cast<float*>(packed + round_up(num_rows_ * row_bytes(), 64));
   }
-  int64_t block_of(int64_t row) const {
-    const int64_t small_rows = num_rows_ / num_blocks_;
-    const int64_t num_large = num_rows_ % num_blocks_;
-    const int64_t large_rows = num_large * (small_rows + 1);
-    if (row < large_rows) return row / (small_rows + 1);
-    return num_large + (row - large_rows) / small_rows;
-  }
   // Whole blocks where rows of a block share cache lines.
   WorkRange rows_to_pack(int thread, int num_threads) const {
     if (kernels_.rows_apart) return split_work(num_rows_, 1, thread, num_threads);
-    const WorkRange mine = split_work(num_blocks_, 1, thread, num_threads);
+    const WorkRange mine = split_work(num_blocks(), 1, thread, num_threads);
     return {first_row(mine.begin), first_row(mine.end)};
   }
   // `x`: row rows.begin.
@@ -115,7 +106,7 @@ class DenseProduct {
     const WeightSpec& spec = weight_.spec;
     const auto pack = spec.compute == ComputeType::kBF16 ? kernels_.pack_x_bf16 : kernels_.pack_x;
     for (int64_t row = rows.begin; row < rows.end;) {
-      const int64_t block = block_of(row);
+      const int64_t block = cut_.block_of(row);
       const int64_t end = std::min(first_row(block + 1), rows.end);
       pack({.x = x + (row - rows.begin) * x_stride,
             .x_stride = x_stride,
@@ -135,8 +126,7 @@ class DenseProduct {
   const PackedWeight& weight_;
   const LinearKernels& kernels_;
   int64_t num_rows_;
-  int64_t row_block_;
-  int64_t num_blocks_;
+  LinearRowCut cut_;
 };
 
 }  // namespace quire::cpu

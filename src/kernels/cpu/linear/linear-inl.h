@@ -177,20 +177,6 @@ static PanelTile pick_tile(int64_t rows) {
   }
 }
 
-// Rows of a call in blocks whose sizes differ by at most one, the larger ones first.
-struct RowCut {
-  int64_t num_blocks;
-  int64_t small_rows;
-  int64_t num_large;
-  QUIRE_SIMD RowCut of(int64_t m, int64_t most_rows) {
-    const int64_t count = (m + most_rows - 1) / most_rows;
-    return {count, m / count, m % count};
-  }
-  inline __attribute__((always_inline)) int64_t first_row(int64_t block) const {
-    return block * small_rows + (block < num_large ? block : num_large);
-  }
-};
-
 QUIRE_SIMD int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Chunks of about equal size.
@@ -220,24 +206,24 @@ struct PanelsCall {
       Stored::kXWords * static_cast<int64_t>(sizeof(typename Stored::XWord));
 
   const LinearPanelsArgs& args;
-  const RowCut& cut;
+  const cpu::LinearRowCut& cut;
   int64_t num_steps;  // of a panel
   int64_t panel_bytes;
   int64_t x_row_bytes;
   int64_t whole_chunk;  // steps of a chunk, where panels are cut
-  PanelTile large;      // for the blocks of one row more
+  PanelTile large;      // for the first blocks
   PanelTile small;
 
-  PanelsCall(const LinearPanelsArgs& call, const RowCut& rows)
+  explicit PanelsCall(const LinearPanelsArgs& call)
       : args(call),
-        cut(rows),
+        cut(call.cut),
         num_steps(call.padded_k / Stored::kStepK),
         panel_bytes(num_steps * Stored::kStepBytes),
         x_row_bytes(num_steps * kXStepBytes + kXPadding),
         whole_chunk(chunk_steps_of(
             num_steps, (kDecodes ? kDecodedBytes : Stored::kChunkBytes) / Tile::kStepBytes)),
-        large(pick_tile<Tile, Stored::kRowBlock>(rows.small_rows + (rows.num_large > 0 ? 1 : 0))),
-        small(pick_tile<Tile, Stored::kRowBlock>(rows.small_rows)) {}
+        large(pick_tile<Tile, Stored::kRowBlock>(cut.num_large > 0 ? cut.large_rows : 0)),
+        small(pick_tile<Tile, Stored::kRowBlock>(cut.small_rows)) {}
 
   int64_t blocks_of_group() const {
     const int64_t least = kLeastGroupRows / args.row_block;
@@ -327,8 +313,9 @@ QUIRE_SIMD void multiply_group(const PanelsCall<Stored, Tile>& call, const Block
 }
 
 template <class Stored, class Tile>
-static void multiply_panels(const LinearPanelsArgs& args, const RowCut& cut) {
-  const PanelsCall<Stored, Tile> call(args, cut);
+static void multiply_panels(const LinearPanelsArgs& args) {
+  const PanelsCall<Stored, Tile> call(args);
+  const cpu::LinearRowCut& cut = args.cut;
   const int64_t group_blocks = call.blocks_of_group();
   for (int64_t first = 0; first < cut.num_blocks; first += group_blocks) {
     const int64_t num_blocks = min_of(cut.num_blocks - first, group_blocks);
@@ -345,13 +332,12 @@ static void multiply_panels(const LinearPanelsArgs& args, const RowCut& cut) {
 
 template <class Stored>
 static void linear_panels(const LinearPanelsArgs& args) {
-  const RowCut cut = RowCut::of(args.m, args.row_block);
   if constexpr (Stored::kDecodedBlocks > 0) {
-    if (cut.num_blocks >= Stored::kDecodedBlocks) {
-      return multiply_panels<Stored, typename Stored::Decoded>(args, cut);
+    if (args.cut.num_blocks >= Stored::kDecodedBlocks) {
+      return multiply_panels<Stored, typename Stored::Decoded>(args);
     }
   }
-  multiply_panels<Stored, Stored>(args, cut);
+  multiply_panels<Stored, Stored>(args);
 }
 
 template <bool kRound>
@@ -383,6 +369,7 @@ template <LinearTraits Traits>
 constexpr cpu::LinearKernels kLinearOver = {
     .row_block = Traits::kManyRowsBlock,
     .few_rows_block = Traits::kRowBlock,
+    .last_block = Traits::kWideBlock,
     .x_bytes = 4,
     .x_padding = kXPadding,
     .rows_apart = false,

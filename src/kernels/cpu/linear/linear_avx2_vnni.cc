@@ -9,6 +9,7 @@ struct Avx2VnniLinearInt8 {
   static constexpr int64_t kRowBlock = 6;
   static constexpr int64_t kManyRowsBlock = kRowBlock;
   static constexpr int64_t kWideSums = 6;
+  static constexpr int64_t kWideBlock = 0;
   static constexpr int64_t kDecodedBlocks = 0;
   static constexpr int64_t kAheadFewRows = 4096;
   static constexpr int64_t kChunkBytes = 64 << 10;

@@ -9,6 +9,7 @@ struct Avx512Bf16Linear {
   static constexpr int64_t kRowBlock = 12;
   static constexpr int64_t kManyRowsBlock = kRowBlock;
   static constexpr int64_t kWideSums = 24;
+  static constexpr int64_t kWideBlock = 0;
   static constexpr int64_t kDecodedBlocks = 0;
   static constexpr int64_t kAheadFewRows = 4096;
   static constexpr int64_t kChunkBytes = 128 << 10;

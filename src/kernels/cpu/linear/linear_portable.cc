@@ -10,6 +10,7 @@ struct PortableLinear {
   static constexpr int64_t kRowBlock = 4;
   static constexpr int64_t kManyRowsBlock = kRowBlock;
   static constexpr int64_t kWideSums = 4;
+  static constexpr int64_t kWideBlock = 0;
   static constexpr int64_t kDecodedBlocks = 0;
   static constexpr int64_t kAheadFewRows = 4096;
   static constexpr int64_t kChunkBytes = 64 << 10;  // small blocks read a weight often

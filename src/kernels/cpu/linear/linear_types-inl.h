@@ -21,6 +21,8 @@ namespace {
 //   kRowBlock       the most rows of a block: their sums fit the registers beside the weights
 //   kManyRowsBlock  the same where there are more than kFewBlockRows rows
 //   kWideSums       up to so many sums all 32 outputs of a panel are taken at once
+//   kWideBlock      rows of which all 32 outputs fill the registers, so that activations are loaded
+//                   for each half of them; LinearKernels::last_block (0: none)
 //   kDecodedBlocks  from so many blocks of rows on the weights of a chunk are decoded once for all,
 //                   16 outputs at a time, instead of by every block (0: never)
 //   kAheadFewRows   bytes, how far ahead of the loads the weights of few rows are prefetched
@@ -31,6 +33,7 @@ concept LinearTraits = requires {
   int64_t{Traits::kRowBlock};
   int64_t{Traits::kManyRowsBlock};
   int64_t{Traits::kWideSums};
+  int64_t{Traits::kWideBlock};
   int64_t{Traits::kDecodedBlocks};
   int64_t{Traits::kAheadFewRows};
   int64_t{Traits::kChunkBytes};
@@ -46,6 +49,31 @@ struct FloatSums : Traits {
   using XWord = float;
   static constexpr int kXWords = 2;
   static inline __attribute__((always_inline)) F16 none() { return zero(); }
+  // Adds the products of one k: an activation of each row by its weights, 16 of them by weights(v).
+  template <int ROWS, int NV, class Weights>
+  static inline __attribute__((always_inline)) void add_products(const float* x, Weights weights,
+                                                                 F16 (&acc)[ROWS][NV]) {
+    if constexpr (NV == 2 && ROWS == Traits::kWideBlock) {
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) {
+        const F16 w = weights(v);
+#pragma GCC unroll 16
+        for (int r = 0; r < ROWS; ++r) add_product(acc[r][v], set1(x[r]), w);
+        // Activations are loaded again for the other half: the registers do not hold them.
+        asm("" : "+r"(x));
+      }
+    } else {
+      F16 w[NV];
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) w[v] = weights(v);
+#pragma GCC unroll 16
+      for (int r = 0; r < ROWS; ++r) {
+        const F16 value = set1(x[r]);
+#pragma GCC unroll 2
+        for (int v = 0; v < NV; ++v) add_product(acc[r][v], value, w[v]);
+      }
+    }
+  }
   static inline __attribute__((always_inline)) F16 result(const Outputs&, int64_t, int, F16 sum) {
     return sum;
   }
@@ -67,7 +95,7 @@ struct DecodedFloats : FloatSums<Traits> {
     for (int j = 0; j < 2; ++j) {
       const F16 b = load(reinterpret_cast<const float*>(w + j * 64));
 #pragma GCC unroll 16
-      for (int r = 0; r < ROWS; ++r) acc[r][0] = fma(set1(a[j * ROWS + r]), b, acc[r][0]);
+      for (int r = 0; r < ROWS; ++r) add_product(acc[r][0], set1(a[j * ROWS + r]), b);
     }
   }
 };
@@ -84,17 +112,10 @@ struct StoredF32 : FloatSums<Traits> {
   static inline __attribute__((always_inline)) void step(const float* a, const uint8_t* w,
                                                          F16 (&acc)[ROWS][NV]) {
     for (int j = 0; j < 2; ++j) {
-      F16 b[NV];
-#pragma GCC unroll 2
-      for (int v = 0; v < NV; ++v) {
-        b[v] = load(reinterpret_cast<const float*>(w + j * 128 + v * 64));
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < ROWS; ++r) {
-        const F16 x = set1(a[j * ROWS + r]);
-#pragma GCC unroll 2
-        for (int v = 0; v < NV; ++v) acc[r][v] = fma(x, b[v], acc[r][v]);
-      }
+      const auto weights = [&](int v) __attribute__((always_inline)) {
+        return load(reinterpret_cast<const float*>(w + j * 128 + v * 64));
+      };
+      FloatSums<Traits>::add_products(a + j * ROWS, weights, acc);
     }
   }
 };
@@ -114,17 +135,10 @@ struct StoredF16 : FloatSums<Traits> {
   static inline __attribute__((always_inline)) void step(const float* a, const uint8_t* w,
                                                          F16 (&acc)[ROWS][NV]) {
     for (int j = 0; j < 2; ++j) {
-      F16 b[NV];
-#pragma GCC unroll 2
-      for (int v = 0; v < NV; ++v) {
-        b[v] = load_f16(reinterpret_cast<const uint16_t*>(w + j * 64 + v * 32));
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < ROWS; ++r) {
-        const F16 x = set1(a[j * ROWS + r]);
-#pragma GCC unroll 2
-        for (int v = 0; v < NV; ++v) acc[r][v] = fma(x, b[v], acc[r][v]);
-      }
+      const auto weights = [&](int v) __attribute__((always_inline)) {
+        return load_f16(reinterpret_cast<const uint16_t*>(w + j * 64 + v * 32));
+      };
+      FloatSums<Traits>::add_products(a + j * ROWS, weights, acc);
     }
   }
 };
@@ -147,20 +161,12 @@ struct StoredBf16 : FloatSums<Traits> {
                                                          F16 (&acc)[ROWS][NV]) {
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
-      F16 b[NV];
-#pragma GCC unroll 2
-      for (int v = 0; v < NV; ++v) {
-        F16 even, odd;
-        load_bf16_pairs(reinterpret_cast<const uint16_t*>(w + v * 64), &even, &odd);
-        b[v] = j == 0 ? even : odd;
-      }
+      const auto weights = [&](int v) __attribute__((always_inline)) {
+        const auto* pairs = reinterpret_cast<const uint16_t*>(w + v * 64);
+        return j == 0 ? load_bf16_even(pairs) : load_bf16_odd(pairs);
+      };
+      FloatSums<Traits>::add_products(a + j * ROWS, weights, acc);
       asm("" : "+r"(w));
-#pragma GCC unroll 16
-      for (int r = 0; r < ROWS; ++r) {
-        const F16 x = set1(a[j * ROWS + r]);
-#pragma GCC unroll 2
-        for (int v = 0; v < NV; ++v) acc[r][v] = fma(x, b[v], acc[r][v]);
-      }
     }
   }
 };

@@ -53,6 +53,12 @@ QUIRE_SIMD F16 div(F16 a, F16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div
 QUIRE_SIMD F16 fma(F16 a, F16 b, F16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
+// sum = fma(a, b, sum), in the register that the sum is in: GCC 12 moves sums to those of operands, and
+// where few are left it spills one for that, which the next addition then waits for.
+QUIRE_SIMD void add_product(F16& sum, F16 a, F16 b) {
+  asm("vfmadd231ps %2, %1, %0" : "+x"(sum.lo) : "x"(a.lo), "x"(b.lo));
+  asm("vfmadd231ps %2, %1, %0" : "+x"(sum.hi) : "x"(a.hi), "x"(b.hi));
+}
 QUIRE_SIMD F16 max(F16 a, F16 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 QUIRE_SIMD F16 min(F16 a, F16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
 QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) {
@@ -118,6 +124,23 @@ QUIRE_SIMD void load_bf16_pairs(const uint16_t* p, F16* even, F16* odd) {
   const __m256i high_half = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
   *even = {as_float(_mm256_slli_epi32(lo, 16)), as_float(_mm256_slli_epi32(hi, 16))};
   *odd = {as_float(_mm256_and_si256(lo, high_half)), as_float(_mm256_and_si256(hi, high_half))};
+}
+QUIRE_SIMD F16 load_bf16_even(const uint16_t* p) {
+  const auto* from = reinterpret_cast<const __m256i*>(p);
+  return {as_float(_mm256_slli_epi32(_mm256_loadu_si256(from), 16)),
+          as_float(_mm256_slli_epi32(_mm256_loadu_si256(from + 1), 16))};
+}
+// The mask is loaded each time: a register that keeps it is one that sums then lack.
+alignas(32) static const uint32_t kHighHalves[8] = {0xffff0000u, 0xffff0000u, 0xffff0000u,
+                                                    0xffff0000u, 0xffff0000u, 0xffff0000u,
+                                                    0xffff0000u, 0xffff0000u};
+QUIRE_SIMD F16 load_bf16_odd(const uint16_t* p) {
+  const auto* from = reinterpret_cast<const __m256i*>(p);
+  const uint32_t* halves = kHighHalves;
+  asm("" : "+r"(halves));
+  const __m256i mask = _mm256_load_si256(reinterpret_cast<const __m256i*>(halves));
+  return {as_float(_mm256_and_si256(_mm256_loadu_si256(from), mask)),
+          as_float(_mm256_and_si256(_mm256_loadu_si256(from + 1), mask))};
 }
 QUIRE_SIMD __m256i round_to_bf16_bits_8(__m256 x) {
   const __m256i u = as_int(x);

@@ -39,6 +39,7 @@ QUIRE_SIMD F16 sub(F16 a, F16 b) { return _mm512_sub_ps(a, b); }
 QUIRE_SIMD F16 mul(F16 a, F16 b) { return _mm512_mul_ps(a, b); }
 QUIRE_SIMD F16 div(F16 a, F16 b) { return _mm512_div_ps(a, b); }
 QUIRE_SIMD F16 fma(F16 a, F16 b, F16 c) { return _mm512_fmadd_ps(a, b, c); }
+QUIRE_SIMD void add_product(F16& sum, F16 a, F16 b) { sum = fma(a, b, sum); }
 QUIRE_SIMD F16 max(F16 a, F16 b) { return _mm512_max_ps(a, b); }
 QUIRE_SIMD F16 min(F16 a, F16 b) { return _mm512_min_ps(a, b); }
 QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) {
@@ -86,6 +87,13 @@ QUIRE_SIMD void load_bf16_pairs(const uint16_t* p, F16* even, F16* odd) {
   const __m512i v = _mm512_loadu_si512(p);
   *even = _mm512_castsi512_ps(_mm512_slli_epi32(v, 16));
   *odd = _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+QUIRE_SIMD F16 load_bf16_even(const uint16_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+}
+QUIRE_SIMD F16 load_bf16_odd(const uint16_t* p) {
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 QUIRE_SIMD U16 round_to_bf16_bits(F16 x) {
   const __m512i u = _mm512_castps_si512(x);

@@ -53,6 +53,8 @@ QUIRE_SIMD F16 sub(F16 a, F16 b) { return a - b; }
 QUIRE_SIMD F16 mul(F16 a, F16 b) { return a * b; }
 QUIRE_SIMD F16 div(F16 a, F16 b) { return a / b; }
 QUIRE_SIMD F16 fma(F16 a, F16 b, F16 c) { return a * b + c; }
+// sum = fma(a, b, sum)
+QUIRE_SIMD void add_product(F16& sum, F16 a, F16 b) { sum = fma(a, b, sum); }
 
 QUIRE_SIMD F16 select(I16 mask, F16 yes, F16 no) {
   return (F16)(((I16)yes & mask) | ((I16)no & ~mask));
@@ -124,6 +126,17 @@ QUIRE_SIMD void load_bf16_pairs(const uint16_t* p, F16* even, F16* odd) {
   __builtin_memcpy(&v, p, sizeof v);
   *even = (F16)(v << 16);
   *odd = (F16)(v & 0xffff0000u);
+}
+// Either of them alone.
+QUIRE_SIMD F16 load_bf16_even(const uint16_t* p) {
+  F16 even, odd;
+  load_bf16_pairs(p, &even, &odd);
+  return even;
+}
+QUIRE_SIMD F16 load_bf16_odd(const uint16_t* p) {
+  F16 even, odd;
+  load_bf16_pairs(p, &even, &odd);
+  return odd;
 }
 // Round to nearest even; NaN stays a quiet NaN. The result is in the high half of each lane.
 QUIRE_SIMD U16 round_to_bf16_bits(F16 x) {
