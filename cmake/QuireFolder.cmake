@@ -42,6 +42,14 @@ function(quire_unity target)
   endif()
 endfunction()
 
+# quire_light(TARGET...): code that runs when something is read, loaded or printed, and not for each token. With -O1 it
+# compiles in two thirds of the time (docs/decisions/160-light-code.md).
+function(quire_light)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endforeach()
+endfunction()
+
 function(quire_folder name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK;TESTS;TEST_LINK" ${ARGN})
   add_library(quire_${name} STATIC ${ARG_SOURCES})
@@ -59,6 +67,15 @@ function(quire_folder name)
   endif()
 endfunction()
 
+# How the code of tests is compiled: LINK names the libraries that it uses beside those of all tests.
+function(quire_test_code target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  quire_unity(${target} ${ARG_SOURCES})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  quire_light(${target})  # tests spend their time in the libraries that they test
+  target_link_libraries(${target} PRIVATE ${ARG_LINK} quire_test_support GTest::gtest GTest::gmock)
+endfunction()
+
 # quire_test(NAME SOURCES ... LINK ...): a GoogleTest binary whose cases CTest runs one by one; nothing without tests.
 function(quire_test name)
   if(NOT QUIRE_BUILD_TESTS)
@@ -69,12 +86,25 @@ function(quire_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  quire_unity(${name} ${ARG_SOURCES})
-  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  # Tests spend their time in the libraries that they test. With -O1 they themselves compile in 40 % less time.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} quire_test_support GTest::gtest GTest::gmock
-                                        GTest::gtest_main)
+  quire_test_code(${name} SOURCES ${ARG_SOURCES} LINK ${ARG_LINK})
+  target_link_libraries(${name} PRIVATE GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)  # where all sources are objects
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES PROPERTIES TIMEOUT ${ARG_TIMEOUT}
                        SKIP_REGULAR_EXPRESSION "SKIPPED:")
+endfunction()
+
+# quire_device_test(NAME SOURCES ... LINK ...): tests that ask kernels/cuda/test/test_device.h for a device, as two
+# programs: NAME_test on a GPU's kernels compiled for the CPU, where those are built, and NAME_cuda_test on a GPU. The
+# sources are compiled once.
+function(quire_device_test name)
+  if(NOT QUIRE_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name}_cases OBJECT ${ARG_SOURCES})
+  quire_test_code(${name}_cases SOURCES ${ARG_SOURCES} LINK ${ARG_LINK})
+  if(TARGET quire_cuda_emulation)
+    quire_test(${name}_test SOURCES $<TARGET_OBJECTS:${name}_cases> LINK quire_cuda_emulation quire_emulated_test_device ${ARG_LINK})
+  endif()
+  quire_test(${name}_cuda_test SOURCES $<TARGET_OBJECTS:${name}_cases> LINK quire_cuda_test_device ${ARG_LINK})
 endfunction()

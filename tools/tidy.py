@@ -57,7 +57,8 @@ def sources_and_flags(build_dir, wanted):
 def write_groups(texts, flags, folder):
     """Writes files that include the sources, and compile_commands.json, which clang-tidy reads; returns their paths."""
     includes = {}
-    for name, group in groups_of(texts, MAX_GROUP_BYTES).items():
+    # Sources come from many namespaces, where a function may hide that of another which it does not overload.
+    for name, group in groups_of(texts, MAX_GROUP_BYTES, overloads=False).items():
         includes.setdefault(folder / f"group_{group}.cc", []).append(f'#include "{ROOT / name}"\n')
     folder.mkdir(exist_ok=True)
     for path, lines in includes.items():

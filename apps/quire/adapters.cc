@@ -58,7 +58,7 @@ void print_whole_modules(const std::vector<WholeModule>& modules) {
   for (const auto& [name, count] : kinds) fmt::print("  {:<14} {:>4}\n", name, count);
 }
 
-void print_json(const std::string& path, const LoraFiles& adapter) {
+void print_adapter_json(const std::string& path, const LoraFiles& adapter) {
   boost::json::array modules;
   for (const LoraModule& module : adapter.modules()) {
     modules.push_back(boost::json::object{{"name", module.name},
@@ -84,7 +84,7 @@ void print_json(const std::string& path, const LoraFiles& adapter) {
 Status print_adapter(const std::string& path, bool as_json) {
   QUIRE_ASSIGN_OR_RETURN(const LoraFiles adapter, LoraFiles::open(path));
   if (as_json) {
-    print_json(path, adapter);
+    print_adapter_json(path, adapter);
     return {};
   }
   const AdapterConfig& config = adapter.config();

@@ -158,8 +158,8 @@ json::object memory_json(const ModelPlan& plan) {
           {"total_bytes", memory.total()},     {"free_bytes", memory.free_memory}};
 }
 
-void print_json(const ModelBundle& bundle, const TensorSource& source, int64_t num_parameters,
-                const ModelConfig& config, const ModelPlan& plan) {
+void print_model_json(const ModelBundle& bundle, const TensorSource& source, int64_t num_parameters,
+                      const ModelConfig& config, const ModelPlan& plan) {
   json::object out = architecture_json(config);
   out["model"] = bundle.name;
   out["num_parameters"] = num_parameters;
@@ -182,7 +182,7 @@ Status run_inspect(const EngineArgs& args, bool as_json) {
   if (as_json) {
     QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan,
                            ModelRunner::plan_only(model_runner_options(args, bundle)));
-    print_json(bundle, source, spec.num_parameters(), config, plan);
+    print_model_json(bundle, source, spec.num_parameters(), config, plan);
     return {};
   }
   fmt::print("model            {}\n", bundle.name);

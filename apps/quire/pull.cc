@@ -28,7 +28,7 @@ struct PullFlags {
   int64_t quiet_timeout_s = 30;
 };
 
-void print_json(const fetch::PulledModel& model) {
+void print_pulled_json(const fetch::PulledModel& model) {
   json::array files;
   for (const fetch::PulledFile& file : model.files) {
     files.push_back(
@@ -72,7 +72,7 @@ int run_pull(PullFlags& flags) {
   }
   if (!model.ok()) return report(model.status());
   if (flags.as_json) {
-    print_json(*model);
+    print_pulled_json(*model);
   } else {
     print_text(*model, options.directory);
   }

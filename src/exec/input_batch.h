@@ -15,8 +15,8 @@
 
 namespace quire {
 
-// One row of logits that somebody wants. Rows of a request that sample come in the order of their
-// positions; those behind the first one are each computed from a draft.
+// This is one row of logits that somebody wants. Rows of a request that sample come in the order of
+// their positions; those behind the first one are each computed from a draft.
 struct LogitsRow {
   int32_t token = 0;          // row of the flattened batch
   int32_t request_index = 0;  // into StepPlan::scheduled
@@ -77,7 +77,8 @@ class InputBatch {
   void start_results(const StepPlan& plan, std::vector<RequestStepResult>& results) const;
   std::span<const LogitsRow> logits_rows() const { return rows_; }
   RequestState& request(size_t index) const { return *states_[index]; }
-  // The tokens that the row may sample; empty: all. The plan need not be there any more.
+  // Returns the tokens that the row may sample; it is empty where all may be. The plan need not be
+  // there any more.
   std::span<const uint32_t> token_mask(const LogitsRow& row) const {
     return row.mask_row < 0 ? std::span<const uint32_t>() : token_masks_.row(row.mask_row);
   }

@@ -1,5 +1,5 @@
-// How a model's layers share the KV pool: groups whose blocks are of one size (core/kv_spec.h), and
-// where a layer lies in a block.
+// KvLayout says how a model's layers share the KV pool: their groups have blocks of one size
+// (core/kv_spec.h), and each layer has its place in a block.
 //
 //   block b   |<------------------------- block_bytes ------------------------->|
 //             | layer 0: K [Hkv, D, S] | V [Hkv, S, D] | layer 3: K | V | … pad |
@@ -69,9 +69,9 @@ struct KvPart {
   RowRange layers = kAllLayers;  // its stage's
 };
 
-// `state_block_size`: tokens from one snapshot of the states to the next, a multiple of block_size.
-// Groups are those of the whole model, since all ranks and stages share block tables; in the blocks
-// there is room for `part` alone.
+// `state_block_size` is the number of tokens from one snapshot of the states to the next, a
+// multiple of block_size. Groups are those of the whole model, since all ranks and stages share
+// block tables; in the blocks there is room for `part` alone.
 KvLayout make_kv_layout(const DecoderSpec& whole, int32_t block_size, DType dtype,
                         int32_t state_block_size = KvSpec().state.block_size,
                         const KvPart& part = {});

@@ -1,4 +1,4 @@
-// An adapter of a model that a runner runs, and the count of those that live.
+// LoadedAdapter is an adapter of a model that a runner runs. The adapters that live are counted.
 #pragma once
 
 #include <atomic>

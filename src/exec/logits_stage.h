@@ -1,6 +1,6 @@
-// From hidden states to sampled tokens and logprobs: logits of the wanted rows, so many at a time
-// that their buffer stays bounded, then each row by itself on its own thread. A row's outcome
-// depends on that row alone (law L4).
+// LogitsStage goes from hidden states to sampled tokens and logprobs: it computes logits of the
+// wanted rows, so many at a time that their buffer stays bounded, then samples each row by itself
+// on a thread of its own. A row's outcome depends on that row alone (law L4).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class LogitsStage {
       std::function<bool(std::span<const int32_t> tokens, const uint32_t* const* allowed,
                          std::span<RowGreatest> found)>;
 
-  // `logits`: [max_rows, vocab_size], borrowed. `find_greatest` may be empty: else it takes the
+  // `logits` [max_rows, vocab_size] are borrowed. `find_greatest` may be empty; else it takes the
   // steps whose rows all want nothing but their likeliest token.
   LogitsStage(ComputeLogits compute, FindGreatest find_greatest, ThreadTeam& team,
               std::span<float> logits, int64_t vocab_size, int64_t max_rows);

@@ -28,16 +28,16 @@ struct ModelLoading {
   int64_t weight_bytes(const DecoderWeights& weights, const WeightPacking& packing) const;
 };
 
-// A model in memory, which several runners may read.
+// This is a model in memory, which several runners may read.
 struct LoadedModel {
   ModelPlan plan;  // of the first of them; the weights borrow its spec
   std::unique_ptr<DecoderWeights> weights;
   Arena arena;
 };
 
-// Reads the configuration and checks every tensor. Fills `plan` (its memory not yet), then
-// `weights`, which borrows plan.staged, then `loading`, which borrows the weights: none of them may
-// move any more. `packing` decides how the weights are kept; `loading` borrows it too.
+// Reads the configuration and checks every tensor. It fills `plan` (its memory not yet), then
+// `weights`, which borrows plan.staged, then `loading`, which borrows the weights, so that none of
+// them may move from then on. `packing` decides how the weights are kept; `loading` borrows it too.
 Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, ModelPlan& plan,
                      std::unique_ptr<DecoderWeights>& weights, ModelLoading& loading);
 

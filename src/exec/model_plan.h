@@ -53,7 +53,7 @@ struct ModelRunnerOptions {
   std::vector<int> cpus = {};
 
   int32_t block_size = 16;  // a multiple of 8 in [8, 256]
-  // Tokens from one snapshot of a sequence's states to the next, rounded up to whole blocks.
+  // A snapshot of a sequence's states is taken after so many tokens, rounded up to whole blocks.
   int32_t state_block_size = 512;
   int64_t max_model_len = 0;  // 0: what the model's configuration vouches for
   // Most tokens of an image; 0: as many as the model's files allow. Larger pictures are shrunk, or cut
@@ -75,8 +75,9 @@ struct ModelRunnerOptions {
   // memory for any.
   int32_t max_adapters = 0;
   int64_t max_lora_rank = 16;
-  // Memory for all of them; 0: for max_adapters of every matrix with the greatest rank, of which so many
-  // have updates of experts, and for so many elements of modules that they replace as a whole.
+  // All adapters together have this much memory. 0 stands for max_adapters of every matrix with the
+  // greatest rank, of which max_expert_adapters have updates of experts, and for
+  // lora_whole_elements of modules that they replace as a whole.
   int64_t lora_memory_bytes = 0;
   std::optional<int32_t> max_expert_adapters;  // nothing: all
   int64_t lora_whole_elements = 0;
@@ -94,15 +95,15 @@ struct ModelRunnerOptions {
 
   // Of a model that drafts from the hidden states of another: its checkpoint, of which `files` are.
   std::shared_ptr<const DraftHead> draft_head = {};
-  // Those states: what such a model reads, and what the one that it drafts for puts there. On CPUs
-  // with one rank.
+  // A model that drafts reads those states here, and the one that it drafts for puts them there. It
+  // works on CPUs with one rank.
   std::shared_ptr<HiddenRows> hidden_rows = {};
 
   std::string weight_cache_dir = {};  // packed weights are kept here (weights/weight_cache.h)
 
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // while loading
-  // For tests; called on the thread of execute(). Raw logits of every row that is computed, with
-  // the position of the token that they predict.
+  // Tests set it. It is called on the thread of execute(), with raw logits of every row that is
+  // computed, and the position of the token that they predict.
   std::function<void(RequestId, int32_t position, std::span<const float> logits)> on_logits = {};
 };
 
@@ -125,8 +126,8 @@ struct ModelPlan {
   MemoryPlan memory;
 };
 
-// Options checked against each other and the configuration; memory not yet planned (that needs the
-// weights and the stream: ModelRunner::plan()).
+// Checks the options against each other and the configuration. Memory is not yet planned, which
+// needs the weights and the stream (ModelRunner::plan()).
 Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfig& config,
                              DType checkpoint_dtype);
 

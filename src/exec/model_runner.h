@@ -1,8 +1,8 @@
-// The Executor that runs a model on this machine: StepPlan -> flat batch -> one forward pass ->
-// logits of the sampled rows -> tokens. Owns the weights, the KV memory, the workspace and the
-// compute threads; all of it is planned by arithmetic and allocated once. A request's tokens and
-// logprobs are the same bits whatever else is in the batch, however its prompt was cut, and on any
-// number of threads (law L4).
+// ModelRunner is the Executor that runs a model on this machine: StepPlan -> flat batch -> one
+// forward pass -> logits of the sampled rows -> tokens. It owns the weights, the KV memory, the
+// workspace and the compute threads; all of it is planned by arithmetic and allocated once. A
+// request's tokens and logprobs are the same bits whatever else is in the batch, however its prompt
+// was cut, and on any number of threads (law L4).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto runner, ModelRunner::create({.files = files, .max_num_seqs = 64}));
 //   fmt::print("{}", runner->plan().memory.table());
@@ -36,7 +36,7 @@
 
 namespace quire {
 
-// One thread at a time, the order of core/executor.h.
+// One thread at a time calls it, in the order of core/executor.h.
 class ModelRunner final : public Executor {
  public:
   // Reads the configuration, checks every tensor, plans memory: no weight is read, nothing large
@@ -46,9 +46,9 @@ class ModelRunner final : public Executor {
   // As plan_only(), then loads. Errors are one line that names the file, key or tensor.
   static Result<std::unique_ptr<ModelRunner>> create(ModelRunnerOptions options);
 
-  // One more with the weights of `first`, which are not loaded again, and all else of its own, so
-  // that both can run at once: of options.num_replicas. `cpus`: its own ModelRunnerOptions::cpus.
-  // `group`: of a rank.
+  // Makes one more runner with the weights of `first`, which are not loaded again, and all else of
+  // its own, so that both can run at once; options.num_replicas counts them. `cpus` are the new
+  // runner's ModelRunnerOptions::cpus, and `group` is that of a rank.
   static Result<std::unique_ptr<ModelRunner>> create_beside(const ModelRunner& first,
                                                             const std::vector<int>& cpus = {},
                                                             RankGroup* group = nullptr);
@@ -68,8 +68,8 @@ class ModelRunner final : public Executor {
   Status warm_up() override;
   // A rank behind the first computes its share and samples nothing: its results bring no tokens.
   Result<StepResult> execute(const StepPlan& plan) override;
-  // Of a stage of a pipeline, [max_num_batched_tokens, E]: what execute() goes on from, unless it is
-  // the first one, and what it has come to.
+  // A stage of a pipeline goes on from these [max_num_batched_tokens, E] in execute(), unless it is
+  // the first one, and leaves here what it has come to.
   float* hidden() { return decoder_->hidden(); }
   // Takes over the tokens that the first rank has sampled in a step that this one has computed.
   void follow(const StepResult& first);

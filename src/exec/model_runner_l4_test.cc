@@ -224,12 +224,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"bitnet_bitnet", "auto"}),
     name_of);
 
-// The first golden of every family.
-std::vector<Setup> one_of_every_family() {
+// The first golden of every family. GoogleTest asks for each test of the suite, in every process.
+const std::vector<Setup>& one_of_every_family() {
+  static std::vector<Setup> setups;
+  if (!setups.empty()) return setups;
   std::map<const Family*, std::string> first;
   for (const std::string& name : test::model_golden_names())
     first.try_emplace(test::golden_config(name).family, name);
-  std::vector<Setup> setups;
   for (const auto& [family, name] : first) setups.push_back({name, "bfloat16"});
   std::sort(setups.begin(), setups.end(),
             [](const Setup& a, const Setup& b) { return a.model < b.model; });

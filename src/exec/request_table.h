@@ -44,9 +44,9 @@ class RequestTable {
       : vocab_size_(vocab_size), max_model_len_(max_model_len), num_groups_(num_groups) {}
 
   // Applies `dropped`, then `new_requests` (a request that is sent again replaces its old state),
-  // then `block_updates`. kInternal: the plan contradicts itself; nothing must run then. The state
-  // of a dropped request stays until the next call: a step under way may hold it.
-  // `num_blocks`: of the pool that each group draws from.
+  // then `block_updates`. kInternal: the plan contradicts itself, and nothing must run then. The
+  // state of a dropped request stays until the next call, because a step under way may hold it.
+  // `num_blocks` has the size of the pool that each group draws from.
   Status apply(const StepPlan& plan, std::span<const int32_t> num_blocks, int64_t max_blocks);
 
   RequestState* find(RequestId id);

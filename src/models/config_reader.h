@@ -39,7 +39,7 @@ class ConfigReader {
   // Without a default the key is required. A list of equal integers counts as one of them.
   int64_t integer(std::string_view key, IntRange range,
                   std::optional<int64_t> default_value = {}) const;
-  // Finite and above zero.
+  // The number must be finite and above zero.
   double positive(std::string_view key, std::optional<double> default_value = {}) const;
   std::optional<double> optional_positive(std::string_view key) const;
   // Absent gives the default, null gives nullopt.
@@ -49,9 +49,9 @@ class ConfigReader {
   std::string string(std::string_view key, std::string_view default_value) const;
   std::vector<double> numbers(std::string_view key) const;       // empty when absent
   std::vector<std::string> strings(std::string_view key) const;  // empty when absent
-  // Of a list of lists of two numbers each; empty when absent.
+  // Reads a list of lists of two numbers each; it is empty when absent.
   std::vector<std::pair<double, double>> number_pairs(std::string_view key) const;
-  // Entries of a list, or characters of a string; 0 for anything else.
+  // Returns how many entries a list or characters a string has, and 0 for anything else.
   int64_t length(std::string_view key) const;
   bool is_string(std::string_view key) const;
   bool is_integer(std::string_view key) const;

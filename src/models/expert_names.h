@@ -1,4 +1,4 @@
-// How checkpoints name routers and experts; added to the names of standard_names.h.
+// Checkpoints name routers and experts so; these names are added to those of standard_names.h.
 #pragma once
 
 #include <array>

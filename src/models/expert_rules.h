@@ -20,7 +20,7 @@ enum class ExpertLayers : uint8_t {
   kInterval,    // every moe_layer_interval-th from moe_layer_start_index to moe_layer_end_index
 };
 
-// The MLP beside the experts that every token goes through.
+// Every token goes through this MLP beside the experts.
 enum class SharedExperts : uint8_t {
   kNone,
   kSize,   // as wide as shared_expert_intermediate_size; 0: none
@@ -58,7 +58,8 @@ struct ExpertsConfig {
   bool has(size_t layer) const { return layer < layers.size() && layers[layer]; }
 };
 
-// Sets which layers have experts by mlp_layer_types, where it is there: "dense" or "sparse" each.
+// Sets which layers have experts by mlp_layer_types, where it is there: it says "dense" or "sparse"
+// for each.
 void read_mlp_layer_types(const ConfigReader& reader, ModelConfig& config);
 
 // Reads what `config.family->experts` asks for, once the sizes of the model are known.

@@ -1,6 +1,6 @@
-// A model family, as data: how its configuration reads, what its layers are made of, how its
-// checkpoints name their tensors. One file per family or kin of families (families/llama.cc, …)
-// and one line in registry.cc; docs/recipes/add-model.md.
+// A Family is a model family as data: how its configuration reads, what its layers are made of, how
+// its checkpoints name their tensors. Each family or kin of families has one file
+// (families/llama.cc, …) and one line in registry.cc (docs/recipes/add-model.md).
 #pragma once
 
 #include <cstdint>
@@ -121,7 +121,8 @@ struct Family {
   NameMap gguf_names = {};
   RopeStyle gguf_rope_style = RopeStyle::kNeox;
   std::string_view gguf_activation = {};  // of GGUF files, where it is not that of the defaults
-  // Which files of an architecture that several families share are this family's; null: the others.
+  // It says which files of an architecture that several families share are this family's; where it
+  // is null, the others are.
   bool (*owns_gguf)(const GgufFile& file) = nullptr;
 };
 
@@ -257,9 +258,9 @@ const Family& mllama_family();
 const Family& t5_family();
 const Family& bart_family();
 
-// All families, in the order in which errors list them.
+// Returns all families, in the order in which errors list them.
 std::span<const Family* const> all_families();
-// nullptr when unknown.
+// Both return nullptr where they know none.
 const Family* find_family(std::string_view model_type);
 const Family* find_gguf_family(const GgufFile& file, std::string_view architecture);
 std::string known_model_types();         // "llama, mistral, …"

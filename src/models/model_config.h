@@ -28,7 +28,7 @@ struct ModelConfig {
   const Family* family = nullptr;  // one of all_families(), never null once read
   CheckpointFormat format = CheckpointFormat::kHuggingFace;
 
-  // Names as in config.json.
+  // Fields are named as in config.json.
   int64_t vocab_size = 0;
   int64_t unsaid_tokens = 0;  // DecoderSpec::unsaid_tokens
   int64_t hidden_size = 0;
@@ -101,7 +101,7 @@ struct ModelConfig {
   bool first_layer_norm = true;  // of what the first layer's attention reads
   int64_t num_token_types = 0;
   int64_t max_seq_length = 0;  // that texts are cut to before they are embedded; 0: not said
-  // Of a model that drafts (models/drafting/draft_head.h).
+  // A model that drafts has it (models/drafting/draft_head.h).
   DraftInputSpec draft_input = {};
   int64_t head_size = 0;  // DecoderSpec::head_size
   int64_t draft_layer =
@@ -113,8 +113,8 @@ struct ModelConfig {
   IndexSpec index;           // any(): every layer attends to the tokens that are chosen
   std::vector<bool> index_layers = {};  // per layer: whether it chooses; empty: all do
 
-  // The longest sequence that the configuration vouches for: max_position_embeddings, stretched by
-  // linear, dynamic and YaRN scaling.
+  // Returns the longest sequence that the configuration vouches for: max_position_embeddings,
+  // stretched by linear, dynamic and YaRN scaling.
   int64_t max_model_len() const;
 };
 
@@ -123,7 +123,7 @@ struct ModelConfig {
 // Errors name the file, the key, what was expected and what came.
 Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source);
 
-// The two readers behind it. `text`: config.json.
+// Is the reader of config.json behind it.
 Result<ModelConfig> parse_model_config(std::string_view text);
 
 // The spec of the decoder that is served with sequences of up to `max_model_len` tokens and weights

@@ -17,7 +17,7 @@
 
 namespace quire {
 
-// One entry of modules.json: what is done one after the other.
+// This is one entry of modules.json, whose modules run one after the other.
 struct SentenceModule {
   std::string path;  // folder of its files; empty: the model's own
   std::string kind;  // Transformer, Pooling, Dense, Normalize …: the last part of its type
@@ -31,29 +31,30 @@ struct LogitTokens {
   int64_t count() const { return no ? 2 : 1; }
 };
 
-// The rows of the head that a LogitScore reads, as with_sentence_modules() calls them.
+// with_sentence_modules() gives this name to the rows of the head that a LogitScore reads.
 constexpr std::string_view kLogitRows = "logit_rows";
 
-// `text`: modules.json. kInvalidArgument: it is not a list of modules.
+// `text` is modules.json. kInvalidArgument: it is not a list of modules.
 Result<std::vector<SentenceModule>> parse_sentence_modules(std::string_view text);
 
-// Of 1_Pooling/config.json. kUnimplemented: several kinds together, or one that Quire lacks.
+// Reads 1_Pooling/config.json. kUnimplemented: it names several kinds together, or one that Quire
+// lacks.
 Result<PoolingKind> parse_pooling_kind(std::string_view text, const std::string& where);
 
-// Of the module's config.json.
+// Reads the module's config.json.
 Result<LogitTokens> read_logit_tokens(const ModelFiles& files, const SentenceModule& module,
                                       int64_t vocab_size);
 
 // Sets config.pooling, and the names of what its layers read. Nothing changes for a model that
 // generates text.
 Status read_pooling(const ModelFiles& files, ModelConfig& config);
-// Tensors, and the memory of those among them that lie in no file.
+// These are tensors, with the memory of those among them that lie in no file.
 struct ModuleTensors {
   TensorSource source;
   std::vector<std::unique_ptr<std::byte[]>> memory;
 };
-// `source` with the tensors of the modules behind pooling (2_Dense, 1_LogitScore), under names that
-// config.names has.
+// Returns `source` with the tensors of the modules behind pooling (2_Dense, 1_LogitScore), under
+// names that config.names has.
 Result<ModuleTensors> with_sentence_modules(const ModelFiles& files, const ModelConfig& config,
                                             TensorSource source);
 Status read_gguf_pooling(const GgufFile& file, ModelConfig& config);

@@ -1,5 +1,5 @@
-// The names that most checkpoints use. A family whose tensors are called otherwise says what
-// differs in a map of its own with one of these as its base.
+// Most checkpoints use these names. A family whose tensors are called otherwise says what differs
+// in a map of its own with one of these as its base.
 #pragma once
 
 #include "weights/names/name_map.h"
@@ -11,7 +11,7 @@ inline constexpr std::string_view kIgnoredTensors[] = {
     "rotary_emb.inv_freq",    "rope_freqs.",   "rope_factors_", "vision_tower.",
     "multi_modal_projector.", "vision_model.", "connector.",    "image_newline"};
 
-// Llama's in Hugging Face checkpoints.
+// Hugging Face checkpoints of Llama have these names.
 inline constexpr NameMapEntry kLlamaNameEntries[] = {
     {TensorRole::kTokenEmbedding, "embed_tokens"},
     {TensorRole::kFinalNorm, "norm"},
@@ -28,7 +28,7 @@ inline constexpr NameMapEntry kLlamaNameEntries[] = {
     {TensorRole::kUp, "layers.{}.mlp.up_proj"},
     {TensorRole::kDown, "layers.{}.mlp.down_proj"},
 };
-// The last two: the text model inside a multimodal checkpoint, as older and newer tools save it.
+// The last two are the text model inside a multimodal checkpoint, as older and newer tools save it.
 inline constexpr NamePrefix kLlamaPrefixes[] = {{"model.", ""},
                                                 {"", ""},
                                                 {"language_model.model.", "language_model."},
@@ -36,7 +36,8 @@ inline constexpr NamePrefix kLlamaPrefixes[] = {{"model.", ""},
                                                 {"model.text_model.", ""}};
 inline constexpr NameMap kLlamaNames{kLlamaNameEntries, kLlamaPrefixes, kIgnoredTensors};
 
-// Those of GGUF files, whatever the architecture. Fused projections are read where a file has them.
+// GGUF files have these names, whatever the architecture. Fused projections are read where a file
+// has them.
 inline constexpr NameMapEntry kGgufNameEntries[] = {
     {TensorRole::kTokenEmbedding, "token_embd"},
     {TensorRole::kPositionEmbedding, "position_embd"},
@@ -61,7 +62,7 @@ inline constexpr NameMapEntry kGgufNameEntries[] = {
 inline constexpr NamePrefix kGgufPrefixes[] = {{"", ""}};
 inline constexpr NameMap kGgufNames{kGgufNameEntries, kGgufPrefixes, kIgnoredTensors};
 
-// With gate and up in one tensor.
+// Here gate and up are one tensor.
 inline constexpr NameMapEntry kGgufGateUpEntry[] = {{TensorRole::kGateUp, "blk.{}.ffn_up"}};
 inline constexpr NameMap kGgufGateUpNames{kGgufGateUpEntry, kGgufPrefixes, kIgnoredTensors, 0.0f,
                                           &kGgufNames};

@@ -34,7 +34,7 @@ inline constexpr NameMap kMambaNames{.entries = kMambaEntries,
                                      .ignored = kIgnoredTensors,
                                      .base = &kLlamaNames};
 
-// Those of GGUF files, which hold the decay itself.
+// GGUF files have these names; they hold the decay itself.
 inline constexpr NameMapEntry kGgufStateEntries[] = {
     {TensorRole::kStateIn, "blk.{}.ssm_in"},
     {TensorRole::kStateConv, "blk.{}.ssm_conv1d"},

@@ -42,15 +42,16 @@ bool read_layer_types(const ConfigReader& reader, std::span<const LayerWord> wor
 void read_layer_numbers(const ConfigReader& reader, std::string_view key, LayerParts others,
                         LayerParts listed, ModelConfig& config);
 
-// A positive size, or "auto" for the default.
+// Reads a positive size; "auto" stands for the default.
 int64_t read_integer_or_auto(const ConfigReader& reader, std::string_view key,
                              int64_t default_value);
 
-// The size of a convolution, which is at least `min`.
+// Reads the size of a convolution, which is at least `min`.
 int32_t read_conv_kernel(const ConfigReader& reader, std::string_view key, int64_t default_value,
                          int64_t min = 2);
 
-// Keys of Mamba-2's sizes and flags, which families spell in their own ways, and their defaults.
+// These are the keys of Mamba-2's sizes and flags, which families spell in their own ways, and
+// their defaults.
 struct SsdKeys {
   std::string_view num_heads, head_dim, num_groups, num_states, conv_kernel, conv_bias, proj_bias;
 };
@@ -60,7 +61,7 @@ inline constexpr SsdKeys kMambaSsdKeys{"mamba_n_heads",  "mamba_d_head", "mamba_
 struct SsdDefaults {
   int64_t num_heads = 128, head_dim = 64, num_groups = 1, num_states = 128, conv_kernel = 4;
 };
-// Mamba-2's mixer, whose output is gated and then normed group by group.
+// Reads Mamba-2's mixer, whose output is gated and then normed group by group.
 StateSpec read_ssd(const ConfigReader& reader, const SsdKeys& keys, const SsdDefaults& defaults,
                    double norm_eps);
 

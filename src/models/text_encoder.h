@@ -8,9 +8,10 @@
 
 namespace quire {
 
-// The encoder of the model whose decoder `config` is. `text`: config.json. Errors name the key.
+// Reads the encoder of the model whose decoder `config` is. `text` is config.json. Errors name the
+// key.
 Result<ModelConfig> parse_text_encoder(std::string_view text, const ModelConfig& config);
-// Likewise, of a folder or a GGUF file.
+// Reads the same from a folder or a GGUF file.
 Result<ModelConfig> read_text_encoder(const ModelFiles& files, const ModelConfig& config);
 
 }  // namespace quire

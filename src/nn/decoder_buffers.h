@@ -1,5 +1,5 @@
-// The bounds of a decoder's batches and the sizes of its buffers within them, which plan its memory
-// and then allocate it.
+// These are the bounds of a decoder's batches and the sizes of its buffers within them, which plan
+// its memory and then allocate it.
 #pragma once
 
 #include <compare>
@@ -34,7 +34,7 @@ struct BlockLimits {
   DType activation_type = DType::kF32;  // DecoderLimits::activation_type
 };
 
-// Elements of every activation buffer, with room for the widest layer.
+// Every activation buffer has so many elements, with room for the widest layer.
 struct BufferSizes {
   int64_t hidden = 0, normed = 0, block_out = 0, qkv = 0, attention = 0, gate_up = 0, ffn = 0;
   int64_t clamped = 0;  // float32
@@ -53,7 +53,7 @@ struct AttentionCutKind {
   friend auto operator<=>(const AttentionCutKind&, const AttentionCutKind&) = default;
 };
 AttentionCutKind cut_kind(const AttentionSpec& attention);
-// Of a model's layers, each once, in ascending order.
+// Returns the kinds of a model's layers, each once, in ascending order.
 std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec);
 
 BatchSizes batch_sizes(const DecoderSpec& spec, const DecoderLimits& limits);

@@ -40,8 +40,8 @@ struct BlockStyle {
   bool norm_bias = false;     // of kLayer norms
   bool input_norms = true;    // on what attention and MLP read
   bool output_norms = false;  // on what they add; RMSNorms alone
-  // What they add is multiplied column by column (LayerScale of CaiT), or by the hyperbolic tangent of
-  // one number each (Llama 3.2 Vision's tower). On CPUs alone.
+  // What they add is multiplied column by column (LayerScale of CaiT), or by the hyperbolic tangent
+  // of one number each (Llama 3.2 Vision's tower). Both work on CPUs alone.
   bool output_scales = false;
   bool output_gates = false;
   bool embedding_norm = false;  // on the embedding, before the first layer
@@ -53,7 +53,8 @@ struct BlockStyle {
   bool norms_behind() const { return output_norms || residual == ResidualStyle::kNormOfSum; }
 };
 
-// Multi-head latent attention (kernels/api/latent.h): the cache has one head of R + P for all heads.
+// This is multi-head latent attention (kernels/api/latent.h): the cache has one head of R + P for
+// all heads.
 struct LatentSpec {
   int32_t rank = 0;        // R, of the latent; 0: attention is not latent
   int32_t rope_dim = 0;    // P, of a head's query and of the key that all heads share
@@ -64,7 +65,7 @@ struct LatentSpec {
 
   bool any() const { return rank > 0; }
   int64_t query_rows(int64_t num_heads) const { return num_heads * (nope_dim + rope_dim); }
-  // Of the first projection: queries or their latent, the latent, the rotated key.
+  // Returns the rows of the first projection: queries or their latent, the latent, the rotated key.
   int64_t down_rows(int64_t num_heads) const {
     return (query_rank > 0 ? query_rank : query_rows(num_heads)) + rank + rope_dim;
   }
@@ -109,7 +110,7 @@ struct AttentionSpec {
   bool has_own_kv() const { return kv_layer < 0; }
 
   int64_t q_rows() const { return int64_t{num_heads} * head_dim; }
-  // Columns of the output projection.
+  // Returns the columns of the output projection.
   int64_t output_size() const {
     return latent.any() ? int64_t{num_heads} * latent.value_dim : q_rows();
   }
@@ -122,7 +123,7 @@ struct AttentionSpec {
   }
 };
 
-// Routed experts (kernels/api/router.h, kernels/api/experts.h).
+// These are routed experts (kernels/api/router.h, kernels/api/experts.h).
 struct ExpertsSpec {
   RouterSpec router;              // num_experts 0: there are none
   int64_t intermediate_size = 0;  // of one expert
@@ -142,7 +143,7 @@ struct ExpertsSpec {
   bool any() const { return router.num_experts > 0; }
 };
 
-// An MLP, routed experts, or both side by side, whose outputs are added.
+// A layer has an MLP, routed experts, or both side by side, whose outputs are added.
 struct FfnSpec {
   int64_t intermediate_size = 0;  // F of the MLP; 0: there is none
   Activation activation = Activation::kSilu;
@@ -174,7 +175,7 @@ struct LayerSpec {
 
   bool has_mixer() const { return attention.any() || state.any(); }
   bool any() const { return has_mixer() || ffn.any(); }
-  // In a block of this style.
+  // Says whether the layer has one in a block of this style.
   bool has_mlp_norm(const BlockStyle& block) const {
     return block.input_norms && block.residual != ResidualStyle::kParallelOneNorm && ffn.any();
   }
@@ -241,7 +242,7 @@ struct DecoderSpec {
   int64_t num_logits() const { return head_size > 0 ? head_size : vocab_size; }
 
   int64_t num_parameters() const;
-  // Those of one layer by itself.
+  // Counts those of one layer by itself.
   int64_t num_layer_parameters(size_t index) const;
   bool has_experts() const;
   bool has_states() const;

@@ -1,5 +1,6 @@
-// Where the ranks of a group put together what each has computed of a layer: buffers in the memory
-// of the group, with one matrix for all ranks in each, whose columns each rank fills in part.
+// RankExchange is where the ranks of a group put together what each has computed of a layer:
+// buffers in the memory of the group, with one matrix for all ranks in each, whose columns each
+// rank fills in part.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ namespace quire {
 // the same order. Once the group is broken they return at once, and what they leave is worthless.
 class RankExchange {
  public:
-  // Of the group's memory, for steps within `limits`.
+  // Returns what it takes of the group's memory, for steps within `limits`.
   static int64_t shared_bytes(const DecoderSpec& whole, const RankShare& share,
                               const DecoderLimits& limits);
 
@@ -33,29 +34,29 @@ class RankExchange {
     return quire::cuts_heads(whole_.layers[layer].attention, share_);
   }
 
-  // Before the first exchange of a forward pass. On GPUs the ranks meet and begin with the same buffers
-  // each time, so that a pass that was captured may follow any other.
+  // Comes before the first exchange of a forward pass. On GPUs the ranks meet and begin with the
+  // same buffers each time, so that a pass that was captured may follow any other.
   void begin_pass();
 
-  // The heads' outputs of this rank, [T, own heads * D], to their place among those of all:
-  // returned, [T, Hq * D].
+  // Puts the heads' outputs of this rank [T, own heads * D] to their place among those of all [T,
+  // Hq * D], which it returns.
   ConstActivations gather_heads(size_t layer, ConstActivations own, int64_t num_tokens);
 
   // This rank's columns of the inside of a layer's MLP, rows inside_stride() apart, for whoever
   // writes them there.
   Activations own_inside(size_t layer) const;
   int64_t inside_stride(size_t layer) const;
-  // From a buffer of the rank's own instead.
+  // Takes them from a buffer of the rank's own instead.
   void put_inside(size_t layer, ConstActivations own, int64_t num_tokens);
-  // The inside of all ranks, [T, F].
+  // Returns the inside of all ranks, [T, F].
   ConstActivations gather_inside(size_t layer, int64_t num_tokens);
 
   // For run_experts() of the layer, whose `out` is the rank's columns of a matrix [T, E].
   ExpertsExchange experts(size_t layer, int64_t num_tokens);
 
-  // The same where experts are spread; `out` is the whole matrix, of the rank's own. Where
-  // combines_columns(), only the rank's columns of it are summed, and gather_outputs() comes next.
-  // `expert_ids` [T, k]: on a GPU they say whose a row is.
+  // Returns the same where experts are spread; `out` is then the whole matrix, of the rank's own.
+  // Where combines_columns(), only the rank's columns of it are summed, and gather_outputs() comes
+  // next. On a GPU `expert_ids` [T, k] say whose a row is.
   ExpertsSpread spread_experts(size_t layer, int64_t num_tokens, const int32_t* expert_ids);
   bool combines_columns(size_t layer) const;
 
@@ -65,22 +66,22 @@ class RankExchange {
   // Every rank says a number from 0 to 255: returns the least one.
   uint8_t least_of_all(uint8_t mine);
 
-  // [max_logit_rows, V]: of all ranks.
+  // Returns [max_logit_rows, V], of all ranks.
   float* logits() const { return reinterpret_cast<float*>(logits_); }
   // Returns where this rank's columns of them begin, once nobody reads the last ones any more.
   float* begin_logits();
   // Returns when all of them are there, for ranks that read them.
   void gather_logits(int64_t num_rows);
-  // Whether this rank samples: on CPUs the first one alone, which tells the others. GPUs all do, each
-  // the same, so that their tokens stay where the next step reads them.
+  // Says whether this rank samples: on CPUs the first one alone does, and tells the others. GPUs
+  // all do, each the same, so that their tokens stay where the next step reads them.
   bool reads_logits() const { return is_on_gpu_ || share_.rank == 0; }
 
  private:
   struct Places;
-  // The bytes of every rank's columns; own(rank): a rank's columns, elements.
+  // Sets the bytes of every rank's columns; own(rank) gives a rank's columns in elements.
   template <typename Own>
   void cut_columns(int64_t element_bytes, const Own& own);
-  // A matrix at `at` in the group's memory.
+  // Gathers a matrix at `at` in the group's memory.
   template <typename Own>
   void gather(const std::byte* at, int64_t num_columns, int64_t element_bytes, int64_t num_rows,
               bool first_only, const Own& own);

@@ -1,12 +1,12 @@
-// Which part of a model one rank computes, when several ranks compute it together.
+// A RankShare says which part of a model one rank computes, when several ranks compute it together.
 //
 // A matrix is cut along its outputs and never along its inputs: a rank computes some outputs, each
 // from all inputs and in the order that one rank alone would take. So no sum is cut, and ids and
 // logprobs are the same bits for every number of ranks (law L4; docs/decisions/035-ranks.md).
 // Attention is cut by heads, which know nothing of each other. Experts may be spread whole instead
-// (expert parallel): their outputs are put together, all of them on every rank or some columns on each,
-// and summed in the order of a token's choice. Between two cut products the ranks put their outputs
-// together.
+// (expert parallel): their outputs are put together, all of them on every rank or some columns on
+// each, and summed in the order of a token's choice. Between two cut products the ranks put their
+// outputs together.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@
 
 namespace quire {
 
-// The heads of a layer that a rank computes.
+// A rank computes these heads of a layer.
 struct HeadShare {
   RowRange heads;
   RowRange kv_heads;
 
-  // Of the heads' elements, one after the other.
+  // These return the rows of the heads' elements, one head after the other.
   RowRange q_rows(const AttentionSpec& whole) const;
   RowRange k_rows(const AttentionSpec& whole) const;
-  // Of the rows of the input projection: queries, keys, values and the gate.
+  // Returns the rows of the input projection: queries, keys, values and the gate.
   std::vector<RowRange> qkv_rows(const AttentionSpec& whole) const;
 };
 

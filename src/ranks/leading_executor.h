@@ -1,4 +1,5 @@
-// One model on ranks that are processes, as one executor to the engine of the first of them.
+// LeadingExecutor runs one model on ranks that are processes, as one executor to the engine of the
+// first of them.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, LeadingExecutor::create(options, {.size = 2}));
 //
@@ -30,7 +31,7 @@ class LeadingExecutor final : public Executor {
   // Tells the others that this is the end.
   ~LeadingExecutor() override;
 
-  // Of the whole model, with this rank's memory.
+  // Describes the whole model, with this rank's memory.
   const ModelPlan& plan() const { return plan_; }
 
   ExecutorInfo info() const override { return rank_->runner().info(); }

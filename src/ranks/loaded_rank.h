@@ -1,5 +1,5 @@
-// A process's part of a model: its connections to the other ranks, its share of its stage's layers, and
-// the way of hidden states from stage to stage.
+// LoadedRank is a process's part of a model: its connections to the other ranks, its share of its
+// stage's layers, and the way of hidden states from stage to stage.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Kinds of frames between ranks once they are linked.
+// Ranks send each other frames of these kinds once they are linked.
 enum class RankFrame : uint32_t {
   kReady = 16,
   kInitialize = 17,
@@ -27,7 +27,7 @@ enum class RankFrame : uint32_t {
   kHostBlocks = 26,
 };
 
-// One thread at a time.
+// One thread at a time may use it.
 class LoadedRank {
  public:
   // Joins the group and loads. kInvalidArgument, kUnimplemented: so many ranks and stages cannot share
@@ -40,14 +40,15 @@ class LoadedRank {
   ModelRunner& runner() { return *runner_; }
   const ModelRunner& runner() const { return *runner_; }
   const RankProcess& process() const { return process_; }
-  // Of the first rank of every stage together.
+  // Describes the cache of the first rank of every stage together.
   const KvSpec& kv_spec() const { return kv_spec_; }
   // What this rank has for blocks of kv_spec(), in bytes of these.
   int64_t available_kv_bytes() const;
 
-  // Runs a step, which goes on from what the stage before has made of it, and passes on what it comes
-  // to. A step that failed before runs too: what its plan drops and copies holds for all stages. Every
-  // rank says of it what the first one of them said. kUnavailable: ranks are lost.
+  // Runs a step, which goes on from what the stage before has made of it, and passes on what it
+  // comes to. A step that failed in a stage before runs too, because what its plan drops and copies
+  // holds for all stages. Every rank says of it what the first one of them said. kUnavailable:
+  // ranks are lost.
   Result<StepResult> run(const StepPlan& plan);
 
   // What the first rank says to all others.
@@ -68,7 +69,7 @@ class LoadedRank {
   Result<Upstream> receive_hidden(const StepPlan& plan);
   Status send_hidden(const StepPlan& plan, const Upstream& upstream);
   size_t hidden_bytes(const StepPlan& plan) const;
-  // The reason why ranks are lost, where `status` is not ok.
+  // Returns the reason why ranks are lost, where `status` is not ok.
   Status lost(int other, const Status& status);
 
   RankProcess process_;

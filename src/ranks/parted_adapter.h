@@ -14,13 +14,13 @@ namespace quire {
 struct PartedAdapter final : Adapter {
   std::vector<std::shared_ptr<const Adapter>> parts;
 
-  // kDataLoss: this part is of other files than those before. `path`: for the error.
+  // kDataLoss: this part is of other files than those before. The error names `path`.
   Status add(std::shared_ptr<const Adapter> part, const std::string& path);
 };
 
 bool has_adapters(const StepPlan& plan);
 
-// The plan with part `index` of its adapters.
+// Returns the plan with part `index` of its adapters.
 StepPlan with_parts(const StepPlan& plan, size_t index);
 
 }  // namespace quire

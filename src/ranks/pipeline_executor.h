@@ -1,7 +1,8 @@
-// One model in stages of this machine, as one executor (pipeline parallel). Each stage has some of
-// the layers, with their part of the KV cache, on threads of its own; as many steps are under way as
-// there are stages, so that all of them have work. A stage may be several ranks (RankedExecutor).
-// The bits are those of one stage alone (law L4; docs/decisions/039-pipeline.md).
+// PipelineExecutor runs one model in stages of this machine, as one executor (pipeline parallel).
+// Each stage has some of the layers, with their part of the KV cache, on threads of its own; as
+// many steps are under way as there are stages, so that all of them have work. A stage may be
+// several ranks (RankedExecutor). The bits are those of one stage alone (law L4;
+// docs/decisions/039-pipeline.md).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, PipelineExecutor::create(options, {.num_stages = 2}));
 #pragma once
@@ -31,24 +32,26 @@ struct PipelineShape {
 // As core/executor.h says; one thread at a time.
 class PipelineExecutor final : public Executor {
  public:
-  // `options` are those of the whole: threads, memory nodes and memory are divided among the stages. Errors of
-  // RankedExecutor::create(), and kInvalidArgument where so many stages cannot share the model.
+  // `options` are those of the whole: threads, memory nodes and memory are divided among the
+  // stages. kInvalidArgument: so many stages cannot share the model. Other errors are those of
+  // RankedExecutor::create().
   static Result<std::unique_ptr<PipelineExecutor>> create(const ModelRunnerOptions& options,
                                                           const PipelineShape& shape);
-  // One more with the weights of `first`; as ModelRunner::create_beside(), `cpus` of all stages.
+  // Makes one more with the weights of `first`, as ModelRunner::create_beside() does; `cpus` are
+  // those of all stages.
   static Result<std::unique_ptr<PipelineExecutor>> create_beside(const PipelineExecutor& first,
                                                                  const std::vector<int>& cpus = {});
   // Steps that are under way are finished, for nobody.
   ~PipelineExecutor() override;
 
-  // Of all stages together: the whole model, and what they take in sum.
+  // Describes the whole model, and what all stages take in sum.
   const ModelPlan& plan() const { return plan_; }
   int num_stages() const { return static_cast<int>(stages_.size()); }
 
   ExecutorInfo info() const override { return stages_.back().executor->info(); }
-  // Of the first rank of every stage together.
+  // Describes the cache of the first rank of every stage together.
   KvSpec kv_spec() const override { return kv_spec_; }
-  // What the stage with the least room for blocks has, in bytes of kv_spec()'s.
+  // Returns what the stage with the least room for blocks has, in bytes of kv_spec()'s.
   int64_t available_kv_bytes() const override;
   bool keeps_blocks_on_host() const override {
     return stages_.front().executor->keeps_blocks_on_host();
@@ -66,7 +69,7 @@ class PipelineExecutor final : public Executor {
                                                       const std::string& path) const override;
 
  private:
-  // A step on its way through the stages.
+  // This is a step on its way through the stages.
   struct Step {
     uint64_t number = 0;
     StepPlan plan;

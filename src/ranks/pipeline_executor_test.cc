@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "exec/testing/golden_support.h"
 #include "exec/testing/l4_support.h"
+#include "ranks/testing/rank_options.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
@@ -16,33 +16,15 @@ namespace {
 using test::DriverOutput;
 using test::PlanDriver;
 
-constexpr int32_t kNumBlocks = 2048;
-const KvPlan kPlan{.num_blocks = kNumBlocks, .num_state_blocks = kNumBlocks};
-
-ModelRunnerOptions options_for(const std::string& model, const std::string& dtype) {
-  auto files = ModelFiles::open(test::golden_model(test::golden_dir(model)));
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
-  ModelRunnerOptions options;
-  options.files = std::make_shared<const ModelFiles>(std::move(*files));
-  options.dtype = dtype;
-  options.kv_cache_memory_bytes = int64_t{256} << 20;
-  options.threads = 1;
-  options.max_num_batched_tokens = 512;
-  options.max_num_seqs = 64;
-  options.max_logits_bytes = 5 * 160 * 4;  // rows of logits in several rounds
-  options.state_block_size = 16;
-  return options;
-}
-
 class SameBitsInStages : public ::testing::TestWithParam<std::string> {
  protected:
   void expect_equal(const std::string& dtype) {
-    const ModelRunnerOptions options = options_for(GetParam(), dtype);
+    const ModelRunnerOptions options = test::rank_options(GetParam(), dtype);
     auto alone = ModelRunner::create(options);
     ASSERT_TRUE(alone.ok()) << alone.status().message();
-    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
-    PlanDriver driver(**alone, kNumBlocks);
-    const DriverOutput want = driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
+    ASSERT_TRUE((*alone)->initialize(test::kRankPlan).ok());
+    PlanDriver driver(**alone, test::kRankBlocks);
+    const DriverOutput want = driver.run({test::rank_request(1)}, {})[1];
     ASSERT_TRUE(want.status.ok()) << want.status.message();
     const auto num_layers = static_cast<int>((*alone)->plan().whole.layers.size());
     for (const PipelineShape& shape :
@@ -51,15 +33,14 @@ class SameBitsInStages : public ::testing::TestWithParam<std::string> {
       auto stages = PipelineExecutor::create(options, shape);
       if (!stages.ok() && shape.num_ranks > 1) continue;  // its heads cannot be shared so
       ASSERT_TRUE(stages.ok()) << stages.status().message();
-      ASSERT_TRUE((*stages)->initialize(kPlan).ok());
+      ASSERT_TRUE((*stages)->initialize(test::kRankPlan).ok());
       const Status warm = (*stages)->warm_up();
       ASSERT_TRUE(warm.ok()) << warm.message();
       const std::string what =
           fmt::format("{}, {} stages of {} ranks", dtype, shape.num_stages, shape.num_ranks);
-      PlanDriver of_stages(**stages, kNumBlocks);
-      test::expect_same_bits(of_stages.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1],
-                             want, what + ", alone");
-      auto crowd = of_stages.run(test::make_crowd(100, 16), {.chunk = 7, .step_tokens = 300});
+      PlanDriver of_stages(**stages, test::kRankBlocks);
+      test::expect_same_bits(of_stages.run({test::rank_request(1)}, {})[1], want, what + ", alone");
+      auto crowd = of_stages.run(test::rank_crowd(100), test::kRankChunks);
       test::expect_same_bits(crowd[100], want, what + ", in a crowd");
     }
   }
@@ -70,14 +51,14 @@ TEST_P(SameBitsInStages, Bfloat16) { expect_equal("bfloat16"); }
 
 // Layers that read the keys and values of others, or what others have chosen, embeddings that one
 // stage alone has, blocks that layers share.
-const std::vector<std::string> kWhole = {"gemma3n",      "gemma3n_streams", "gemma4_shared",
+const std::vector<std::string> kUncut = {"gemma3n",      "gemma3n_streams", "gemma4_shared",
                                          "glm_moe_dsa",  "zamba2",          "zamba2_one_block",
                                          "zamba2_untied"};
 
 // All that can be cut.
 std::vector<std::string> golden_names() {
   std::vector<std::string> names = test::model_golden_names();
-  for (const std::string& whole : kWhole) std::erase(names, whole);
+  for (const std::string& whole : kUncut) std::erase(names, whole);
   return names;
 }
 
@@ -85,15 +66,16 @@ INSTANTIATE_TEST_SUITE_P(Models, SameBitsInStages, ::testing::ValuesIn(golden_na
                          [](const auto& info) { return info.param; });
 
 TEST(PipelineExecutor, RefusesToPartWhatLayersShare) {
-  for (const std::string& name : kWhole) {
-    const auto refused = PipelineExecutor::create(options_for(name, "float32"), {.num_stages = 2});
+  for (const std::string& name : kUncut) {
+    const auto refused =
+        PipelineExecutor::create(test::rank_options(name, "float32"), {.num_stages = 2});
     EXPECT_EQ(refused.status().code(), StatusCode::kUnimplemented) << refused.status().message();
     EXPECT_NE(refused.status().message().find("--pipeline-parallel-size"), std::string::npos);
   }
 }
 
 TEST(PipelineExecutor, EachStageHoldsItsPart) {
-  ModelRunnerOptions options = options_for("llama", "float32");
+  ModelRunnerOptions options = test::rank_options("llama", "float32");
   const auto alone = ModelRunner::create(options);
   auto stages = PipelineExecutor::create(options, {.num_stages = 2});
   ASSERT_TRUE(stages.ok()) << stages.status().message();
@@ -118,7 +100,7 @@ TEST(PipelineExecutor, EachStageHoldsItsPart) {
 }
 
 TEST(PipelineExecutor, RefusesWhatCannotBeShared) {
-  const ModelRunnerOptions options = options_for("llama", "float32");
+  const ModelRunnerOptions options = test::rank_options("llama", "float32");
   for (const int num_stages : {0, 40, 65}) {
     EXPECT_EQ(PipelineExecutor::create(options, {.num_stages = num_stages}).status().code(),
               StatusCode::kInvalidArgument)
@@ -129,16 +111,16 @@ TEST(PipelineExecutor, RefusesWhatCannotBeShared) {
 // A plan that cannot be fails as a whole, on every stage, and the next one goes on as if it had not
 // been.
 TEST(PipelineExecutor, AFailedStepHarmsNoOther) {
-  const ModelRunnerOptions options = options_for("llama", "float32");
+  const ModelRunnerOptions options = test::rank_options("llama", "float32");
   auto stages = PipelineExecutor::create(options, {.num_stages = 2});
   ASSERT_TRUE(stages.ok()) << stages.status().message();
-  ASSERT_TRUE((*stages)->initialize(kPlan).ok());
+  ASSERT_TRUE((*stages)->initialize(test::kRankPlan).ok());
   StepPlan bad;
   bad.step_id = 7;
   bad.scheduled.push_back({.id = RequestId(9), .num_scheduled_tokens = 1});
   bad.total_num_scheduled_tokens = 1;
-  PlanDriver driver(**stages, kNumBlocks);
-  const auto request = test::make_request(1, 5, test::kPromptTokens);
+  PlanDriver driver(**stages, test::kRankBlocks);
+  const auto request = test::rank_request(1);
   const DriverOutput want = driver.run({request}, {})[1];
   EXPECT_FALSE((*stages)->execute(bad).ok());
   auto again = request;

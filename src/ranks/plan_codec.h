@@ -1,6 +1,7 @@
-// Plans and sampled tokens as bytes, for ranks in other processes. A rank behind the first samples
-// nothing, so what only sampling needs does not travel: of SamplingParams max_tokens and whether
-// logits of the prompt are wanted; no token masks. Adapters are named by number.
+// The codec turns plans and sampled tokens into bytes, for ranks in other processes. A rank behind
+// the first samples nothing, so what only sampling needs does not travel: of SamplingParams only
+// max_tokens and whether logits of the prompt are wanted do, and token masks do not. Adapters are
+// named by number.
 //
 // The bytes come from another machine: whatever they are, decoding ends with a plan or an error.
 #pragma once
@@ -17,9 +18,9 @@
 
 namespace quire {
 
-// What the first rank says to the others at a step: the tokens of the step before, and the plan.
-// `out` is cleared first, and keeps its memory. `adapters`: the number of each new request's, 0: it has
-// none; empty: none of them has one.
+// Encodes what the first rank says to the others at a step: the tokens of the step before, and the
+// plan. `out` is cleared first, and keeps its memory. `adapters` has the number of each new
+// request's adapter, 0 where it has none; it is empty where none of them has one.
 void encode_step(std::span<const RequestStepResult> before, const StepPlan& plan,
                  std::span<const uint64_t> adapters, std::vector<std::byte>& out);
 
@@ -40,7 +41,7 @@ struct AdapterOrder {
 void encode_adapter_order(const AdapterOrder& order, std::vector<std::byte>& out);
 Result<AdapterOrder> decode_adapter_order(std::span<const std::byte> bytes);
 
-// The answer to it: the key of the adapter's content, or an error.
+// This is the answer to it: the key of the adapter's content, or an error.
 struct AdapterReply {
   StatusCode code = StatusCode::kOk;
   std::string text;

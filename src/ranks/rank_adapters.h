@@ -1,5 +1,6 @@
-// LoRA adapters of ranks that are processes. Each rank reads its part of an adapter from the same path
-// on its own machine. The first rank numbers adapters, and requests in plans name them by number.
+// Ranks that are processes load LoRA adapters together. Each rank reads its part of an adapter from
+// the same path on its own machine. The first rank numbers adapters, and requests in plans name
+// them by number.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +18,20 @@
 
 namespace quire {
 
-// The first rank's side. Borrows the rank; any thread.
+// This is the first rank's side. It borrows the rank; any thread may use it.
 class LeadingAdapters {
  public:
   explicit LeadingAdapters(LoadedRank& rank) : rank_(rank) {}
 
-  // Executor::load_adapter() of all ranks; the first error of them. kDataLoss: they do not all have the
-  // same files.
+  // Calls Executor::load_adapter() of all ranks and returns the first error of them. kDataLoss:
+  // they do not all have the same files.
   Result<std::shared_ptr<const Adapter>> load(const std::string& name, const std::string& path);
-  // By new request of the plan; 0: it has none. Valid until the next call.
+  // Returns a number for each new request of the plan, 0 where it has none. They are valid until
+  // the next call.
   std::span<const uint64_t> numbers_of(const StepPlan& plan);
 
  private:
-  // Tells the others to read it, and to let go what no request can name any more.
+  // Tells the others to read the adapter, and to let go what no request can name any more.
   Status tell_others(uint64_t number, const std::string& path);
   Status hear_others(const std::string& content_key);
 
@@ -41,8 +43,8 @@ class LeadingAdapters {
   std::vector<uint64_t> numbers_;  // of the thread that runs steps
 };
 
-// Another rank's side. Borrows the rank. Files are read on a thread of their own, since steps go on
-// meanwhile; all calls come from one thread.
+// This is another rank's side. It borrows the rank. Files are read on a thread of their own, since
+// steps go on meanwhile; all calls come from one thread.
 class FollowingAdapters {
  public:
   explicit FollowingAdapters(LoadedRank& rank) : rank_(rank) {}

@@ -1,5 +1,5 @@
-// Ranks in processes of their own: the first one is an executor to its engine (leading_executor.h),
-// the others do what it says.
+// Ranks may be processes of their own: the first one is an executor to its engine
+// (leading_executor.h), the others do what it says.
 //
 //   // on the others, until the first rank ends or is gone:
 //   QUIRE_RETURN_IF_ERROR(follow_first_rank(options, {.rank = 1, .size = 2}));
@@ -14,9 +14,10 @@
 
 namespace quire {
 
-// Which process of how many. `size` is a multiple of `num_stages`; each stage is so many ranks. The
-// first ones are the last stage: so the engine, which the first rank runs under, is where tokens are
-// sampled, and plans and results do not travel. Behind them come the first stage, the second one, ….
+// RankProcess says which process of how many this is. `size` is a multiple of `num_stages`, and
+// each stage is so many ranks. The first ones are the last stage: so the engine, which the first
+// rank runs under, is where tokens are sampled, and plans and results do not travel. Behind them
+// come the first stage, the second one and so on.
 struct RankProcess {
   int rank = 0;
   int size = 1;
@@ -31,14 +32,15 @@ struct RankProcess {
     return {(rank / ranks_per_stage() + num_stages - 1) % num_stages, num_stages};
   }
   int rank_in_stage() const { return rank % ranks_per_stage(); }
-  // The first rank of this stage, and the same rank of the stages before and behind this one.
+  // These return the first rank of this stage, and the same rank of the stages before and behind
+  // this one.
   int first_of_stage() const { return rank - rank_in_stage(); }
   int previous() const { return (rank + size - ranks_per_stage()) % size; }
   int next() const { return (rank + ranks_per_stage()) % size; }
 };
 
-// Ok: the first rank has ended. kUnavailable: it is gone without a word. Other errors as those of
-// LeadingExecutor::create().
+// Returns ok when the first rank has ended. kUnavailable: it is gone without a word. Other errors
+// are those of LeadingExecutor::create().
 Status follow_first_rank(const ModelRunnerOptions& options, const RankProcess& process);
 
 }  // namespace quire

@@ -5,30 +5,13 @@
 #include <tuple>
 
 #include "comm/testing/linked_ranks.h"
-#include "exec/testing/golden_support.h"
 #include "exec/testing/l4_support.h"
 #include "ranks/leading_executor.h"
+#include "ranks/testing/rank_options.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
 namespace {
-
-constexpr int32_t kNumBlocks = 2048;
-const KvPlan kPlan{.num_blocks = kNumBlocks, .num_state_blocks = kNumBlocks};
-
-ModelRunnerOptions options_for(const std::string& model) {
-  auto files = ModelFiles::open(test::golden_model(test::golden_dir(model)));
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
-  ModelRunnerOptions options;
-  options.files = std::make_shared<const ModelFiles>(std::move(*files));
-  options.kv_cache_memory_bytes = int64_t{64} << 20;
-  options.threads = 1;
-  options.max_num_batched_tokens = 512;
-  options.max_num_seqs = 64;
-  options.max_logits_bytes = 5 * 160 * 4;
-  options.state_block_size = 16;
-  return options;
-}
 
 // Runs `work` beside the ranks behind the first one, as threads: their ends.
 std::vector<Status> beside_others(const ModelRunnerOptions& options, RankProcess process,
@@ -48,11 +31,11 @@ std::vector<Status> beside_others(const ModelRunnerOptions& options, RankProcess
 class SameBitsOfProcesses : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SameBitsOfProcesses, AloneAndInACrowd) {
-  const ModelRunnerOptions options = options_for(GetParam());
+  const ModelRunnerOptions options = test::rank_options(GetParam(), "auto");
   auto alone = ModelRunner::create(options);
   ASSERT_TRUE(alone.ok()) << alone.status().message();
-  ASSERT_TRUE((*alone)->initialize(kPlan).ok());
-  test::PlanDriver driver(**alone, kNumBlocks);
+  ASSERT_TRUE((*alone)->initialize(test::kRankPlan).ok());
+  test::PlanDriver driver(**alone, test::kRankBlocks);
   const test::DriverOutput want =
       driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
   const auto num_layers = static_cast<int>((*alone)->plan().whole.layers.size());
@@ -71,9 +54,9 @@ TEST_P(SameBitsOfProcesses, AloneAndInACrowd) {
     const auto ends = beside_others(options, process, [&] {
       auto first = LeadingExecutor::create(options, process);
       ASSERT_TRUE(first.ok()) << first.status().message();
-      ASSERT_TRUE((*first)->initialize(kPlan).ok());
+      ASSERT_TRUE((*first)->initialize(test::kRankPlan).ok());
       ASSERT_TRUE((*first)->warm_up().ok());
-      test::PlanDriver of_ranks(**first, kNumBlocks);
+      test::PlanDriver of_ranks(**first, test::kRankBlocks);
       test::expect_same_bits(of_ranks.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1],
                              want, what + ", alone");
       auto crowd = of_ranks.run(test::make_crowd(100, 16),
@@ -93,11 +76,11 @@ INSTANTIATE_TEST_SUITE_P(Models, SameBitsOfProcesses,
 class SpreadOverProcesses : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SpreadOverProcesses, SameBits) {
-  ModelRunnerOptions options = options_for(GetParam());
+  ModelRunnerOptions options = test::rank_options(GetParam(), "auto");
   auto alone = ModelRunner::create(options);
   ASSERT_TRUE(alone.ok()) << alone.status().message();
-  ASSERT_TRUE((*alone)->initialize(kPlan).ok());
-  test::PlanDriver driver(**alone, kNumBlocks);
+  ASSERT_TRUE((*alone)->initialize(test::kRankPlan).ok());
+  test::PlanDriver driver(**alone, test::kRankBlocks);
   const test::DriverOutput want =
       driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
   options.share.whole_experts = true;
@@ -114,8 +97,8 @@ TEST_P(SpreadOverProcesses, SameBits) {
     const auto ends = beside_others(options, process, [&] {
       auto first = LeadingExecutor::create(options, process);
       ASSERT_TRUE(first.ok()) << first.status().message();
-      ASSERT_TRUE((*first)->initialize(kPlan).ok());
-      test::PlanDriver of_ranks(**first, kNumBlocks);
+      ASSERT_TRUE((*first)->initialize(test::kRankPlan).ok());
+      test::PlanDriver of_ranks(**first, test::kRankBlocks);
       auto crowd = of_ranks.run(test::make_crowd(100, 16),
                                 {.chunk = 7, .step_tokens = 300, .preempt_after_output = 5});
       test::expect_same_bits(crowd[100], want, fmt::format("{} ranks", size));
@@ -128,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SpreadOverProcesses,
                          ::testing::Values("mixtral", "gpt_oss", "qwen3_5_moe", "deepseek_v3"));
 
 TEST(RankProcess, AFirstRankThatIsGoneIsAnError) {
-  const ModelRunnerOptions options = options_for("llama");
+  const ModelRunnerOptions options = test::rank_options("llama", "auto");
   const uint16_t port = test::free_port();
   Status status;
   std::thread other(
@@ -145,11 +128,11 @@ TEST(RankProcess, AFirstRankThatIsGoneIsAnError) {
 // Adapters are read by every rank from the same path, used by number, and let go.
 TEST(RankProcess, AdaptersAreReadByEveryRank) {
   const auto folder = test::source_dir() / "tests" / "goldens" / "lora";
-  ModelRunnerOptions options = options_for("llama");
+  ModelRunnerOptions options = test::rank_options("llama", "auto");
   options.max_adapters = 2;
   const auto run = [&](Executor& executor, std::vector<test::DriverOutput>& outputs) {
     uint64_t id = 0;
-    test::PlanDriver driver(executor, kNumBlocks);
+    test::PlanDriver driver(executor, test::kRankBlocks);
     // More than fit at once.
     for (const char* name : {"llama.plain", "llama.rslora", "llama.bias", "llama.plain"}) {
       const auto adapter = executor.load_adapter(name, (folder / name).string());
@@ -167,14 +150,14 @@ TEST(RankProcess, AdaptersAreReadByEveryRank) {
   std::vector<test::DriverOutput> want;
   auto alone = ModelRunner::create(options);
   ASSERT_TRUE(alone.ok()) << alone.status().message();
-  ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+  ASSERT_TRUE((*alone)->initialize(test::kRankPlan).ok());
   run(**alone, want);
   for (const int size : {2, 4}) {
     const RankProcess process{.size = size, .port = test::free_port()};
     const auto ends = beside_others(options, process, [&] {
       auto first = LeadingExecutor::create(options, process);
       ASSERT_TRUE(first.ok()) << first.status().message();
-      ASSERT_TRUE((*first)->initialize(kPlan).ok());
+      ASSERT_TRUE((*first)->initialize(test::kRankPlan).ok());
       std::vector<test::DriverOutput> got;
       run(**first, got);
       ASSERT_EQ(got.size(), want.size());
@@ -187,17 +170,17 @@ TEST(RankProcess, AdaptersAreReadByEveryRank) {
 }
 
 TEST(RankProcess, AStepThatFailsInAStageHarmsNoOther) {
-  const ModelRunnerOptions options = options_for("llama");
+  const ModelRunnerOptions options = test::rank_options("llama", "auto");
   const RankProcess process{.size = 3, .num_stages = 3, .port = test::free_port()};
   const auto ends = beside_others(options, process, [&] {
     auto first = LeadingExecutor::create(options, process);
     ASSERT_TRUE(first.ok()) << first.status().message();
-    ASSERT_TRUE((*first)->initialize(kPlan).ok());
+    ASSERT_TRUE((*first)->initialize(test::kRankPlan).ok());
     StepPlan bad;
     bad.step_id = 7;
     bad.scheduled.push_back({.id = RequestId(9), .num_scheduled_tokens = 1});
     bad.total_num_scheduled_tokens = 1;
-    test::PlanDriver driver(**first, kNumBlocks);
+    test::PlanDriver driver(**first, test::kRankBlocks);
     const auto want = driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
     EXPECT_FALSE((*first)->execute(bad).ok());
     const auto got = driver.run({test::make_request(2, 5, test::kPromptTokens)}, {})[2];
@@ -207,7 +190,7 @@ TEST(RankProcess, AStepThatFailsInAStageHarmsNoOther) {
 }
 
 TEST(RankProcess, RefusesWhatCannotBeShared) {
-  const ModelRunnerOptions options = options_for("llama");
+  const ModelRunnerOptions options = test::rank_options("llama", "auto");
   for (const auto& [size, stages] : {std::pair(3, 2), {64, 64}, {2, 0}}) {
     const auto refused =
         LeadingExecutor::create(options, {.size = size, .num_stages = stages, .port = 1});

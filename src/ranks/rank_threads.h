@@ -21,8 +21,8 @@ class RankThreads {
 
   int size() const { return static_cast<int>(statuses_.size()); }
 
-  // Calls work(rank) for every rank, each on its thread, and returns when all have come back: the
-  // error of the first rank that has one. One caller at a time, always the same thread.
+  // Calls work(rank) for every rank, each on its thread, and returns when all have come back, with
+  // the error of the first rank that has one. Always the same thread calls it.
   Status run(const std::function<Status(int rank)>& work);
 
  private:

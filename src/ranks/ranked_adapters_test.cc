@@ -5,34 +5,23 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "exec/testing/golden_support.h"
 #include "exec/testing/l4_support.h"
 #include "ranks/pipeline_executor.h"
 #include "ranks/ranked_executor.h"
+#include "ranks/testing/rank_options.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
 namespace {
 
-constexpr int32_t kNumBlocks = 2048;
-const KvPlan kPlan{.num_blocks = kNumBlocks, .num_state_blocks = kNumBlocks};
-
-ModelRunnerOptions options_for(const std::string& model_file, const std::string& dtype) {
-  auto files = ModelFiles::open(model_file);
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
-  ModelRunnerOptions options;
-  options.files = std::make_shared<const ModelFiles>(std::move(*files));
-  options.dtype = dtype;
-  options.kv_cache_memory_bytes = int64_t{64} << 20;
-  options.threads = 1;
-  options.max_num_batched_tokens = 512;
-  options.max_num_seqs = 64;
+ModelRunnerOptions adapter_options(const std::string& model_file, const std::string& dtype) {
+  ModelRunnerOptions options = test::rank_options_of(model_file, dtype);
   options.max_adapters = 2;
   return options;
 }
 
 test::DriverRequest request_with(uint64_t id, std::shared_ptr<const Adapter> adapter) {
-  test::DriverRequest request = test::make_request(id, 5, test::kPromptTokens);
+  test::DriverRequest request = test::rank_request(id);
   request.adapter = std::move(adapter);
   return request;
 }
@@ -41,7 +30,7 @@ test::DriverRequest request_with(uint64_t id, std::shared_ptr<const Adapter> ada
 std::vector<test::DriverOutput> run_batch(Executor& executor, const std::string& name) {
   auto adapter = executor.load_adapter(name, test::lora_golden_dir(name).string());
   QUIRE_CHECK(adapter.ok(), "{}", adapter.status().message());
-  test::PlanDriver driver(executor, kNumBlocks);
+  test::PlanDriver driver(executor, test::kRankBlocks);
   std::vector<test::DriverRequest> batch;
   for (uint64_t i = 0; i < 4; ++i) batch.push_back(request_with(i, i % 2 ? *adapter : nullptr));
   const auto outputs = driver.run(batch, {.chunk = 23, .step_tokens = 60});
@@ -53,10 +42,10 @@ std::vector<test::DriverOutput> run_batch(Executor& executor, const std::string&
 class AdaptersOnRanks : public ::testing::TestWithParam<std::string> {
  protected:
   static void expect_equal(const std::string& model_file, const std::string& dtype) {
-    const ModelRunnerOptions options = options_for(model_file, dtype);
+    const ModelRunnerOptions options = adapter_options(model_file, dtype);
     auto alone = ModelRunner::create(options);
     ASSERT_TRUE(alone.ok()) << alone.status().message();
-    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+    ASSERT_TRUE((*alone)->initialize(test::kRankPlan).ok());
     const auto want = run_batch(**alone, GetParam());
     EXPECT_NE(want[0].logprobs[0].logprob, want[1].logprobs[0].logprob);
     int num_shared = 0;
@@ -64,7 +53,7 @@ class AdaptersOnRanks : public ::testing::TestWithParam<std::string> {
       auto ranks = RankedExecutor::create(options, num_ranks);
       if (!ranks.ok()) continue;  // so many cannot share its heads
       ++num_shared;
-      ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
+      ASSERT_TRUE((*ranks)->initialize(test::kRankPlan).ok());
       const auto got = run_batch(**ranks, GetParam());
       for (size_t i = 0; i < want.size(); ++i) {
         test::expect_same_bits(got[i], want[i],
@@ -74,7 +63,7 @@ class AdaptersOnRanks : public ::testing::TestWithParam<std::string> {
     EXPECT_GE(num_shared, 1) << "no number of ranks can share the model";
     auto stages = PipelineExecutor::create(options, {.num_stages = 2});
     ASSERT_TRUE(stages.ok()) << stages.status().message();
-    ASSERT_TRUE((*stages)->initialize(kPlan).ok());
+    ASSERT_TRUE((*stages)->initialize(test::kRankPlan).ok());
     const auto got = run_batch(**stages, GetParam());
     for (size_t i = 0; i < want.size(); ++i)
       test::expect_same_bits(got[i], want[i], fmt::format("{}, 2 stages, request {}", dtype, i));
@@ -104,10 +93,10 @@ TEST(AdaptersOnRanks, SameBitsWithExpertsSpread) {
         "olmoe.each", "qwen2_moe.down", "qwen3_moe.experts"}) {
     SCOPED_TRACE(name);
     const auto dir = test::golden_dir(name.substr(0, name.find('.')));
-    ModelRunnerOptions options = options_for(test::golden_model(dir), "bfloat16");
+    ModelRunnerOptions options = adapter_options(test::golden_model(dir), "bfloat16");
     auto alone = ModelRunner::create(options);
     ASSERT_TRUE(alone.ok()) << alone.status().message();
-    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+    ASSERT_TRUE((*alone)->initialize(test::kRankPlan).ok());
     const auto want = run_batch(**alone, name);
     EXPECT_NE(want[0].logprobs[0].logprob, want[1].logprobs[0].logprob);
     options.share.whole_experts = true;
@@ -115,7 +104,7 @@ TEST(AdaptersOnRanks, SameBitsWithExpertsSpread) {
       options.share.combine = combine;
       auto ranks = RankedExecutor::create(options, 2);
       ASSERT_TRUE(ranks.ok()) << ranks.status().message();
-      ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
+      ASSERT_TRUE((*ranks)->initialize(test::kRankPlan).ok());
       const auto got = run_batch(**ranks, name);
       for (size_t i = 0; i < want.size(); ++i)
         test::expect_same_bits(got[i], want[i], fmt::format("{}, request {}", name, i));
@@ -126,7 +115,7 @@ TEST(AdaptersOnRanks, SameBitsWithExpertsSpread) {
 // What no stage has is refused by the stage that has its layer.
 TEST(AdaptersOnRanks, StagesRefuseWhatTheModelDoesNotHave) {
   const ModelRunnerOptions options =
-      options_for(test::golden_model(test::golden_dir("qwen2")), "float32");
+      adapter_options(test::golden_model(test::golden_dir("qwen2")), "float32");
   auto alone = ModelRunner::create(options);
   auto stages = PipelineExecutor::create(options, {.num_stages = 2});
   ASSERT_TRUE(alone.ok() && stages.ok());
@@ -139,7 +128,7 @@ TEST(AdaptersOnRanks, StagesRefuseWhatTheModelDoesNotHave) {
 
 TEST(AdaptersOnRanks, SlotsAreThoseOfOneModelAndEnginesShareThem) {
   const ModelRunnerOptions options =
-      options_for(test::golden_model(test::golden_dir("llama")), "float32");
+      adapter_options(test::golden_model(test::golden_dir("llama")), "float32");
   auto ranks = RankedExecutor::create(options, 2);
   ASSERT_TRUE(ranks.ok()) << ranks.status().message();
   const std::string path = test::lora_golden_dir("llama.plain").string();

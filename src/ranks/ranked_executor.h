@@ -1,6 +1,7 @@
-// One model on several ranks of this machine, as one executor (tensor parallel). Every rank runs
-// the same plan on its share of each layer, with its share of the KV cache; the first one samples.
-// The bits are those of one rank alone (law L4; docs/decisions/035-ranks.md).
+// RankedExecutor runs one model on several ranks of this machine, as one executor (tensor
+// parallel). Every rank runs the same plan on its share of each layer, with its share of the KV
+// cache; the first one samples. The bits are those of one rank alone (law L4;
+// docs/decisions/035-ranks.md).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, RankedExecutor::create({.files = files, .threads = 8}, 2));
 #pragma once
@@ -25,7 +26,8 @@ class RankedExecutor final : public Executor {
   // the model.
   static Result<std::unique_ptr<RankedExecutor>> create(ModelRunnerOptions options, int num_ranks);
 
-  // One more with the weights of `first`; as ModelRunner::create_beside(), `cpus` of all ranks.
+  // Makes one more with the weights of `first`, as ModelRunner::create_beside() does; `cpus` are
+  // those of all ranks.
   static Result<std::unique_ptr<RankedExecutor>> create_beside(const RankedExecutor& first,
                                                                const std::vector<int>& cpus = {});
 
@@ -42,15 +44,15 @@ class RankedExecutor final : public Executor {
   Status warm_up() override;
   // kUnavailable: a rank did not come to where the others waited; nothing more can be executed.
   Result<StepResult> execute(const StepPlan& plan) override { return execute(plan, {}); }
-  // Of a stage of a pipeline: hidden states that the step goes on from and comes to, null for the
-  // first stage and for the last.
+  // In a stage of a pipeline, a step goes on from the hidden states at `in`, which is null for the
+  // first stage, and leaves those at `out`, which is null for the last.
   struct Hidden {
     const float* in = nullptr;
     float* out = nullptr;
     size_t count = 0;
   };
   Result<StepResult> execute(const StepPlan& plan, const Hidden& hidden);
-  // ModelRunner::follow() of every rank.
+  // Calls ModelRunner::follow() of every rank.
   void follow(const StepResult& first);
   void discard_kv() override;
   Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,

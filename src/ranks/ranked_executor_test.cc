@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "exec/testing/golden_support.h"
 #include "exec/testing/l4_support.h"
+#include "ranks/testing/rank_options.h"
 #include "tests/support/test_data.h"
 
 namespace quire {
@@ -17,34 +17,15 @@ using test::DriverOutput;
 using test::DriverRequest;
 using test::PlanDriver;
 
-constexpr int32_t kNumBlocks = 2048;
-
-ModelRunnerOptions options_for(const std::string& model, const std::string& dtype) {
-  auto files = ModelFiles::open(test::golden_model(test::golden_dir(model)));
-  QUIRE_CHECK(files.ok(), "{}", files.status().message());
-  ModelRunnerOptions options;
-  options.files = std::make_shared<const ModelFiles>(std::move(*files));
-  options.dtype = dtype;
-  options.kv_cache_memory_bytes = int64_t{256} << 20;
-  options.threads = 1;
-  options.max_num_batched_tokens = 512;
-  options.max_num_seqs = 64;
-  options.max_logits_bytes = 5 * 160 * 4;  // rows of logits in several rounds
-  options.state_block_size = 16;
-  return options;
-}
-
-const KvPlan kPlan{.num_blocks = kNumBlocks, .num_state_blocks = kNumBlocks};
-
 class SameBits : public ::testing::TestWithParam<std::string> {
  protected:
   void expect_equal(const std::string& dtype) {
-    const ModelRunnerOptions options = options_for(GetParam(), dtype);
+    const ModelRunnerOptions options = test::rank_options(GetParam(), dtype);
     auto alone = ModelRunner::create(options);
     ASSERT_TRUE(alone.ok()) << alone.status().message();
-    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
-    PlanDriver driver(**alone, kNumBlocks);
-    const DriverOutput want = driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
+    ASSERT_TRUE((*alone)->initialize(test::kRankPlan).ok());
+    PlanDriver driver(**alone, test::kRankBlocks);
+    const DriverOutput want = driver.run({test::rank_request(1)}, {})[1];
     ASSERT_TRUE(want.status.ok()) << want.status.message();
     int num_shared = 0;
     for (const int num_ranks : {2, 3, 4}) {
@@ -54,13 +35,12 @@ class SameBits : public ::testing::TestWithParam<std::string> {
         continue;
       }
       ++num_shared;
-      ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
+      ASSERT_TRUE((*ranks)->initialize(test::kRankPlan).ok());
       ASSERT_TRUE((*ranks)->warm_up().ok());
       const std::string what = fmt::format("{}, {} ranks", dtype, num_ranks);
-      PlanDriver of_ranks(**ranks, kNumBlocks);
-      test::expect_same_bits(of_ranks.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1],
-                             want, what + ", alone");
-      auto crowd = of_ranks.run(test::make_crowd(100, 16), {.chunk = 7, .step_tokens = 300});
+      PlanDriver of_ranks(**ranks, test::kRankBlocks);
+      test::expect_same_bits(of_ranks.run({test::rank_request(1)}, {})[1], want, what + ", alone");
+      auto crowd = of_ranks.run(test::rank_crowd(100), test::kRankChunks);
       test::expect_same_bits(crowd[100], want, what + ", in a crowd");
     }
     EXPECT_GE(num_shared, 1) << "no number of ranks can share the model";
@@ -84,7 +64,7 @@ std::vector<std::string> shareable(std::vector<std::string> names) {
 
 TEST(RankedExecutor, RefusesWhatNeedsWholeRows) {
   for (const std::string& name : kWhole) {
-    const Status refused = RankedExecutor::create(options_for(name, "float32"), 2).status();
+    const Status refused = RankedExecutor::create(test::rank_options(name, "float32"), 2).status();
     EXPECT_EQ(refused.code(), StatusCode::kUnimplemented) << refused.message();
     EXPECT_NE(refused.message().find("--tensor-parallel-size"), std::string::npos);
   }
@@ -110,17 +90,17 @@ INSTANTIATE_TEST_SUITE_P(Models, QuantizedSameBits,
 class SpreadExperts : public ::testing::TestWithParam<std::string> {
  protected:
   ModelRunnerOptions spread_options(const std::string& dtype) {
-    ModelRunnerOptions options = options_for(GetParam(), dtype);
+    ModelRunnerOptions options = test::rank_options(GetParam(), dtype);
     options.share.whole_experts = true;
     return options;
   }
 
   void expect_equal(const ModelRunnerOptions& options, const std::string& what) {
-    const DriverRequest request = test::make_request(1, 5, test::kPromptTokens);
+    const DriverRequest request = test::rank_request(1);
     auto alone = ModelRunner::create(options);
     ASSERT_TRUE(alone.ok()) << alone.status().message();
-    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
-    PlanDriver driver(**alone, kNumBlocks);
+    ASSERT_TRUE((*alone)->initialize(test::kRankPlan).ok());
+    PlanDriver driver(**alone, test::kRankBlocks);
     const DriverOutput want = driver.run({request}, {})[1];
     ASSERT_TRUE(want.status.ok()) << want.status.message();
     num_spread_ = 0;
@@ -131,12 +111,12 @@ class SpreadExperts : public ::testing::TestWithParam<std::string> {
         continue;
       }
       ++num_spread_;
-      ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
+      ASSERT_TRUE((*ranks)->initialize(test::kRankPlan).ok());
       ASSERT_TRUE((*ranks)->warm_up().ok());
       const std::string of = fmt::format("{}, {} ranks", what, num_ranks);
-      PlanDriver of_ranks(**ranks, kNumBlocks);
+      PlanDriver of_ranks(**ranks, test::kRankBlocks);
       test::expect_same_bits(of_ranks.run({request}, {})[1], want, of + ", alone");
-      auto crowd = of_ranks.run(test::make_crowd(100, 16), {.chunk = 7, .step_tokens = 300});
+      auto crowd = of_ranks.run(test::rank_crowd(100), test::kRankChunks);
       test::expect_same_bits(crowd[100], want, of + ", in a crowd");
     }
     EXPECT_GE(num_spread_, 1) << "no number of ranks can share the model";
@@ -168,9 +148,11 @@ TEST_P(SpreadExperts, ByLoad) {
   EXPECT_GT(num_changes, 0);
 }
 
-// Of those with a config.json: a GGUF file says itself what it holds.
-std::vector<std::string> expert_goldens() {
-  std::vector<std::string> names;
+// Of those with a config.json: a GGUF file says itself what it holds. GoogleTest asks for each test of
+// the suite, in every process.
+const std::vector<std::string>& expert_goldens() {
+  static std::vector<std::string> names;
+  if (!names.empty()) return names;
   for (const auto& all : {test::model_golden_names(), test::quant_golden_names()}) {
     for (const std::string& name : all) {
       if (!std::filesystem::exists(test::golden_dir(name) / "config.json")) continue;
@@ -184,11 +166,11 @@ std::vector<std::string> expert_goldens() {
 INSTANTIATE_TEST_SUITE_P(Models, SpreadExperts, ::testing::ValuesIn(expert_goldens()), case_name);
 
 TEST(SpreadExperts, NeedExpertsAndNoMoreRanksThanThose) {
-  ModelRunnerOptions options = options_for("llama", "float32");
+  ModelRunnerOptions options = test::rank_options("llama", "float32");
   options.share.whole_experts = true;
   EXPECT_NE(RankedExecutor::create(options, 2).status().message().find("--enable-expert-parallel"),
             std::string::npos);
-  options = options_for("qwen3_moe", "float32");
+  options = test::rank_options("qwen3_moe", "float32");
   options.share.whole_experts = true;
   const Status refused = RankedExecutor::create(options, 64).status();
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
@@ -197,7 +179,7 @@ TEST(SpreadExperts, NeedExpertsAndNoMoreRanksThanThose) {
 }
 
 TEST(RankedExecutor, DividesThreadsAndMemory) {
-  ModelRunnerOptions options = options_for("llama", "float32");
+  ModelRunnerOptions options = test::rank_options("llama", "float32");
   options.threads = 4;
   const auto alone = ModelRunner::create(options);
   auto ranks = RankedExecutor::create(options, 2);
@@ -238,7 +220,7 @@ TEST(SpreadExperts, ARankHoldsItsShareOfTheExperts) {
 }
 
 TEST(RankedExecutor, RefusesWhatCannotBeShared) {
-  const ModelRunnerOptions options = options_for("gemma2", "float32");
+  const ModelRunnerOptions options = test::rank_options("gemma2", "float32");
   for (const int num_ranks : {0, 65}) {
     EXPECT_EQ(RankedExecutor::create(options, num_ranks).status().code(),
               StatusCode::kInvalidArgument);

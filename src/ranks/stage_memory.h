@@ -8,11 +8,12 @@
 
 namespace quire {
 
-// Of the bytes of blocks of `whole`, the share that `part` takes: of the pool where it is greatest.
+// Returns the share of the bytes of blocks of `whole` that `part` takes, in the pool where it is
+// greatest.
 double share_of_blocks(const KvSpec& part, const KvSpec& whole);
 
-// The cache of the first of `num_ranks`, with the blocks of `kept` layers. Ranks group layers by the
-// bytes that each of them keeps, so the groups may be others than those of the whole.
+// Returns the cache of the first of `num_ranks`, with the blocks of `kept` layers. Ranks group
+// layers by the bytes that each of them keeps, so the groups may be others than those of the whole.
 KvLayout layout_of(const ModelPlan& plan, int num_ranks, const RowRange& kept);
 
 // kInvalidArgument, kUnimplemented: so many stages cannot share the model, which `plan` is of as a

@@ -22,8 +22,8 @@ class TokenRelay {
  public:
   // A step is sent off: returns its number.
   uint64_t add_step(const StepPlan& plan);
-  // What has become of it. A request that was sent anew meanwhile has other tokens by now: nothing is
-  // kept of it.
+  // Takes what has become of the step. A request that was sent anew meanwhile has other tokens by
+  // now, and so nothing is kept of it.
   void add_result(uint64_t step, const StepResult& result);
   // Ids, errors and tokens of all results that came since the last call; valid until the next one.
   std::span<const RequestStepResult> take();
@@ -32,7 +32,7 @@ class TokenRelay {
 
  private:
   uint64_t num_steps_ = 0;
-  // The step in which a request that the others know was sent to them.
+  // A request that the others know was sent to them in this step.
   std::unordered_map<RequestId, uint64_t> sent_in_;
   // Those of the last steps come first; the others are there for their memory.
   struct Results {

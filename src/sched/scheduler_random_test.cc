@@ -16,7 +16,7 @@ namespace quire {
 namespace {
 
 using Tokens = std::vector<TokenId>;
-constexpr int32_t kVocab = 40;
+constexpr int32_t kSmallVocab = 40;
 
 // What a run is like beside its random choices.
 struct RunKind {
@@ -43,7 +43,7 @@ class RandomRun : private Drafter {
         num_state_blocks_(kind.states ? random_num_blocks(KvPool::kState) : 0),
         kv_(spec_, num_blocks_, kv_options()),
         scheduler_(config_, kv_, kind.drafts ? this : nullptr),
-        executor_(spec_, num_blocks_, kVocab, num_state_blocks_) {
+        executor_(spec_, num_blocks_, kSmallVocab, num_state_blocks_) {
     if (config_.media_is_bidirectional) executor_.keep_media_whole();
   }
 
@@ -103,7 +103,7 @@ class RandomRun : private Drafter {
     for (int32_t i = 0; i < num_drafts; ++i) {
       const auto place = static_cast<size_t>(request.num_output_tokens() + i);
       const bool is_right = place < alone.size() && below(10) < draft_accuracy_;
-      drafts.push_back(is_right ? alone[place] : below(kVocab));
+      drafts.push_back(is_right ? alone[place] : below(kSmallVocab));
     }
   }
   void forget(RequestId id) override { EXPECT_TRUE(forgotten_.insert(id).second); }
@@ -264,7 +264,7 @@ class RandomRun : private Drafter {
     const int32_t branch = pick(0, length);
     const int32_t stem = pick(0, 2);
     for (int32_t i = 0; i < length; ++i)
-      request.token_ids.push_back(i < branch ? stem * 50 + i : pick(0, kVocab - 1));
+      request.token_ids.push_back(i < branch ? stem * 50 + i : pick(0, kSmallVocab - 1));
     if (has_media_) add_media(request);
     SamplingParams params;
     if (pick(0, 9) == 0) request.kind = RequestKind::kPool;
@@ -305,7 +305,7 @@ class RandomRun : private Drafter {
     const RequestId id = request.id;
     Expected expected;
     expected.alone = test::generate_alone(test::with_media(request.token_ids, request.media),
-                                          *request.params, config_.max_model_len, kVocab);
+                                          *request.params, config_.max_model_len, kSmallVocab);
     const Status status = scheduler_.add(std::move(request), now_);
     if (status.ok()) {
       expected_[id] = std::move(expected);

@@ -26,7 +26,8 @@ struct PlanOptions {
   std::vector<int32_t> max_num_batched_tokens = {2048, 8192};
   std::vector<int32_t> max_num_seqs = {256};
   std::vector<NumberFormat> kv_formats;  // of the KV cache; empty: the model's alone
-  // Most drafts of a request in one step, of which PoolOptions::draft_acceptance comes out.
+  // A request has at most so many drafts in one step, of which PoolOptions::draft_acceptance comes
+  // out.
   std::vector<int32_t> num_speculative_tokens = {0};
   RouterOptions router;
   SloLimits limits;

@@ -1,4 +1,4 @@
-// Two texts as one sequence, as rerankers read them.
+// A pair of texts becomes one sequence, as rerankers read it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// What the post-processor puts around and between two texts.
+// The post-processor puts this around and between two texts.
 struct PairTemplate {
   std::vector<TokenId> prefix_ids;
   std::vector<TokenId> middle_ids;

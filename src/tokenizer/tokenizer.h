@@ -68,8 +68,8 @@ class Tokenizer {
   // The time is O(n log n) in the worst case.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
-  // `max_tokens` 0: no limit. Else the longer text loses tokens at its end until both fit, the
-  // second one where they are equally long.
+  // With `max_tokens` 0 there is no limit. Else the longer text loses tokens at its end until both
+  // fit, and the second one does where they are equally long.
   EncodedPair encode_pair(std::string_view first, std::string_view second,
                           int64_t max_tokens = 0) const;
 

@@ -1,4 +1,5 @@
-// The ranges of keys and values that a checkpoint was calibrated to, for an fp8 KV cache.
+// CacheScales are the ranges of keys and values that a checkpoint was calibrated to, for an fp8 KV
+// cache.
 //
 //   model.layers.3.self_attn.k_scale       also k_proj.k_scale, attn.k_scale, qkv_proj.k_scale, …
 //   model.layers.3.self_attn.v_scale
@@ -24,13 +25,13 @@ struct CacheScales {
   int32_t num_silent_layers = 0;  // without a scale of the keys or of the values
 };
 
-// A scale of keys, values or queries (these are not quantized and theirs is never read), by its
-// name.
+// Says by its name whether a tensor is a scale of keys, values or queries (these are not quantized,
+// and theirs is never read).
 bool is_cache_scale(std::string_view name);
 
-// kInvalidArgument: a scale that is not a positive number (or too small to divide by), has neither
-// one element nor one per KV head, belongs to no layer of the model, or contradicts another.
-// `num_kv_heads`: of each layer.
+// kInvalidArgument: a scale is not a positive number (or too small to divide by), has neither one
+// element nor one per KV head, belongs to no layer of the model, or contradicts another.
+// `num_kv_heads` has a number for each layer.
 Result<CacheScales> read_cache_scales(const NameMap& names, const TensorSource& source,
                                       std::span<const int32_t> num_kv_heads);
 

@@ -11,10 +11,10 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kNames[] = {{TensorRole::kTokenEmbedding, "embed"},
-                                   {TensorRole::kK, "layers.{}.self_attn.k_proj"}};
-constexpr NamePrefix kPrefixes[] = {{"wrapped.model.", ""}, {"model.", ""}};
-constexpr NameMap kMap{kNames, kPrefixes, {}, 0.0f};
+constexpr NameMapEntry kScaleNames[] = {{TensorRole::kTokenEmbedding, "embed"},
+                                        {TensorRole::kK, "layers.{}.self_attn.k_proj"}};
+constexpr NamePrefix kScalePrefixes[] = {{"wrapped.model.", ""}, {"model.", ""}};
+constexpr NameMap kScaleMap{kScaleNames, kScalePrefixes, {}, 0.0f};
 
 // A safetensors file in memory that holds a token embedding and scales.
 class File {
@@ -40,7 +40,7 @@ class File {
         ModelFiles::from_memory({{"model.safetensors", std::as_bytes(std::span(bytes))}});
     const auto source = TensorSource::open(files);
     QUIRE_CHECK(source.ok(), "{}", source.status().message());
-    return read_cache_scales(kMap, *source, std::array{3, 3});
+    return read_cache_scales(kScaleMap, *source, std::array{3, 3});
   }
 
   std::string error() {

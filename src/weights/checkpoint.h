@@ -1,4 +1,4 @@
-// From tensors in files to weights in the layout of the kernels.
+// This file leads from tensors in files to weights in the layout of the kernels.
 //
 // A model says which weights it needs (WeightSlot) and how its checkpoints name them (NameMap).
 // resolve_checkpoint() finds and checks every tensor before a byte is allocated, and asks the
@@ -28,7 +28,7 @@ namespace quire {
 
 class ThreadTeam;
 
-// A matrix of the model, [n, k]: packed weights stacked along n. There is one, unless the
+// This is a matrix of the model, [n, k]: packed weights stacked along n. There is one, unless the
 // checkpoint quantized the parts of a fused matrix in different ways.
 struct MatrixWeight {
   int64_t n = 0;
@@ -56,8 +56,8 @@ struct RowRange {
   int64_t size() const { return end - begin; }
 };
 
-// One weight of the model and where it goes. Exactly one of the three destinations is set; it is
-// filled by load_checkpoint() or fill_random(). The slot borrows it.
+// This is one weight of the model and where it goes. Exactly one of the three destinations is set;
+// load_checkpoint() or fill_random() fills it. The slot borrows it.
 struct WeightSlot {
   int32_t layer = -1;
   int32_t expert = -1;          // of the layer, when the weight is an expert's
@@ -73,8 +73,8 @@ struct WeightSlot {
   // Of a matrix or a vector: which of the stacked rows are read, in ascending order. Empty: all.
   std::vector<RowRange> kept = {};
 
-  // n = kept_rows(); one part, which says how a float matrix is packed. What the
-  // checkpoint quantized is packed as it is, in parts set by resolve_checkpoint().
+  // Its n is kept_rows(), and it has one part, which says how a float matrix is packed. What the
+  // checkpoint quantized is packed as it is, in parts that resolve_checkpoint() sets.
   MatrixWeight* matrix = nullptr;
   bool keeps_dtype = false;  // a float matrix is packed in the element type that the file has
   bool keeps_parts = false;  // parts stay apart, in as many parts of the matrix
@@ -94,12 +94,12 @@ struct WeightSlot {
     for (const RowRange& range : kept) sum += range.size();
     return kept.empty() ? rows() : sum;
   }
-  // For WeightPacking::place(): a gate and what it gates are multiplied side by side if they are
-  // one weight.
+  // WeightPacking::place() takes it: a gate and what it gates are multiplied side by side if they
+  // are one weight.
   int blocks_per_weight() const;
 };
 
-// A slot with its tensors found and checked. Borrows the slot and the source's tensors.
+// This is a slot with its tensors found and checked. It borrows the slot and the source's tensors.
 struct ResolvedSlot {
   const WeightSlot* slot = nullptr;
   struct Part {
@@ -117,7 +117,7 @@ struct ResolvedSlot {
     bool unit_rows = false;
     float offset = 0.0f;    // added to every element
     int64_t bytes() const;  // in the files
-    // Its rows [begin, end).
+    // Returns its rows [begin, end).
     Part cut(const RowRange& range) const;
   };
   std::vector<Part> parts;
@@ -136,21 +136,21 @@ struct LoadPlan {
   int64_t checkpoint_bytes() const;  // bytes that are read
 };
 
-// Also decides how every matrix of the slots is packed: MatrixWeight::parts and
+// Also decides how every matrix of the slots is packed: it fills MatrixWeight::parts and
 // TableWeight::packed, but for their memory. kNotFound: a tensor is missing. kInvalidArgument: a
 // shape or element type differs from what the model needs, or the checkpoint holds tensors that
-// nothing uses. kUnimplemented: something that the backend does not take.
+// nothing uses. kUnimplemented: the backend does not take something.
 Result<LoadPlan> resolve_checkpoint(const std::vector<WeightSlot>& slots, const NameMap& names,
                                     const QuantConfig& quantization, const TensorSource& source,
                                     WeightPacking& packing);
 
 // For slots that no checkpoint fills: how the backend packs what their matrices say.
 Status choose_packing(const std::vector<WeightSlot>& slots, WeightPacking& packing);
-// Their memory (fill_random()).
+// Returns how much memory fill_random() takes for them.
 int64_t slots_arena_bytes(const std::vector<WeightSlot>& slots, const WeightPacking& packing);
 
 struct LoadOptions {
-  // Called with bytes done and in all, after each tensor, on the calling thread.
+  // It is called with the bytes done and those in all, after each tensor, on the calling thread.
   std::function<void(int64_t, int64_t)> on_progress = {};
   // The tensors lie in file mappings: give pages back to the system once packed. Never for memory
   // that is not a file.
@@ -159,7 +159,7 @@ struct LoadOptions {
   ThreadTeam* team = nullptr;
 };
 
-// Through the plan's packing; `arena` is of the backend's memory. kDataLoss: a value in the
+// Loads through the plan's packing; `arena` is of the backend's memory. kDataLoss: a value in the
 // checkpoint is no number.
 Status load_checkpoint(const LoadPlan& plan, Arena& arena, const LoadOptions& options);
 
@@ -167,8 +167,8 @@ Status load_checkpoint(const LoadPlan& plan, Arena& arena, const LoadOptions& op
 // read or written.
 void bind_checkpoint(const LoadPlan& plan, Arena& arena);
 
-// Reproducible random weights: matrices and tables uniform in about [-0.04, 0.04], norm weights 1,
-// biases 0.
+// Makes reproducible random weights: matrices and tables are uniform in about [-0.04, 0.04], norm
+// weights are 1 and biases 0.
 Status fill_random(WeightPacking& packing, const std::vector<WeightSlot>& slots, Arena& arena);
 
 }  // namespace quire

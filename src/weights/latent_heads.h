@@ -1,5 +1,5 @@
-// The expansion of latents (nn/decoder_spec.h: LatentSpec) that checkpoints store as one matrix of
-// all heads, cut into two per head, so that everything after reads them alike.
+// Checkpoints store the expansion of latents (nn/decoder_spec.h: LatentSpec) as one matrix of all
+// heads. It is cut into two per head, so that everything after reads them alike.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@ struct LatentHeads {
   int64_t rank = 0;
 };
 
-// A source, and the memory of tensors that lie in no file.
+// This is a source, with the memory of tensors that lie in no file.
 struct SplitSource {
   TensorSource source;
   std::vector<std::unique_ptr<std::byte[]>> memory;
 };
 
-// `source` with every matrix that a pattern of `names` ending with ".{e}.k" means (pattern
+// Returns `source` with every matrix that a pattern of `names` ending with ".{e}.k" means (pattern
 // "layers.{}.self_attn.kv_b_proj.{e}.k": "layers.3.self_attn.kv_b_proj.weight" [heads * (key rows +
 // value rows), rank]) replaced by "….0.k.weight" [key rows, rank], "….0.v.weight" [value rows,
 // rank], "….1.k.weight", and so on. Bytes stay where they are; quantized ones become bf16, because
-// keys are multiplied by their columns. kInvalidArgument: a matrix of another shape.
+// keys are multiplied by their columns. kInvalidArgument: a matrix has another shape.
 Result<SplitSource> split_latent_heads(TensorSource source, const NameMap& names,
                                        const QuantConfig& quantization, const LatentHeads& heads);
 

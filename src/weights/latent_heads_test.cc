@@ -8,13 +8,13 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kNames[] = {
+constexpr NameMapEntry kLatentNames[] = {
     {TensorRole::kTokenEmbedding, "embed"},
     {.role = TensorRole::kLatentKeyUp, .pattern = "layers.{}.kv_b.{e}.k", .transposed = true},
     {TensorRole::kLatentValueUp, "layers.{}.kv_b.{e}.v"},
 };
-constexpr NamePrefix kPrefixes[] = {{"model.", ""}};
-constexpr NameMap kMap{kNames, kPrefixes};
+constexpr NamePrefix kLatentPrefixes[] = {{"model.", ""}};
+constexpr NameMap kLatentMap{kLatentNames, kLatentPrefixes};
 constexpr LatentHeads kHeads{.num_heads = 2, .key_rows = 3, .value_rows = 1, .rank = 4};
 
 class LatentHeadsTest : public ::testing::Test {
@@ -29,7 +29,7 @@ class LatentHeadsTest : public ::testing::Test {
                         .data = std::span(bytes_).first(static_cast<size_t>(count) * 2)});
   }
   Result<SplitSource> run() {
-    return split_latent_heads(TensorSource(tensors_), kMap, QuantConfig(), kHeads);
+    return split_latent_heads(TensorSource(tensors_), kLatentMap, QuantConfig(), kHeads);
   }
 
   std::vector<std::byte> bytes_ = std::vector<std::byte>(1000);

@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// `source` with every tensor that a pattern of `names` ending with ".{e}" means (pattern
+// Returns `source` with every tensor that a pattern of `names` ending with ".{e}" means (pattern
 // "blk.{}.ffn_up_exps.{e}": tensor "blk.3.ffn_up_exps.weight" [X, N, K]) replaced by X tensors of
 // its parts ("blk.3.ffn_up_exps.0.weight" [N, K], ...). A name without ".weight" gets it, and what
 // gpt-oss joins with an underscore gets a point: "_bias", "_blocks", "_scales". Bytes stay where

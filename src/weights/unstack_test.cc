@@ -7,14 +7,14 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kNames[] = {
+constexpr NameMapEntry kStackNames[] = {
     {TensorRole::kTokenEmbedding, "embed"},
     {TensorRole::kExpertUp, "layers.{}.up.{e}"},
     {TensorRole::kExpertDown, "layers.{}.down.{e}"},
     {TensorRole::kStreamIn, "streams.{e}"},
 };
-constexpr NamePrefix kPrefixes[] = {{"model.", ""}};
-constexpr NameMap kMap{kNames, kPrefixes};
+constexpr NamePrefix kStackPrefixes[] = {{"model.", ""}};
+constexpr NameMap kStackMap{kStackNames, kStackPrefixes};
 
 class Unstack : public ::testing::Test {
  protected:
@@ -27,7 +27,7 @@ class Unstack : public ::testing::Test {
                         .shape = std::move(shape),
                         .data = std::span(bytes_).first(static_cast<size_t>(count))});
   }
-  TensorSource run() { return unstack_experts(TensorSource(tensors_), kMap); }
+  TensorSource run() { return unstack_experts(TensorSource(tensors_), kStackMap); }
 
   std::vector<std::byte> bytes_ = std::vector<std::byte>(1000);
   std::vector<RawTensor> tensors_;
@@ -59,7 +59,7 @@ TEST_F(Unstack, RowsOfAllExpertsInOneMatrixAreCutWhereTheirNumberIsKnown) {
   add("model.embed.weight", {6, 2});
   add("model.layers.0.up", {6, 4});
   add("model.layers.1.up", {3, 4});  // a vector per expert
-  const TensorSource source = unstack_experts(TensorSource(tensors_), kMap, 3);
+  const TensorSource source = unstack_experts(TensorSource(tensors_), kStackMap, 3);
   EXPECT_EQ(source.tensors().size(), 1u + 3 + 3);
   ASSERT_NE(source.find("model.layers.0.up.2.weight"), nullptr);
   EXPECT_EQ(source.find("model.layers.0.up.2.weight")->shape, (std::vector<int64_t>{2, 4}));

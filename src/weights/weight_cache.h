@@ -1,8 +1,8 @@
-// Packed weights kept on disk, so that a later start maps them instead of packing again.
+// Packed weights are kept on disk, so that a later start maps them instead of packing again.
 //
-// One file per model and way of packing, named by a hash of everything that decides its bytes. It
-// is written whole or not at all, checked by its sums before use, and safe to delete. A file that
-// does not fit, is damaged or belongs to files that have changed is written anew.
+// There is one file per model and way of packing, named by a hash of everything that decides its
+// bytes. It is written whole or not at all, checked by its sums before use, and safe to delete. A
+// file that does not fit, is damaged or belongs to files that have changed is written anew.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct WeightCacheOptions {
   std::string packing = {};           // what else decides the packed bytes: the instruction set
 };
 
-// load_checkpoint() into an arena of its own, or that arena from the cache. A cache that cannot be
-// read or written costs a line in the log, never the load.
+// Calls load_checkpoint() with an arena of its own, or returns that arena from the cache. A cache
+// that cannot be read or written costs a line in the log, never the load.
 Result<Arena> load_cached_weights(const LoadPlan& plan, const LoadOptions& options,
                                   const WeightCacheOptions& cache);
 

@@ -21,7 +21,7 @@ class WeightPacking {
   // Returns how a matrix is packed that is stored as `stored` for such activations. kUnimplemented,
   // or what check_quant() says: it cannot be packed.
   virtual Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) = 0;
-  // The same of a matrix of an expert: kernels may want those of all experts alike.
+  // Returns the same for a matrix of an expert: kernels may want those of all experts alike.
   virtual Result<WeightSpec> choose_of_expert(const WeightSpec& stored,
                                               QuantActivations activations) {
     return choose(stored, activations);

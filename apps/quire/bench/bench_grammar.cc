@@ -52,7 +52,7 @@ void print_report(const grammar::MaskBenchReport& report) {
   print_times("compile p50 / p99 / max, ms", report.compile_us, 1e3);
 }
 
-void print_json(const grammar::MaskBenchReport& report) {
+void print_mask_json(const grammar::MaskBenchReport& report) {
   const auto times = [](const char* name, std::vector<double> values, double unit) {
     std::sort(values.begin(), values.end());
     for (double& value : values) value /= unit;
@@ -86,7 +86,7 @@ Status run_grammar(const GrammarBenchFlags& flags) {
                                                   {.any_order = flags.any_order}, report));
   }
   if (flags.as_json) {
-    print_json(report);
+    print_mask_json(report);
     return {};
   }
   if (flags.verbose) {

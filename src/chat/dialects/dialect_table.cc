@@ -1,6 +1,9 @@
 #include "chat/dialects/dialect_table.h"
 
+#include <fmt/format.h>
+
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 namespace quire {
@@ -244,7 +247,7 @@ std::vector<Dialect> tagged_dialects() {
                               .parameter_end = "</｜DSML｜parameter>\n"}});
   }
   for (const std::string& suffix : {std::string(), std::string(":opensource")}) {
-    const auto tag = [&](const std::string& name) { return "<" + name + suffix + ">"; };
+    const auto tag = [&](std::string_view name) { return fmt::format("<{}{}>", name, suffix); };
     const TaggedCallStyle hy{.call_begin = tag("tool_call"),
                              .name_end = tag("tool_sep"),
                              .parameter_begin = tag("arg_key"),

@@ -1,6 +1,6 @@
-// TokenAlignment: where in its source each token of a request begins (PoolingTask::kAlign), by the
-// attention of the heads that know (CrossSpec::alignment_heads). What a request gets depends on its own
-// tokens and its own source alone (law L4).
+// TokenAlignment finds where in its source each token of a request begins (PoolingTask::kAlign), by
+// the attention of the heads that know it (CrossSpec::alignment_heads). What a request gets depends
+// on its own tokens and its own source alone (law L4).
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ class TokenAlignment {
  public:
   TokenAlignment(const DecoderSpec& spec, ThreadTeam& team) : cross_(spec.cross), team_(team) {}
 
-  // Before the forward pass: `queries`, those of the request so far, grow by its tokens of the step,
-  // which begin at `first_row` of the batch. They stay where they are until the pass is over.
+  // Comes before the forward pass: it adds the request's tokens of the step, which begin at
+  // `first_row` of the batch, to `queries`, which has those so far. They stay where they are until
+  // the pass is over.
   void clear() { copies_.clear(); }
   void add(const ScheduledRequest& scheduled, const PoolingParams& params, int64_t first_row,
            std::vector<float>& queries);

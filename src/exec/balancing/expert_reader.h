@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// An expert for a slot of a layer.
+// This is an expert that was read for a slot of a layer.
 struct ReadExpert {
   size_t slot = 0;
   ExpertsWeights::Expert weights;

@@ -15,8 +15,6 @@ using test::DriverOutput;
 using test::DriverRequest;
 using test::PlanDriver;
 
-constexpr double kBf16Budget = 0.06;  // as model_goldens_test.cc, where it is argued
-
 std::string case_name(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
 
 class GpuFamily : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};
@@ -31,7 +29,7 @@ TEST_P(GpuFamily, LogitsWithinTheBudgetOfBf16) {
   }
   if (name == "deepseek_v2" || name == "qwen3_next")
     GTEST_SKIP() << "SKIPPED: not within the budget of bf16 on a GPU, for no known reason";
-  gpu_test::expect_golden(GetParam(), {}, kBf16Budget);
+  gpu_test::expect_golden(GetParam(), {}, gpu_test::kBf16Budget);
 }
 INSTANTIATE_TEST_SUITE_P(All, GpuFamily, ::testing::ValuesIn(test::model_golden_names()),
                          case_name);

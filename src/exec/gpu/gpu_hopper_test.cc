@@ -16,7 +16,7 @@ using test::DriverOutput;
 using test::DriverRequest;
 using test::PlanDriver;
 
-constexpr double kBf16Budget = 0.05;  // of a forward pass in bf16
+constexpr double kHopperBf16Budget = 0.05;  // of a forward pass in bf16
 
 RunnerSetup hopper(bool deterministic) {
   return {.gpu = {.deterministic = deterministic}, .emulated = {.compute_capability = 90}};
@@ -27,7 +27,7 @@ class GpuHopperGolden : public GpuRunnerTest, public ::testing::WithParamInterfa
 TEST_P(GpuHopperGolden, LogitsWithinTheBudgetOfBf16) {
   for (const bool deterministic : {false, true}) {
     SCOPED_TRACE(deterministic);
-    gpu_test::expect_golden(GetParam(), hopper(deterministic), kBf16Budget);
+    gpu_test::expect_golden(GetParam(), hopper(deterministic), kHopperBf16Budget);
   }
 }
 // Groups of query heads, windows, scores with a cap, biases.
@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuHopperGolden,
 TEST_F(GpuRunnerTest, HopperKernelsTakeAnFp8Cache) {
   RunnerSetup setup = hopper(false);
   setup.kv_cache_dtype = "fp8";
-  gpu_test::expect_golden("awq_llama", setup, 2 * kBf16Budget);
+  gpu_test::expect_golden("awq_llama", setup, 2 * kHopperBf16Budget);
 }
 
 // Law L4 with every prefill chunk by warpgroup products and every token after it by decode: alone,

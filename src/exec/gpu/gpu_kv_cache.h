@@ -1,5 +1,5 @@
-// The KV cache of a GPU: the pools of blocks, what evicted blocks leave of it in host memory, and the copies
-// of blocks that steps ask for.
+// The KV cache of a GPU has the pools of blocks, what evicted blocks leave of it in host memory,
+// and the copies of blocks that steps ask for.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace quire {
 // One thread. As GpuStepInputs: host buffers of `num_staged` steps, which take turns.
 class GpuKvCache {
  public:
-  // Beside the pools: lists of blocks, scales of an e4m3 cache.
+  // Returns what it takes beside the pools, for lists of blocks and for scales of an e4m3 cache.
   static int64_t device_bytes(const KvLayout& layout);
   static int64_t pinned_bytes(int32_t num_staged);
 
@@ -30,16 +30,17 @@ class GpuKvCache {
   GpuKvCache(const KvLayout& layout, int32_t num_staged, Device& device, Arena& device_memory,
              Arena& pinned);
 
-  // Once, before anything below.
+  // Is called once, before anything below.
   Status initialize(const KvPlan& plan);
   bool is_initialized() const { return is_initialized_; }
   const KvPlan& plan() const { return plan_; }
   // By group, how many blocks its pool has.
   std::vector<int32_t> group_blocks() const;
-  // One per layer, for Decoder::bind_cache().
+  // Returns one cache per layer, for Decoder::bind_cache().
   std::vector<LayerCache> layer_caches() const;
   std::vector<StateView> state_views() const;
-  // Blocks of pinned memory, with the strips of the layout; `data` is null where there are none.
+  // Returns the blocks of pinned memory, with the strips of the layout; `data` is null where there
+  // are none.
   HostBlocks host_blocks(KvPool pool) const;
 
   // Says what the step under way has: the block tables of its requests, by group, beside the blocks
@@ -51,8 +52,8 @@ class GpuKvCache {
   // beside the step under way, but for blocks that it has: those wait for its end. kInternal: a block
   // that is not there.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  // Queues the copies on the device; `turn` is the step's number modulo num_staged. Every step, also
-  // without any.
+  // Queues the copies on the device. `turn` is the step's number modulo num_staged. Every step
+  // calls it, also without any copies.
   Status copy_blocks(size_t turn, const std::vector<BlockCopy>& copies);
 
  private:
@@ -73,7 +74,8 @@ class GpuKvCache {
   std::unique_ptr<CopyStream> copy_stream_;                 // where there is host memory
   std::array<std::vector<bool>, kNumKvPools> in_use_ = {};  // by block; empty without host memory
   std::vector<BlockCopy> last_copies_;                      // of the newest step
-  // [2, kCopiesAtOnce] each, by KvPool: pinned, of steps that take turns, and the device's.
+  // Both hold [2, kCopiesAtOnce] per KvPool: the pinned ones by steps, which take turns, and the
+  // device's.
   std::vector<std::array<int32_t*, kNumKvPools>> lists_;
   std::array<int32_t*, kNumKvPools> lists_on_device_;
   float* scales_ = nullptr;  // e4m3: keys' and values', [2, layers, Hkv]

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time.
+// Borrows what it is made of. One thread at a time may use it.
 class GpuLogits {
  public:
   struct Shape {

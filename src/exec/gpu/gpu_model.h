@@ -1,4 +1,4 @@
-// A model on one GPU before its first step: the plan of its memory, and its weights.
+// GpuModel is a model on one GPU before its first step: the plan of its memory, and its weights.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ struct GpuRunnerOptions {
   }
 };
 
-// Owns the device. One thread at a time.
+// Owns the device. One thread at a time may use it.
 class GpuModel {
  public:
   // As GpuRunner::create().

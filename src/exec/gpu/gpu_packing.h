@@ -34,7 +34,7 @@ struct GpuPackingCounts {
 
 class GpuPacking final : public WeightPacking {
  public:
-  // Borrows both. `upload_buffer_bytes`: for tests.
+  // Borrows both. Tests choose other `upload_buffer_bytes`.
   GpuPacking(Device& device, ThreadTeam& team,
              int64_t upload_buffer_bytes = GpuUpload::kBufferBytes)
       : device_(device), team_(team), upload_(device, team, upload_buffer_bytes) {}

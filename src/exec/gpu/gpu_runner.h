@@ -1,8 +1,8 @@
-// The Executor that runs a model on one GPU: the forward pass of ModelRunner on another stream.
-// Inputs are built on the GPU from what changed; steps in which every request brings one token run
-// as captured graphs; tokens are sampled on the GPU and stay there as the next step's inputs, so
-// that the next step is queued while one runs. What the GPU's sampler does not know
-// (gpu_sampling.h) is sampled on the host by the CPU's sampler, before the next step starts.
+// GpuRunner is the Executor that runs a model on one GPU: it does the forward pass of ModelRunner
+// on another stream. Inputs are built on the GPU from what changed; steps in which every request
+// brings one token run as captured graphs; tokens are sampled on the GPU and stay there as the next
+// step's inputs, so that the next step is queued while one runs. What the GPU's sampler does not
+// know (gpu_sampling.h) is sampled on the host by the CPU's sampler, before the next step starts.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto device, open_cuda_device({}, cuda_ops()));
 //   QUIRE_ASSIGN_OR_RETURN(auto runner, GpuRunner::create({.files = files}, {},
@@ -41,12 +41,12 @@ struct GpuRunnerMemory {
   Arena pinned_logits;
 };
 
-// One thread at a time, the order of core/executor.h. When the device is lost, execute() fails with
-// kUnavailable, then and ever after.
+// One thread at a time calls it, in the order of core/executor.h. When the device is lost,
+// execute() fails with kUnavailable, then and ever after.
 class GpuRunner final : public Executor {
  public:
-  // Of `options`, isa has no meaning; threads load and sample. dtype: auto or bfloat16, of what the
-  // checkpoint does not quantize; kv_cache_dtype: these or fp8 (e4m3).
+  // Of `options`, isa has no meaning; threads load and sample. The dtype is auto or bfloat16, for
+  // what the checkpoint does not quantize, and kv_cache_dtype is one of these or fp8 (e4m3).
   static Result<std::unique_ptr<GpuRunner>> create(ModelRunnerOptions options,
                                                    const GpuRunnerOptions& gpu_options,
                                                    std::unique_ptr<Device> device);

@@ -1,5 +1,5 @@
-// The sampled rows of a step on the GPU: logits, tokens and logprobs, of which only the tokens
-// travel. The tokens also stay on the device, as the next step's inputs.
+// GpuSampling makes the sampled rows of a step on the GPU: logits, tokens and logprobs, of which
+// only the tokens travel. The tokens also stay on the device, as the next step's inputs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 
 namespace quire {
 
-// One thread at a time. Like GpuStepInputs it has host buffers of several steps, which take turns.
+// One thread at a time may use it. Like GpuStepInputs it has host buffers of several steps, which
+// take turns.
 class GpuSampling {
  public:
   struct Shape {
@@ -30,11 +31,11 @@ class GpuSampling {
   static int64_t device_bytes(const Shape& shape);  // beside the logits
   static int64_t pinned_bytes(const Shape& shape);
 
-  // `logits`: [max_logit_rows, V] on the device, borrowed.
+  // `logits` [max_logit_rows, V] lie on the device and are borrowed.
   GpuSampling(const Shape& shape, float* logits, Device& device, Arena& device_memory,
               Arena& pinned);
 
-  // Every plan, in order.
+  // Is called for every plan, in order.
   void apply(const StepPlan& plan) { counts_.apply(plan); }
   // Whether the device samples every row of the batch. It does not know long lists of tokens, more
   // than kMaxLogprobs alternatives, more than max_rows rows, penalties of more requests than it has

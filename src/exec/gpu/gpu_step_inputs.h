@@ -33,7 +33,7 @@ class GpuStepInputs {
     int32_t num_staged = kGpuStepsInFlight;
     int64_t max_blocks() const { return InputBatch::max_blocks(limits, block_size); }
     int64_t num_table_entries() const { return num_groups * limits.max_reqs * max_blocks(); }
-    // Padded ones included: a request at least has one.
+    // Counts padded requests as well: a request has at least one entry.
     int64_t num_segment_entries() const {
       return max_segments == 0 ? 0 : 3 * std::max(max_segments, limits.max_reqs) + 1;
     }
@@ -43,8 +43,8 @@ class GpuStepInputs {
 
   GpuStepInputs(const Shape& shape, Device& device, Arena& device_memory, Arena& pinned);
 
-  // Gives new requests their slots and takes those of dropped ones. Every plan, in order.
-  // kInternal: more requests than max_reqs.
+  // Gives new requests their slots and takes those of dropped ones. It is called for every plan, in
+  // order. kInternal: there are more requests than max_reqs.
   Status apply(const StepPlan& plan);
   // Queues the arrays of the plan that `batch` was built from, padded with requests and tokens that
   // do nothing. The pointers are the same for every step. `turn` is the step's number modulo

@@ -1,4 +1,4 @@
-// The steps that a GPU has under way, from submit() to collect().
+// GpuSteps holds the steps that a GPU has under way, from submit() to collect().
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct GpuStep {
   bool is_done = false;    // result and status are final
 };
 
-// A ring of steps, and the memory of results that came back. One thread at a time.
+// This is a ring of steps, with the memory of results that came back. One thread at a time may use
+// it.
 class GpuSteps {
  public:
   using Events = std::vector<std::unique_ptr<Event>>;  // one per step that may be under way
@@ -33,10 +34,10 @@ class GpuSteps {
 
   int64_t num_under_way() const { return num_submitted_ - num_collected_; }
   bool is_full() const { return num_under_way() == std::ssize(steps_); }
-  // The step that push() submits next, begun anew.
+  // Returns the step that push() submits next, begun anew.
   GpuStep& start(uint64_t step_id, int64_t now_us);
   void push() { ++num_submitted_; }
-  // The last one that was submitted, and the first one, which is collected with this.
+  // newest() is the last step that was submitted; pop() collects the first one.
   GpuStep& newest() { return at(num_submitted_ - 1); }
   GpuStep& pop() { return at(num_collected_++); }
   // For work while no step is under way.

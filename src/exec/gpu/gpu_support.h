@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// kUnimplemented, kInvalidArgument: what of the planned model or its options the GPU does not take.
-// `num_table_entries`: of all block tables.
+// Fails where the GPU does not take something of the planned model (kUnimplemented) or of its
+// options (kInvalidArgument). `num_table_entries` counts the entries of all block tables.
 Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, int64_t num_table_entries);
 
 }  // namespace quire

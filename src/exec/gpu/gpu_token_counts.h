@@ -31,12 +31,14 @@ class GpuTokenCounts {
 
   GpuTokenCounts(const Shape& shape, Device& device, Arena& device_memory, Arena& pinned);
 
-  // Takes the slots of requests that are dropped or sent anew. Every plan, in order.
+  // Takes the slots of requests that are dropped or sent anew. It is called for every plan, in
+  // order.
   void apply(const StepPlan& plan);
   // The slot of a request; -1: none is free.
   int32_t slot(RequestId id);
-  // Before the counts of a step are used; then, for each request of it, queues the counting of what
-  // the host knows of its tokens before `position`. An error of the device.
+  // begin_step() comes before the counts of a step are used. Then count_known(), for each of the
+  // step's requests, queues the counting of what the host knows of its tokens before `position`;
+  // its error is one of the device.
   void begin_step(size_t turn);
   Status count_known(const RequestState& state, int32_t position);
   // The device counts the request's token at `position` itself (count_tokens() of what it sampled).

@@ -22,7 +22,8 @@ class GpuUpload {
 
   // Queues the copy; `from` has been read when it returns.
   void copy(void* to, const void* from, int64_t num_bytes);
-  // Until everything is on the device. Gives the buffers back. The first error of any call.
+  // Waits until everything is on the device, gives the buffers back, and returns the first error of
+  // any call.
   Status finish();
 
  private:
@@ -32,7 +33,7 @@ class GpuUpload {
     std::unique_ptr<Event> event;  // of the copies out of it
     bool is_copied = true;         // nothing was queued since the last wait
   };
-  // The next buffer, when the device has read what was in it.
+  // Goes on with the next buffer, when the device has read what was in it.
   Status take_buffer();
   void gather(std::byte* to, const std::byte* from, int64_t num_bytes);
 

@@ -9,8 +9,6 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kRowsAtOnce = DecoderLimits::kMaxPooledRows;
-
 void add_scaled(const float* from, float scale, int64_t width, float* to) {
   for (int64_t i = 0; i < width; ++i) to[i] += scale * from[i];
 }
@@ -40,7 +38,8 @@ Between between(int32_t place, int64_t size, int64_t side) {
 
 // Rows of the table of positions that are kept as floats: all, or those of the patches at hand.
 int64_t num_kept_positions(const VisionSpec& spec) {
-  return spec.positions == PatchPositions::kPerAxis ? 2 * kRowsAtOnce : spec.encoder.num_positions;
+  return spec.positions == PatchPositions::kPerAxis ? 2 * DecoderLimits::kMaxPooledRows
+                                                    : spec.encoder.num_positions;
 }
 
 }  // namespace
@@ -68,7 +67,7 @@ void cut_patch(const VisionSpec& spec, const PicturePixels& picture, const Patch
 int64_t PatchRows::arena_bytes(const VisionSpec& spec) {
   const int64_t width = spec.encoder.hidden_size;
   const auto floats = [](int64_t count) { return Arena::padded(count * int64_t{sizeof(float)}); };
-  return floats(kRowsAtOnce * spec.patch_elements()) + floats(width) +
+  return floats(DecoderLimits::kMaxPooledRows * spec.patch_elements()) + floats(width) +
          floats(num_kept_positions(spec) * width);
 }
 
@@ -76,7 +75,7 @@ PatchRows::PatchRows(const VisionSpec& spec, const DecoderWeights& weights, Deco
                      Stream& stream, Arena& arena)
     : spec_(spec), table_(weights.position_embedding()), decoder_(decoder), stream_(stream) {
   const int64_t width = spec.encoder.hidden_size, num_positions = spec.encoder.num_positions;
-  patches_ = arena.allocate<float>(kRowsAtOnce * spec.patch_elements());
+  patches_ = arena.allocate<float>(DecoderLimits::kMaxPooledRows * spec.patch_elements());
   class_row_ = arena.allocate<float>(width);
   positions_ = arena.allocate<float>(num_kept_positions(spec) * width);
   table_side_ = std::llround(std::sqrt(static_cast<double>(num_positions)));
@@ -107,8 +106,8 @@ void PatchRows::embed(const PicturePixels& picture, const PictureGrid& grid, flo
   const int64_t width = spec_.encoder.hidden_size;
   if (spec_.has_class_token()) rows = std::copy_n(class_row_, width, rows);
   const auto num_patches = static_cast<int64_t>(grid.patches.size());
-  for (int64_t first = 0; first < num_patches; first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, num_patches - first);
+  for (int64_t first = 0; first < num_patches; first += DecoderLimits::kMaxPooledRows) {
+    const int64_t count = std::min(DecoderLimits::kMaxPooledRows, num_patches - first);
     cut(picture, grid, first, count);
     decoder_.head().pooling_layer(0, patches_, rows + first * width, count);
   }
@@ -145,8 +144,8 @@ void PatchRows::add_per_axis(const PictureGrid& grid, float* rows) {
   const int64_t width = spec_.encoder.hidden_size;
   const auto first_of_rows = static_cast<int32_t>(spec_.encoder.num_positions / 2);
   const auto num_patches = std::ssize(grid.patches);
-  for (int64_t first = 0; first < num_patches; first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, num_patches - first);
+  for (int64_t first = 0; first < num_patches; first += DecoderLimits::kMaxPooledRows) {
+    const int64_t count = std::min(DecoderLimits::kMaxPooledRows, num_patches - first);
     ids_.clear();
     for (int64_t i = first; i < first + count; ++i) {
       const PatchPlace& place = grid.patches[static_cast<size_t>(i)];

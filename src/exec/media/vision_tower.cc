@@ -12,7 +12,6 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kRowsAtOnce = DecoderLimits::kMaxPooledRows;
 constexpr int32_t kBlockSize = 16;
 
 int64_t blocks_of(int64_t num_rows) { return (num_rows + kBlockSize - 1) / kBlockSize; }
@@ -74,9 +73,10 @@ int64_t VisionTower::workspace_bytes() const {
   const auto floats = [](int64_t count) { return Arena::padded(count * int64_t{sizeof(float)}); };
   return decoder_memory(spec_.encoder, weights_, limits_, stream_).total() +
          PatchRows::arena_bytes(spec_) + floats(spec_.max_rows() * spec_.encoder.hidden_size) +
-         floats(kRowsAtOnce * cell_elements(spec_)) +
-         floats(2 * kRowsAtOnce * widest_projection(spec_)) + floats(tile_floats(spec_)) +
-         floats(spec_.embedding_size()) + 2 * floats(cache_floats(spec_));
+         floats(DecoderLimits::kMaxPooledRows * cell_elements(spec_)) +
+         floats(2 * DecoderLimits::kMaxPooledRows * widest_projection(spec_)) +
+         floats(tile_floats(spec_)) + floats(spec_.embedding_size()) +
+         2 * floats(cache_floats(spec_));
 }
 
 Status VisionTower::load(const LoadOptions& options) {
@@ -92,8 +92,9 @@ void VisionTower::place_buffers() {
   decoder_ = std::make_unique<Decoder>(spec_.encoder, weights_, limits_, stream_, workspace_);
   patch_rows_ = std::make_unique<PatchRows>(spec_, weights_, *decoder_, stream_, workspace_);
   rows_ = workspace_.allocate<float>(spec_.max_rows() * spec_.encoder.hidden_size);
-  cells_ = workspace_.allocate<float>(kRowsAtOnce * cell_elements(spec_));
-  projected_ = workspace_.allocate<float>(2 * kRowsAtOnce * widest_projection(spec_));
+  cells_ = workspace_.allocate<float>(DecoderLimits::kMaxPooledRows * cell_elements(spec_));
+  projected_ =
+      workspace_.allocate<float>(2 * DecoderLimits::kMaxPooledRows * widest_projection(spec_));
   tiles_ = workspace_.allocate<float>(tile_floats(spec_));
   line_break_ = workspace_.allocate<float>(spec_.embedding_size());
   decoder_->bind_cache(one_cache());
@@ -304,12 +305,12 @@ void VisionTower::project(const PictureGrid& grid, const float* hidden, size_t p
   const int64_t width = spec_.embedding_width(),
                 num_embeddings = spec_.num_embeddings(grid.num_cells());
   out += static_cast<int64_t>(projector) * width;
-  for (int64_t first = 0; first < num_embeddings; first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, num_embeddings - first);
+  for (int64_t first = 0; first < num_embeddings; first += DecoderLimits::kMaxPooledRows) {
+    const int64_t count = std::min(DecoderLimits::kMaxPooledRows, num_embeddings - first);
     const float* from = projector_input(first_layer, hidden + first * cell_elements(spec_), count);
     for (size_t layer = 0; layer < num_layers; ++layer) {
-      float* const to =
-          projected_ + static_cast<int64_t>(layer % 2) * kRowsAtOnce * widest_projection(spec_);
+      float* const to = projected_ + static_cast<int64_t>(layer % 2) *
+                                         DecoderLimits::kMaxPooledRows * widest_projection(spec_);
       decoder_->head().pooling_layer(first_layer + layer, from, to, count);
       from = to;
     }

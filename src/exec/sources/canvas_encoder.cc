@@ -9,8 +9,6 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kRowsAtOnce = DecoderLimits::kMaxPooledRows;
-
 int32_t num_rows(const VisionSpec& spec) {
   constexpr int32_t kMultiple = CanvasSpec::kRowMultiple;
   return spec.canvas.max_tiles * ((spec.max_rows() + kMultiple - 1) / kMultiple * kMultiple);
@@ -52,7 +50,7 @@ int64_t CanvasEncoder::buffer_bytes() const {
   const auto floats = [](int64_t count) { return Arena::padded(count * int64_t{sizeof(float)}); };
   const int64_t rows = floats(front_.num_rows() * spec_.encoder.hidden_size);
   return front_.arena_bytes() + rows * (1 + std::ssize(spec_.canvas.layers)) +
-         floats(kRowsAtOnce * spec_.encoder.pooling.layers.back().num_inputs) +
+         floats(DecoderLimits::kMaxPooledRows * spec_.encoder.pooling.layers.back().num_inputs) +
          floats(spec_.source_rows() * spec_.embedding_width());
 }
 
@@ -65,7 +63,8 @@ Status CanvasEncoder::load(const LoadOptions& options) {
   rows_ = arena.allocate<float>(size);
   for (size_t i = 0; i < spec_.canvas.layers.size(); ++i)
     outputs_.push_back(arena.allocate<float>(size));
-  joined_ = arena.allocate<float>(kRowsAtOnce * spec_.encoder.pooling.layers.back().num_inputs);
+  joined_ = arena.allocate<float>(DecoderLimits::kMaxPooledRows *
+                                  spec_.encoder.pooling.layers.back().num_inputs);
   source_ = arena.allocate<float>(spec_.source_rows() * spec_.embedding_width());
   return {};
 }
@@ -114,8 +113,8 @@ Result<SourceRows> CanvasEncoder::encode(const MediaItem& item) {
 // the layers of the first.
 void CanvasEncoder::project(const float* global) {
   const int64_t width = spec_.encoder.hidden_size, num_outputs = std::ssize(outputs_);
-  for (int64_t first = 0; first < spec_.source_rows(); first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, spec_.source_rows() - first);
+  for (int64_t first = 0; first < spec_.source_rows(); first += DecoderLimits::kMaxPooledRows) {
+    const int64_t count = std::min(DecoderLimits::kMaxPooledRows, spec_.source_rows() - first);
     float* to = joined_;
     for (int64_t row = first; row < first + count; ++row) {
       to = std::copy_n(global + row * width, width, to);

@@ -10,8 +10,6 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kRowsAtOnce = DecoderLimits::kMaxPooledRows;
-
 int64_t floats(int64_t count) { return Arena::padded(count * int64_t{sizeof(float)}); }
 
 // to += share * from.
@@ -52,7 +50,7 @@ int32_t CanvasFront::num_rows() const { return spec_.canvas.max_tiles * filled_r
 
 int64_t CanvasFront::arena_bytes() const {
   const int64_t width = spec_.encoder.hidden_size, tiles = spec_.canvas.max_tiles;
-  return floats(kRowsAtOnce * spec_.patch_elements()) + floats(width) +
+  return floats(DecoderLimits::kMaxPooledRows * spec_.patch_elements()) + floats(width) +
          floats(tile_rows() * width) + floats(tiles * tile_rows() * width) +
          2 * floats(tiles * width);
 }
@@ -63,7 +61,7 @@ Status CanvasFront::load(const LoadOptions& options, const DecoderWeights& weigh
   QUIRE_RETURN_IF_ERROR(load_checkpoint(plan_, weight_arena_, options));
   decoder_ = &decoder;
   const int64_t width = spec_.encoder.hidden_size, tiles = spec_.canvas.max_tiles;
-  patches_ = arena.allocate<float>(kRowsAtOnce * spec_.patch_elements());
+  patches_ = arena.allocate<float>(DecoderLimits::kMaxPooledRows * spec_.patch_elements());
   class_row_ = arena.allocate<float>(width);
   all_positions_ = arena.allocate<float>(tile_rows() * width);
   of_tiles_ = arena.allocate<float>(tiles * tile_rows() * width);
@@ -112,8 +110,8 @@ void CanvasFront::embed_tile(const Canvas& canvas, int32_t tile, float* rows) {
   const int32_t left = is_there ? tile % canvas.grid.columns * side : 0;
   float* const patch_rows = std::copy_n(class_row_, width, rows);
   std::fill_n(patch_rows, num_patches * width, 0.0f);
-  for (int64_t first = 0; is_there && first < num_patches; first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, num_patches - first);
+  for (int64_t first = 0; is_there && first < num_patches; first += DecoderLimits::kMaxPooledRows) {
+    const int64_t count = std::min(DecoderLimits::kMaxPooledRows, num_patches - first);
     for (int64_t i = 0; i < count; ++i) {
       const auto patch = static_cast<int32_t>(first + i);
       cut_patch(spec_, canvas.picture, {.y = top + patch / side, .x = left + patch % side},

@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// A picture that fills a canvas of `grid` tiles.
+// This is a picture that fills a canvas of `grid` tiles.
 struct Canvas {
   PicturePixels picture;
   TileGrid grid;

@@ -9,7 +9,6 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kRowsAtOnce = DecoderLimits::kMaxPooledRows;
 constexpr int64_t kTaps = SpeechSpec::kTaps;
 
 int64_t widest_input(const SpeechSpec& spec) {
@@ -39,7 +38,7 @@ int64_t SpeechEncoder::buffer_bytes() const {
   const auto floats = [](int64_t count) { return Arena::padded(count * int64_t{sizeof(float)}); };
   const int64_t width = spec_.encoder.hidden_size;
   return 2 * floats(spec_.num_rows * width) + floats(spec_.num_frames() * width) +
-         floats(kRowsAtOnce * widest_input(spec_));
+         floats(DecoderLimits::kMaxPooledRows * widest_input(spec_));
 }
 
 Status SpeechEncoder::load(const LoadOptions& options) {
@@ -48,7 +47,7 @@ Status SpeechEncoder::load(const LoadOptions& options) {
   positions_ = stack_.arena().allocate<float>(spec_.num_rows * width);
   rows_ = stack_.arena().allocate<float>(spec_.num_rows * width);
   halves_ = stack_.arena().allocate<float>(spec_.num_frames() * width);
-  taps_ = stack_.arena().allocate<float>(kRowsAtOnce * widest_input(spec_));
+  taps_ = stack_.arena().allocate<float>(DecoderLimits::kMaxPooledRows * widest_input(spec_));
   read_positions();
   return {};
 }
@@ -67,8 +66,8 @@ void SpeechEncoder::read_positions() {
 // Before the first time and behind the last one there is silence: zeros.
 void SpeechEncoder::convolve(size_t index, const Signal& in, int64_t step, float* out) {
   const int64_t num_outputs = in.num_times / step;
-  for (int64_t first = 0; first < num_outputs; first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, num_outputs - first);
+  for (int64_t first = 0; first < num_outputs; first += DecoderLimits::kMaxPooledRows) {
+    const int64_t count = std::min(DecoderLimits::kMaxPooledRows, num_outputs - first);
     float* to = taps_;
     for (int64_t row = first; row < first + count; ++row) {
       for (int64_t channel = 0; channel < in.num_channels; ++channel) {

@@ -1,6 +1,6 @@
-// Which layers of a model one stage of a pipeline computes. Hidden states go from stage to stage;
-// the first one looks up the embedding, the last one has the head. No sum is cut, so the bits are
-// those of one stage (law L4; docs/decisions/039-pipeline.md).
+// PipelineStage says which layers of a model one stage of a pipeline computes. Hidden states go
+// from stage to stage; the first one looks up the embedding, the last one has the head. No sum is
+// cut, so the bits are those of one stage (law L4; docs/decisions/039-pipeline.md).
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct PipelineStage {
   bool is_last() const { return index == count - 1; }
 };
 
-// The layers of a stage of the whole model: at least one, and such runs that the stage with the most
-// parameters has as few as can be. The head counts as the last stage's: on small models with many
-// tokens it is as large as several layers. Layers that read the keys and values of others stay with
-// these where that can be.
+// Returns the layers of a stage of the whole model: at least one, and such runs that the stage with
+// the most parameters has as few as can be. The head counts as the last stage's: on small models
+// with many tokens it is as large as several layers. Layers that read the keys and values of others
+// stay with these where that can be.
 RowRange layers_of(const DecoderSpec& whole, const PipelineStage& stage);
 
 // kInvalidArgument, kUnimplemented: so many stages cannot share such a model.

@@ -1,4 +1,4 @@
-// Golden models on a GpuRunner, on the emulated device or on a GPU.
+// These helpers run golden models on a GpuRunner, on the emulated device or on a GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,6 +18,9 @@ class GpuRunnerTest : public ::testing::Test {
  protected:
   void SetUp() override;
 };
+
+// A forward pass in bf16 differs by so much of a row's norm at most, as model_goldens_test.cc argues.
+inline constexpr double kBf16Budget = 0.06;
 
 struct RunnerSetup {
   GpuRunnerOptions gpu = {};
@@ -41,7 +44,7 @@ GpuPackingCounts expect_golden(const std::string& model, RunnerSetup setup, doub
 
 test::DriverRequest sampled_request(uint64_t id, int32_t prompt_tokens);
 
-// Tokens and logprobs, bit for bit.
+// Expects the same tokens and logprobs, bit for bit.
 void expect_same(const test::DriverOutput& a, const test::DriverOutput& b);
 
 }  // namespace quire::gpu_test

@@ -12,13 +12,13 @@ namespace quire::test {
 inline constexpr int32_t kPromptTokens = 70;
 inline constexpr int32_t kOutputTokens = 20;
 
-// Sampled with logprobs, of token ids below 160.
+// Makes a request that samples with logprobs, and whose token ids are below 160.
 DriverRequest make_request(uint64_t id, uint32_t seed, int32_t num_prompt_tokens);
 
 // Makes the request that is watched, and 32 of all lengths beside it.
 std::vector<DriverRequest> make_crowd(uint64_t first_id, size_t place);
 
-// Token ids and logprobs; `what` names the case in failures.
+// Expects the same token ids and logprobs; `what` names the case in failures.
 void expect_same_bits(const DriverOutput& got, const DriverOutput& want, const std::string& what);
 
 }  // namespace quire::test

@@ -20,7 +20,7 @@ struct DriverRequest {
   std::vector<TokenId> prompt = {};
   SamplingParams params = {};  // max_tokens counts; stops do not
   std::shared_ptr<const Adapter> adapter = {};
-  // The token mask behind the tokens known so far; empty: no masks.
+  // It gives the token mask behind the tokens known so far; without it there are no masks.
   std::function<std::vector<uint32_t>(std::span<const TokenId>)> mask = {};
 };
 
@@ -34,8 +34,8 @@ struct DriverOutput {
 struct DriverOptions {
   int32_t chunk = 1 << 20;    // most tokens of one request per step
   int32_t step_tokens = 512;  // most tokens per step
-  // > 0: as many drafts behind each request's known tokens, every third of them wrong. Right ones
-  // are those of `outputs`, by request id.
+  // Above 0, so many drafts stand behind each request's known tokens, and every third of them is
+  // wrong. The right ones are those of `outputs`, by request id.
   int32_t num_drafts = 0;
   std::map<uint64_t, std::vector<TokenId>> outputs = {};
   int32_t preempt_after_output =
@@ -81,7 +81,7 @@ class PlanDriver {
     StepPlan plan;
     std::vector<Live*> scheduled;
   };
-  // Of every num_parts-th request, from number `part` on.
+  // Makes a step of every num_parts-th request, from number `part` on.
   Step make_step(std::vector<Live>& lives, const DriverOptions& options, size_t part,
                  size_t num_parts);
   void finish(const Step& step, const Result<StepResult>& result, const DriverOptions& options);

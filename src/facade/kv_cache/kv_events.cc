@@ -16,12 +16,13 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kFlag = "--kv-events-config";
+constexpr std::string_view kKvEventsFlag = "--kv-events-config";
 
 Status read_text(std::string_view key, const json::value& value, std::string& out) {
   if (value.is_null()) return {};
   if (!value.is_string())
-    return invalid_argument("{}: {}: expected a text, got {}", kFlag, key, json::serialize(value));
+    return invalid_argument("{}: {}: expected a text, got {}", kKvEventsFlag, key,
+                            json::serialize(value));
   out = value.get_string();
   return {};
 }
@@ -31,7 +32,7 @@ Status read_count(std::string_view key, const json::value& value, T& out) {
   boost::system::error_code ec;
   const auto count = value.to_number<int32_t>(ec);
   if (ec || count < 1)
-    return invalid_argument("{}: {}: expected a number from 1 on, got {}", kFlag, key,
+    return invalid_argument("{}: {}: expected a number from 1 on, got {}", kKvEventsFlag, key,
                             json::serialize(value));
   out = count;
   return {};
@@ -39,7 +40,7 @@ Status read_count(std::string_view key, const json::value& value, T& out) {
 
 Status read_format(const json::value& value, KvEventFormat& out) {
   if (value != "map" && value != "array")
-    return invalid_argument("{}: event_format: expected map or array, got {}", kFlag,
+    return invalid_argument("{}: event_format: expected map or array, got {}", kKvEventsFlag,
                             json::serialize(value));
   out = value == "map" ? KvEventFormat::kMap : KvEventFormat::kArray;
   return {};
@@ -50,14 +51,15 @@ Status read_key(std::string_view key, const json::value& value, KvEventsConfig& 
   EventPublisherOptions& options = config.publisher;
   if (key == "enable_kv_cache_events") {
     if (!value.is_bool())
-      return invalid_argument("{}: {}: expected true or false, got {}", kFlag, key,
+      return invalid_argument("{}: {}: expected true or false, got {}", kKvEventsFlag, key,
                               json::serialize(value));
     is_enabled = value.get_bool();
     return {};
   }
   if (key == "publisher") {
     if (value == "zmq" || value.is_null()) return {};
-    return invalid_argument("{}: publisher: expected zmq, got {}", kFlag, json::serialize(value));
+    return invalid_argument("{}: publisher: expected zmq, got {}", kKvEventsFlag,
+                            json::serialize(value));
   }
   if (key == "endpoint") return read_text(key, value, options.endpoint);
   if (key == "replay_endpoint") return read_text(key, value, options.replay_endpoint);
@@ -69,7 +71,7 @@ Status read_key(std::string_view key, const json::value& value, KvEventsConfig& 
   return invalid_argument(
       "{}: expected enable_kv_cache_events, publisher, endpoint, replay_endpoint, topic, "
       "buffer_steps, hwm, max_queue_size and event_format, got {}",
-      kFlag, key);
+      kKvEventsFlag, key);
 }
 
 double unix_time_s() {
@@ -82,7 +84,7 @@ Result<std::optional<KvEventsConfig>> parse_kv_events_config(std::string_view te
   KvEventsConfig config;
   bool is_enabled = false;
   if (!text.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(const json::object object, parse_json_flag(kFlag, text));
+    QUIRE_ASSIGN_OR_RETURN(const json::object object, parse_json_flag(kKvEventsFlag, text));
     for (const auto& [key, item] : object)
       QUIRE_RETURN_IF_ERROR(read_key(key, item, config, is_enabled));
   }
@@ -94,7 +96,7 @@ Status add_kv_events(std::string_view text, int32_t block_size, EngineOptions& o
   QUIRE_ASSIGN_OR_RETURN(const std::optional<KvEventsConfig> wanted, parse_kv_events_config(text));
   if (!wanted) return {};
   Result<std::unique_ptr<EventPublisher>> opened = EventPublisher::open(wanted->publisher);
-  if (!opened.ok()) return opened.status().with_context(kFlag);
+  if (!opened.ok()) return opened.status().with_context(kKvEventsFlag);
   const std::shared_ptr<EventPublisher> publisher = std::move(*opened);
   log_info("KV events on {}{}", publisher->endpoint(),
            wanted->publisher.replay_endpoint.empty()

@@ -11,7 +11,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kFlag = "--kv-transfer-config";
+constexpr std::string_view kKvTransferFlag = "--kv-transfer-config";
 constexpr std::string_view kConnector = "QuireConnector";
 // Keys of vLLM that change nothing here: KV goes through files.
 constexpr std::string_view kWithoutEffect[] = {
@@ -24,10 +24,10 @@ Result<std::string> read_name(const json::object& config, std::string_view key,
   const json::value* const value = config.if_contains(key);
   if (value == nullptr || value->is_null()) {
     if (!otherwise.empty()) return std::string(otherwise);
-    return invalid_argument("{}: {}: expected {}, got nothing", kFlag, key, expected);
+    return invalid_argument("{}: {}: expected {}, got nothing", kKvTransferFlag, key, expected);
   }
   if (value->is_string()) return std::string(value->get_string());
-  return invalid_argument("{}: {}: expected {}, got {}", kFlag, key, expected,
+  return invalid_argument("{}: {}: expected {}, got {}", kKvTransferFlag, key, expected,
                           json::serialize(*value));
 }
 
@@ -35,16 +35,16 @@ Status read_extra(const json::value& value, KvHandoverOptions& options) {
   constexpr std::string_view kKey = "kv_connector_extra_config";
   if (value.is_null()) return {};
   if (!value.is_object())
-    return invalid_argument("{}: {}: expected an object, got {}", kFlag, kKey,
+    return invalid_argument("{}: {}: expected an object, got {}", kKvTransferFlag, kKey,
                             json::serialize(value));
   for (const auto& [key, item] : value.get_object()) {
     if (key != "kv_lease_duration")
-      return invalid_argument("{}: {}: expected kv_lease_duration, got {}", kFlag, kKey,
+      return invalid_argument("{}: {}: expected kv_lease_duration, got {}", kKvTransferFlag, kKey,
                               std::string_view(key));
     boost::system::error_code ec;
     const auto seconds = item.to_number<double>(ec);
     if (ec || !(seconds >= 1 && seconds <= 3600))
-      return invalid_argument("{}: {}: expected 1 to 3600 seconds, got {}", kFlag,
+      return invalid_argument("{}: {}: expected 1 to 3600 seconds, got {}", kKvTransferFlag,
                               std::string_view(key), json::serialize(item));
     options.lease_us = static_cast<int64_t>(seconds * 1e6);
   }
@@ -62,9 +62,9 @@ Status check_keys(const json::object& config) {
       return invalid_argument(
           "{}: expected kv_connector, kv_role, kv_load_failure_policy and "
           "kv_connector_extra_config, got {}",
-          kFlag, name);
+          kKvTransferFlag, name);
     }
-    log_warn("{}: {} has no effect", kFlag, name);
+    log_warn("{}: {} has no effect", kKvTransferFlag, name);
   }
   return {};
 }
@@ -77,25 +77,26 @@ Result<KvHandoverOptions> parse_kv_transfer_config(std::string_view text) {
   boost::system::error_code ec;
   const json::value value = json::parse(text, ec);
   if (ec || !value.is_object())
-    return invalid_argument("{}: expected a JSON object, got {}", kFlag, text);
+    return invalid_argument("{}: expected a JSON object, got {}", kKvTransferFlag, text);
   const json::object& config = value.get_object();
   QUIRE_RETURN_IF_ERROR(check_keys(config));
   QUIRE_ASSIGN_OR_RETURN(const std::string connector,
                          read_name(config, "kv_connector", kConnector, ""));
   if (connector != kConnector)
-    return invalid_argument("{}: kv_connector: expected {}, got {}", kFlag, kConnector, connector);
+    return invalid_argument("{}: kv_connector: expected {}, got {}", kKvTransferFlag, kConnector,
+                            connector);
   constexpr std::string_view kRoles = "kv_producer, kv_consumer or kv_both";
   QUIRE_ASSIGN_OR_RETURN(const std::string role, read_name(config, "kv_role", kRoles, ""));
   options.gives = role == "kv_producer" || role == "kv_both";
   options.takes = role == "kv_consumer" || role == "kv_both";
   if (!options.gives && !options.takes)
-    return invalid_argument("{}: kv_role: expected {}, got {}", kFlag, kRoles, role);
+    return invalid_argument("{}: kv_role: expected {}, got {}", kKvTransferFlag, kRoles, role);
   constexpr std::string_view kPolicies = "fail or recompute";
   QUIRE_ASSIGN_OR_RETURN(const std::string policy,
                          read_name(config, "kv_load_failure_policy", kPolicies, "fail"));
   if (policy != "fail" && policy != "recompute")
-    return invalid_argument("{}: kv_load_failure_policy: expected {}, got {}", kFlag, kPolicies,
-                            policy);
+    return invalid_argument("{}: kv_load_failure_policy: expected {}, got {}", kKvTransferFlag,
+                            kPolicies, policy);
   options.recomputes = policy == "recompute";
   if (const json::value* const extra = config.if_contains("kv_connector_extra_config"))
     QUIRE_RETURN_IF_ERROR(read_extra(*extra, options));

@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kFlag = "--speculative-config";
+constexpr std::string_view kSpeculativeFlag = "--speculative-config";
 constexpr int32_t kMaxDrafts = 64;
 constexpr int32_t kDefaultTreeDepth = 24;
 
@@ -62,10 +62,10 @@ Status check_keys(const json::object& config) {
   for (const auto& [key, value] : config) {
     if (contains(kKnown, key)) continue;
     if (!contains(kWithoutEffect, key)) {
-      return invalid_argument("{}: expected keys of the methods {}, got {}", kFlag, known_methods(),
-                              std::string_view(key));
+      return invalid_argument("{}: expected keys of the methods {}, got {}", kSpeculativeFlag,
+                              known_methods(), std::string_view(key));
     }
-    log_warn("{}: {} has no effect", kFlag, std::string_view(key));
+    log_warn("{}: {} has no effect", kSpeculativeFlag, std::string_view(key));
   }
   return {};
 }
@@ -76,7 +76,7 @@ Result<std::optional<int32_t>> read_count(const json::object& config, std::strin
   boost::system::error_code ec;
   const auto count = value->to_number<int32_t>(ec);
   if (ec || count < 1 || count > kMaxDrafts) {
-    return invalid_argument("{}: {}: expected 1 to {}, got {}", kFlag, key, kMaxDrafts,
+    return invalid_argument("{}: {}: expected 1 to {}, got {}", kSpeculativeFlag, key, kMaxDrafts,
                             json::serialize(*value));
   }
   return std::optional<int32_t>(count);
@@ -89,8 +89,8 @@ Result<double> read_spec_factor(const json::object& config) {
   boost::system::error_code ec;
   const auto factor = value->to_number<double>(ec);
   if (ec || !std::isfinite(factor) || factor < 0 || factor > kMaxDrafts) {
-    return invalid_argument("{}: {}: expected a number in [0, {}], got {}", kFlag, kKey, kMaxDrafts,
-                            json::serialize(*value));
+    return invalid_argument("{}: {}: expected a number in [0, {}], got {}", kSpeculativeFlag, kKey,
+                            kMaxDrafts, json::serialize(*value));
   }
   return factor;
 }
@@ -106,7 +106,7 @@ Status read_limits(const json::object& config, std::vector<DraftPlannerOptions::
         "{}: {}: expected [[first, last, drafts], …] with ascending numbers of requests and 0 to "
         "{} "
         "drafts, got {}",
-        kFlag, kKey, kMaxDrafts, json::serialize(*value));
+        kSpeculativeFlag, kKey, kMaxDrafts, json::serialize(*value));
   };
   if (!value->is_array()) return wrong();
   int64_t before = 0;
@@ -134,14 +134,14 @@ Result<bool> read_flag(const json::object& config, std::string_view key, bool ot
   const json::value* value = config.if_contains(key);
   if (value == nullptr || value->is_null()) return otherwise;
   if (value->is_bool()) return value->get_bool();
-  return invalid_argument("{}: {}: expected true or false, got {}", kFlag, key,
+  return invalid_argument("{}: {}: expected true or false, got {}", kSpeculativeFlag, key,
                           json::serialize(*value));
 }
 
 Status needs_count(const SpeculativeConfig& out) {
   if (out.num_speculative_tokens > 0) return {};
-  return invalid_argument("{}: num_speculative_tokens: expected 1 to {}, got none", kFlag,
-                          kMaxDrafts);
+  return invalid_argument("{}: num_speculative_tokens: expected 1 to {}, got none",
+                          kSpeculativeFlag, kMaxDrafts);
 }
 
 // As vLLM: both 5 when neither is given, and one of them is the other's default.
@@ -152,7 +152,8 @@ Status read_ngram(const json::object& config, SpeculativeConfig& out) {
   out.ngram.prompt_lookup_max = max.value_or(out.ngram.prompt_lookup_min);
   if (out.ngram.prompt_lookup_max < out.ngram.prompt_lookup_min) {
     return invalid_argument("{}: prompt_lookup_max: expected at least prompt_lookup_min {}, got {}",
-                            kFlag, out.ngram.prompt_lookup_min, out.ngram.prompt_lookup_max);
+                            kSpeculativeFlag, out.ngram.prompt_lookup_min,
+                            out.ngram.prompt_lookup_max);
   }
   return needs_count(out);
 }
@@ -168,7 +169,7 @@ Status read_model(const json::object& config, SpeculativeConfig& out) {
     if (ec || out.num_hidden_layers < 1) {
       return invalid_argument(
           "{}: {}: expected the number of layers that draft, or none for a copy of 4 bits, got {}",
-          kFlag, kKey, json::serialize(*value));
+          kSpeculativeFlag, kKey, json::serialize(*value));
     }
     return needs_count(out);
   }
@@ -177,11 +178,11 @@ Status read_model(const json::object& config, SpeculativeConfig& out) {
     if (model == nullptr || model->is_null()) return {};
     return invalid_argument(
         "{}: model: expected none with mtp, whose layers are in the served model's files, got {}",
-        kFlag, json::serialize(*model));
+        kSpeculativeFlag, json::serialize(*model));
   }
   if (model == nullptr || !model->is_string() || model->get_string().empty()) {
-    return invalid_argument("{}: model: expected the path of the model that drafts, got {}", kFlag,
-                            model == nullptr ? "none" : json::serialize(*model));
+    return invalid_argument("{}: model: expected the path of the model that drafts, got {}",
+                            kSpeculativeFlag, model == nullptr ? "none" : json::serialize(*model));
   }
   out.model = std::string(model->get_string());
   return out.reads_hidden_states() ? Status() : needs_count(out);
@@ -204,14 +205,14 @@ Result<SpeculativeMethod> read_method(const json::object& config) {
     const auto* known = std::ranges::find(kMethods, name, &MethodName::name);
     if (known != std::end(kMethods)) return known->method;
   }
-  return invalid_argument("{}: method: expected one of {}, got {}", kFlag, known_methods(),
-                          method == nullptr ? "none" : json::serialize(*method));
+  return invalid_argument("{}: method: expected one of {}, got {}", kSpeculativeFlag,
+                          known_methods(), method == nullptr ? "none" : json::serialize(*method));
 }
 
 }  // namespace
 
 Result<SpeculativeConfig> parse_speculative_config(std::string_view text) {
-  QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_json_flag(kFlag, text));
+  QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_json_flag(kSpeculativeFlag, text));
   QUIRE_RETURN_IF_ERROR(check_keys(config));
   SpeculativeConfig out;
   QUIRE_ASSIGN_OR_RETURN(const auto count, read_count(config, "num_speculative_tokens"));

@@ -15,14 +15,14 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kDraftHeadEntries[] = {
     {TensorRole::kDraftInput, "fc"},
     {TensorRole::kDraftEmbeddingNorm, "embedding_norm"},
     {TensorRole::kDraftHiddenNorm, "hidden_norm"},
 };
 constexpr NamePrefix kPrefixes[] = {{"", ""}};
 
-// Tensors under the names of kEntries and of a family, without a prefix and with layers from 0.
+// Tensors under the names of kDraftHeadEntries and of a family, without a prefix and with layers from 0.
 class Tensors {
  public:
   void add(std::string name, RawTensor tensor) {
@@ -94,7 +94,7 @@ Status borrow(const DraftTarget& target, const TensorSource& theirs, Tensors& te
 
 NameMap names_of(const Family& family) {
   NameMap names = family.hf_names;
-  names.entries = kEntries;
+  names.entries = kDraftHeadEntries;
   names.prefixes = kPrefixes;
   names.base = &family.hf_names;
   return names;

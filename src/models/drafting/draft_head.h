@@ -1,6 +1,6 @@
-// The checkpoint of a model that drafts from the hidden states of another: EAGLE, EAGLE-3, or MTP
-// layers inside the served model's own files. Whatever its tensors are called there, they get the
-// names that config.names has.
+// A DraftHead is the checkpoint of a model that drafts from the hidden states of another: EAGLE,
+// EAGLE-3, or MTP layers inside the served model's own files. Whatever its tensors are called
+// there, they get the names that config.names has.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct DraftHead {
   std::vector<std::shared_ptr<const ModelFiles>> files;
 };
 
-// The model that is served.
+// This is the model that is served.
 struct DraftTarget {
   std::shared_ptr<const ModelFiles> files;
   ModelConfig config;
@@ -34,8 +34,8 @@ struct DraftTarget {
 
 enum class DraftHeadKind : uint8_t { kEagle, kEagle3, kMtp };
 
-// `files`: the drafter's; of MTP the target's. kInvalidArgument, kNotFound, kUnimplemented: one line
-// that names the key or tensor, what was expected and what came.
+// `files` are the drafter's, and for MTP the target's. kInvalidArgument, kNotFound and
+// kUnimplemented come with one line that names the key or tensor, what was expected and what came.
 Result<std::shared_ptr<const DraftHead>> read_draft_head(DraftHeadKind kind,
                                                          std::shared_ptr<const ModelFiles> files,
                                                          const DraftTarget& target);

@@ -14,11 +14,11 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kMedusaCheckpointEntries[] = {
     {TensorRole::kMedusaBlock, "blocks.{}.layers.{e}"},
     {TensorRole::kMedusaHead, "lm_heads.{}"},
 };
-constexpr NameMap kNames{.entries = kEntries};
+constexpr NameMap kNames{.entries = kMedusaCheckpointEntries};
 constexpr int64_t kMostHeads = 64;
 constexpr int64_t kMostBlocks = 16;
 

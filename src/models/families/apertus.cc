@@ -5,17 +5,18 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kApertusEntries[] = {
     {TensorRole::kInputNorm, "layers.{}.attention_layernorm"},
     {TensorRole::kPreMlpNorm, "layers.{}.feedforward_layernorm"},
     {.role = TensorRole::kXieluP, .pattern = "layers.{}.mlp.act_fn.alpha_p", .bare = true},
     {.role = TensorRole::kXieluN, .pattern = "layers.{}.mlp.act_fn.alpha_n", .bare = true},
 };
 // Constants of the activation.
-constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", "act_fn.beta", "act_fn.eps"};
-constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnored, 0.0f, &kLlamaNames};
+constexpr std::string_view kApertusIgnored[] = {"rotary_emb.inv_freq", "act_fn.beta", "act_fn.eps"};
+constexpr NameMap kApertusNames{kApertusEntries, kLlamaPrefixes, kApertusIgnored, 0.0f,
+                                &kLlamaNames};
 
-constexpr std::string_view kTypes[] = {"apertus"};
+constexpr std::string_view kApertusTypes[] = {"apertus"};
 
 }  // namespace
 
@@ -23,7 +24,7 @@ constexpr std::string_view kTypes[] = {"apertus"};
 const Family& apertus_family() {
   static constexpr Family family{
       .name = "apertus",
-      .model_types = kTypes,
+      .model_types = kApertusTypes,
       .defaults = {.vocab_size = 131072,
                    .hidden_size = 4096,
                    .intermediate_size = 14336,
@@ -37,7 +38,7 @@ const Family& apertus_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .gated_mlp = false,
-      .hf_names = kNames,
+      .hf_names = kApertusNames,
   };
   return family;
 }

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kBertEntries[] = {
     {TensorRole::kTokenEmbedding, "embeddings.word_embeddings"},
     {TensorRole::kPositionEmbedding, "embeddings.position_embeddings"},
     {TensorRole::kTokenTypeEmbedding, "embeddings.token_type_embeddings"},
@@ -34,17 +34,17 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kPostMlpNorm, "encoder.layer.{}.output.LayerNorm"},
     {TensorRole::kPostMlpNorm, "encoder.layer.{}.mlp.layernorm"},
 };
-constexpr NamePrefix kPrefixes[] = {{"bert.", ""}, {"roberta.", ""}, {"", ""}};
+constexpr NamePrefix kBertPrefixes[] = {{"bert.", ""}, {"roberta.", ""}, {"", ""}};
 // A pooler that nothing reads, heads for words, and a buffer of old checkpoints.
-constexpr std::string_view kIgnored[] = {"pooler.", "cls.", "lm_head.", "position_ids"};
+constexpr std::string_view kBertIgnored[] = {"pooler.", "cls.", "lm_head.", "position_ids"};
 
-constexpr NameMapEntry kGgufEntries[] = {
+constexpr NameMapEntry kBertGgufEntries[] = {
     {TensorRole::kTokenTypeEmbedding, "token_types"},
     {TensorRole::kPostAttentionNorm, "blk.{}.attn_output_norm"},
     {TensorRole::kPostMlpNorm, "blk.{}.layer_output_norm"},
 };
 constexpr std::string_view kGgufIgnored[] = {"cls."};
-constexpr NameMap kGgufBertNames{kGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufNames};
+constexpr NameMap kGgufBertNames{kBertGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufNames};
 // Jina's gate and what it gates lie in one matrix, as in its checkpoints.
 constexpr NameMapEntry kJinaGgufEntries[] = {
     {.role = TensorRole::kGate, .pattern = "blk.{}.ffn_up", .rows = {0, 2}, .has_bias = false},
@@ -53,7 +53,7 @@ constexpr NameMapEntry kJinaGgufEntries[] = {
 
 constexpr std::string_view kBertTypes[] = {"bert"};
 constexpr std::string_view kRobertaTypes[] = {"roberta", "xlm-roberta", "camembert"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
+constexpr KeyAlias kBertAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
 
 void read_jina(const ConfigReader& reader, ModelConfig& config) {
   config.positions = PositionKind::kAlibi;
@@ -107,7 +107,7 @@ constexpr Family kBert{
     .model_types = kBertTypes,
     .gguf_architecture = "bert",
     .defaults = kBertDefaults,
-    .aliases = kAliases,
+    .aliases = kBertAliases,
     .positions = PositionKind::kLearned,
     .is_bidirectional = true,
     .classifier = ClassifierKind::kPooler,
@@ -123,7 +123,7 @@ constexpr Family kBert{
     .mlp_bias = BiasRule::kAlways,
     .gated_mlp = false,
     .read_more = read_bert,
-    .hf_names = {kEntries, kPrefixes, kIgnored},
+    .hf_names = {kBertEntries, kBertPrefixes, kBertIgnored},
     .gguf_names = kGgufBertNames,
 };
 

@@ -10,8 +10,9 @@ namespace {
 
 constexpr std::string_view kCohereTypes[] = {"cohere"};
 constexpr std::string_view kCohere2Types[] = {"cohere2"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
-constexpr BlockStyle kBlock{.norm = NormKind::kLayer, .residual = ResidualStyle::kParallelOneNorm};
+constexpr KeyAlias kCohereAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
+constexpr BlockStyle kCohereBlock{.norm = NormKind::kLayer,
+                                  .residual = ResidualStyle::kParallelOneNorm};
 
 void read_cohere(const ConfigReader& reader, ModelConfig& config) {
   config.logit_multiplier = reader.positive("logit_scale", 0.0625);
@@ -40,9 +41,9 @@ const Family& cohere_family() {
                    .norm_eps = 1e-5,
                    .rope_theta = 500000.0,
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kCohereAliases,
       .rope_style = RopeStyle::kInterleaved,
-      .block = kBlock,
+      .block = kCohereBlock,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .read_more = read_cohere,
@@ -67,11 +68,11 @@ const Family& cohere2_family() {
                    .sliding_window = 4096,
                    .norm_eps = 1e-5,
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kCohereAliases,
       .window_rule = WindowRule::kPattern,
       .window_pattern = 4,
       .rope_style = RopeStyle::kInterleaved,
-      .block = kBlock,
+      .block = kCohereBlock,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .read_more = read_cohere2,

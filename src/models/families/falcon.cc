@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kFalconEntries[] = {
     {TensorRole::kTokenEmbedding, "word_embeddings"},
     {TensorRole::kFinalNorm, "ln_f"},
     {TensorRole::kLmHead, "lm_head"},
@@ -23,19 +23,19 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kUp, "h.{}.mlp.dense_h_to_4h"},
     {TensorRole::kDown, "h.{}.mlp.dense_4h_to_h"},
 };
-constexpr NamePrefix kPrefixes[] = {{"transformer.", ""}, {"", ""}};
+constexpr NamePrefix kFalconPrefixes[] = {{"transformer.", ""}, {"", ""}};
 
 // The second norm, where there is one, is attention's.
-constexpr NameMapEntry kGgufEntries[] = {
+constexpr NameMapEntry kFalconGgufEntries[] = {
     {TensorRole::kInputNorm, "blk.{}.attn_norm_2"},
     {TensorRole::kInputNorm, "blk.{}.attn_norm"},
     {TensorRole::kPreMlpNorm, "blk.{}.attn_norm"},
 };
 
-constexpr std::string_view kTypes[] = {"falcon"};
-constexpr KeyAlias kAliases[] = {{"intermediate_size", "ffn_hidden_size"},
-                                 {"hidden_act", "activation"},
-                                 {"rms_norm_eps", "layer_norm_epsilon"}};
+constexpr std::string_view kFalconTypes[] = {"falcon"};
+constexpr KeyAlias kFalconAliases[] = {{"intermediate_size", "ffn_hidden_size"},
+                                       {"hidden_act", "activation"},
+                                       {"rms_norm_eps", "layer_norm_epsilon"}};
 
 int64_t num_kv_heads(const ConfigReader& reader, const ModelConfig& config, bool grouped) {
   if (reader.has("num_key_value_heads")) return config.num_key_value_heads;  // GGUF
@@ -67,7 +67,7 @@ void read_falcon(const ConfigReader& reader, ModelConfig& config) {
 const Family& falcon_family() {
   static constexpr Family family{
       .name = "falcon",
-      .model_types = kTypes,
+      .model_types = kFalconTypes,
       .gguf_architecture = "falcon",
       .defaults = {.vocab_size = 65024,
                    .hidden_size = 4544,
@@ -78,12 +78,12 @@ const Family& falcon_family() {
                    .norm_eps = 1e-5,
                    .activation = "gelu",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kFalconAliases,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},
       .gated_mlp = false,
       .read_more = read_falcon,
-      .hf_names = {kEntries, kPrefixes, kIgnoredTensors},
-      .gguf_names = {kGgufEntries, kGgufPrefixes, kIgnoredTensors, 0.0f, &kGgufNames},
+      .hf_names = {kFalconEntries, kFalconPrefixes, kIgnoredTensors},
+      .gguf_names = {kFalconGgufEntries, kGgufPrefixes, kIgnoredTensors, 0.0f, &kGgufNames},
   };
   return family;
 }

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kNames[] = {
+constexpr NameMapEntry kGemmaNames[] = {
     {TensorRole::kPostAttentionNorm, "layers.{}.post_attention_layernorm"},
     {TensorRole::kPreMlpNorm, "layers.{}.pre_feedforward_layernorm"},
     {TensorRole::kPostMlpNorm, "layers.{}.post_feedforward_layernorm"},
@@ -20,13 +20,13 @@ constexpr std::string_view kGemmaTypes[] = {"gemma"};
 constexpr std::string_view kGemma2Types[] = {"gemma2"};
 constexpr std::string_view kVaultTypes[] = {"vaultgemma"};
 constexpr std::string_view kGemma3Types[] = {"gemma3_text", "gemma3"};
-constexpr KeyAlias kAliases[] = {{"hidden_act", "hidden_activation"}};
+constexpr KeyAlias kGemmaAliases[] = {{"hidden_act", "hidden_activation"}};
 
 // GGUF files have the 1 added.
 // Files of embedders may hold the layers behind pooling.
 constexpr NameMapEntry kDenseNames[] = {{TensorRole::kSentenceDense, "dense_{}"}};
 
-constexpr NameMap kHf{kNames, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
+constexpr NameMap kHf{kGemmaNames, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
 constexpr NameMap kPlainHf{{}, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
 
 // Its first checkpoints say gelu and mean the approximation.
@@ -105,7 +105,7 @@ const Family& gemma2_family() {
                    .sliding_window = 4096,
                    .activation = "gelu_pytorch_tanh",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kGemmaAliases,
       .window_rule = WindowRule::kPattern,
       .window_pattern = 2,
       .block = {.output_norms = true},
@@ -151,7 +151,7 @@ const Family& gemma3_family() {
                    .rope_theta = 1e6,
                    .activation = "gelu_pytorch_tanh",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kGemmaAliases,
       .window_rule = WindowRule::kPattern,
       .window_pattern = 6,
       .has_local_rope = true,

@@ -17,10 +17,10 @@ constexpr NameMapEntry kHfNames[] = {
 };
 constexpr NamePrefix kHfPrefixes[] = {{"transformer.", ""}, {"", ""}};
 // The causal masks that old checkpoints store.
-constexpr std::string_view kIgnored[] = {".attn.bias", ".attn.masked_bias"};
+constexpr std::string_view kGpt2Ignored[] = {".attn.bias", ".attn.masked_bias"};
 
-constexpr std::string_view kTypes[] = {"gpt2"};
-constexpr KeyAlias kAliases[] = {
+constexpr std::string_view kGpt2Types[] = {"gpt2"};
+constexpr KeyAlias kGpt2Aliases[] = {
     {"hidden_size", "n_embd"},
     {"num_hidden_layers", "n_layer"},
     {"num_attention_heads", "n_head"},
@@ -42,7 +42,7 @@ void read_gpt2(const ConfigReader& reader, ModelConfig& config) {
 const Family& gpt2_family() {
   static constexpr Family family{
       .name = "gpt2",
-      .model_types = kTypes,
+      .model_types = kGpt2Types,
       .gguf_architecture = "gpt2",
       .defaults = {.vocab_size = 50257,
                    .hidden_size = 768,
@@ -53,7 +53,7 @@ const Family& gpt2_family() {
                    .norm_eps = 1e-5,
                    .activation = "gelu_new",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kGpt2Aliases,
       .positions = PositionKind::kLearned,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},
       .qkv_bias = BiasRule::kAlways,
@@ -61,7 +61,7 @@ const Family& gpt2_family() {
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_gpt2,
-      .hf_names = {kHfNames, kHfPrefixes, kIgnored},
+      .hf_names = {kHfNames, kHfPrefixes, kGpt2Ignored},
       .gguf_names = kGgufNames,
   };
   return family;

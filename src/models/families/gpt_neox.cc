@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kGptNeoxEntries[] = {
     {TensorRole::kTokenEmbedding, "embed_in"},
     {TensorRole::kFinalNorm, "final_layer_norm"},
     {TensorRole::kLmHead, "embed_out"},
@@ -20,15 +20,15 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kUp, "layers.{}.mlp.dense_h_to_4h"},
     {TensorRole::kDown, "layers.{}.mlp.dense_4h_to_h"},
 };
-constexpr NamePrefix kPrefixes[] = {{"gpt_neox.", ""}, {"", ""}};
+constexpr NamePrefix kGptNeoxPrefixes[] = {{"gpt_neox.", ""}, {"", ""}};
 // The rotary and mask buffers that old checkpoints store.
-constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", "attention.bias",
-                                         "attention.masked_bias"};
+constexpr std::string_view kGptNeoxIgnored[] = {"rotary_emb.inv_freq", "attention.bias",
+                                                "attention.masked_bias"};
 
-constexpr std::string_view kTypes[] = {"gpt_neox"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"},
-                                 {"rope_theta", "rotary_emb_base"},
-                                 {"partial_rotary_factor", "rotary_pct"}};
+constexpr std::string_view kGptNeoxTypes[] = {"gpt_neox"};
+constexpr KeyAlias kGptNeoxAliases[] = {{"rms_norm_eps", "layer_norm_eps"},
+                                        {"rope_theta", "rotary_emb_base"},
+                                        {"partial_rotary_factor", "rotary_pct"}};
 
 void read_gpt_neox(const ConfigReader& reader, ModelConfig& config) {
   if (!reader.boolean("use_parallel_residual", true))
@@ -40,7 +40,7 @@ void read_gpt_neox(const ConfigReader& reader, ModelConfig& config) {
 const Family& gpt_neox_family() {
   static constexpr Family family{
       .name = "gpt_neox",
-      .model_types = kTypes,
+      .model_types = kGptNeoxTypes,
       .gguf_architecture = "gptneox",
       .defaults = {.vocab_size = 50432,
                    .hidden_size = 6144,
@@ -52,14 +52,14 @@ const Family& gpt_neox_family() {
                    .partial_rotary_factor = 0.25,
                    .activation = "gelu",
                    .attention_bias = true},
-      .aliases = kAliases,
+      .aliases = kGptNeoxAliases,
       .block = {.norm = NormKind::kLayer, .norm_bias = true, .residual = ResidualStyle::kParallel},
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_gpt_neox,
-      .hf_names = {kEntries, kPrefixes, kIgnored},
+      .hf_names = {kGptNeoxEntries, kGptNeoxPrefixes, kGptNeoxIgnored},
       .gguf_names = kGgufNames,
   };
   return family;

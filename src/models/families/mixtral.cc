@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kMixtralTypes[] = {"mixtral"};
-constexpr KeyAlias kAliases[] = {{"num_experts", "num_local_experts"}};
+constexpr KeyAlias kMixtralAliases[] = {{"num_experts", "num_local_experts"}};
 constexpr ExpertRules kMixtralExperts{
     .router = {.num_experts = 8, .experts_per_token = 2, .weight = RouterWeight::kNormalized},
 };
@@ -63,7 +63,7 @@ const Family& mixtral_family() {
                    .max_position_embeddings = 131072,
                    .norm_eps = 1e-5,
                    .rope_theta = 1e6},
-      .aliases = kAliases,
+      .aliases = kMixtralAliases,
       .window_rule = WindowRule::kAll,
       .experts = &kMixtralExperts,
       .hf_names = kSparseMoeNames,
@@ -88,7 +88,7 @@ const Family& minimax_m2_family() {
                    .head_dim = 128,
                    .max_position_embeddings = 196608,
                    .rope_theta = 5e6},
-      .aliases = kAliases,
+      .aliases = kMixtralAliases,
       .experts = &kMiniMaxExperts,
       .qk_norm = QkNorm::kAllHeads,
       .hf_names = {.entries = kMiniMaxEntries,
@@ -114,7 +114,7 @@ const Family& phimoe_family() {
                    .max_position_embeddings = 131072,
                    .norm_eps = 1e-5,
                    .rope_theta = 1e6},
-      .aliases = kAliases,
+      .aliases = kMixtralAliases,
       .window_rule = WindowRule::kAll,
       .experts = &kPhiExperts,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},

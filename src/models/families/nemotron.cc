@@ -7,17 +7,17 @@ namespace quire {
 namespace {
 
 // GGUF files have the 1 added.
-constexpr NameMap kNames{kLlamaNameEntries, kLlamaPrefixes, kIgnoredTensors, 1.0f};
+constexpr NameMap kNemotronNames{kLlamaNameEntries, kLlamaPrefixes, kIgnoredTensors, 1.0f};
 
-constexpr std::string_view kTypes[] = {"nemotron"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "norm_eps"}};
+constexpr std::string_view kNemotronTypes[] = {"nemotron"};
+constexpr KeyAlias kNemotronAliases[] = {{"rms_norm_eps", "norm_eps"}};
 
 }  // namespace
 
 const Family& nemotron_family() {
   static constexpr Family family{
       .name = "nemotron",
-      .model_types = kTypes,
+      .model_types = kNemotronTypes,
       .gguf_architecture = "nemotron",
       .defaults = {.vocab_size = 256000,
                    .hidden_size = 6144,
@@ -28,13 +28,13 @@ const Family& nemotron_family() {
                    .norm_eps = 1e-5,
                    .partial_rotary_factor = 0.5,
                    .activation = "relu2"},
-      .aliases = kAliases,
+      .aliases = kNemotronAliases,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kConfig,
       .gated_mlp = false,
-      .hf_names = kNames,
+      .hf_names = kNemotronNames,
       .gguf_names = kGgufNames,
   };
   return family;

@@ -8,12 +8,12 @@
 namespace quire {
 namespace {
 
-constexpr BlockStyle kBlock{.norm = NormKind::kLayer,
-                            .norm_bias = true,
-                            .input_norms = false,
-                            .embedding_norm = true,
-                            .final_norm = false,
-                            .residual = ResidualStyle::kNormOfSum};
+constexpr BlockStyle kNomicBlock{.norm = NormKind::kLayer,
+                                 .norm_bias = true,
+                                 .input_norms = false,
+                                 .embedding_norm = true,
+                                 .final_norm = false,
+                                 .residual = ResidualStyle::kNormOfSum};
 
 constexpr NameMapEntry kNomicEntries[] = {
     {TensorRole::kTokenEmbedding, "embeddings.word_embeddings"},
@@ -28,8 +28,8 @@ constexpr NameMapEntry kNomicEntries[] = {
     {TensorRole::kPostMlpNorm, "encoder.layers.{}.norm2"},
 };
 constexpr NamePrefix kNomicPrefixes[] = {{"", ""}, {"bert.", ""}, {"nomic_bert.", ""}};
-constexpr std::string_view kIgnored[] = {"pooler.", "cls.", "position_ids", "rotary_emb.inv_freq",
-                                         "vocab_"};
+constexpr std::string_view kNomicIgnored[] = {"pooler.", "cls.", "position_ids",
+                                              "rotary_emb.inv_freq", "vocab_"};
 constexpr NameMapEntry kNomicGgufEntries[] = {
     {TensorRole::kTokenTypeEmbedding, "token_types"},
     {TensorRole::kPostAttentionNorm, "blk.{}.attn_output_norm"},
@@ -101,10 +101,10 @@ const Family& nomic_bert_family() {
       .aliases = kNomicAliases,
       .is_bidirectional = true,
       .default_pooling = PoolingKind::kMean,
-      .block = kBlock,
+      .block = kNomicBlock,
       .read_more = read_nomic,
-      .hf_names = {kNomicEntries, kNomicPrefixes, kIgnored},
-      .gguf_names = {kNomicGgufEntries, kGgufPrefixes, kIgnored, 0.0f, &kGgufNames},
+      .hf_names = {kNomicEntries, kNomicPrefixes, kNomicIgnored},
+      .gguf_names = {kNomicGgufEntries, kGgufPrefixes, kNomicIgnored, 0.0f, &kGgufNames},
   };
   return family;
 }
@@ -125,7 +125,7 @@ const Family& distilbert_family() {
       .positions = PositionKind::kLearned,
       .is_bidirectional = true,
       .default_pooling = PoolingKind::kMean,
-      .block = kBlock,
+      .block = kNomicBlock,
       .qkv_bias = BiasRule::kAlways,
       .o_bias = BiasRule::kAlways,
       .mlp_bias = BiasRule::kAlways,

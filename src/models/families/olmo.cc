@@ -11,13 +11,13 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kOlmo2Entries[] = {
     {TensorRole::kPostAttentionNorm, "layers.{}.post_attention_layernorm"},
     {TensorRole::kPostMlpNorm, "layers.{}.post_feedforward_layernorm"},
 };
-constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
+constexpr NameMap kOlmo2Names{kOlmo2Entries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
 
-constexpr BlockStyle kBlock{.input_norms = false, .output_norms = true};
+constexpr BlockStyle kOlmo2Block{.input_norms = false, .output_norms = true};
 
 constexpr std::string_view kOlmoTypes[] = {"olmo"};
 constexpr NameMapEntry kOlmoEntries[] = {
@@ -33,7 +33,8 @@ void read_olmo(const ConfigReader& reader, ModelConfig& config) {
 }
 
 constexpr std::string_view kFlexTypes[] = {"flex_olmo"};
-constexpr NameMap kFlexNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kMlpExpertNames};
+constexpr NameMap kFlexNames{kOlmo2Entries, kLlamaPrefixes, kIgnoredTensors, 0.0f,
+                             &kMlpExpertNames};
 constexpr ExpertRules kFlexExperts{
     .router = {.num_experts = 7, .experts_per_token = 5},
     .normalizes = false,
@@ -92,7 +93,7 @@ const Family& flex_olmo_family() {
                    .max_position_embeddings = 4096,
                    .rope_theta = 500000.0},
       .experts = &kFlexExperts,
-      .block = kBlock,
+      .block = kOlmo2Block,
       .qk_norm = QkNorm::kAllHeads,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
@@ -113,11 +114,11 @@ const Family& olmo2_family() {
                    .num_attention_heads = 32,
                    .max_position_embeddings = 2048,
                    .norm_eps = 1e-5},
-      .block = kBlock,
+      .block = kOlmo2Block,
       .qk_norm = QkNorm::kAllHeads,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
-      .hf_names = kNames,
+      .hf_names = kOlmo2Names,
       .gguf_names = kGgufNames,
   };
   return family;
@@ -142,11 +143,11 @@ const Family& olmo3_family() {
       .window_rule = WindowRule::kPattern,
       .window_pattern = 4,
       .has_local_rope = true,
-      .block = kBlock,
+      .block = kOlmo2Block,
       .qk_norm = QkNorm::kAllHeads,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
-      .hf_names = kNames,
+      .hf_names = kOlmo2Names,
       .gguf_names = kGgufNames,
       .owns_gguf = has_window,
   };
@@ -169,10 +170,10 @@ const Family& exaone4_family() {
                    .norm_eps = 1e-5},
       .window_rule = WindowRule::kPattern,
       .window_pattern = 4,
-      .block = kBlock,
+      .block = kOlmo2Block,
       .qk_norm = QkNorm::kHead,
       .read_more = read_exaone,
-      .hf_names = kNames,
+      .hf_names = kOlmo2Names,
       .gguf_names = kGgufNames,
   };
   return family;

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kOptEntries[] = {
     {TensorRole::kTokenEmbedding, "embed_tokens"},
     {TensorRole::kPositionEmbedding, "embed_positions"},
     {TensorRole::kFinalNorm, "final_layer_norm"},
@@ -23,12 +23,12 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kUp, "layers.{}.fc1"},
     {TensorRole::kDown, "layers.{}.fc2"},
 };
-constexpr NamePrefix kPrefixes[] = {{"model.decoder.", ""}, {"decoder.", ""}};
-constexpr NameMap kNames{kEntries, kPrefixes};
+constexpr NamePrefix kOptPrefixes[] = {{"model.decoder.", ""}, {"decoder.", ""}};
+constexpr NameMap kOptNames{kOptEntries, kOptPrefixes};
 
-constexpr std::string_view kTypes[] = {"opt"};
-constexpr KeyAlias kAliases[] = {{"intermediate_size", "ffn_dim"},
-                                 {"hidden_act", "activation_function"}};
+constexpr std::string_view kOptTypes[] = {"opt"};
+constexpr KeyAlias kOptAliases[] = {{"intermediate_size", "ffn_dim"},
+                                    {"hidden_act", "activation_function"}};
 
 void read_opt(const ConfigReader& reader, ModelConfig& config) {
   for (const std::string_view key :
@@ -44,7 +44,7 @@ constexpr NameMapEntry kBioEntries[] = {
     {TensorRole::kLmHead, "output_projection"},
 };
 constexpr NamePrefix kBioPrefixes[] = {{"biogpt.", ""}, {"", ""}};
-constexpr NameMap kBioNames{kBioEntries, kBioPrefixes, {}, 0.0f, &kNames};
+constexpr NameMap kBioNames{kBioEntries, kBioPrefixes, {}, 0.0f, &kOptNames};
 
 constexpr std::string_view kBioTypes[] = {"biogpt"};
 
@@ -59,7 +59,7 @@ void read_biogpt(const ConfigReader& reader, ModelConfig& config) {
 const Family& opt_family() {
   static constexpr Family family{
       .name = "opt",
-      .model_types = kTypes,
+      .model_types = kOptTypes,
       .defaults = {.vocab_size = 50272,
                    .hidden_size = 768,
                    .intermediate_size = 3072,
@@ -69,7 +69,7 @@ const Family& opt_family() {
                    .norm_eps = 1e-5,
                    .activation = "relu",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kOptAliases,
       .positions = PositionKind::kLearned,
       .first_position_row = 2,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},
@@ -78,7 +78,7 @@ const Family& opt_family() {
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_opt,
-      .hf_names = kNames,
+      .hf_names = kOptNames,
   };
   return family;
 }

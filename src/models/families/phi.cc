@@ -8,16 +8,16 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kPhiEntries[] = {
     {TensorRole::kFinalNorm, "final_layernorm"},
     {TensorRole::kO, "layers.{}.self_attn.dense"},
     {TensorRole::kUp, "layers.{}.mlp.fc1"},
     {TensorRole::kDown, "layers.{}.mlp.fc2"},
 };
-constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
+constexpr NameMap kPhiNames{kPhiEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
 
-constexpr std::string_view kTypes[] = {"phi"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
+constexpr std::string_view kPhiTypes[] = {"phi"};
+constexpr KeyAlias kPhiAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
 
 void read_phi(const ConfigReader& reader, ModelConfig&) {
   if (reader.boolean("qk_layernorm", false)) reader.fail("qk_layernorm: expected false, got true");
@@ -28,7 +28,7 @@ void read_phi(const ConfigReader& reader, ModelConfig&) {
 const Family& phi_family() {
   static constexpr Family family{
       .name = "phi",
-      .model_types = kTypes,
+      .model_types = kPhiTypes,
       .gguf_architecture = "phi2",
       .defaults = {.vocab_size = 51200,
                    .hidden_size = 2048,
@@ -39,7 +39,7 @@ const Family& phi_family() {
                    .norm_eps = 1e-5,
                    .partial_rotary_factor = 0.5,
                    .activation = "gelu_new"},
-      .aliases = kAliases,
+      .aliases = kPhiAliases,
       .block = {.norm = NormKind::kLayer,
                 .norm_bias = true,
                 .residual = ResidualStyle::kParallelOneNorm},
@@ -49,7 +49,7 @@ const Family& phi_family() {
       .head_bias = true,
       .gated_mlp = false,
       .read_more = read_phi,
-      .hf_names = kNames,
+      .hf_names = kPhiNames,
       .gguf_names = kGgufNames,
   };
   return family;

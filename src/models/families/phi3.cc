@@ -5,19 +5,19 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kNames[] = {
+constexpr NameMapEntry kPhi3Names[] = {
     {TensorRole::kQkv, "layers.{}.self_attn.qkv_proj"},
     {TensorRole::kGateUp, "layers.{}.mlp.gate_up_proj"},
 };
 
-constexpr std::string_view kTypes[] = {"phi3"};
+constexpr std::string_view kPhi3Types[] = {"phi3"};
 
 }  // namespace
 
 const Family& phi3_family() {
   static constexpr Family family{
       .name = "phi3",
-      .model_types = kTypes,
+      .model_types = kPhi3Types,
       .gguf_architecture = "phi3",
       .defaults = {.vocab_size = 32064,
                    .hidden_size = 3072,
@@ -27,7 +27,7 @@ const Family& phi3_family() {
                    .max_position_embeddings = 4096,
                    .norm_eps = 1e-5},
       .window_rule = WindowRule::kAll,
-      .hf_names = {kNames, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames},
+      .hf_names = {kPhi3Names, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames},
       .gguf_names = kGgufGateUpNames,
   };
   return family;

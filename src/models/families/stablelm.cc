@@ -8,16 +8,17 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kStablelmEntries[] = {
     {TensorRole::kQNorm, "layers.{}.self_attn.q_layernorm.norms.{head}"},
     {TensorRole::kKNorm, "layers.{}.self_attn.k_layernorm.norms.{head}"},
 };
-constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
+constexpr NameMap kStablelmNames{kStablelmEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f,
+                                 &kLlamaNames};
 
-constexpr std::string_view kTypes[] = {"stablelm"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"},
-                                 {"attention_bias", "use_qkv_bias"},
-                                 {"use_qk_norm", "qk_layernorm"}};
+constexpr std::string_view kStablelmTypes[] = {"stablelm"};
+constexpr KeyAlias kStablelmAliases[] = {{"rms_norm_eps", "layer_norm_eps"},
+                                         {"attention_bias", "use_qkv_bias"},
+                                         {"use_qk_norm", "qk_layernorm"}};
 
 void read_stablelm(const ConfigReader& reader, ModelConfig& config) {
   if (reader.boolean("use_qk_norm", false)) config.qk_norm = QkNorm::kLayerHead;
@@ -30,7 +31,7 @@ void read_stablelm(const ConfigReader& reader, ModelConfig& config) {
 const Family& stablelm_family() {
   static constexpr Family family{
       .name = "stablelm",
-      .model_types = kTypes,
+      .model_types = kStablelmTypes,
       .gguf_architecture = "stablelm",
       .defaults = {.vocab_size = 50304,
                    .hidden_size = 2560,
@@ -41,11 +42,11 @@ const Family& stablelm_family() {
                    .max_position_embeddings = 4096,
                    .norm_eps = 1e-5,
                    .partial_rotary_factor = 0.25},
-      .aliases = kAliases,
+      .aliases = kStablelmAliases,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},
       .qkv_bias = BiasRule::kConfig,
       .read_more = read_stablelm,
-      .hf_names = kNames,
+      .hf_names = kStablelmNames,
       .gguf_names = kGgufNames,
   };
   return family;

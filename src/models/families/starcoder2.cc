@@ -5,14 +5,15 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kStarcoder2Entries[] = {
     {TensorRole::kUp, "layers.{}.mlp.c_fc"},
     {TensorRole::kDown, "layers.{}.mlp.c_proj"},
 };
-constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
+constexpr NameMap kStarcoder2Names{kStarcoder2Entries, kLlamaPrefixes, kIgnoredTensors, 0.0f,
+                                   &kLlamaNames};
 
-constexpr std::string_view kTypes[] = {"starcoder2"};
-constexpr KeyAlias kAliases[] = {
+constexpr std::string_view kStarcoder2Types[] = {"starcoder2"};
+constexpr KeyAlias kStarcoder2Aliases[] = {
     {"rms_norm_eps", "norm_epsilon"}, {"attention_bias", "use_bias"}, {"mlp_bias", "use_bias"}};
 
 }  // namespace
@@ -20,7 +21,7 @@ constexpr KeyAlias kAliases[] = {
 const Family& starcoder2_family() {
   static constexpr Family family{
       .name = "starcoder2",
-      .model_types = kTypes,
+      .model_types = kStarcoder2Types,
       .gguf_architecture = "starcoder2",
       .defaults = {.vocab_size = 49152,
                    .hidden_size = 3072,
@@ -33,14 +34,14 @@ const Family& starcoder2_family() {
                    .activation = "gelu_pytorch_tanh",
                    .tie_word_embeddings = true,
                    .attention_bias = true},
-      .aliases = kAliases,
+      .aliases = kStarcoder2Aliases,
       .window_rule = WindowRule::kAll,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kConfig,
       .gated_mlp = false,
-      .hf_names = kNames,
+      .hf_names = kStarcoder2Names,
       .gguf_names = kGgufNames,
   };
   return family;

@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kSpeechEntries[] = {
     {TensorRole::kPositionEmbedding, "embed_positions"},
     {TensorRole::kInputNorm, "layers.{}.self_attn_layer_norm"},
     {TensorRole::kQ, "layers.{}.self_attn.q_proj"},
@@ -88,7 +88,7 @@ Result<std::optional<SpeechSpec>> parse_speech(std::string_view config) {
   Status status;
   const ConfigReader reader(object, "config.json", {}, status);
   const bool is_whisper = reader.string("model_type", "") == "whisper";
-  SpeechSpec speech{.names = {.entries = kEntries, .prefixes = kPrefixes}};
+  SpeechSpec speech{.names = {.entries = kSpeechEntries, .prefixes = kPrefixes}};
   if (is_whisper) read_encoder(reader, speech);
   if (!status.ok()) return status;
   if (!is_whisper) return std::optional<SpeechSpec>();

@@ -1,4 +1,4 @@
-// From a checkpoint's files to its SpeechSpec.
+// These functions read a SpeechSpec from a checkpoint's files.
 #pragma once
 
 #include <optional>
@@ -14,16 +14,17 @@ namespace quire {
 // nullopt: the model hears nothing. Errors name the file and the key.
 Result<std::optional<SpeechSpec>> read_speech(const ModelFiles& files);
 
-// The reader behind it. `config`: config.json.
+// Is the reader of config.json behind it.
 Result<std::optional<SpeechSpec>> parse_speech(std::string_view config);
 
 // Which heads say what a token is about (`alignment_heads` of generation_config.json), and how that is
 // smoothed, into the decoder's spec. Without such a list there are none.
 Status read_alignment(const ModelFiles& files, DecoderSpec& decoder);
-// The reader behind it. `generation`: generation_config.json, or empty.
+// Is the reader behind it. `generation` is generation_config.json, or empty.
 Status parse_alignment(std::string_view config, std::string_view generation, DecoderSpec& decoder);
 
-// The tensors of the encoder under the names of SpeechSpec::names, convolutions with a row per output.
+// Returns the tensors of the encoder under the names of SpeechSpec::names, convolutions with a row
+// per output.
 TensorSource speech_tensors(const TensorSource& source);
 
 }  // namespace quire

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kClipTowerEntries[] = {
     {.role = TensorRole::kTokenEmbedding,
      .pattern = "vision_tower.embeddings.class_embedding",
      .bare = true},
@@ -30,7 +30,7 @@ constexpr std::string_view kIgnored[] = {"post_layernorm", "position_ids", "visi
 }  // namespace
 
 const NameMap& clip_names() {
-  static constexpr NameMap names{kEntries, kTowerPrefix, kIgnored, 0.0f, nullptr, true};
+  static constexpr NameMap names{kClipTowerEntries, kTowerPrefix, kIgnored, 0.0f, nullptr, true};
   return names;
 }
 

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kGemma3TowerEntries[] = {
     {.role = TensorRole::kDenseInputNorm, .pattern = "dense_norm.{}", .offset = 1.0f},
     {TensorRole::kSentenceDense, "dense.{}"},
     {.role = TensorRole::kSentenceDense, .pattern = "dense.{}", .transposed = true, .bare = true},
@@ -45,7 +45,7 @@ void read_gemma3(const ConfigReader& top, int64_t hidden_size, VisionSpec& visio
   vision.dense_names = {"vision_tower.embeddings.patch_embedding",
                         "multi_modal_projector.mm_input_projection_weight"};
   vision.dense_norm_names = {"", "multi_modal_projector.mm_soft_emb_norm"};
-  vision.names = {.entries = kEntries,
+  vision.names = {.entries = kGemma3TowerEntries,
                   .prefixes = kTowerPrefix,
                   .ignored = clip_names().ignored,
                   .base = &clip_names()};

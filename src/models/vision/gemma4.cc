@@ -18,7 +18,7 @@ constexpr NameMapEntry bare(TensorRole role, std::string_view pattern) {
   return {.role = role, .pattern = pattern, .bare = true};
 }
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kGemma4TowerEntries[] = {
     bare(TensorRole::kPositionEmbedding, "vision_tower.patch_embedder.position_embedding_table"),
     {TensorRole::kInputNorm, "vision_tower.encoder.layers.{}.input_layernorm"},
     {TensorRole::kQ, "vision_tower.encoder.layers.{}.self_attn.q_proj.linear"},
@@ -139,7 +139,7 @@ void read_gemma4(const ConfigReader& top, int64_t hidden_size, VisionSpec& visio
   vision.dense_names = {"vision_tower.patch_embedder.input_proj",
                         "embed_vision.embedding_projection"};
   vision.dense_norm_names = {"", ""};
-  vision.names = {.entries = kEntries, .prefixes = kTowerPrefix, .ignored = kIgnored};
+  vision.names = {.entries = kGemma4TowerEntries, .prefixes = kTowerPrefix, .ignored = kIgnored};
   if (const std::optional<ConfigReader> text = top.child("text_config"))
     vision.is_bidirectional = text->string("use_bidirectional_attention", "") == "vision";
   vision.placeholder = read_placeholder(top, 258880);

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kInternvlTowerEntries[] = {
     {.role = TensorRole::kTokenEmbedding,
      .pattern = "vision_tower.embeddings.cls_token",
      .bare = true},
@@ -103,7 +103,7 @@ void read_internvl(const ConfigReader& top, int64_t hidden_size, VisionSpec& vis
                         "multi_modal_projector.linear_1", "multi_modal_projector.linear_2"};
   vision.dense_norm_names = {"", "multi_modal_projector.layer_norm", ""};
   vision.tensor_prefixes = {"vision_tower.", "multi_modal_projector."};
-  vision.names = {.entries = kEntries, .prefixes = kTowerPrefix, .ignored = {}};
+  vision.names = {.entries = kInternvlTowerEntries, .prefixes = kTowerPrefix, .ignored = {}};
   vision.text = {.marker = "<IMG_CONTEXT>",
                  .before = "<img>",
                  .tile = "<IMG_CONTEXT>",

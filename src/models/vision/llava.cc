@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kLlavaTowerEntries[] = {
     {TensorRole::kSentenceDense, "dense.{}"},
     {.role = TensorRole::kSentenceDense, .pattern = "dense.{}", .bare = true},
 };
@@ -93,7 +93,7 @@ void read_llava_next(const ConfigReader& top, int64_t hidden_size, VisionSpec& v
   vision.encoder.pooling.layers.push_back(tower_dense(3, 1, hidden_size, false));
   vision.dense_names.emplace_back("image_newline");
   vision.tensor_prefixes.emplace_back("image_newline");
-  vision.names = {.entries = kEntries,
+  vision.names = {.entries = kLlavaTowerEntries,
                   .prefixes = kTowerPrefix,
                   .ignored = clip_names().ignored,
                   .base = &clip_names(),

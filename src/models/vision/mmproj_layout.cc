@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kMmprojLayoutEntries[] = {
     {.role = TensorRole::kTokenEmbedding, .pattern = "v.class_embd", .bare = true},
     {TensorRole::kPositionEmbedding, "v.position_embd"},
     {TensorRole::kEmbeddingNorm, "v.pre_ln"},
@@ -65,7 +65,7 @@ constexpr NameMapEntry kMergerEntries[] = {{TensorRole::kFinalNorm, "mm.input_no
 // of what hears.
 constexpr std::string_view kIgnored[] = {"v.post_ln", "v.token_embd.img_break", "mm.a."};
 
-constexpr NameMap kNames{.entries = kEntries, .prefixes = kTowerPrefix};
+constexpr NameMap kNames{.entries = kMmprojLayoutEntries, .prefixes = kTowerPrefix};
 constexpr NameMap kSwappedNames{
     .entries = kSwappedEntries, .prefixes = kTowerPrefix, .base = &kNames};
 

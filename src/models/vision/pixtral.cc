@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kPixtralTowerEntries[] = {
     {TensorRole::kEmbeddingNorm, "vision_tower.ln_pre"},
     {TensorRole::kInputNorm, "vision_tower.transformer.layers.{}.attention_norm"},
     {TensorRole::kQ, "vision_tower.transformer.layers.{}.attention.q_proj"},
@@ -66,7 +66,7 @@ void read_pixtral(const ConfigReader& reader, VisionSpec& vision) {
   encoder.norm_eps = 1e-5f;
   encoder.has_head = false;
   vision.tensor_prefixes = {"vision_tower.", "multi_modal_projector."};
-  vision.names = {kEntries, kTowerPrefix};
+  vision.names = {kPixtralTowerEntries, kTowerPrefix};
   vision.fit = PictureFit::kRoundedUp;
   vision.text = {.marker = "[IMG]",
                  .tile = "[IMG]",

@@ -1,4 +1,4 @@
-// Readers of towers, one for each kin: not a door for other folders.
+// These are readers of towers, one for each kin. They are not meant for other folders.
 #pragma once
 
 #include <array>
@@ -29,11 +29,12 @@ void read_gemma3(const ConfigReader& top, int64_t hidden_size, VisionSpec& visio
 void read_mllama(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_gemma4(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 
-// `tower`: the vision_config of Pixtral. All but the projector and what it reads.
+// `tower` is the vision_config of Pixtral. All is read but the projector and what it reads.
 void read_pixtral(const ConfigReader& tower, VisionSpec& vision);
 
-// The towers of CLIP and SigLIP, of the vision_config that `reader` reads: all but the projector and
-// the first of pooling.layers. What differs, and what is meant where the file says nothing.
+// The towers of CLIP and SigLIP differ in this, and where the file says nothing these are meant.
+// read_clip() reads the vision_config that `reader` is on: all but the projector and the first of
+// pooling.layers.
 struct ClipTower {
   bool is_siglip = false;
   int64_t width = 768;
@@ -42,11 +43,11 @@ struct ClipTower {
   int64_t feature_layer = -1;  // whose output is read, from the first or, below 0, from the last
 };
 void read_clip(const ConfigReader& reader, const ClipTower& tower, VisionSpec& vision);
-// Of their tensors, with "dense.{}" for the layers around them.
+// Returns the names of their tensors, with "dense.{}" for the layers around them.
 const NameMap& clip_names();
 
-// vision_config, whose model_type is one of `types`: the first where it says none. nullopt after a
-// failure.
+// Returns vision_config, whose model_type is one of `types`: the first where it says none. After a
+// failure it is nullopt.
 std::optional<ConfigReader> read_tower_config(const ConfigReader& top,
                                               std::span<const std::string_view> types);
 // The token whose place embeddings take; the key has two names.
@@ -65,10 +66,11 @@ void check_axial_heads(const ConfigReader& reader, std::string_view key, int64_t
 Activation read_tower_activation(const ConfigReader& reader, std::string_view key,
                                  std::string_view default_name);
 
-// Attention over the whole picture, as wide as the encoder. Fails where heads have no even size.
+// Returns attention over the whole picture, as wide as the encoder. It fails where heads have no
+// even size.
 AttentionSpec tower_attention(const ConfigReader& reader, int64_t hidden_size, int64_t num_heads);
 
-// y = act(W x + b), the i-th of VisionSpec::encoder.pooling.layers.
+// Returns y = act(W x + b), the i-th of VisionSpec::encoder.pooling.layers.
 inline PoolingLayerSpec tower_dense(int32_t index, int64_t num_inputs, int64_t num_outputs,
                                     bool bias, std::optional<Activation> activation = {}) {
   return {.role = TensorRole::kSentenceDense,

@@ -30,14 +30,15 @@ enum class CellRows : uint8_t {
   kAveraged,   // their mean
 };
 
-// A tower that reads a canvas of tiles as one picture, and whose rows the language model looks at instead
-// of reading them as tokens (Llama 3.2 Vision). The class token and the patches of a tile are rows;
-// rows of zeros fill each tile up to a multiple of kRowMultiple, and tiles that the canvas has not are
-// of nothing. These see the others, and not each other.
+// A CanvasSpec is of a tower that reads a canvas of tiles as one picture, and whose rows the
+// language model looks at instead of reading them as tokens (Llama 3.2 Vision). The class token and
+// the patches of a tile are rows; rows of zeros fill each tile up to a multiple of kRowMultiple,
+// and so they fill tiles that the canvas does not have. Rows of zeros see the others, and not each
+// other.
 struct CanvasSpec {
   static constexpr int32_t kRowMultiple = 8;
   int32_t max_tiles = 0;  // 0: the tower is none of that kind
-  // The second encoder, which reads what comes of VisionSpec::encoder behind its last norm; whose rows
+  // The second encoder reads what comes of VisionSpec::encoder behind its last norm, and its rows
   // are gated.
   DecoderSpec global;
   NameMap global_names;
@@ -57,8 +58,8 @@ struct VisionSpec {
   // embeddings of cells, and as many for each of tap_layers.
   DecoderSpec encoder;
   NameMap names;
-  // The tensors that are the tower's begin so. What the checkpoint calls the i-th of pooling.layers,
-  // and the norm of its input, if it has one: "dense.{i}" and "dense_norm.{i}" in `names`.
+  // The names of the tower's tensors begin so. The checkpoint calls the i-th of pooling.layers, and
+  // the norm of its input if it has one, what `names` calls "dense.{i}" and "dense_norm.{i}".
   std::vector<std::string> tensor_prefixes;
   std::vector<std::string> dense_names;
   std::vector<std::string> dense_norm_names;
@@ -102,7 +103,7 @@ struct VisionSpec {
     const int32_t side = image_size / std::max(1, cell_size());
     return image_size > 0 ? side * side : max_cells;
   }
-  // Of a picture of so many cells, and those of the largest.
+  // These are of a picture of so many cells; max_rows() is that of the largest.
   int32_t num_rows(int32_t num_cells) const {
     return num_cells * patches_per_cell() + (has_class_token() ? 1 : 0);
   }
@@ -110,14 +111,15 @@ struct VisionSpec {
     return num_cells + (has_class_token() && !drops_class_token ? 1 : 0);
   }
   int32_t max_rows() const { return num_rows(most_cells()); }
-  // With `canvas`: rows of the language model's source, those of all tiles.
+  // With `canvas`, returns the rows of the language model's source, those of all tiles.
   int32_t source_rows() const { return canvas.max_tiles * max_rows(); }
   int32_t tile_embeddings() const { return num_embeddings(most_cells()); }
-  // Of a picture cut into such a grid, at most.
+  // Returns at most how many embeddings a picture has that is cut into such a grid.
   int32_t grid_embeddings(const TileGrid& grid) const {
     return tile_embeddings() * (1 + grid.size()) + grid.rows * (image_size / cell_size());
   }
-  // Of an item, and the tiles of one, the whole picture among them.
+  // Returns at most how many embeddings an item has; max_tiles() counts its tiles, the whole
+  // picture among them.
   int32_t max_embeddings() const {
     int32_t most = tile_embeddings();
     for (const TileGrid& grid : grids) most = std::max(most, grid_embeddings(grid));
@@ -144,7 +146,8 @@ struct VisionSpec {
             .grids = grids};
   }
   int64_t patch_elements() const { return int64_t{3} * num_frames * patch_size * patch_size; }
-  // Elements of an embedding, and with what is added to layers' outputs.
+  // embedding_width() is the elements of an embedding; embedding_size() adds what is added to
+  // layers' outputs.
   int64_t embedding_width() const { return encoder.pooling.layers.back().num_outputs; }
   int64_t embedding_size() const {
     return embedding_width() * (1 + static_cast<int64_t>(tap_layers.size()));

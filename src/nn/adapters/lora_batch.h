@@ -17,7 +17,7 @@
 
 namespace quire {
 
-// The rows of a batch that have one adapter.
+// These are the rows of a batch that have one adapter.
 struct LoraRows {
   const LoraWeights* weights = nullptr;
   int32_t slot = -1;                   // on a GPU
@@ -30,7 +30,7 @@ class LoraBatch {
   static int64_t memory_bytes(const LoraLimits& limits, int64_t max_tokens);
   LoraBatch(const LoraLimits& limits, int64_t max_tokens, Stream& stream, Arena& arena);
 
-  // The lists stay valid until the next call. `slots`: on a GPU, where there are no lists.
+  // The lists stay valid until the next call. On a GPU there are `slots` in place of lists.
   void begin(std::span<const LoraRows> adapters, const LoraSlots& slots, int64_t num_tokens);
   // From here on rows are those of the batch's tokens [begin, begin + count).
   void select(int64_t begin, int64_t count);
@@ -53,8 +53,8 @@ class LoraBatch {
   void prepare(const Product& product);
   void apply(const Product& product);
 
-  // Of a layer's experts, for the selected rows, which are `num_rows`; null: no adapter changes
-  // them. The result is valid until the next call.
+  // Returns the updates of a layer's experts for the selected rows, which are `num_rows`, or null
+  // where no adapter changes them. The result is valid until the next call.
   const ExpertUpdates* experts(size_t layer, int64_t num_rows);
 
   // Changes rows of embeddings [T, E] that have been made from `params`, CPU only.

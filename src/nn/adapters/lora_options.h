@@ -19,8 +19,8 @@ struct LoraOptions {
   // Rows of q and k lie in pairs, where the adapter's lie in halves (GGUF files of Llama's kin).
   bool pairs_rows = false;
   Isa isa = Isa::kPortable;  // that the model's weights are packed for
-  // Of a stage of a pipeline: its layers of how many. What changes another one is that stage's to
-  // read, and to refuse.
+  // A stage of a pipeline has these of num_layers layers. What changes another layer is that
+  // stage's to read, and to refuse.
   RowRange own_layers = {};
   int64_t num_layers = 0;                                   // 0: all layers are here
   int64_t max_bytes = std::numeric_limits<int64_t>::max();  // that the adapter may take

@@ -1,4 +1,5 @@
-// Which matrices of a model an adapter's modules change, and its tensors in the model's order.
+// LoraReader finds which matrices of a model an adapter's modules change, and reads its tensors in
+// the model's order.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@
 
 namespace quire {
 
-// The update of some outputs of a matrix, while it is read. Of a rank's share of a matrix, which has
-// some of the outputs and all inputs, A is whole and of B those rows are read.
+// This is the update of some outputs of a matrix, while it is read. A rank's share of a matrix has
+// some of the outputs and all inputs: then A is whole, and of B those rows are read.
 struct LoraUpdate {
   const WeightSlot* slot = nullptr;
   const LoraModule* module = nullptr;
@@ -78,15 +79,15 @@ class LoraReader {
   void count_experts(std::span<const WeightSlot> slots);
   Status add_matrix(const WeightSlot& slot);
   Status add(const WeightSlot& slot, TensorRole role, std::vector<SlotPart> parts, int64_t first);
-  // The module that changes what `entry` names in this slot; null: none.
+  // Returns the module that changes what `entry` names in this slot, or null where there is none.
   Result<const LoraModule*> find_module(const WeightSlot& slot, const NameMapEntry& entry,
                                         int64_t rows);
   Result<const LoraModule*> find_stacked(const WeightSlot& slot, const NameMapEntry& entry,
                                          int64_t rows);
-  // One expert's part of a module of all of them.
+  // Cuts one expert's part out of a module of all of them.
   const LoraModule* cut_expert(const LoraModule& module, const std::string& parameter,
                                bool is_swapped, int32_t expert);
-  // A tensor [rows, columns] of elements at(i, j) of another.
+  // Makes a tensor [rows, columns] of elements at(i, j) of another.
   template <class At>
   const RawTensor* gather(const RawTensor& from, int64_t rows, int64_t columns, const At& at);
   Status find_whole(const WeightSlot& slot);
@@ -105,7 +106,7 @@ class LoraReader {
   std::map<int32_t, int64_t> num_experts_;  // by layer
   std::set<const void*> used_;
   std::set<const LoraModule*> put_;  // into tensors_
-  // By name of parameter and expert.
+  // The key is the name of a parameter, and the expert.
   std::map<std::pair<std::string, int32_t>, const LoraModule*> cut_;
   std::deque<LoraModule> own_modules_;
   std::deque<RawTensor> own_tensors_;

@@ -11,7 +11,8 @@
 
 namespace quire {
 
-// Where in a slot the parts of each matrix lie. Immutable; any thread.
+// LoraTable says where in a slot the parts of each matrix lie. It is immutable, and any thread may
+// read it.
 class LoraTable {
  public:
   struct Parts {
@@ -22,7 +23,7 @@ class LoraTable {
   // Of the matrices that can have updates.
   explicit LoraTable(std::span<const WeightSlot> slots);
 
-  // Parts of a slot, those that its adapter does not have included.
+  // Returns the number of parts of a slot, those that its adapter does not have included.
   int64_t slot_stride() const { return slot_stride_; }
   Parts parts_of(const MatrixWeight& matrix) const {
     const auto found = parts_.find(&matrix);

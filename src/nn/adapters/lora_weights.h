@@ -1,5 +1,5 @@
-// A LoRA adapter in the layout of the kernels: the low-rank updates of a model's matrices, and the
-// modules that it replaces.
+// LoraWeights is a LoRA adapter in the layout of the kernels: the low-rank updates of a model's
+// matrices, and the modules that it replaces.
 #pragma once
 
 #include <cstddef>
@@ -23,18 +23,19 @@
 
 namespace quire {
 
-// Owns its memory, unless that was moved. Immutable once loaded and moved; any thread.
+// Owns its memory, unless that was moved. It is immutable once loaded and moved; then any thread
+// may read it.
 class LoraWeights {
  public:
-  // `names`: of the modules of the Hugging Face model. kInvalidArgument: the adapter changes a
-  // module that the model does not have, or that takes no such changes, or has another shape.
-  // kResourceExhausted: it takes more than options.max_bytes.
+  // `names` are those of the modules of the Hugging Face model. kInvalidArgument: the adapter
+  // changes a module that the model does not have, or that takes no such changes, or has another
+  // shape. kResourceExhausted: it takes more than options.max_bytes.
   static Result<LoraWeights> load(const LoraFiles& files, const DecoderWeights& weights,
                                   const NameMap& names, const LoraOptions& options);
 
-  // Of a matrix of the model; empty: none.
+  // Returns the updates of a matrix of the model; they are empty where it has none.
   std::span<const LoraPart> parts(const MatrixWeight& matrix) const;
-  // Of a layer's experts, by slot; empty: none.
+  // Returns the updates of a layer's experts, by slot; they are empty where it has none.
   std::span<const ExpertUpdate> experts(size_t layer) const { return experts_[layer]; }
   bool changes_experts() const { return changes_experts_; }
   const ReplacedModules& replaced() const { return replaced_; }
@@ -44,7 +45,7 @@ class LoraWeights {
   // Whether it has updates of matrices alone.
   bool has_updates_only() const { return !changes_experts_ && replaced_.is_empty(); }
 
-  // All of it, as load() left it.
+  // Returns all of it, as load() left it.
   std::span<const std::byte> bytes() const {
     return {arena_.data(), static_cast<size_t>(num_bytes_)};
   }
@@ -61,7 +62,7 @@ class LoraWeights {
   };
   static MostBytes most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
                               LoraLayout layout);
-  // For adapters of at most this rank.
+  // Returns the limits of adapters of at most this rank.
   static LoraLimits limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
                            LoraLayout layout);
 

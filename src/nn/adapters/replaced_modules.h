@@ -17,7 +17,7 @@
 
 namespace quire {
 
-// A token's row of embeddings += scale * sum_r a[token, r] * b[r].
+// A token's row of embeddings gets += scale * sum_r a[token, r] * b[r].
 struct EmbeddingUpdate {
   int64_t rank = 0;
   int64_t vocab_size = 0;
@@ -30,7 +30,7 @@ struct EmbeddingUpdate {
   }
 };
 
-// Points into its adapter's arena. Immutable once loaded; any thread.
+// Points into its adapter's arena. It is immutable once loaded; then any thread may read it.
 class ReplacedModules {
  public:
   // kInvalidArgument: a module has another shape than the model's.
@@ -42,11 +42,11 @@ class ReplacedModules {
   bool is_empty() const { return !table_ && !update_ && head_ == nullptr && norms_.empty(); }
   const TableWeight* embedding() const { return table_ ? &*table_ : nullptr; }  // null: the model's
   const EmbeddingUpdate* embedding_update() const { return update_ ? &*update_ : nullptr; }
-  // What multiplies instead of this matrix; null: itself.
+  // Returns what multiplies instead of this matrix, or null where the matrix itself does.
   const LinearWeights* matrix(const MatrixWeight& base) const {
     return head_ != nullptr && head_ == &base ? &own_head_ : nullptr;
   }
-  // What norms instead of these; null: themselves.
+  // Returns what norms instead of these, or null where they do themselves.
   const NormWeights* norm(const NormWeights& base) const;
 
  private:

@@ -1,5 +1,6 @@
-// The attention of every layer to a source: keys and values made of an encoder's rows, once, and the
-// queries of each step's tokens over them. Owns no memory; its buffers lie in the arena.
+// CrossBlock computes the attention of every layer to a source: keys and values made of an
+// encoder's rows, once, and the queries of each step's tokens over them. It owns no memory; its
+// buffers lie in the arena.
 #pragma once
 
 #include <cstdint>
@@ -40,19 +41,20 @@ struct CrossSegments {
   std::span<const QueryCopy> query_copies = {};
 };
 
-// Borrows what it is made of. One thread at a time may use it. On CPUs alone.
+// Borrows what it is made of. One thread at a time may use it. It works on CPUs alone.
 class CrossBlock {
  public:
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
                               const DecoderLimits& limits, const Stream& stream);
-  // Segments of a step, at most.
+  // Returns how many segments a step has at most.
   static int64_t max_segments(const DecoderLimits& limits) { return limits.max_tokens; }
 
-  // `layers`: where each layer's keys and values lie, of those that read a source.
+  // `layers` say where the keys and values of each layer lie that reads a source.
   CrossBlock(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
              std::vector<KvCacheView> layers, Stream& stream, Arena& arena);
 
-  // The keys and values of rows [count, source_size], in all layers that read them, to slots [count].
+  // Writes the keys and values of rows [count, source_size], in all layers that read them, to slots
+  // [count].
   void write(const float* rows, const int64_t* slots, int64_t count);
   // hidden [T, E] += what the tokens of layer `index` read of their sources, gated or not; or a norm of
   // the sum, as the model's blocks are.

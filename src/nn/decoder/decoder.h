@@ -1,7 +1,7 @@
-// The forward pass of every family: embedding, then per layer attention over the paged cache or a
-// mixer with a state, and MLP, then the head for chosen rows, or hidden states for whoever pools
-// them. An encoder is a decoder whose attention is not causal. One flattened batch per call;
-// nothing is allocated after construction.
+// Decoder does the forward pass of every family: embedding, then per layer attention over the paged
+// cache or a mixer with a state, and MLP, then the head for chosen rows, or hidden states for
+// whoever pools them. An encoder is a decoder whose attention is not causal. A call takes one
+// flattened batch; nothing is allocated after construction.
 //
 //   Decoder decoder(spec, weights, {.max_tokens = 2048, .max_reqs = 64, …}, stream, arena);
 //   decoder.bind_cache(layers);
@@ -38,11 +38,12 @@ namespace quire {
 // Borrows spec, weights, stream and arena. One thread at a time may use it.
 class Decoder {
  public:
-  // `ranks`: of a rank that computes its share of a model, which `spec` is then; null: alone.
+  // `ranks` belongs to a rank that computes its share of a model, which `spec` is then; it is null
+  // where one decoder computes all.
   Decoder(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
           Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
 
-  // One per layer. `states` may be empty for models without.
+  // There is one cache per layer. `states` may be empty for models without.
   void bind_cache(std::vector<LayerCache> layers, std::vector<StateView> states = {});
 
   // Leaves the hidden states of the batch ready for logits(), until the next call.
@@ -51,8 +52,8 @@ class Decoder {
   // What forward() begins with: who runs its kernels as a captured graph calls it before, since
   // logits() is to know which rows have adapters.
   void take_adapters(const ForwardInputs& inputs);
-  // forward() in parts, for graphs: for each layer its piece, then mix(), and one piece more.
-  // Piece p is what lies between the mixers of layers p - 1 and p, of the first with the
+  // Graphs run forward() in parts: for each layer its piece, then mix(), and one piece more. Piece
+  // p is what lies between the mixers of layers p - 1 and p, and the first begins with the
   // embedding: all of it depends on the arrays and num_tokens alone, and on no request.
   size_t num_pieces() const { return spec_.layers.size() + 1; }
   void run_piece(const ForwardInputs& inputs, size_t piece);
@@ -73,7 +74,7 @@ class Decoder {
   void mixer_input(const ForwardInputs& inputs, size_t layer);
   void output_block(size_t layer, int64_t num_tokens);
   void ffn_block(const ForwardInputs& inputs, size_t layer);
-  // The rest of a block before the layer's mixer with a state, and what that mixer reads.
+  // Computes the rest of a block before the layer's mixer with a state, and what that mixer reads.
   void shared_block(size_t layer, int64_t num_tokens);
   // What a layer adds and multiplies behind its MLP.
   void end_layer(const ForwardInputs& inputs, size_t layer);
@@ -85,7 +86,7 @@ class Decoder {
   void norm(const NormWeights& weights, ConstActivations x, Activations out, int64_t num_tokens);
   // add_to [T, E] += block_out_, normed, scaled or gated.
   void add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens);
-  // The same of rows [first, first + num_tokens).
+  // Does the same for rows [first, first + num_tokens).
   void add_changed_rows(const NormWeights& norm, float* add_to, int64_t first, int64_t num_tokens);
 
   const DecoderSpec& spec_;

@@ -17,7 +17,7 @@ namespace quire {
 // thread at a time may use it.
 class DecoderHead {
  public:
-  // The decoder's buffers.
+  // These are the decoder's buffers.
   struct Rows {
     float* hidden;       // [T, E]: the residual stream
     Activations normed;  // [T, E]: overwritten
@@ -25,19 +25,21 @@ class DecoderHead {
   DecoderHead(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
               BatchLinears& linears, const Rows& rows);
 
-  // out [rows.size(), DecoderSpec::num_logits()]: raw logits of the given tokens; at most
-  // max_logit_rows. `rows` lies where the device reads it.
-  // With ranks all of them call it, and `out` is the group's RankExchange::logits().
+  // Writes to out [rows.size(), DecoderSpec::num_logits()] the raw logits of the given tokens,
+  // which are at most max_logit_rows. `rows` lies where the device reads it. With ranks all of them
+  // call it, and `out` is the group's RankExchange::logits().
   void logits(std::span<const int32_t> rows, float* out);
   // Whether greatest_logits() can be called: a soft cap may make equals of different logits.
   bool finds_greatest() const;
-  // As logits(), but keeps only the greatest of each row: in the first rows.size() of `found`,
-  // [threads, rows.size()]. `scratch` is as `out`; `allowed` as LinearParams::allowed. CPU only.
-  // false: an adapter changes the head for some of the rows, so that only logits() can tell.
+  // Does as logits(), but keeps only the greatest of each row, in the first rows.size() of `found`
+  // [threads, rows.size()]. `scratch` is as `out`, and `allowed` as LinearParams::allowed. It works
+  // on CPUs alone. False says that an adapter changes the head for some of the rows, so that only
+  // logits() can tell.
   bool greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found,
                        const uint32_t* const* allowed);
 
-  // [T, E]: the residual stream behind the final norm, which overwrites it. Instead of logits(), once.
+  // Returns [T, E], the residual stream behind the final norm, which overwrites it. It is called
+  // instead of logits(), once.
   const float* final_hidden(int64_t num_tokens);
   // out [T, E]: what logits() reads of each token, behind the final norm.
   void head_inputs(int64_t num_tokens, float* out);

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Bytes of the buffers that a Decoder takes from its arena.
+// A Decoder takes buffers of so many bytes from its arena.
 struct DecoderMemory {
   int64_t activations = 0;  // and what experts need
   int64_t linear_workspace = 0;
@@ -22,7 +22,7 @@ struct DecoderMemory {
 DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
                              const DecoderLimits& limits, const Stream& stream);
 
-// `count` elements of the type that activations have between ops.
+// Allocates `count` elements of the type that activations have between ops.
 Activations allocate_activations(Arena& arena, const DecoderLimits& limits, int64_t count);
 
 }  // namespace quire

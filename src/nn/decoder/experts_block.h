@@ -1,5 +1,5 @@
-// The routed experts of every layer that has some: a router's logits, the choice, the experts.
-// Owns no memory; its buffers lie in the decoder's arena.
+// ExpertsBlock computes the routed experts of every layer that has some: a router's logits, the
+// choice, the experts. It owns no memory; its buffers lie in the decoder's arena.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ class ExpertsBlock {
   // norm(dense) + norm(what experts make of hidden).
   void add_beside(size_t layer, const float* hidden, Activations dense, int64_t num_tokens);
 
-  // h [T, F], the inside of the MLP that every token goes through, times the share of it that each
-  // token takes. Nothing happens where a token takes all of it.
+  // Multiplies h [T, F], the inside of the MLP that every token goes through, by the share of it
+  // that each token takes. Nothing happens where a token takes all of it.
   void scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens);
 
  private:

@@ -1,5 +1,5 @@
-// The MLP and the routed experts of every layer of a decoder. Owns no memory; its buffers lie in the
-// decoder's arena.
+// FfnBlock computes the MLP and the routed experts of every layer of a decoder. It owns no memory;
+// its buffers lie in the decoder's arena.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ namespace quire {
 // Borrows what it is made of. One thread at a time may use it.
 class FfnBlock {
  public:
-  // `shared`: of models with blocks that layers share, or null.
+  // `shared` belongs to models with blocks that layers share; else it is null.
   FfnBlock(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
            BatchLinears& linears, SharedBlocks* shared, Arena& arena);
 
-  // out [T, E] += (or =) what the layer's experts and its MLP make of x [T, E], for up to
+  // Computes out [T, E] += (or =) what the layer's experts and its MLP make of x [T, E], for up to
   // DecoderLimits::mlp_tokens tokens.
   void run(size_t layer, ConstActivations x, Activations out, int64_t num_tokens, bool accumulate);
   // With ExpertsSpec::own_norms: dense [T, E], which run() has made of the same tokens, becomes
@@ -33,7 +33,7 @@ class FfnBlock {
   ExpertsBlock* experts() { return experts_ ? &*experts_ : nullptr; }  // null: there are none
 
  private:
-  // The first half of the MLP, into `inside` [T, F]. Its rows lie apart only where
+  // Computes the first half of the MLP into `inside` [T, F]. Its rows lie apart only where
   // gates_in_product() and no adapter changes the matrix.
   void activate(size_t layer, ConstActivations x, const Columns& inside, int64_t num_tokens);
   void activate_in_product(size_t layer, ConstActivations x, const Columns& inside,
@@ -47,7 +47,7 @@ class FfnBlock {
   SharedBlocks* shared_;
   Stream& stream_;
   std::optional<ExpertsBlock> experts_;  // of models with experts
-  // With room for the widest layer:
+  // These have room for the widest layer:
   Activations gate_up_;  // [mlp_tokens, 2 F] or [mlp_tokens, F]
   Activations inside_;   // [mlp_tokens, F] of layers with a gate; others use gate_up_
 };

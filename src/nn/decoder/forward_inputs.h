@@ -1,4 +1,5 @@
-// What a forward pass reads of one batch, and where the keys and values of its layers lie.
+// ForwardInputs is what a forward pass reads of one batch; a LayerCache says where the keys and
+// values of a layer lie.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +53,8 @@ struct ForwardInputs {
   const int32_t* positions = nullptr;       // [T]
   const int32_t* axis_positions = nullptr;  // [T, 3], or null: TokenPositions::axes
   const int32_t* token_types = nullptr;     // [T], with DecoderSpec::num_token_types
-  // [T]: where the tokens that each token sees end. Null: each sees those up to itself
-  // (kernels/api/attention.h). It works on CPUs alone.
+  // Each of the [T] says where the tokens end that a token sees. Where it is null, each sees those
+  // up to itself (kernels/api/attention.h). It works on CPUs alone.
   const int32_t* seen_ends = nullptr;
   const int32_t* query_start_loc = nullptr;  // [R + 1]
   const int32_t* seq_lens = nullptr;         // [R]
@@ -64,7 +65,8 @@ struct ForwardInputs {
   // With DecoderSpec::cross.
   CrossBlock* cross = nullptr;
   CrossSegments cross_segments = {};
-  // With DecoderLimits::lora; valid through logits(). On a GPU there are slots instead.
+  // They are used with DecoderLimits::lora and stay valid through logits(). On a GPU there are
+  // slots instead.
   std::span<const LoraRows> adapters = {};
   LoraSlots lora_slots = {};
   std::span<const GivenRows> given_rows = {};
@@ -72,7 +74,8 @@ struct ForwardInputs {
   DraftRows draft_rows = {};  // with DecoderSpec::draft_input
 };
 
-// The cache of one layer and the group whose block table leads to it; unused without attention.
+// This is the cache of one layer, with the group whose block table leads to it; a layer without
+// attention does not use it.
 struct LayerCache {
   KvCacheView view;
   int32_t group = 0;

@@ -1,5 +1,5 @@
-// The indexer of every layer that has one (kernels/api/sparse_attention.h), and attention to what it
-// has chosen. Owns no memory; its buffers lie in the decoder's arena.
+// IndexBlock computes the indexer of every layer that has one (kernels/api/sparse_attention.h), and
+// attention to what it has chosen. It owns no memory; its buffers lie in the decoder's arena.
 #pragma once
 
 #include <cstdint>
@@ -38,14 +38,14 @@ class IndexBlock {
   // of its own keeps what the one before it has chosen.
   void choose(size_t layer, const ForwardInputs& inputs, const LayerCache& cache,
               const IndexStep& step, void* linear_workspace);
-  // Attention to what was chosen, of params but for the workspace.
+  // Computes attention to what was chosen, as `params` say but for the workspace.
   void attend(size_t layer, const PagedAttentionParams& params);
 
  private:
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
-  // With room for the widest layer:
+  // These have room for the widest layer:
   Activations query_;         // [T, H * D]
   Activations key_;           // [T, D]
   Activations head_weights_;  // [T, H]

@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// Where the tokens of a step stand.
+// This says where the tokens of a step stand.
 struct LatentStep {
   const float* cos = nullptr;  // [T, P / 2]
   const float* sin = nullptr;
@@ -34,7 +34,8 @@ class LatentBlock {
   LatentBlock(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
               Stream& stream, Arena& arena);
 
-  // The parts of a layer's attention, in this order. First x [T, E] to queries() and the cache.
+  // The parts of a layer's attention come in this order. This first one brings x [T, E] to
+  // queries() and the cache.
   void project(size_t layer, ConstActivations x, const LatentStep& step, void* linear_workspace);
   ConstActivations queries() const { return queries_; }  // [T, Hq, R + P]
   // What queries are made of, where they have a latent, normed: [T, down_rows()], of which the first

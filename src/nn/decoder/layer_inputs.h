@@ -1,5 +1,5 @@
-// Inputs that every layer has of its own beside the residual stream (LayerInputSpec; Gemma 4's
-// per-layer embeddings).
+// LayerInputs makes inputs that every layer has of its own beside the residual stream
+// (LayerInputSpec; Gemma 4's per-layer embeddings).
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,10 @@ class LayerInputs {
   LayerInputs(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
               Stream& stream, Arena& arena);
 
-  // The inputs of all layers, of tokens whose embeddings are `embedded` [T, E].
+  // Makes the inputs of all layers, of tokens whose embeddings are `embedded` [T, E].
   void prepare(const ForwardInputs& inputs, const float* embedded, void* linear_workspace);
-  // hidden [T, E] += norm(up(act(gate(hidden)) * input of the layer)). Once per layer and batch.
+  // Computes hidden [T, E] += norm(up(act(gate(hidden)) * input of the layer)), once per layer and
+  // batch.
   void add(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);
   // What add() would add, [T, E], until the next call.
   const float* make(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
@@ -36,7 +37,7 @@ class LayerInputs {
   int64_t width() const;  // of the inputs of all layers
   // Rows [T, E] as products read them.
   ConstActivations read(const float* rows, int64_t num_tokens);
-  // scratch_ = up(act(gate(hidden)) * input of the layer).
+  // Computes scratch_ = up(act(gate(hidden)) * input of the layer).
   void project(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
   // The norm of scratch_, into `out` or added to `add_to`; the other is null.
   void norm(size_t layer, float* out, float* add_to, int64_t num_tokens);

@@ -1,6 +1,6 @@
-// The mixers with a state of every layer that has one: input projection, convolution and
-// recurrence, output norm and gate, output projection. Owns no memory; its buffers lie in the
-// decoder's arena.
+// StateBlock computes the mixers with a state of every layer that has one: input projection,
+// convolution and recurrence, output norm and gate, output projection. It owns no memory; its
+// buffers lie in the decoder's arena.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,18 @@ namespace quire {
 // Borrows what it is made of. One thread at a time may use it.
 class StateBlock {
  public:
-  // What an object takes from its arena; 0 without states.
+  // Returns what an object takes from its arena, which is 0 without states.
   static int64_t memory_bytes(const DecoderSpec& spec, const BlockLimits& limits);
 
   StateBlock(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
              Stream& stream, Arena& arena, LoraBatch* lora);
 
-  // The parts of a layer's mixer, in this order, for up to max_tokens tokens. `linear_workspace`:
-  // what linear() needs for the layer's matrices. First the input projection of x [T, E].
+  // The parts of a layer's mixer come in this order, for up to max_tokens tokens.
+  // `linear_workspace` is what linear() needs for the layer's matrices. This first one is the input
+  // projection of x [T, E].
   void project(size_t layer, ConstActivations x, int64_t num_tokens, void* linear_workspace);
-  // Convolution and recurrence over the segments. `state`: of the layer (StateSpec::state_floats()).
+  // Computes convolution and recurrence over the segments. `state` is that of the layer
+  // (StateSpec::state_floats()).
   void mix(size_t layer, const StateSegments& segments, const StateView& state, int64_t num_tokens,
            void* linear_workspace);
   // out [T, E] += the output projection.
@@ -41,7 +43,7 @@ class StateBlock {
   void selective_scan(const Step& step);
   void ssd(const Step& step);
   void delta_rule(const Step& step);
-  // The convolution of the layer's channels, in place.
+  // Computes the convolution of the layer's channels, in place.
   void convolve(const Step& step);
   void normalize_keys(const Step& step);
   void finish_output(const Step& step, const float* gate, int64_t gate_stride);
@@ -58,7 +60,7 @@ class StateBlock {
   float* steps_ = nullptr;  // [T, I], [T, H] or [T, H, Dk]
   float* decay_ = nullptr;  // [T, H] or [T, H, Dk]
   float* beta_ = nullptr;   // [T, H]
-  // [T, R + 2 N] of a selective scan, [T, I] the gates of a decay per channel.
+  // It holds [T, R + 2 N] of a selective scan, or [T, I] for the gates of a decay per channel.
   float* narrow_ = nullptr;
   Activations read_;  // what products read, where that is no float
 };

@@ -29,7 +29,7 @@ class DraftInput {
   // stream [T, E]: the embeddings, and then what the first layer adds to.
   void join(const DraftRows& rows, const int32_t* positions, float* stream, int64_t num_tokens,
             void* linear_workspace);
-  // [T, 2 E] of the last join(), with is_beside.
+  // Returns [T, 2 E] of the last join(), with is_beside.
   ConstActivations pairs() const { return pairs_; }
 
  private:

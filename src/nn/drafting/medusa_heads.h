@@ -1,5 +1,6 @@
-// Medusa (Cai et al., 2024): heads beside a model's own that say the tokens behind the next one. Each
-// is a few blocks x += silu(W x + b) on the model's last hidden state, and a matrix to logits.
+// MedusaHeads are heads beside a model's own that say the tokens behind the next one (Medusa; Cai
+// et al., 2024). Each is a few blocks x += silu(W x + b) on the model's last hidden state, and a
+// matrix to logits.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class MedusaHeads {
   MedusaHeads(const MedusaHeads&) = delete;
   MedusaHeads& operator=(const MedusaHeads&) = delete;
 
-  // To be filled before the first logits().
+  // They must be filled before the first logits().
   const std::vector<WeightSlot>& slots() const { return slots_; }
 
   int64_t workspace_bytes(const Stream& stream, int64_t max_rows) const;

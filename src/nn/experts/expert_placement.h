@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// The expert of each slot while nothing is known of loads: in their order, and then from the first one
-// on again.
+// Returns the expert of each slot while nothing is known of loads: they come in their order, and
+// then from the first one on again.
 std::vector<int32_t> first_placement(int64_t num_experts, int64_t num_slots);
 
 // What decides a placement.
@@ -22,7 +22,8 @@ struct ExpertLoad {
   std::span<const int64_t> slots_per_rank = {};  // in all at least as many as experts
 };
 
-// The tokens of the rank that has most, where an expert's slots have equal shares of its tokens.
+// Returns the tokens of the rank that has most, where an expert's slots have equal shares of its
+// tokens.
 double heaviest_rank(const ExpertLoad& load, std::span<const int32_t> expert_of);
 
 // Returns the expert of each slot, so that ranks have about equally many tokens. A copy at a time goes to

@@ -1,4 +1,4 @@
-// The norms and scales that several blocks of a layer apply to rows.
+// These are the norms and scales that several blocks of a layer apply to rows.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ struct BlockNorm {
   int64_t num_tokens = 0;
   const int32_t* rows = nullptr;  // [T] or null
 };
-// `lora`: the batch's adapters, some of which may have norms of their own, or null. Row i is the
-// row of its selection.
+// `lora` holds the batch's adapters, some of which may have norms of their own, or is null. Row i
+// is the row of its selection.
 void run_block_norm(Stream& stream, const DecoderSpec& spec, const BlockNorm& norm,
                     LoraBatch* lora = nullptr);
 
-// x [T, size] *= scale.
+// Multiplies x [T, size] by `scale`.
 void scale_columns(Stream& stream, const Columns& x, int64_t size, float scale, int64_t num_tokens);
 
 }  // namespace quire

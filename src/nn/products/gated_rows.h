@@ -12,7 +12,8 @@ struct GatedRows {
   int64_t num_rows = 0;             // T
   int64_t width = 0;
 };
-// add_to [T, width] += tanh(gate) * rows, on the host. Rows that do not count may hold anything.
+// Computes add_to [T, width] += tanh(gate) * rows, on the host. Rows that do not count may hold
+// anything.
 void add_gated_rows(const GatedRows& gated, float* add_to);
 
 }  // namespace quire

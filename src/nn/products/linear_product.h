@@ -33,11 +33,12 @@ struct LinearProduct {
   void* workspace = nullptr;  // linear_workspace_bytes() bytes
   float* clamped = nullptr;   // [T, K], of weights with bounds: what they read is put there
 };
-// `lora`: the batch's adapters, or null.
+// `lora` holds the batch's adapters, or is null.
 void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora = nullptr);
 
-// The products of a decoder's batch: one workspace, the batch's adapters, the ranks that share the
-// model. Borrows all of them. One thread at a time may use it.
+// BatchLinears computes the products of a decoder's batch, with one workspace, the batch's
+// adapters, and the ranks that share the model. It borrows all of them. One thread at a time may
+// use it.
 class BatchLinears {
  public:
   struct Shared {

@@ -12,7 +12,7 @@ namespace quire {
 // `count` elements.
 Activations allocate_activations(Arena& arena, DType type, int64_t count);
 
-// Some rows, and the elements from one to the next.
+// These are some rows, and the elements from one to the next.
 struct ProductInputs {
   ConstActivations x;
   int64_t x_stride = 0;

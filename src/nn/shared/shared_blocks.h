@@ -20,7 +20,7 @@ class SharedBlocks {
 
   SharedBlocks(const SharedWeights& weights, const BatchSizes& sizes, Stream& stream, Arena& arena);
 
-  // x0 [T, E], which is kept for the batch.
+  // Takes x0 [T, E], which is kept for the batch.
   void begin(const float* embedded, int64_t num_tokens);
   // What the attention of the layer's block reads, [T, 2 E]; hidden [T, E]: the residual stream.
   ConstActivations pairs(size_t layer, const float* hidden, int64_t num_tokens);
@@ -29,14 +29,14 @@ class SharedBlocks {
   // gate_up [T, 2 F] += that of what was made of x [T, E].
   void update_gate_up(size_t layer, ConstActivations x, Activations gate_up, int64_t num_tokens,
                       void* linear_workspace);
-  // [T, E]: for what attention and then the MLP make.
+  // Returns [T, E] for what attention and then the MLP make.
   float* inside() { return inside_; }
-  // [T, E]: hidden and what out() makes of inside().
+  // Returns [T, E]: hidden and what out() makes of inside().
   const float* end(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
 
  private:
   struct Buffers;
-  // y [T, N] += x W^T, or = with `replaces`.
+  // Computes y [T, N] += x W^T, or = with `replaces`.
   void multiply(const LinearWeights& weights, ConstActivations x, int64_t x_stride,
                 const Columns& y, bool replaces, int64_t num_tokens, void* linear_workspace);
 

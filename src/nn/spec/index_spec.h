@@ -1,4 +1,4 @@
-// The indexer of sparse attention (kernels/api/sparse_attention.h), as plain data.
+// IndexSpec is the indexer of sparse attention (kernels/api/sparse_attention.h), as plain data.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ enum class PoolingKind : uint8_t {
   kLast,  // the last token's
 };
 
-// A norm of what a layer reads, which Decoder::pooling_layer() leaves to its caller.
+// This is a norm of what a layer reads, which Decoder::pooling_layer() leaves to its caller.
 struct InputNormSpec {
   TensorRole role = TensorRole::kDenseInputNorm;
   bool is_rms = false;        // else a LayerNorm with a bias
@@ -29,7 +29,7 @@ struct InputNormSpec {
   float eps = 1e-6f;
 };
 
-// y = norm(act(W x + b)), on pooled rows.
+// The layer computes y = norm(act(W x + b)), on pooled rows.
 struct PoolingLayerSpec {
   TensorRole role = TensorRole::kClassifier;
   int32_t index = -1;  // of several layers of one role

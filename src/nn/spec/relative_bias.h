@@ -1,5 +1,5 @@
-// Biases of attention scores by how far a key stands from the query, in buckets that grow with the
-// distance (T5; MPNet).
+// RelativeBiasSpec describes biases of attention scores by how far a key stands from the query, in
+// buckets that grow with the distance (T5; MPNet).
 #pragma once
 
 #include <cstdint>

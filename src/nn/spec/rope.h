@@ -1,5 +1,5 @@
-// Rotary position embedding: the frequencies of every scaling rule, and the cos/sin tables of a
-// step.
+// Rotary position embedding: this file has the frequencies of every scaling rule, and the cos/sin
+// tables of a step.
 //
 // Law L4: what a position is rotated by depends on the position and on how the model is served,
 // never on the batch or on how a prompt was cut (docs/decisions/003-rope-length-rules.md).

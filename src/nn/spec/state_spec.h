@@ -1,5 +1,6 @@
-// A mixer that carries a state of fixed size from token to token, as plain data: a convolution over
-// the last tokens, and behind it, but for the short convolution, a recurrence over all of them.
+// StateSpec is a mixer that carries a state of fixed size from token to token, as plain data: a
+// convolution over the last tokens, and behind it, but for the short convolution, a recurrence over
+// all of them.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@ enum class StateKind : uint8_t {
   kDeltaRule,      // Gated DeltaNet; with a decay per channel Kimi Delta Attention
 };
 
-// Norms of step, B and C, between the projections of a selective scan.
+// Step, B and C may have norms between the projections of a selective scan.
 enum class StepNorms : uint8_t { kNone, kPlain, kWeighted };
 
 // The input projection gives these in a row; C is what the convolution sees:
@@ -55,7 +56,7 @@ struct StateSpec {
   bool shared_norm = false;  // one group's weights are all groups'
   float norm_eps = 1e-6f;
 
-  // Of kSsd: what the parts z, x, B, C, step of the input, and the output, are multiplied by.
+  // kSsd multiplies the parts z, x, B, C, step of the input, and the output, by these.
   std::array<float, 5> in_scales = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
   float out_scale = 1.0f;
 

@@ -1,5 +1,6 @@
-// Several residual streams, of which every layer reads one (AltUp), and a narrow linear map beside
-// each layer's attention (LAuReL), as plain data. Gemma 3n has both. CPUs alone.
+// StreamsSpec describes several residual streams, of which every layer reads one (AltUp), and a
+// narrow linear map beside each layer's attention (LAuReL), as plain data. Gemma 3n has both. They
+// work on CPUs alone.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ struct StreamsSpec {
   int32_t count = 0;           // S; 0: there is the one residual stream of other models
   int32_t active = 0;          // < S
   bool scales_output = false;  // by `scale` above
-  // R: with y = N(x) the layer's normed input, x = (x + A(y) + y + norm(up(down(y)))) / sqrt(2) in
-  // place of x += A(y); 0: there is none.
+  // This is R. With y = N(x) the layer's normed input, x = (x + A(y) + y + norm(up(down(y)))) /
+  // sqrt(2) takes the place of x += A(y); 0 says that there is none.
   int64_t laurel_rank = 0;
 
   bool any() const { return count > 0; }

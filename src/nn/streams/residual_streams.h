@@ -1,5 +1,5 @@
-// The residual streams of StreamsSpec and what stands beside attention with them, for one batch at a
-// time:
+// ResidualStreams are the residual streams of StreamsSpec and what stands beside attention with
+// them, for one batch at a time:
 //
 //   spread(hidden);                       // the embedding
 //   for each layer: predict(hidden);      // what the layer reads
@@ -34,7 +34,7 @@ class ResidualStreams {
   // `normed` [T, E]: what the layer's attention reads.
   void begin_attention(size_t layer, ConstActivations normed, int64_t num_tokens,
                        void* linear_workspace);
-  // hidden: the residual stream with the attention's output.
+  // `hidden` is the residual stream with the attention's output.
   void end_attention(float* hidden, int64_t num_tokens);
   // hidden: what the layer has made of it; then what gates the layer's input.
   void correct(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);

@@ -1,4 +1,4 @@
-// The weights of a layer's attention to a source (nn/spec/cross_spec.h).
+// These are the weights of a layer's attention to a source (nn/spec/cross_spec.h).
 #pragma once
 
 #include "nn/weights/linear_weights.h"
@@ -11,7 +11,8 @@ struct CrossWeights {
   LinearWeights q;   // [Hq * D, E]
   LinearWeights kv;  // [2 * Hkv * D, size of a source's row]
   LinearWeights o;   // [E, Hq * D]
-  // [D] each with CrossSpec::qk_norm, [1] each with CrossSpec::gated; or null.
+  // The norms are [D] each with CrossSpec::qk_norm and the gates [1] each with CrossSpec::gated;
+  // else they are null.
   const float* q_norm = nullptr;
   const float* k_norm = nullptr;
   const float* gate = nullptr;

@@ -1,6 +1,6 @@
-// The slots through which a checkpoint fills a decoder's weights. Each function adds the slots of one
-// part, which lead to its last argument. `spec` is that of the whole model, whose ranks each keep
-// their share; `layer` is a layer's index, and -1 stands for no layer.
+// A checkpoint fills a decoder's weights through slots. Each function adds the slots of one part,
+// which lead to its last argument. `spec` is that of the whole model, whose ranks each keep their
+// share; `layer` is a layer's index, and -1 stands for no layer.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 
 namespace quire {
 
-// A norm of the hidden size.
+// Adds a norm of the hidden size.
 void add_norm_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, TensorRole role,
                     NormWeights& out);
 
-// Of a layer:
+// These add parts of a layer.
 void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                          LayerWeights& out);
 void add_state_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, StateWeights& out);
@@ -29,7 +29,7 @@ void add_cross_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
 void add_mlp_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, LayerWeights& out);
 void add_expert_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                       ExpertsWeights& out);
-// One expert, whole if experts are spread over ranks and this rank has it.
+// This is one expert, whole if experts are spread over ranks and this rank has it.
 struct ExpertPlace {
   int32_t layer = 0;
   int32_t expert = 0;
@@ -44,12 +44,12 @@ void add_layer_stream_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t
 void add_shared_block_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                             SharedBlockWeights& out);
 
-// The bounds (DecoderSpec::clamps_products) of the matrix of slot `matrix_slot`, one role for each of its
-// parts.
+// Adds the bounds (DecoderSpec::clamps_products) of the matrix of slot `matrix_slot`, one role for
+// each of its parts.
 void add_bound_slots(WeightSlots& slots, int32_t layer, size_t matrix_slot,
                      const std::vector<TensorRole>& roles, LinearWeights& out);
 
-// Of the model:
+// These add parts of the model.
 void add_stream_slots(WeightSlots& slots, const DecoderSpec& spec, StreamWeights& out);
 void add_draft_input_slots(WeightSlots& slots, const DecoderSpec& spec, DraftInputWeights& out);
 void add_head_slots(WeightSlots& slots, const DecoderSpec& spec, LinearWeights& out);

@@ -1,5 +1,5 @@
-// The weights of a decoder in the layout of the kernels, and the slots through which a checkpoint
-// fills them.
+// DecoderWeights are the weights of a decoder in the layout of the kernels, and the slots through
+// which a checkpoint fills them.
 #pragma once
 
 #include <memory>
@@ -32,11 +32,11 @@ class DecoderWeights {
   DecoderWeights(const DecoderWeights&) = delete;
   DecoderWeights& operator=(const DecoderWeights&) = delete;
 
-  // To be filled, by load_checkpoint() or fill_random(), before the first forward pass.
+  // load_checkpoint() or fill_random() must fill them before the first forward pass.
   const std::vector<WeightSlot>& slots() const { return slots_.all(); }
 
   const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
-  // With DecoderSpec::relative_bias, of a layer: [buckets, heads].
+  // With DecoderSpec::relative_bias, returns the biases of a layer: [buckets, heads].
   const float* relative_bias(size_t layer) const {
     return relative_biases_[spec_.relative_bias.per_layer ? layer : 0];
   }
@@ -47,7 +47,8 @@ class DecoderWeights {
     return token_type_embedding_;
   }  // [num_token_types, E] or null
   const NormWeights& embedding_norm() const { return embedding_norm_; }
-  // With DecoderSpec::layer_inputs: [its vocab_size, layers * P], [layers * P, E] and [P].
+  // With DecoderSpec::layer_inputs, these are [its vocab_size, layers * P], [layers * P, E] and
+  // [P].
   const TableWeight& layer_table() const { return layer_table_; }
   const LinearWeights& layer_projection() const { return layer_projection_; }
   const float* layer_projection_norm() const { return layer_projection_norm_; }
@@ -67,8 +68,8 @@ class DecoderWeights {
   const LinearWeights& lm_head() const { return lm_head_; }  // [V, E], empty without a head
   const PoolingLayerWeights& pooling_layer(size_t i) const { return pooling_layers_[i]; }
 
-  // Largest workspace that linear() needs for one of these matrices, by the most rows that go
-  // through each.
+  // Returns the largest workspace that linear() needs for one of these matrices, by the most rows
+  // that go through each.
   struct MaxRows {
     int64_t attention = 0;
     int64_t mlp = 0;

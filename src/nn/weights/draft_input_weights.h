@@ -1,4 +1,4 @@
-// The weights of DraftInputSpec.
+// These are the weights of DraftInputSpec.
 #pragma once
 
 #include "nn/weights/linear_weights.h"

@@ -1,4 +1,4 @@
-// The weights of a layer's routed experts.
+// These are the weights of a layer's routed experts.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ExpertsWeights {
   const float* correction = nullptr;  // [X] or null
   LinearWeights shared_router;        // [1, E]; empty when every token takes all of the shared MLP
   const float* scale = nullptr;       // [X] or null
-  // [E] each, with ExpertsSpec::own_norms.
+  // With ExpertsSpec::own_norms, these are [E] each.
   const float* router_norm = nullptr;
   const float* pre_norm = nullptr;
   const float* post_norm = nullptr;

@@ -1,4 +1,4 @@
-// The weights of a layer's indexer (nn/spec/index_spec.h).
+// These are the weights of a layer's indexer (nn/spec/index_spec.h).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// The weights of a layer's latent attention (nn/decoder_spec.h: LatentSpec).
+// These are the weights of a layer's latent attention (nn/decoder_spec.h: LatentSpec).
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The weights of one layer of a decoder, and of one layer behind its last (PoolingSpec).
+// These are the weights of one layer of a decoder, and of one layer behind its last (PoolingSpec).
 #pragma once
 
 #include "nn/weights/cross_weights.h"

@@ -1,4 +1,4 @@
-// A linear map's weights in the layout of the kernels.
+// These are a linear map's weights in the layout of the kernels.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace quire {
 struct LinearWeights {
   MatrixWeight weight;
   const float* bias = nullptr;  // [N] or null
-  // [parts of the weight, 4] or null: the least and the greatest of what each reads, and of what it
-  // makes.
+  // For each part of the weight, four numbers [parts, 4] bound what it reads, from the least to the
+  // greatest, and what it makes; null where nothing is bounded.
   const float* bounds = nullptr;
 
   bool is_empty() const { return weight.parts.empty(); }

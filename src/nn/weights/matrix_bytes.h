@@ -15,6 +15,7 @@ struct MatrixBytes {
     experts += other.experts;
     head += other.head;
   }
+  friend bool operator==(const MatrixBytes&, const MatrixBytes&) = default;
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// The weights of SharedBlockSpec, beside those of its attention and MLP.
+// These are the weights of SharedBlockSpec, beside those of its attention and MLP.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@ struct SharedBlockWeights {
   int32_t first_use = -1;            // the layer whose block it is; -1: the layer has none
   const float* pair_norm = nullptr;  // [2 E], at the first use
   LinearWeights out;                 // [E, E]
-  // Updates; down: to the ranks of queries, keys and values, one after the other.
+  // These are updates. A `down` leads to the ranks of queries, keys and values, one after the
+  // other.
   LinearWeights qkv_down;   // [3 r, 2 E], or empty
   LinearWeights query_up;   // [Hq * D, r]
   LinearWeights key_up;     // [Hkv * D, r]

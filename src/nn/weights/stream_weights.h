@@ -1,4 +1,4 @@
-// The weights of StreamsSpec.
+// These are the weights of StreamsSpec.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ struct LayerStreamWeights {
 };
 
 struct StreamWeights {
-  // Per stream behind the first, [E, E] each.
+  // There is one [E, E] per stream behind the first.
   std::vector<LinearWeights> in;
   std::vector<LinearWeights> out;
   std::vector<LayerStreamWeights> layers;

@@ -42,11 +42,12 @@ class WeightSlots {
                   int64_t columns, LinearWeights& out, bool bias);
   void add_matrix(int32_t layer, SlotPart part, int64_t columns, LinearWeights& out,
                   bool bias = false);
-  // The router's and the like: few outputs that decide much. They stay as they are stored and are
-  // multiplied in float32.
+  // Adds the router's matrix and the like, which have few outputs that decide much. They stay as
+  // they are stored and are multiplied in float32.
   void add_exact_matrix(int32_t layer, SlotPart part, int64_t columns, LinearWeights& out,
                         bool bias);
-  // `bias`: of the matrix of that name, and not the tensor of that name itself.
+  // `bias` says that the slot is the bias of the matrix of that name, and not the tensor of that
+  // name itself.
   void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   bool bias, const float*& out);
   void add_vector(int32_t layer, SlotPart part, const float*& out, bool bias = false);

@@ -1,6 +1,6 @@
-// The members of an executor on several GPUs: every rank of every stage is one, a thread with a GPU.
-// This is what ties them together: what ranks of a stage share, the way from stage to stage, and that
-// all of them end when one is lost.
+// GpuMembers are the members of an executor on several GPUs: every rank of every stage is one, a
+// thread with a GPU. They are tied together by what ranks of a stage share and by the way from
+// stage to stage, and all of them end when one is lost.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto members, GpuMembers::create(devices, 2, {.ops = &ops}));
 //   QUIRE_RETURN_IF_ERROR(members->run([&](int member) { return work_of(member); }));
@@ -20,9 +20,9 @@ namespace quire {
 
 class GpuMembers {
  public:
-  // `devices`: the ranks of the first stage, then those of the next, which the members borrow.
-  // kInvalidArgument: not as many for each stage. Errors of GpuRanks::create() and
-  // GpuStageLink::create().
+  // `devices` are the ranks of the first stage, then those of the next; the members borrow them.
+  // kInvalidArgument: stages do not have as many each. Other errors are those of GpuRanks::create()
+  // and GpuStageLink::create().
   static Result<std::unique_ptr<GpuMembers>> create(
       std::span<const std::unique_ptr<Device>> devices, int num_stages,
       const GpuRanksOptions& options);

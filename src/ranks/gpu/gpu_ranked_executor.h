@@ -1,10 +1,11 @@
-// One model on several GPUs of this machine, as one executor. Its layers may be divided among stages
-// (pipeline parallel), and every layer of a stage among ranks (tensor parallel). Every rank of every
-// stage is a member: a thread with a GPU, which has the KV cache of its part. All members queue a step
-// at the same time and their GPUs wait for each other; as many steps are under way as there are
-// stages. All ranks of the last stage sample the same tokens from the same logits. The bits are those
-// of one GPU where products do not depend on how many outputs a matrix has (law L4;
-// docs/decisions/121-ranks-on-gpus.md, docs/decisions/144-stages-and-engines-of-gpus.md).
+// GpuRankedExecutor runs one model on several GPUs of this machine, as one executor. Its layers may
+// be divided among stages (pipeline parallel), and every layer of a stage among ranks (tensor
+// parallel). Every rank of every stage is a member: a thread with a GPU, which has the KV cache of
+// its part. All members queue a step at the same time and their GPUs wait for each other; as many
+// steps are under way as there are stages. All ranks of the last stage sample the same tokens from
+// the same logits. The bits are those of one GPU where products do not depend on how many outputs a
+// matrix has (law L4; docs/decisions/121-ranks-on-gpus.md,
+// docs/decisions/144-stages-and-engines-of-gpus.md).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, GpuRankedExecutor::create({.files = files}, {}, std::move(gpus)));
 #pragma once
@@ -26,7 +27,7 @@ struct RankedGpus {
   std::vector<std::unique_ptr<Device>> devices;
   GpuRanksOptions group;
   int num_stages = 1;
-  // The GPUs of other executors, by number, who are yet to take their memory.
+  // Other executors, who are yet to take their memory, have the GPUs of these numbers.
   std::vector<int32_t> later_ordinals = {};
 };
 
@@ -47,7 +48,7 @@ class GpuRankedExecutor final : public Executor {
   GpuMembers& members() { return *members_; }
 
   ExecutorInfo info() const override { return runners_[sampler_]->info(); }
-  // Of the first rank of every stage together.
+  // Describes the cache of the first rank of every stage together.
   KvSpec kv_spec() const override { return kv_spec_; }
   // What the member with the least room for blocks has, in bytes of kv_spec()'s.
   int64_t available_kv_bytes() const override;
@@ -71,7 +72,8 @@ class GpuRankedExecutor final : public Executor {
 
  private:
   explicit GpuRankedExecutor(std::unique_ptr<GpuMembers> members);
-  // `kv_shares`: by stage, of the memory for blocks that somebody asked for; empty: one.
+  // `kv_shares` says, by stage, which part it gets of the memory for blocks that somebody asked
+  // for; it is empty where there is one stage.
   Status make_runners(const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options,
                       const std::vector<double>& kv_shares, RankedGpus& gpus);
   void add_up_plans();

@@ -32,14 +32,14 @@ struct HostBlock {
   friend bool operator==(const HostBlock&, const HostBlock&) = default;
 };
 
-// Those whose content from before the plan its copies read.
+// Returns the blocks whose content from before the plan its copies read.
 std::vector<HostBlock> host_blocks_read(const StepPlan& plan);
-// Those that its copies write.
+// Returns the blocks that its copies write.
 std::vector<HostBlock> host_blocks_written(const StepPlan& plan);
 
 class HostBlockLink {
  public:
-  // By KvPool; without data: not of this link.
+  // Pools without data are not of this link.
   using Blocks = std::array<HostBlocks, kNumKvPools>;
 
   // Borrows the links, of which it uses those for blocks to `other`, and the memory.
@@ -49,7 +49,8 @@ class HostBlockLink {
   HostBlockLink(const HostBlockLink&) = delete;
   HostBlockLink& operator=(const HostBlockLink&) = delete;
 
-  // The content that the blocks have now; returns at once. kInternal: there is no such block.
+  // Sends the content that the blocks have now, and returns at once. kInternal: there is no such
+  // block.
   Status send(const std::vector<HostBlock>& blocks);
   // Waits for the next message, as long as both ranks live, and takes it over. kUnavailable: the rank
   // is lost. kDataLoss: it sent what is no blocks.

@@ -26,7 +26,7 @@ using HostBlockOffers = std::array<SharedMemoryOffer, kNumKvPools>;
 // What the first rank answers where it finds none: of which pools it has a copy, 1, or not, 0.
 using HostBlockCopies = std::array<uint8_t, kNumKvPools>;
 
-// Of the first rank, on its thread.
+// The first rank has it, and uses it on its thread.
 class OthersHostBlocks {
  public:
   // Borrows the links.

@@ -20,8 +20,8 @@ struct FitReport {
   int64_t num_test = 0;
   int64_t num_impossible = 0;  // left out, being faster than the hardware allows
   int64_t num_dispatched = 0;  // left out, being as long as the host takes to launch them
-  // Of experts: the median of their times over those of bfloat16 weights of the same shapes in the
-  // same table; 0: too few pairs.
+  // For experts, this is the median of their times over those of bfloat16 weights of the same
+  // shapes in the same table; 0 says that there are too few pairs.
   double times_bf16 = 0;
   bool untuned = false;   // times_bf16 is far above 1: constants stayed as they were
   double train_mape = 0;  // percent

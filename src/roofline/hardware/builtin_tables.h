@@ -1,4 +1,4 @@
-// Tables of measured operators that are part of the program (assets/operators), by device.
+// Some tables of measured operators are part of the program (assets/operators), by device.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct BuiltinTable {
   std::string name;  // as messages show it
   std::string text;  // CSV
 };
-// Empty where there are none of this device.
+// Returns none where there are none of this device.
 Result<std::vector<BuiltinTable>> builtin_tables(std::string_view hardware_name);
 
 }  // namespace quire

@@ -314,7 +314,8 @@ struct CostModel::Impl {
   }
 };
 
-// The launches of single tokens in the layers of one group, for one batch whose contexts grow.
+// These are the launches of single tokens in the layers of one group, for one batch whose contexts
+// grow.
 struct DecodeLaunches {
   const GroupPlan* group = nullptr;
   DecodeLaunch attention;

@@ -28,7 +28,7 @@ struct ExpertLoad {
   double padding = 0;   // rows of whole tiles for each row; 0: as even shares have it
 };
 
-// Expected values over random tokens and a random division among the devices.
+// Returns expected values over random tokens and a random division among the devices.
 ExpertLoad spread_tokens(const Routing& routing, double tokens);
 
 }  // namespace quire

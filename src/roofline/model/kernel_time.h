@@ -22,7 +22,7 @@ struct KernelTime {
   bool compute_bound = false;
 
   double bytes() const { return weight_bytes + kv_bytes + activation_bytes; }
-  // One after the other; compute_bound as the one that takes longer.
+  // Adds what runs behind it; compute_bound is that of the one that takes longer.
   void add(const KernelTime& next);
 };
 
@@ -102,7 +102,7 @@ class DecodeLaunch {
   double us_per_key_ = 0;
   bool compute_bound_ = false;
 };
-// Tokens that see all rows of a source, in one launch.
+// Returns the time of tokens that see all rows of a source, in one launch.
 KernelTime source_attention_time(const AttentionWork& work, std::span<const SourceChunk> chunks,
                                  const Hardware& hardware);
 // A StateWork is the convolution and the recurrence of one layer on one device. A launch reads and

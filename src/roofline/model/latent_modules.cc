@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kModel = "deepseek-ai/DeepSeek-V3";
-constexpr int32_t kMaxSize = 10'000'000;
+constexpr int32_t kMaxModuleSize = 10'000'000;
 constexpr int64_t kMaxStepTokens = int64_t{1} << 24;
 
 // Returns one dense layer of DeepSeek-V3 (its config.json), of which only attention is looked at.
@@ -58,10 +58,10 @@ Result<double> module_us(const LatentModuleSample& sample, const Hardware& hardw
 
 Result<LatentModuleSample> read_row(const CsvTable& table, size_t row) {
   LatentModuleSample sample;
-  QUIRE_ASSIGN_OR_RETURN(sample.num_heads, table.whole(row, "num_heads", 1, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(sample.batch, table.whole(row, "batch_size", 1, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(sample.num_tokens, table.whole(row, "isl", 1, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(sample.context, table.whole(row, "step", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.num_heads, table.whole(row, "num_heads", 1, kMaxModuleSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.batch, table.whole(row, "batch_size", 1, kMaxModuleSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.num_tokens, table.whole(row, "isl", 1, kMaxModuleSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.context, table.whole(row, "step", 0, kMaxModuleSize));
   if (int64_t{sample.batch} * sample.num_tokens > kMaxStepTokens) {
     return invalid_argument("row {}: expected up to {} tokens, got {} x {}", row + 1,
                             kMaxStepTokens, sample.batch, sample.num_tokens);

@@ -61,7 +61,7 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism);
 // These are the small kernels of one latent attention module beside its products and attention:
 // norms of the latents, splitting, rope, expanding, joining and padding of queries, keys and
 // values. Devices with units need them only because of how they work, so they are no part of the
-// bound. Zero for other kinds and on CPUs.
+// bound. The time is zero for other kinds and on CPUs.
 KernelTime latent_copies_time(const GroupPlan& group, double tokens, double activation_bytes,
                               const Hardware& hardware);
 

@@ -9,13 +9,13 @@
 namespace quire {
 namespace {
 
-constexpr int32_t kMaxSize = 100'000'000;
+constexpr int32_t kMaxLaunchSize = 100'000'000;
 
 Result<MixedSample> read_row(const CsvTable& table, size_t row, const NumberFormat& kv) {
-  QUIRE_ASSIGN_OR_RETURN(const int32_t heads, table.whole(row, "num_heads", 1, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(const int32_t heads, table.whole(row, "num_heads", 1, kMaxLaunchSize));
   QUIRE_ASSIGN_OR_RETURN(const int32_t kv_heads,
-                         table.whole(row, "num_key_value_heads", 1, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(const int32_t dim, table.whole(row, "head_dim", 1, kMaxSize));
+                         table.whole(row, "num_key_value_heads", 1, kMaxLaunchSize));
+  QUIRE_ASSIGN_OR_RETURN(const int32_t dim, table.whole(row, "head_dim", 1, kMaxLaunchSize));
   MixedSample sample;
   sample.work = {.num_heads = static_cast<double>(heads),
                  .num_kv_heads = static_cast<double>(kv_heads),
@@ -23,10 +23,10 @@ Result<MixedSample> read_row(const CsvTable& table, size_t row, const NumberForm
                  .v_dim = static_cast<double>(dim),
                  .kv_bytes_per_token = 2.0 * kv_heads * dim * kv.bytes(),
                  .kv = kv};
-  QUIRE_ASSIGN_OR_RETURN(sample.chunk.num_tokens, table.whole(row, "chunk", 2, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(sample.chunk.context, table.whole(row, "kv_prefill", 0, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(sample.num_decodes, table.whole(row, "n_decode", 1, kMaxSize));
-  QUIRE_ASSIGN_OR_RETURN(sample.decode_context, table.whole(row, "kv_decode", 1, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.chunk.num_tokens, table.whole(row, "chunk", 2, kMaxLaunchSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.chunk.context, table.whole(row, "kv_prefill", 0, kMaxLaunchSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.num_decodes, table.whole(row, "n_decode", 1, kMaxLaunchSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.decode_context, table.whole(row, "kv_decode", 1, kMaxLaunchSize));
   QUIRE_ASSIGN_OR_RETURN(sample.us, table.number(row, "us"));
   if (!(sample.us > 0 && sample.us < 1e10)) {
     return invalid_argument("row {}: us: expected microseconds above 0, got {:g}", row + 1,

@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr int32_t kMaxSize = 1'000'000'000;
+constexpr int32_t kMaxCsvSize = 1'000'000'000;
 
 std::optional<NumberFormat> expert_format(std::string_view dtype) {
   if (dtype == "int4_wo") return parse_number_format("int4");
@@ -41,7 +41,7 @@ Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, Number
         std::pair("inter_size", &inter), std::pair("topk", &topk),
         std::pair("num_experts", &experts), std::pair("moe_tp_size", &tp),
         std::pair("moe_ep_size", &ep)}) {
-    QUIRE_ASSIGN_OR_RETURN(*value, table.whole(row, column, 1, kMaxSize));
+    QUIRE_ASSIGN_OR_RETURN(*value, table.whole(row, column, 1, kMaxCsvSize));
   }
   if (topk > experts || ep > experts) {
     return invalid_argument("row {}: expected topk and moe_ep_size up to num_experts", row + 1);
@@ -115,8 +115,8 @@ Result<std::vector<CollectiveSample>> read_collective_csv(std::string_view text,
       QUIRE_ASSIGN_OR_RETURN(const std::string_view backend, table.field(row, "backend"));
       if (backend.ends_with("eager")) continue;
     }
-    const Result<int32_t> devices = table.whole(row, "num_gpus", 1, kMaxSize);
-    const Result<int32_t> elements = table.whole(row, "message_size", 1, kMaxSize);
+    const Result<int32_t> devices = table.whole(row, "num_gpus", 1, kMaxCsvSize);
+    const Result<int32_t> elements = table.whole(row, "message_size", 1, kMaxCsvSize);
     const Result<double> us = table.latency_us(row);
     for (const Status& status : {devices.status(), elements.status(), us.status()}) {
       if (!status.ok()) return status.with_context(where);

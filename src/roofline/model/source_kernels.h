@@ -1,5 +1,5 @@
-// The kernels of what a decoder looks at beside its tokens, and of what reads pictures for it. Private to the cost model, whose Impl
-// `model` is.
+// These are the kernels of what a decoder looks at beside its tokens, and of what reads pictures
+// for it. They are private to the cost model, whose Impl `model` is.
 #pragma once
 
 #include <algorithm>

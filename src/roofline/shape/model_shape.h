@@ -44,7 +44,7 @@ struct AttentionShape {
   bool latent = false;         // `mla` says how; num_kv_heads and head_dim are unused
   LatentAttention mla;
   IndexShape index;  // with `latent`
-  // Tokens that a query reads at most; 0: all.
+  // Returns how many tokens a query reads at most; 0 says all.
   int32_t tokens_read() const { return index.top_k > 0 ? index.top_k : sliding_window; }
   bool any() const { return num_heads > 0; }  // else the layer has no attention
   double num_parameters(int64_t hidden_size) const;
@@ -52,8 +52,9 @@ struct AttentionShape {
   friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
 
-// A mixer that carries a state of fixed size from token to token (Mamba, Gated DeltaNet, short
-// convolutions): an input projection, a convolution and a recurrence, an output projection.
+// A StateShape is a mixer that carries a state of fixed size from token to token (Mamba, Gated
+// DeltaNet, short convolutions): an input projection, a convolution and a recurrence, an output
+// projection.
 struct StateShape {
   int64_t in_rows = 0;          // of the input projection; 0: the layer keeps no state
   int64_t inner_size = 0;       // columns of the output projection

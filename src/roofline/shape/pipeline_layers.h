@@ -15,7 +15,7 @@ struct PipelineLayers {
   int64_t most() const { return before_last > last ? before_last : last; }
 };
 
-// Of 1 to model.num_layers() stages.
+// Deals the layers to 1 to model.num_layers() stages.
 PipelineLayers deal_layers(const ModelShape& model, int32_t num_stages);
 
 }  // namespace quire

@@ -31,7 +31,7 @@ struct DecodeSums {
   int32_t max_context = 0;                      // an upper bound; 0: unknown
 };
 
-// Tokens of one request that look at so many rows of a source each.
+// These tokens of one request look at so many rows of a source each.
 struct SourceChunk {
   int32_t num_tokens = 0;
   int32_t num_rows = 0;
@@ -43,15 +43,15 @@ struct StepShape {
   int32_t num_sampled = 0;   // rows of logits
   DecodeSums decode;
   std::vector<PromptChunk> chunks;  // capacity is kept by clear()
-  // With ModelShape::source: the rows that requests of one token look at, the tokens of the others,
-  // and the rows of each source that is encoded.
+  // With ModelShape::source, these are the rows that requests of one token look at, the tokens of
+  // the others, and the rows of each source that is encoded.
   int64_t decode_source_rows = 0;          // Σ
   std::vector<SourceChunk> source_chunks;  // likewise
   std::vector<int32_t> encoded_rows;
   std::vector<int32_t> pictures;  // with ModelShape::tower: embeddings of each that is encoded
 
   // Adds one request of the step: positions [computed, computed + scheduled). `windows` are those
-  // of the model, ascending; `source_rows` of what its tokens look at.
+  // of the model, ascending, and its tokens look at `source_rows` of a source.
   void add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, bool sampled,
            std::span<const int32_t> windows, int32_t source_rows = 0);
   // What the plan has encoded for the places of tokens.

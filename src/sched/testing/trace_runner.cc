@@ -11,7 +11,7 @@
 namespace quire::test {
 namespace {
 
-constexpr int32_t kVocab = 1000;
+constexpr int32_t kTraceVocab = 1000;
 
 Result<int64_t> parse_int(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
@@ -237,7 +237,7 @@ Status TraceRunner::configure(const Line& line) {
 void TraceRunner::start() {
   kv_ = std::make_unique<KvManager>(spec_, num_blocks_ + 1, kv_options_);
   scheduler_ = std::make_unique<Scheduler>(config_, *kv_);
-  executor_ = std::make_unique<ContentExecutor>(spec_, num_blocks_ + 1, kVocab);
+  executor_ = std::make_unique<ContentExecutor>(spec_, num_blocks_ + 1, kTraceVocab);
 }
 
 Status TraceRunner::add(const Line& line) {

@@ -181,7 +181,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kAdapterRoutes[] = {
     {"/v1/load_lora_adapter", "POST", K::kGuarded, M::kWorker, kLoadDoor,
      "Load an adapter out of the server's folder, or replace one (--lora-dir).", S::kLoraDir},
     {"/v1/unload_lora_adapter", "POST", K::kGuarded, M::kWorker, kUnloadDoor,
@@ -190,6 +190,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> adapter_routes() { return kRoutes; }
+std::span<const Route> adapter_routes() { return kAdapterRoutes; }
 
 }  // namespace quire::server

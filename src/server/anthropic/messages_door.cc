@@ -86,7 +86,7 @@ namespace {
 using M = RouteMode;
 using K = RouteKind;
 
-const Route kRoutes[] = {
+const Route kMessagesRoutes[] = {
     {"/v1/messages", "POST", K::kWork, M::kGeneration, kMessagesDoor,
      "Answer a conversation, as Anthropic's."},
     {"/v1/messages/count_tokens", "POST", K::kGuarded, M::kBySize, kMessagesDoor,
@@ -95,6 +95,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> messages_routes() { return kRoutes; }
+std::span<const Route> messages_routes() { return kMessagesRoutes; }
 
 }  // namespace quire::server

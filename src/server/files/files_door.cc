@@ -203,7 +203,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kFilesRoutes[] = {
     {"/v1/files", "GET POST", K::kGuarded, M::kWorker, kFilesDoor,
      "The files that were uploaded, or one more, as a form (--files-dir).", S::kFilesDir,
      RouteModel::kNone},
@@ -218,6 +218,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> files_routes() { return kRoutes; }
+std::span<const Route> files_routes() { return kFilesRoutes; }
 
 }  // namespace quire::server

@@ -143,7 +143,7 @@ constexpr Door kSlotsDoor = page_door(&slots);
 using M = RouteMode;
 using K = RouteKind;
 
-const Route kRoutes[] = {
+const Route kLlamaRoutes[] = {
     {"/completion", "POST", K::kWork, M::kGeneration, kLlamaCompletionDoor,
      "Continue a text, as llama.cpp's."},
     {"/infill", "POST", K::kWork, M::kGeneration, kLlamaInfillDoor,
@@ -156,6 +156,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> llama_routes() { return kRoutes; }
+std::span<const Route> llama_routes() { return kLlamaRoutes; }
 
 }  // namespace quire::server

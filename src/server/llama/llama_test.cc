@@ -11,7 +11,7 @@ namespace {
 
 namespace json = boost::json;
 
-std::vector<json::object> events_of(std::string_view body) {
+std::vector<json::object> json_events_of(std::string_view body) {
   std::vector<json::object> events;
   for (size_t at = body.find("data: "); at != body.npos; at = body.find("data: ", at + 1)) {
     const size_t begin = at + 6;
@@ -35,7 +35,7 @@ TEST_F(ServerTest, LlamaStreamIsTheAnswerInPieces) {
 
   const ClientResponse streamed =
       post("/completion", R"({"prompt":[97,98],"return_tokens":true,"stream":true})");
-  const std::vector<json::object> events = events_of(streamed.body);
+  const std::vector<json::object> events = json_events_of(streamed.body);
   ASSERT_GT(events.size(), 1u) << streamed.body;
   std::string content;
   json::array tokens;

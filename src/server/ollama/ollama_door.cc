@@ -239,7 +239,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kOllamaRoutes[] = {
     {"/api/chat", "POST", K::kWork, M::kGeneration, kOllamaChatDoor,
      "Answer a conversation, as Ollama's."},
     {"/api/generate", "POST", K::kWork, M::kGeneration, kOllamaGenerateDoor,
@@ -258,6 +258,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> ollama_routes() { return kRoutes; }
+std::span<const Route> ollama_routes() { return kOllamaRoutes; }
 
 }  // namespace quire::server

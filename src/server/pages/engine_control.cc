@@ -235,7 +235,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kEngineControlRoutes[] = {
     {"/pause", "POST", K::kGuarded, M::kDoor, kPauseDoor,
      "Stop scheduling; mode: abort, wait or keep.", S::kDevEndpoints},
     {"/resume", "POST", K::kGuarded, M::kWorker, kControlDoor, "Go on after /pause.",
@@ -260,6 +260,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> engine_control_routes() { return kRoutes; }
+std::span<const Route> engine_control_routes() { return kEngineControlRoutes; }
 
 }  // namespace quire::server

@@ -177,7 +177,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kEngineViewRoutes[] = {
     {"/quire/stats", "GET", K::kGuarded, M::kInline, kStats, "Counters and recent latencies.",
      S::kWebPage},
     {"/quire/kv/blocks", "GET", K::kGuarded, M::kWorker, kBlocks, "Every KV block's state.",
@@ -190,6 +190,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> engine_view_routes() { return kRoutes; }
+std::span<const Route> engine_view_routes() { return kEngineViewRoutes; }
 
 }  // namespace quire::server

@@ -130,7 +130,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kModelRoutes[] = {
     {"/v1/models", "GET", K::kGuarded, M::kInline, kModels, "The served models.", S::kNone,
      RouteModel::kNone},
     {"/v1/models/*", "GET", K::kGuarded, M::kInline, kModel, "One served model.", S::kNone,
@@ -144,6 +144,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> model_routes() { return kRoutes; }
+std::span<const Route> model_routes() { return kModelRoutes; }
 
 }  // namespace quire::server

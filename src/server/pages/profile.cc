@@ -86,7 +86,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kProfileRoutes[] = {
     {"/start_profile", "POST", K::kGuarded, M::kInline, kStart,
      "Begin to note what the engine does.", S::kDevEndpoints},
     {"/stop_profile", "POST", K::kGuarded, M::kWorker, kStop,
@@ -98,6 +98,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> profile_routes() { return kRoutes; }
+std::span<const Route> profile_routes() { return kProfileRoutes; }
 
 }  // namespace quire::server

@@ -90,7 +90,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kServerRoutes[] = {
     {"/health", "GET", K::kOpen, M::kInline, kHealth, "200 while the engine lives.", S::kNone,
      RouteModel::kNone},
     {"/ping", "GET POST", K::kOpen, M::kInline, kHealth, "As /health.", S::kNone,
@@ -113,7 +113,7 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> server_routes() { return kRoutes; }
+std::span<const Route> server_routes() { return kServerRoutes; }
 
 std::string metrics_text(const ServerState& server) {
   MetricsWriter threads;

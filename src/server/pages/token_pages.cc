@@ -141,7 +141,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kTokenRoutes[] = {
     {"/tokenize", "POST", K::kGuarded, M::kBySize, kTokenize, "Text or messages to token ids."},
     {"/detokenize", "POST", K::kGuarded, M::kBySize, kDetokenize, "Token ids to text."},
     {"/tokenizer_info", "GET", K::kGuarded, M::kInline, kTokenizerInfo,
@@ -150,6 +150,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> token_routes() { return kRoutes; }
+std::span<const Route> token_routes() { return kTokenRoutes; }
 
 }  // namespace quire::server

@@ -37,7 +37,7 @@ using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
 
-const Route kRoutes[] = {
+const Route kWebRoutes[] = {
     {"/", "GET", K::kOpen, M::kInline, kWeb,
      "The web page; it asks for the key that its requests need.", S::kWebPage, RouteModel::kNone},
     {"/web/*", "GET", K::kOpen, M::kInline, kWeb, "Parts of the web page.", S::kWebPage,
@@ -46,7 +46,7 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> web_routes() { return kRoutes; }
+std::span<const Route> web_routes() { return kWebRoutes; }
 
 std::string_view content_type_of(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kTypes[] = {

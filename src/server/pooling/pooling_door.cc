@@ -8,7 +8,7 @@ using K = RouteKind;
 
 constexpr Door kPoolingDoor{nullptr, nullptr, nullptr, &error_response};
 
-const Route kRoutes[] = {
+const Route kPoolingRoutes[] = {
     {"/v1/embeddings", "POST", K::kWork, M::kPooling, kPoolingDoor,
      "Vectors of texts, as OpenAI's."},
     {"/v2/embed", "POST", K::kWork, M::kPooling, kPoolingDoor, "Vectors of texts, as Cohere's."},
@@ -26,6 +26,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> pooling_routes() { return kRoutes; }
+std::span<const Route> pooling_routes() { return kPoolingRoutes; }
 
 }  // namespace quire::server

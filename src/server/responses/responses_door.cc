@@ -232,7 +232,7 @@ namespace {
 using M = RouteMode;
 using K = RouteKind;
 
-const Route kRoutes[] = {
+const Route kResponsesRoutes[] = {
     {"/v1/responses", "POST", K::kWork, M::kGeneration, kResponsesDoor,
      "Answer a conversation, as OpenAI's Responses API."},
     {"/v1/responses/input_tokens", "POST", K::kGuarded, M::kBySize, kResponsesDoor,
@@ -245,6 +245,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> responses_routes() { return kRoutes; }
+std::span<const Route> responses_routes() { return kResponsesRoutes; }
 
 }  // namespace quire::server

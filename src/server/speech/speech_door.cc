@@ -16,7 +16,7 @@ ApiResult<PreparedCall> prepare(const HttpRequest& request, const PrepareContext
 constexpr Door kTranscriptions{&prepare<false>, nullptr, nullptr, &error_response};
 constexpr Door kTranslations{&prepare<true>, nullptr, nullptr, &error_response};
 
-const Route kRoutes[] = {
+const Route kSpeechRoutes[] = {
     {"/v1/audio/transcriptions", "POST", K::kWork, M::kSpeech, kTranscriptions,
      "Write a recording down, which comes as a form."},
     {"/v1/audio/translations", "POST", K::kWork, M::kSpeech, kTranslations,
@@ -25,6 +25,6 @@ const Route kRoutes[] = {
 
 }  // namespace
 
-std::span<const Route> speech_routes() { return kRoutes; }
+std::span<const Route> speech_routes() { return kSpeechRoutes; }
 
 }  // namespace quire::server

@@ -84,7 +84,8 @@ struct RunResult {
   int64_t transferred_tokens = 0;
 };
 
-// `workload` has been validated. Errors: a spec out of bounds, a pool whose KV memory is too small.
+// `workload` has been validated. It fails where a spec is out of bounds or a pool's KV memory is
+// too small.
 Result<RunResult> run(const Workload& workload, const FleetSpec& spec,
                       const RunObserver& observer = {});
 

@@ -1,5 +1,6 @@
-// A run of steps in which every running request computes one token and nothing else can happen.
-// Their times are worked out one by one, everything else is done for all of them at once.
+// A DecodeRun is a run of steps in which every running request computes one token and nothing else
+// can happen. Their times are worked out one by one, everything else is done for all of them at
+// once.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class DecodeRun {
   // Plans a run from now on, of steps that begin before `stop_ns`. Returns false when an ordinary
   // step must be taken.
   bool plan(int64_t now_ns, int64_t stop_ns);
-  // The ends of the planned steps. Empty: there is no run.
+  // Returns the ends of the planned steps; without a run there are none.
   std::span<const int64_t> ends_ns() const { return ends_ns_; }
   // Something comes at that time: cuts off the steps behind the one that is under way then, but for
   // `num_planned` that are planned already.

@@ -23,7 +23,7 @@ struct DraftingTimes {
 class DraftingWork {
  public:
   void clear();
-  // `num_read`: tokens of the request that the model has read, which is brought up to date.
+  // The model has read `num_read` tokens of the request, which is brought up to date.
   void add(const ScheduledRequest& scheduled, const StepTimer& timer, int32_t& num_read);
   int64_t ns(const StepTimer& timer) const;
 

@@ -107,7 +107,8 @@ struct ReplicaCounters {
   int64_t host_ns = 0;
   int64_t kv_blocked_ns = 0;   // busy while the head of the queue waited for KV blocks
   int64_t seq_blocked_ns = 0;  // busy while requests waited for a place in the batch
-  // Token slots of blocks that requests hold, summed over steps, and those without a token.
+  // These count the token slots of blocks that requests hold, summed over steps, and those without
+  // a token.
   int64_t reserved_slot_steps = 0;
   int64_t unused_slot_steps = 0;
   int32_t peak_running = 0;

@@ -59,7 +59,8 @@ class Replica {
   void set_horizon(int64_t ns) { horizon_ns_ = ns; }
 
   RouteLoad load() const { return books_.load(); }
-  // The same with what only a simulator knows: how far prompts are, and how long outputs will be.
+  // Returns the same with what only a simulator knows: how far prompts are, and how long outputs
+  // will be.
   RouteLoad exact_load() const;
   int64_t num_kv_tokens() const;
   // Returns how many tokens of the prompt a cache would answer now.

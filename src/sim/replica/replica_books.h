@@ -25,8 +25,8 @@ class ReplicaBooks {
   // --- Requests ---
   void add_load(const Delivery& leg);
   void refuse(const Delivery& leg, Outcome outcome, int64_t now_ns);
-  // Notes which requests were preempted, run for the first time, or run again. `host_ns`: the host's
-  // part of all steps that have begun or will begin before this one.
+  // Notes which requests were preempted, run for the first time, or run again. `host_ns` is the
+  // host's part of all steps that have begun or will begin before this one.
   void note_plan(const StepPlan& plan, int64_t host_ns, int64_t now_ns);
   void take_token(Slot& slot, int64_t now_ns);
   // The last tokens of a step have been taken.

@@ -13,8 +13,8 @@ namespace quire::sim {
 
 class SimDrafts final : public Drafter {
  public:
-  // Borrows the slots. `acceptance`: of drafts behind right ones, the share that come out.
-  // `step_times` are those of a model that drafts; unknown: there is none.
+  // Borrows the slots. Of drafts behind right ones, `acceptance` is the share that come out.
+  // `step_times` are those of a model that drafts; without one they are unknown.
   SimDrafts(SlotTable& slots, double acceptance, const RowTimes& step_times);
 
   void propose(std::span<DraftQuery> queries) override;

@@ -1,4 +1,4 @@
-// The requests that a replica's scheduler has, each in a slot that its id names.
+// A SlotTable has the requests of a replica's scheduler, each in a slot that its id names.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ class SlotTable {
   // Borrows the workload, which says what the requests' tokens are.
   explicit SlotTable(const Workload& workload) : workload_(workload) {}
 
-  // An id orders requests as they joined. Null: its slot is another's by now.
+  // Returns the request's slot, or null where it is another's by now. An id orders requests as they
+  // joined.
   Slot* find(RequestId id);
   Slot& open(const Delivery& leg, int64_t delivered_ns, int64_t kv_blocked_mark);
   void close(Slot& slot);

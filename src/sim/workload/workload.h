@@ -55,7 +55,7 @@ struct Workload {
   std::vector<SimRequest> requests;
   std::vector<uint64_t> hash_blocks;  // stream of each block of hash_block_tokens tokens
   int32_t hash_block_tokens = 0;
-  // Of each picture, all being alike: embeddings of each item that is encoded of it.
+  // All pictures are alike, and each has so many embeddings for each of its items that are encoded.
   std::vector<int32_t> picture_items;
   std::optional<ClosedLoop> closed_loop;  // then arrival_ns is not read
 

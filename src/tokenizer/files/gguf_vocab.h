@@ -15,13 +15,14 @@ namespace quire {
 
 // Fields are the keys tokenizer.ggml.* of the same name; absent keys stay empty.
 struct GgufVocab {
-  // "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "gemma4" (BPE of characters), "bert",
-  // "t5" (unigram).
+  // The model is "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "gemma4" (BPE of
+  // characters), "bert" or "t5" (unigram).
   std::string model;
   std::string pre;                  // how "gpt2" cuts text: "gpt-2", "llama-bpe", "qwen2", ...
   std::vector<std::string> tokens;  // by id
   std::vector<float> scores;        // "llama", "t5": one per token; else may be empty
-  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. It may be empty.
+  // The types are 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. The list may be
+  // empty.
   std::vector<int32_t> token_types;
   std::vector<std::string> merges;  // "gpt2", "gemma4": "left right"
   std::optional<int64_t> bos_token_id;

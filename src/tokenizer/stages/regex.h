@@ -1,4 +1,4 @@
-// Regular expressions of tokenizer files. Those are written for Oniguruma (Ruby syntax); they are
+// Tokenizer files have regular expressions that are written for Oniguruma (Ruby syntax); they are
 // translated to PCRE2.
 #pragma once
 
@@ -12,12 +12,12 @@
 
 namespace quire {
 
-// Oniguruma (Ruby) syntax to PCRE2 (UTF, UCP, multi-line): white space and word classes with
-// Unicode's meaning, \h as a hex digit, \uXXXX, (?m) as dot-all. Fails for constructs that have no
-// counterpart.
+// Translates Oniguruma (Ruby) syntax to PCRE2 (UTF, UCP, multi-line): white space and word classes
+// with Unicode's meaning, \h as a hex digit, \uXXXX, (?m) as dot-all. It fails for constructs that
+// have no counterpart.
 Result<std::string> translate_regex(std::string_view pattern);
 
-// A compiled pattern, shared by copies; thread-safe.
+// A Regex is a compiled pattern, which its copies share. It is thread-safe.
 class Regex {
  public:
   static Result<Regex> compile(std::string_view pattern);
@@ -31,7 +31,8 @@ class Regex {
   std::shared_ptr<const Code> code_;  // shared: copies of a component use one compiled program
 };
 
-// Finds matches of one pattern, with its own work space. One thread; cheap to make for each call.
+// Finds matches of one pattern, with its own work space. One thread uses it; it is cheap to make
+// for each call.
 class RegexMatcher {
  public:
   struct Match {
@@ -43,8 +44,9 @@ class RegexMatcher {
   RegexMatcher(const RegexMatcher&) = delete;
   RegexMatcher& operator=(const RegexMatcher&) = delete;
 
-  // The first match that starts at byte `from` or later. `text` must be valid UTF-8 and `from` a
-  // character's start. A pattern that needs more than the step limit counts as not matching.
+  // Returns the first match that starts at byte `from` or later. `text` must be valid UTF-8 and
+  // `from` a character's start. A pattern that needs more than the step limit counts as not
+  // matching.
   std::optional<Match> find(std::string_view text, size_t from);
 
  private:

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// Immutable; any thread.
+// It is immutable, and any thread may read it.
 class AdapterConfig {
  public:
   // kInvalidArgument: the text is no configuration of LoRA, or a field has another type or is out of
@@ -19,14 +19,15 @@ class AdapterConfig {
   // is unknown and holds something.
   static Result<AdapterConfig> parse(std::string_view text);
 
-  // Of a module by its name in the base model.
+  // Returns the rank of a module, by its name in the base model.
   int64_t rank_of(std::string_view module) const;
   // What its B A x is multiplied by.
   float scale_of(std::string_view module) const;
-  // The greatest that any module may have.
+  // Returns the greatest rank that any module may have.
   int64_t max_rank() const;
-  // Of a module, the names of its parameters that the adapter says it changes by themselves, with
-  // the module's before: "model.layers.0.mlp.experts.down_proj". Mostly none.
+  // Returns, for a module, the names of its parameters that the adapter says it changes by
+  // themselves, with the module's name before: "model.layers.0.mlp.experts.down_proj". Mostly there
+  // are none.
   std::vector<std::string> parameters_of(std::string_view module) const;
   bool has_bias() const { return has_bias_; }
   // DoRA (Liu et al., 2024): each output of an updated linear has a magnitude of its own.

@@ -1,5 +1,6 @@
-// A LoRA adapter as PEFT saves it: a folder with adapter_config.json and adapter_model.safetensors,
-// whose tensors are named base_model.model.MODULE.lora_A.weight and the like.
+// LoraFiles is a LoRA adapter as PEFT saves it: a folder with adapter_config.json and
+// adapter_model.safetensors, whose tensors are named base_model.model.MODULE.lora_A.weight and the
+// like.
 //
 //   QUIRE_ASSIGN_OR_RETURN(LoraFiles adapter, LoraFiles::open("/adapters/sql"));
 //   for (const LoraModule& module : adapter.modules()) …   // y += scale * (B (A x) + bias)
@@ -17,8 +18,8 @@
 
 namespace quire {
 
-// The update of one linear of the base model, of its embeddings, or of a parameter that holds the
-// matrices of all experts of a layer.
+// This is the update of one linear of the base model, of its embeddings, or of a parameter that
+// holds the matrices of all experts of a layer.
 struct LoraModule {
   std::string name;  // in the base model: "model.layers.0.self_attn.q_proj"
   int64_t rank = 0;
@@ -38,7 +39,7 @@ struct LoraModule {
   int64_t num_outputs() const { return b->shape[0]; }
 };
 
-// A module that takes the place of the base model's.
+// This module takes the place of the base model's.
 struct WholeModule {
   std::string name;
   const RawTensor* weight = nullptr;  // either may be null, not both
@@ -52,7 +53,7 @@ struct LoraParts {
   std::deque<std::vector<float>> floats = {};  // of tensors that lie in no file
 };
 
-// Owns the file mappings. Immutable; any thread.
+// Owns the file mappings. It is immutable, and any thread may read it.
 class LoraFiles {
  public:
   // kNotFound: a file or the folder is missing. kUnimplemented: weights as .bin, which hold code,
@@ -72,9 +73,9 @@ class LoraFiles {
   int64_t num_parameters() const;
   // Whether it has updates of routed experts.
   bool changes_experts() const;
-  // Of the tensors of whole modules.
+  // Counts the elements of the tensors of whole modules.
   int64_t num_whole_elements() const;
-  // SHA-256 of configuration and tensors, in hexadecimal digits.
+  // Returns the SHA-256 of configuration and tensors, in hexadecimal digits.
   const std::string& digest() const { return digest_; }
 
  private:

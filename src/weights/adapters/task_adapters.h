@@ -1,6 +1,6 @@
-// Adapters that a checkpoint brings along, one for each task that it was trained for
-// (jina-embeddings-v3): config.json lists the tasks, and tensors hold the updates of all of them, as
-// torch's parametrizations save them. A task's adapter is opened like any other, by a path
+// A checkpoint may bring adapters along, one for each task that it was trained for
+// (jina-embeddings-v3): config.json lists the tasks, and tensors hold the updates of all of them,
+// as torch's parametrizations save them. A task's adapter is opened like any other, by a path
 // "FOLDER#task=NAME".
 //
 //   QUIRE_ASSIGN_OR_RETURN(TaskAdapters tasks, read_task_adapters(files));
@@ -31,7 +31,7 @@ struct TaskAdapters {
 Result<TaskAdapters> read_task_adapters(const ModelFiles& files);
 
 std::string task_adapter_path(std::string_view folder, std::string_view task);
-// Folder and task; nothing: the path is another adapter's.
+// Returns folder and task, or nothing where the path is another adapter's.
 std::optional<std::pair<std::string, std::string>> split_task_path(std::string_view path);
 
 // kNotFound: the folder has no such task. kInvalidArgument: tensors do not fit each other. Their bytes

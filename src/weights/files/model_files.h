@@ -31,7 +31,7 @@ class ModelFiles {
   // listing is read here. kNotFound: nothing is there, or neither is in the directory.
   // kInvalidArgument: it is neither of the two kinds.
   static Result<ModelFiles> open(const std::string& path);
-  // All files of a folder, whatever they are.
+  // Opens all files of a folder, whatever they are.
   static Result<ModelFiles> open_folder(const std::string& path);
 
   // The caller keeps these blobs alive longer than the ModelFiles (the built-in model lives in the
@@ -50,8 +50,9 @@ class ModelFiles {
   // else nullopt.
   std::optional<std::string> gguf_name() const;
 
-  // The tower and projector of a model whose language model lies in a .gguf file: the .gguf file
-  // beside it whose name has "mmproj" in it, where there is exactly one, or what use_mmproj() says.
+  // Returns the file with the tower and projector of a model whose language model lies in a .gguf
+  // file: the .gguf file beside it whose name has "mmproj" in it, where there is exactly one, or
+  // what use_mmproj() says.
   std::optional<std::string> mmproj_name() const;
   // Takes `path` for it; empty: none. kInvalidArgument: the model is no .gguf file, or `path` is
   // none.

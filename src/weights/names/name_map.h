@@ -67,8 +67,8 @@ enum class TensorRole : uint8_t {
   kLayerInputNorm,
   kLayerScale,  // [1]: what the residual stream behind a layer is multiplied by
   kQueryGate,   // [Hq * D, E]: the gate of the attention's output
-  // Of several residual streams (nn/spec/streams_spec.h); "{e}" stands for a stream, from 0, of those
-  // behind the first:
+  // These are of several residual streams (nn/spec/streams_spec.h); "{e}" stands for a stream, from
+  // 0, of those behind the first:
   kStreamIn,          // [E, E]: from the embedding to the stream
   kStreamOut,         // [E, E]: from the stream to its part of the final state
   kStreamRouterNorm,  // on what the router reads
@@ -79,7 +79,8 @@ enum class TensorRole : uint8_t {
   kLaurelDown,        // [R, E]
   kLaurelUp,          // [E, R]
   kLaurelNorm,
-  // Of a transformer block that layers share (nn/spec/shared_block_spec.h); "{e}" stands for its use:
+  // These are of a transformer block that layers share (nn/spec/shared_block_spec.h); "{e}" stands
+  // for its use:
   kPairNorm,         // [2 E]: on the residual stream and the embedding beside it
   kBlockOut,         // [E, E]
   kUpdateQueryDown,  // [r, 2 E]: what a use adds to the block's matrices
@@ -90,7 +91,7 @@ enum class TensorRole : uint8_t {
   kUpdateValueUp,
   kUpdateGateDown,  // [r, E]: to gate and up together
   kUpdateGateUp,    // [2 F, r]
-  // Of latent attention (nn/decoder_spec.h):
+  // These are of latent attention (nn/decoder_spec.h):
   kQueryDown,  // from the hidden state to the queries' latent
   kQueryDownNorm,
   kQueryUp,
@@ -108,7 +109,7 @@ enum class TensorRole : uint8_t {
   kCrossKNorm,
   kCrossGate,     // [1]
   kCrossMlpGate,  // [1]: of the MLP behind it
-  // Of a mixer with a state (nn/spec/state_spec.h):
+  // These are of a mixer with a state (nn/spec/state_spec.h):
   kStateIn,  // its input projection, all parts together
   kStateQ,
   kStateK,
@@ -140,7 +141,7 @@ enum class TensorRole : uint8_t {
   kDraftHiddenNorm,
   kMedusaBlock,
   kMedusaHead,
-  // On pooled states.
+  // These read pooled states:
   kPoolerDense,      // of BERT, before the classifier
   kClassifierDense,  // before the classifier, with its own prefix
   kClassifierNorm,
@@ -164,7 +165,7 @@ enum class TensorRole : uint8_t {
   kGateBounds,
   kUpBounds,
   kDownBounds,
-  // Of the indexer of sparse attention (nn/spec/index_spec.h):
+  // These are of the indexer of sparse attention (nn/spec/index_spec.h):
   kIndexQuery,
   kIndexKey,
   kIndexKeyNorm,
@@ -195,9 +196,9 @@ enum class QkvOrder : uint8_t {
 
 struct NameMapEntry {
   TensorRole role;
-  // Without the prefix and ".weight" / ".bias". "{}" stands for the layer; "{head}" for the head of
-  // a vector that is stored head by head, "{e}" for the expert; a pattern that ends with ".{e}" is
-  // of a tensor that holds all experts of a layer (weights/unstack.h).
+  // The pattern leaves out the prefix and ".weight" / ".bias". "{}" stands for the layer; "{head}"
+  // for the head of a vector that is stored head by head, "{e}" for the expert; a pattern that ends
+  // with ".{e}" is of a tensor that holds all experts of a layer (weights/unstack.h).
   std::string_view pattern;
   bool transposed = false;  // stored [K, N] (GPT-2's Conv1D)
   QkvOrder order = QkvOrder::kStacked;
@@ -232,16 +233,18 @@ struct NameMap {
   bool ignores_later_layers = false;
 };
 
-// nullptr when neither this map nor its base has such a role.
+// Returns nullptr when neither this map nor its base has such a role.
 const NameMapEntry* find_role(const NameMap& map, TensorRole role);
-// All its names, where checkpoints differ: one of them is used.
+// Returns all its names where checkpoints differ; one of them is used.
 std::vector<const NameMapEntry*> entries_of(const NameMap& map, TensorRole role);
 
-// The full name; `layer` < 0 for tensors outside the layers. `suffix`: "weight" or "bias".
+// Returns the full name. `layer` is below 0 for tensors outside the layers, and `suffix` is
+// "weight" or "bias".
 std::string tensor_name(const NameMapEntry& entry, const NamePrefix& prefix, int32_t layer,
                         std::string_view suffix, int32_t expert = -1);
 
-// The layer that a full name belongs to by one of the map's patterns; -1: none.
+// Returns the layer that a full name belongs to by one of the map's patterns, or -1 where it
+// belongs to none.
 int32_t layer_of_name(const NameMap& map, const NamePrefix& prefix, std::string_view name);
 
 // Norm weights are the ones that norm_offset applies to.

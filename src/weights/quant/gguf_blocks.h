@@ -1,4 +1,4 @@
-// Readers of single blocks of GGUF's quantized types: not a door for other folders.
+// These read single blocks of GGUF's quantized types. They are not meant for other folders.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The grids of GGUF's IQ types. A block names a point of a grid for every 8 (IQ1, IQ2) or 4 (IQ3)
+// GGUF's IQ types have grids. A block names a point of a grid for every 8 (IQ1, IQ2) or 4 (IQ3)
 // weights. A coordinate of a point is a level: of 3 in 2 bits, or of 8 in 3 bits, the first
 // coordinate in the lowest bits.
 #pragma once

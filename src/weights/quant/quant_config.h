@@ -25,7 +25,8 @@ struct QuantScheme {
   int bits = 0;
   bool is_float = false;  // e4m3 (8 bits) or e2m1 (4 bits) instead of integers
   bool symmetric = true;
-  // So many inputs share a scale; -1: a whole row. Empty when the tensors alone say it.
+  // So many inputs share a scale, and with -1 a whole row does. It is empty when the tensors alone
+  // say it.
   std::optional<int64_t> group_size = {};
   std::optional<int64_t> block_rows = {};  // outputs that share a scale, in block-wise schemes
   bool zeros_less_one = false;             // GPTQ's first format stores zero points minus one

@@ -1,5 +1,5 @@
-// The readers behind open_quant_matrix(), one per family of formats, and what they share: not a
-// door for other folders.
+// These are the readers behind open_quant_matrix(), one per family of formats, and what they share.
+// They are not meant for other folders.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ class ModuleTensors {
   // MODULE.suffix; nullptr when absent. What was found counts as used.
   const RawTensor* find(std::string_view suffix);
   Result<const RawTensor*> require(std::string_view suffix);
-  // As require(), of this type and shape.
+  // Does as require(), for a tensor of this type and shape.
   Result<const RawTensor*> require(std::string_view suffix, std::string_view type_name,
                                    const std::vector<int64_t>& shape);
   std::vector<const RawTensor*> used() const { return used_; }
@@ -38,12 +38,12 @@ Status check_type_and_shape(const RawTensor& tensor, std::string_view type_name,
 // Scales of F32, F16 or BF16; anything else is an error.
 Result<ScaleType> scale_type_of(const RawTensor& tensor);
 
-// kDataLoss unless every scale of the row is finite. `count` elements of `type` at `scales`.
+// Fails with kDataLoss unless each of the `count` scales of `type` at `scales` is finite.
 Status check_finite(std::string_view tensor_name, const std::byte* scales, ScaleType type,
                     int64_t count);
 
-// Value `index` of a stream of `bits`-bit numbers, lowest bits first, across 32-bit words.
-// `words[i * stride]` is word i; unaligned.
+// Reads value `index` of a stream of `bits`-bit numbers, lowest bits first, across 32-bit words.
+// `words[i * stride]` is word i and need not be aligned.
 class PackedBits {
  public:
   PackedBits(const std::byte* words, int64_t stride_words, int bits)
@@ -57,8 +57,9 @@ class PackedBits {
   int bits_;
 };
 
-// Columns sorted by group, from the group of each column. Groups must be as large as group_size
-// (the last may be smaller) and lie in [0, num_groups); else one line that says which does not.
+// Returns the columns sorted by group, from the group of each column. Groups must be as large as
+// group_size (the last may be smaller) and lie in [0, num_groups); else one line says which does
+// not.
 Result<std::vector<int32_t>> order_by_group(const RawTensor& g_idx, int64_t columns,
                                             int64_t group_size);
 
@@ -77,23 +78,23 @@ Result<std::unique_ptr<QuantMatrix>> open_gptq_matrix(ModuleTensors& tensors,
 Result<std::unique_ptr<QuantMatrix>> open_packed_matrix(ModuleTensors& tensors,
                                                         const QuantScheme& scheme,
                                                         const MatrixShape& shape);
-// Four-bit floats, two in a byte: NVFP4 and MXFP4.
+// Opens four-bit floats, two in a byte: NVFP4 and MXFP4.
 Result<std::unique_ptr<QuantMatrix>> open_fp4_matrix(ModuleTensors& tensors,
                                                      const QuantScheme& scheme,
                                                      const MatrixShape& shape);
-// MXFP4 as gpt-oss stores it: MODULE.blocks and MODULE.scales.
+// Opens MXFP4 as gpt-oss stores it: MODULE.blocks and MODULE.scales.
 Result<std::unique_ptr<QuantMatrix>> open_mx_blocks_matrix(ModuleTensors& tensors,
                                                            const MatrixShape& shape);
-// One byte per weight, int8 or fp8, with scales of any granularity.
+// Opens matrices of one byte per weight, int8 or fp8, with scales of any granularity.
 Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
                                                       const QuantScheme& scheme,
                                                       const MatrixShape& shape);
-// BitNet's packed weights.
+// Opens BitNet's packed weights.
 Result<std::unique_ptr<QuantMatrix>> open_bitnet_matrix(ModuleTensors& tensors,
                                                         const QuantScheme& scheme,
                                                         const MatrixShape& shape);
 
-// True for ggml types that open_gguf_matrix() reads.
+// Returns true for ggml types that open_gguf_matrix() reads.
 bool is_quantized_ggml_type(std::string_view type_name);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Small adapters in memory, for tests.
+// These helpers make small adapters in memory, for tests.
 #pragma once
 
 #include <cstring>

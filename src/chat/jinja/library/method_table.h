@@ -11,10 +11,6 @@ namespace quire::jinja {
 using Method = Value (*)(Heap&, const Value&, const Arguments&);
 using MethodTable = std::map<std::string_view, Method>;
 
-inline void no_arguments(std::string_view name, const Arguments& arguments) {
-  Bound(name, arguments, {});
-}
-
 const MethodTable& string_methods();
 
 }  // namespace quire::jinja

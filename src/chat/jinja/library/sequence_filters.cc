@@ -31,7 +31,7 @@ Value default_filter(Heap& heap, const Value& value, const Arguments& arguments)
 }
 
 Value length_filter(Heap&, const Value& value, const Arguments& arguments) {
-  Bound("length", arguments, {});
+  no_arguments("length", arguments);
   return Value::integer(length_of(value));
 }
 
@@ -46,7 +46,7 @@ Value join_filter(Heap& heap, const Value& value, const Arguments& arguments) {
 }
 
 Value first_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("first", arguments, {});
+  no_arguments("first", arguments);
   if (value.is(Kind::kIterator)) {
     auto& node = value.get<IteratorNode>();
     if (node.position < node.items.size()) return node.items[node.position++];
@@ -58,7 +58,7 @@ Value first_filter(Heap& heap, const Value& value, const Arguments& arguments) {
 }
 
 Value last_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("last", arguments, {});
+  no_arguments("last", arguments);
   if (value.is(Kind::kIterator)) fail("'generator' object is not reversible");
   if (value.is_sequence_node() && !value.items().empty()) return value.items().back();
   const std::vector<Value> items = items_of(heap, value);
@@ -67,12 +67,12 @@ Value last_filter(Heap& heap, const Value& value, const Arguments& arguments) {
 }
 
 Value list_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("list", arguments, {});
+  no_arguments("list", arguments);
   return make_list(heap, items_of(heap, value));
 }
 
 Value items_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("items", arguments, {});
+  no_arguments("items", arguments);
   if (value.is_undefined()) return make_iterator(heap, {});
   if (!value.is(Kind::kDict)) fail("Can only get item pairs from a mapping.");
   std::vector<Value> out;
@@ -141,7 +141,7 @@ Value sort_filter(Heap& heap, const Value& value, const Arguments& arguments) {
 }
 
 Value reverse_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("reverse", arguments, {});
+  no_arguments("reverse", arguments);
   if (value.is_string()) {
     return get_slice(heap, value, Value(), Value(), Value::integer(-1));
   }

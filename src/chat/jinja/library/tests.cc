@@ -14,7 +14,7 @@ using Test = bool (*)(Heap&, const Value&, const Arguments&);
 
 template <bool (*kPredicate)(const Value&)>
 bool unary(Heap&, const Value& value, const Arguments& arguments) {
-  Bound("test", arguments, {});
+  no_arguments("test", arguments);
   return kPredicate(value);
 }
 
@@ -76,12 +76,12 @@ bool divisible_by(Heap& heap, const Value& value, const Arguments& arguments) {
 }
 
 bool is_even(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("even", arguments, {});
+  no_arguments("even", arguments);
   return divisible(heap, value, Value::integer(2));
 }
 
 bool is_odd(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("odd", arguments, {});
+  no_arguments("odd", arguments);
   return equals(heap, binary(heap, BinaryOp::kMod, value, Value::integer(2)), Value::integer(1));
 }
 

@@ -21,7 +21,7 @@ Value same_kind(Heap& heap, const Value& like, std::string text) {
 
 template <std::string (*kMap)(std::string_view)>
 Value map_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("filter", arguments, {});
+  no_arguments("filter", arguments);
   const Value text = as_string(heap, value);
   heap.tick_bytes(text.text().size());
   return same_kind(heap, text, kMap(text.text()));
@@ -62,17 +62,17 @@ Value replace_filter(Heap& heap, const Value& value, const Arguments& arguments)
 }
 
 Value string_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("string", arguments, {});
+  no_arguments("string", arguments);
   return as_string(heap, value);
 }
 
 Value safe_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("safe", arguments, {});
+  no_arguments("safe", arguments);
   return as_string(heap, value).with_markup(true);
 }
 
 Value escape_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("escape", arguments, {});
+  no_arguments("escape", arguments);
   if (value.is_markup()) return value;
   const std::string text = to_str(heap, value);
   heap.check_room(text.size() * 6);
@@ -170,7 +170,7 @@ Value float_filter(Heap&, const Value& value, const Arguments& arguments) {
 }
 
 Value abs_filter(Heap&, const Value& value, const Arguments& arguments) {
-  Bound("abs", arguments, {});
+  no_arguments("abs", arguments);
   return abs_value(value);
 }
 
@@ -217,7 +217,7 @@ Value center_filter(Heap& heap, const Value& value, const Arguments& arguments) 
 }
 
 Value word_count_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("wordcount", arguments, {});
+  no_arguments("wordcount", arguments);
   const std::string text = to_str(heap, value);
   int64_t count = 0;
   bool in_word = false;
@@ -249,7 +249,7 @@ Value truncate_filter(Heap& heap, const Value& value, const Arguments& arguments
 }
 
 Value url_encode_filter(Heap& heap, const Value& value, const Arguments& arguments) {
-  Bound("urlencode", arguments, {});
+  no_arguments("urlencode", arguments);
   if (!value.is_string() && is_iterable(value))
     fail("urlencode: only strings and numbers are supported");
   const std::string text = to_str(heap, value);

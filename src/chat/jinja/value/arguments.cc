@@ -26,6 +26,10 @@ Bound::Bound(std::string_view callee, const Arguments& arguments,
   }
 }
 
+void no_arguments(std::string_view callee, const Arguments& arguments) {
+  const Bound bound(callee, arguments, {});
+}
+
 std::string_view Bound::text(size_t i) const {
   const Value& value = (*this)[i];
   if (value.is_undefined()) fail_undefined(value);

@@ -20,7 +20,8 @@ struct Arguments {
 // Bound has the arguments in the order of a callee's parameters.
 class Bound {
  public:
-  // Too many, unknown, doubled or (of the first `num_required`) missing arguments are an error.
+  // It fails where arguments are too many, unknown or doubled, or where one of the first
+  // `num_required` is missing.
   Bound(std::string_view callee, const Arguments& arguments,
         std::initializer_list<std::string_view> parameters, size_t num_required = 0);
 
@@ -43,5 +44,8 @@ class Bound {
   std::vector<std::string_view> parameters_;
   std::vector<std::optional<Value>> values_;
 };
+
+// Fails where a callee that takes no arguments was given some.
+void no_arguments(std::string_view callee, const Arguments& arguments);
 
 }  // namespace quire::jinja

@@ -19,10 +19,10 @@ class AdapterMemory {
   };
   AdapterMemory(int32_t num_slots, int64_t num_bytes);
 
-  // The first piece that is large enough. Empty: there is none, or no slot.
+  // Takes the first piece that is large enough, or returns nothing where there is none, or no slot.
   std::optional<Place> take(int64_t num_bytes);
   void give_back(const Place& place);
-  // The largest piece that take() would find.
+  // Returns the size of the largest piece that take() would find.
   int64_t largest_free_bytes() const;
 
  private:

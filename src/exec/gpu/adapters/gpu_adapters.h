@@ -1,5 +1,5 @@
-// The adapters of a model on a GPU. Each that is loaded has a slot; a table on the device says where
-// the updates of every slot lie, and each step says which row has which slot.
+// GpuAdapters holds the adapters of a model on a GPU. Each that is loaded has a slot; a table on
+// the device says where the updates of every slot lie, and each step says which row has which slot.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,15 @@
 
 namespace quire {
 
-// load() on any thread, the rest on that of the runner, whose steps have host buffers that take turns.
+// Any thread may call load(); the rest is called on the runner's thread, whose steps have host
+// buffers that take turns.
 class GpuAdapters {
  public:
-  // Beside MemoryPlan::adapters; nothing without adapters.
+  // Returns what it takes beside MemoryPlan::adapters, which is nothing without adapters.
   static int64_t device_bytes(const ModelRunnerOptions& options, const DecoderWeights& weights,
                               int64_t max_tokens);
 
-  // What it is made of, and borrows: a model with ModelRunnerOptions::max_adapters.
+  // It is made of these, which it borrows: a model with ModelRunnerOptions::max_adapters.
   struct Model {
     const ModelRunnerOptions& options;
     const ModelPlan& plan;
@@ -44,15 +45,15 @@ class GpuAdapters {
   // the adapter's memory is free again when the last request has let it go.
   Result<std::shared_ptr<const Adapter>> load(const std::string& name, const std::string& path);
 
-  // Queues which rows of the step have which adapter, of `num_tokens` with those that stand for
-  // nobody. The pointers are the same for every step. `turn`: which of the host buffers is
+  // Queues which rows of the step have which adapter. `num_tokens` counts rows that stand for
+  // nobody, too. The pointers are the same for every step. `turn` says which of the host buffers is
   // the step's.
   LoraSlots place(size_t turn, std::span<const LoraRows> adapters, int64_t num_tokens);
 
  private:
   explicit GpuAdapters(const Model& model);
   Status allocate();
-  // The table's row of a slot.
+  // Makes the table's row of a slot.
   Result<std::vector<LoraPart>> table_row(const LoadedAdapter& adapter,
                                           const std::string& path) const;
 

@@ -18,8 +18,6 @@ using test::DriverOutput;
 using test::DriverRequest;
 using test::PlanDriver;
 
-constexpr double kBf16Budget = 0.06;  // as model_goldens_test.cc, where it is argued
-
 Result<std::shared_ptr<const Adapter>> load_adapter(const GpuRunner& runner,
                                                     const std::string& name) {
   return runner.load_adapter(name, test::lora_golden_dir(name).string());
@@ -50,7 +48,7 @@ TEST_P(GpuLoraGolden, LogitsAreThoseOfPeft) {
   const auto outputs = driver.run({request}, {.chunk = 19});
   ASSERT_TRUE(outputs.at(1).status.ok()) << outputs.at(1).status.message();
   const double error = test::worst_error(golden, seen);
-  EXPECT_LE(error, kBf16Budget);
+  EXPECT_LE(error, gpu_test::kBf16Budget);
   fmt::print("{}: worst logit error {:.2e}\n", name, error);
 }
 

@@ -1,4 +1,5 @@
-// Which captured graph runs a step. A graph is of one size; a smaller step is padded up to it.
+// GraphDispatcher says which captured graph runs a step. A graph is of one size; a smaller step is
+// padded up to it.
 //
 // With GraphMode::kFull a step in which every request brings one token runs as one whole graph, by the number of
 // requests. Any other step of few tokens runs piece by piece: what lies between attentions are
@@ -19,7 +20,7 @@ enum class GraphMode : uint8_t {
   kPieces,  // all steps piece by piece, those in which every request brings one token as well
   kFull,    // these as whole graphs
 };
-// none, piecewise or full.
+// The text is none, piecewise or full; any other gives nothing.
 std::optional<GraphMode> parse_graph_mode(std::string_view text);
 
 struct StepSize {
@@ -70,7 +71,7 @@ class GraphDispatcher {
     return kind == GraphKind::kWhole ? whole_ : pieces_;
   }
   size_t num_buckets() const { return whole_.size() + pieces_.size(); }
-  // The bucket to run the step in; empty: the step is of no graph's shape.
+  // Returns the bucket to run the step in, or nothing where the step is of no graph's shape.
   std::optional<GraphBucket> bucket_of(const StepSize& step) const;
   // Counts a step that runs now, in the bucket that bucket_of() said.
   void count(const StepSize& step, const std::optional<GraphBucket>& bucket, bool is_captured);

@@ -1,7 +1,7 @@
-// The captured graphs of a GPU's forward passes (graph_dispatcher.h says which there are). A graph
-// is captured when the second step of its bucket comes, or before, while nothing is to be run: the
-// server is ready before any is, and the first step of a bucket has chosen the algorithms of its
-// shapes, which capturing must not meet.
+// StepGraphs holds the captured graphs of a GPU's forward passes (graph_dispatcher.h says which
+// there are). A graph is captured when the second step of its bucket comes, or before, while
+// nothing is to be run: the server is ready before any is, and the first step of a bucket has
+// chosen the algorithms of its shapes, which capturing must not meet.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,13 @@ namespace quire {
 // Borrows what it is made of. One thread.
 class StepGraphs {
  public:
-  // `with_adapters`: there are steps with and without, and graphs for both. `ranks`: of a decoder that
-  // computes a rank's share, whose graphs are there for all ranks or for none; null: alone.
+  // `with_adapters` says that there are steps with and without, and graphs for both. `ranks` are
+  // those of a decoder that computes a rank's share, whose graphs are there for all ranks or for
+  // none; it is null where one decoder computes all.
   StepGraphs(GraphDispatcher dispatcher, bool with_adapters, Device& device, Decoder& decoder,
              GpuRanks* ranks);
 
-  // Device memory of all graphs, an upper bound that was argued and not measured.
+  // Returns the device memory of all graphs: an upper bound that was argued and not measured.
   static int64_t device_bytes(const GraphDispatcher& dispatcher, bool with_adapters,
                               size_t num_pieces);
 
@@ -41,7 +42,8 @@ class StepGraphs {
   void forward(const StepSize& step, const std::optional<GraphBucket>& bucket,
                const ForwardInputs& inputs);
 
-  // A bucket that is not captured yet, the largest first, since smaller ones reuse its memory.
+  // Returns a bucket that is not captured yet, the largest first, since smaller ones reuse its
+  // memory.
   std::optional<GraphBucket> next_uncaptured() const;
   // Captures the bucket's graph with inputs of no request; the device waits until it is done.
   void prepare(const GraphBucket& bucket, const ForwardInputs& inputs);
@@ -58,7 +60,7 @@ class StepGraphs {
     std::vector<std::unique_ptr<Graph>> graphs;
     bool has_run = false;  // without graphs
   };
-  // Those of one kind of steps, by bucket.
+  // These are the graphs of one kind of steps, by bucket.
   struct Graphs {
     std::vector<Captured> whole;
     std::vector<Captured> pieces;

@@ -1,7 +1,7 @@
-// Ranks that are threads of one process with a GPU each (in tests several share one). The memory of
-// the group lies on every GPU once: a rank writes its columns of a matrix to its own copy, and
-// gather() queues a kernel that stores them to the copies of the others. Ranks meet on their GPUs,
-// while their threads queue further work.
+// GpuRanks are ranks that are threads of one process with a GPU each (in tests several share one).
+// The memory of the group lies on every GPU once: a rank writes its columns of a matrix to its own
+// copy, and gather() queues a kernel that stores them to the copies of the others. Ranks meet on
+// their GPUs, while their threads queue further work.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto ranks, GpuRanks::create(devices, {.ops = &cuda_rank_ops()}));
 //   // Each on its own thread:
@@ -34,8 +34,9 @@ struct GpuRanksOptions {
 // status() once that work is done.
 class GpuRanks final : public RankGroup {
  public:
-  // One seat per device. kInvalidArgument: too many of them, or GPUs that are not alike, whose products
-  // may differ in bits. kUnavailable: GPUs that do not reach each other's memory.
+  // Makes one seat per device. kInvalidArgument: there are too many of them, or the GPUs are not
+  // alike, so that their products may differ in bits. kUnavailable: the GPUs do not reach each
+  // other's memory.
   static Result<std::vector<std::unique_ptr<GpuRanks>>> create(
       std::span<const std::unique_ptr<Device>> devices, const GpuRanksOptions& options);
   ~GpuRanks() override;
@@ -45,7 +46,8 @@ class GpuRanks final : public RankGroup {
   Status allocate(int64_t num_bytes);
   // What allocate() takes of the GPU.
   static int64_t device_bytes(int64_t num_bytes);
-  // Every rank's thread calls it: whether all of them say true. False: the group is broken, too.
+  // Every rank's thread calls it, and learns whether all of them say true. It is false, too, when
+  // the group is broken.
   bool all(bool mine);
 
   std::span<std::byte> memory() const override { return {base_, num_bytes_}; }
@@ -71,7 +73,7 @@ class GpuRanks final : public RankGroup {
   Arena arena_;
   std::byte* base_ = nullptr;
   size_t num_bytes_ = 0;
-  // By rank, on its GPU.
+  // Each rank's memory lies on its GPU.
   std::array<std::byte*, kMaxGatherRanks> bases_ = {};
   std::array<GatherSignals*, kMaxGatherRanks> signals_ = {};
 };

@@ -1,6 +1,6 @@
-// The way of hidden states from stage to stage, each of which is a GPU, or several ranks (gpu_ranks.h):
-// rank r of a stage gets them from rank r of the stage before. Threads queue a step on all stages at
-// the same time, and the GPUs wait for each other (kernels/api/ranks/hand_over.h).
+// GpuStageLink brings hidden states from stage to stage, each of which is a GPU, or several ranks
+// (gpu_ranks.h): rank r of a stage gets them from rank r of the stage before. Threads queue a step
+// on all stages at the same time, and the GPUs wait for each other (kernels/api/ranks/hand_over.h).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto links, GpuStageLink::create(devices, {.num_stages = 2, .ops = …}));
 //   // Each on its own thread:
@@ -37,9 +37,9 @@ struct GpuStagesOptions {
 // shows in status() once that work is done.
 class GpuStageLink {
  public:
-  // One per device: all ranks of the first stage, then those of the next. kInvalidArgument: stages of
-  // different numbers of ranks, or too many of them. kUnavailable: GPUs that do not reach each other's
-  // memory.
+  // Makes one link per device: all ranks of the first stage come first, then those of the next.
+  // kInvalidArgument: the stages have different numbers of ranks, or there are too many of them.
+  // kUnavailable: the GPUs do not reach each other's memory.
   static Result<std::vector<std::unique_ptr<GpuStageLink>>> create(
       std::span<const std::unique_ptr<Device>> devices, const GpuStagesOptions& options);
   ~GpuStageLink();
@@ -54,10 +54,12 @@ class GpuStageLink {
 
   // What allocate() takes of the GPU.
   int64_t device_bytes(int64_t step_bytes) const;
-  // Takes memory for hidden states of so many bytes in a step, and waits until the others have theirs.
-  // Once. kResourceExhausted: the GPU has not so much. kUnavailable: another has left.
+  // Takes memory for hidden states of so many bytes in a step, and waits until the others have
+  // theirs. It is called once. kResourceExhausted: the GPU has not so much. kUnavailable: another
+  // has left.
   Status allocate(int64_t step_bytes);
-  // Every member's thread calls it: returns when all have. False: somebody is missing.
+  // Every member's thread calls it, and it returns when all have; false says that somebody is
+  // missing.
   bool meet();
 
   // Begins a step: the stage before sends as many bytes, which come to `hidden` on the device. The
@@ -66,8 +68,8 @@ class GpuStageLink {
   // Ends it; of the last stage nothing is wanted.
   void send(const float* hidden, int64_t num_bytes);
 
-  // Tokens go back by the host: what the last stage has sampled since the step before, for the next
-  // plan of this one, which takes it once. Borrowed until then.
+  // Tokens go back by the host: bring() lends what the last stage has sampled since the step
+  // before, and the next plan of this stage takes it once.
   void bring(const StepResult& sampled) { sampled_ = &sampled; }
   const StepResult* take_sampled() { return std::exchange(sampled_, nullptr); }
 

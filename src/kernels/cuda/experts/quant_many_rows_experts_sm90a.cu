@@ -1,23 +1,21 @@
 // Products of experts with quantized weights for many rows on Hopper. Two warpgroups decode 64
 // outputs each into registers, from which tensor cores multiply them with the same rows of x in
-// shared memory, which a thread fetches; while a chunk is multiplied, the next one is decoded. With
-// a gate one warpgroup has the gates and the other what they gate. A row's sums are those of
-// quant_few_rows_experts.cu: product after product, group after group, slice after slice.
+// shared memory, which a thread fetches (panel_sums.h). With a gate one warpgroup has the gates and
+// the other what they gate. A row's sums are those of quant_few_rows_experts.cu: product after
+// product, group after group, slice after slice.
+#include <type_traits>
+
 #include "kernels/cuda/experts/quant_experts.h"
-#include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/quant/quant_stream.h"
+#include "kernels/cuda/quant/panel_sums.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kGroupThreads = 128;
 constexpr int kConsumers = 2;
-constexpr int kConsumerThreads = kConsumers * kGroupThreads;
-constexpr int kThreads = kGroupThreads + kConsumerThreads;
+constexpr int kThreads = kWarpgroupThreads * (1 + kConsumers);
 constexpr int kProducerRegisters = 40;
-constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 <= 65,536
-constexpr int kTiles = kConsumers * 4;   // of 16 outputs, one per consuming warp
+constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 = 384 * 168
 constexpr int kConsumerBarrier = 1;
 
 // Panels go round in a ring of the block, codes in rings of the warps.
@@ -26,19 +24,17 @@ struct Shape {
   static constexpr CodeKind kCode = kCodeOf;
   static constexpr int kRowTiles = kPanelRows / 8;
   using Codes = QuantStream<kCode, false, 1, is_4_bit(kCode) ? 8 : 6, QuantExpertItems>;
+  static constexpr int kTiles = kConsumers * 4;  // of 16 outputs, one per consuming warp
+  static constexpr int kConsumerThreads = kConsumers * kWarpgroupThreads;
+  static constexpr int kPanelBytes = cuda::kPanelBytes;
   static constexpr int kSlots = 5;
-  static constexpr int kSlotBytes = kPanelBytes;
-  static constexpr int kTotals = kSlots * kSlotBytes;  // [row tile][consuming thread][4] float
+  static constexpr int kTotals = kSlots * kPanelBytes;  // [row tile][consuming thread][4] float
   static constexpr int kCodes = kTotals + kRowTiles * kConsumerThreads * 4 * int{sizeof(float)};
   static constexpr int kFull = kCodes + kTiles * Codes::kRingBytes;
   static constexpr int kEmpty = kFull + kSlots * 8;
   static constexpr int kSharedBytes = kEmpty + kSlots * 8;
-  static_assert(kSlotBytes % kPanelAlignment == 0 && kFull % 8 == 0 && kSharedBytes <= 227 << 10);
+  static_assert(kPanelBytes % kPanelAlignment == 0 && kFull % 8 == 0 && kSharedBytes <= 227 << 10);
 };
-
-QUIRE_DEVICE uint64_t* barrier_at(int offset, int i) {
-  return reinterpret_cast<uint64_t*>(ptx::shared_memory() + offset) + i;
-}
 
 // One thread fetches the panels. What lies behind the rows of a tile stays what it was: nobody
 // stores what comes of it.
@@ -54,7 +50,7 @@ QUIRE_DEVICE void produce(const QuantExpertArgs& args, const QuantExpertItems& i
       uint64_t* const full = barrier_at(S::kFull, place.slot);
       ptx::wait_barrier(barrier_at(S::kEmpty, place.slot), place.parity ^ 1);
       ptx::arrive_expecting(full, num_bytes);
-      ptx::copy_bulk(ptx::shared_memory() + place.slot * S::kSlotBytes, panel, num_bytes, full);
+      ptx::copy_bulk(ptx::shared_memory() + place.slot * S::kPanelBytes, panel, num_bytes, full);
       panel += args.num_rows * kPanelRowBytes;
       place.advance();
     }
@@ -63,203 +59,136 @@ QUIRE_DEVICE void produce(const QuantExpertArgs& args, const QuantExpertItems& i
 
 // A consuming warp.
 template <typename S>
-class Consumer {
+class Consumer : PanelSums<S> {
  public:
-  // `warp`: of the consuming ones.
-  QUIRE_DEVICE Consumer(const QuantExpertArgs& args, const QuantExpertItems& items, int warp)
-      : args_(args),
-        items_(items),
-        tile_(args.is_gated() ? warp % 4 : warp),
-        stream_(args, items, tile_, 0, static_cast<int>(args.layout.num_chunks),
-                ptx::shared_memory() + S::kCodes + warp * S::Codes::kRingBytes) {
-    decode_next();
-    take_next();
-  }
+  QUIRE_DEVICE Consumer(const QuantExpertArgs& args, const QuantExpertItems& items)
+      : Base(args, items, tile_of_column(args), 0, static_cast<int>(args.layout.num_chunks)),
+        args_(args),
+        items_(items) {}
 
   QUIRE_DEVICE void run() {
     const int64_t chunks = args_.layout.num_chunks;
     for (int item = items_.first(); item < items_.count; item += items_.step()) {
       int chunk = 0;
-      group_left_ = chunks_of_first_group(args_, chunk);
+      this->begin_item(chunk);
 #pragma unroll 1
       for (int slice = 0; slice < kExpertSlices; ++slice) {
-        sum_slice(chunk, expert_slice_begin(chunks, slice + 1));
-        add_to_total(slice);
+        this->sum_slice(chunk, expert_slice_begin(chunks, slice + 1));
+        this->add_to_total(slice, false);
       }
       const ExpertTile rows = items_.rows(args_, item);
-      const int tile = items_.first_tile(item) + tile_;
+      const int output =
+          (items_.first_tile(item) + tile_of_column(args_)) * 16 + ptx::thread_index() % 32 / 4;
       if (args_.is_gated()) {
-        store_gated(rows, tile);
+        args_.activation.activation == Activation::kSilu ? store_gated<true>(rows, output)
+                                                         : store_gated<false>(rows, output);
       } else if (args_.stage == ExpertStage::kInside) {
-        store<ExpertStage::kInside>(rows, tile);
+        store<ExpertStage::kInside>(rows, output);
       } else {
-        store<ExpertStage::kOutputs>(rows, tile);
+        store<ExpertStage::kOutputs>(rows, output);
       }
     }
   }
 
  private:
-  using Sums = float[S::kRowTiles][4];  // of a lane's outputs and rows
-  using Operands = uint32_t[4][4];      // of the four products of a chunk
-  using Scales = typename S::Codes::Pair;
+  using Base = PanelSums<S>;
+  using Four = typename Base::Four;
 
-  QUIRE_DEVICE void sum_slice(int& chunk, int end) {
-    starts_group_ = true;
-#pragma unroll
-    for (auto& tile : slice_)
-#pragma unroll
-      for (float& x : tile) x = 0.0f;
-#pragma unroll 1
-    for (; chunk < end; ++chunk) {
-      bool ends_group = chunk + 1 == end;
-      if (--group_left_ <= 0) {
-        ends_group |= !scales_codes(S::kCode);
-        group_left_ = args_.chunks_per_group;
-      }
-      add_chunk(ends_group);
-    }
+  QUIRE_DEVICE static int tile_of_column(const QuantExpertArgs& args) {
+    return args.is_gated() ? Base::warp() % 4 : Base::warp();
   }
 
-  QUIRE_DEVICE void add_chunk(bool ends_group) {
-    const bool has_two_groups = !scales_codes(S::kCode) && args_.chunks_per_group == 0;
-    const Scales scales = stream_.scales(0, 0);
-    const Scales behind = stream_.scales(0, has_two_groups ? 1 : 0);
-    ptx::wait_barrier(barrier_at(S::kFull, place_.slot), place_.parity);
-    const uint32_t panel = ptx::shared_address(ptx::shared_memory() + place_.slot * S::kSlotBytes);
-    if (has_two_groups) {
-      begin<0, 2>(panel);
-      decode_next();
-      wait();
-      end_group(scales);
-      begin<2, 4>(panel);
-      wait();
-      release();
-      end_group(behind);
-    } else {
-      begin<0, 4>(panel);
-      decode_next();
-      wait();
-      release();
-      if (ends_group) end_group(scales);
+  // Of sums 2 h and 2 h + 1 of a row tile the output is the lane's first, or that and eight.
+  struct Biases {
+    bool are_there;
+    float at[2];
+    QUIRE_DEVICE float add(int i, float sum) const {
+      return are_there ? ptx::add(sum, at[i / 2]) : sum;
     }
-    take_next();
-  }
-  // The codes of the next chunk, which may be another item's; behind the last what lies there.
-  QUIRE_DEVICE void decode_next() {
-    stream_.next();
-    const TileCodes<S::kCode> codes = stream_.codes(0);
-    const TileZeros zeros[2] = {stream_.zeros(0, 0),
-                                stream_.zeros(0, args_.chunks_per_group == 0 ? 1 : 0)};
-    uint32_t bits = 0;
+  };
+  QUIRE_DEVICE Biases biases_of(const Stacked<float>& bias, int expert, int output) const {
+    Biases biases{bias.first != nullptr, {}};
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      decode_product<S::kCode>(codes, zeros[j / 2], j, next_[j]);
-      bits ^= next_[j][0] ^ next_[j][1] ^ next_[j][2] ^ next_[j][3];
-    }
-    ptx::compute_before_waiting(bits);
-  }
-  QUIRE_DEVICE void take_next() {
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-#pragma unroll
-      for (int r = 0; r < 4; ++r) a_[j][r] = next_[j][r];
-  }
-  // Begins to add these products of the chunk.
-  template <int kBegin, int kEnd>
-  QUIRE_DEVICE void begin(uint32_t panel) {
-    ptx::pin_registers(partial_);
-    ptx::begin_products();
-#pragma unroll
-    for (int j = kBegin; j < kEnd; ++j) {
-      const uint64_t x = panel_descriptor(panel + static_cast<uint32_t>(j) * 32);
-      ptx::multiply_panel(partial_, a_[j], x, j > kBegin || !starts_group_);
-    }
-    ptx::commit_products();
-    starts_group_ = false;
-  }
-  QUIRE_DEVICE void wait() {
-    ptx::wait_products<0>();
-    ptx::pin_registers(partial_);
-  }
-  QUIRE_DEVICE void release() {
-    if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier_at(S::kEmpty, place_.slot));
-    place_.advance();
-  }
-  QUIRE_DEVICE void end_group(const Scales& scales) {
-#pragma unroll
-    for (int r = 0; r < S::kRowTiles; ++r)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        slice_[r][i] =
-            ptx::multiply_add(partial_[r][i], i < 2 ? scales.low : scales.high, slice_[r][i]);
-    starts_group_ = true;
+    for (int h = 0; h < 2; ++h)
+      if (biases.are_there && output + 8 * h < args_.n)
+        biases.at[h] = bias.first[expert * bias.stride + output + 8 * h];
+    return biases;
   }
 
-  using Four = Elements<4, float>;
-  // Of row tile 0; those of the others come kConsumerThreads further each.
-  QUIRE_DEVICE static Four* totals_of(int consuming_thread) {
-    return reinterpret_cast<Four*>(ptx::shared_memory() + S::kTotals) + consuming_thread;
-  }
-  // The total of the slices before this one lies in shared memory; that of all is in slice_, too.
-  QUIRE_DEVICE void add_to_total(int slice) {
-    Four* const total = totals_of(ptx::thread_index() - kGroupThreads);
-#pragma unroll
-    for (int r = 0; r < S::kRowTiles; ++r) {
-      Four sum = total[r * kConsumerThreads];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        slice_[r][i] = slice == 0 ? slice_[r][i] : ptx::add(sum.at[i], slice_[r][i]);
-        sum.at[i] = slice_[r][i];
-      }
-      total[r * kConsumerThreads] = sum;
-    }
-  }
-
-  // The row and the output of sum i of row tile r.
-  QUIRE_DEVICE static int row_of(int r, int i) {
-    return r * 8 + ptx::thread_index() % 4 * 2 + i % 2;
-  }
-  QUIRE_DEVICE static int output_at(int tile, int i) {
-    return tile * 16 + ptx::thread_index() % 32 / 4 + i / 2 * 8;
-  }
+  // Where a row of the tile begins in the results of the stage.
   template <ExpertStage kStage>
-  QUIRE_DEVICE void store(const ExpertTile& rows, int tile) const {
+  QUIRE_DEVICE auto* row_at(const ExpertTile& rows, int row) const {
+    const int64_t at = rows.first_row + row;
+    if constexpr (kStage == ExpertStage::kOutputs) {
+      return args_.outputs + pair_of(args_, at) * args_.n;
+    } else {
+      return inside_at(args_, at, 0);
+    }
+  }
+  // Totals come from shared memory. Where rows go is found for some of them before any is stored.
+  template <ExpertStage kStage>
+  QUIRE_DEVICE void store(const ExpertTile& rows, int output) const {
+    constexpr int kAtOnce = 4;  // row tiles
+    const Biases biases = biases_of(args_.bias, rows.expert, output);
+#pragma unroll 1
+    for (int first = 0; first < S::kRowTiles; first += kAtOnce) {
+      decltype(row_at<kStage>(rows, 0)) to[kAtOnce][2] = {};  // null behind the last row
 #pragma unroll
-    for (int r = 0; r < S::kRowTiles; ++r)
+      for (int r = 0; r < kAtOnce; ++r)
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        store_output<kStage>(args_, rows, row_of(r, i), output_at(tile, i), 0.0f, slice_[r][i]);
+        for (int j = 0; j < 2; ++j) {
+          const int row = row_of(first + r) + j;
+          if (row < rows.num_rows) to[r][j] = row_at<kStage>(rows, row) + output;
+        }
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r) {
+        const Four sums = Base::total()[(first + r) * S::kConsumerThreads];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (to[r][i % 2] == nullptr || output + i / 2 * 8 >= args_.n) continue;
+          float result = biases.add(i, sums.at[i]);
+          if constexpr (kStage == ExpertStage::kInside)
+            result = activate(args_.activation.activation, result);
+          using Y = std::remove_pointer_t<std::remove_reference_t<decltype(to[0][0])>>;
+          to[r][i % 2][i / 2 * 8] = narrow<Y>(result);
+        }
+      }
+    }
   }
   // Each warpgroup stores half of the rows, whose gates and what they gate are in shared memory.
-  QUIRE_DEVICE void store_gated(const ExpertTile& rows, int tile) const {
+  template <bool kIsSilu>
+  QUIRE_DEVICE void store_gated(const ExpertTile& rows, int output) const {
+    constexpr ExpertStage kStage = ExpertStage::kGatedInside;
     constexpr int kHalf = S::kRowTiles / 2;
-    const int thread = ptx::thread_index() - kGroupThreads;
-    const int first = thread / kGroupThreads * kHalf;
-    const Four* const gates = totals_of(thread % kGroupThreads) + first * kConsumerThreads;
-    ptx::sync_named(kConsumerBarrier, kConsumerThreads);  // totals are there
-#pragma unroll 2
+    const Biases gate_biases = biases_of(args_.gate_bias, rows.expert, output);
+    const Biases biases = biases_of(args_.bias, rows.expert, output);
+    ExpertActivation how = args_.activation;
+    if (kIsSilu) how.activation = Activation::kSilu;
+    const int group = Base::warp() / 4;
+    const int first = group * kHalf;
+    const Four* const gates =
+        Base::total() - group * kWarpgroupThreads + first * S::kConsumerThreads;
+    ptx::sync_named(kConsumerBarrier, S::kConsumerThreads);  // totals are there
+#pragma unroll 1
     for (int r = 0; r < kHalf; ++r) {
-      const Four gate = gates[r * kConsumerThreads];
-      const Four up = gates[r * kConsumerThreads + kGroupThreads];
+      const Four gate = gates[r * S::kConsumerThreads];
+      const Four up = gates[r * S::kConsumerThreads + kWarpgroupThreads];
+      const int row = row_of(first + r);
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        store_output<ExpertStage::kGatedInside>(args_, rows, row_of(first + r, i),
-                                                output_at(tile, i), gate.at[i], up.at[i]);
+      for (int i = 0; i < 4; ++i) {
+        const float result =
+            inside_of(how, gate_biases.add(i, gate.at[i]), biases.add(i, up.at[i]));
+        if (row + i % 2 < rows.num_rows && output + i / 2 * 8 < args_.n)
+          row_at<kStage>(rows, row + i % 2)[output + i / 2 * 8] = narrow<bfloat16>(result);
+      }
     }
-    ptx::sync_named(kConsumerBarrier, kConsumerThreads);  // and may be those of the next item
+    ptx::sync_named(kConsumerBarrier, S::kConsumerThreads);  // and may be those of the next item
   }
+  // The lane's first row of a row tile.
+  QUIRE_DEVICE static int row_of(int tile) { return tile * 8 + ptx::thread_index() % 4 * 2; }
 
   const QuantExpertArgs& args_;
   const QuantExpertItems& items_;
-  int tile_;  // of the column's
-  typename S::Codes stream_;
-  RingPlace<S::kSlots> place_;
-  int group_left_ = 0;  // chunks
-  bool starts_group_ = true;
-  Operands a_;
-  Operands next_;
-  Sums partial_;  // of the group
-  Sums slice_;
 };
 
 template <typename S>
@@ -267,22 +196,15 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     quant_many_rows_experts_kernel(const QuantExpertArgs args, const uint8_t* panels) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  const int warp = ptx::shuffle(ptx::thread_index() / 32, 0) - kGroupThreads / 32;
-  const QuantExpertItems items(args, ExpertColumns(args, kTiles), warp < 4);
-  if (ptx::thread_index() == 0) {
-    for (int i = 0; i < S::kSlots; ++i) {
-      ptx::init_barrier(barrier_at(S::kFull, i), 1);
-      ptx::init_barrier(barrier_at(S::kEmpty, i), kTiles);
-    }
-    ptx::publish_shared_writes();
-  }
-  ptx::sync_threads();
-  if (ptx::thread_index() < kGroupThreads) {
+  const int warp = ptx::shuffle(ptx::thread_index() / 32, 0) - kWarpgroupThreads / 32;
+  const QuantExpertItems items(args, ExpertColumns(args, S::kTiles), warp < 4);
+  init_panel_ring<S>();
+  if (ptx::thread_index() < kWarpgroupThreads) {
     ptx::give_back_registers<kProducerRegisters>();
     if (ptx::thread_index() == 0) produce<S>(args, items, panels);
   } else {
     ptx::take_registers<kConsumerRegisters>();
-    Consumer<S>(args, items, warp).run();
+    Consumer<S>(args, items).run();
   }
 }
 
@@ -322,7 +244,7 @@ template <CodeKind kCode>
 void launch_code(Stream& stream, const QuantExpertArgs& args, int64_t max_tiles,
                  const uint8_t* panels) {
   using S = Shape<kCode>;
-  const int64_t num_items = max_tiles * ExpertColumns(args, kTiles).count;
+  const int64_t num_items = max_tiles * ExpertColumns(args, S::kTiles).count;
   launch<quant_many_rows_experts_kernel<S>>(stream,
                                             {.num_blocks = blocks_for(gpu(stream), num_items, 1, 1),
                                              .num_threads = kThreads,

@@ -1,19 +1,14 @@
-// y = x W^T of quantized weights on Hopper, for more rows than quant_linear.cu has a kernel for. Warpgroups
-// decode 64 outputs each into registers, from which tensor cores multiply them with the same panel of
-// rows in shared memory, which a thread fetches. While a product is under way, the operand of the
-// next one is decoded. A row's sums are those of quant_linear.cu: product after product, group after
-// group, slice after slice.
-#include "kernels/cuda/hopper_code.h"
+// y = x W^T of quantized weights on Hopper, for more rows than quant_linear.cu multiplies by itself.
+// Warpgroups decode 64 outputs each into registers, from which tensor cores multiply them with the
+// same panel of rows in shared memory, which a thread fetches (panel_sums.h). A row's sums are those
+// of quant_linear.cu: product after product, group after group, slice after slice.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_output.h"
-#include "kernels/cuda/quant/quant_shapes.h"
-#include "kernels/cuda/quant/quant_stream.h"
+#include "kernels/cuda/quant/panel_sums.h"
 #include "kernels/cuda/ring/dense_output.h"
 
 namespace quire::cuda {
 namespace {
-
-constexpr int kGroupThreads = 128;
 
 // A block for panels of so many rows. Sums of fewer rows leave registers for more warpgroups: more
 // outputs share a panel, and more warps decode while others multiply.
@@ -22,15 +17,15 @@ struct PanelBlock {
   static constexpr int kRows = kRowsOf;
   static constexpr int kRowTiles = kRows / 8;
   static constexpr int kConsumers = panel_warpgroups(kRows);
-  static constexpr int kConsumerThreads = kConsumers * kGroupThreads;
-  static constexpr int kThreads = kGroupThreads + kConsumerThreads;
+  static constexpr int kConsumerThreads = kConsumers * kWarpgroupThreads;
+  static constexpr int kThreads = kWarpgroupThreads + kConsumerThreads;
   static constexpr int kTiles = panel_tiles(kRows);  // one per consuming warp
   static constexpr int kPanelBytes = kRows * kPanelRowBytes;
   // All that a block is started with: 168 or 96 registers for each thread.
   static constexpr int kRegisters = kThreads * (kConsumers == 2 ? 168 : 96);
   static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 112;
-  static_assert(kGroupThreads * kProducerRegisters + kConsumerThreads * kConsumerRegisters ==
+  static_assert(kWarpgroupThreads * kProducerRegisters + kConsumerThreads * kConsumerRegisters ==
                 kRegisters);
 };
 
@@ -50,10 +45,6 @@ struct Shape : PanelBlock<kRowsOf> {
   static_assert(B::kPanelBytes % kPanelAlignment == 0 && kFull % 8 == 0 &&
                 kSharedBytes <= 227 << 10);
 };
-
-QUIRE_DEVICE uint64_t* barrier_at(int offset, int i) {
-  return reinterpret_cast<uint64_t*>(ptx::shared_memory() + offset) + i;
-}
 
 // Of row tile 0 of an item, in a slice's sums: [slice][item][row tile][consuming thread].
 using Four = Elements<4, float>;
@@ -88,77 +79,52 @@ QUIRE_DEVICE void produce(const QuantLinearArgs& args, const QuantItems& items,
 
 // A consuming warp.
 template <class S>
-class Consumer {
+class Consumer : PanelSums<S> {
  public:
   QUIRE_DEVICE Consumer(const QuantLinearArgs& args, const QuantItems& items)
-      : args_(args),
-        items_(items),
-        stream_(args, items, tile(), slice_begin(args.layout.num_chunks, items.first_slice()),
-                slice_begin(args.layout.num_chunks, items.end_slice()),
-                ptx::shared_memory() + S::kCodes + tile() * S::Codes::kRingBytes) {}
+      : Base(args, items, Base::warp(), slice_begin(args.layout.num_chunks, items.first_slice()),
+             slice_begin(args.layout.num_chunks, items.end_slice())),
+        args_(args),
+        items_(items) {}
 
   QUIRE_DEVICE void run() {
     const int64_t chunks = args_.layout.num_chunks;
     const int begin = slice_begin(chunks, items_.first_slice());
     for (int item = items_.first(); item < items_.count; item += items_.step()) {
       int chunk = begin;
-      group_left_ = chunks_of_first_group(args_, chunk);
+      this->begin_item(chunk);
 #pragma unroll 1
       for (int slice = items_.first_slice(); slice < items_.end_slice(); ++slice) {
-        sum_slice(chunk, slice_begin(chunks, slice + 1));
+        this->sum_slice(chunk, slice_begin(chunks, slice + 1));
         end_slice(slice, item);
       }
     }
   }
 
  private:
-  using Sums = float[S::kRowTiles][4];  // of a lane's outputs and rows
+  using Base = PanelSums<S>;
 
-  // Returns the warp's tile of an item.
-  QUIRE_DEVICE static int tile() { return ptx::thread_index() / 32 - kGroupThreads / 32; }
-
-  QUIRE_DEVICE static void clear(Sums& sums) {
-#pragma unroll
-    for (auto& tile : sums)
-#pragma unroll
-      for (float& x : tile) x = 0.0f;
-  }
-
-  QUIRE_DEVICE void sum_slice(int& chunk, int end) {
-    const int per_group = args_.chunks_per_group;
-    bool starts_group = true;
-    clear(slice_);
-#pragma unroll 1
-    for (; chunk < end; ++chunk) {
-      bool ends_group = chunk + 1 == end;
-      if (--group_left_ <= 0) {
-        ends_group |= !scales_codes(S::kCode);
-        group_left_ = per_group;
-      }
-      add_chunk(starts_group, ends_group);
-      starts_group = ends_group;
-    }
-  }
   // The first part of K adds its slices; those of the others are added later, one after the other.
   QUIRE_DEVICE void end_slice(int slice, int item) {
     const bool ends_part = slice + 1 == items_.end_slice();
     if (items_.first_slice() == 0) {
-      add_to_total(slice, ends_part);
+      this->add_to_total(slice, ends_part);
       if (!ends_part) return;
     }
     if (args_.parts > 1) return store_sums(slice, item);
-    const int tile = items_.first_tile(item) + Consumer::tile();
+    const int tile = items_.first_tile(item) + Base::warp();
     const int first_row = items_.row_block(item) * S::kRows;
     if (stores_vectors()) return store_vectors(tile, first_row);
     args_.y_is_float ? store(static_cast<float*>(args_.y), tile, first_row)
                      : store(static_cast<bfloat16*>(args_.y), tile, first_row);
   }
   QUIRE_DEVICE void store_sums(int slice, int item) const {
+    const typename Base::Sums& sums = this->slice();
     Four* const to =
-        slice_sums_at<S>(args_, items_, slice, item, ptx::thread_index() - kGroupThreads);
+        slice_sums_at<S>(args_, items_, slice, item, ptx::thread_index() - kWarpgroupThreads);
 #pragma unroll
     for (int r = 0; r < S::kRowTiles; ++r)
-      to[r * S::kConsumerThreads] = {{slice_[r][0], slice_[r][1], slice_[r][2], slice_[r][3]}};
+      to[r * S::kConsumerThreads] = {{sums[r][0], sums[r][1], sums[r][2], sums[r][3]}};
   }
   // Whether y takes 16 bytes at once.
   QUIRE_DEVICE bool stores_vectors() const {
@@ -180,7 +146,7 @@ class Consumer {
         float pair[2];  // of neighbouring rows
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          const float sum = slice_[r + i / 2][i % 2 * 2 + j];
+          const float sum = this->slice()[r + i / 2][i % 2 * 2 + j];
           pair[j] = has_bias ? ptx::add(sum, bias[i % 2]) : sum;
         }
         packed.at[i] = ptx::transpose_matrix(ptx::pack_bf16(pair[0], pair[1]));
@@ -199,7 +165,7 @@ class Consumer {
   template <typename Y>
   QUIRE_DEVICE void store(Y* y, int tile, int first_row) const {
     constexpr int kAtOnce = 2;
-    store_total();
+    this->store_total();
     const int lane = ptx::thread_index() % 32;
     const int output = tile * 16 + lane / 4;
     const bool has_bias = args_.bias != nullptr;
@@ -220,7 +186,7 @@ class Consumer {
         }
 #pragma unroll
       for (int r = 0; r < kAtOnce; ++r) {
-        const Four sums = total()[(first + r) * S::kConsumerThreads];
+        const Four sums = Base::total()[(first + r) * S::kConsumerThreads];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const float sum = has_bias ? ptx::add(sums.at[i], bias[i / 2]) : sums.at[i];
@@ -231,98 +197,16 @@ class Consumer {
     }
   }
 
-  // Of the thread's row tile 0; those of the others come kConsumerThreads further each.
-  QUIRE_DEVICE static Four* total() {
-    return reinterpret_cast<Four*>(ptx::shared_memory() + S::kTotals) + ptx::thread_index() -
-           kGroupThreads;
-  }
-  QUIRE_DEVICE void store_total() const {
-#pragma unroll
-    for (int r = 0; r < S::kRowTiles; ++r)
-      total()[r * S::kConsumerThreads] = {{slice_[r][0], slice_[r][1], slice_[r][2], slice_[r][3]}};
-  }
-  // The total of the slices before this one lies in shared memory; that of all stays in slice_.
-  QUIRE_DEVICE void add_to_total(int slice, bool is_last) {
-#pragma unroll
-    for (int r = 0; r < S::kRowTiles && slice > 0; ++r) {
-      const Four before = total()[r * S::kConsumerThreads];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) slice_[r][i] = ptx::add(before.at[i], slice_[r][i]);
-    }
-    if (!is_last) store_total();
-  }
-
-  // The operand of a product is decoded while the product before it is under way. A group may end
-  // in the middle of the chunk.
-  QUIRE_DEVICE void add_chunk(bool starts_group, bool ends_group) {
-    const bool has_two_scales = args_.chunks_per_group == 0;
-    const bool has_two_groups = has_two_scales && !scales_codes(S::kCode);
-    stream_.next();
-    const TileCodes<S::kCode> codes = stream_.codes(0);
-    TileZeros zeros = stream_.zeros(0, 0);
-    ptx::wait_barrier(barrier_at(S::kFull, place_.slot), place_.parity);
-    const uint64_t x =
-        panel_descriptor(ptx::shared_address(ptx::shared_memory() + place_.slot * S::kPanelBytes));
-    uint32_t a[4][4];
-    ptx::pin_registers(partial_);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const bool is_second_half = j == 2;
-      if (is_second_half && has_two_scales) zeros = stream_.zeros(0, 1);
-      if (is_second_half && has_two_groups) end_group(0);
-      const bool starts = j == 0 ? starts_group : is_second_half && has_two_groups;
-      decode_product<S::kCode>(codes, zeros, j, a[j]);
-      ptx::begin_products();
-      ptx::multiply_panel(partial_, a[j], moved_descriptor(x, static_cast<uint32_t>(j) * 32),
-                          !starts);
-      ptx::commit_products();
-    }
-    if (ends_group) {
-      end_group(has_two_groups ? 1 : 0);
-    } else {
-      finish_products();
-    }
-    if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier_at(S::kEmpty, place_.slot));
-    place_.advance();
-  }
-  QUIRE_DEVICE void finish_products() {
-    ptx::wait_products<0>();
-    ptx::pin_registers(partial_);
-  }
-  // `group`: of the chunk's one or two.
-  QUIRE_DEVICE void end_group(int group) {
-    finish_products();
-    const auto scales = stream_.scales(0, group);
-#pragma unroll
-    for (int r = 0; r < S::kRowTiles; ++r)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        slice_[r][i] =
-            ptx::multiply_add(partial_[r][i], i < 2 ? scales.low : scales.high, slice_[r][i]);
-  }
-
   const QuantLinearArgs& args_;
   const QuantItems& items_;
-  typename S::Codes stream_;
-  RingPlace<S::kSlots> place_;
-  int group_left_ = 0;  // chunks
-  Sums partial_;        // of the group
-  Sums slice_;
 };
 
 template <class S>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(S::kThreads, 1)
     quant_many_rows_kernel(const QuantLinearArgs args, const uint8_t* panels) {
   const QuantItems items(args, S::kTiles, S::kRows);
-  if (ptx::thread_index() == 0) {
-    for (int i = 0; i < S::kSlots; ++i) {
-      ptx::init_barrier(barrier_at(S::kFull, i), 1);
-      ptx::init_barrier(barrier_at(S::kEmpty, i), S::kTiles);
-    }
-    ptx::publish_shared_writes();
-  }
-  ptx::sync_threads();
-  if (ptx::thread_index() < kGroupThreads) {
+  init_panel_ring<S>();
+  if (ptx::thread_index() < kWarpgroupThreads) {
     ptx::give_back_registers<S::kProducerRegisters>();
     ptx::wait_for_previous_kernel();  // the panels
     ptx::let_next_kernel_start();

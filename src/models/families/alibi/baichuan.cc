@@ -8,13 +8,15 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"baichuan"};
+constexpr std::string_view kBaichuanTypes[] = {"baichuan"};
 
-constexpr NameMapEntry kEntries[] = {{TensorRole::kQkv, "layers.{}.self_attn.W_pack"}};
-constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
+constexpr NameMapEntry kBaichuanEntries[] = {{TensorRole::kQkv, "layers.{}.self_attn.W_pack"}};
+constexpr NameMap kBaichuanNames{kBaichuanEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f,
+                                 &kLlamaNames};
 constexpr NameMapEntry kUnitHeadEntries[] = {
     {.role = TensorRole::kLmHead, .pattern = "lm_head", .unit_rows = true}};
-constexpr NameMap kUnitHeadNames{kUnitHeadEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kNames};
+constexpr NameMap kUnitHeadNames{kUnitHeadEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f,
+                                 &kBaichuanNames};
 
 void read_baichuan(const ConfigReader& reader, ModelConfig& config) {
   // No key says which positions a model has. The models of 13 billion parameters have 40 layers, and
@@ -36,7 +38,7 @@ void read_baichuan(const ConfigReader& reader, ModelConfig& config) {
 const Family& baichuan_family() {
   static constexpr Family family{
       .name = "baichuan",
-      .model_types = kTypes,
+      .model_types = kBaichuanTypes,
       .gguf_architecture = "baichuan",
       .defaults = {.vocab_size = 125696,
                    .hidden_size = 4096,
@@ -45,7 +47,7 @@ const Family& baichuan_family() {
                    .num_attention_heads = 32,
                    .max_position_embeddings = 4096},
       .read_more = read_baichuan,
-      .hf_names = kNames,
+      .hf_names = kBaichuanNames,
       .gguf_names = kGgufNames,
       .gguf_rope_style = RopeStyle::kInterleaved,  // its q and k rows are stored permuted
   };

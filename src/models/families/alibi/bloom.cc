@@ -20,7 +20,7 @@ constexpr NameMapEntry kBloomEntries[] = {
     {TensorRole::kUp, "h.{}.mlp.dense_h_to_4h"},
     {TensorRole::kDown, "h.{}.mlp.dense_4h_to_h"},
 };
-constexpr NamePrefix kPrefixes[] = {{"transformer.", ""}, {"", ""}};
+constexpr NamePrefix kBloomPrefixes[] = {{"transformer.", ""}, {"", ""}};
 
 constexpr std::string_view kBloomTypes[] = {"bloom"};
 constexpr KeyAlias kBloomAliases[] = {{"hidden_size", "n_embed"},
@@ -92,7 +92,7 @@ const Family& bloom_family() {
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_bloom,
-      .hf_names = {kBloomEntries, kPrefixes},
+      .hf_names = {kBloomEntries, kBloomPrefixes},
       .gguf_names = kGgufNames,
   };
   return family;
@@ -117,7 +117,7 @@ const Family& mpt_family() {
       .block = {.norm = NormKind::kLayer},
       .gated_mlp = false,
       .read_more = read_mpt,
-      .hf_names = {kMptEntries, kPrefixes},
+      .hf_names = {kMptEntries, kBloomPrefixes},
       .gguf_names = kGgufNames,
   };
   return family;

@@ -56,8 +56,8 @@ constexpr NameMapEntry kEncoderEntries[] = {
 constexpr std::string_view kNotOfEncoder[] = {"decoder.", "embed_tokens", "shared", "lm_head",
                                               "final_logits_bias"};
 
-constexpr NamePrefix kPrefixes[] = {{"model.", ""}, {"", ""}};
-constexpr std::string_view kTypes[] = {"bart", "mbart"};
+constexpr NamePrefix kBartPrefixes[] = {{"model.", ""}, {"", ""}};
+constexpr std::string_view kBartTypes[] = {"bart", "mbart"};
 
 constexpr KeyAlias kDecoderAliases[] = {{"hidden_size", "d_model"},
                                         {"intermediate_size", "decoder_ffn_dim"},
@@ -79,12 +79,12 @@ constexpr FamilyDefaults kDefaults{.vocab_size = 50265,
                                    .norm_eps = 1e-5,
                                    .activation = "gelu",
                                    .tie_word_embeddings = true};
-constexpr BlockStyle kBlock{.norm = NormKind::kLayer,
-                            .norm_bias = true,
-                            .input_norms = false,
-                            .embedding_norm = true,
-                            .final_norm = false,
-                            .residual = ResidualStyle::kNormOfSum};
+constexpr BlockStyle kBartBlock{.norm = NormKind::kLayer,
+                                .norm_bias = true,
+                                .input_norms = false,
+                                .embedding_norm = true,
+                                .final_norm = false,
+                                .residual = ResidualStyle::kNormOfSum};
 
 void read_stack(const ConfigReader& reader, ModelConfig& config) {
   if (reader.string("model_type", "bart") == "mbart") {
@@ -110,19 +110,19 @@ void read_decoder(const ConfigReader& reader, ModelConfig& config) {
 const Family& bart_encoder() {
   static constexpr Family family{
       .name = "bart encoder",
-      .model_types = kTypes,
+      .model_types = kBartTypes,
       .defaults = kDefaults,
       .aliases = kEncoderAliases,
       .positions = PositionKind::kLearned,
       .first_position_row = 2,
       .is_bidirectional = true,
-      .block = kBlock,
+      .block = kBartBlock,
       .qkv_bias = BiasRule::kAlways,
       .o_bias = BiasRule::kAlways,
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_stack,
-      .hf_names = {kEncoderEntries, kPrefixes, kNotOfEncoder},
+      .hf_names = {kEncoderEntries, kBartPrefixes, kNotOfEncoder},
   };
   return family;
 }
@@ -132,20 +132,20 @@ const Family& bart_encoder() {
 const Family& bart_family() {
   static constexpr Family family{
       .name = "bart",
-      .model_types = kTypes,
+      .model_types = kBartTypes,
       .defaults = kDefaults,
       .aliases = kDecoderAliases,
       .positions = PositionKind::kLearned,
       .first_position_row = 2,
       .reads_source = true,
       .text_encoder = bart_encoder,
-      .block = kBlock,
+      .block = kBartBlock,
       .qkv_bias = BiasRule::kAlways,
       .o_bias = BiasRule::kAlways,
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_decoder,
-      .hf_names = {kDecoderEntries, kPrefixes, kNotOfDecoder},
+      .hf_names = {kDecoderEntries, kBartPrefixes, kNotOfDecoder},
   };
   return family;
 }

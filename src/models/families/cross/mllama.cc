@@ -12,14 +12,14 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"mllama_text_model", "mllama"};
+constexpr std::string_view kMllamaTypes[] = {"mllama_text_model", "mllama"};
 constexpr int64_t kUnsaidTokens = 8;
 
 constexpr NameMapEntry bare(TensorRole role, std::string_view pattern) {
   return {.role = role, .pattern = pattern, .bare = true};
 }
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kMllamaEntries[] = {
     {TensorRole::kCrossNorm, "layers.{}.input_layernorm"},
     {TensorRole::kCrossQ, "layers.{}.cross_attn.q_proj"},
     {TensorRole::kCrossK, "layers.{}.cross_attn.k_proj"},
@@ -30,8 +30,8 @@ constexpr NameMapEntry kEntries[] = {
     bare(TensorRole::kCrossGate, "layers.{}.cross_attn_attn_gate"),
     bare(TensorRole::kCrossMlpGate, "layers.{}.cross_attn_mlp_gate"),
 };
-constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", "vision_model.",
-                                         "multi_modal_projector."};
+constexpr std::string_view kMllamaIgnored[] = {"rotary_emb.inv_freq", "vision_model.",
+                                               "multi_modal_projector."};
 
 std::vector<bool> read_source_layers(const ConfigReader& reader, int64_t num_layers) {
   std::vector<double> listed = reader.numbers("cross_attention_layers");
@@ -81,7 +81,7 @@ void read_tower_rows(const ConfigReader& top, ModelConfig& config) {
 const Family& mllama_family() {
   static constexpr Family family{
       .name = "mllama",
-      .model_types = kTypes,
+      .model_types = kMllamaTypes,
       .defaults = {.vocab_size = 128256,
                    .hidden_size = 4096,
                    .intermediate_size = 14336,
@@ -94,9 +94,9 @@ const Family& mllama_family() {
       .reads_source = true,
       .read_more = read_mllama,
       .read_whole = read_tower_rows,
-      .hf_names = {.entries = kEntries,
+      .hf_names = {.entries = kMllamaEntries,
                    .prefixes = kLlamaPrefixes,
-                   .ignored = kIgnored,
+                   .ignored = kMllamaIgnored,
                    .base = &kLlamaNames},
   };
   return family;

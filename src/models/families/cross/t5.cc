@@ -58,7 +58,7 @@ constexpr NameMapEntry kEncoderEntries[] = {
 };
 constexpr std::string_view kNotOfEncoder[] = {"decoder.", "embed_tokens", "shared", "lm_head"};
 
-constexpr NamePrefix kPrefixes[] = {{"", ""}, {"transformer.", ""}};
+constexpr NamePrefix kT5Prefixes[] = {{"", ""}, {"transformer.", ""}};
 
 constexpr NameMapEntry kGgufDecoderEntries[] = {
     {TensorRole::kTokenEmbedding, "token_embd"},
@@ -99,7 +99,7 @@ constexpr NameMapEntry kGgufEncoderEntries[] = {
     {TensorRole::kDown, "enc.blk.{}.ffn_down"},
 };
 constexpr std::string_view kGgufNotOfEncoder[] = {"dec.", "output.weight"};
-constexpr std::string_view kTypes[] = {"t5", "mt5", "umt5"};
+constexpr std::string_view kT5Types[] = {"t5", "mt5", "umt5"};
 
 constexpr KeyAlias kDecoderAliases[] = {{"hidden_size", "d_model"},
                                         {"intermediate_size", "d_ff"},
@@ -187,7 +187,7 @@ void read_decoder(const ConfigReader& reader, ModelConfig& config) {
 const Family& t5_encoder() {
   static constexpr Family family{
       .name = "t5 encoder",
-      .model_types = kTypes,
+      .model_types = kT5Types,
       .gguf_architecture = "t5encoder",
       .defaults = kDefaults,
       .aliases = kEncoderAliases,
@@ -195,7 +195,7 @@ const Family& t5_encoder() {
       .is_bidirectional = true,
       .default_pooling = PoolingKind::kMean,
       .read_more = read_encoder,
-      .hf_names = {kEncoderEntries, kPrefixes, kNotOfEncoder},
+      .hf_names = {kEncoderEntries, kT5Prefixes, kNotOfEncoder},
       .gguf_names = {kGgufEncoderEntries, kGgufPrefixes, kGgufNotOfEncoder},
   };
   return family;
@@ -206,7 +206,7 @@ const Family& t5_encoder() {
 const Family& t5_family() {
   static constexpr Family family{
       .name = "t5",
-      .model_types = kTypes,
+      .model_types = kT5Types,
       .gguf_architecture = "t5",
       .defaults = kDefaults,
       .aliases = kDecoderAliases,
@@ -214,7 +214,7 @@ const Family& t5_family() {
       .reads_source = true,
       .text_encoder = t5_encoder,
       .read_more = read_decoder,
-      .hf_names = {kDecoderEntries, kPrefixes, kNotOfDecoder},
+      .hf_names = {kDecoderEntries, kT5Prefixes, kNotOfDecoder},
       .gguf_names = {kGgufDecoderEntries, kGgufPrefixes, kGgufNotOfDecoder},
   };
   return family;

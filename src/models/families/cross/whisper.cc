@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kWhisperEntries[] = {
     {TensorRole::kTokenEmbedding, "embed_tokens"},
     {TensorRole::kPositionEmbedding, "embed_positions"},
     {TensorRole::kFinalNorm, "layer_norm"},
@@ -29,16 +29,16 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kUp, "layers.{}.fc1"},
     {TensorRole::kDown, "layers.{}.fc2"},
 };
-constexpr NamePrefix kPrefixes[] = {{"model.decoder.", ""}, {"decoder.", ""}};
-constexpr std::string_view kIgnored[] = {"encoder."};
+constexpr NamePrefix kWhisperPrefixes[] = {{"model.decoder.", ""}, {"decoder.", ""}};
+constexpr std::string_view kWhisperIgnored[] = {"encoder."};
 
-constexpr std::string_view kTypes[] = {"whisper"};
-constexpr KeyAlias kAliases[] = {{"hidden_size", "d_model"},
-                                 {"intermediate_size", "decoder_ffn_dim"},
-                                 {"num_hidden_layers", "decoder_layers"},
-                                 {"num_attention_heads", "decoder_attention_heads"},
-                                 {"max_position_embeddings", "max_target_positions"},
-                                 {"hidden_act", "activation_function"}};
+constexpr std::string_view kWhisperTypes[] = {"whisper"};
+constexpr KeyAlias kWhisperAliases[] = {{"hidden_size", "d_model"},
+                                        {"intermediate_size", "decoder_ffn_dim"},
+                                        {"num_hidden_layers", "decoder_layers"},
+                                        {"num_attention_heads", "decoder_attention_heads"},
+                                        {"max_position_embeddings", "max_target_positions"},
+                                        {"hidden_act", "activation_function"}};
 
 void read_whisper(const ConfigReader& reader, ModelConfig& config) {
   config.cross = {
@@ -59,7 +59,7 @@ void read_whisper(const ConfigReader& reader, ModelConfig& config) {
 const Family& whisper_family() {
   static constexpr Family family{
       .name = "whisper",
-      .model_types = kTypes,
+      .model_types = kWhisperTypes,
       .defaults = {.vocab_size = 51865,
                    .hidden_size = 384,
                    .intermediate_size = 1536,
@@ -69,7 +69,7 @@ const Family& whisper_family() {
                    .norm_eps = 1e-5,
                    .activation = "gelu",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kWhisperAliases,
       .positions = PositionKind::kLearned,
       .reads_source = true,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},
@@ -78,7 +78,7 @@ const Family& whisper_family() {
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_whisper,
-      .hf_names = {kEntries, kPrefixes, kIgnored},
+      .hf_names = {kWhisperEntries, kWhisperPrefixes, kWhisperIgnored},
   };
   return family;
 }

@@ -8,14 +8,14 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"bitnet"};
-constexpr NameMapEntry kEntries[] = {
+constexpr std::string_view kBitnetTypes[] = {"bitnet"};
+constexpr NameMapEntry kBitnetEntries[] = {
     {TensorRole::kHeadsNorm, "layers.{}.self_attn.attn_sub_norm"},
     {TensorRole::kHeadsNorm, "layers.{}.self_attn.inner_attn_ln"},
     {TensorRole::kInnerNorm, "layers.{}.mlp.ffn_sub_norm"},
     {TensorRole::kInnerNorm, "layers.{}.mlp.ffn_layernorm"},
 };
-constexpr NameMapEntry kGgufEntries[] = {
+constexpr NameMapEntry kBitnetGgufEntries[] = {
     {TensorRole::kHeadsNorm, "blk.{}.attn_sub_norm"},
     {TensorRole::kInnerNorm, "blk.{}.ffn_sub_norm"},
 };
@@ -35,7 +35,7 @@ void read_bitnet(const ConfigReader& reader, ModelConfig& config) {
 const Family& bitnet_family() {
   static constexpr Family family{
       .name = "bitnet",
-      .model_types = kTypes,
+      .model_types = kBitnetTypes,
       .gguf_architecture = "bitnet",
       .defaults = {.vocab_size = 128256,
                    .hidden_size = 2560,
@@ -50,11 +50,11 @@ const Family& bitnet_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .read_more = read_bitnet,
-      .hf_names = {.entries = kEntries,
+      .hf_names = {.entries = kBitnetEntries,
                    .prefixes = kLlamaPrefixes,
                    .ignored = kIgnoredTensors,
                    .base = &kLlamaNames},
-      .gguf_names = {.entries = kGgufEntries,
+      .gguf_names = {.entries = kBitnetGgufEntries,
                      .prefixes = kGgufPrefixes,
                      .ignored = kIgnoredTensors,
                      .base = &kGgufNames},

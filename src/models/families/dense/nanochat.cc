@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"nanochat"};
-constexpr NameMapEntry kEntries[] = {
+constexpr std::string_view kNanochatTypes[] = {"nanochat"};
+constexpr NameMapEntry kNanochatEntries[] = {
     {.role = TensorRole::kEmbeddingNorm, .pattern = "", .constant = 1.0f},
     {.role = TensorRole::kInputNorm, .pattern = "", .constant = 1.0f},
     {.role = TensorRole::kPreMlpNorm, .pattern = "", .constant = 1.0f},
@@ -17,7 +17,8 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kUp, "layers.{}.mlp.fc1"},
     {TensorRole::kDown, "layers.{}.mlp.fc2"},
 };
-constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
+constexpr NameMap kNanochatNames{kNanochatEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f,
+                                 &kLlamaNames};
 
 void read_nanochat(const ConfigReader& reader, ModelConfig& config) {
   config.plain_qk_norm = true;
@@ -29,7 +30,7 @@ void read_nanochat(const ConfigReader& reader, ModelConfig& config) {
 const Family& nanochat_family() {
   static constexpr Family family{
       .name = "nanochat",
-      .model_types = kTypes,
+      .model_types = kNanochatTypes,
       .defaults = {.vocab_size = 50304,
                    .hidden_size = 768,
                    .intermediate_size = 8192,
@@ -45,7 +46,7 @@ const Family& nanochat_family() {
       .o_bias = BiasRule::kConfig,
       .gated_mlp = false,
       .read_more = read_nanochat,
-      .hf_names = kNames,
+      .hf_names = kNanochatNames,
   };
   return family;
 }

@@ -8,9 +8,9 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"persimmon"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
-constexpr NameMapEntry kEntries[] = {
+constexpr std::string_view kPersimmonTypes[] = {"persimmon"};
+constexpr KeyAlias kPersimmonAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
+constexpr NameMapEntry kPersimmonEntries[] = {
     {TensorRole::kFinalNorm, "final_layernorm"},
     {TensorRole::kQkv, "layers.{}.self_attn.query_key_value", false, QkvOrder::kPerKvHead},
     {TensorRole::kO, "layers.{}.self_attn.dense"},
@@ -19,7 +19,7 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kUp, "layers.{}.mlp.dense_h_to_4h"},
     {TensorRole::kDown, "layers.{}.mlp.dense_4h_to_h"},
 };
-constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", "vision_embed_tokens."};
+constexpr std::string_view kPersimmonIgnored[] = {"rotary_emb.inv_freq", "vision_embed_tokens."};
 
 void read_persimmon(const ConfigReader& reader, ModelConfig& config) {
   if (!reader.boolean("qk_layernorm", true)) config.qk_norm.reset();
@@ -30,7 +30,7 @@ void read_persimmon(const ConfigReader& reader, ModelConfig& config) {
 const Family& persimmon_family() {
   static constexpr Family family{
       .name = "persimmon",
-      .model_types = kTypes,
+      .model_types = kPersimmonTypes,
       .defaults = {.vocab_size = 262144,
                    .hidden_size = 4096,
                    .intermediate_size = 16384,
@@ -40,7 +40,7 @@ const Family& persimmon_family() {
                    .norm_eps = 1e-5,
                    .partial_rotary_factor = 0.5,
                    .activation = "relu2"},
-      .aliases = kAliases,
+      .aliases = kPersimmonAliases,
       .block = {.norm = NormKind::kLayer, .norm_bias = true},
       .qk_norm = QkNorm::kBiasedHead,
       .qkv_bias = BiasRule::kAlways,
@@ -48,9 +48,9 @@ const Family& persimmon_family() {
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_persimmon,
-      .hf_names = {.entries = kEntries,
+      .hf_names = {.entries = kPersimmonEntries,
                    .prefixes = kLlamaPrefixes,
-                   .ignored = kIgnored,
+                   .ignored = kPersimmonIgnored,
                    .base = &kLlamaNames},
   };
   return family;

@@ -37,9 +37,9 @@ constexpr NameMapEntry kGteEntries[] = {
     {TensorRole::kPostMlpNorm, "layers.{}.post_mlp_layernorm"},
 };
 constexpr NamePrefix kGtePrefixes[] = {{"new.", ""}, {"gte.", ""}, {"", ""}};
-constexpr std::string_view kIgnored[] = {"pooler.", "lm_head.", "position_ids", "inv_freq"};
+constexpr std::string_view kGteIgnored[] = {"pooler.", "lm_head.", "position_ids", "inv_freq"};
 constexpr std::string_view kGteTypes[] = {"gte", "new"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
+constexpr KeyAlias kGteAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
 
 void read_gte(const ConfigReader& reader, ModelConfig& config) {
   config.num_token_types = reader.integer("type_vocab_size", {0, 1 << 10}, 1);
@@ -85,12 +85,12 @@ void read_jina_v3(const ConfigReader& reader, ModelConfig& config) {
   config.num_token_types = reader.integer("type_vocab_size", {1, 1 << 10}, 1);
 }
 
-constexpr BlockStyle kBlock{.norm = NormKind::kLayer,
-                            .norm_bias = true,
-                            .input_norms = false,
-                            .embedding_norm = true,
-                            .final_norm = false,
-                            .residual = ResidualStyle::kNormOfSum};
+constexpr BlockStyle kGteBlock{.norm = NormKind::kLayer,
+                               .norm_bias = true,
+                               .input_norms = false,
+                               .embedding_norm = true,
+                               .final_norm = false,
+                               .residual = ResidualStyle::kNormOfSum};
 
 }  // namespace
 
@@ -107,16 +107,16 @@ const Family& gte_family() {
                    .norm_eps = 1e-12,
                    .rope_theta = 160000.0,
                    .activation = "gelu"},
-      .aliases = kAliases,
+      .aliases = kGteAliases,
       .is_bidirectional = true,
       .classifier = ClassifierKind::kPooler,
       .default_pooling = PoolingKind::kCls,
-      .block = kBlock,
+      .block = kGteBlock,
       .qkv_bias = BiasRule::kAlways,
       .o_bias = BiasRule::kAlways,
       .mlp_bias = BiasRule::kAlways,
       .read_more = read_gte,
-      .hf_names = {kGteEntries, kGtePrefixes, kIgnored},
+      .hf_names = {kGteEntries, kGtePrefixes, kGteIgnored},
   };
   return family;
 }
@@ -137,7 +137,7 @@ const Family& jina_v3_family() {
       .aliases = kJinaAliases,
       .is_bidirectional = true,
       .default_pooling = PoolingKind::kMean,
-      .block = kBlock,
+      .block = kGteBlock,
       .qkv_bias = BiasRule::kAlways,
       .o_bias = BiasRule::kAlways,
       .mlp_bias = BiasRule::kAlways,

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kModernbertEntries[] = {
     {TensorRole::kTokenEmbedding, "embeddings.tok_embeddings"},
     {TensorRole::kEmbeddingNorm, "embeddings.norm"},
     {TensorRole::kInputNorm, "layers.{}.attn_norm"},
@@ -19,11 +19,11 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kDown, "layers.{}.mlp.Wo"},
     {TensorRole::kFinalNorm, "final_norm"},
 };
-constexpr NamePrefix kPrefixes[] = {{"model.", ""}, {"", ""}};
+constexpr NamePrefix kModernbertPrefixes[] = {{"model.", ""}, {"", ""}};
 // What guesses words.
-constexpr std::string_view kIgnored[] = {"decoder.", "head.", "inv_freq"};
-constexpr std::string_view kTypes[] = {"modernbert"};
-constexpr KeyAlias kAliases[] = {
+constexpr std::string_view kModernbertIgnored[] = {"decoder.", "head.", "inv_freq"};
+constexpr std::string_view kModernbertTypes[] = {"modernbert"};
+constexpr KeyAlias kModernbertAliases[] = {
     {"rms_norm_eps", "norm_eps"},
     {"hidden_act", "hidden_activation"},
     {"rope_theta", "global_rope_theta"},
@@ -66,7 +66,7 @@ void read_modernbert(const ConfigReader& reader, ModelConfig& config) {
 const Family& modernbert_family() {
   static constexpr Family family{
       .name = "modernbert",
-      .model_types = kTypes,
+      .model_types = kModernbertTypes,
       .defaults = {.vocab_size = 50368,
                    .hidden_size = 768,
                    .intermediate_size = 1152,
@@ -77,7 +77,7 @@ const Family& modernbert_family() {
                    .rope_theta = 160000.0,
                    .local_rope_theta = 10000.0,
                    .activation = "gelu"},
-      .aliases = kAliases,
+      .aliases = kModernbertAliases,
       .has_local_rope = true,
       .is_bidirectional = true,
       .classifier = ClassifierKind::kNormedDense,
@@ -87,7 +87,7 @@ const Family& modernbert_family() {
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kConfig,
       .read_more = read_modernbert,
-      .hf_names = {kEntries, kPrefixes, kIgnored},
+      .hf_names = {kModernbertEntries, kModernbertPrefixes, kModernbertIgnored},
   };
   return family;
 }

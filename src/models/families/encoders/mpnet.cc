@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kMpnetEntries[] = {
     {TensorRole::kTokenEmbedding, "embeddings.word_embeddings"},
     {TensorRole::kPositionEmbedding, "embeddings.position_embeddings"},
     {TensorRole::kEmbeddingNorm, "embeddings.LayerNorm"},
@@ -22,10 +22,10 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kDown, "encoder.layer.{}.output.dense"},
     {TensorRole::kPostMlpNorm, "encoder.layer.{}.output.LayerNorm"},
 };
-constexpr NamePrefix kPrefixes[] = {{"mpnet.", ""}, {"", ""}};
-constexpr std::string_view kIgnored[] = {"pooler.", "lm_head.", "position_ids"};
-constexpr std::string_view kTypes[] = {"mpnet"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
+constexpr NamePrefix kMpnetPrefixes[] = {{"mpnet.", ""}, {"", ""}};
+constexpr std::string_view kMpnetIgnored[] = {"pooler.", "lm_head.", "position_ids"};
+constexpr std::string_view kMpnetTypes[] = {"mpnet"};
+constexpr KeyAlias kMpnetAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
 
 void read_mpnet(const ConfigReader& reader, ModelConfig& config) {
   const int64_t buckets = reader.integer("relative_attention_num_buckets", {4, 1 << 10}, 32);
@@ -44,7 +44,7 @@ void read_mpnet(const ConfigReader& reader, ModelConfig& config) {
 const Family& mpnet_family() {
   static constexpr Family family{
       .name = "mpnet",
-      .model_types = kTypes,
+      .model_types = kMpnetTypes,
       .defaults = {.vocab_size = 30527,
                    .hidden_size = 768,
                    .intermediate_size = 3072,
@@ -53,7 +53,7 @@ const Family& mpnet_family() {
                    .max_position_embeddings = 512,
                    .norm_eps = 1e-12,
                    .activation = "gelu"},
-      .aliases = kAliases,
+      .aliases = kMpnetAliases,
       .positions = PositionKind::kLearned,
       .first_position_row = 2,
       .is_bidirectional = true,
@@ -70,7 +70,7 @@ const Family& mpnet_family() {
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_mpnet,
-      .hf_names = {kEntries, kPrefixes, kIgnored},
+      .hf_names = {kMpnetEntries, kMpnetPrefixes, kMpnetIgnored},
   };
   return family;
 }

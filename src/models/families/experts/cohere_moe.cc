@@ -8,10 +8,10 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"cohere2_moe"};
-constexpr KeyAlias kAliases[] = {{"moe_intermediate_size", "intermediate_size"},
-                                 {"intermediate_size", "prefix_dense_intermediate_size"}};
-constexpr ExpertRules kExperts{
+constexpr std::string_view kCohereMoeTypes[] = {"cohere2_moe"};
+constexpr KeyAlias kCohereMoeAliases[] = {{"moe_intermediate_size", "intermediate_size"},
+                                          {"intermediate_size", "prefix_dense_intermediate_size"}};
+constexpr ExpertRules kCohereMoeExperts{
     .router = {.num_experts = 8, .experts_per_token = 2, .weight = RouterWeight::kSoftmaxOfChosen},
     .intermediate_size = 22528,
     .layers = ExpertLayers::kAfterDense,
@@ -53,7 +53,7 @@ void read_cohere(const ConfigReader& reader, ModelConfig& config) {
 const Family& cohere2_moe_family() {
   static constexpr Family family{
       .name = "cohere2_moe",
-      .model_types = kTypes,
+      .model_types = kCohereMoeTypes,
       .defaults = {.vocab_size = 256000,
                    .hidden_size = 8192,
                    .intermediate_size = 22528,
@@ -64,11 +64,11 @@ const Family& cohere2_moe_family() {
                    .sliding_window = 4096,
                    .norm_eps = 1e-5,
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kCohereMoeAliases,
       .window_rule = WindowRule::kPattern,
       .window_pattern = 4,
       .rope_style = RopeStyle::kInterleaved,
-      .experts = &kExperts,
+      .experts = &kCohereMoeExperts,
       .block = {.norm = NormKind::kLayer, .residual = ResidualStyle::kParallelOneNorm},
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,

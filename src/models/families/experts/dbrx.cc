@@ -8,21 +8,21 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"dbrx"};
+constexpr std::string_view kDbrxTypes[] = {"dbrx"};
 constexpr std::string_view kNested[] = {"attn_config", "ffn_config"};
-constexpr KeyAlias kAliases[] = {{"hidden_size", "d_model"},
-                                 {"num_attention_heads", "n_heads"},
-                                 {"num_key_value_heads", "kv_n_heads"},
-                                 {"num_hidden_layers", "n_layers"},
-                                 {"max_position_embeddings", "max_seq_len"},
-                                 {"intermediate_size", "ffn_hidden_size"},
-                                 {"num_experts", "moe_num_experts"},
-                                 {"num_experts_per_tok", "moe_top_k"}};
-constexpr ExpertRules kExperts{
+constexpr KeyAlias kDbrxAliases[] = {{"hidden_size", "d_model"},
+                                     {"num_attention_heads", "n_heads"},
+                                     {"num_key_value_heads", "kv_n_heads"},
+                                     {"num_hidden_layers", "n_layers"},
+                                     {"max_position_embeddings", "max_seq_len"},
+                                     {"intermediate_size", "ffn_hidden_size"},
+                                     {"num_experts", "moe_num_experts"},
+                                     {"num_experts_per_tok", "moe_top_k"}};
+constexpr ExpertRules kDbrxExperts{
     .router = {.num_experts = 4, .experts_per_token = 1, .weight = RouterWeight::kNormalized},
 };
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kDbrxEntries[] = {
     {TensorRole::kTokenEmbedding, "wte"},
     {TensorRole::kFinalNorm, "norm_f"},
     {TensorRole::kLmHead, "lm_head"},
@@ -37,8 +37,8 @@ constexpr NameMapEntry kEntries[] = {
      .pattern = "blocks.{}.ffn.experts.mlp.w2.{e}",
      .transposed = true},
 };
-constexpr NamePrefix kPrefixes[] = {{"transformer.", ""}, {"", ""}};
-constexpr NameMapEntry kGgufEntries[] = {{TensorRole::kPreMlpNorm, "blk.{}.attn_output_norm"}};
+constexpr NamePrefix kDbrxPrefixes[] = {{"transformer.", ""}, {"", ""}};
+constexpr NameMapEntry kDbrxGgufEntries[] = {{TensorRole::kPreMlpNorm, "blk.{}.attn_output_norm"}};
 
 void read_dbrx(const ConfigReader& reader, ModelConfig& config) {
   config.qkv_clip = reader.optional_positive("clip_qkv").value_or(0.0);
@@ -57,7 +57,7 @@ void read_dbrx(const ConfigReader& reader, ModelConfig& config) {
 const Family& dbrx_family() {
   static constexpr Family family{
       .name = "dbrx",
-      .model_types = kTypes,
+      .model_types = kDbrxTypes,
       .gguf_architecture = "dbrx",
       .defaults = {.vocab_size = 32000,
                    .hidden_size = 2048,
@@ -67,13 +67,13 @@ const Family& dbrx_family() {
                    .num_key_value_heads = 1,
                    .max_position_embeddings = 2048,
                    .norm_eps = 1e-5},
-      .aliases = kAliases,
+      .aliases = kDbrxAliases,
       .nested = kNested,
-      .experts = &kExperts,
+      .experts = &kDbrxExperts,
       .block = {.norm = NormKind::kLayer},
       .read_more = read_dbrx,
-      .hf_names = {.entries = kEntries, .prefixes = kPrefixes},
-      .gguf_names = {.entries = kGgufEntries,
+      .hf_names = {.entries = kDbrxEntries, .prefixes = kDbrxPrefixes},
+      .gguf_names = {.entries = kDbrxGgufEntries,
                      .prefixes = kGgufPrefixes,
                      .ignored = kIgnoredTensors,
                      .base = &kGgufExpertNames},

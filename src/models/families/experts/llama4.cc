@@ -12,21 +12,21 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"llama4_text", "llama4"};
-constexpr KeyAlias kAliases[] = {{"num_experts", "num_local_experts"},
-                                 {"decoder_sparse_step", "interleave_moe_layer_step"}};
-constexpr ExpertRules kExperts{
+constexpr std::string_view kLlama4Types[] = {"llama4_text", "llama4"};
+constexpr KeyAlias kLlama4Aliases[] = {{"num_experts", "num_local_experts"},
+                                       {"decoder_sparse_step", "interleave_moe_layer_step"}};
+constexpr ExpertRules kLlama4Experts{
     .router = {.num_experts = 16, .experts_per_token = 1, .weight = RouterWeight::kLogit},
     .layers = ExpertLayers::kSparseStep,
     .shared = SharedExperts::kCount,
     .shared_default = 1,
     .weighs_inputs = true,
 };
-constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", "rope_freqs.", "vision_model.",
-                                         "multi_modal_projector."};
-constexpr std::string_view kGateUp = "layers.{}.feed_forward.experts.gate_up_proj.{e}";
+constexpr std::string_view kLlama4Ignored[] = {"rotary_emb.inv_freq", "rope_freqs.",
+                                               "vision_model.", "multi_modal_projector."};
+constexpr std::string_view kLlama4GateUp = "layers.{}.feed_forward.experts.gate_up_proj.{e}";
 // Experts are stored together, with their inputs first; quantized checkpoints have them one by one.
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kLlama4Entries[] = {
     {TensorRole::kGate, "layers.{}.feed_forward.gate_proj"},
     {TensorRole::kUp, "layers.{}.feed_forward.up_proj"},
     {TensorRole::kDown, "layers.{}.feed_forward.down_proj"},
@@ -35,11 +35,11 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kSharedUp, "layers.{}.feed_forward.shared_expert.up_proj"},
     {TensorRole::kSharedDown, "layers.{}.feed_forward.shared_expert.down_proj"},
     {.role = TensorRole::kExpertGate,
-     .pattern = kGateUp,
+     .pattern = kLlama4GateUp,
      .transposed = true,
      .rows = {.part = 0, .parts = 2}},
     {.role = TensorRole::kExpertUp,
-     .pattern = kGateUp,
+     .pattern = kLlama4GateUp,
      .transposed = true,
      .rows = {.part = 1, .parts = 2}},
     {.role = TensorRole::kExpertDown,
@@ -119,7 +119,7 @@ void read_llama4(const ConfigReader& reader, ModelConfig& config) {
 const Family& llama4_family() {
   static constexpr Family family{
       .name = "llama4",
-      .model_types = kTypes,
+      .model_types = kLlama4Types,
       .gguf_architecture = "llama4",
       .defaults = {.vocab_size = 202048,
                    .hidden_size = 5120,
@@ -131,16 +131,16 @@ const Family& llama4_family() {
                    .max_position_embeddings = 131072,
                    .norm_eps = 1e-5,
                    .rope_theta = 500000.0},
-      .aliases = kAliases,
+      .aliases = kLlama4Aliases,
       .rope_style = RopeStyle::kInterleaved,
-      .experts = &kExperts,
+      .experts = &kLlama4Experts,
       .qk_norm_after_rope = true,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .read_more = read_llama4,
-      .hf_names = {.entries = kEntries,
+      .hf_names = {.entries = kLlama4Entries,
                    .prefixes = kLlamaPrefixes,
-                   .ignored = kIgnored,
+                   .ignored = kLlama4Ignored,
                    .base = &kLlamaNames},
       .gguf_names = kGgufExpertNames,
       .gguf_rope_style = RopeStyle::kInterleaved,

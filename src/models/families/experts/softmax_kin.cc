@@ -31,15 +31,15 @@ constexpr NameMapEntry kHunyuanEntries[] = {
 constexpr std::string_view kVlTypes[] = {"qwen3_vl_moe_text", "qwen3_vl_moe"};
 constexpr KeyAlias kVlAliases[] = {{"num_experts", "num_local_experts"}};
 constexpr std::string_view kVlIgnored[] = {"rotary_emb.inv_freq", "visual."};
-constexpr std::string_view kGateUp = "layers.{}.mlp.experts.gate_up_proj.{e}";
+constexpr std::string_view kSoftmaxKinGateUp = "layers.{}.mlp.experts.gate_up_proj.{e}";
 // Experts are stored with their inputs first.
 constexpr NameMapEntry kVlEntries[] = {
     {.role = TensorRole::kExpertGate,
-     .pattern = kGateUp,
+     .pattern = kSoftmaxKinGateUp,
      .transposed = true,
      .rows = {.part = 0, .parts = 2}},
     {.role = TensorRole::kExpertUp,
-     .pattern = kGateUp,
+     .pattern = kSoftmaxKinGateUp,
      .transposed = true,
      .rows = {.part = 1, .parts = 2}},
     {.role = TensorRole::kExpertDown,

@@ -11,10 +11,10 @@
 namespace quire {
 namespace {
 
-constexpr NamePrefix kPrefixes[] = {{"transformer.", ""}, {"", ""}};
+constexpr NamePrefix kGptKinPrefixes[] = {{"transformer.", ""}, {"", ""}};
 // The causal masks that old checkpoints store.
-constexpr std::string_view kIgnored[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
-                                         ".attention.masked_bias"};
+constexpr std::string_view kGptKinIgnored[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
+                                               ".attention.masked_bias"};
 
 constexpr NameMapEntry kBigCodeEntries[] = {
     {TensorRole::kTokenEmbedding, "wte"},  {TensorRole::kPositionEmbedding, "wpe"},
@@ -23,10 +23,11 @@ constexpr NameMapEntry kBigCodeEntries[] = {
     {TensorRole::kO, "h.{}.attn.c_proj"},  {TensorRole::kPreMlpNorm, "h.{}.ln_2"},
     {TensorRole::kUp, "h.{}.mlp.c_fc"},    {TensorRole::kDown, "h.{}.mlp.c_proj"},
 };
-constexpr NameMap kBigCodeNames{kBigCodeEntries, kPrefixes, kIgnored};
+constexpr NameMap kBigCodeNames{kBigCodeEntries, kGptKinPrefixes, kGptKinIgnored};
 constexpr NameMapEntry kManyHeadsEntries[] = {
     {TensorRole::kQkv, "h.{}.attn.c_attn", false, QkvOrder::kPerKvHead}};
-constexpr NameMap kManyHeadsNames{kManyHeadsEntries, kPrefixes, kIgnored, 0.0f, &kBigCodeNames};
+constexpr NameMap kManyHeadsNames{kManyHeadsEntries, kGptKinPrefixes, kGptKinIgnored, 0.0f,
+                                  &kBigCodeNames};
 
 constexpr std::string_view kBigCodeTypes[] = {"gpt_bigcode"};
 constexpr KeyAlias kBigCodeAliases[] = {
@@ -54,7 +55,7 @@ constexpr NameMapEntry kNeoEntries[] = {
     {TensorRole::kV, "h.{}.attn.attention.v_proj"},
     {TensorRole::kO, "h.{}.attn.attention.out_proj"},
 };
-constexpr NameMap kNeoNames{kNeoEntries, kPrefixes, kIgnored, 0.0f, &kBigCodeNames};
+constexpr NameMap kNeoNames{kNeoEntries, kGptKinPrefixes, kGptKinIgnored, 0.0f, &kBigCodeNames};
 
 constexpr std::string_view kNeoTypes[] = {"gpt_neo"};
 constexpr KeyAlias kNeoAliases[] = {
@@ -94,7 +95,7 @@ constexpr NameMapEntry kFirstEntries[] = {
     {TensorRole::kDown, "h.{}.mlp.c_proj", true},
     {TensorRole::kPostMlpNorm, "h.{}.ln_2"},
 };
-constexpr NameMap kFirstNames{kFirstEntries, kPrefixes, kIgnored, 0.0f, &kBigCodeNames};
+constexpr NameMap kFirstNames{kFirstEntries, kGptKinPrefixes, kGptKinIgnored, 0.0f, &kBigCodeNames};
 constexpr KeyAlias kFirstAliases[] = {
     {"hidden_size", "n_embd"},
     {"num_hidden_layers", "n_layer"},

@@ -15,19 +15,20 @@ constexpr NameMapEntry kGptjEntries[] = {
     {TensorRole::kV, "h.{}.attn.v_proj"}, {TensorRole::kO, "h.{}.attn.out_proj"},
     {TensorRole::kUp, "h.{}.mlp.fc_in"},  {TensorRole::kDown, "h.{}.mlp.fc_out"},
 };
-constexpr NamePrefix kPrefixes[] = {{"transformer.", ""}, {"", ""}};
+constexpr NamePrefix kGptjPrefixes[] = {{"transformer.", ""}, {"", ""}};
 // The causal masks that old checkpoints store.
-constexpr std::string_view kIgnored[] = {".attn.bias", ".attn.masked_bias", ".attn.causal_mask"};
-constexpr NameMap kGptjNames{kGptjEntries, kPrefixes, kIgnored};
+constexpr std::string_view kGptjIgnored[] = {".attn.bias", ".attn.masked_bias",
+                                             ".attn.causal_mask"};
+constexpr NameMap kGptjNames{kGptjEntries, kGptjPrefixes, kGptjIgnored};
 
 // The rows of queries, values and keys lie in quarters, for what they were trained on had four cores.
 constexpr NameMapEntry kCodegenEntries[] = {
     {TensorRole::kQkv, "h.{}.attn.qkv_proj", false, QkvOrder::kQueryValueKey}};
-constexpr NameMap kCodegenNames{kCodegenEntries, kPrefixes, kIgnored, 0.0f, &kGptjNames};
+constexpr NameMap kCodegenNames{kCodegenEntries, kGptjPrefixes, kGptjIgnored, 0.0f, &kGptjNames};
 
 constexpr std::string_view kGptjTypes[] = {"gptj"};
 constexpr std::string_view kCodegenTypes[] = {"codegen"};
-constexpr KeyAlias kAliases[] = {
+constexpr KeyAlias kGptjAliases[] = {
     {"hidden_size", "n_embd"},
     {"num_hidden_layers", "n_layer"},
     {"num_attention_heads", "n_head"},
@@ -46,7 +47,7 @@ constexpr FamilyDefaults kDefaults{.vocab_size = 50400,
                                    .norm_eps = 1e-5,
                                    .activation = "gelu_new"};
 
-constexpr BlockStyle kBlock{
+constexpr BlockStyle kGptjBlock{
     .norm = NormKind::kLayer, .norm_bias = true, .residual = ResidualStyle::kParallelOneNorm};
 
 void read_gptj(const ConfigReader& reader, ModelConfig&) {
@@ -69,9 +70,9 @@ const Family& gptj_family() {
       .name = "gptj",
       .model_types = kGptjTypes,
       .defaults = kDefaults,
-      .aliases = kAliases,
+      .aliases = kGptjAliases,
       .rope_style = RopeStyle::kInterleaved,
-      .block = kBlock,
+      .block = kGptjBlock,
       .mlp_bias = BiasRule::kAlways,
       .head_bias = true,
       .gated_mlp = false,
@@ -86,9 +87,9 @@ const Family& codegen_family() {
       .name = "codegen",
       .model_types = kCodegenTypes,
       .defaults = kDefaults,
-      .aliases = kAliases,
+      .aliases = kGptjAliases,
       .rope_style = RopeStyle::kInterleaved,
-      .block = kBlock,
+      .block = kGptjBlock,
       .mlp_bias = BiasRule::kAlways,
       .head_bias = true,
       .gated_mlp = false,

@@ -11,18 +11,18 @@ namespace quire {
 namespace {
 
 // Where no sequence is longer than index_topk, the indexers are not read.
-constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", ".self_attn.indexer."};
-constexpr NameMapEntry kEntries[] = {
+constexpr std::string_view kIndexedIgnored[] = {"rotary_emb.inv_freq", ".self_attn.indexer."};
+constexpr NameMapEntry kIndexedEntries[] = {
     {TensorRole::kIndexQuery, "layers.{}.self_attn.indexer.wq_b"},
     {TensorRole::kIndexKey, "layers.{}.self_attn.indexer.wk"},
     {TensorRole::kIndexKeyNorm, "layers.{}.self_attn.indexer.k_norm"},
     {TensorRole::kIndexHeadWeights, "layers.{}.self_attn.indexer.weights_proj"},
 };
-constexpr NameMap kNames{.entries = kEntries,
-                         .prefixes = kLlamaPrefixes,
-                         .ignored = kIgnored,
-                         .base = &kLatentNames,
-                         .ignores_later_layers = true};
+constexpr NameMap kIndexedNames{.entries = kIndexedEntries,
+                                .prefixes = kLlamaPrefixes,
+                                .ignored = kIndexedIgnored,
+                                .base = &kLatentNames,
+                                .ignores_later_layers = true};
 
 constexpr std::string_view kDeepseekTypes[] = {"deepseek_v32"};
 constexpr std::string_view kGlmTypes[] = {"glm_moe_dsa"};
@@ -116,7 +116,7 @@ const Family& deepseek_v32_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .read_more = read_deepseek,
-      .hf_names = kNames,
+      .hf_names = kIndexedNames,
   };
   return family;
 }
@@ -139,7 +139,7 @@ const Family& glm_moe_dsa_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .read_more = read_glm,
-      .hf_names = kNames,
+      .hf_names = kIndexedNames,
   };
   return family;
 }

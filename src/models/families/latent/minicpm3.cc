@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"minicpm3"};
+constexpr std::string_view kMinicpm3Types[] = {"minicpm3"};
 
 void read_minicpm3(const ConfigReader& reader, ModelConfig& config) {
   read_minicpm_multipliers(reader, config);
@@ -26,7 +26,7 @@ void read_minicpm3(const ConfigReader& reader, ModelConfig& config) {
 const Family& minicpm3_family() {
   static constexpr Family family{
       .name = "minicpm3",
-      .model_types = kTypes,
+      .model_types = kMinicpm3Types,
       .gguf_architecture = "minicpm3",
       .defaults = {.vocab_size = 73448,
                    .hidden_size = 2560,

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"youtu"};
+constexpr std::string_view kYoutuTypes[] = {"youtu"};
 
 void read_youtu(const ConfigReader& reader, ModelConfig& config) {
   read_latent(reader, kDeepseekLatent, config);
@@ -27,7 +27,7 @@ bool has_no_experts(const GgufFile& file) {
 const Family& youtu_family() {
   static constexpr Family family{
       .name = "youtu",
-      .model_types = kTypes,
+      .model_types = kYoutuTypes,
       .gguf_architecture = "deepseek2",
       .defaults = {.vocab_size = 128256,
                    .hidden_size = 2048,

@@ -12,10 +12,10 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"gemma3n_text", "gemma3n"};
-constexpr KeyAlias kAliases[] = {{"hidden_act", "hidden_activation"}};
+constexpr std::string_view kGemma3nTypes[] = {"gemma3n_text", "gemma3n"};
+constexpr KeyAlias kGemma3nAliases[] = {{"hidden_act", "hidden_activation"}};
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kGemma3nEntries[] = {
     {TensorRole::kPostAttentionNorm, "layers.{}.post_attention_layernorm"},
     {TensorRole::kPreMlpNorm, "layers.{}.pre_feedforward_layernorm"},
     {TensorRole::kPostMlpNorm, "layers.{}.post_feedforward_layernorm"},
@@ -40,12 +40,12 @@ constexpr NameMapEntry kEntries[] = {
 };
 // Layers that read the keys and values of others may have weights for them all the same, and layers
 // have the scale whether it is used or not.
-constexpr std::string_view kIgnored[] = {
+constexpr std::string_view kGemma3nIgnored[] = {
     "rotary_emb.inv_freq", "vision_tower.",     "audio_tower.",
     "embed_vision.",       "embed_audio.",      "self_attn.k_proj.",
     "self_attn.v_proj.",   "self_attn.k_norm.", "altup.correct_output_scale"};
 
-constexpr NameMapEntry kGgufEntries[] = {
+constexpr NameMapEntry kGemma3nGgufEntries[] = {
     {TensorRole::kLayerTable, "per_layer_token_embd"},
     {TensorRole::kLayerProjection, "per_layer_model_proj"},
     {TensorRole::kLayerProjectionNorm, "per_layer_proj_norm"},
@@ -88,7 +88,7 @@ void read_gemma3n(const ConfigReader& reader, ModelConfig& config) {
 const Family& gemma3n_family() {
   static constexpr Family family{
       .name = "gemma3n_text",
-      .model_types = kTypes,
+      .model_types = kGemma3nTypes,
       .gguf_architecture = "gemma3n",
       .defaults = {.vocab_size = 262400,
                    .hidden_size = 2048,
@@ -102,7 +102,7 @@ const Family& gemma3n_family() {
                    .rope_theta = 1e6,
                    .activation = "gelu_pytorch_tanh",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kGemma3nAliases,
       .window_rule = WindowRule::kPattern,
       .window_pattern = 5,
       .has_local_rope = true,
@@ -112,11 +112,11 @@ const Family& gemma3n_family() {
       .o_bias = BiasRule::kConfig,
       .scaled_embedding = true,
       .read_more = read_gemma3n,
-      .hf_names = {.entries = kEntries,
+      .hf_names = {.entries = kGemma3nEntries,
                    .prefixes = kLlamaPrefixes,
-                   .ignored = kIgnored,
+                   .ignored = kGemma3nIgnored,
                    .base = &kLlamaNames},
-      .gguf_names = {.entries = kGgufEntries,
+      .gguf_names = {.entries = kGemma3nGgufEntries,
                      .prefixes = kGgufPrefixes,
                      .ignored = kGgufIgnored,
                      .base = &kGgufNames},

@@ -12,17 +12,17 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"gemma4_text", "gemma4"};
-constexpr KeyAlias kAliases[] = {{"hidden_act", "hidden_activation"},
-                                 {"num_experts_per_tok", "top_k_experts"}};
+constexpr std::string_view kGemma4Types[] = {"gemma4_text", "gemma4"};
+constexpr KeyAlias kGemma4Aliases[] = {{"hidden_act", "hidden_activation"},
+                                       {"num_experts_per_tok", "top_k_experts"}};
 
 constexpr NameMapEntry bare(TensorRole role, std::string_view pattern) {
   return {.role = role, .pattern = pattern, .bare = true};
 }
 
 // Where a layer has no values of its own, they are made by what makes its keys.
-constexpr std::string_view kGateUp = "layers.{}.experts.gate_up_proj.{e}";
-constexpr NameMapEntry kEntries[] = {
+constexpr std::string_view kGemma4GateUp = "layers.{}.experts.gate_up_proj.{e}";
+constexpr NameMapEntry kGemma4Entries[] = {
     {TensorRole::kV, "layers.{}.self_attn.v_proj"},
     {TensorRole::kV, "layers.{}.self_attn.k_proj"},
     {TensorRole::kPostAttentionNorm, "layers.{}.post_attention_layernorm"},
@@ -41,8 +41,8 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kPreExpertNorm, "layers.{}.pre_feedforward_layernorm_2"},
     {TensorRole::kPostExpertNorm, "layers.{}.post_feedforward_layernorm_2"},
     {TensorRole::kPostDenseNorm, "layers.{}.post_feedforward_layernorm_1"},
-    {.role = TensorRole::kExpertGate, .pattern = kGateUp, .rows = {.part = 0, .parts = 2}},
-    {.role = TensorRole::kExpertUp, .pattern = kGateUp, .rows = {.part = 1, .parts = 2}},
+    {.role = TensorRole::kExpertGate, .pattern = kGemma4GateUp, .rows = {.part = 0, .parts = 2}},
+    {.role = TensorRole::kExpertUp, .pattern = kGemma4GateUp, .rows = {.part = 1, .parts = 2}},
     {TensorRole::kExpertDown, "layers.{}.experts.down_proj.{e}"},
     {TensorRole::kExpertGate, "layers.{}.experts.{e}.gate_proj"},
     {TensorRole::kExpertUp, "layers.{}.experts.{e}.up_proj"},
@@ -52,13 +52,13 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kSharedDown, "layers.{}.mlp.down_proj"},
 };
 // Layers that read the keys and values of others may have weights for them all the same.
-constexpr std::string_view kIgnored[] = {
+constexpr std::string_view kGemma4Ignored[] = {
     "rotary_emb.inv_freq", "vision_tower.",     "audio_tower.",
     "embed_vision.",       "embed_audio.",      "self_attn.k_proj.",
     "self_attn.v_proj.",   "self_attn.k_norm.", "self_attn.v_norm."};
 
 constexpr std::string_view kGgufGateUp = "blk.{}.ffn_gate_up_exps.{e}";
-constexpr NameMapEntry kGgufEntries[] = {
+constexpr NameMapEntry kGemma4GgufEntries[] = {
     {TensorRole::kV, "blk.{}.attn_v"},
     {TensorRole::kV, "blk.{}.attn_k"},
     {TensorRole::kLayerScale, "blk.{}.layer_output_scale"},
@@ -84,7 +84,7 @@ constexpr NameMapEntry kGgufEntries[] = {
 constexpr std::string_view kGgufIgnored[] = {"rope_freqs.", ".attn_k.", ".attn_v.",
                                              ".attn_k_norm."};
 
-constexpr ExpertRules kExperts{
+constexpr ExpertRules kGemma4Experts{
     .router = {.num_experts = 0,
                .experts_per_token = 8,
                .weight = RouterWeight::kNormalized,
@@ -193,7 +193,7 @@ const Family& gemma4_unified_family() {
 const Family& gemma4_family() {
   static constexpr Family family{
       .name = "gemma4_text",
-      .model_types = kTypes,
+      .model_types = kGemma4Types,
       .gguf_architecture = "gemma4",
       .defaults = {.vocab_size = 262144,
                    .hidden_size = 2304,
@@ -207,22 +207,22 @@ const Family& gemma4_family() {
                    .rope_theta = 1e6,
                    .activation = "gelu_pytorch_tanh",
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kGemma4Aliases,
       .window_rule = WindowRule::kPattern,
       .window_pattern = 6,
       .has_local_rope = true,
-      .experts = &kExperts,
+      .experts = &kGemma4Experts,
       .block = {.output_norms = true},
       .qk_norm = QkNorm::kHead,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .scaled_embedding = true,
       .read_more = read_gemma4,
-      .hf_names = {.entries = kEntries,
+      .hf_names = {.entries = kGemma4Entries,
                    .prefixes = kLlamaPrefixes,
-                   .ignored = kIgnored,
+                   .ignored = kGemma4Ignored,
                    .base = &kLlamaNames},
-      .gguf_names = {.entries = kGgufEntries,
+      .gguf_names = {.entries = kGemma4GgufEntries,
                      .prefixes = kGgufPrefixes,
                      .ignored = kGgufIgnored,
                      .base = &kGgufExpertNames},

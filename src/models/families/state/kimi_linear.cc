@@ -13,7 +13,7 @@ namespace {
 constexpr NameMapEntry bare(TensorRole role, std::string_view pattern) {
   return {.role = role, .pattern = pattern, .bare = true};
 }
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kKimiLinearEntries[] = {
     {TensorRole::kStateQ, "layers.{}.self_attn.q_proj"},
     {TensorRole::kStateK, "layers.{}.self_attn.k_proj"},
     {TensorRole::kStateV, "layers.{}.self_attn.v_proj"},
@@ -50,7 +50,7 @@ constexpr NameMapEntry kEntries[] = {
 };
 
 // The layers with a state have keys and queries by the names of attention.
-constexpr NameMapEntry kGgufEntries[] = {
+constexpr NameMapEntry kKimiLinearGgufEntries[] = {
     {TensorRole::kStateQ, "blk.{}.attn_q"},
     {TensorRole::kStateK, "blk.{}.attn_k"},
     {TensorRole::kStateV, "blk.{}.attn_v"},
@@ -68,17 +68,17 @@ constexpr NameMapEntry kGgufEntries[] = {
     {TensorRole::kStateOut, "blk.{}.attn_output"},
 };
 
-constexpr std::string_view kTypes[] = {"kimi_linear"};
-constexpr KeyAlias kAliases[] = {{"max_position_embeddings", "model_max_length"},
-                                 {"norm_topk_prob", "moe_renormalize"},
-                                 {"n_group", "num_expert_group"},
-                                 {"num_experts", "num_local_experts"},
-                                 {"num_experts_per_tok", "num_experts_per_token"},
-                                 {"num_shared_experts", "n_shared_experts"}};
+constexpr std::string_view kKimiLinearTypes[] = {"kimi_linear"};
+constexpr KeyAlias kKimiLinearAliases[] = {{"max_position_embeddings", "model_max_length"},
+                                           {"norm_topk_prob", "moe_renormalize"},
+                                           {"n_group", "num_expert_group"},
+                                           {"num_experts", "num_local_experts"},
+                                           {"num_experts_per_tok", "num_experts_per_token"},
+                                           {"num_shared_experts", "n_shared_experts"}};
 constexpr LayerWord kWords[] = {{"linear_attention", kStateParts},
                                 {"full_attention", kAttentionParts}};
 
-constexpr ExpertRules kExperts{
+constexpr ExpertRules kKimiLinearExperts{
     .router = {.num_experts = 256,
                .experts_per_token = 8,
                .score = RouterScore::kSigmoid,
@@ -155,7 +155,7 @@ void read_kimi_linear(const ConfigReader& reader, ModelConfig& config) {
 const Family& kimi_linear_family() {
   static constexpr Family family{
       .name = "kimi_linear",
-      .model_types = kTypes,
+      .model_types = kKimiLinearTypes,
       .gguf_architecture = "kimi-linear",
       .defaults = {.vocab_size = 163840,
                    .hidden_size = 2304,
@@ -166,16 +166,16 @@ const Family& kimi_linear_family() {
                    .head_dim = 64,
                    .max_position_embeddings = 1048576,
                    .norm_eps = 1e-5},
-      .aliases = kAliases,
+      .aliases = kKimiLinearAliases,
       .positions = PositionKind::kNone,
-      .experts = &kExperts,
+      .experts = &kKimiLinearExperts,
       .read_more = read_kimi_linear,
-      .hf_names = {.entries = kEntries,
+      .hf_names = {.entries = kKimiLinearEntries,
                    .prefixes = kLlamaPrefixes,
                    .ignored = kIgnoredTensors,
                    .base = &kLatentNames,
                    .ignores_later_layers = true},
-      .gguf_names = {.entries = kGgufEntries,
+      .gguf_names = {.entries = kKimiLinearGgufEntries,
                      .prefixes = kGgufPrefixes,
                      .ignored = kIgnoredTensors,
                      .base = &kGgufLatentNames,

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kLfm2Entries[] = {
     {TensorRole::kFinalNorm, "embedding_norm"},
     {TensorRole::kInputNorm, "layers.{}.operator_norm"},
     {TensorRole::kPreMlpNorm, "layers.{}.ffn_norm"},
@@ -29,30 +29,30 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kExpertUp, "layers.{}.feed_forward.experts.{e}.w3"},
     {TensorRole::kExpertDown, "layers.{}.feed_forward.experts.{e}.w2"},
 };
-constexpr NameMap kNames{.entries = kEntries,
-                         .prefixes = kLlamaPrefixes,
-                         .ignored = kIgnoredTensors,
-                         .base = &kLlamaNames};
-constexpr NameMapEntry kGgufEntries[] = {
+constexpr NameMap kLfm2Names{.entries = kLfm2Entries,
+                             .prefixes = kLlamaPrefixes,
+                             .ignored = kIgnoredTensors,
+                             .base = &kLlamaNames};
+constexpr NameMapEntry kLfm2GgufEntries[] = {
     {TensorRole::kFinalNorm, "token_embd_norm"},
     {TensorRole::kFinalNorm, "output_norm"},
     {TensorRole::kStateIn, "blk.{}.shortconv.in_proj"},
     {TensorRole::kStateConv, "blk.{}.shortconv.conv"},
     {TensorRole::kStateOut, "blk.{}.shortconv.out_proj"},
 };
-constexpr NameMap kGgufLfmNames{.entries = kGgufEntries,
+constexpr NameMap kGgufLfmNames{.entries = kLfm2GgufEntries,
                                 .prefixes = kGgufPrefixes,
                                 .ignored = kIgnoredTensors,
                                 .base = &kGgufExpertNames};
-constexpr std::string_view kTypes[] = {"lfm2"};
+constexpr std::string_view kLfm2Types[] = {"lfm2"};
 constexpr std::string_view kMoeTypes[] = {"lfm2_moe"};
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "norm_eps"},
-                                 {"intermediate_size", "block_ff_dim"},
-                                 {"tie_word_embeddings", "tie_embedding"},
-                                 {"first_k_dense_replace", "num_dense_layers"}};
+constexpr KeyAlias kLfm2Aliases[] = {{"rms_norm_eps", "norm_eps"},
+                                     {"intermediate_size", "block_ff_dim"},
+                                     {"tie_word_embeddings", "tie_embedding"},
+                                     {"first_k_dense_replace", "num_dense_layers"}};
 constexpr LayerWord kWords[] = {
     {"conv", kStateParts}, {"linear_attention", kStateParts}, {"full_attention", kAttentionParts}};
-constexpr ExpertRules kExperts{
+constexpr ExpertRules kLfm2Experts{
     .router = {.num_experts = 32,
                .experts_per_token = 4,
                .score = RouterScore::kSigmoid,
@@ -99,7 +99,7 @@ void read_lfm2_moe(const ConfigReader& reader, ModelConfig& config) {
 const Family& lfm2_family() {
   static constexpr Family family{
       .name = "lfm2",
-      .model_types = kTypes,
+      .model_types = kLfm2Types,
       .gguf_architecture = "lfm2",
       .defaults = {.vocab_size = 65536,
                    .hidden_size = 2560,
@@ -111,10 +111,10 @@ const Family& lfm2_family() {
                    .norm_eps = 1e-5,
                    .rope_theta = 1e6,
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
+      .aliases = kLfm2Aliases,
       .qk_norm = QkNorm::kHead,
       .read_more = read_lfm2,
-      .hf_names = kNames,
+      .hf_names = kLfm2Names,
       .gguf_names = kGgufLfmNames,
   };
   return family;
@@ -135,11 +135,11 @@ const Family& lfm2_moe_family() {
                    .norm_eps = 1e-5,
                    .rope_theta = 1e6,
                    .tie_word_embeddings = true},
-      .aliases = kAliases,
-      .experts = &kExperts,
+      .aliases = kLfm2Aliases,
+      .experts = &kLfm2Experts,
       .qk_norm = QkNorm::kHead,
       .read_more = read_lfm2_moe,
-      .hf_names = kNames,
+      .hf_names = kLfm2Names,
       .gguf_names = kGgufLfmNames,
   };
   return family;

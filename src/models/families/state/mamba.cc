@@ -26,14 +26,14 @@ constexpr NameMapEntry kMixerEntries[] = {
     {TensorRole::kStateNorm, "layers.{}.mixer.norm"},
     {TensorRole::kStateOut, "layers.{}.mixer.out_proj"},
 };
-constexpr NamePrefix kPrefixes[] = {{"backbone.", ""}, {"model.backbone.", "model."}};
-constexpr NameMap kMixerNames{.entries = kMixerEntries, .prefixes = kPrefixes};
+constexpr NamePrefix kMambaPrefixes[] = {{"backbone.", ""}, {"model.backbone.", "model."}};
+constexpr NameMap kMixerNames{.entries = kMixerEntries, .prefixes = kMambaPrefixes};
 
 constexpr NameMapEntry kMamba2Entries[] = {
     {.role = TensorRole::kStateStepBias, .pattern = "layers.{}.mixer.dt_bias", .bare = true},
 };
 constexpr NameMap kMamba2Names{
-    .entries = kMamba2Entries, .prefixes = kPrefixes, .base = &kMixerNames};
+    .entries = kMamba2Entries, .prefixes = kMambaPrefixes, .base = &kMixerNames};
 
 constexpr NameMapEntry kJambaEntries[] = {
     {TensorRole::kStateStepBias, "layers.{}.mamba.dt_proj"},
@@ -43,7 +43,7 @@ constexpr NameMap kJambaNames{.entries = kJambaEntries,
                               .ignored = kIgnoredTensors,
                               .base = &kMambaNames};
 
-constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_epsilon"}};
+constexpr KeyAlias kMambaAliases[] = {{"rms_norm_eps", "layer_norm_epsilon"}};
 constexpr LayerParts kMixerParts{.attention = false, .state = true, .ffn = false};
 
 // Keys of Mamba's sizes.
@@ -151,7 +151,7 @@ constexpr Family make_family(std::string_view name, std::span<const std::string_
           .model_types = types,
           .gguf_architecture = gguf_architecture,
           .defaults = kMambaDefaults,
-          .aliases = kAliases,
+          .aliases = kMambaAliases,
           .positions = PositionKind::kNone,
           .read_more = read_more,
           .hf_names = names,

@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kNemotronHEntries[] = {
     {TensorRole::kTokenEmbedding, "embeddings"},
     {TensorRole::kFinalNorm, "norm_f"},
     {TensorRole::kLmHead, "lm_head"},
@@ -39,16 +39,17 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kStateNorm, "layers.{}.mixer.norm"},
     {TensorRole::kStateOut, "layers.{}.mixer.out_proj"},
 };
-constexpr NamePrefix kPrefixes[] = {{"backbone.", ""}, {"model.", ""}};
-constexpr std::string_view kIgnored[] = {"mtp."};
-constexpr NameMap kNames{.entries = kEntries, .prefixes = kPrefixes, .ignored = kIgnored};
+constexpr NamePrefix kNemotronHPrefixes[] = {{"backbone.", ""}, {"model.", ""}};
+constexpr std::string_view kNemotronHIgnored[] = {"mtp."};
+constexpr NameMap kNemotronHNames{
+    .entries = kNemotronHEntries, .prefixes = kNemotronHPrefixes, .ignored = kNemotronHIgnored};
 
-constexpr NameMapEntry kGgufEntries[] = {{TensorRole::kPreMlpNorm, "blk.{}.attn_norm"}};
+constexpr NameMapEntry kNemotronHGgufEntries[] = {{TensorRole::kPreMlpNorm, "blk.{}.attn_norm"}};
 
-constexpr std::string_view kTypes[] = {"nemotron_h"};
+constexpr std::string_view kNemotronHTypes[] = {"nemotron_h"};
 constexpr std::string_view kPattern = "hybrid_override_pattern";
 constexpr std::string_view kLayerLists[] = {"layers_block_type", kPattern};
-constexpr KeyAlias kAliases[] = {
+constexpr KeyAlias kNemotronHAliases[] = {
     {"rms_norm_eps", "layer_norm_epsilon"},
     {"hidden_act", "mlp_hidden_act"},
     {"num_experts", "n_routed_experts"},
@@ -57,7 +58,7 @@ constexpr KeyAlias kAliases[] = {
     {"conv_kernel", "mamba_d_conv"},
     {"use_conv_bias", "mamba_conv_bias"},
     {"time_step_min", "mamba_dt_min"}};
-constexpr ExpertRules kExperts{
+constexpr ExpertRules kNemotronHExperts{
     .router = {.num_experts = 8,
                .experts_per_token = 2,
                .score = RouterScore::kSigmoid,
@@ -141,7 +142,7 @@ void read_nemotron_h(const ConfigReader& reader, ModelConfig& config) {
 const Family& nemotron_h_family() {
   static constexpr Family family{
       .name = "nemotron_h",
-      .model_types = kTypes,
+      .model_types = kNemotronHTypes,
       .gguf_architecture = "nemotron_h",
       .gguf_moe_architecture = "nemotron_h_moe",
       .defaults = {.vocab_size = 131072,
@@ -153,17 +154,17 @@ const Family& nemotron_h_family() {
                    .max_position_embeddings = 4096,
                    .norm_eps = 1e-5,
                    .activation = "relu2"},
-      .aliases = kAliases,
+      .aliases = kNemotronHAliases,
       .layer_lists = kLayerLists,
       .positions = PositionKind::kNone,
-      .experts = &kExperts,
+      .experts = &kNemotronHExperts,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kConfig,
       .gated_mlp = false,
       .read_more = read_nemotron_h,
-      .hf_names = kNames,
-      .gguf_names = {.entries = kGgufEntries,
+      .hf_names = kNemotronHNames,
+      .gguf_names = {.entries = kNemotronHGgufEntries,
                      .prefixes = kGgufPrefixes,
                      .ignored = kIgnoredTensors,
                      .base = &kGgufStateNames,

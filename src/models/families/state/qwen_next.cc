@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", "visual.", "mtp."};
+constexpr std::string_view kQwenNextIgnored[] = {"rotary_emb.inv_freq", "visual.", "mtp."};
 
 // Of both, before those of each.
 constexpr NameMapEntry kSharedEntries[] = {
@@ -46,13 +46,13 @@ constexpr NameMapEntry kNextEntries[] = {
 };
 constexpr NameMap kNextNames{.entries = kNextEntries,
                              .prefixes = kLlamaPrefixes,
-                             .ignored = kIgnored,
+                             .ignored = kQwenNextIgnored,
                              .norm_offset = 1.0f,
                              .base = &kSharedNames};
 
 // Experts lie one by one, or all of a layer together.
 constexpr std::string_view kQkv = "layers.{}.linear_attn.in_proj_qkv";
-constexpr std::string_view kGateUp = "layers.{}.mlp.experts.gate_up_proj.{e}";
+constexpr std::string_view kQwenNextGateUp = "layers.{}.mlp.experts.gate_up_proj.{e}";
 constexpr NameMapEntry k35Entries[] = {
     in_runs(TensorRole::kStateQ, kQkv, RowRuns::kStacked),
     in_runs(TensorRole::kStateK, kQkv, RowRuns::kStacked),
@@ -61,15 +61,15 @@ constexpr NameMapEntry k35Entries[] = {
     {TensorRole::kStateBeta, "layers.{}.linear_attn.in_proj_b"},
     {TensorRole::kStateStep, "layers.{}.linear_attn.in_proj_a"},
     {TensorRole::kExpertGate, "layers.{}.mlp.experts.{e}.gate_proj"},
-    {.role = TensorRole::kExpertGate, .pattern = kGateUp, .rows = {.part = 0, .parts = 2}},
+    {.role = TensorRole::kExpertGate, .pattern = kQwenNextGateUp, .rows = {.part = 0, .parts = 2}},
     {TensorRole::kExpertUp, "layers.{}.mlp.experts.{e}.up_proj"},
-    {.role = TensorRole::kExpertUp, .pattern = kGateUp, .rows = {.part = 1, .parts = 2}},
+    {.role = TensorRole::kExpertUp, .pattern = kQwenNextGateUp, .rows = {.part = 1, .parts = 2}},
     {TensorRole::kExpertDown, "layers.{}.mlp.experts.{e}.down_proj"},
     {TensorRole::kExpertDown, "layers.{}.mlp.experts.down_proj.{e}"},
 };
 constexpr NameMap k35Names{.entries = k35Entries,
                            .prefixes = kLlamaPrefixes,
-                           .ignored = kIgnored,
+                           .ignored = kQwenNextIgnored,
                            .norm_offset = 1.0f,
                            .base = &kSharedNames};
 

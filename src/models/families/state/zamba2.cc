@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr std::string_view kTypes[] = {"zamba2"};
+constexpr std::string_view kZamba2Types[] = {"zamba2"};
 constexpr LayerParts kHybridParts{.attention = true, .state = true};
 constexpr LayerParts kMixerParts{.attention = false, .state = true, .ffn = false};
 constexpr LayerWord kWords[] = {
@@ -19,10 +19,10 @@ constexpr LayerWord kWords[] = {
 constexpr int64_t kFirstHybrids[] = {6, 12, 18, 24, 30, 36, 42, 47, 51};
 constexpr int64_t kFirstLayers = 54;
 
-constexpr std::string_view kGateUp = "layers.{}.shared_transformer.feed_forward.gate_up_proj";
+constexpr std::string_view kZamba2GateUp = "layers.{}.shared_transformer.feed_forward.gate_up_proj";
 constexpr SharedRows kGateRows{.part = 0, .parts = 2};
 constexpr SharedRows kUpRows{.part = 1, .parts = 2};
-constexpr NameMapEntry kEntries[] = {
+constexpr NameMapEntry kZamba2Entries[] = {
     {TensorRole::kInputNorm, "layers.{}.input_layernorm"},
     {TensorRole::kInputNorm, "layers.{}.mamba_decoder.input_layernorm"},
     {TensorRole::kPairNorm, "layers.{}.shared_transformer.input_layernorm"},
@@ -31,8 +31,8 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kV, "layers.{}.shared_transformer.self_attn.v_proj"},
     {TensorRole::kO, "layers.{}.shared_transformer.self_attn.o_proj"},
     {TensorRole::kPreMlpNorm, "layers.{}.shared_transformer.pre_ff_layernorm"},
-    {.role = TensorRole::kGate, .pattern = kGateUp, .rows = kGateRows},
-    {.role = TensorRole::kUp, .pattern = kGateUp, .rows = kUpRows},
+    {.role = TensorRole::kGate, .pattern = kZamba2GateUp, .rows = kGateRows},
+    {.role = TensorRole::kUp, .pattern = kZamba2GateUp, .rows = kUpRows},
     {TensorRole::kDown, "layers.{}.shared_transformer.feed_forward.down_proj"},
     {TensorRole::kBlockOut, "layers.{}.linear"},
     {TensorRole::kUpdateQueryDown,
@@ -72,7 +72,7 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kStateOut, "layers.{}.mamba_decoder.mamba.out_proj"},
 };
 // Files that are not stripped repeat a block wherever it is used.
-constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", ".shared_transformer."};
+constexpr std::string_view kZamba2Ignored[] = {"rotary_emb.inv_freq", ".shared_transformer."};
 constexpr SsdKeys kKeys{"n_mamba_heads", "", "mamba_ngroups",  "mamba_d_state",
                         "mamba_d_conv",  "", "add_bias_linear"};
 
@@ -153,7 +153,7 @@ void read_zamba2(const ConfigReader& reader, ModelConfig& config) {
 const Family& zamba2_family() {
   static constexpr Family family{
       .name = "zamba2",
-      .model_types = kTypes,
+      .model_types = kZamba2Types,
       .defaults = {.vocab_size = 32000,
                    .hidden_size = 2560,
                    .intermediate_ratio = 4,
@@ -165,9 +165,9 @@ const Family& zamba2_family() {
                    .activation = "gelu",
                    .tie_word_embeddings = true},
       .read_more = read_zamba2,
-      .hf_names = {.entries = kEntries,
+      .hf_names = {.entries = kZamba2Entries,
                    .prefixes = kLlamaPrefixes,
-                   .ignored = kIgnored,
+                   .ignored = kZamba2Ignored,
                    .base = &kMambaNames},
   };
   return family;

@@ -120,7 +120,20 @@ static void scale_sums(const PieceRuns& runs, const RunFactors& of, const uint8_
   }
 }
 
-// Totals of STRIPS strips by up to 16 rows to outputs.
+// Does the same for ROW_TILES tiles, which have `of.rows` rows together.
+template <ZeroKind ZERO, int ROW_TILES, int STRIPS>
+static void scale_tiles(const PieceRuns& runs, RunFactors of, const uint8_t* sums,
+                        int64_t run_bytes, uint8_t* totals) {
+  const int64_t num_rows = of.rows;
+  for (int64_t tile = 0; tile < ROW_TILES; ++tile) {
+    const int64_t at = tile * STRIPS * kSumBytes;
+    of.rows = min_of(num_rows - tile * kTileRows, kTileRows);
+    scale_sums<ZERO, STRIPS>(runs, of, sums + at, run_bytes, totals + at);
+    of.groups += kTileRows;
+  }
+}
+
+// Brings totals of STRIPS strips by up to 16 rows to outputs.
 template <int STRIPS>
 static void finish_totals(const Output& output, int64_t first_row, int64_t rows,
                           int64_t first_strip, const uint8_t* totals) {
@@ -133,7 +146,18 @@ static void finish_totals(const Output& output, int64_t first_row, int64_t rows,
   }
 }
 
-// One step of a strip.
+// Does the same for ROW_TILES tiles, which have `num_rows` rows together.
+template <int ROW_TILES, int STRIPS>
+static void finish_tiles(const Output& output, int64_t num_rows, int64_t first_strip,
+                         const uint8_t* totals) {
+  for (int64_t tile = 0; tile < ROW_TILES; ++tile) {
+    const int64_t row = tile * kTileRows;
+    finish_totals<STRIPS>(output, row, min_of(num_rows - row, kTileRows), first_strip,
+                          totals + tile * STRIPS * kSumBytes);
+  }
+}
+
+// Decodes one step of a strip.
 template <class Codes, int J = 0>
 QUIRE_SIMD void decode_step(const Codes& codes, const uint8_t* strip, uint8_t* out) {
   if constexpr (J < 16) {
@@ -142,7 +166,7 @@ QUIRE_SIMD void decode_step(const Codes& codes, const uint8_t* strip, uint8_t* o
   }
 }
 
-// Up to 32 rows.
+// Multiplies up to 32 rows.
 template <CodeKind KIND, ZeroKind ZERO, int ROW_TILES>
 static void stream_codes(Tiles& tiles, const QuantPanelsArgs& args, const uint8_t* panel,
                          int64_t first, const Output& output) {
@@ -157,7 +181,6 @@ static void stream_codes(Tiles& tiles, const QuantPanelsArgs& args, const uint8_
   CodePrefetch ahead(layout, panel);
   const uint8_t* codes = panel + first * layout.strip_bytes;
   const auto* x = reinterpret_cast<const uint8_t*>(args.x);
-  const auto rows_of = [&](int64_t tile) { return min_of(args.m - tile * kTileRows, kTileRows); };
   const auto take_rows = [&]() __attribute__((always_inline)) {
     load_rows<ROW_TILES>(tiles, x);
     x += args.m * kTileBytes;
@@ -187,22 +210,15 @@ static void stream_codes(Tiles& tiles, const QuantPanelsArgs& args, const uint8_
       multiply_step<ROW_TILES>(tiles, *before);
       store_sums_of<4>(tiles, sums + i * kRunBytes);
     }
-    for (int64_t tile = 0; tile < ROW_TILES; ++tile) {
-      const int64_t at = tile * kStrips * kSumBytes;
-      scale_sums<ZERO, kStrips>(
-          runs,
-          {.scales = scales,
-           .groups = args.groups + piece.first_group * args.m + tile * kTileRows,
-           .group_stride = args.m,
-           .rows = rows_of(tile)},
-          sums + at, kRunBytes, totals + at);
-    }
+    scale_tiles<ZERO, ROW_TILES, kStrips>(runs,
+                                          {.scales = scales,
+                                           .groups = args.groups + piece.first_group * args.m,
+                                           .group_stride = args.m,
+                                           .rows = args.m},
+                                          sums, kRunBytes, totals);
     k += piece.columns;
   }
-  for (int64_t tile = 0; tile < ROW_TILES; ++tile) {
-    finish_totals<kStrips>(output, tile * kTileRows, rows_of(tile), first,
-                           totals + tile * kStrips * kSumBytes);
-  }
+  finish_tiles<ROW_TILES, kStrips>(output, args.m, first, totals);
 }
 
 // A panel's piece for multiply_group (quant_tiles-inl.h), whose sums are the totals here.
