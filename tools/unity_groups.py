@@ -13,6 +13,7 @@ import re
 import sys
 
 MAX_BYTES = 128 * 1024
+MAX_TEST_BYTES = 64 * 1024  # macros make more of a line of tests
 TEST = re.compile(r"_test\.cc$|\btest(ing)?/")
 # A definition begins in the first column; members and locals are indented.
 DEFINITIONS = [re.compile(pattern, re.M) for pattern in (
@@ -73,11 +74,13 @@ def groups_of(texts, max_bytes=MAX_BYTES, overloads=True):
     chosen = {}
     for source, text in texts.items():
         names = names_of(text)
-        may_overload = overloads and not TEST.search(str(source))
+        is_test = TEST.search(str(source))
+        may_overload = overloads and not is_test
+        limit = min(max_bytes, MAX_TEST_BYTES) if is_test else max_bytes
 
         def takes(group):
             size, taken = group
-            return size + len(text) <= max_bytes and all(
+            return size + len(text) <= limit and all(
                 share_a_file(names[name], taken[name], may_overload) for name in names.keys() & taken.keys())
 
         i = next((i for i, group in enumerate(groups) if takes(group)), len(groups))
