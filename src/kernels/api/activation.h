@@ -27,8 +27,8 @@ struct ActivationParams {
   bool gated = true;
   int64_t num_tokens = 0;
   int64_t ffn_size = 0;  // F
-  // Of kXielu, not gated: p and n, with a = softplus(p) and b = 1 / 2 + softplus(n). They lie where
-  // the device reads them.
+  // [2], in memory that the device reads: p and n of kXielu, which cannot be gated, with
+  // a = softplus(p) and b = 1 / 2 + softplus(n).
   const float* xielu = nullptr;
 };
 void activation(Stream& stream, const ActivationParams& params);

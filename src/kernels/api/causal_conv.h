@@ -9,11 +9,11 @@ namespace quire {
 
 inline constexpr int32_t kMaxConvKernel = 16;
 
-// A convolution over the tokens of a sequence, each channel on its own:
-//   y[t, c] = act(bias[c] + sum_{j < K} weight[j, c] * v[t - K + 1 + j, c]),  v = x * in_gate,
+// causal_conv() convolves each channel of a sequence over its tokens:
+//   y[t, c] = act(bias[c] + sum_{j < K} weight[c, j] * v[t - K + 1 + j, c]),  v = x * in_gate,
 //   out[t, c] = y[t, c] * out_gate[t, c].
-// Gates that are null are 1 (LFM2's short convolution has both). The state is the last K - 1 rows
-// of v, [K - 1, C], the oldest first.
+// A gate that is null counts as 1 (LFM2's short convolution has both gates). The state is the last
+// K - 1 rows of v, [K - 1, C], the oldest first.
 struct CausalConvParams {
   ConstActivations x = nullptr;         // [T, C]
   ConstActivations in_gate = nullptr;   // [T, C] or null
@@ -21,7 +21,7 @@ struct CausalConvParams {
   int64_t x_stride = 0;                 // elements from row to row of these three
   const float* weight = nullptr;        // [C, K]; the last tap is of the current token
   const float* bias = nullptr;          // [C] or null
-  bool silu = false;                    // act, otherwise the identity
+  bool silu = false;                    // act is SiLU; otherwise the identity
   Activations out = nullptr;            // [T, C], may be x with its stride
   int64_t out_stride = 0;
   StateSegments segments;

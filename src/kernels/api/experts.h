@@ -19,14 +19,15 @@
 
 namespace quire {
 
-// The weights of one expert, of any types, quantized or not. E hidden, I the expert's width.
+// The weights of one expert, of any types, quantized or not. E is the hidden size, I the width of
+// the expert.
 struct ExpertWeights {
   const PackedWeight* gate = nullptr;  // [I, E]; null: h = activation(up)
   const PackedWeight* up = nullptr;    // [I, E]
   const PackedWeight* down = nullptr;  // [E, I]
   const float* gate_bias = nullptr;    // [I] or null
   const float* up_bias = nullptr;      // [I] or null
-  const float* down_bias = nullptr;    // [E] or null: added before the router's weight
+  const float* down_bias = nullptr;    // [E] or null: added before the router's weight multiplies
 };
 
 // h = activation(gate) * up. With a clamp (gpt-oss) the gate is at most `limit`, up lies in
@@ -37,60 +38,62 @@ struct ExpertActivation {
   float limit = 0.0f;
 };
 
-// When several compute the experts together, each has some outputs of every matrix: those of gate and
-// up are columns of the experts' inside, h, those of down columns of `out`.
+// For ranks that compute each expert together: a rank holds some outputs of every matrix. Its
+// outputs of gate and up are columns of h, the experts' inside; its outputs of down are columns of
+// `out`.
 struct ExpertsExchange {
-  float* inside = nullptr;    // [T * k, I] of all, which each fills in part; on a GPU bf16
+  float* inside = nullptr;    // [T * k, I]: h, of which each rank fills its columns; on a GPU bf16
   int64_t inside_stride = 0;  // floats between rows
-  int64_t first_inside = 0;   // the first of one's own columns
-  int64_t out_stride = 0;     // floats between rows of `out`, which is [T, own columns]
-  // It is called once, between the two products, and returns when the columns of all ranks are
-  // there.
+  int64_t first_inside = 0;   // the first of this rank's columns
+  int64_t out_stride = 0;     // floats between rows of `out`, which is [T, this rank's columns]
+  // run_experts() calls it once, between the two products. It returns when `inside` has the columns
+  // of all ranks.
   void (*gather)(void* context) = nullptr;
   void* context = nullptr;
 };
 
-// When several have whole experts each: this one's are [first, end), and the weights of the others
-// are not here (null).
+// For ranks that each hold some of the experts, whole: this rank holds experts [first, end), and
+// the weights of all others are null.
 struct ExpertsSpread {
   int32_t first = 0;
   int32_t end = 0;
-  // [T * k, E] of all: the rows of an expert behind those of the one before, on a GPU those of
-  // expert_ids in their order.
+  // [T * k, E], the outputs of all ranks' experts. On a CPU the rows are sorted by expert; on a GPU
+  // they are in the order of expert_ids.
   float* outputs = nullptr;
-  // These columns of `out` are summed here. The others are left as they are.
+  // This rank sums these columns of `out` and leaves the other columns as they are.
   int64_t first_column = 0;
   int64_t end_column = 0;
-  // It is called once, before the sums, and returns when the rows of all ranks are there, with
-  // these columns at least. The rows of expert i are [first_row[i], first_row[i + 1]); empty on a
-  // GPU.
+  // run_experts() calls it once, before the sums. It returns when `outputs` has the rows of all
+  // ranks, at least in the columns above. The rows of expert i are [first_row[i], first_row[i +
+  // 1]); on a GPU the span is empty.
   void (*gather)(void* context, std::span<const int32_t> first_row) = nullptr;
   void* context = nullptr;
 };
 
-// What an adapter adds to the products of one expert (api/lora.h); null: nothing. Each part is of all
-// outputs of its matrix that are here, without base_gain.
+// The low-rank updates that an adapter adds to the products of one expert (api/lora.h); null adds
+// nothing. Each part covers all outputs of its matrix that this rank holds, and has no base_gain.
 struct ExpertUpdate {
   const LoraPart* gate = nullptr;
   const LoraPart* up = nullptr;
   const LoraPart* down = nullptr;
 };
 
-// The adapters of a call's tokens. Tokens without one keep their bits.
+// The adapters of a call's tokens. The outputs of tokens without an adapter keep their bits.
 struct ExpertUpdates {
   const int32_t* adapter_of = nullptr;  // [T]: index in `adapters`; -1: none
-  std::span<const std::span<const ExpertUpdate>> adapters = {};  // [X] each
+  std::span<const std::span<const ExpertUpdate>> adapters = {};  // [X] per adapter
   DType dtype = DType::kBF16;                                    // as LoraParams::dtype
-  int64_t max_rank = 0;                                          // of any part
+  int64_t max_rank = 0;                                          // the largest of any part
   void* workspace = nullptr;                                     // expert_updates_bytes() bytes
 };
-// For up to `num_pairs` pairs of a token and its expert, of whom so many experts there are.
+// Returns the bytes of ExpertUpdates::workspace for up to `num_pairs` pairs of a token and an
+// expert that it was routed to, and a layer of `num_experts` experts.
 int64_t expert_updates_bytes(int64_t num_pairs, int64_t num_experts, int64_t max_rank);
 
 // out[t] = (accumulate ? out[t] : 0) + sum_j expert_weights[t, j] * expert(expert_ids[t, j], x[t]).
 struct RunExpertsParams {
   ConstActivations x = nullptr;                 // [T, E]
-  std::span<const ExpertWeights> experts = {};  // [X], all that are here of the same E and I
+  std::span<const ExpertWeights> experts = {};  // [X], all of one E and one I
   const int32_t* expert_ids = nullptr;          // [T, k], each in [0, X)
   const float* expert_weights = nullptr;        // [T, k]
   int32_t experts_per_token = 0;                // k
@@ -99,18 +102,18 @@ struct RunExpertsParams {
   bool accumulate = false;
   int64_t num_tokens = 0;     // T
   void* workspace = nullptr;  // experts_workspace_bytes() bytes
-  // Null: the experts are whole, and all of them are here. At most one.
+  // At most one of the two is not null. Both are null: this call holds all experts, whole.
   const ExpertsExchange* exchange = nullptr;
   const ExpertsSpread* spread = nullptr;
   const ExpertUpdates* updates = nullptr;  // CPU only; null: no token has an adapter
 };
 void run_experts(Stream& stream, const RunExpertsParams& params);
 
-// For up to `max_tokens` tokens.
+// Returns the bytes of RunExpertsParams::workspace for up to `max_tokens` tokens.
 int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                 std::span<const ExpertWeights> experts, int32_t experts_per_token);
 
-// Whether the stream's backend has these ops.
+// Returns whether the stream's backend has these ops.
 bool supports_experts(const Stream& stream);
 
 }  // namespace quire

@@ -9,7 +9,8 @@ namespace quire {
 
 enum class Gate : uint8_t { kNone, kSilu, kSigmoid };
 
-// An RMSNorm of every group of a row, a gate, or both, in place. With x' the group:
+// gated_norm() applies an RMSNorm to each group of a row, a gate, or both, in place. For a group
+// x':
 //   norm(x') = x' / sqrt(mean(x'^2) + eps) * scale * weight
 //   x = norm(x) * act(gate), or norm(x * act(gate)) with gate_first.
 struct GatedNormParams {
@@ -19,9 +20,9 @@ struct GatedNormParams {
   ConstActivations gate = nullptr;  // [T, N]; unused without a gate
   int64_t gate_stride = 0;
   bool gate_first = false;
-  bool normalizes = true;         // otherwise there is the gate alone
-  const float* weight = nullptr;  // [N], [group_size] when shared, or null: 1
-  bool shared_weight = false;     // by all groups
+  bool normalizes = true;         // false: the gate alone
+  const float* weight = nullptr;  // [N], or [group_size] when shared; null: 1
+  bool shared_weight = false;     // all groups have one weight
   float scale = 1.0f;
   const float* scale_factor = nullptr;  // [1], by which `scale` is multiplied, or null
   float eps = 1e-6f;

@@ -1,20 +1,21 @@
-// The paged KV cache of one layer, and the op that fills it.
+// The paged KV cache of one layer, and the ops that fill it.
 //
-// Layout, stated here once: K and V each hold, block after block and KV head after KV head, S x D
-// elements of `dtype`.
+// Layout: K and V are arrays of blocks, a block is an array of KV heads, and a head of a block is
+// S x D elements of `dtype` (S tokens of D dims).
 //   f32, f16:         K as [D][S], V as [S][D]: scores are built 16 positions at a time and the
 //                     weighted sum 16 dims at a time, without sums across lanes.
 //   bf16, fp8, int8:  the same with the summed index in pairs, K as [D / 2][S][2], V as
 //                     [S / 2][D][2]: the operand order of bf16 dot products (and of AMX tiles).
-//   KvOrder::kTokenMajor (GPUs): K and V both as [S][D], of any type: rows are what tensor cores'
-//   loads take.
-// key_index and value_index say it in code. A slot is block_id * S + offset.
+//   KvOrder::kTokenMajor (GPUs): K and V both as [S][D], of any type, because tensor cores load
+//                     rows.
+// key_index() and value_index() compute these places. A slot is block_id * S + offset.
 //
 // Quantized elements stand for code * scale, and a token's codes depend on that token alone:
-//   fp8   one scale per KV head, the model's own (key_scale, value_scale); rounded to nearest even,
-//         saturating, NaN stays NaN.
-//   int8  codes -127 .. 127 with one bf16 scale per token and KV head, the smallest that holds the
-//         token's largest element; behind the codes of K, and of V, in each block: [Hkv][S].
+//   fp8   has one scale per KV head, the model's own (key_scale, value_scale). Codes are rounded to
+//         nearest even and saturate; NaN stays NaN.
+//   int8  has codes -127 .. 127 and one bf16 scale per token and KV head, the smallest with which
+//         the token's largest element fits. The scales [Hkv][S] of K follow the codes of K in each
+//         block, and those of V the codes of V.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ namespace quire {
 
 enum class KvOrder : uint8_t { kCpu, kTokenMajor };
 
-// The widest head that the CPU's kernels take (the latent cache of MLA: 512 + 64).
+// The widest head that the CPU's kernels take: that of MLA's latent cache, 512 + 64.
 inline constexpr int32_t kMaxAttentionHeadDim = 576;
 
 struct KvCacheView {
@@ -41,8 +42,8 @@ struct KvCacheView {
   KvOrder order = KvOrder::kCpu;
   const float* key_scale = nullptr;  // fp8: [Hkv], positive, or null for all 1
   const float* value_scale = nullptr;
-  // Above 0, in a latent cache (api/latent.h): there is one KV head and no V, a token's value is the
-  // first latent_dim elements of its key. A multiple of 16.
+  // A multiple of 16. Above 0 the cache is latent (api/latent.h): it has one KV head and no V, and
+  // the value of a token is the first latent_dim elements of its key.
   int32_t latent_dim = 0;
 
   bool is_latent() const { return latent_dim > 0; }
@@ -51,12 +52,13 @@ struct KvCacheView {
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
 constexpr bool has_token_scales(DType dtype) { return dtype == DType::kI8; }
-// Whether the CPU's order has the summed index in pairs.
+// Returns whether KvOrder::kCpu has the summed index in pairs for this type.
 constexpr bool is_in_pairs(DType dtype) {
   return dtype == DType::kBF16 || is_fp8(dtype) || dtype == DType::kI8;
 }
 
-// Returns the bytes of K of one block of one layer, which has as many again of V, if it has V.
+// Returns the bytes of K in one block of one layer. V takes as many again, unless the cache is
+// latent and has none.
 constexpr int64_t kv_half_block_bytes(DType dtype, int64_t num_kv_heads, int64_t head_dim,
                                       int64_t block_size) {
   const int64_t rows = num_kv_heads * block_size;
@@ -64,7 +66,8 @@ constexpr int64_t kv_half_block_bytes(DType dtype, int64_t num_kv_heads, int64_t
   return rows * head_dim * size_bytes(dtype) + scales;
 }
 
-// Return the element index of (block, head, offset in the block, dim) in `key` and in `value`.
+// These return the index of the element (block, head, offset in the block, dim) in `key` and in
+// `value`.
 constexpr int64_t key_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset,
                             int64_t dim) {
   const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
@@ -80,7 +83,8 @@ constexpr int64_t value_index(const KvCacheView& kv, int64_t block, int64_t head
   return base + offset * kv.head_dim + dim;
 }
 
-// Returns the index of a token's scale in `key` or `value`, in 16-bit elements (has_token_scales()).
+// Returns the index of a token's scale in `key` or `value`, counted in 16-bit elements. The type
+// must have token scales (has_token_scales()).
 constexpr int64_t token_scale_index(const KvCacheView& kv, int64_t block, int64_t head,
                                     int64_t offset) {
   const int64_t codes = int64_t{kv.num_kv_heads} * kv.head_dim * kv.block_size;
@@ -91,8 +95,8 @@ enum class RopeStyle : uint8_t {
   kNone,
   kNeox,         // pairs (i, i + rotary_dim/2): Hugging Face layouts
   kInterleaved,  // pairs (2i, 2i + 1): GPT-J, GGUF llama
-  // As kNeox in each half of rotary_dim by itself: pairs (i, i + rotary_dim/4), first those of the
-  // first half (Gemma 4's tower). CPUs alone, and not in latent caches.
+  // Each half of rotary_dim is rotated by itself as kNeox does: pairs (i, i + rotary_dim/4), those
+  // of the first half first (Gemma 4's vision tower). CPUs only, and not in latent caches.
   kNeoxHalves,
 };
 
@@ -101,11 +105,11 @@ enum class QkNorm : uint8_t {
   kHead,        // RMSNorm of each head, one weight for all: [D]
   kAllHeads,    // RMSNorm over all heads of q, and of k, together: [Hq * D], [Hkv * D]
   kLayerHead,   // LayerNorm without bias of each head with a weight of its own: [Hq, D], [Hkv, D]
-  kBiasedHead,  // LayerNorm with a bias of each head, one weight for all: [D]. CPUs alone
+  kBiasedHead,  // LayerNorm with a bias of each head, one weight for all: [D]. CPUs only
 };
 
-// In one pass over the fused projection: optional norms of q and k, rotary embedding of q and k in
-// place, and k, v written to their slots.
+// qkv_to_cache() makes one pass over the output of the fused projection: it norms q and k if there
+// are norms, rotates q and k in place, and writes k and v to their slots.
 struct QkvToCacheParams {
   Activations qkv =
       nullptr;  // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads; q is left rotated in place
@@ -113,16 +117,16 @@ struct QkvToCacheParams {
   QkNorm qk_norm = QkNorm::kHead;
   const float* q_norm_weight = nullptr;  // null: no norm
   const float* k_norm_weight = nullptr;  // likewise
-  const float* q_norm_bias = nullptr;    // of kBiasedHead: [D]
+  const float* q_norm_bias = nullptr;    // [D], for kBiasedHead
   const float* k_norm_bias = nullptr;
   float norm_eps = 1e-6f;
-  bool has_plain_norms = false;    // the weights are ones: a GPU does not read them
-  bool norm_after_rope = false;    // on a GPU not with kAllHeads
-  const float* q_scale = nullptr;  // [T] or null: what queries are multiplied by
+  bool has_plain_norms = false;    // the weights are all 1, and a GPU does not read them
+  bool norm_after_rope = false;    // not with kAllHeads on a GPU
+  const float* q_scale = nullptr;  // [T] or null: queries are multiplied by it
   RopeStyle rope_style = RopeStyle::kNeox;
   int32_t rotary_dim = 0;                 // <= D, even; the rest of a head passes unchanged
-  const float* cos = nullptr;             // [T, rotary_dim / 2], attention scaling folded in
-  const float* sin = nullptr;             // [T, rotary_dim / 2]
+  const float* cos = nullptr;             // [T, rotary_dim / 2], times the attention scaling
+  const float* sin = nullptr;             // [T, rotary_dim / 2], likewise
   const int64_t* slot_mapping = nullptr;  // [T]; on a GPU a negative slot is skipped (padding)
   KvCacheView kv{};
   int64_t num_tokens = 0;
@@ -130,14 +134,14 @@ struct QkvToCacheParams {
 };
 void qkv_to_cache(Stream& stream, const QkvToCacheParams& params);
 
-// cos/sin of position * inv_freq[i], times `scale`, for every token of a step; double precision
-// inside.
+// rope_table() computes scale * cos(position * inv_freq[i]), and the same of sin, for every token
+// of a step. It computes in double precision.
 struct RopeTableParams {
   const int32_t* positions = nullptr;  // [T]
   const double* inv_freq = nullptr;    // [rotary_dim / 2]
   double scale = 1.0;                  // attention scaling of YaRN and LongRoPE
-  // Dynamic NTK scaling (nn/spec/rope.h) from this position on; 0: none. GPUs only: the CPU's caller
-  // cuts the tokens by their base.
+  // Dynamic NTK scaling (nn/spec/rope.h) starts at this position; 0: none. GPUs only: callers on a
+  // CPU make one call per group of tokens that have the same base.
   int64_t dynamic_max_position = 0;
   double dynamic_theta = 10000.0;
   double dynamic_factor = 1.0;
@@ -148,7 +152,7 @@ struct RopeTableParams {
 };
 void rope_table(Stream& stream, const RopeTableParams& params);
 
-// out[t] = 1 + beta * ln(1 + floor((positions[t] + first) / span)); double precision inside.
+// out[t] = 1 + beta * ln(1 + floor((positions[t] + first) / span)), computed in double precision.
 struct QueryScalesParams {
   const int32_t* positions = nullptr;  // [T]
   double beta = 0.0;
@@ -159,7 +163,8 @@ struct QueryScalesParams {
 };
 void query_scales(Stream& stream, const QueryScalesParams& params);
 
-// Copies whole blocks, whatever layers lie in them: destination[i] = source[i], in order.
+// kv_block_copy() copies whole blocks with all layers that are in them: block source[i] to block
+// destination[i], in order of i.
 struct KvBlockCopyParams {
   void* pool = nullptr;                  // block after block
   int64_t block_bytes = 0;               // a multiple of 16 on a GPU

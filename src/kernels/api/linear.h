@@ -1,4 +1,4 @@
-// y = x W^T with W prepacked once at load.
+// linear() computes y = x W^T. W is packed once, when a model is loaded.
 //
 //   const int64_t bytes = packed_weight_bytes(spec);
 //   PackedWeight w{spec, arena.allocate_bytes(bytes)};
@@ -17,13 +17,13 @@
 
 namespace quire {
 
-// kF32: activations stay float. kBF16: activations are rounded to bf16 on entry, products
+// kF32: activations stay float. kBF16: activations are rounded to bf16 on entry, and products
 // accumulate in float. kInt8: each row of activations is rounded to int8 with a scale of its own,
-// max|x| / 127; sums of products are exact, then scaled in float (a row with an infinity or NaN
-// gives NaN). kInt8 goes with DType::kI8, and only with it.
+// max|x| / 127; the sums of products are exact and then scaled in float, and a row with an infinity
+// or NaN gives NaN. A dense weight has kInt8 if and only if its dtype is kI8.
 enum class ComputeType : uint8_t { kF32, kBF16, kInt8 };
 
-// Inputs of an int8 weight: sums of so many products fit 32 bits.
+// The most inputs of an int8 weight, so that its sums of products fit in 32 bits.
 inline constexpr int64_t kMaxInt8K = 1 << 17;
 
 struct WeightSpec {
@@ -31,12 +31,12 @@ struct WeightSpec {
   int64_t k = 0;               // inputs
   DType dtype = DType::kBF16;  // stored: f32, bf16, f16, or int8 with a scale per output
   ComputeType compute = ComputeType::kF32;
-  // When quantized, it takes the place of `dtype`, and api/quant.h packs the weight.
+  // For a quantized weight, which api/quant.h packs; `dtype` is then unused.
   QuantSpec quant = {};
 };
 
-// Borrowed memory of packed_weight_bytes(spec), 64-byte aligned, in the layout of the kernels
-// (kernels/README.md).
+// Borrowed memory of packed_weight_bytes(spec) bytes, 64-byte aligned, in the layout that the
+// kernels read (cpu/linear/README.md).
 struct PackedWeight {
   WeightSpec spec;
   void* data = nullptr;
@@ -44,8 +44,8 @@ struct PackedWeight {
 
 int64_t packed_weight_bytes(const WeightSpec& spec);
 
-// Rows [first_row, first_row + num_rows) of W from a dense row-major matrix. With `transposed` the
-// source is [K, num_rows] (GPT-2's Conv1D) and is read column by column.
+// Rows [first_row, first_row + num_rows) of W, given as a dense row-major matrix. With `transposed`
+// the source is [K, num_rows] (GPT-2's Conv1D) and is read column by column.
 struct WeightRows {
   const void* rows = nullptr;  // [num_rows, K], or [K, num_rows] when transposed
   DType dtype = DType::kBF16;  // converted to the packed type when it differs (to int8: rounded
@@ -53,23 +53,23 @@ struct WeightRows {
   int64_t first_row = 0;
   int64_t num_rows = 0;
   bool transposed = false;
-  const float* scales = nullptr;  // [num_rows], of int8 rows
+  const float* scales = nullptr;  // [num_rows], when `dtype` is int8
 };
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
 
-// Of a row of outputs.
+// The greatest output of a row.
 struct RowGreatest {
   float value = 0.0f;
-  int32_t column = -1;  // of the first of equals; -1: none looked at, or none allowed
-  bool all_finite = true;
+  int32_t column = -1;     // the first of equal ones; -1: no column was read, or none is allowed
+  bool all_finite = true;  // of all columns, allowed or not
 };
 
-// A product whose outputs are [gate | up]: only y = activation(gate) * up is kept.
+// For a product whose outputs are [gate | up]: linear() stores only y = activation(gate) * up.
 struct LinearGate {
   Activation activation = Activation::kSilu;
-  float* scratch = nullptr;  // [M, N], most of it not touched
+  float* scratch = nullptr;  // [M, N], most of which is never touched
 };
-// Whether linear() gates products by this weight.
+// Returns whether linear() can apply a LinearGate to products of this weight.
 bool linear_gates(const Stream& stream, const WeightSpec& spec);
 
 // y[m, n] = (accumulate ? y[m, n] : 0) + bias[n] + sum_k x[m, k] W[n, k]. Each output is reduced
@@ -81,16 +81,18 @@ struct LinearParams {
   const float* bias = nullptr;  // [N] or null
   Activations y = nullptr;      // [M, N]
   int64_t y_stride = 0;
-  bool accumulate = false;    // the residual add
+  bool accumulate = false;    // for the residual add
   int64_t num_rows = 0;       // M
   void* workspace = nullptr;  // linear_workspace_bytes() bytes
-  // Not null: outputs are not kept, only the greatest of each row, in the first M of [threads, M].
-  // `y` is [M, N] of scratch then, most of it not touched. CPU only; not with `accumulate`.
+  // [threads, M] or null: linear() stores only the greatest output of each row, in the first M of
+  // these. `y` is then scratch of [M, N], most of which is never touched. CPU only; not with
+  // `accumulate`.
   RowGreatest* greatest = nullptr;
-  // Not null: [M] rows of bits, or null for one that allows all. The greatest is of the columns whose
-  // bit is 1, bit n % 32 of word n / 32; all of them say whether all are finite.
+  // [M] or null, with `greatest`: the mask of each row, or null for a row that allows all columns.
+  // The greatest is chosen among the columns n whose bit, n % 32 of word n / 32, is 1.
   const uint32_t* const* allowed = nullptr;
-  // Not null: y is [M, N / 2]. Where linear_gates(), not with `accumulate` or `greatest`.
+  // Or null. With a gate, y is [M, N / 2]. linear_gates() must be true; not with `accumulate` or
+  // `greatest`.
   const LinearGate* gate = nullptr;
 };
 void linear(Stream& stream, const LinearParams& params);

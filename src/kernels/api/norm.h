@@ -8,10 +8,11 @@
 namespace quire {
 
 // RMSNorm (Zhang and Sennrich, 2019): out = x / sqrt(mean(x^2) + eps) * weight.
-// With `add_to`: add_to += that instead (post-norm residual, Gemma).
+// With `add_to` the result is added to add_to, and `out` is not written (Gemma's post-norm
+// residual).
 struct RmsNormParams {
   ConstActivations x = nullptr;   // [T, E]
-  const float* weight = nullptr;  // [E]; offsets such as Gemma's 1 + w are folded in at load
+  const float* weight = nullptr;  // [E]; the loader adds offsets such as that of Gemma's 1 + w
   Activations out = nullptr;      // [T, E], may be x; unused with add_to
   Activations add_to = nullptr;   // [T, E] or null
   const int32_t* rows = nullptr;  // [T] or null: row t is made from row rows[t] of x

@@ -1,5 +1,6 @@
-// The ops of one backend. api/ declares what callers call; each such function looks up its stream's
-// table. A backend is one table: cpu_ops() here, the CUDA one in cuda/ (absent: no_cuda/).
+// The table of the ops of one backend. The functions that api/ declares look up the table of their
+// stream and call the op there. The CPU's table is cpu_ops(), that of CUDA is in cuda/; builds
+// without CUDA have no_cuda/ instead.
 #pragma once
 
 #include "kernels/api/activation.h"
@@ -28,7 +29,7 @@
 
 namespace quire {
 
-// Of models with several residual streams.
+// The ops of models with several residual streams.
 struct StreamOps {
   void (*predict_streams)(Stream&, const PredictStreamsParams&);
   void (*correct_streams)(Stream&, const CorrectStreamsParams&);
@@ -37,21 +38,22 @@ struct StreamOps {
   void (*cut_below)(Stream&, const CutBelowParams&);
 };
 
-// Of values that go from one place to another, and factors by position.
+// The ops that copy values from one place to another, and the factors by position.
 struct RowOps {
   void (*query_scales)(Stream&, const QueryScalesParams&);
   void (*copy_rows)(Stream&, const CopyRowsParams&);
   void (*place_floats)(Stream&, const PlaceFloatsParams&);
 };
 
-// Of adapters. CPUs have the first, GPUs the others; null: not this backend's.
+// The ops of adapters. CPUs have the first, GPUs the two others; an op that a backend lacks is
+// null.
 struct LoraOps {
   void (*apply_lora)(Stream&, const LoraParams&);
   void (*shrink_lora)(Stream&, const LoraSlotsParams&);
   void (*expand_lora)(Stream&, const LoraSlotsParams&);
 };
 
-// Of attention to the tokens that an indexer chooses.
+// The ops of attention to the tokens that an indexer chooses.
 struct SparseOps {
   void (*index_to_cache)(Stream&, const IndexToCacheParams&);
   void (*choose_tokens)(Stream&, const ChooseTokensParams&);
@@ -92,7 +94,7 @@ struct OpTable {
   void (*latent_to_cache)(Stream&, const LatentToCacheParams&);
   void (*head_linear)(Stream&, const HeadLinearParams&);
   int64_t (*head_linear_workspace_bytes)(const Stream&, int64_t max_tokens, const WeightSpec&);
-  const SparseOps* sparse;  // null: the backend has none of them
+  const SparseOps* sparse;  // null: the backend has no sparse attention
   // Null: the backend has no states.
   void (*causal_conv)(Stream&, const CausalConvParams&);
   void (*selective_scan)(Stream&, const SelectiveScanParams&);
@@ -101,9 +103,9 @@ struct OpTable {
   void (*step_gates)(Stream&, const StepGatesParams&);
   void (*sigmoid)(Stream&, const SigmoidParams&);
   void (*gated_norm)(Stream&, const GatedNormParams&);
-  const StreamOps* streams;                                   // null: the backend has none of them
+  const StreamOps* streams;                                   // null: no residual streams
   bool (*supports_fp8_products)(Stream&, const WeightSpec&);  // null: never
-  // Of GPUs only: the CPU samples in sample/.
+  // Only GPUs have the ops from here on; on a CPU sample/ and exec/input_batch.h do that work.
   void (*sample_rows)(Stream&, const SampleRowsParams&);
   void (*count_tokens)(Stream&, const CountTokensParams&);
   void (*build_step_inputs)(Stream&, const StepInputsParams&);

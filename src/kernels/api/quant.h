@@ -7,9 +7,9 @@
 //   PackedWeight w{spec, arena.allocate_bytes(packed_weight_bytes(spec))};
 //   pack_quant_rows(stream, w, {.codes = q, .scales = d, .first_row = 0, .num_rows = 128}); …
 //
-// Packed, a weight takes its bits and its share of the scales: what it takes on disk, within a few
-// per cent (Q4_K 4.625 bits, int4 in groups of 128 with zero points 4.19). WeightSpec::dtype is not
-// used.
+// A packed weight takes about as many bytes as on disk, within a few per cent: for each element its
+// code and its share of the scales (Q4_K 4.625 bits, int4 in groups of 128 with zero points 4.19).
+// WeightSpec::dtype is not used.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,19 @@
 
 namespace quire {
 
-// Whether the kernels take this weight; else an error that names the field and what was expected.
-// Everything below has this as its precondition.
+// Returns an error if the kernels cannot take this weight. The error names the field and what was
+// expected. All functions below require that this returned no error.
 Status check_quant(const WeightSpec& spec);
 
-// Whether ComputeType::kInt8 goes with a quantized weight: its codes stand for integers, in groups of
-// up to 256. Then each group of 16 to 256 activations of a row is rounded to int8 with a scale of its
-// own, max|x| / 127, and the products of a group are summed exactly.
+// Returns whether a quantized weight can have ComputeType::kInt8: its codes must stand for
+// integers, in groups of up to 256. With kInt8 each group of 16 to 256 activations of a row is
+// rounded to int8 with a scale of its own, max|x| / 127, and the products of a group are summed
+// exactly.
 bool takes_int8_activations(const WeightSpec& spec);
 
 // Rows [first_row, first_row + num_rows) of W. G = num_groups(K), S = num_super_groups(K). Arrays
-// need no alignment. Codes and code-scales are one per byte and must be in range (pack refuses by
-// QUIRE_CHECK what does not fit its bits).
+// need no alignment. Codes, and scales that are codes, are one per byte and must be in range:
+// pack_quant_rows() fails a QUIRE_CHECK for one that does not fit its bits.
 struct QuantRows {
   const uint8_t* codes = nullptr;      // [num_rows, K]
   const void* scales = nullptr;        // [num_rows, G] of scale_type
@@ -41,15 +42,17 @@ struct QuantRows {
   int64_t first_row = 0;
   int64_t num_rows = 0;
 };
-// Parts of one weight may be packed in any order, each row once; the call works on all threads.
+// Packs some rows of a weight on all threads of the stream's team. Calls for one weight may come in
+// any order and must pack each row once.
 void pack_quant_rows(Stream& stream, const PackedWeight& weight, const QuantRows& rows);
 
-// Packed column j (column j of QuantRows::codes) multiplies x[source[j]]; `source` is a permutation
-// of 0 … K - 1, for the whole weight. It must be called once per weight with has_column_order.
+// Stores the column order of a weight: packed column j, which is column j of QuantRows::codes,
+// multiplies x[source[j]]. `source` is a permutation of 0 … K - 1. A weight with has_column_order
+// needs exactly one such call.
 void pack_quant_columns(const PackedWeight& weight, const int32_t* source);
 
-// Returns row `row` of a quantized weight as the floats that it stands for, in the order of x.
-// `out` is [K]. Embedding look-ups and tests use it; any thread may call it.
+// Writes row `row` of a quantized weight to `out` [K] as the floats that it stands for, in the
+// order of x. Embedding look-ups and tests use it; any thread may call it.
 void unpack_quant_row(const PackedWeight& weight, int64_t row, float* out);
 
 }  // namespace quire

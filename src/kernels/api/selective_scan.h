@@ -9,9 +9,9 @@ namespace quire {
 
 inline constexpr int64_t kMaxScanStates = 256;
 
-// Mamba's selective scan (Gu and Dao, arXiv 2312.00752). Every channel c has a state h [N]:
-//   h[n] = exp(delta[t, c] * a[c, n]) * h[n] + delta[t, c] * x[t, c] * b[t, n]
-//   out[t, c] = sum_n c[t, n] * h[n] + d[c] * x[t, c]
+// Mamba's selective scan (Gu and Dao, arXiv 2312.00752). Every channel i has a state h [N]:
+//   h[n] = exp(delta[t, i] * a[i, n]) * h[n] + delta[t, i] * x[t, i] * b[t, n]
+//   out[t, i] = sum_n c[t, n] * h[n] + d[i] * x[t, i]
 struct SelectiveScanParams {
   ConstActivations x = nullptr;      // [T, D]
   int64_t x_stride = 0;              // elements from row to row

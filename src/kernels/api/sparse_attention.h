@@ -1,11 +1,12 @@
-// Sparse attention over latents (DSA; DeepSeek-V3.2): an indexer of small heads scores every token
-// that a query sees,
+// Sparse attention over latents (DSA; DeepSeek-V3.2). An indexer of small heads scores every token
+// s that query t sees,
 //   score(t, s) = sum_h weights[t, h] * relu(query[t, h] . key[s]),
-// and attention reads the latents of the top_k best ones alone. Of equal scores the lower position
-// wins. What a token chooses depends on its own row and on the cache before it, so that neither the
-// rest of the batch nor the number of threads leaves a trace (law L4).
+// and attention reads only the latents of the top_k tokens with the best scores. Of equal scores
+// the lower position wins. The choice depends on the token's own row and on the cache before it,
+// and not on the rest of the batch or the number of threads (law L4).
 //
-// Both caches lie in KvOrder::kTokenMajor: what is read is rows, here and there.
+// The cache of index keys and the cache of latents are both in KvOrder::kTokenMajor, because both
+// are read by rows.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@
 
 namespace quire {
 
-// Norms (LayerNorm) and rotates index keys and writes them to their slots; rotates index queries.
+// index_to_cache() norms index keys (LayerNorm), rotates them and writes them to their slots. It
+// also rotates the index queries.
 struct IndexToCacheParams {
   Activations key = nullptr;           // [T, D], in place
   int64_t key_stride = 0;              // elements between tokens
@@ -31,21 +33,21 @@ struct IndexToCacheParams {
   const float* cos = nullptr;             // [T, P / 2]
   const float* sin = nullptr;             // [T, P / 2]
   const int64_t* slot_mapping = nullptr;  // [T]
-  KvCacheView keys{};                     // one head of D, and no values
+  KvCacheView keys{};                     // one head of D dims, and no values
   int64_t num_tokens = 0;
   int32_t num_heads = 0;  // H
 };
 void index_to_cache(Stream& stream, const IndexToCacheParams& params);
-// Whether the backend has sparse attention.
+// Returns whether the backend has sparse attention.
 bool supports_sparse_attention(const Stream& stream);
 
-// Tokens and requests are those of PagedAttentionParams.
+// Batches are laid out as in PagedAttentionParams.
 struct ChooseTokensParams {
   ConstActivations query = nullptr;          // [T, H, D], rotated
   int64_t query_stride = 0;                  // elements between tokens
   ConstActivations weights = nullptr;        // [T, H]
   int64_t weights_stride = 0;                // elements between tokens
-  KvCacheView keys{};                        // those of all tokens that are seen
+  KvCacheView keys{};                        // the index keys of all tokens seen
   const int32_t* query_start_loc = nullptr;  // [R + 1]
   const int32_t* seq_lens = nullptr;         // [R]
   const int32_t* block_table = nullptr;      // [R, max_blocks]
@@ -53,27 +55,27 @@ struct ChooseTokensParams {
   int32_t num_reqs = 0;       // R
   int32_t num_heads = 0;      // H
   int32_t top_k = 0;          // K
-  int32_t* chosen = nullptr;  // [T, K]: the first num_chosen() of a row, ascending
+  int32_t* chosen = nullptr;  // [T, K]: positions, ascending; the first num_chosen() of a row
   void* workspace = nullptr;  // choose_tokens_workspace_bytes() bytes
 };
 void choose_tokens(Stream& stream, const ChooseTokensParams& params);
 
-// For sequences of at most max_seq_len tokens.
+// Returns the bytes of ChooseTokensParams::workspace for sequences of at most max_seq_len tokens.
 int64_t choose_tokens_workspace_bytes(const Stream& stream, int64_t max_seq_len, int32_t num_heads,
                                       int32_t head_dim);
 
-// How many tokens the one at `position` chooses.
+// Returns how many tokens the token at `position` chooses.
 constexpr int32_t num_chosen(int32_t position, int32_t top_k) {
   return position < top_k ? position + 1 : top_k;
 }
 
-// Each token attends to the positions in its row of `chosen`, in ascending order: bit for bit what
-// paged_attention() makes of a cache of these tokens alone.
+// Each token attends to the positions in its row of `chosen`, in ascending order. The result is bit
+// for bit that of paged_attention() over a cache that holds only these tokens.
 struct SparseAttentionParams {
-  // Causal, without windows, biases and sinks; `kv` is a latent cache. `workspace` is of
-  // sparse_attention_workspace_bytes() bytes.
+  // It must be causal and have no windows, biases or sinks. `kv` is a latent cache, and `workspace`
+  // has sparse_attention_workspace_bytes() bytes.
   PagedAttentionParams attention{};
-  const int32_t* chosen = nullptr;  // [T, K] of choose_tokens()
+  const int32_t* chosen = nullptr;  // [T, K], from choose_tokens()
   int32_t top_k = 0;                // K
 };
 void sparse_attention(Stream& stream, const SparseAttentionParams& params);

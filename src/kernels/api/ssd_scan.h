@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Mamba-2's scan (Dao and Gu, arXiv 2405.21060). Head h has a state S [N, P], and reads B and C of
-// group h * G / H:
+// Mamba-2's scan (Dao and Gu, arXiv 2405.21060). Head h has a state S [N, P] and reads B and C of
+// group g = h * G / H:
 //   S[n, p] = decay[t, h] * S[n, p] + b[t, g, n] * (delta[t, h] * x[t, h, p])
 //   out[t, h, p] = sum_n S[n, p] * c[t, g, n] + d[h] * x[t, h, p]
 struct SsdScanParams {
@@ -29,7 +29,7 @@ struct SsdScanParams {
 };
 void ssd_scan(Stream& stream, const SsdScanParams& params);
 
-// P is padded to whole vectors.
+// Returns the floats of one state. P is padded to whole vectors of 16.
 inline constexpr int64_t ssd_scan_state_floats(int32_t num_heads, int64_t head_dim,
                                                int64_t num_states) {
   return num_heads * ((head_dim + 15) / 16 * 16) * num_states;

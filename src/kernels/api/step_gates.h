@@ -7,7 +7,8 @@
 
 namespace quire {
 
-// How far a token moves a state, and how much of the state it leaves:
+// step_gates() computes the step size (delta) of each token and the factor (decay) by which the
+// state decays at that token:
 //   delta[t, i] = clamp(softplus(x[t, i] + bias[i]), min, max)
 //   decay[t, i] = exp(a[i / repeat] * delta[t, i])
 struct StepGatesParams {

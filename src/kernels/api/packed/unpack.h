@@ -1,5 +1,4 @@
-// unpack_weight_row() gives packed weights back as the floats that they stand for, for callers that
-// look at a weight once.
+// unpack_weight_row() is for callers that read a packed weight once, as floats.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,9 @@
 
 namespace quire {
 
-// Row `row` of a weight, quantized or not, that was packed for the CPU's kernels of an instruction
-// set. out: [K], in the order of x. Rows in ascending order are faster. Any thread.
+// Writes row `row` of a weight, quantized or not, to `out` [K] as floats, in the order of x. The
+// weight was packed for the CPU's kernels of `isa`. Rows in ascending order are faster. Any thread
+// may call it.
 void unpack_weight_row(Isa isa, const PackedWeight& weight, int64_t row, float* out);
 
 }  // namespace quire

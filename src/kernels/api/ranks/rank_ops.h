@@ -1,4 +1,4 @@
-// What several GPUs do together; OpTable (kernels/api/ops.h) is what one does.
+// The ops that several GPUs run together. OpTable (kernels/api/ops.h) has the ops of a single GPU.
 #pragma once
 
 #include "kernels/api/ranks/gather_columns.h"

@@ -1,4 +1,5 @@
-// Reads memory as fast as a GPU can: the limit that kernels bound by reading are measured against.
+// read_bytes() reads memory as fast as a GPU can. Benchmarks compare kernels that are bound by
+// reading with its speed.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@ inline constexpr int64_t kReadSums = 1024;
 struct ReadBytesParams {
   const void* from = nullptr;  // 16-byte aligned
   int64_t num_bytes = 0;       // a multiple of 16
-  uint32_t* sums = nullptr;    // [kReadSums], their exclusive or becomes that of all words
+  uint32_t* sums = nullptr;    // [kReadSums]: the exclusive or of them becomes that of all words
 };
-// For GPUs.
+// Only GPUs have it.
 void read_bytes(Stream& stream, const ReadBytesParams& params);
 
 }  // namespace quire

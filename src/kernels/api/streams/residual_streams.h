@@ -1,5 +1,5 @@
-// Several residual streams beside each other, of which each layer reads one and corrects all (AltUp:
-// Baykal et al., 2023), and what else stands beside the residual add of such models.
+// Ops of models with several residual streams, of which each layer reads one and corrects all
+// (AltUp: Baykal et al., 2023), and other ops that such models need around the residual add.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@ namespace quire {
 
 inline constexpr int64_t kMaxStreams = 16;
 
-// What a layer reads and the others come to: x_s += sum_j coefs_sj x_j, in place, for all s at once.
+// predict_streams() predicts all streams before a layer, which then reads the active one:
+// x_s += sum_j coefs_sj x_j, in place and for all s at once.
 struct PredictStreamsParams {
   float* streams = nullptr;      // [T, S, E]
   const float* coefs = nullptr;  // [T, S, S]
-  float* active_out = nullptr;   // [T, E]: a copy of the active stream's outcome
+  float* active_out = nullptr;   // [T, E]: a copy of the new active stream
   int64_t active = 0;            // < S
   int64_t num_tokens = 0;        // T
   int64_t num_streams = 0;       // S <= kMaxStreams
@@ -23,14 +24,14 @@ struct PredictStreamsParams {
 };
 void predict_streams(Stream& stream, const PredictStreamsParams& params);
 
-// What a layer has made of the active stream moves all: x_s += (1 + coefs_s) (made - x_active), in
-// place, for all s at once.
+// correct_streams() corrects all streams by a layer's output for the active one:
+// x_s += (1 + coefs_s) (made - x_active), in place and for all s at once.
 struct CorrectStreamsParams {
   float* streams = nullptr;      // [T, S, E]
-  const float* made = nullptr;   // [T, E]
+  const float* made = nullptr;   // [T, E]: the layer's output
   const float* coefs = nullptr;  // [T, S]
   int64_t active = 0;
-  // [T, E]: the active stream's outcome, times `scale` [E] where that is not null; may be `made`.
+  // [T, E]: a copy of the new active stream, times `scale` [E] if that is not null; may be `made`.
   float* active_out = nullptr;
   const float* scale = nullptr;
   int64_t num_tokens = 0;
@@ -39,7 +40,8 @@ struct CorrectStreamsParams {
 };
 void correct_streams(Stream& stream, const CorrectStreamsParams& params);
 
-// Rows take the root mean square of others: x *= rms(like) / sqrt(max(mean(x^2), floor)).
+// match_magnitude() scales each row of x to the root mean square of that row of `like`:
+// x *= rms(like) / sqrt(max(mean(x^2), floor)).
 struct MatchMagnitudeParams {
   float* x = nullptr;           // [T, E]
   int64_t x_stride = 0;         // elements between rows
@@ -63,8 +65,9 @@ struct AddScaledParams {
 };
 void add_scaled(Stream& stream, const AddScaledParams& params);
 
-// The greatest of a row alone remain, by how far they lie above the others:
-// x = max(0, x - mean(x) - deviations * std(x)), with the standard deviation of the row itself.
+// cut_below() keeps only the greatest elements of each row, and of these the part above a
+// threshold: x = max(0, x - mean(x) - deviations * std(x)), with the mean and standard deviation of
+// the row.
 struct CutBelowParams {
   Activations x = nullptr;  // [T, N]
   int64_t x_stride = 0;
