@@ -88,8 +88,9 @@ const ElementKernels& element_kernels(Isa isa) {
 }
 
 namespace {
-// Kernels over bf16 dot products or tiles: for bf16, and for codes where bytes can be permuted
-// (VBMI, which one generation of CPUs with AVX512_BF16, and none with AMX, lacks).
+// Chooses between float kernels and those of bf16 dot products or tiles, which caches of codes take
+// only if the CPU can permute bytes (VBMI: one generation of CPUs with AVX512_BF16 lacks it, and no
+// CPU with AMX).
 const AttentionKernels& avx512_attention(Isa isa, DType cache) {
   const bool permutes = __builtin_cpu_supports("avx512vbmi");
   if (isa == Isa::kAmx && is_in_pairs(cache) && permutes) return kAttentionAmx;

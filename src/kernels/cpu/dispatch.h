@@ -1,4 +1,4 @@
-// From a stream to the kernels of its instruction set, and the checks that every op shares.
+// Chooses the kernels of a stream's instruction set, and has the checks that all ops share.
 #pragma once
 
 #include "base/check.h"
@@ -11,22 +11,22 @@
 
 namespace quire::cpu {
 
-// The stream as a host stream; anything else is a bug of the caller (this build has no other
-// device).
+// Returns the stream as a host stream. A stream of another device is a bug of the caller.
 inline const HostStream& host(const Stream& stream) {
   QUIRE_CHECK(stream.device() == DeviceKind::kCpu, "this build has CPU kernels only");
   return static_cast<const HostStream&>(stream);
 }
 
-// f32, bf16 or f16 as an index of the kernel tables; other types are a bug of the caller.
+// Returns f32, bf16 or f16 as an index of the kernel tables. Other types are a bug of the caller.
 Storage storage_of(DType dtype);
 
 ActivationKind activation_kind(Activation activation);
 
-// K as packed, of a weight that is not quantized.
+// Returns the padded K of a weight that is not quantized.
 int64_t padded_k(const WeightSpec& spec);
 
-// What lies behind the panels of an int8 weight, per output (padded to whole panels).
+// The arrays after the panels of an int8 weight, with these bytes per output (padded to whole
+// panels).
 inline constexpr int64_t kInt8TailBytes = sizeof(float) + sizeof(int32_t);
 struct Int8Tail {
   float* scales;
@@ -38,13 +38,14 @@ inline Int8Tail int8_tail(const PackedWeight& weight) {
       reinterpret_cast<float*>(static_cast<uint8_t*>(weight.data) + n * padded_k(weight.spec));
   return {scales, reinterpret_cast<int32_t*>(scales + n)};
 }
-// Packs rows of an int8 weight; the int8 case of pack_weight_rows().
+// Packs rows of an int8 weight for pack_weight_rows().
 void pack_int8_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
 
-// The vectors that go with the tiles of kAmx and kAmxEmulated; other sets unchanged.
+// Returns the set of the vectors that go with the tiles of kAmx and kAmxEmulated; other sets
+// unchanged.
 Isa vector_isa(Isa isa);
 
-// Of ops that have one kernel per width of vectors.
+// Chooses for ops that have one kernel per width of vectors.
 template <class Kernels>
 const Kernels& by_width(Isa isa, const Kernels& portable, const Kernels& avx2,
                         const Kernels& avx512) {
@@ -61,28 +62,28 @@ const Kernels& by_width(Isa isa, const Kernels& portable, const Kernels& avx2,
   }
 }
 
-// A cache's elements as an index of the attention tables.
+// Returns the type of a cache's elements as an index of the attention tables.
 CacheKind cache_kind(const KvCacheView& kv);
 
 const ElementKernels& element_kernels(Isa isa);
-// The kernels for a cache of this type.
+// Returns the kernels for a cache of this type.
 const AttentionKernels& attention_kernels(Isa isa, DType cache);
-// The kernels that multiply weights of this kind on this instruction set.
+// Returns the kernels that multiply weights of this kind on this instruction set.
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec);
 
-// The probe that bounds linear() for weights of this kind.
+// Returns the probe that measures the hardware's limits for linear() with weights of this kind.
 const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec);
 
-// Products of weights with so many elements are split over the team.
+// Products of weights with at least this many elements are split over the team.
 inline constexpr int64_t kLinearWorthWaking = 1 << 15;
 
-// The threads for some work, in elements touched: one when it is smaller than what waking the
-// others costs.
+// Returns how many threads should share `work` (in elements touched): one if it is less than
+// `worth_waking`, because waking the others would then cost more than it saves.
 inline int threads_for(const HostStream& stream, int64_t work, int64_t worth_waking) {
   return work < worth_waking ? 1 : stream.team().size();
 }
 
-// Runs body(thread, num_threads) on as many of the team; alone, here.
+// Runs body(thread, num_threads) on threads_for() threads; one thread is the caller.
 template <typename Body>
 void run_parallel(const HostStream& stream, int64_t work, int64_t worth_waking, Body&& body) {
   const int num_threads = threads_for(stream, work, worth_waking);

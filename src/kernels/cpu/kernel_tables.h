@@ -1,7 +1,7 @@
-// What the files compiled per instruction set offer to the code above them: plain structs and
-// tables of functions. Nothing here may pull in the standard library: these files are compiled for
-// newer CPUs than the program needs, and an inline library function compiled there could be the
-// copy that the linker keeps.
+// The interface of the source files that are compiled once for each instruction set: plain structs
+// and tables of functions. Nothing here can use the standard library. These files are compiled for
+// newer CPUs than the program needs, and the linker could keep their copy of an inline library
+// function.
 #pragma once
 
 #include <stdint.h>
@@ -13,23 +13,25 @@ namespace quire::cpu {
 // Stored element types of weights and caches, in the order of the tables below.
 enum Storage : int { kStoreF32 = 0, kStoreBf16 = 1, kStoreF16 = 2, kNumStorage = 3 };
 
-// --- linear
-// ------------------------------------------------------------------------------------------------------
+// --- linear ---
 
-// Weights lie in panels of 32 outputs, one after the other, each a single sequential stream:
-//   bf16       [k / 2][32][2]   pairs along k, as dot-product instructions and AMX tiles want them
+// A packed weight is an array of panels of 32 outputs, each of which is read as one sequential
+// stream:
+//   bf16       [k / 2][32][2]   pairs along k, the order of dot-product instructions and AMX tiles
 //   int8       [k / 4][32][4]   fours along k, likewise
 //   f32, f16   [k][32]
-// with n padded to 32 and k to kKMultiple of the type, both with zeros. Behind the panels of int8
-// weights come n (padded) float scales and n int32 sums of each output's codes.
+// n is padded to 32 and k to the type's kKMultiple, both with zeros. After the panels an int8
+// weight has n (padded) float scales and n int32 sums of each output's codes.
 //
-// Where tiles multiply bf16 and int8, each 64 bytes of k are two whole tiles instead, the 16 outputs
-// of either half of the panel: [k / 32][2][16][16][2] and [k / 64][2][16][16][4]. A tile whose rows
-// lie side by side is loaded faster (docs/decisions/071-panels-of-whole-tiles.md).
+// PanelLayout::kTiles is for tile kernels, with bf16 and int8: each 64 bytes of k are two whole
+// tiles, one for each half of the panel's outputs: [k / 32][2][16][16][2] and [k /
+// 64][2][16][16][4]. A tile whose rows are contiguous loads faster
+// (docs/decisions/071-panels-of-whole-tiles.md).
 inline constexpr int64_t kPanelWidth = 32;
 enum class PanelLayout { kRows, kTiles };
 
-// Where the 4 bytes of a pair or four along k begin: the k_word-th of one of the 32 outputs.
+// Returns where in a panel the 4 bytes begin that are the k_word-th pair or four along k of a
+// column (one of the 32 outputs).
 constexpr int64_t panel_word_at(PanelLayout layout, int64_t k_word, int64_t column) {
   if (layout == PanelLayout::kRows) return (k_word * kPanelWidth + column) * 4;
   const int64_t tile = k_word / 16 * 2 + column / 16;
@@ -41,21 +43,21 @@ inline constexpr int64_t kKMultipleInt8 = 64;
 
 // Activations are packed in ceil(m / rows_per_block()) blocks of rows whose sizes differ by at most
 // one, the larger ones first. A block of r rows is
-//   [k][r] floats,  [k / 2][r][2] bf16,  [k / 4][r] words for int8 (as many as the kernel wants),
-// and blocks follow each other, with x_padding bytes per row between them; for tiles all blocks of
-// a chunk of k do (linear_tile_blocks-inl.h).
+//   [k][r] floats,  [k / 2][r][2] bf16,  or for int8 [k / 4][r] words whose size the kernel chooses.
+// Blocks are contiguous, with x_padding bytes per row between them. For tiles the blocks of one
+// chunk of k are contiguous instead (linear_tile_blocks-inl.h).
 struct PackXArgs {
   const float* x;  // num_rows consecutive rows of one block
   int64_t x_stride;
   int64_t num_rows;
   int64_t first_row;   // of these rows, among the m of the call
-  int64_t block_row;   // of the block
+  int64_t block_row;   // the block's first row, among the m of the call
   int64_t block_rows;  // of the whole block
   int64_t m;
   int64_t k;
   int64_t padded_k;
   void* out;      // the packed rows of the call
-  float* scales;  // int8: [num_rows], what to multiply the packed values by; else null
+  float* scales;  // int8: [num_rows], factors of the packed values; else null
 };
 
 enum ActivationKind : int {
@@ -68,15 +70,15 @@ enum ActivationKind : int {
   kActTanh
 };
 
-// Of a product whose outputs are [gate | up], y = act(gate) * up.
+// For a product whose outputs are [gate | up]: y = act(gate) * up.
 struct GatedPanels {
   void (*activate)(ActivationKind kind, const float* x, const float* gate, float* out,
                    int64_t n) = nullptr;
   ActivationKind kind = kActSilu;
-  int64_t columns = 0;  // from an output of the gate to the one of up that it is multiplied by
+  int64_t columns = 0;  // from an output of gate to the output of up that it multiplies
 };
 
-// Rows of a call in blocks, the larger ones first.
+// How the rows of a call are cut into blocks, the larger ones first.
 struct LinearRowCut {
   int64_t num_blocks;
   int64_t num_large;
@@ -109,42 +111,44 @@ struct LinearPanelsArgs {
   const float* w_scales;  // int8: of column 0 of the first panel, readable to its panel's end
   const int32_t* w_sums;  // likewise
   void* scratch;          // linear_scratch_bytes(kernels, m), 64-byte aligned
-  // For kernels that gate, from their least_own_gate_rows on; else null and false. `panels`, biases
-  // and scales are those of the gate, and those of up lie gate->columns outputs further.
+  // Not null only for kernels that apply the gate, with at least their least_own_gate_rows rows.
+  // `panels`, biases and scales are then those of the gate, and those of up are gate->columns
+  // outputs further on.
   const GatedPanels* gate = nullptr;
-  bool past_caches = false;  // y, whose rows begin on 64 bytes, would only fill the caches
+  bool past_caches = false;  // write y, whose rows are 64-byte aligned, past the caches
 };
 
 struct LinearKernels {
   int64_t row_block;
-  int64_t few_rows_block = 0;  // of up to kFewBlockRows rows, where they have blocks of their own
-  // The second of two blocks may have two rows to so many where the first is full: a kernel multiplies
-  // both faster than two of an even cut. 0: it does not.
+  int64_t few_rows_block = 0;  // row_block for up to kFewBlockRows rows; 0: the same
+  // If not 0: from one full block and 2 rows to one full block and `last_block` rows, the first
+  // block is full and the second has the rest, which the kernel multiplies faster than two even
+  // blocks.
   int64_t last_block = 0;
   PanelLayout layout = PanelLayout::kRows;
   int64_t x_bytes;    // of one packed activation
-  int64_t x_padding;  // bytes behind each packed row of a block
-  // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
-  // different threads.
+  int64_t x_padding;  // bytes after each packed row of a block
+  // Threads can pack rows of one block at once, because a packed row is contiguous in runs of 64
+  // bytes.
   bool rows_apart;
-  int64_t least_own_gate_rows = 0;  // from so many rows on a kernel gates by itself; 0: never
-  int64_t least_panels = 1;         // that are worth reading packed rows for, where these are many
-  int64_t scratch_bytes;            // of a thread, for more rows than row_block
+  int64_t least_own_gate_rows = 0;  // the rows from which kernels apply a gate; 0: never
+  int64_t least_panels = 1;         // the fewest for which to read packed rows, if they are many
+  int64_t scratch_bytes;            // per thread, for more rows than row_block
   void (*pack_x)(const PackXArgs& args);       // keeps the floats, or quantizes them to int8
   void (*pack_x_bf16)(const PackXArgs& args);  // rounds them to bf16
   void (*panels[kNumStorage])(const LinearPanelsArgs& args);
   void (*panels_int8)(const LinearPanelsArgs& args);
 };
 
-// Larger blocks read the weights less often, which is what so few rows wait for.
+// Products of up to this many rows wait for the weights, which larger blocks read less often.
 inline constexpr int64_t kFewBlockRows = 48;
-// The most rows of a block.
+// Returns the most rows of a block.
 static constexpr int64_t rows_per_block(const LinearKernels& kernels, int64_t m) {
   return m <= kFewBlockRows && kernels.few_rows_block > 0 ? kernels.few_rows_block
                                                           : kernels.row_block;
 }
 
-// Blocks whose numbers of rows differ by at most one, but for last_block.
+// Cuts m rows into blocks whose sizes differ by at most one, except with last_block.
 static constexpr LinearRowCut linear_row_cut(const LinearKernels& kernels, int64_t m) {
   const int64_t most = rows_per_block(kernels, m);
   if (m >= most + 2 && m <= most + kernels.last_block) return {2, 1, most, m - most};
@@ -161,8 +165,7 @@ static constexpr int64_t round_up(int64_t x, int64_t multiple) {
   return (x + multiple - 1) / multiple * multiple;
 }
 
-// --- element-wise
-// ------------------------------------------------------------------------------------------------
+// --- element-wise ---
 
 struct RopeHeadArgs {
   float* head;  // [head_dim], rotated in place
@@ -173,7 +176,7 @@ struct RopeHeadArgs {
 };
 
 struct ElementKernels {
-  // out (or add_to +=) x / sqrt(mean(x^2) + eps) * weight over n elements.
+  // out = x / sqrt(mean(x^2) + eps) * weight over n elements; or add_to += that, if it is not null.
   void (*rms_norm)(const float* x, const float* weight, float* out, float* add_to, float eps,
                    int64_t n);
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float* out, float eps,
@@ -187,14 +190,15 @@ struct ElementKernels {
   void (*rope)(const RopeHeadArgs& args);
   // Converts n floats to the storage type.
   void (*convert)(Storage storage, const float* x, void* out, int64_t n);
-  // The greatest of n >= 1 floats, where all are finite.
+  // Returns the greatest of n >= 1 floats if all of them are finite, which it stores in
+  // *all_finite.
   float (*greatest)(const float* x, int64_t n, bool* all_finite);
-  // The greatest of those of n finite floats whose bit is 1, in words of 32; -infinity: none is.
+  // Returns the greatest of the finite floats x[i] whose bit, i % 32 of word i / 32, is 1;
+  // -infinity if there is none.
   float (*greatest_allowed)(const float* x, const uint32_t* allowed, int64_t n);
 };
 
-// --- probes of the hardware's limits
-// -----------------------------------------------------------------------------
+// --- probes of the hardware's limits ---
 
 struct ProbeKernels {
   // Runs `iterations` rounds of independent multiply-adds in registers; returns the FLOPs done.

@@ -1,5 +1,5 @@
-// Which thread makes which columns of a product, and what is kept of them: all outputs, the
-// greatest of each row, or what a gate leaves.
+// Deals the columns of a product to threads, and keeps of their outputs all, the greatest of each
+// row, or what a gate makes of them.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace quire::cpu {
 
-// Outputs of so many bytes are made before they are looked at, so that they are still in a cache of
-// the core. Less would read the activations more often.
+// The bytes of outputs that a thread computes before it reads them, so that they are still in a
+// cache of its core. With smaller slabs the activations would be read more often.
 inline constexpr int64_t kSlabBytes = 1 << 20;
 
-// Columns of such a slab, in whole panels where there are so many. Rows of a power of two would
-// share cache sets.
+// Returns the columns of a slab: whole panels, or `most` if that is less than a panel. It avoids
+// rows that would all start in the same cache sets.
 inline int64_t slab_columns(int64_t num_rows, int64_t panel, int64_t most) {
   if (most < panel) return most;
   constexpr int64_t kAliased = 1024;
@@ -25,18 +25,19 @@ inline int64_t slab_columns(int64_t num_rows, int64_t panel, int64_t most) {
   return whole > panel && whole % kAliased == 0 ? whole - panel : whole;
 }
 
-// Whether `value`, in a slab that begins with `column`, is found instead: the first of equals is.
+// Returns whether `value`, in a slab that begins at `column`, replaces `found`. Of equal values the
+// one in the lower column wins.
 inline bool goes_before(float value, int64_t column, const RowGreatest& found) {
   return value > found.value || (value == found.value && column < found.column);
 }
 
-// `words`: the bits of a row's columns, or null: all are allowed.
+// `words` are the bits of a row's columns; null allows all.
 inline bool is_allowed(const uint32_t* words, int64_t column) {
   return words == nullptr || (words[column / 32] >> (column % 32) & 1u) != 0;
 }
 
-// Merges a row's outputs from column `first` on into what was found in others.
-// `words` are of the outputs.
+// Merges a row's outputs from column `first` on into `found`. `words` are the bits of these
+// outputs.
 inline void merge_greatest(const ElementKernels& kernels, const float* y, int64_t count,
                            int64_t first, const uint32_t* words, RowGreatest& found) {
   bool all_finite = true;
@@ -54,7 +55,7 @@ inline void merge_greatest(const ElementKernels& kernels, const float* y, int64_
   found.column = static_cast<int32_t>(first + at);
 }
 
-// Slots are [threads, M]: one row of them per thread.
+// Merges the rows of `slots` [threads, M] into the first.
 inline void merge_threads(RowGreatest* slots, int64_t num_rows, int num_threads) {
   for (int thread = 1; thread < num_threads; ++thread) {
     for (int64_t row = 0; row < num_rows; ++row) {
@@ -69,18 +70,19 @@ inline void merge_threads(RowGreatest* slots, int64_t num_rows, int num_threads)
   }
 }
 
-// Whether outputs are made where they are kept, without passing through scratch.
+// Returns whether all outputs are stored, without a pass through scratch.
 inline bool keeps_all(const LinearParams& params) {
   return params.greatest == nullptr && params.gate == nullptr;
 }
 
-// The columns that are dealt to threads: of the outputs, or of those that a gate leaves.
+// Returns how many columns are dealt to threads: those of the outputs, or half of them with a gate.
 inline int64_t dealt_columns(const LinearParams& params) {
   return params.gate == nullptr ? params.weight->spec.n : params.weight->spec.n / 2;
 }
 
-// One thread's part in a product whose outputs are not kept: its scratch is where `own` columns of
-// all outputs would lie. multiply(columns, y, y_stride) gives the outputs of some columns.
+// One thread's part in a product whose outputs are not stored. Its scratch is the place of the
+// `own` columns in a matrix of all outputs. multiply(columns, y, y_stride) computes the outputs of
+// some columns.
 template <class Multiply>
 class SlabProduct {
  public:
@@ -136,12 +138,12 @@ class SlabProduct {
   float* scratch_;
 };
 
-// Pieces of weights that are worth the taking: less takes longer to begin than to read.
+// The least bytes of weights in a piece: smaller ones take longer to start than to read.
 inline constexpr int64_t kPieceBytes = 128 << 10;
 
-// Deals the columns of a product out, in pieces of at least `least_panels` where each thread gets
-// so many, and runs body(thread, num_threads), which takes them. A slot whose member came when all
-// was taken has nothing to prepare for.
+// Deals out the columns of a product and runs body(thread, num_threads), which takes them. Pieces
+// have at least `least_panels` panels if each thread gets that many. A thread that starts when all
+// pieces are taken does not run `body`, which would only prepare for nothing.
 template <class Body>
 void run_dealt(const HostStream& stream, const LinearParams& params, int64_t panel,
                int64_t least_panels, Body&& body) {
@@ -158,7 +160,8 @@ void run_dealt(const HostStream& stream, const LinearParams& params, int64_t pan
   });
 }
 
-// A thread's share of a product whose outputs, or what a kernel leaves of them, go to y.
+// Computes a thread's share of a product whose kernel writes to y: all outputs, or those that it
+// gates.
 template <class Multiply>
 void multiply_kept(const HostStream& stream, const LinearParams& params, int thread,
                    Multiply&& multiply) {
@@ -169,13 +172,13 @@ void multiply_kept(const HostStream& stream, const LinearParams& params, int thr
   }
 }
 
-// A thread's share of a product whose dealt_columns() were dealt to `num_threads`.
+// Computes a thread's share of a product whose dealt_columns() were dealt to `num_threads` threads.
 template <class Multiply>
 void multiply_columns(const HostStream& stream, const LinearParams& params, int64_t panel,
                       int thread, int num_threads, Multiply&& multiply) {
   if (keeps_all(params)) return multiply_kept(stream, params, thread, multiply);
   ThreadTeam& team = stream.team();
-  // As many threads as have a whole panel's scratch.
+  // Only threads whose scratch holds a whole panel take part.
   const int64_t columns = dealt_columns(params);
   const auto owners = std::clamp<int64_t>(columns / panel, 1, num_threads);
   if (thread >= owners) return;

@@ -1,4 +1,4 @@
-// What products of dense and of quantized weights have in common.
+// The output arguments that products of dense and of quantized weights share.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ struct GatedPanels;
 
 // Where the outputs of a product go.
 struct ProductOutput {
-  float* y = nullptr;  // the first row, at the first of the columns that are multiplied
+  float* y = nullptr;  // the first row, at the first multiplied column
   int64_t y_stride = 0;
   const float* bias = nullptr;  // [N] of the weight, or null
   bool accumulate = false;
-  // Only where the product gates_itself(), as in LinearPanelsArgs.
+  // As in LinearPanelsArgs. Not null only if the product gates_itself().
   const GatedPanels* gate = nullptr;
   bool past_caches = false;
 };
