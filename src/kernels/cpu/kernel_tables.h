@@ -43,7 +43,7 @@ inline constexpr int64_t kKMultipleInt8 = 64;
 
 // Activations are packed in ceil(m / rows_per_block()) blocks of rows whose sizes differ by at most
 // one, the larger ones first. A block of r rows is
-//   [k][r] floats,  [k / 2][r][2] bf16,  or for int8 [k / 4][r] words whose size the kernel chooses.
+//   [k][r] floats,  [k / 2][r][2] bf16,  or for int8 [k / 4][r] words (their size is the kernel's).
 // Blocks are contiguous, with x_padding bytes per row between them. For tiles the blocks of one
 // chunk of k are contiguous instead (linear_tile_blocks-inl.h).
 struct PackXArgs {

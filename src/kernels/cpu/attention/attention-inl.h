@@ -1,14 +1,14 @@
 // Paged attention over vectors: online softmax (FlashAttention-2, Dao 2023) over tiles of 64
 // positions, tiles in splits of 512, both cut at absolute positions.
 //
-// The order in which a row is reduced: in a tile, scores by d ascending; weights summed by lane;
-// values by position ascending; tiles ascending within a split, then the lane tree; splits folded
-// ascending. Positions that a row may not see get weight exactly 0, and a tile or split of only
-// such positions changes nothing, so neither the other rows of an item nor the way a request was
-// chunked leaves a trace.
+// A row is reduced in this order. In a tile, scores are summed by ascending dim, weights by lane,
+// and values by ascending position. Tiles are ascending within a split; then the lanes are summed
+// as a tree, and splits are folded in ascending order. Positions that a row does not see get the
+// weight 0 exactly, and a tile or split of only such positions changes nothing. So the result of a
+// row depends neither on the other rows of an item nor on how its request was chunked.
 //
-// All KV heads of an item go through a tile before the next tile is read: a block's heads lie side
-// by side, so memory is read in long runs.
+// All KV heads of an item go through a tile before the next tile is read. The heads of a block are
+// contiguous, so memory is read in long runs.
 #pragma once
 
 #include "kernels/cpu/attention/attention_cache-inl.h"
@@ -31,7 +31,8 @@ static void clear_split(const ItemShape& shape, const Scratch& s) {
   }
 }
 
-// Tokens are far apart: each row would wait for the one before it.
+// The queries of tokens are far apart in memory, so that without this each row would wait for
+// memory.
 static void fetch_queries(const AttentionItem& item) {
   const int64_t floats = int64_t{item.num_kv_heads} * item.group * item.head_dim;
   for (int64_t token = 0; token < item.num_tokens; ++token) {
@@ -82,8 +83,8 @@ template <AttentionTraits Traits, class Cache>
 static void attend(const AttentionItem& item) {
   const ItemShape shape = shape_of(item);
   const Scratch s = carve(item.scratch, shape.rows, shape.d16);
-  // bf16 is used as it lies; other types are converted on the fly for few rows, once per tile for
-  // more. Latents are copied, so that values can be made of keys.
+  // bf16 is read in place. Other types are converted on each read for few rows, and once per tile
+  // for more. Latents are copied, so that values can be made from keys.
   const bool direct = item.value != nullptr && item.block_size % 16 == 0 &&
                       item.head_dim % 16 == 0 &&
                       (sizeof(typename Cache::Element) == sizeof(typename Cache::Copied::Element) ||

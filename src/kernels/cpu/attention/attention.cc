@@ -1,5 +1,5 @@
-// Cuts a batch into units of work of about equal cost, hands them out to the threads, combines what
-// was split.
+// Cuts a batch into units of work of about equal cost, gives them to the threads and combines the
+// partial results of split contexts.
 #include "kernels/api/attention.h"
 
 #include <algorithm>
@@ -15,13 +15,14 @@ using cpu::AttentionItem;
 using cpu::kAttentionRows;
 using cpu::kAttentionSplit;
 
-// A unit costs at most this share of what a thread has to do, where it can be cut that far.
+// A unit costs at most 1 / kUnitsPerThread of a thread's work, if it can be cut that small.
 constexpr int64_t kUnitsPerThread = 8;
-// Memory is read in runs of at least this many bytes (neighbouring KV heads of a block) unless
-// threads would idle: short runs reach two thirds of the bandwidth.
+// Memory is read in runs (neighbouring KV heads of a block) of at least this many bytes, unless
+// threads would idle. Shorter runs reach two thirds of the bandwidth.
 constexpr int64_t kRunBytes = 8192;
-// (token, split) slots for partial results: this many contexts of the longest length, plus some per
-// thread. Requests beyond that are not cut along their context.
+// Partial results have one slot per (token, split). There are slots for kSplitContexts contexts of
+// the longest length, plus kSlotsPerThread per thread. Requests for which no slots are left are not
+// cut along their context.
 constexpr int64_t kSplitContexts = 8;
 constexpr int64_t kSlotsPerThread = 64;
 
@@ -33,7 +34,7 @@ struct RequestPlan {
   int64_t first_unit;
   int64_t num_units;
   int64_t unit_cost;   // positions x KV heads
-  int64_t first_slot;  // of partials
+  int64_t first_slot;  // of its partials
   int32_t num_blocks;
   int32_t head_chunk;  // KV heads per unit, the last chunk may have fewer
   int32_t num_chunks;
@@ -46,15 +47,15 @@ struct BatchPlan {
   int32_t item_tokens;  // query tokens per unit
   int64_t num_units;
   int64_t scratch_floats;            // per thread
-  int64_t slot_floats;               // partials of one token and split, all heads
+  int64_t slot_floats;               // partials of one token and split, for all heads
   RequestPlan* requests;             // [R], the costliest units first
   int32_t* request_ids;              // [R] in that order
-  std::atomic<int32_t>* units_left;  // [R, Hkv] of a (request, chunk) that is split
+  std::atomic<int32_t>* units_left;  // [R, Hkv] splits still to do of each split (request, chunk)
   float* scratch;
   float* partials;
 };
 
-// How a workspace is laid out; the same for its size and its use.
+// The layout of a workspace, which computes both its size and its parts.
 struct WorkspaceLayout {
   int64_t requests, request_ids, units_left, scratch, partials, bytes;
   WorkspaceLayout(int64_t threads, int64_t max_reqs, int64_t max_seq_len, int64_t num_heads,
@@ -87,30 +88,30 @@ int32_t query_len(const PagedAttentionParams& p, int32_t r) {
   return p.query_start_loc[r + 1] - p.query_start_loc[r];
 }
 
-// Where query token i of request r stands.
+// Returns the position of query token i of request r.
 int32_t position_of(const PagedAttentionParams& p, int32_t r, int32_t i) {
   return p.seq_lens[r] - query_len(p, r) + i;
 }
 
-// How far behind itself a token sees, of the seq_lens[r] positions that there are.
+// Returns how many positions after its own a token sees, of the seq_lens[r] positions.
 int32_t look_ahead(const PagedAttentionParams& p, int32_t r) {
   if (p.causal) return 0;
   return p.sliding_window > 0 ? p.sliding_window - 1 : p.seq_lens[r];
 }
 
-// One past the last position that it sees.
+// Returns one past the last position that query token i of request r sees.
 int32_t seen_end(const PagedAttentionParams& p, int32_t r, int32_t i) {
   if (p.seen_ends != nullptr) return p.seen_ends[p.query_start_loc[r] + i];
   return std::min(position_of(p, r, i) + 1 + look_ahead(p, r), p.seq_lens[r]);
 }
 
-// First position that the token at `position` sees.
+// Returns the first position that the token at `position` sees.
 int32_t window_begin(const PagedAttentionParams& p, int32_t position) {
   return cpu::attention_begin(p.sliding_window, p.window_is_chunk, position);
 }
 
-// Item `index` of request `r` (token block last to first, the costliest first; then chunks of KV
-// heads), over its whole context.
+// Returns item `index` of request `r`, over its whole context. Items are ordered by token block,
+// the last and costliest first, and then by chunk of KV heads.
 AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
                         const RequestPlan& request, int32_t r, int64_t index) {
   const KvCacheView& kv = p.kv;
@@ -162,7 +163,8 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   return item;
 }
 
-// Positions x KV heads that a request's queries read, token block by token block.
+// Returns the cost of a request: the positions x KV heads that its queries read, summed over its
+// token blocks.
 int64_t request_cost(const PagedAttentionParams& p, int32_t r, int32_t item_tokens) {
   const int64_t blocks = divide_up(query_len(p, r), item_tokens);
   const int64_t middle = seen_end(p, r, query_len(p, r) / 2);
@@ -171,8 +173,8 @@ int64_t request_cost(const PagedAttentionParams& p, int32_t r, int32_t item_toke
   return blocks * std::max<int64_t>(seen, 1) * p.kv.num_kv_heads;
 }
 
-// Cuts request r until its units cost at most `target`: first along the context (which costs
-// partial results, of which there are `free_slots`), then by KV heads.
+// Cuts request r until its units cost at most `target`, first along the context and then by KV
+// heads. A cut along the context needs slots for partial results, of which `free_slots` are left.
 RequestPlan plan_request(const PagedAttentionParams& p, const BatchPlan& batch, int32_t r,
                          int64_t target, int64_t threads, int64_t free_slots) {
   RequestPlan plan{};
@@ -207,7 +209,7 @@ RequestPlan plan_request(const PagedAttentionParams& p, const BatchPlan& batch, 
   return plan;
 }
 
-// As many as the kernels want, fewer where threads would idle.
+// Returns the rows of an item: `wanted`, or fewer if threads would idle.
 int64_t item_rows(const PagedAttentionParams& p, int64_t wanted, int64_t threads) {
   const int64_t all = int64_t{p.query_start_loc[p.num_reqs]} * p.num_heads;
   while (wanted > kAttentionRows && all < wanted * threads * kUnitsPerThread) wanted /= 2;
@@ -267,7 +269,7 @@ BatchPlan plan_batch(const HostStream& stream, const PagedAttentionParams& p,
   return batch;
 }
 
-// Whoever finishes the last split of an item combines it.
+// Computes one split of an item. The thread that finishes the item's last split combines them.
 void run_split(const PagedAttentionParams& p, const BatchPlan& batch,
                const cpu::AttentionKernels& kernels, AttentionItem item, int32_t r, int64_t unit) {
   const RequestPlan& plan = batch.requests[r];
@@ -286,8 +288,8 @@ void run_split(const PagedAttentionParams& p, const BatchPlan& batch,
   kernels.combine({.item = &whole, .partials = partials, .partial_stride = token_floats});
 }
 
-// Units of work are handed out in order by a counter: which thread takes which leaves no trace in
-// the results.
+// Threads take units of work in order by a counter. The results do not depend on which thread takes
+// which unit.
 void run_units(const PagedAttentionParams& p, const BatchPlan& batch,
                const cpu::AttentionKernels& kernels, std::atomic<int64_t>& next, int thread) {
   const int32_t* ids = batch.request_ids;
@@ -340,9 +342,9 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
 int64_t cpu::paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                              int64_t max_reqs, int64_t max_seq_len,
                                              int32_t num_heads, int32_t head_dim) {
-  (void)max_tokens;  // items are taken one after the other: the batch's size does not matter
+  (void)max_tokens;  // a thread has one item at a time, however many tokens the batch has
   const int64_t threads = cpu::host(stream).team().size();
-  // The number of KV heads is not known here: the widest group is all heads.
+  // The number of KV heads is not known here, so this assumes the widest group: all heads.
   return WorkspaceLayout(threads, max_reqs, max_seq_len, num_heads, max_item_rows(num_heads),
                          head_dim)
       .bytes;

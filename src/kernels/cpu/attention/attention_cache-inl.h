@@ -1,6 +1,7 @@
-// How each type of cache is multiplied. kWidth elements along the summed index (dims of a score,
-// positions of a value) are taken at once; a broadcast operand of that many takes kSlots floats of
-// scratch; weights are operands (attention_softmax-inl.h). Quantized caches: attention_codes-inl.h.
+// These types say how each type of cache is multiplied. A product takes kWidth elements along the
+// summed index at once (dims of a score, positions of a value). An operand of as many that is
+// broadcast takes kSlots floats of scratch. Weights are stored as operands
+// (attention_softmax-inl.h). attention_codes-inl.h has the quantized caches.
 #pragma once
 
 #include "kernels/cpu/attention/attention_softmax-inl.h"
@@ -51,7 +52,8 @@ struct CacheBf16 {
   }
 };
 
-// N vectors from N places: two at a time where a cache's codes are decoded that way (decode_two).
+// Loads N vectors from N places, two at a time if the codes of the cache are decoded in twos
+// (decode_two).
 template <class Cache, int N, class Vector>
 QUIRE_SIMD void load_vectors(const typename Cache::Element* const (&from)[N], Vector (&to)[N]) {
 #ifdef __AVX512VBMI__
@@ -65,8 +67,8 @@ QUIRE_SIMD void load_vectors(const typename Cache::Element* const (&from)[N], Ve
   for (int i = 0; i < N; ++i) to[i] = Cache::load16(from[i]);
 }
 
-// In a pair of positions of which one is outside the tile's range, that one may hold anything (NaN
-// times a weight of 0 is NaN): its value is replaced by 0.
+// If one position of a pair is outside the tile's range, its value is replaced by 0: it can hold
+// anything, and NaN times a weight of 0 is NaN.
 QUIRE_SIMD F16 keep_in_pair(F16 value, bool, bool) { return value; }
 QUIRE_SIMD Pairs keep_in_pair(Pairs values, bool even, bool odd) {
   return keep_pairs(values, even, odd);

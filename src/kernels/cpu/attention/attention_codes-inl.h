@@ -1,7 +1,7 @@
-// The codes of quantized caches in registers: 16 pairs of fp8 or int8 codes to the pairs of bf16
-// that they stand for, exactly (NaN stays NaN), and such pairs to memory. One section per
-// instruction set; one with dot products of bf16 alone has none, because decoding wants byte
-// permutations beside them.
+// Decodes the codes of quantized caches in registers: 16 pairs of fp8 or int8 codes to the pairs of
+// bf16 that they stand for, exactly (NaN stays NaN). It also stores such pairs to memory. There is
+// one section per instruction set. A set with bf16 dot products but without byte permutations has
+// none, because decoding needs the permutations.
 #pragma once
 
 #include "kernels/cpu/attention/attention_cache-inl.h"
@@ -14,13 +14,13 @@ namespace {
 
 #ifdef __AVX512VBMI__
 
-// The high and low bytes of the bf16 that codes without their sign bit stand for.
+// By code without its sign bit: the high and low byte of the bf16 that the code stands for.
 struct alignas(64) CodeTable {
   uint8_t low[128];
   uint8_t high[128];
 };
 
-// integer * 2^exponent, of an integer below 256.
+// Returns the bits of integer * 2^exponent, for an integer below 256.
 static constexpr uint16_t bf16_of(int integer, int exponent) {
   if (integer == 0) return 0;
   int top = 0;
@@ -29,7 +29,8 @@ static constexpr uint16_t bf16_of(int integer, int exponent) {
   return static_cast<uint16_t>((127 + exponent + top) << 7 | mantissa);
 }
 
-// Of a float with `mantissa_bits` and a bias; codes from `special` on are infinity, then NaN.
+// Returns the table of a float type with this mantissa and bias. Code `infinity` is infinity, and
+// codes from `nan` on are NaN.
 static constexpr CodeTable float_table(int mantissa_bits, int bias, int infinity, int nan) {
   CodeTable table{};
   for (int code = 0; code < 128; ++code) {
@@ -56,7 +57,7 @@ static constexpr CodeTable kE4M3Table = float_table(3, 7, 128, 0x7f);
 static constexpr CodeTable kE5M2Table = float_table(2, 15, 0x7c, 0x7d);
 static constexpr CodeTable kIntegerTable = integer_table();
 
-// Byte i of 64: code i / 2.
+// Returns a vector whose byte i is code i / 2.
 QUIRE_SIMD __m512i spread_codes(const uint8_t* p) {
   const __m512i bytes =
       _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -66,13 +67,13 @@ QUIRE_SIMD __m512i spread_codes(const uint8_t* p) {
   return _mm512_permutexvar_epi8(twice, bytes);
 }
 
-// `magnitude` chooses from the table, `sign` gives the sign.
+// Looks up `magnitude` in the table and adds the sign bit of `sign`.
 QUIRE_SIMD Pairs look_up(const CodeTable& table, __m512i magnitude, __m512i sign) {
   const __m512i low = _mm512_permutex2var_epi8(_mm512_load_si512(table.low), magnitude,
                                                _mm512_load_si512(table.low + 64));
   const __m512i high = _mm512_permutex2var_epi8(_mm512_load_si512(table.high), magnitude,
                                                 _mm512_load_si512(table.high + 64));
-  // Even bytes of `low`, odd ones of `high`.
+  // The even bytes are those of `low`, the odd ones those of `high`.
   const __m512i value = _mm512_ternarylogic_epi32(_mm512_set1_epi16(0xff), low, high, 0xca);
   return _mm512_ternarylogic_epi32(value, sign, _mm512_set1_epi16(-0x8000), 0xf8);
 }
@@ -91,7 +92,7 @@ QUIRE_SIMD Pairs load_int8_pairs(const uint8_t* p) {
 }
 QUIRE_SIMD void store_pairs(uint16_t* p, Pairs pairs) { _mm512_storeu_si512(p, pairs); }
 
-// Which bytes of two vectors to take: from byte `first` on, of the one and the other by turns.
+// The order that takes bytes of two vectors in turn, from byte `first` of each on.
 struct alignas(64) ByteOrder {
   uint8_t index[64];
 };
@@ -105,7 +106,8 @@ static constexpr ByteOrder interleave_from(int first) {
 static constexpr ByteOrder kInterleaveLow = interleave_from(0);
 static constexpr ByteOrder kInterleaveHigh = interleave_from(32);
 
-// 64 codes are looked up at once, and then their bytes joined: half the work of load16() twice.
+// 64 codes are looked up at once and their bytes are joined afterwards, which is half the work of
+// two calls of load16().
 QUIRE_SIMD __m512i load_two(const uint8_t* p, const uint8_t* q) {
   const __m512i low =
       _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -125,7 +127,7 @@ QUIRE_SIMD void look_up_two(const CodeTable& table, __m512i magnitudes, __m512i 
 
 #elif defined(__AVX2__)
 
-// 16 words: codes of even or of odd places.
+// Return 16 words: the codes at even places, or at odd ones.
 QUIRE_SIMD __m256i even_codes(const uint8_t* p) {
   const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return _mm256_and_si256(v, _mm256_set1_epi16(0xff));
@@ -146,7 +148,7 @@ QUIRE_SIMD F16 words_to_float(__m256i v) {
           _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm256_extracti128_si256(v, 1)))};
 }
 #endif
-// The bits of e4m3 are those of a half whose exponent is 8 too small.
+// As the bits of a float16, an e4m3 code has an exponent that is 8 too small.
 QUIRE_SIMD F16 e4m3_words(__m256i codes) {
   const __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f));
   const __m256i nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
@@ -233,7 +235,7 @@ QUIRE_SIMD void store_pairs(uint16_t* p, Pairs pairs) {
 
 #endif
 
-// Codes of 8 bits, two per pair: decoded to bf16 exactly, multiplied as bf16.
+// Codes of 8 bits in pairs, which are decoded to bf16 exactly and multiplied as bf16.
 struct CacheE4M3 : CacheBf16 {
   using Element = uint8_t;
   QUIRE_SIMD Pairs load16(const uint8_t* p) { return load_e4m3_pairs(p); }

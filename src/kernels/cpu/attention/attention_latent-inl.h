@@ -1,5 +1,6 @@
-// Values of a latent cache, which are the first dims of its keys: a tile's keys lie dims first, as
-// scores want them, and are turned to positions first, as the weighted sum wants them.
+// The values of a latent cache are the first dims of its keys. These functions transpose the keys
+// of a tile, which are stored by dim as scores need them, to the order by position that the
+// weighted sum needs.
 #pragma once
 
 #include "kernels/cpu/simd/simd-inl.h"
@@ -7,7 +8,7 @@
 namespace quire {
 namespace {
 
-// 16 dims of 16 positions; rows are so many elements apart.
+// Transposes 16 dims of 16 positions. Strides are elements between rows.
 [[maybe_unused]] static void turn_keys(const float* keys, int64_t key_stride, float* values,
                                        int64_t value_stride) {
   for (int64_t position = 0; position < 16; ++position) {
@@ -17,13 +18,14 @@ namespace {
   }
 }
 
-// The same from pairs of dims to pairs of positions.
+// Does the same from pairs of dims to pairs of positions.
 #ifdef __AVX512BW__
 [[maybe_unused]] static void turn_keys(const uint16_t* keys, int64_t key_stride, uint16_t* values,
                                        int64_t value_stride) {
-  // Dims (a, b) of positions (0, 1): a0 b0 a1 b1 becomes a0 a1 b0 b1, 64 bits that travel together.
+  // For dims (a, b) and positions (0, 1): a0 b0 a1 b1 becomes a0 a1 b0 b1, 64 bits that the steps
+  // below move as one.
   const __m512i order = _mm512_set4_epi32(0x0f0e0b0a, 0x0d0c0908, 0x07060302, 0x05040100);
-  __m512i even[4], odd[4];  // pairs of positions, in 128 bits those of four dims
+  __m512i even[4], odd[4];  // pairs of positions; each 128 bits hold those of four dims
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const uint16_t* row = keys + 2 * i * key_stride;

@@ -1,4 +1,4 @@
-// The walk of up to one tile of rows over latents, which are used where they lie.
+// The walk of up to one tile of rows over latents, which are read in place.
 #pragma once
 
 #include "kernels/cpu/attention/attention_operands-inl.h"
@@ -12,9 +12,10 @@
 namespace quire {
 namespace {
 
-// Fetches the latents of an item tile after tile. A tile is four runs of memory, of which every call
-// goes on with the next one: the hardware reads ahead within a page only, and so in four of them at
-// a time (a core reads 14 GB/s instead of 11 in runs of 18 KB).
+// Fetches the latents of an item tile by tile. A tile is four runs of memory, and each call of
+// advance() continues with the next run in turn. The hardware reads ahead only within a page, so
+// this makes it read ahead in four pages at once (with runs of 18 KB a core reads 14 GB/s instead
+// of 11).
 class LatentAhead {
  public:
   LatentAhead(const AttentionItem& item, int64_t element_bytes, int32_t begin, int32_t end)
@@ -37,7 +38,7 @@ class LatentAhead {
   }
 
  private:
-  // Behind the end the last run stands for those that are not there.
+  // Runs that start after the end are replaced by the last run before it.
   void set_tile(int32_t tile) {
     tile_ = tile;
     offset_ = 0;
@@ -54,14 +55,14 @@ class LatentAhead {
   const int64_t run_bytes_, block_bytes_;
   const int32_t end_;
   int32_t tile_ = 0;
-  int64_t offset_ = 0;  // in all four runs
+  int64_t offset_ = 0;  // the same in all four runs
   int next_ = 0;
   const char* run_[kChunks];
 };
 
-// Memory is the limit: each step of the products fetches a share of the lines that a tile has.
-// Scores stay in registers over all dims. Values are turned 16 dims at a time while the tile unit
-// works on those before, and never leave the nearest cache.
+// Memory is the limit here, so each step of the products fetches a share of a tile's lines. Scores
+// stay in registers over all dims. Values are transposed 16 dims at a time while the tile unit
+// multiplies the 16 dims before, and never leave the first-level cache.
 template <class Cache>
 class LatentWalk {
  public:
@@ -157,7 +158,7 @@ class LatentWalk {
       ahead_.advance(step_lines_);
     }
   }
-  // While some dims are multiplied, the next ones are turned.
+  // There are two buffers: the values of 16 dims are multiplied while the next 16 are transposed.
   uint16_t* values_of(int64_t dim) const {
     return s_.values + dim / 16 % 2 * kValueOperands * kOperandElements;
   }
@@ -167,7 +168,8 @@ class LatentWalk {
   const TileScratch& s_;
   Operands keys_[kChunks] = {};  // of the tile
   LatentAhead ahead_;
-  // That each step of a product fetches: of the next tile, beside the first one of that too.
+  // Each step of a product fetches step_lines_ lines: tile_step_lines_ of the next tile, and during
+  // the first tile twice as many.
   int64_t tile_step_lines_, step_lines_;
 };
 

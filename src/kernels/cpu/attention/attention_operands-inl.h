@@ -1,6 +1,6 @@
-// Keys and values of a cache as operands of tile products: 1 KB each, [16 pairs][16 columns][2]
-// bf16. For scores pairs run along the dims and columns are positions, for the weighted sum pairs
-// run along the positions and columns are dims.
+// Makes operands of tile products from the keys and values of a cache. An operand is 1 KB, [16
+// pairs][16 columns][2] bf16. For scores the pairs are along the dims and columns are positions;
+// for the weighted sum the pairs are along the positions and columns are dims.
 #pragma once
 
 #include "kernels/cpu/attention/attention_cache-inl.h"
@@ -19,14 +19,14 @@ constexpr int64_t kOperandPairs = cpu::kTileRows;
 constexpr int64_t kOperandElements = kOperandPairs * 32;
 constexpr int kValueOperands = kAttentionTile / 32;  // along the positions of a tile
 
-// Operands `step` elements apart whose rows are `stride` bytes apart.
+// Operands that are `step` elements apart. Their rows are `stride` bytes apart.
 struct Operands {
   const void* first;
   int64_t stride;
   int64_t step;
 };
 
-// Where positions of one KV head lie in the cache.
+// Finds the positions of one KV head in the cache.
 template <class Cache>
 struct CacheHead {
   using Element = typename Cache::Element;
@@ -37,20 +37,21 @@ struct CacheHead {
     return item.block_table[position / item.block_size] * item.block_stride;
   }
   int64_t head_offset() const { return head * item.head_dim * item.block_size; }
-  // The first pair of dims; the next is block_size pairs further.
+  // Returns the first pair of dims of a key; the next is block_size pairs further on.
   const Element* key(int32_t position) const {
     return static_cast<const Element*>(item.key) + block(position) + head_offset() +
            position % item.block_size * int64_t{2};
   }
-  // Of a pair of positions; the next is head_dim pairs further within the block.
+  // Returns the values of a pair of positions; the next pair is head_dim pairs further on in the
+  // block.
   const Element* value(int32_t position) const {
     return static_cast<const Element*>(item.value) + block(position) + head_offset() +
            int64_t{position % item.block_size} * item.head_dim;
   }
 };
 
-// 16 positions from `start` on, of which [begin, end) exist, to operands in `to`. What is copied
-// for other positions may be anything: their scores are masked.
+// Copies the keys of 16 positions from `start` on to operands in `to`. Only [begin, end) exist;
+// what is copied for other positions does not matter, because their scores are masked.
 template <class Cache>
 static void copy_keys(const CacheHead<Cache>& cache, int32_t start, int32_t begin, int32_t end,
                       uint16_t* to) {
@@ -65,7 +66,7 @@ static void copy_keys(const CacheHead<Cache>& cache, int32_t start, int32_t begi
     for (int64_t i = 0; i < pairs; ++i) store_pairs(to + 32 * i, Cache::load16(from + i * stride));
     return;
   }
-  // Blocks are cut in runs of 8 positions.
+  // A block is a multiple of 8 positions, so the 16 are copied as two runs of 8.
   const bool has_low = begin < start + 8;
   const bool has_high = end > start + 8;
   const Element* low = cache.key(has_low ? start : start + 8);
@@ -78,15 +79,15 @@ static void copy_keys(const CacheHead<Cache>& cache, int32_t start, int32_t begi
   }
 }
 
-// bf16 in whole blocks and operands is used where it lies.
+// Returns whether keys are read in place: bf16 with blocks and heads that are whole operands.
 template <class Cache>
 QUIRE_SIMD bool keys_lie_as_operands(const AttentionItem& item) {
   return sizeof(typename Cache::Element) == sizeof(uint16_t) && item.block_size % 16 == 0 &&
          item.head_dim % 32 == 0;
 }
 
-// The keys of 16 positions from `start` on, of which [begin, end) exist, copied to `scratch` if
-// need be.
+// Returns the keys of 16 positions from `start` on as operands, copied to `scratch` if they cannot
+// be read in place. Only [begin, end) exist.
 template <class Cache>
 QUIRE_SIMD Operands key_operands(const CacheHead<Cache>& cache, int32_t start, int32_t begin,
                                  int32_t end, uint16_t* scratch) {
@@ -98,7 +99,7 @@ QUIRE_SIMD Operands key_operands(const CacheHead<Cache>& cache, int32_t start, i
   return {scratch, 64, kOperandElements};
 }
 
-// The 16 dims from `dim` on of a pair of positions, of which those that do not exist are 0.
+// Returns the 16 dims from `dim` on of a pair of positions. Positions that do not exist are 0.
 template <class Cache>
 QUIRE_SIMD Pairs load_value_dims(const typename Cache::Element* from, int64_t dim,
                                  int64_t head_dim) {
@@ -108,9 +109,8 @@ QUIRE_SIMD Pairs load_value_dims(const typename Cache::Element* from, int64_t di
   return Cache::load16(some);
 }
 
-// The values of a tile to operands, [2][V16 / 16] of them. Positions outside of the range become 0:
-// their weight is 0, but what they hold may be NaN.
-// between() is called after each pair of positions.
+// Copies the values of a tile to operands [2][V16 / 16]. Positions outside the range become 0:
+// their weight is 0, but they can hold NaN. It calls between() after each pair of positions.
 template <class Cache, class Between>
 static void copy_values(const CacheHead<Cache>& cache, const TileRange& range, uint16_t* to,
                         Between&& between) {
@@ -140,8 +140,8 @@ static void copy_values(const CacheHead<Cache>& cache, const TileRange& range, u
   }
 }
 
-// The same of a latent cache, 16 dims: `keys` are the operands of the tile's chunks of 16 positions,
-// `to` is that of each half of the tile.
+// Makes the value operands of 16 dims for a latent cache: `keys` are the operands of the tile's
+// chunks of 16 positions, and `to` gets one operand for each half of the tile.
 static void turn_dims(const Operands (&keys)[kChunks], const TileRange& range, int64_t dim,
                       uint16_t* const (&to)[kValueOperands]) {
   for (int c = 0; c < kChunks; ++c) {
@@ -165,7 +165,7 @@ static void turn_dims(const Operands (&keys)[kChunks], const TileRange& range, i
   }
 }
 
-// All of them, [2][V16 / 16] operands.
+// Makes the value operands of all dims, [2][V16 / 16].
 static void turn_chunks(const Operands (&keys)[kChunks], const TileRange& range, int64_t value_dim,
                         uint16_t* values) {
   const int64_t half = value_dim / 16 * kOperandElements;
@@ -182,7 +182,7 @@ QUIRE_SIMD float bf16_to_float(uint16_t bits) {
   return x;
 }
 
-// The scales that tokens of a tile have of their own, as floats; 0 where no token is.
+// Copies the token scales of a tile as floats; positions without a token get 0.
 static void copy_token_scales(const AttentionItem& item, const TileRange& range, int64_t head,
                               float* keys, float* values) {
   const auto at = [&](int column) {
@@ -205,9 +205,9 @@ static void copy_token_scales(const AttentionItem& item, const TileRange& range,
   }
 }
 
-// Walks over the memory that an item reads, in the order in which it is read, and fetches it some
-// way ahead: tile by tile the keys, in runs of neighbouring positions those of all heads, then the
-// values, head by head.
+// Fetches the memory that an item reads ahead of its use and in the same order. For each tile that
+// is first the keys, in runs of neighbouring positions of all heads, and then the values head by
+// head.
 class Prefetcher {
  public:
   Prefetcher(const AttentionItem& item, int64_t element_bytes, int64_t head, int64_t num_heads,
@@ -279,13 +279,13 @@ class Prefetcher {
   }
 
   const AttentionItem& item_;
-  const int32_t run_;  // positions that lie side by side
+  const int32_t run_;  // positions that are contiguous in a block
   const int64_t position_bytes_, block_bytes_;
   const int64_t first_head_, end_head_;
   const int32_t begin_, end_;
   const char* at_ = nullptr;
   const char* run_end_ = nullptr;
-  // Of the run after that:
+  // The run after the current one:
   bool values_ = false;
   int64_t head_;
   int32_t position_;

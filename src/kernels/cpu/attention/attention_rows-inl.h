@@ -1,5 +1,5 @@
-// What every attention kernel does alike: which part of the context an item's rows see, and how a
-// row folds its splits and is finished.
+// The code that all attention kernels share: which part of the context an item's rows see, and how
+// the splits of a row are folded into its result.
 #pragma once
 
 #include "kernels/cpu/attention_kernels.h"
@@ -26,16 +26,16 @@ struct TileRange {
   int end;
 };
 
-// What does not change from tile to tile of an item.
+// The properties of an item that are the same for all its tiles.
 struct ItemShape {
-  int64_t head_rows;      // of one KV head
-  int64_t rows;           // of all: (KV head, token, query head of the group)
-  int64_t d16;            // of keys
-  int64_t v16;            // of values
+  int64_t head_rows;      // rows of one KV head
+  int64_t rows;           // rows of all KV heads: (KV head, token, query head of the group)
+  int64_t d16;            // dims of a key, padded to 16
+  int64_t v16;            // dims of a value, padded to 16
   float scale;            // of scores; in units of log2 e unless there is a soft cap
-  int32_t last_position;  // of a token
+  int32_t last_position;  // of the last token
   int32_t first_end;      // one past the last position that all rows see
-  int32_t end;            // and that some row sees
+  int32_t end;            // one past the last position that some row sees
   int32_t window_begin;   // first position that the first row sees
   int32_t window_end;     // first position that all rows see
 };
@@ -58,18 +58,19 @@ static ItemShape shape_of(const AttentionItem& item) {
   return shape;
 }
 
-// Of the scores of a KV head: ItemShape::scale and, in a cache with one scale per head, that.
+// Returns the scale of a KV head's scores: ItemShape::scale, times the head's own scale if the
+// cache has one.
 QUIRE_SIMD float head_scale(const AttentionItem& item, const ItemShape& shape, int64_t kv_head) {
   return item.key_scale == nullptr ? shape.scale : shape.scale * item.key_scale[kv_head];
 }
 
-// The part of the tile at `start` that some row sees, of positions before `end`.
+// Returns the part of the tile at `start` that some row sees, of the positions before `end`.
 QUIRE_SIMD TileRange range_at(const ItemShape& shape, int32_t start, int32_t end) {
   return {start, shape.window_begin > start ? shape.window_begin - start : 0,
           end - start < kAttentionTile ? end - start : kAttentionTile};
 }
 
-// One past the last position that some row sees of a split.
+// Returns one past the last position of a split that some row sees.
 QUIRE_SIMD int32_t split_end(const ItemShape& shape, int32_t split) {
   const int32_t end = (split + 1) * kAttentionSplit;
   return shape.end < end ? shape.end : end;
@@ -85,15 +86,15 @@ QUIRE_SIMD F16 mask_columns(F16 x, int chunk, float begin, float end) {
   return select_less(column, set1(end), x, set1(kMinusInfinity));
 }
 
-// What a row has gathered: a running maximum (in units of log2 e), the sum of weights and, in
-// `out`, the weighted values.
+// The running sums of a row: the maximum score (in units of log2 e), the sum of weights and, in
+// `out`, the sum of weighted values.
 struct RowState {
   float* out;
   float* max;
   float* sum;
 };
 
-// `row` takes in one split's acc, max, sum.
+// Adds one split's acc, max and sum to `row`.
 QUIRE_SIMD void fold_split(const RowState& row, const float* acc, float max_score, float sum,
                            int64_t n) {
   if (max_score == kMinusInfinity) return;  // the row saw nothing in this split
@@ -114,7 +115,7 @@ QUIRE_SIMD void fold_split(const RowState& row, const float* acc, float max_scor
   *row.max = new_max;
 }
 
-// Divides by the sum of weights, the sink's among them, and scales.
+// Writes out / (sum of weights, with the sink's) * value_scale to `to`.
 QUIRE_SIMD void finish_row(float* to, const RowState& row, const float* sink, float value_scale,
                            int64_t n) {
   float factor = value_scale;
@@ -141,16 +142,16 @@ QUIRE_SIMD bool has_biases(const AttentionItem& item) {
   return item.alibi_slopes != nullptr || item.position_bias != nullptr;
 }
 
-// What a position adds to a raw score of a query head (kernels/api/attention.h: ALiBi), given what
-// the score is multiplied by, once capped, to be in units of log2 e.
+// Returns the ALiBi slope of a query head (kernels/api/attention.h) for scores that are later
+// multiplied by `scale`, after the soft cap, to be in units of log2 e.
 QUIRE_SIMD float alibi_of(const AttentionItem& item, int64_t head, float scale) {
   return item.alibi_slopes[head] * kLog2E / scale;
 }
 
-// The same of a number in PagedAttentionParams::position_bias.
+// Returns the same for a number of PagedAttentionParams::position_bias.
 QUIRE_SIMD float bias_unit(float scale) { return kLog2E / scale; }
 
-// Where the biases of a tile's positions begin among those of a head.
+// Returns where the biases of a tile's positions begin in the row of biases of a head.
 QUIRE_SIMD int32_t first_bias(int32_t start, int32_t position, int32_t reach) {
   const int32_t distance = start - position, least = -reach - kAttentionTile;
   return (distance < least ? least : distance > reach ? reach : distance) - least;
@@ -175,7 +176,7 @@ QUIRE_SIMD void write_row(const AttentionItem& item, const RowState& row, int64_
              item.value_dim);
 }
 
-// What a row gathered in one split, for combine().
+// Stores the sums of a row over one split, for combine().
 QUIRE_SIMD void store_partial(const AttentionItem& item, int64_t row, const float* acc,
                               float max_score, float sum) {
   float* to = item.partials + row * (item.value_dim + int64_t{2});

@@ -1,5 +1,6 @@
-// An item's working memory, and a tile's keys and values copied to it: for blocks or head sizes
-// that are not multiples of 16, and for many rows where that saves conversions.
+// The scratch memory of an item, and the functions that copy a tile's keys and values to it. They
+// are for blocks or head sizes that are not multiples of 16, and for many rows, where a copy saves
+// conversions.
 #pragma once
 
 #include "kernels/cpu/attention/attention_cache-inl.h"
@@ -15,27 +16,27 @@ namespace {
 
 using cpu::kAttentionMaxRowBlock;
 
-// Steps between the scores of some rows and the weighted sum of their values.
+// The steps between the scores of some rows and the weighted sum of their values.
 constexpr int kStepsInFlight = cpu::kAttentionStepsInFlight;
 
-// Where an item's working memory lies in its scratch.
+// The arrays of an item in its scratch.
 struct Scratch {
   float* query;           // [rows, D16] operands
   float* acc;             // [rows, V16] of the current split
   float* out;             // [rows, V16] of the splits so far
-  float* max;             // [rows] of the current split; 16 from any row on are readable
+  float* max;             // [rows] of the current split; readable for 16 from any row on
   float* sum;             // [rows, 16]
   float* out_max;         // [rows] of the splits so far
   float* out_sum;         // [rows]
-  float* alibi;           // [rows] what a position adds to a capped score, or a bias of 1
-  const float** bias;     // [rows] of the row's head
+  float* alibi;           // [rows] what a distance, or a bias, of 1 adds to a capped score
+  const float** bias;     // [rows] biases of the row's head
   int32_t* position;      // [rows of one KV head]
-  int32_t* end;           // [rows of one KV head] of what each sees
+  int32_t* end;           // [rows of one KV head] one past what each sees
   float* weights;         // [kStepsInFlight, row block, 64]
   float* rescale;         // [kStepsInFlight, row block]
-  float* keys;            // [D, 64] a tile's copy, in the order of the cache's layout with S = 64
+  float* keys;            // [D, 64] a tile's copy, in the cache's layout with S = 64
   float* values;          // [64, V16]
-  uint16_t* key_scale;    // [64] bf16, of a tile's copy
+  uint16_t* key_scale;    // [64] bf16, for a tile's copy
   uint16_t* value_scale;  // [64]
 };
 
@@ -81,7 +82,7 @@ QUIRE_SIMD Scratch carve(float* memory, int64_t rows, int64_t d16) {
   }
 }
 
-// A run of positions in one block, to columns of the tile's copy.
+// A run of positions in one block, which is copied to columns of the tile's copy.
 struct Run {
   int64_t block;   // element offset of this KV head
   int64_t scales;  // offset of its token scales, 16-bit elements
@@ -90,8 +91,8 @@ struct Run {
   int64_t count;
 };
 
-// bf16 stays bf16. Runs begin and end at pairs of positions; the odd ones out are dealt with where
-// values are used.
+// Copies a run of bf16. Runs begin and end at pairs of positions; a position of a pair that is
+// outside the range is replaced where values are used (keep_in_pair()).
 [[maybe_unused]] static void copy_run(CacheBf16, const AttentionItem& item, const ItemShape& shape,
                                       const Scratch& s, const Run& run) {
   const auto* key = static_cast<const uint16_t*>(item.key) + run.block + run.offset * 2;
@@ -105,7 +106,7 @@ struct Run {
             run.count / 2, item.head_dim * int64_t{2}, shape.v16 * 2);
 }
 
-// n <= 16 elements; the other lanes are zero.
+// Loads n <= 16 elements; the other lanes are 0.
 template <class Cache>
 QUIRE_SIMD F16 load_some(const typename Cache::Element* p, int64_t n) {
   if (n >= 16) return Cache::load16(p);
@@ -114,7 +115,7 @@ QUIRE_SIMD F16 load_some(const typename Cache::Element* p, int64_t n) {
   return Cache::load16(some);
 }
 
-// `pairs` pairs of codes to pairs of bf16.
+// Decodes `pairs` pairs of codes to pairs of bf16.
 template <class Cache>
 static void copy_codes(const uint8_t* from, uint16_t* to, int64_t pairs) {
   int64_t i = 0;
@@ -142,7 +143,7 @@ static void copy_coded_values(const AttentionItem& item, const ItemShape& shape,
   }
 }
 
-// 8-bit codes become bf16, their scales come along.
+// Copies a run of 8-bit codes as bf16, and their scales.
 template <class Cache>
 static void copy_coded_run(const AttentionItem& item, const ItemShape& shape, const Scratch& s,
                            const Run& run) {
@@ -159,7 +160,7 @@ static void copy_coded_run(const AttentionItem& item, const ItemShape& shape, co
   __builtin_memcpy(s.value_scale + run.column, item.value_token_scale + at, bytes);
 }
 
-// f32 and f16 become f32.
+// Copies a run of f32 or f16 as f32.
 template <class Cache>
 static void copy_run(Cache, const AttentionItem& item, const ItemShape& shape, const Scratch& s,
                      const Run& run) {
@@ -184,7 +185,7 @@ static void copy_run(Cache, const AttentionItem& item, const ItemShape& shape, c
   }
 }
 
-// The values of a latent cache, of the tile's keys in scratch.
+// Makes the values of a latent cache from the tile's keys in scratch.
 template <class Copied>
 static void turn_tile(const ItemShape& shape, const Scratch& s, const TileRange& tile) {
   using Element = typename Copied::Element;
@@ -199,8 +200,7 @@ static void turn_tile(const ItemShape& shape, const Scratch& s, const TileRange&
   }
 }
 
-// Copies the tile to scratch, for blocks or head sizes that are not multiples of 16, for many rows
-// where that saves conversions, and of a latent cache.
+// Copies a tile to scratch.
 template <class Cache>
 static void copy_tile(const AttentionItem& item, const ItemShape& shape, const Scratch& s,
                       const TileRange& tile, int64_t head) {

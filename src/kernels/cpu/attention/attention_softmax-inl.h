@@ -1,9 +1,9 @@
-// The online softmax of up to 16 rows over one tile: scores to weights. What the weights become is
-// a type with
-//   WeightSlot               they are stored in [64] of them per row
+// The online softmax of up to 16 rows over one tile, which turns scores into weights. The form of
+// the weights is a type with
+//   WeightSlot               a row has [64] of them for its weights
 //   weight(x)                2^x for x <= 0
 //   store_weights(slots, index, a, b)
-//                            stores 32 from `index` on; returns what they add to sums by lane
+//                            stores 32 from `index` on; returns what they add to the sums by lane
 #pragma once
 
 #include "kernels/cpu/attention/attention_rows-inl.h"
@@ -14,24 +14,24 @@
 namespace quire {
 namespace {
 
-// Rows whose scores over a tile are known. Pointers are to the first row. softmax_rows() looks at
-// ROWS of them, of which n count; what is behind those may be anything.
+// Rows whose scores over a tile are computed. Pointers are to the first row. softmax_rows() reads
+// ROWS rows, of which only the first n count; the others can hold anything.
 template <class Weights>
 struct SoftmaxRows {
   int64_t n;
   float* scores;                          // [ROWS, 64]
-  typename Weights::WeightSlot* weights;  // [n, 64]; may be where the scores are
-  const float* scale;        // [16]: of scores (once capped), to units of log2 e; positive
-  const float* cap_unit;     // [n] with a soft cap: what brings a score to units of it
-  const float* alibi;        // [n] what a position adds to a capped score, or a bias of 1, or null
-  const float* const* bias;  // [n] of the row's head, or null
+  typename Weights::WeightSlot* weights;  // [n, 64]; may be the memory of the scores
+  const float* scale;                     // [16] > 0: brings capped scores to units of log2 e
+  const float* cap_unit;                  // [n] with a soft cap: brings a score to units of the cap
+  const float* alibi;        // [n] or null: what a distance, or a bias, of 1 adds to a score
+  const float* const* bias;  // [n] biases of the row's head, or null
   const int32_t* position;   // [n]
-  const int32_t* end;        // [n] of what each sees
-  float* max;                // [16], ROWS of them brought up to date: scaled
-  float* rescale;            // [ROWS] what the sums so far are to be multiplied by
+  const int32_t* end;        // [n] one past what each sees
+  float* max;                // [16] of scaled scores, ROWS of which are updated
+  float* rescale;            // [ROWS] factors of the sums so far
   float* shift;              // [ROWS] scratch
-  float* sum;                // [n, 16] by lane; brought up to date
-  const int32_t* scale_row;  // [n] which row of the token scales
+  float* sum;                // [n, 16] by lane; updated
+  const int32_t* scale_row;  // [n] the row of the token scales to use
 };
 
 struct SoftmaxTile {
@@ -47,8 +47,9 @@ struct SoftmaxTile {
 
 #ifdef __AVX512F__
 
-// 2^x for x <= 0 to 3e-6 of it, 0 from minus infinity: 2^floor(x) times the polynomial of degree 4
-// with the smallest largest relative error on [0, 1).
+// Returns 2^x for x <= 0 with a relative error of up to 3e-6, and 0 for minus infinity. It is
+// 2^floor(x) times the polynomial of degree 4 whose largest relative error on [0, 1) is the
+// smallest.
 QUIRE_SIMD F16 exp2_weight(F16 x) {
   const F16 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   F16 p = set1(0.01353416778f);
@@ -71,8 +72,8 @@ QUIRE_SIMD F16 max_of_fours(F16 a, F16 b) {
 QUIRE_SIMD F16 max_of_quarters(F16 a, F16 b) {
   return max(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }
-// Lane i < ROWS: the largest lane of rows[i]. (Lanes behind repeat them, so that the compiler does
-// nothing for their sake.)
+// Returns the largest lane of rows[i] in lane i < ROWS. The other lanes repeat these, so that the
+// compiler emits nothing for them.
 template <int ROWS>
 QUIRE_SIMD F16 row_maxima(const F16 (&rows)[ROWS]) {
   F16 fours[4];
@@ -101,7 +102,7 @@ QUIRE_SIMD void store_rows(float* p, F16 x) {
   ROWS == 16 ? store(p, x) : store_n(p, x, ROWS);
 }
 
-// Token scales, soft cap, ALiBi and mask, where there are any: in place.
+// Applies token scales, soft cap, ALiBi or biases, and mask to scores in place.
 template <class Weights>
 static void prepare_scores(const SoftmaxTile& tile, const SoftmaxRows<Weights>& rows) {
   for (int64_t r = 0; r < rows.n; ++r) {
@@ -131,7 +132,8 @@ static void prepare_scores(const SoftmaxTile& tile, const SoftmaxRows<Weights>& 
   }
 }
 
-// What rows see of a tile moves their maxima; false if no sum has to be rescaled for that.
+// Updates the maxima of rows with the scores of a tile. Returns false if no sum needs to be
+// rescaled.
 template <int ROWS, class Weights>
 QUIRE_SIMD bool update_maxima(const SoftmaxRows<Weights>& rows) {
   F16 largest[ROWS];
@@ -143,20 +145,21 @@ QUIRE_SIMD bool update_maxima(const SoftmaxRows<Weights>& rows) {
   }
   const F16 old_max = load(rows.max);
   const F16 new_max = max(mul(row_maxima(largest), load(rows.scale)), old_max);
-  // Of a row that has seen nothing yet all weights are 2^-infinity, whatever is taken off.
+  // A row that has seen nothing yet has a maximum of -infinity, and all its weights are 2^-infinity
+  // with any shift.
   const F16 shift = select_less(set1(kMinusInfinity), new_max, new_max, zero());
   const F16 rescale = exp2_flushed(sub(old_max, shift));
   store_rows<ROWS>(rows.max, new_max);
   store_rows<ROWS>(rows.shift, shift);
   store_rows<ROWS>(rows.rescale, rescale);
-  // A row that is no longer finite must not hide another's move, nor one that is not there claim
-  // it.
+  // A row that is no longer finite must not hide that another row moved, and a row behind the first
+  // n must not count.
   const F16 moves = select_less(rescale, set1(1.0f), set1(1.0f), zero());
   const F16 row = iota(0.0f);
   return reduce_max(select_less(row, set1(static_cast<float>(rows.n)), moves, zero())) > 0.0f;
 }
 
-// One row's weights and their sum.
+// Computes the weights of one row and adds them to its sum.
 template <class Weights>
 QUIRE_SIMD void weigh_row(const SoftmaxTile& tile, const SoftmaxRows<Weights>& rows, int64_t r) {
   const float* scores = rows.scores + r * kAttentionTile;
@@ -174,7 +177,7 @@ QUIRE_SIMD void weigh_row(const SoftmaxTile& tile, const SoftmaxRows<Weights>& r
     const float* value_scales = tile.value_scales + rows.scale_row[r] * kAttentionTile;
     for (int c = 0; c < kChunks; ++c) {
       sum = add(sum, x[c]);
-      // Where nothing may be seen, the scale can be anything.
+      // The scale of a position that the row does not see can be anything.
       const F16 scaled = mul(x[c], load(value_scales + 16 * c));
       x[c] = select_less(zero(), x[c], scaled, zero());
     }
@@ -188,8 +191,8 @@ QUIRE_SIMD void weigh_row(const SoftmaxTile& tile, const SoftmaxRows<Weights>& r
   store(rows.sum + 16 * r, sum);
 }
 
-// Looks at ROWS rows of which n are stored. Returns whether the rows' other sums are to be
-// multiplied by `rescale`.
+// Reads ROWS rows and writes the first n. Returns whether the caller must multiply the rows' other
+// sums by `rescale`.
 template <int ROWS, class Weights>
 static bool softmax_rows(const SoftmaxTile& tile, const SoftmaxRows<Weights>& rows) {
   if (tile.masked || tile.key_scales != nullptr || tile.soft_cap > 0.0f || rows.alibi != nullptr)
