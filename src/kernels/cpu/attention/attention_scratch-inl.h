@@ -28,7 +28,7 @@ struct Scratch {
   float* sum;             // [rows, 16]
   float* out_max;         // [rows] of the splits so far
   float* out_sum;         // [rows]
-  float* alibi;           // [rows] what a distance, or a bias, of 1 adds to a capped score
+  float* alibi;           // [rows] the ALiBi slope, or the factor of biases
   const float** bias;     // [rows] biases of the row's head
   int32_t* position;      // [rows of one KV head]
   int32_t* end;           // [rows of one KV head] one past what each sees

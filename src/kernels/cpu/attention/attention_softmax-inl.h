@@ -23,15 +23,15 @@ struct SoftmaxRows {
   typename Weights::WeightSlot* weights;  // [n, 64]; may be the memory of the scores
   const float* scale;                     // [16] > 0: brings capped scores to units of log2 e
   const float* cap_unit;                  // [n] with a soft cap: brings a score to units of the cap
-  const float* alibi;        // [n] or null: what a distance, or a bias, of 1 adds to a score
-  const float* const* bias;  // [n] biases of the row's head, or null
-  const int32_t* position;   // [n]
-  const int32_t* end;        // [n] one past what each sees
-  float* max;                // [16] of scaled scores, ROWS of which are updated
-  float* rescale;            // [ROWS] factors of the sums so far
-  float* shift;              // [ROWS] scratch
-  float* sum;                // [n, 16] by lane; updated
-  const int32_t* scale_row;  // [n] the row of the token scales to use
+  const float* alibi;                     // [n] the ALiBi slope, or the factor of biases; or null
+  const float* const* bias;               // [n] biases of the row's head, or null
+  const int32_t* position;                // [n]
+  const int32_t* end;                     // [n] one past what each sees
+  float* max;                             // [16] of scaled scores, ROWS of which are updated
+  float* rescale;                         // [ROWS] factors of the sums so far
+  float* shift;                           // [ROWS] scratch
+  float* sum;                             // [n, 16] by lane; updated
+  const int32_t* scale_row;               // [n] the row of the token scales to use
 };
 
 struct SoftmaxTile {

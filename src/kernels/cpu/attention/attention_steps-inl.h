@@ -1,5 +1,5 @@
-// The walk over an item's tiles: which rows meet which tile when, and where its keys and values
-// are.
+// The walks over an item's tiles: in which order rows and tiles are multiplied, and where the keys
+// and values of a tile are.
 #pragma once
 
 #include "kernels/cpu/attention/attention_cache-inl.h"
@@ -12,9 +12,9 @@
 namespace quire {
 namespace {
 
-// A tile where it lies in the cache: whole chunks of 16 positions in one block, whole vectors of 16
-// dims. Chunks outside of the tile's range stand for its first one: nobody reads them, but they may
-// be fetched.
+// Returns the view of a tile in the cache itself, which must have whole chunks of 16 positions in
+// one block and whole vectors of 16 dims. The pointers of chunks outside the tile's range are those
+// of its first chunk: such chunks are never read, but they can be prefetched.
 template <class Cache>
 static TileView<typename Cache::Element> view_cache(const AttentionItem& item,
                                                     const TileRange& range) {
@@ -63,13 +63,13 @@ static TileView<typename Copied::Element> view_scratch(const AttentionItem& item
   return view;
 }
 
-// Of at most kRowBlock rows, per KV head.
+// Returns the groups of at most kRowBlock rows per KV head.
 template <AttentionTraits Traits>
 QUIRE_SIMD int64_t num_groups(const ItemShape& shape) {
   return (shape.head_rows + Traits::kRowBlock - 1) / Traits::kRowBlock;
 }
 
-// The rows of one KV head are taken in groups of about equal size.
+// Makes a step from one group of rows of a KV head. Groups are of about equal size.
 template <AttentionTraits Traits, class Element>
 static Step<Element> make_step(const AttentionItem& item, const ItemShape& shape, const Scratch& s,
                                const Tile<Element>* tile, int64_t head, int64_t group,
@@ -80,7 +80,7 @@ static Step<Element> make_step(const AttentionItem& item, const ItemShape& shape
   const int64_t row = group * per_group + (group < larger ? group : larger);
   const int64_t first = head * shape.head_rows + row;
   const int64_t slot = index % kStepsInFlight * kAttentionMaxRowBlock;
-  const Element* const* keys = tile->view.key_run;  // until more is known, what is read anyway
+  const Element* const* keys = tile->view.key_run;  // read anyway, until next() sets it
   const Element* const* values = tile->view.value_run;
   return {.tile = tile,
           .head_offset = 0,
@@ -101,13 +101,13 @@ static Step<Element> make_step(const AttentionItem& item, const ItemShape& shape
           .values_ahead = {values[0], values[1], values[2], values[3]}};
 }
 
-// Takes the steps that next(index, &step) yields through scores, softmax and weighted sum. The
-// three work on neighbouring steps, so that none waits for the results of the one before it.
+// Computes scores, softmax and weighted sum of each step that next(index, &step) gives. The three
+// are at different steps at any time, so that none waits for the results that were just computed.
 template <AttentionTraits Traits, class Cache, class Next>
 static void run_steps(const RowShape& shape, Next&& next) {
   using Element = typename Cache::Element;
   Step<Element> ring[4];  // steps n - 2 .. n
-  int64_t end = -1;       // once known
+  int64_t end = -1;       // the number of steps, once it is known
   for (int64_t n = 0; end < 0 || n < end + 2; ++n) {
     if (end < 0 && !next(n, &ring[n % 4])) end = n;
     if (end < 0) {
@@ -125,7 +125,7 @@ static void run_steps(const RowShape& shape, Next&& next) {
   }
 }
 
-// Fetches a whole tile: the first, that no step before it could.
+// Fetches a whole tile. It is for the first one, which no earlier step can fetch.
 template <class Cache>
 static void fetch_tile(const AttentionItem& item, const Tile<typename Cache::Element>& tile) {
   using Element = typename Cache::Element;
@@ -142,11 +142,12 @@ static void fetch_tile(const AttentionItem& item, const Tile<typename Cache::Ele
   }
 }
 
-// Positions [begin, end) straight from the cache: tile by tile, in each tile all KV heads.
+// Walks over positions [begin, end) in the cache itself: tile by tile, and in each tile over all KV
+// heads.
 //
-// While the heads of a tile are dealt with, those of the next tile are fetched in the order in
-// which they lie in memory: with blocks of 16 positions block after block, in each all heads, else
-// head after head. That gives a tile's worth of lead and long runs.
+// During the steps of a tile, the heads of the next tile are fetched in the order of memory: with
+// blocks of 16 positions block by block and in each all heads, otherwise head by head. So fetches
+// are a tile ahead and in long runs.
 template <AttentionTraits Traits, class Cache>
 class DirectWalk {
  public:
@@ -188,7 +189,7 @@ class DirectWalk {
   }
 
  private:
-  static constexpr int kTiles = 4;  // those of the steps in flight and the next one
+  static constexpr int kTiles = 4;  // the tiles of the steps in flight, and the next one
 
   bool set_tile(int64_t index) {
     has_next_ = next_start_ < end_;
@@ -208,7 +209,7 @@ class DirectWalk {
   const bool heads_lie_together_ = item_.block_size == 16;
   Tile<Element> tiles_[kTiles];
   int32_t next_start_;
-  int64_t tile_ = -1;  // of the steps that come
+  int64_t tile_ = -1;  // the tile of the steps that next() gives
   bool has_next_ = false;
   int64_t head_ = 0;
   int64_t group_ = 0;
@@ -223,7 +224,7 @@ static void attend_direct(const AttentionItem& item, const ItemShape& shape, con
   });
 }
 
-// The same from a copy of one tile of one KV head at a time.
+// Walks over the same positions, but copies one tile of one KV head at a time.
 template <AttentionTraits Traits, class Cache>
 static void attend_copied(const AttentionItem& item, const ItemShape& shape, const RowShape& rows,
                           const Scratch& s, int32_t begin, int32_t end) {

@@ -11,11 +11,11 @@
 namespace quire {
 namespace {
 
-// What the kernels over vectors take from an instruction set:
+// The constants that an instruction set gives the kernels over vectors:
 //   kRowBlock      the most rows whose accumulators are in registers
 //   kAccumulators  the most vectors of 16 that are summed at once
-//   kDirectRows    up to so many rows of a KV head a cache that needs conversion is read in place;
-//                  beyond it is copied once per tile
+//   kDirectRows    the most rows of a KV head for which a cache that needs conversion is read in
+//                  place; for more rows it is copied once per tile
 template <class Traits>
 concept AttentionTraits = requires {
   int64_t{Traits::kRowBlock};
@@ -23,18 +23,18 @@ concept AttentionTraits = requires {
   int64_t{Traits::kDirectRows};
 };
 
-// A tile's keys and values of the item's first KV head: in each chunk of 16 positions, steps of 16
-// elements (or pairs).
+// The keys and values of a tile for the item's first KV head. A chunk is 16 positions, and consists
+// of steps of 16 elements (or pairs).
 template <class Element>
 struct TileView {
-  const Element* key[kChunks];    // the next dims are key_stride further
-  const Element* value[kChunks];  // the next positions are value_stride further
+  const Element* key[kChunks];    // the next dims are key_stride further on
+  const Element* value[kChunks];  // the next positions are value_stride further on
   int64_t key_stride;
   int64_t value_stride;
-  // The same memory as runs of neighbouring elements, 16 positions each: the order to fetch it in.
+  // The same memory as runs of contiguous elements, 16 positions each, in the order for fetching.
   const Element* key_run[kChunks];
   const Element* value_run[kChunks];
-  // bf16 scales of the positions, or null; heads are block_size apart.
+  // The bf16 scales of the positions, or null; heads are block_size apart.
   const uint16_t* key_scale[kChunks];
   const uint16_t* value_scale[kChunks];
 };
@@ -46,7 +46,7 @@ struct Tile {
   TileView<Element> view;
 };
 
-// Consecutive rows of one KV head, and the tile that they are to attend to.
+// Consecutive rows of one KV head, and the tile that they attend to.
 template <class Element>
 struct Step {
   const Tile<Element>* tile;
@@ -61,26 +61,26 @@ struct Step {
   const float* alibi;        // [rows] or null
   const float* const* bias;  // [rows] or null
   const int32_t* position;   // [rows]
-  const int32_t* end;        // [rows] of what each sees
+  const int32_t* end;        // [rows] one past what each sees
   float* weights;            // [rows, 64] scores, then weights as operands
   float* rescale;            // [rows]
-  // Runs of 16 positions of one KV head that are fetched meanwhile.
+  // Runs of 16 positions of one KV head, which are fetched during this step.
   const Element* keys_ahead[kChunks];
   const Element* values_ahead[kChunks];
 };
 
-// What does not change from tile to tile.
+// The properties of rows that are the same for all tiles.
 struct RowShape {
   int64_t head_dim;
-  int64_t d16;     // of keys
-  int64_t v16;     // of values
+  int64_t d16;     // dims of a key, padded to 16
+  int64_t v16;     // dims of a value, padded to 16
   float soft_cap;  // 0: none
   int32_t window;  // 0: none
   bool window_is_chunk;
   int32_t bias_reach;
 };
 
-// The bytes of N vectors of a cache from `p` on.
+// Fetches the bytes of N vectors of a cache from `p` on.
 template <class Cache, int N>
 QUIRE_SIMD void prefetch_vectors(const typename Cache::Element* p) {
   constexpr int kBytes = N * 16 * Cache::kWidth * static_cast<int>(sizeof(*p));
@@ -89,10 +89,11 @@ QUIRE_SIMD void prefetch_vectors(const typename Cache::Element* p) {
   for (int offset = 0; offset < kBytes; offset += 64) prefetch_l2(bytes + offset);
 }
 
-// Rows so few that they take four vectors a step wait for memory. What lies 2 KB and more behind is
-// fetched into the nearest cache too, which also gets what the second would not take when it was
-// busy: further keys of the run, and the same positions' values of the next head. (With more rows a
-// run is read in several passes, and with smaller elements it gained nothing.)
+// With so few rows that a step takes four vectors, memory is the limit. This fetches the memory 8
+// steps further on, at least 2 KB, into the first-level cache too, where it arrives even if the
+// second-level cache was too busy to take it: further keys of the run, and the values of the same
+// positions of the next head. With more rows a run is read in several passes, and with smaller
+// elements this gained nothing.
 template <class Cache, int NV>
 QUIRE_SIMD void fetch_near(const typename Cache::Element* const (&at)[NV], int64_t stride) {
   if constexpr (NV == 4 && sizeof(typename Cache::Element) == 2) {
@@ -102,7 +103,8 @@ QUIRE_SIMD void fetch_near(const typename Cache::Element* const (&at)[NV], int64
   }
 }
 
-// weights[r][16 * v + lane] = q[r] . k for NV neighbouring chunks; on the way fetches as many runs.
+// Computes weights[r][16 * v + lane] = q[r] . k for NV neighbouring chunks, and fetches NV runs
+// meanwhile.
 template <class Cache, int ROWS, int NV>
 static void score_chunks(const RowShape& shape, const Step<typename Cache::Element>& step,
                          int chunk) {
@@ -122,7 +124,7 @@ static void score_chunks(const RowShape& shape, const Step<typename Cache::Eleme
   const int64_t steps = shape.head_dim / Cache::kWidth;
   const float* q = step.query;
   int64_t i = 0;
-  for (int run = 0; run < NV; ++run) {  // with NV vectors per step a run is fetched in steps / NV
+  for (int run = 0; run < NV; ++run) {  // a run is fetched in steps / NV steps
     const Element* ahead = step.keys_ahead[chunk + run];
     for (const int64_t end = steps * (run + 1) / NV; i < end; ++i) {
       prefetch_vectors<Cache, NV>(ahead);
@@ -150,8 +152,9 @@ static void score_chunks(const RowShape& shape, const Step<typename Cache::Eleme
   }
 }
 
-// Calls body(j, filter) for the positions of a chunk that are in the tile's range, kWidth from
-// kWidth * j on at a time; filter() leaves of their values what is to be used.
+// Calls body(j, filter) for the positions of a chunk that are in the tile's range, with kWidth
+// positions from kWidth * j on in each call. filter() replaces the values of positions outside the
+// range by 0.
 template <int kWidth, class Body>
 QUIRE_SIMD void for_each_step(const TileRange& range, int chunk, Body&& body) {
   const int begin = range.begin > 16 * chunk ? range.begin - 16 * chunk : 0;
@@ -172,8 +175,8 @@ QUIRE_SIMD void for_each_step(const TileRange& range, int chunk, Body&& body) {
   }
 }
 
-// acc[r] = acc[r] * rescale[r] + sum over the tile's positions of weight * value, for the NV * 16
-// dims from `dim` on; on the way fetches a share of each run.
+// Computes acc[r] = acc[r] * rescale[r] + the sum over the tile's positions of weight * value, for
+// the NV * 16 dims from `dim` on, and fetches a share of each run meanwhile.
 template <class Cache, int ROWS, int NV>
 static void add_values(const RowShape& shape, const Step<typename Cache::Element>& step,
                        int64_t dim) {
@@ -224,7 +227,8 @@ static void add_values(const RowShape& shape, const Step<typename Cache::Element
   }
 }
 
-// The scales of a tile's positions, 0 where nobody sees them: they can be anything there.
+// Loads the scales of a tile's positions. Positions that no row sees get 0, because their scales
+// can be anything.
 QUIRE_SIMD void load_token_scales(const TileRange& range, const uint16_t* const (&from)[kChunks],
                                   int64_t offset, float* to) {
   const F16 begin = set1(static_cast<float>(range.begin));
@@ -236,8 +240,8 @@ QUIRE_SIMD void load_token_scales(const TileRange& range, const uint16_t* const 
   }
 }
 
-// Scores of ROWS rows to weights 2^(score - max), with the rows' running maxima and sums brought up
-// to date.
+// Turns the scores of ROWS rows into weights 2^(score - max) and updates the rows' running maxima
+// and sums.
 template <class Cache, int ROWS>
 static void weigh_rows(const RowShape& shape, const Step<typename Cache::Element>& step) {
   const bool capped = shape.soft_cap > 0.0f;
@@ -278,7 +282,7 @@ static void weigh_rows(const RowShape& shape, const Step<typename Cache::Element
                                         .scale_row = kOneHead});
 }
 
-// The two products for ROWS rows over a whole tile.
+// Computes the two products of ROWS rows over a whole tile.
 template <AttentionTraits Traits, class Cache, int ROWS>
 struct RowProducts {
   using Element = typename Cache::Element;

@@ -1,5 +1,5 @@
-// What the walks over tiles of an item share: its rows and working memory, and products of them
-// with the operands of keys and values, on the tile unit.
+// The code that the walks on the tile unit share: an item's rows and scratch memory, and the
+// products of rows with the operands of keys and values.
 #pragma once
 
 #include "kernels/cpu/attention/attention_cache-inl.h"
@@ -19,10 +19,11 @@ using cpu::kTileRows;
 using cpu::shape_tile;
 using cpu::TileShapes;
 
-// Registers: sums of two tiles of rows with 16 columns; two steps of those rows; their columns.
+// The tile registers: the sums of two tiles of rows by 16 columns, two steps of those rows, and two
+// operands of columns.
 enum TileRegister : int { kSum0, kSum1, kRows00, kRows01, kRows10, kRows11, kColumns0, kColumns1 };
 
-// Weights of a row are an operand: [64] bf16.
+// The weights of a row are stored as an operand, [64] bf16.
 struct TileWeights {
   using WeightSlot = uint16_t;
   QUIRE_SIMD F16 weight(F16 x) { return exp2_weight(x); }
@@ -37,12 +38,13 @@ struct TileWeights {
   }
 };
 
-// Rows of a KV head take slots: as many as there are, or from 16 on whole tiles of them.
+// The rows of a KV head take slots: one for each row, or whole tiles of 16 if there are 16 rows or
+// more.
 struct TileItem {
   const AttentionItem& item;
   ItemShape shape;
   int64_t d32;
-  int64_t head_slots;  // of one KV head
+  int64_t head_slots;  // slots of one KV head
   int64_t slots;
 };
 
@@ -53,8 +55,8 @@ static TileItem tile_item(const AttentionItem& item) {
   return {item, shape, round_up(item.head_dim, 32), head_slots, head_slots * item.num_kv_heads};
 }
 
-// Where an item's working memory lies in its scratch; what has one number per slot is readable for
-// 16 from any slot on that begins a group.
+// The arrays of an item in its scratch. An array with one number per slot is readable for 16 from
+// the first slot of any group on.
 struct TileScratch {
   uint16_t* query;     // [slots, D32] bf16
   float* acc;          // [slots, V16] of the current split
@@ -65,18 +67,18 @@ struct TileScratch {
   float* shift;        // [slots]
   float* scale;        // [slots]
   float* cap_unit;     // [slots]
-  float* alibi;        // [slots] what a position adds to a capped score, or a bias of 1, or null
-  const float** bias;  // [slots] of the slot's head, or null
+  float* alibi;        // [slots] the ALiBi slope, or the factor of biases; or null
+  const float** bias;  // [slots] biases of the slot's head, or null
   float* out_max;      // [slots] of the splits so far
   float* out_sum;      // [slots]
   int32_t* position;   // [slots]
-  int32_t* end;        // [slots] of what each sees
-  int32_t* scale_row;  // [slots] of key_scales
+  int32_t* end;        // [slots] one past what each sees
+  int32_t* scale_row;  // [slots] the row of key_scales to use
   float* scores;       // [slots, 64]
   uint16_t* weights;   // [slots, 64]
-  uint16_t* keys;      // of a tile [4][D32 / 32] operands, of a split as many tiles
-  uint16_t* values;    // of a tile [2][V16 / 16] operands
-  float* key_scales;   // few rows: [heads, 64] of a tile; many: [512] of a split
+  uint16_t* keys;      // [4][D32 / 32] operands of a tile, or of each tile of a split
+  uint16_t* values;    // [2][V16 / 16] operands of a tile, or of each tile of a split
+  float* key_scales;   // few rows: [heads, 64] for a tile; many: [512] for a split
   float* value_scales;
 };
 
@@ -108,7 +110,7 @@ static TileScratch carve_tiles(const TileItem& t) {
   s.position = reinterpret_cast<int32_t*>(take(slots));
   s.end = reinterpret_cast<int32_t*>(take(slots));
   s.scale_row = reinterpret_cast<int32_t*>(take(slots));
-  // Of two groups of 16 at least: while one is worked on, the other is filled.
+  // There is room for at least two groups of 16: one is filled while the other is read.
   const int64_t scored = slots < 2 * kTileRows ? 2 * kTileRows : slots;
   s.scores = take(scored * kAttentionTile);
   s.weights = take_words(scored * kAttentionTile);
@@ -176,7 +178,7 @@ static void gather_slots(const TileItem& t, const TileScratch& s) {
   });
 }
 
-// Of n slots without a tile in this split.
+// Clears the sums of n slots that have no tile in this split.
 static void clear_sums(const TileItem& t, const TileScratch& s, int64_t first, int64_t n) {
   __builtin_memset(s.acc + first * t.shape.v16, 0,
                    static_cast<size_t>(n * t.shape.v16) * sizeof(float));
@@ -188,7 +190,7 @@ static void begin_split(const TileItem& t, const TileScratch& s) {
   for (int64_t slot = 0; slot < padded; slot += 16) store(s.max + slot, set1(kMinusInfinity));
 }
 
-// fold_split() for 16 slots.
+// Does fold_split() for 16 slots.
 static void fold_slots(const TileItem& t, const TileScratch& s, int64_t first) {
   const int64_t v16 = t.shape.v16;
   const F16 max_score = load(s.max + first);
@@ -227,7 +229,7 @@ static void finish_split(const TileItem& t, const TileScratch& s) {
   });
 }
 
-// acc *= rescale for the n slots from `first` on.
+// Multiplies acc by rescale for the n slots from `first` on.
 static void rescale_sums(const TileItem& t, const TileScratch& s, int64_t first, int64_t n) {
   for (int64_t slot = first; slot < first + n; ++slot) {
     const F16 rescale = set1(s.rescale[slot]);
@@ -236,7 +238,8 @@ static void rescale_sums(const TileItem& t, const TileScratch& s, int64_t first,
   }
 }
 
-// The n <= 16 slots from `first` on, whose scores and weights lie from row `at` of the scratch on.
+// Returns the n <= 16 slots from `first` on. Their scores and weights begin at row `at` of the
+// scratch.
 static SoftmaxRows<TileWeights> softmax_view(const TileScratch& s, int64_t first, int64_t n,
                                              int64_t at) {
   return {.n = n,
@@ -267,7 +270,7 @@ static SoftmaxTile softmax_tile(const TileItem& t, const TileScratch& s, const T
           .value_scales = scaled ? s.value_scales : nullptr};
 }
 
-// The rows of a product: GROUPS tiles of them, one below the other, STEPS (1 or 2) tiles wide.
+// Loads the rows of a product: GROUPS tiles of 16 rows, STEPS (1 or 2) tiles wide.
 template <int GROUPS, int STEPS>
 QUIRE_SIMD void load_rows(Tiles& tiles, const uint16_t* rows, int64_t row_elements) {
   const int64_t bytes = row_elements * 2;
@@ -279,7 +282,8 @@ QUIRE_SIMD void load_rows(Tiles& tiles, const uint16_t* rows, int64_t row_elemen
   if (STEPS == 2) tiles.template load<kRows11>(below + 32, bytes);
 }
 
-// sums (+)= the loaded rows times 16 columns: STEPS operands `step` elements apart.
+// Sets the sums to, or adds to them, the loaded rows times 16 columns, which are STEPS operands
+// `step` elements apart.
 template <int GROUPS, int STEPS>
 QUIRE_SIMD void multiply_rows(Tiles& tiles, const uint16_t* columns, int64_t stride, int64_t step,
                               float* sums, int64_t sum_elements, bool starts) {
@@ -302,8 +306,8 @@ QUIRE_SIMD void multiply_rows(Tiles& tiles, const uint16_t* columns, int64_t str
   if (GROUPS == 2) tiles.template store<kSum1>(below, sum_bytes);
 }
 
-// Scores of 16 GROUPS rows (or fewer than 16) with num_chunks chunks of 16 positions, whose
-// operands follow each other: scores[rows, 64].
+// Computes scores[rows, 64] of 16 GROUPS rows (or fewer than 16) with num_chunks chunks of 16
+// positions, whose operands are contiguous.
 template <int GROUPS>
 static void score_columns(Tiles& tiles, const TileItem& t, const uint16_t* query,
                           const Operands& keys, int num_chunks, float* scores) {
@@ -327,7 +331,7 @@ static void score_columns(Tiles& tiles, const TileItem& t, const uint16_t* query
   }
 }
 
-// acc (+)= weights . values over a tile.
+// Sets acc to, or adds to it, weights . values over a tile.
 template <int GROUPS>
 static void add_weighted(Tiles& tiles, const TileItem& t, const uint16_t* values,
                          const uint16_t* weights, float* acc, bool starts) {

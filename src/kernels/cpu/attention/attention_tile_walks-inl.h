@@ -12,12 +12,12 @@
 namespace quire {
 namespace {
 
-// How far ahead of its use memory is fetched.
+// Memory is fetched this far ahead of its use.
 constexpr int64_t kFewRowsAheadBytes = 16384;
 
-// Few rows per KV head: memory is the limit. All heads go through a tile together, so that it is
-// read in the long runs in which a block's heads lie side by side, and each line that is used
-// fetches one further on.
+// The walk for few rows per KV head, where memory is the limit. All heads go through a tile
+// together, because the heads of a block are contiguous and are so read in long runs. For each line
+// that is used one further on is fetched.
 template <class Cache>
 class FewRowsWalk {
  public:
@@ -75,8 +75,8 @@ class FewRowsWalk {
     }
   }
 
-  // The values of a head are copied while the tile unit works on those of the head before: its
-  // loads would wait for stores that are still on their way to the cache.
+  // Copies the values of a head while the tile unit multiplies those of the head before. Tile loads
+  // right after the stores would wait until these have reached the cache.
   void add_values(const TileRange& range, bool starts) {
     const int64_t pair_lines = (t_.item.head_dim * kElementBytes + 31) / 32;
     const int64_t heads = t_.item.num_kv_heads;
@@ -101,9 +101,9 @@ class FewRowsWalk {
   Prefetcher ahead_;
 };
 
-// Many rows per KV head: the tile unit is the limit. A split's keys and values are copied to
-// operands once; then blocks of two tiles of rows go through them, which is what the first-level
-// cache and the registers hold.
+// The walk for many rows per KV head, where the tile unit is the limit. The keys and values of a
+// split are copied to operands once, and then multiplied by blocks of two tiles of rows, which fit
+// in the first-level cache and the registers.
 template <class Cache>
 class ManyRowsWalk {
  public:
@@ -128,7 +128,7 @@ class ManyRowsWalk {
   }
 
  private:
-  // Chunks of which nothing exists keep what they have: their scores are masked.
+  // Chunks without any position keep their old contents, because their scores are masked.
   void copy_split(int64_t head, int32_t begin, int32_t end) {
     const CacheHead<Cache> cache{t_.item, head};
     for (int32_t start = begin; start < end; start += kAttentionTile) {
@@ -156,7 +156,7 @@ class ManyRowsWalk {
     turn_chunks(keys, range, t_.item.value_dim, values);
   }
 
-  // 16 GROUPS rows from `slot` on; the next split's memory is fetched meanwhile.
+  // Computes 16 GROUPS rows from `slot` on, and fetches memory of the next split meanwhile.
   template <int GROUPS>
   void attend_block(int64_t slot, int32_t begin, int32_t end, Prefetcher& ahead) {
     constexpr int64_t kBlockRows = GROUPS * kTileRows;

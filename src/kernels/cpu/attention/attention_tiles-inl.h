@@ -1,10 +1,10 @@
 // Paged attention on tile products, for caches in pairs (bf16, fp8, int8).
 //
-// Tiles of 64 positions in splits of 512, cut at absolute positions. The order in which a row is
-// reduced: scores by steps of 32 dims, zeros where a head has fewer; weights by lane; values by
-// steps of 32 positions, zeros where none is; tiles ascending within a split, then the lane tree;
-// splits folded ascending. A tile's rows do not see each other, so few rows (a decode step) and
-// many (a prompt) go through the same operations, whatever the walk.
+// A context is cut into tiles of 64 positions in splits of 512, at absolute positions. A row is
+// reduced in this order: scores in steps of 32 dims, with zeros where a head has fewer; weights by
+// lane; values in steps of 32 positions, with zeros where there is none; tiles ascending within a
+// split, then the lanes as a tree; splits ascending. The rows of a tile product do not affect each
+// other, so few rows (a decode step) and many (a prompt) get the same operations in either walk.
 #pragma once
 
 #include "kernels/cpu/attention/attention_cache-inl.h"
@@ -54,7 +54,7 @@ static void attend(const AttentionItem& item) {
   });
 }
 
-// What the AMX and the emulated object export.
+// The table that the object files of AMX and of its emulation export.
 constexpr cpu::AttentionKernels kAttentionOverTiles = {
     .item_rows = cpu::kAttentionMaxRows,
     .item = {nullptr, &attend<CacheBf16>, nullptr, &attend<CacheE4M3>, &attend<CacheE5M2>,

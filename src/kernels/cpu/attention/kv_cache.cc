@@ -28,7 +28,7 @@ void scatter(const void* from, void* to, int64_t n, int64_t stride, int64_t byte
   scatter_words<uint32_t>(from, to, n, stride);
 }
 
-// One head of one token, and where its scale is.
+// One head of one token, with its place in the cache and its scale.
 struct HeadRow {
   const float* x;           // [D]
   void* cache;              // K or V
@@ -36,7 +36,7 @@ struct HeadRow {
   int64_t block, head, offset;
 };
 
-// A head in the elements of the cache; a token's own scale goes to its place.
+// Converts a head to the elements of the cache, and stores the token's own scale if there is one.
 void convert_row(const KvCacheView& kv, const cpu::ElementKernels& kernels, const HeadRow& row,
                  uint8_t* converted) {
   if (is_fp8(kv.dtype)) {
@@ -58,20 +58,20 @@ void store_key(const KvCacheView& kv, const cpu::ElementKernels& kernels, const 
       static_cast<uint8_t*>(kv.key) + key_index(kv, row.block, row.head, row.offset, 0) * bytes;
   if (kv.order == KvOrder::kTokenMajor) {
     std::memcpy(key, converted, static_cast<size_t>(kv.head_dim * bytes));
-  } else if (is_in_pairs(kv.dtype)) {  // a pair of dims is one word of a key
+  } else if (is_in_pairs(kv.dtype)) {  // a pair of dims is one 32-bit or 16-bit word
     scatter(converted, key, kv.head_dim / 2, kv.block_size, 2 * bytes);
   } else {
     scatter(converted, key, kv.head_dim, kv.block_size, bytes);
   }
 }
 
-// Of q or of k; no weight: there is none.
+// The norm of q or of k; there is none if `weight` is null.
 struct NormOfHeads {
   const float* weight = nullptr;
   const float* bias = nullptr;
 };
 
-// `heads`: of q or of k, side by side.
+// `heads` are those of q, or those of k, contiguous.
 void norm_heads(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, float* heads,
                 int64_t num_heads, const NormOfHeads& norm) {
   const int64_t d = p.kv.head_dim;
@@ -246,7 +246,7 @@ void cpu::qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
 void cpu::kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
   (void)cpu::host(stream);
   auto* pool = static_cast<uint8_t*>(params.pool);
-  // In order and by one thread: a later copy may read what an earlier one wrote.
+  // One thread copies in order, because a copy can read what an earlier one wrote.
   for (int64_t i = 0; i < params.num_copies; ++i) {
     const int64_t from = params.source[i] * params.block_bytes;
     const int64_t to = params.destination[i] * params.block_bytes;

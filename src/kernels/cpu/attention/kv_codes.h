@@ -1,5 +1,5 @@
-// Numbers to the codes of a quantized KV cache: the same as base/float8.h's saturating conversion,
-// without branches, so that compilers make vectors of it.
+// Converts numbers to the codes of a quantized KV cache. fp8 codes are those of the saturating
+// conversion in base/float8.h; here there are no branches, so that compilers vectorize it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace quire::cpu {
 
-// Of a format with that many bits of mantissa and that bias; numbers beyond `largest` become it.
+// Returns the code in a format with this mantissa and bias. Numbers beyond `largest` become
+// `largest`.
 template <int kMantissa, int kBias>
 inline uint8_t encode_float8(float x, float largest) {
   constexpr int kDropped = 23 - kMantissa;
@@ -33,7 +34,7 @@ inline uint8_t encode_float8(float x, float largest) {
   return static_cast<uint8_t>((bits >> 24 & 0x80u) | (all > 0x7f800000u ? 0x7fu : code));
 }
 
-// codes[i] = x[i] / scale as fp8.
+// Sets codes[i] to x[i] / scale as fp8.
 inline void encode_float8_row(DType dtype, const float* x, int64_t n, float scale, uint8_t* codes) {
   if (dtype == DType::kF8E4M3) {
     for (int64_t i = 0; i < n; ++i) codes[i] = encode_float8<3, 7>(x[i] / scale, 448.0f);
@@ -42,17 +43,17 @@ inline void encode_float8_row(DType dtype, const float* x, int64_t n, float scal
   }
 }
 
-// codes[i] = x[i] / scale as int8 for the smallest bf16 scale with all |codes| <= 127, which is
-// returned. A row with infinities or NaN gets a scale that is not finite: it decodes to NaN.
+// Sets codes[i] to x[i] / scale as int8, and returns the scale: the smallest bf16 with which all
+// |codes| <= 127. A row with infinities or NaN gets a scale that is not finite and decodes to NaN.
 inline bfloat16 encode_int8_row(const float* x, int64_t n, int8_t* codes) {
-  uint32_t largest_bits = 0;  // as integers, so that NaN is the largest of all
+  uint32_t largest_bits = 0;  // compared as integers, so that NaN is the largest
   for (int64_t i = 0; i < n; ++i) {
     largest_bits = std::max(largest_bits, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
   }
   const float wanted = std::bit_cast<float>(largest_bits) / 127.0f;
   bfloat16 scale = to_bfloat16(wanted);
   if (to_float(scale) < wanted) ++scale.bits;
-  // A scale of zero (all elements are, or nearly) and one that is not finite leave codes of 0.
+  // All codes are 0 if the scale is 0 (all elements are 0 or nearly) or not finite.
   const bool usable = std::isfinite(to_float(scale)) && to_float(scale) > 0.0f;
   const float divisor = usable ? to_float(scale) : std::numeric_limits<float>::infinity();
   constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23 leaves the nearest integer in the low bits
