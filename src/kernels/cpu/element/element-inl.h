@@ -1,5 +1,6 @@
-// Norms, activations, embedding and rotary rows. A row is always reduced by one call, four
-// accumulators over vectors i mod 4, so its bits depend on nothing but the row.
+// Norms, activations, and the rows of embeddings and rotary embeddings. One call reduces a whole
+// row, with four accumulators over the vectors i mod 4, so the bits of a row depend on that row
+// alone.
 #pragma once
 
 #include "kernels/cpu/element/math-inl.h"
@@ -14,7 +15,8 @@ using cpu::ActivationKind;
 using cpu::RopeHeadArgs;
 using cpu::Storage;
 
-// Sum over i < n of term(x[i]); term(0) may be anything, lanes past the end are not counted.
+// sum_of() returns the sum over i < n of Term::of(x[i], parameter). Lanes after the end are not
+// counted, so Term::of(0) can be anything.
 struct Identity {
   QUIRE_SIMD F16 of(F16 x, F16) { return x; }
 };
@@ -175,7 +177,7 @@ static void convert(Storage storage, const float* x, void* out, int64_t n) {
   }
 }
 
-// A number that is not finite is no 0 when taken from itself.
+// x - x is 0 for every finite x and NaN for all others.
 static float greatest(const float* x, int64_t n, bool* all_finite) {
   F16 best[2] = {set1(x[0]), set1(x[0])};
   F16 rest[2] = {zero(), zero()};
@@ -215,7 +217,7 @@ static float greatest_allowed(const float* x, const uint32_t* allowed, int64_t n
   return found;
 }
 
-// What the object of every instruction set exports.
+// The table that the object file of each instruction set exports.
 constexpr cpu::ElementKernels kElementOverVectors = {
     .rms_norm = &rms_norm_row,
     .layer_norm = &layer_norm_row,

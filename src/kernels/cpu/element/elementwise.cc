@@ -1,5 +1,5 @@
-// Norms, activations, soft cap, embedding, rotary tables: rows (or ranges of elements) split over
-// the threads.
+// Norms, activations, soft cap, embedding and rotary tables. Rows, or ranges of elements, are split
+// over the threads.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-// Elements below which waking the team (about 1 us) costs more than it saves.
+// With fewer elements, waking the team (about 1 us) costs more than it saves.
 constexpr int64_t kCheapElements = 1 << 15;     // a few instructions per vector
 constexpr int64_t kFunctionElements = 1 << 12;  // an exponential per vector
 constexpr int64_t kSinCosElements = 64;         // libm calls
@@ -31,13 +31,13 @@ void add_table_row(const void* table, DType dtype, int64_t row, float* out, int6
   for (int64_t i = 0; i < size; ++i) out[i] += table_element(table, dtype, row * size + i);
 }
 
-// Of the table, for a token of the batch.
+// Returns the row of the table for a token of the batch.
 int64_t table_row(const EmbeddingParams& params, int64_t token) {
   const TokenId id = params.token_ids[token];
   return params.num_rows > 0 && id >= params.num_rows ? 0 : id;
 }
 
-// As embedding(), from a quantized table.
+// Does embedding() with a quantized table.
 void packed_embedding(Stream& stream, const EmbeddingParams& params) {
   const int64_t size = params.hidden_size;
   cpu::run_parallel(cpu::host(stream), params.num_tokens * size, kFunctionElements,
@@ -61,7 +61,7 @@ void packed_embedding(Stream& stream, const EmbeddingParams& params) {
 
 float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
 
-// As activation(): one exponential per element below 0.
+// Does activation() for kXielu, with one exponential per element below 0.
 void xielu(const HostStream& stream, const ActivationParams& params) {
   QUIRE_DCHECK(!params.gated && params.xielu != nullptr, "[activation] xIELU");
   const float above = softplus(params.xielu[0]);
@@ -118,7 +118,7 @@ void cpu::activation(Stream& stream, const ActivationParams& params) {
   const int64_t f = params.ffn_size;
   const int64_t x_stride = params.gated ? 2 * f : f;
   const int64_t total = params.num_tokens * f;
-  // Element-wise: a thread's range may begin and end inside a row.
+  // Elements are independent, so a thread's range can begin and end inside a row.
   cpu::run_parallel(cpu_stream, total, kFunctionElements, [&](int thread, int num_threads) {
     const WorkRange mine = split_work(total, 16, thread, num_threads);
     int64_t at = mine.begin;

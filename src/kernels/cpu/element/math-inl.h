@@ -6,13 +6,13 @@
 namespace quire {
 namespace {
 
-// e^x. Relative error <= 2 ulp; exact 1 at 0; exact 0 below -87.33 (results that would be
-// subnormal), infinity above 88.72; NaN stays NaN. x = n ln2 + r with |r| <= ln2 / 2, Taylor series
-// of e^r to r^7 (remainder < 6e-9).
+// Returns e^x with a relative error <= 2 ulp. It is exactly 1 at 0, exactly 0 below -87.33 (where
+// results would be subnormal) and infinity above 88.72; NaN stays NaN. x = n ln2 + r with |r| <=
+// ln2 / 2, and the Taylor series of e^r to r^7 (remainder < 6e-9).
 QUIRE_SIMD F16 exp(F16 x) {
   const F16 lo = set1(-87.33f);
   const F16 hi = set1(88.72f);
-  const F16 clamped = max(lo, min(hi, x));  // in this order NaN passes
+  const F16 clamped = max(lo, min(hi, x));  // in this order NaN stays NaN
   // Adding 1.5 * 2^23 leaves the nearest integer in the low bits.
   const F16 round = set1(12582912.0f);
   const F16 n = sub(fma(clamped, set1(1.44269504f), round), round);
@@ -31,11 +31,11 @@ QUIRE_SIMD F16 exp(F16 x) {
   return select_less(hi, x, set1(__builtin_inff()), y);
 }
 
-// 2^x for x <= 0, exactly 1 at 0 and exactly 0 from x = -200 down (minus infinity included); NaN
-// stays NaN. Relative error <= 2e-7: 2^f for |f| <= 1/2 by the polynomial of degree 5 with the
-// smallest largest relative error (9e-8 in exact arithmetic).
+// Returns 2^x for x <= 0 with a relative error <= 2e-7. It is exactly 1 at 0 and exactly 0 from x =
+// -200 down (with minus infinity); NaN stays NaN. 2^f for |f| <= 1/2 is the polynomial of degree 5
+// whose largest relative error is the smallest (9e-8 in exact arithmetic).
 QUIRE_SIMD F16 exp2_flushed(F16 x) {
-  const F16 clamped = max(set1(-200.0f), x);  // in this order NaN passes
+  const F16 clamped = max(set1(-200.0f), x);  // in this order NaN stays NaN
   const F16 n = round_to_integer(clamped);
   const F16 f = sub(clamped, n);
   F16 p = set1(0.001326472731f);
@@ -47,8 +47,8 @@ QUIRE_SIMD F16 exp2_flushed(F16 x) {
   return scale_pow2_flushed(p, n);
 }
 
-// tanh: odd Taylor series to x^11 below 0.3, (1 - e^-2|x|) / (1 + e^-2|x|) above. Relative error <=
-// 4 ulp.
+// Returns tanh(x) with a relative error <= 4 ulp: the odd Taylor series to x^11 for |x| below 0.3,
+// and (1 - e^-2|x|) / (1 + e^-2|x|) above.
 QUIRE_SIMD F16 tanh(F16 x) {
   const F16 a = abs(x);
   const F16 t = exp(mul(a, set1(-2.0f)));
@@ -76,9 +76,9 @@ QUIRE_SIMD F16 gelu_tanh(F16 x) {
   return div(x, add(set1(1.0f), exp(mul(u, set1(-2.0f * 0.7978845608f)))));
 }
 
-// x Phi(x), Phi(x) = erfc(-x / sqrt 2) / 2. For z >= 0, erfc(z) = t P(t) e^-z^2 with t = 1 / (1 +
-// 0.4 z) and P of degree 10 fitted to z in [0, 10] (relative error 3.2e-9 in exact arithmetic); the
-// other side by symmetry.
+// Returns x Phi(x), where Phi(x) = erfc(-x / sqrt 2) / 2. For z >= 0, erfc(z) = t P(t) e^-z^2 with
+// t = 1 / (1 + 0.4 z) and P of degree 10, fitted to z in [0, 10] (relative error 3.2e-9 in exact
+// arithmetic). Negative z follow by symmetry.
 QUIRE_SIMD F16 gelu_erf(F16 x) {
   const F16 z = mul(abs(x), set1(0.7071067812f));
   const F16 t = div(set1(1.0f), fma(z, set1(0.4f), set1(1.0f)));

@@ -1,8 +1,8 @@
-// Experts in two rounds of products over all experts that have rows: gate and up, whose outputs
-// meet in the activation while they are in a cache, then down; and a sum per token in the order of
-// its choice. Work is dealt to threads in pieces of an expert's columns. The products are those of
-// linear(), so every type of weight works, and a row's bits do not depend on how many rows there
-// are.
+// run_experts() on CPUs. It makes two rounds of products over all experts that have rows: gate and
+// up, whose outputs go through the activation while they are in a cache, and then down. Then it
+// sums the outputs of each token in the order of its choice. A piece of work is some columns of an
+// expert. The products are those of linear(), so every type of weight works, and the bits of a row
+// do not depend on the number of rows.
 #include "kernels/api/experts.h"
 
 #include <algorithm>
@@ -30,13 +30,13 @@ using cpu::round_up;
 constexpr int64_t kPanel = cpu::kExpertsPanel;
 constexpr int64_t kPrivateRows = cpu::kPrivateExpertRows;
 
-// Elements of the sum below which waking the team costs more than it saves.
+// With fewer elements in the sum, waking the team costs more than it saves.
 constexpr int64_t kSumElements = 1 << 15;
-// What a stream of weights is begun with while another one is still read: until the hardware has
-// seen where a stream goes, every line of it is waited for.
+// The bytes at the start of a stream of weights that are prefetched while another stream is still
+// read. Until the hardware has recognized a stream, a thread waits for each line of it.
 constexpr int64_t kPrefetchBytes = 4096;
 
-// One call.
+// One call of run_experts().
 class ExpertsCall {
  public:
   ExpertsCall(const HostStream& stream, const RunExpertsParams& params)
@@ -97,7 +97,7 @@ class ExpertsCall {
   }
 
  private:
-  // Rows of the others' experts are theirs to compute; all have the same numbers.
+  // Leaves the rows of other ranks' experts to those ranks. All ranks number rows alike.
   void keep_own(const ExpertsSpread& spread) {
     int32_t* const begin = grouping_.active;
     int32_t* const end = begin + grouping_.num_active;
@@ -108,25 +108,25 @@ class ExpertsCall {
     summed_ = {spread.first_column, spread.end_column};
   }
 
-  // Some columns of an expert, for a thread.
+  // Some columns of an expert, which a thread multiplies.
   struct Piece {
     int32_t expert;
     WorkRange columns;
-    int32_t next_expert;  // that has the columns after these, which this thread most likely takes
+    int32_t next_expert;  // of the columns after these, which this thread most likely takes next
     int64_t next_column;
     int thread;
     uint8_t* packed;
     uint8_t* up_packed;
   };
 
-  // The expert's rows of the inside, and there the columns that are computed here.
+  // Return the expert's rows of the inside, from the first column and from the first own column on.
   const float* hidden_of(int32_t expert) const {
     return hidden_ + grouping_.first_row[expert] * hidden_stride_;
   }
   float* own_hidden_of(int32_t expert) const {
     return own_hidden_ + grouping_.first_row[expert] * hidden_stride_;
   }
-  // The active expert behind active[rank]; of the last one the first.
+  // Returns the active expert after active[rank]; after the last one comes the first.
   int32_t expert_after(int32_t rank) const {
     return grouping_.active[rank + 1 < grouping_.num_active ? rank + 1 : 0];
   }
@@ -134,7 +134,7 @@ class ExpertsCall {
     return scratch_ + thread * round_up(cut_.scratch_bytes, 64);
   }
 
-  // Which blocks of an expert's rows a thread packs: first, first + step, …, and where to.
+  // The blocks of an expert's rows that a thread packs (first, first + step, …), and where to.
   struct Packing {
     int32_t expert;
     int thread;
@@ -154,7 +154,7 @@ class ExpertsCall {
     }
   }
 
-  // Rows of x, which lie apart: a block of them is copied first.
+  // Packs rows of x, which are not contiguous: a block of them is copied first.
   void pack_tokens(const PackedWeight& weight, const Packing& packing, uint8_t* packed) const {
     const float* x = params_.x;
     float* rows = gathers_ + packing.thread * cut_.gather_floats;
@@ -176,7 +176,7 @@ class ExpertsCall {
     });
   }
 
-  // rows(first, end): where those rows lie, and how far apart.
+  // rows(first, end) returns the address and stride of these rows.
   template <typename Rows>
   void pack(const PackedWeight& weight, const Packing& packing, uint8_t* packed,
             const Rows& rows) const {
@@ -189,7 +189,7 @@ class ExpertsCall {
     });
   }
 
-  // All products [num_columns, depth] of one kind.
+  // Computes one round: the products [num_columns, depth] of all active experts.
   void run_round(int64_t num_columns, int64_t depth,
                  void (ExpertsCall::*pack_rows)(const Packing&) const,
                  void (ExpertsCall::*multiply)(const Piece&) const) {
@@ -201,7 +201,7 @@ class ExpertsCall {
         for (int32_t i = 0; i < grouping_.num_active; ++i) {
           const int32_t expert = grouping_.active[i];
           const int64_t at = grouping_.first_row[expert] * cut_.row_bytes;
-          // Experts with few rows have one block: threads begin with different experts.
+          // Experts with few rows have one block, so threads start with different experts.
           (this->*pack_rows)({expert, thread, (thread + i) % team.size(), team.size(), packed_ + at,
                               up_packed_ + at});
         }
@@ -242,7 +242,7 @@ class ExpertsCall {
     });
   }
 
-  // Pieces of a round: panels that are worth the taking, at most an expert's share of a thread.
+  // Returns the columns of a piece: panels of at least kPieceBytes, but at most a thread's share.
   int64_t grain_columns(int64_t num_columns, int num_threads) const {
     const PackedWeight& weight =
         num_columns == expert_size_ ? *cut_.sample->up : *cut_.sample->down;
@@ -310,7 +310,7 @@ class ExpertsCall {
     if (updates_) updates_->add_down(piece.expert, piece.columns, out, output_size_);
   }
 
-  // What is read after this piece.
+  // Prefetches the start of the weights that are read after this piece.
   void prefetch(const PackedWeight& weight, int64_t column) const {
     const uint8_t* at = cpu::with_product(
         stream_.isa(), weight, 1, [&](const auto& product) { return product.panel(column); });
@@ -343,7 +343,7 @@ class ExpertsCall {
                       });
   }
 
-  // In the order of the choice, which is the token's own.
+  // Sums in the order of the token's own choice.
   void sum_token(int64_t token, WorkRange columns) const {
     float* to = params_.out;
     float* out = to + token * out_stride_;
@@ -367,9 +367,9 @@ class ExpertsCall {
   const cpu::ElementKernels& elements_;
   const ExpertsCut cut_;
   const int64_t num_pairs_;
-  const int64_t expert_size_;  // columns of I
+  const int64_t expert_size_;  // columns of I that are here
   const int64_t input_size_;   // E
-  const int64_t output_size_;  // columns of E
+  const int64_t output_size_;  // columns of E that are here
   int64_t out_stride_;
   WorkRange summed_;  // columns of E
   Grouping grouping_;
@@ -380,7 +380,7 @@ class ExpertsCall {
   float* slabs_;
   float* gathers_;
   float* hidden_;      // [T * k, I]
-  float* own_hidden_;  // where the columns begin that are computed here
+  float* own_hidden_;  // hidden_, from the first column on that is computed here
   int64_t hidden_stride_;
   float* outputs_;  // [T * k, columns of E]
 };

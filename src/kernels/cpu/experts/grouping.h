@@ -1,5 +1,5 @@
-// Which rows go through which expert: pairs (token, choice) sorted by expert, so that the rows of
-// an expert are consecutive. Rows of one expert keep the order of their tokens.
+// A grouping sorts the pairs (token, choice) of a batch by expert, so that the rows of an expert
+// are consecutive. The rows of one expert keep the order of their tokens.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace quire::cpu {
 struct Grouping {
   int32_t num_active = 0;
   int32_t* active;     // [num_active] experts that have rows, ascending
-  int32_t* first_row;  // [X + 1] of each expert's rows
+  int32_t* first_row;  // [X + 1]: expert i has rows [first_row[i], first_row[i + 1])
   int32_t* token_of;   // [T * k] the token of a row
   int32_t* row_of;     // [T * k] the row of each pair, in the order of the pairs
 
@@ -23,7 +23,7 @@ struct Grouping {
   }
 };
 
-// In memory of Grouping::bytes().
+// Groups the pairs, in memory of Grouping::bytes() bytes.
 inline Grouping group_pairs(const int32_t* expert_ids, int64_t num_tokens, int32_t per_token,
                             int32_t num_experts, void* memory) {
   const int64_t num_pairs = num_tokens * per_token;
@@ -40,7 +40,7 @@ inline Grouping group_pairs(const int32_t* expert_ids, int64_t num_tokens, int32
     const int32_t count = first_row[expert];
     if (count > 0 && expert < num_experts) grouping.active[grouping.num_active++] = expert;
     end += count;
-    first_row[expert] = end;  // one past its last row, for now
+    first_row[expert] = end;  // one past its last row, until the loop below counts down
   }
   for (int64_t i = num_pairs - 1; i >= 0; --i) {
     const int32_t row = --first_row[expert_ids[i]];

@@ -1,5 +1,5 @@
-// Routing is little work beside the experts': a few hundred exponentials per token. So it is plain
-// code, the same on every instruction set.
+// Routing takes a few hundred exponentials per token, which is little compared to the experts. So
+// it is plain code, the same for every instruction set.
 #include "kernels/api/router.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-// Router logits below which waking the team costs more than it saves.
+// With fewer router logits, waking the team costs more than it saves.
 constexpr int64_t kRouterLogits = 1 << 12;
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
@@ -27,7 +27,7 @@ void softmax(std::span<const float> logits, float* scores) {
   for (size_t i = 0; i < logits.size(); ++i) scores[i] /= sum;
 }
 
-// The first of the greatest.
+// Returns the index of the first of the greatest values.
 int32_t find_greatest(std::span<const float> values) {
   return static_cast<int32_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }
@@ -41,7 +41,7 @@ float group_score(std::span<const float> choice, GroupScore kind) {
   return kind == GroupScore::kSumOfTwo && choice.size() > 1 ? first + second : first;
 }
 
-// One token's way through the rules of api/router.h.
+// Applies the rules of api/router.h to one token at a time.
 class TokenRouter {
  public:
   explicit TokenRouter(const RouteTokensParams& params)
@@ -116,7 +116,7 @@ class TokenRouter {
     }
   }
 
-  // Of an expert that is picked, `choice_` being what was left to pick from.
+  // Returns the weight of a chosen expert. `choice_` holds the candidates from which it was chosen.
   float weight_of(int32_t id, int32_t first_id) const {
     const auto at = static_cast<size_t>(id);
     switch (router_.weight) {

@@ -1,5 +1,5 @@
-// What adapters add to the products of experts: A x of every row once per round, B of those sums as
-// an epilogue of each piece of columns.
+// The updates that adapters add to the products of experts. A x of every row is computed once per
+// round, and B (A x) is added to each piece of columns after its product.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace quire::cpu {
 // The rows of one expert that have one adapter.
 struct UpdateGroup {
   const ExpertUpdate* update;
-  int32_t first;  // of its rows in the lists below
+  int32_t first;  // its first row in the lists of ExpertUpdateRows
   int32_t num_rows;
 };
 
-// Rows are counted over all experts (Grouping), but for `local`.
+// The rows of a batch that have an adapter. Row numbers are those of Grouping, except in local_.
 class ExpertUpdateRows {
  public:
   static int64_t bytes(int64_t num_pairs, int64_t num_experts, int64_t max_rank) {
@@ -29,7 +29,7 @@ class ExpertUpdateRows {
            2 * num_pairs * max_rank * int64_t{sizeof(float)};
   }
 
-  // In updates.workspace. Experts that are not active have no rows here.
+  // Builds the lists in updates.workspace. Experts that are not active have no rows in them.
   ExpertUpdateRows(const ExpertUpdates& updates, const Grouping& grouping, int64_t num_pairs,
                    int64_t num_experts, Isa isa)
       : updates_(updates), kernels_(lora_kernels(isa)) {
@@ -57,17 +57,17 @@ class ExpertUpdateRows {
     std::fill(first_group_ + behind, first_group_ + num_experts + 1, num_groups_);
   }
 
-  // A x of what gate and up read: rows of x [T, k]. Where both have one A, it is made once.
+  // Computes A x for gate and up from rows of x [T, k]; once, if both have the same A and scale.
   void shrink_inputs(const HostStream& stream, const float* x, int64_t k) const {
     shrink(stream, &ExpertUpdate::gate, {x, k, k, tokens_}, sums_);
     shrink(stream, &ExpertUpdate::up, {x, k, k, tokens_}, up_sums_);
   }
-  // A h of what down reads: rows of all experts' inside.
+  // Computes A h for down from the rows of all experts' inside.
   void shrink_inside(const HostStream& stream, const float* h, int64_t stride, int64_t k) const {
     shrink(stream, &ExpertUpdate::down, {h, stride, k, rows_}, sums_);
   }
 
-  // Adds to columns [begin, end) of the expert's rows; y: the first of them.
+  // Add the updates to `columns` of the expert's rows; y is the first row at the first column.
   void add_gate(int32_t expert, WorkRange columns, float* y, int64_t y_stride) const {
     expand(expert, &ExpertUpdate::gate, columns, y, y_stride);
   }
@@ -85,7 +85,7 @@ class ExpertUpdateRows {
     int64_t stride, k;
     const int32_t* rows;
   };
-  // Ranks that a thread takes at once, and multiply-adds that are worth waking the team.
+  // Ranks that a thread takes at once, and the least multiply-adds for which to wake the team.
   static constexpr int64_t kChunkRanks = 4;
   static constexpr int64_t kWorthWaking = 1 << 14;
 
@@ -190,9 +190,9 @@ class ExpertUpdateRows {
   int32_t* tokens_;       // [rows with an adapter] the token of each
   int32_t* rows_;         // the row among those of all experts
   int32_t* local_;        // the row among those of its expert
-  int32_t* first_group_;  // [X + 1]
+  int32_t* first_group_;  // [X + 1] of each expert in groups_
   UpdateGroup* groups_;
-  float* sums_;  // [num_rows, rank] from group.first * max_rank on, for each group
+  float* sums_;  // per group: [num_rows, rank], from group.first * max_rank on
   float* up_sums_;
 };
 

@@ -1,4 +1,4 @@
-// The memory that run_experts() works in.
+// The workspace of run_experts().
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 
 namespace quire::cpu {
 
-// Up to so many rows of all experts each thread packs what it needs for itself, which costs less
-// than a barrier between packing and use.
+// With up to this many rows of all experts, each thread packs the rows that it needs for itself,
+// which costs less than a barrier between packing and use.
 inline constexpr int64_t kPrivateExpertRows = 12;
-// Pieces of columns begin with a panel of either kind.
+// Pieces of columns begin at a panel, of dense and of quantized weights alike.
 inline constexpr int64_t kExpertsPanel = kQuantPanel;
 static_assert(kExpertsPanel % kPanelWidth == 0);
 // No kernel packs more rows as one block.
 inline constexpr int64_t kMostBlockRows = 64;
 
-// Whether rows that were packed for one weight can be multiplied by the other.
+// Returns whether rows that were packed for one weight can be multiplied by the other.
 inline bool pack_alike(const WeightSpec& a, const WeightSpec& b) {
   return a.dtype == b.dtype && a.compute == b.compute && a.quant == b.quant &&
          !a.quant.has_column_order;
@@ -37,7 +37,7 @@ inline bool is_alike(const ExpertWeights& a, const ExpertWeights& b) {
          (a.gate == nullptr || is_same(a.gate->spec, b.gate->spec));
 }
 
-// Whether somebody else has the expert (ExpertsSpread).
+// Returns whether another rank has the expert (ExpertsSpread).
 inline bool is_elsewhere(const ExpertWeights& expert) {
   return expert.up == nullptr && expert.down == nullptr;
 }
@@ -46,15 +46,15 @@ inline int64_t packed_row_bytes(Isa isa, const PackedWeight& weight) {
   return with_product(isa, weight, 1, [](const auto& product) { return product.packed_bytes(); });
 }
 
-// What the workspace is cut into; all sizes grow with the number of tokens.
+// The sizes of the workspace's parts, all of which grow with the number of tokens.
 struct ExpertsCut {
   int64_t grouping_bytes = 0;
-  int64_t row_bytes = 0;     // a packed row, of any weight
-  int64_t packed_bytes = 0;  // rows for gate, up or down; `up_packed` more where up needs its own
+  int64_t row_bytes = 0;     // the most of a packed row, for any weight
+  int64_t packed_bytes = 0;  // rows for gate, up or down; those of up may be in up_packed
   int64_t up_packed_bytes = 0;
-  int64_t scratch_bytes = 0;  // of a thread
-  int64_t slab_floats = 0;    // of a thread: gate and up of some columns
-  int64_t gather_floats = 0;  // of a thread: the inputs of a block of rows
+  int64_t scratch_bytes = 0;  // per thread
+  int64_t slab_floats = 0;    // per thread: gate and up of some columns
+  int64_t gather_floats = 0;  // per thread: the inputs of a block of rows
   int64_t hidden_stride = 0;
   int64_t hidden_floats = 0;              // [T * k, I]
   int64_t output_floats = 0;              // [T * k, E]
@@ -67,7 +67,7 @@ struct ExpertsCut {
     const int64_t num_pairs = num_tokens * per_token;
     grouping_bytes = Grouping::bytes(num_pairs, static_cast<int64_t>(experts.size()));
     bool up_apart = false;
-    // Most experts are packed as the one before.
+    // Most experts have the same formats as the one before, and are skipped.
     const ExpertWeights* before = nullptr;
     for (const ExpertWeights& expert : experts) {
       if (is_elsewhere(expert) || (before != nullptr && is_alike(*before, expert))) continue;
@@ -93,7 +93,7 @@ struct ExpertsCut {
     slab_floats = std::min(
         whole, std::max(kSlabBytes / int64_t{sizeof(float)}, 2 * num_tokens * kExpertsPanel));
     gather_floats = kMostBlockRows * round_up(sample->up->spec.k, 16);
-    // Rows of a power of two floats would share cache sets.
+    // Rows of a power of two floats would all map to the same cache sets.
     hidden_stride = round_up(expert_size, 16) + 16;
     hidden_floats = num_pairs * hidden_stride;
     output_floats = num_pairs * sample->down->spec.n;

@@ -1,6 +1,6 @@
-// A product of some rows by one dense weight, in the two steps that threads share: rows are packed,
-// then columns are multiplied. linear() and experts() are made of it; QuantProduct has the same
-// members for quantized weights.
+// A product of some rows by one dense weight, in two steps that threads share: rows are packed, and
+// then columns are multiplied. linear() and run_experts() use it; QuantProduct has the same members
+// for quantized weights.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace quire::cpu {
 
-// Borrows the weight. Any thread may call the const members, for different blocks and columns.
+// Borrows the weight. Threads may call the const members at once, for different blocks and columns.
 class DenseProduct {
  public:
   static constexpr int64_t kPanel = kPanelWidth;
@@ -22,41 +22,41 @@ class DenseProduct {
         num_rows_(num_rows),
         cut_(linear_row_cut(kernels_, num_rows)) {}
 
-  // Of all packed rows. Never more than num_rows times what one row takes.
+  // Returns the bytes of all packed rows, which are at most num_rows times those of one row.
   int64_t packed_bytes() const {
     return round_up(num_rows_ * row_bytes(), 64) + round_up(num_rows_ * int64_t{sizeof(float)}, 64);
   }
-  // Of each thread. Not less for more rows.
+  // Returns the bytes of scratch per thread, which do not decrease with more rows.
   int64_t scratch_bytes() const { return linear_scratch_bytes(kernels_, num_rows_); }
-  // Panels that are worth reading the packed rows for.
+  // Returns the fewest panels for which a thread should read all packed rows.
   int64_t least_panels() const { return num_rows_ > kManyRows ? kernels_.least_panels : 1; }
 
-  // Whether multiply() applies gates and can store past the caches.
+  // Returns whether multiply() applies gates and can store past the caches.
   bool gates_itself() const {
     return kernels_.least_own_gate_rows > 0 && num_rows_ >= kernels_.least_own_gate_rows;
   }
 
   int64_t num_blocks() const { return cut_.num_blocks; }
   int64_t first_row(int64_t block) const { return cut_.first_row(block); }
-  // The rows of one block, `x` being its first.
+  // Packs the rows of one block. `x` is its first row.
   void pack_block(int64_t block, const float* x, int64_t x_stride, uint8_t* packed) const {
     pack_rows({first_row(block), first_row(block + 1)}, x, x_stride, packed);
   }
-  // A thread's share of all rows, `x` being the first of all.
+  // Packs a thread's share of all rows. `x` is the first of all.
   void pack_share(int thread, int num_threads, const float* x, int64_t x_stride,
                   uint8_t* packed) const {
     const WorkRange rows = rows_to_pack(thread, num_threads);
     pack_rows(rows, x + rows.begin * x_stride, x_stride, packed);
   }
 
-  // The bytes that the outputs from `column` on begin with.
+  // Returns the start of the weights of the outputs from `column` on.
   const uint8_t* panel(int64_t column) const {
     return static_cast<const uint8_t*>(weight_.data) + column / kPanelWidth *
                                                            padded_k(weight_.spec) * kPanelWidth *
                                                            size_bytes(weight_.spec.dtype);
   }
 
-  // Outputs [columns.begin, columns.end), the first a multiple of kPanel.
+  // Computes outputs [columns.begin, columns.end); columns.begin is a multiple of kPanel.
   void multiply(WorkRange columns, uint8_t* packed, uint8_t* scratch,
                 const ProductOutput& out) const {
     const WeightSpec& spec = weight_.spec;
@@ -85,23 +85,23 @@ class DenseProduct {
   }
 
  private:
-  // From here on packed activations of a large K do not stay in a cache of their own core.
+  // With more rows, packed activations of a large K do not stay in a core's own caches.
   static constexpr int64_t kManyRows = 128;
 
   int64_t row_bytes() const {
     return padded_k(weight_.spec) * kernels_.x_bytes + kernels_.x_padding;
   }
-  // Behind the packed rows: what to multiply the values of an int8 row by.
+  // Returns the factors of the values of int8 rows, which are stored after the packed rows.
   float* scales(uint8_t* packed) const {
     return reinterpret_cast<float*>(packed + round_up(num_rows_ * row_bytes(), 64));
   }
-  // Whole blocks where rows of a block share cache lines.
+  // Returns the thread's share: whole blocks if the rows of a block share cache lines.
   WorkRange rows_to_pack(int thread, int num_threads) const {
     if (kernels_.rows_apart) return split_work(num_rows_, 1, thread, num_threads);
     const WorkRange mine = split_work(num_blocks(), 1, thread, num_threads);
     return {first_row(mine.begin), first_row(mine.end)};
   }
-  // `x`: row rows.begin.
+  // `x` is the row rows.begin.
   void pack_rows(WorkRange rows, const float* x, int64_t x_stride, uint8_t* packed) const {
     const WeightSpec& spec = weight_.spec;
     const auto pack = spec.compute == ComputeType::kBF16 ? kernels_.pack_x_bf16 : kernels_.pack_x;

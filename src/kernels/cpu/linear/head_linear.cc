@@ -1,4 +1,4 @@
-// A small product per head: threads take whole heads.
+// head_linear() on CPUs. The product of a head is small, so threads take whole heads.
 #include <algorithm>
 
 #include "kernels/api/latent.h"
@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Of one thread.
+// Returns the bytes of one thread's workspace.
 int64_t workspace_bytes(Isa isa, const WeightSpec& spec, int64_t num_tokens) {
   return cpu::with_product(isa, PackedWeight{spec, nullptr}, num_tokens, [](const auto& product) {
     return cpu::round_up(product.packed_bytes(), 64) + cpu::round_up(product.scratch_bytes(), 64);
@@ -57,7 +57,7 @@ void cpu::head_linear(Stream& stream, const HeadLinearParams& params) {
 int64_t cpu::head_linear_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                          const WeightSpec& spec) {
   const HostStream& cpu_stream = cpu::host(stream);
-  int64_t most = 0;  // packed rows of fewer tokens may have wider blocks
+  int64_t most = 0;  // fewer tokens can have wider blocks, and so more bytes
   for (const int64_t tokens : {max_tokens, std::min<int64_t>(max_tokens, kFewBlockRows)}) {
     most = std::max(most, workspace_bytes(cpu_stream.isa(), spec, std::max<int64_t>(tokens, 1)));
   }

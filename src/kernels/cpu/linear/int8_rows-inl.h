@@ -1,4 +1,4 @@
-// Activations quantized to int8, row by row and from the row alone (law L4).
+// Quantizes activations to int8, each row from that row alone (law L4).
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -9,8 +9,8 @@ namespace {
 
 using cpu::PackXArgs;
 
-// Codes are round(x * 127 / max|x|), ties to even; their scale is max|x| / 127. A row of zeros has
-// scale 0, one with an infinity or NaN has scale NaN: it must not come out as numbers.
+// Codes are round(x * 127 / max|x|), ties to even, and the scale is max|x| / 127. A row of zeros
+// has the scale 0. A row with an infinity or NaN has the scale NaN, so that its outputs are NaN.
 struct RowScale {
   float scale;
   float inverse;
@@ -30,12 +30,12 @@ QUIRE_SIMD RowScale int8_row_scale(const float* x, int64_t k) {
     poison = add(poison, mul(v, zero()));
   }
   const float most = reduce_max(largest);
-  // Below, 127 / most would overflow; such a row is zero for all that a model can tell.
+  // For smaller rows 127 / most would overflow. They are treated as zeros.
   if (most < 0x1p-120f) return {reduce_add(poison), 0.0f};
   return {most / 127.0f + reduce_add(poison), 127.0f / most};
 }
 
-// A row and what turns it into codes; its scale is stored.
+// A row with the factor that turns it into codes. The constructor stores its scale.
 struct RowCodes {
   const float* x;
   int64_t k;
@@ -47,7 +47,7 @@ QUIRE_SIMD RowCodes row_codes(const PackXArgs& args, int64_t row) {
   args.scales[row] = scale.scale;
   return {x, args.k, set1(scale.inverse)};
 }
-// The codes of [k, k + 16), zeros behind the row's end.
+// Stores the codes of [k, k + 16), and zeros after the row's end.
 QUIRE_SIMD void store_codes(const RowCodes& row, int64_t k, int8_t* codes) {
   const int64_t left = row.k - k;
   const F16 v = left >= 16 ? load(row.x + k) : load_n(row.x + k, left > 0 ? left : 0);

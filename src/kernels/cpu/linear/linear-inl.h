@@ -1,7 +1,6 @@
-// The linear kernel over vectors. Lanes run over outputs, so nothing is summed across lanes, and
-// each output has one accumulator that takes k = 0, 1, 2, … in order, whatever the number of rows:
-// that is law L4 by construction. (With the bf16 dot product a pair is taken as the instruction
-// defines it, odd k first.)
+// The linear kernel over vectors. Lanes are outputs, so nothing is summed across lanes, and each
+// output has one accumulator that adds k = 0, 1, 2, … in order for any number of rows, which is law
+// L4. (The bf16 dot product adds a pair as the instruction defines it, odd k first.)
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -12,41 +11,41 @@
 namespace quire {
 namespace {
 
-// How far ahead of the loads the weights are prefetched when a panel is read once. With few rows
-// the loads are all there is: one prefetch, kAheadFewRows ahead, to the second cache, because the
-// nearest takes too few misses at a time (on Zen 4 this read 3 to 6 % faster). With more rows
-// arithmetic takes as long as the memory; what hides one behind the other is to have the second
-// cache run further ahead (measured at 8 rows: 65 to 94 % of the bound).
+// How far ahead of the loads the weights are prefetched if a panel is read once. With few rows
+// memory is the limit: weights are prefetched kAheadFewRows ahead into the second-level cache,
+// because the first level takes too few misses at a time (on Zen 4 this reads 3 to 6 % faster).
+// With more rows arithmetic takes as long as memory, and prefetches into the second level further
+// ahead hide one behind the other (measured at 8 rows: from 65 to 94 % of the bound).
 constexpr int64_t kAheadNear = 2048;
 constexpr int64_t kAheadFar = 10240;
 constexpr int kFewRows = 5;
 
-// Steps between two looks at the prefetch when the panel is read more than once. K is padded so
-// that a panel has a whole number of them.
+// Steps between two prefetches if a panel is read more than once. K is padded so that a panel has a
+// multiple of these steps.
 constexpr int64_t kStepsPerPrefetch = 4;
-// Decoded weights of a chunk stay in the nearest cache.
+// The decoded weights of a chunk, which stay in the first-level cache.
 constexpr int64_t kDecodedBytes = 16 << 10;
-// Rows of a group (PanelsCall): so many at least that weights are not read too often.
+// The least rows of a group (PanelsCall), so that weights are not read too often, and the most.
 constexpr int64_t kLeastGroupRows = 64;
 constexpr int64_t kMostGroupRows = 256;
-// A group's rows times the panels that it takes together.
+// The rows of a group times the panels that it takes together.
 constexpr int64_t kGroupSums = 8 * kMostGroupRows;
 constexpr int64_t kScratchBytes = kGroupSums * kPanelWidth * int64_t{sizeof(float)};
 
-// Blocks of packed rows lie so far apart that the same chunk of all of them spreads over the sets
-// of the second-level cache, also where K is a power of two.
+// The bytes between packed rows. They spread the same chunk of all blocks over the sets of the
+// second-level cache, even if K is a power of two.
 constexpr int64_t kXPadding = 512;
 
 struct TileArgs {
   const void* x;  // packed block
   const uint8_t* w;
   int64_t num_steps;
-  bool streams;  // read once: prefetches its own weights
-  // Else prefetched while computing, ahead_lines lines per kStepsPerPrefetch steps.
+  bool streams;  // the panel is read once, and the kernel prefetches its weights
+  // Otherwise the kernel prefetches ahead_lines lines from `ahead` on per kStepsPerPrefetch steps.
   const uint8_t* ahead;
   int64_t ahead_lines;
-  bool first;  // chunk of the panel: sums start at zero, else they are in `sums`, [rows][32]
-  bool last;   // chunk of the panel: sums go to `out`, else to `sums`
+  bool first;  // this is a panel's first chunk: sums start at 0, not from `sums` [rows][32]
+  bool last;   // this is its last chunk: sums go to `out`, not to `sums`
   float* sums;
   Outputs out;
 };
@@ -93,7 +92,7 @@ QUIRE_SIMD void sum_again(const TileArgs& t, typename Stored::Sum (&acc)[ROWS][N
   }
 }
 
-// Sums between chunks; the first argument is for its type.
+// These load and store the sums between chunks. The first argument only chooses the type.
 QUIRE_SIMD F16 load_sum(F16, const float* p) { return load(p); }
 QUIRE_SIMD void store_sum(float* p, F16 sum) { store(p, sum); }
 QUIRE_SIMD Sums16 load_sum(Sums16, const float* p) { return load_sums(p); }
@@ -120,7 +119,7 @@ static void tile(const TileArgs& t) {
     }
   }
   if constexpr (Stored::kOutputs < kPanelWidth) {
-    // One line of each row: where many rows are stored, they come from far.
+    // Prefetches one line of each row of outputs, which are far away if there are many rows.
     if (t.last) {
       for (int r = 0; r < ROWS; ++r) prefetch(t.out.y + r * t.out.y_stride);
     }
@@ -147,8 +146,8 @@ static void tile(const TileArgs& t) {
   }
 }
 
-// All columns that Stored has side by side for one row block: at once, or 16 by 16 where the
-// registers do not hold both.
+// Computes all columns that Stored has side by side, for one block of rows: all at once, or 16 at a
+// time if the registers cannot hold all sums.
 template <class Stored, int ROWS>
 static void panel_tile(const TileArgs& t) {
   if constexpr (Stored::kOutputs == 16) {
@@ -179,13 +178,13 @@ static PanelTile pick_tile(int64_t rows) {
 
 QUIRE_SIMD int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Chunks of about equal size.
+// Returns the steps of a chunk, so that chunks are of about equal size.
 QUIRE_SIMD int64_t chunk_steps_of(int64_t num_steps, int64_t most) {
   const int64_t chunks = (num_steps + most - 1) / most;
   return cpu::round_up((num_steps + chunks - 1) / chunks, kStepsPerPrefetch);
 }
 
-// Half a chunk of a panel, decoded.
+// Decodes half the outputs of a chunk of a panel.
 template <class Stored>
 static void decode_half(const uint8_t* w, int64_t num_steps, uint8_t* out) {
   for (int64_t i = 0; i < num_steps; ++i) {
@@ -193,26 +192,26 @@ static void decode_half(const uint8_t* w, int64_t num_steps, uint8_t* out) {
   }
 }
 
-// A call as it is cut for the caches. Panels are cut along K into chunks that stay in the
-// second-level cache while block after block of rows takes them; what is summed so far lies in
-// scratch in between. Rows are taken in groups whose packed activations of a chunk stay in that
-// cache beside it while panel after panel takes that chunk: as many panels as have their sums there
-// too. Tile multiplies Stored as it lies, or what it is decoded to.
+// How a call is cut for the caches. Panels are cut along K into chunks that stay in the
+// second-level cache while one block of rows after the other multiplies them; partial sums are in
+// scratch between chunks. Rows are cut into groups. The packed activations of a group for one chunk
+// stay in that cache too, while one panel after the other multiplies its chunk: as many panels as
+// have room for their sums there. Tile multiplies Stored itself, or what Stored is decoded to.
 template <class Stored, class Tile>
 struct PanelsCall {
   static constexpr bool kDecodes = Tile::kOutputs < kPanelWidth;
-  static constexpr int64_t kPasses = kPanelWidth / Tile::kOutputs;  // over a chunk
+  static constexpr int64_t kPasses = kPanelWidth / Tile::kOutputs;  // passes over a chunk
   static constexpr int64_t kXStepBytes =
       Stored::kXWords * static_cast<int64_t>(sizeof(typename Stored::XWord));
 
   const LinearPanelsArgs& args;
   const cpu::LinearRowCut& cut;
-  int64_t num_steps;  // of a panel
+  int64_t num_steps;  // steps of a panel
   int64_t panel_bytes;
   int64_t x_row_bytes;
-  int64_t whole_chunk;  // steps of a chunk, where panels are cut
-  PanelTile large;      // for the first blocks
-  PanelTile small;
+  int64_t whole_chunk;  // steps of a chunk, if panels are cut
+  PanelTile large;      // for the first, larger blocks
+  PanelTile small;      // for the others
 
   explicit PanelsCall(const LinearPanelsArgs& call)
       : args(call),
@@ -237,17 +236,17 @@ struct PanelsCall {
   }
 };
 
-// Blocks of rows that take a chunk one after the other.
+// The blocks of rows that multiply a chunk one after the other.
 struct BlockGroup {
   int64_t first_block;
   int64_t num_blocks;
   int64_t first_row;
   int64_t num_rows;
-  bool streams;  // reads its panels once, whole
+  bool streams;  // it reads each panel once, whole
   int64_t chunk_steps;
 };
 
-// A chunk of a panel, and what each block of a group fetches of the next one while it computes.
+// A chunk of a panel, and the next chunk, of which each block of a group prefetches a share.
 struct PanelChunk {
   int64_t panel;
   int64_t step;
@@ -364,7 +363,7 @@ static void pack_x_floats(const PackXArgs& args) {
   }
 }
 
-// What an instruction set exports for weights of any type of float, over float activations.
+// The table that an instruction set exports for weights of any float type and float activations.
 template <LinearTraits Traits>
 constexpr cpu::LinearKernels kLinearOver = {
     .row_block = Traits::kManyRowsBlock,
@@ -405,7 +404,7 @@ static void pack_x_pairs(const PackXArgs& args) {
   }
 }
 
-// The same for bf16 alone, in products of pairs.
+// The table for bf16 weights alone, in products of pairs.
 template <LinearTraits Traits>
 constexpr cpu::LinearKernels kLinearOverPairs = {
     .row_block = Traits::kManyRowsBlock,

@@ -12,11 +12,11 @@ namespace {
 
 using cpu::kPanelWidth;
 
-// Up to here each thread packs the activations for itself, which costs less than a barrier between
-// packing and use.
+// With up to this many rows each thread packs the activations for itself, which costs less than a
+// barrier between packing and use.
 constexpr int64_t kPrivateRows = 12;
 
-// Outputs of so many bytes do not stay in a core's caches until they are read.
+// Outputs of at least this many bytes do not stay in a core's caches until they are read.
 constexpr int64_t kPastCachesBytes = 2 << 20;
 
 bool goes_past_caches(const LinearParams& params) {
@@ -26,15 +26,15 @@ bool goes_past_caches(const LinearParams& params) {
          reinterpret_cast<uintptr_t>(y) % 64 == 0;
 }
 
-// The gate of a product whose kernel applies it.
+// Returns the gate for a kernel that applies it.
 cpu::GatedPanels gated_panels(Isa isa, const LinearParams& params) {
   return {.activate = cpu::element_kernels(isa).activate,
           .kind = cpu::activation_kind(params.gate->activation),
           .columns = params.weight->spec.n / 2};
 }
 
-// linear() by a DenseProduct or a QuantProduct. The workspace holds packed rows, once or for every
-// thread, then scratch of every thread.
+// Computes linear() with a DenseProduct or a QuantProduct. The workspace holds the packed rows,
+// once or for each thread, and then the scratch of each thread.
 template <class Product>
 void run_product(const HostStream& stream, const LinearParams& params, const Product& product) {
   auto* workspace = reinterpret_cast<uint8_t*>(
@@ -72,10 +72,10 @@ void run_product(const HostStream& stream, const LinearParams& params, const Pro
   cpu::run_dealt(stream, params, Product::kPanel, product.least_panels(), body);
 }
 
-// The more rows a gated product has, the fewer columns wait for their gate side by side
-// (kSlabBytes), and for every such slab all packed rows are read. On tiles that takes longer than
-// the products, so there rows go in parts; their kernels read the weights once for so many rows
-// anyway.
+// With more rows, the slab of a gated product has fewer columns (kSlabBytes), and all packed rows
+// are read for each slab. On tiles that takes longer than the products, so there the rows are
+// multiplied in parts of this size. Tile kernels read the weights again for each group of so many
+// rows in any case.
 constexpr int64_t kMostGatedRows = 512;
 
 int64_t num_row_parts(Isa isa, const LinearParams& params) {
@@ -106,7 +106,7 @@ int64_t packed_weight_bytes(const WeightSpec& spec) {
   return n * cpu::padded_k(spec) * size_bytes(spec.dtype) + tail;
 }
 
-// Gate and up begin with a panel.
+// Gate and up must both begin at a panel.
 bool cpu::linear_gates(const Stream& /*stream*/, const WeightSpec& spec) {
   const int64_t panel = spec.quant.is_quantized() ? cpu::kQuantPanel : kPanelWidth;
   return spec.n % (2 * panel) == 0;

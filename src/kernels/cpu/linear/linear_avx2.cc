@@ -7,14 +7,15 @@ namespace quire {
 namespace {
 
 struct Avx2Linear {
-  // 12 of 16 registers hold accumulators of 6 x 16 outputs, 2 a row of weights.
+  // 12 of 16 registers hold the accumulators of 6 x 16 outputs, and 2 a row of weights.
   static constexpr int64_t kRowBlock = 6;
   static constexpr int64_t kManyRowsBlock = kRowBlock;
-  // 3 x 32 outputs have as many. 4 x 16 are too few to keep both multipliers busy.
+  // 3 x 32 outputs have as many accumulators. Those of 4 x 16 would be too few for both
+  // multipliers.
   static constexpr int64_t kWideSums = 6;
   static constexpr int64_t kWideBlock = 3;
   static constexpr int64_t kDecodedBlocks = 3;
-  // Measured in decode on Zen 5: 4 to 8 % less time than 4 KB ahead, with AVX-512 1 % more.
+  // In decode on Zen 5 this takes 4 to 8 % less time than 4 KB (but with AVX-512 1 % more).
   static constexpr int64_t kAheadFewRows = 8192;
   static constexpr int64_t kChunkBytes = 64 << 10;  // small blocks read a weight often
   static constexpr int64_t kRowGroupBytes = 160 << 10;
@@ -22,7 +23,7 @@ struct Avx2Linear {
 
 struct Avx2LinearInt8 : Avx2Linear {
   static constexpr int64_t kWideSums = 2;
-  // Widening takes few instructions beside the products, so it pays later.
+  // Widening int8 takes few instructions beside the products, so it pays only from more blocks on.
   static constexpr int64_t kDecodedBlocks = 4;
 };
 

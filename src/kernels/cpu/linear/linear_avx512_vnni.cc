@@ -5,7 +5,7 @@ namespace quire {
 namespace {
 
 struct Avx512VnniLinearInt8 {
-  // 24 of 32 registers hold sums of 12 x 32 outputs; of many rows, blocks of 8 were 4 % faster.
+  // 24 of 32 registers hold sums of 12 x 32 outputs; with many rows, blocks of 8 are 4 % faster.
   static constexpr int64_t kRowBlock = 12;
   static constexpr int64_t kManyRowsBlock = 8;
   static constexpr int64_t kWideSums = 24;

@@ -1,5 +1,5 @@
-// int8 weights times activations that are quantized to int8. Sums are exact integers, so every
-// instruction set gives the same bits.
+// Multiplies int8 weights by activations that are quantized to int8. Sums are exact integers, so
+// all instruction sets give the same bits.
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -42,7 +42,7 @@ struct StoredInt8 : Traits {
   }
 };
 
-// [k / 4][rows][kQuadWords]
+// Packs rows as [k / 4][rows][kQuadWords].
 static void pack_x_int8(const PackXArgs& args) {
   const int64_t stride = args.block_rows * kQuadWords;
   uint32_t* block =
@@ -63,7 +63,7 @@ static void pack_x_int8(const PackXArgs& args) {
   }
 }
 
-// What an instruction set exports, which multiplies int8 weights as Stored.
+// The table that an instruction set exports if Stored multiplies its int8 weights.
 template <class Stored>
 constexpr cpu::LinearKernels kLinearInt8Over = {
     .row_block = Stored::kManyRowsBlock,

@@ -1,6 +1,6 @@
-// int8 weights where products are of 16 bits, in pairs of k (IntegerPairs of simd_avx2.h): blocks
-// of more rows than StoredInt8 has registers for, and weights that are widened once for many
-// blocks.
+// int8 weights whose products are of 16 bits, in pairs of k (IntegerPairs in simd_avx2.h). These
+// types allow blocks of more rows than StoredInt8 has registers for, and widen the weights once for
+// many blocks.
 #pragma once
 
 #include "kernels/cpu/linear/linear_int8-inl.h"
@@ -10,8 +10,8 @@
 namespace quire {
 namespace {
 
-// The compiler would add up the products of several steps first, and spill them: it may not look
-// through this.
+// A barrier for the compiler, which would otherwise add up the products of several steps first, and
+// spill them.
 template <int ROWS, int NV>
 QUIRE_SIMD void keep_order(Sums16 (&acc)[ROWS][NV]) {
 #pragma GCC unroll 16
@@ -21,7 +21,7 @@ QUIRE_SIMD void keep_order(Sums16 (&acc)[ROWS][NV]) {
   }
 }
 
-// Even or odd k of a step for all rows.
+// Adds the products of the even, or of the odd, k of a step for all rows.
 template <int ROWS>
 QUIRE_SIMD void add_integer_pairs(const uint32_t* x, IntegerPairs w, Sums16 (&acc)[ROWS][1]) {
 #pragma GCC unroll 16
@@ -31,7 +31,7 @@ QUIRE_SIMD void add_integer_pairs(const uint32_t* x, IntegerPairs w, Sums16 (&ac
   keep_order(acc);
 }
 
-// [k / 4][even, odd][16][2] int16.
+// Decoded weights are int16, [k / 4][even, odd][16][2].
 template <LinearTraits Traits>
 struct DecodedInt8 : StoredInt8<Traits> {
   static constexpr int64_t kOutputs = 16;
@@ -58,11 +58,11 @@ struct StoredInt8Pairs : StoredInt8<Traits> {
                                                          Sums16 (&acc)[ROWS][NV]) {
     if constexpr (ROWS <= 3) {
       StoredInt8<Traits>::template step<ROWS, NV>(a, w, acc);
-      if (ROWS > 2) keep_order(acc);  // one or two rows wait for memory, and fit anyway
+      if (ROWS > 2) keep_order(acc);  // one or two rows fit anyway, and wait for memory
     } else {
       const Quads even = load_quads(w);
       add_integer_pairs<ROWS>(a, {even.even_lo, even.even_hi}, acc);
-      asm("" : "+r"(w));  // loaded again, or the compiler would keep all four
+      asm("" : "+r"(w));  // forces a second load; the compiler would keep all four
       const Quads odd = load_quads(w);
       add_integer_pairs<ROWS>(a + 1, {odd.odd_lo, odd.odd_hi}, acc);
     }

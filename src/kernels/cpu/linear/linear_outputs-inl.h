@@ -1,4 +1,5 @@
-// Where finished sums go: bias, residual, and the edge of N. Shared by the linear kernels.
+// All linear kernels store their finished sums with this code, which adds bias and residual and
+// stops at N.
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -14,15 +15,15 @@ using cpu::PackXArgs;
 struct Outputs {
   float* y;
   int64_t y_stride;
-  int64_t num_columns;  // that exist from y on
+  int64_t num_columns;  // columns that exist from y on
   const float* bias;    // or null
   bool accumulate;
-  const float* x_scales;  // int8, else null: from this row on
-  const float* w_scales;  // int8, else null: from this column on
+  const float* x_scales;  // from this row on, for int8; else null
+  const float* w_scales;  // from this column on, for int8; else null
   const int32_t* w_sums;
 };
 
-// Of panel `panel` from row `row` on.
+// Returns the outputs of a panel from row `row` on.
 QUIRE_SIMD Outputs outputs_of(const LinearPanelsArgs& args, int64_t row, int64_t panel) {
   const int64_t column = panel * kPanelWidth;
   return {.y = args.y + row * args.y_stride + column,
@@ -45,12 +46,12 @@ QUIRE_SIMD Outputs columns_from(const Outputs& out, int64_t column) {
   return rest;
 }
 
-// An exact sum of products of codes, as a float (rounded once), times its two scales.
+// Returns an exact sum of products of codes as a float (rounded once), times its two scales.
 QUIRE_SIMD F16 scaled(const Outputs& out, int64_t row, int v, F16 sum) {
   return mul(sum, mul(set1(out.x_scales[row]), load(out.w_scales + 16 * v)));
 }
 
-// The sums of columns [16 * v, 16 * v + 16) of one row.
+// Stores the sums of columns [16 * v, 16 * v + 16) of one row.
 QUIRE_SIMD void finish(const Outputs& out, int64_t row, int v, F16 sum) {
   const int64_t left = out.num_columns - 16 * v;
   if (left <= 0) return;

@@ -1,14 +1,15 @@
-// What all tile kernels of linear() share: how rows are packed, and products of blocks of them with
-// panels, for bf16 and int8 weights: the maps are the same, bytes are what they are.
+// The code that all tile kernels of linear() share: how rows are packed, and the products of blocks
+// of rows with panels. bf16 and int8 weights have the same layout in bytes.
 //
-// A step is 64 bytes of k: up to 16 rows of activations in one tile times the 32 columns of a panel
-// in two, into two tiles of sums. Steps follow each other in order of k for any number of rows, and
-// rows of a tile do not see each other, so a row's bits depend on nothing else (law L4).
+// A step is 64 bytes of k: one tile of up to 16 rows of activations times two tiles of 16 columns
+// of a panel, into two tiles of sums. Steps are in order of k for any number of rows, and the rows
+// of a tile do not affect each other, so the bits of a row depend on that row alone (law L4).
 //
 // As few tile registers as possible are in use at a time. The unit renames them from a pool of
-// about nine while another hardware thread runs on the core (and hosts of virtual machines always
-// run one): with four in use products and loads overlap, with eight each waits for the one before
-// it. Measured: 4 registers 1.9 times as fast as 8 on a shared core, 5 % slower on one of its own.
+// about nine while another hardware thread runs on the core (hosts of virtual machines always run
+// one). With four in use products and loads overlap, with eight each waits for the one before it: 4
+// registers are 1.9 times as fast as 8 on a shared core, and 5 % slower on a core that is not
+// shared.
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -24,18 +25,18 @@ using cpu::kTileRows;
 using cpu::shape_tile;
 using cpu::TileShapes;
 
-constexpr int64_t kTileStepBytes = kPanelWidth * kTileBytes;  // of a panel
+constexpr int64_t kTileStepBytes = kPanelWidth * kTileBytes;  // a step of a panel
 constexpr int64_t kTileStepLines = kTileStepBytes / 64;
-constexpr int64_t kWeightTileBytes = kTileRows * kTileBytes;  // of a step: one half of the panel
+constexpr int64_t kWeightTileBytes = kTileRows * kTileBytes;  // the same for half a panel
 constexpr int64_t kTileSumBytes = kTileRows * 64;
 constexpr int64_t kTileBlockSumBytes = 2 * kTileSumBytes;
-// Up to two blocks of rows: the weights are read once, prefetched so far ahead.
+// With up to this many blocks of rows, the weights are read once and prefetched this far ahead.
 constexpr int64_t kTileStreamBlocks = 2;
 constexpr int64_t kTileStreamAhead = kTileStepBytes;
-// More blocks take so many steps of a panel at a time (linear_tile_groups-inl.h).
+// More blocks multiply this many steps of a panel at a time (linear_tile_groups-inl.h).
 constexpr int64_t kTileChunkSteps = 8;
 
-// Registers: sums of two blocks of rows by the two halves of a panel, then operands.
+// The tile registers: sums of two blocks of rows by the two halves of a panel, and operands.
 enum TileRegister : int { kSum00, kSum01, kSum10, kSum11, kRows, kColumns, kColumns1 };
 
 static TileShapes linear_tile_shapes(int64_t block_rows) {
@@ -47,12 +48,12 @@ static TileShapes linear_tile_shapes(int64_t block_rows) {
   return shapes;
 }
 
-// Blocks of up to 16 rows whose numbers of rows differ by at most one, so that all use tiles of one
-// shape: a shorter block computes the row behind it too, and drops it.
+// How rows are cut into blocks of up to 16 whose sizes differ by at most one. All blocks use tiles
+// of one shape: a shorter block also computes the row after it and drops that.
 struct TileRowCut {
   int64_t num_blocks;
   int64_t small_rows;
-  int64_t num_large;  // blocks of one row more, which come first
+  int64_t num_large;  // the first blocks, which have one row more
 
   explicit TileRowCut(int64_t m)
       : num_blocks((m + kTileRows - 1) / kTileRows),
@@ -65,9 +66,10 @@ struct TileRowCut {
   }
 };
 
-// Packed activations are [chunk][block][step][row][64 bytes]: what is used together is together,
-// without the large powers of two between blocks that would map them to the same cache sets. This
-// is where the block that begins at `first_row` begins in the chunk of `num_steps` at `first_step`.
+// Packed activations are [chunk][block][step][row][64 bytes]. Data that is used together is
+// contiguous, and blocks are not large powers of two apart, which would map them to the same cache
+// sets. This returns where the block from `first_row` on begins in the chunk of `num_steps` steps
+// from `first_step` on.
 QUIRE_SIMD int64_t packed_offset(int64_t m, int64_t first_row, int64_t first_step,
                                  int64_t num_steps) {
   return (first_step * m + first_row * num_steps) * kTileBytes;
@@ -95,8 +97,8 @@ struct Int8Tiles {
   }
 };
 
-// Prefetched while computing, a few lines at a time: a burst of prefetches slows the tiles. Each
-// call is one of `parts` per step.
+// Prefetches a stream of weights during products, a few lines at a time, because a burst of
+// prefetches slows the tiles. There are `parts` calls per step.
 struct StreamAhead {
   const uint8_t* weights;
 };
@@ -112,7 +114,7 @@ QUIRE_SIMD void dot_columns(Tiles& tiles, const uint8_t* w) {
   Type::template dot<Sum, kRows, kColumns>(tiles);
 }
 
-// One block of rows by some steps of a panel.
+// Multiplies one block of rows by some steps of a panel.
 template <class Type, class Ahead>
 static void multiply_one(Tiles& tiles, const uint8_t* x, int64_t x_step_bytes, const uint8_t* w,
                          int64_t num_steps, Ahead& ahead) {
@@ -127,7 +129,7 @@ static void multiply_one(Tiles& tiles, const uint8_t* x, int64_t x_step_bytes, c
   }
 }
 
-// Two blocks.
+// Multiplies two blocks of rows by some steps of a panel.
 template <class Type>
 static void multiply_two(Tiles& tiles, const uint8_t* x0, int64_t x0_step_bytes, const uint8_t* x1,
                          int64_t x1_step_bytes, const uint8_t* w, int64_t num_steps,
@@ -150,7 +152,7 @@ static void multiply_two(Tiles& tiles, const uint8_t* x0, int64_t x0_step_bytes,
   }
 }
 
-// Columns [16 * v, 16 * v + 16) of one row of a block's sums, scaled.
+// Returns columns [16 * v, 16 * v + 16) of one row of a block's sums, scaled.
 template <class Type>
 QUIRE_SIMD F16 row_sums(const Outputs& out, const uint8_t* sums, int64_t row, int v) {
   const uint8_t* p = sums + v * kTileSumBytes + row * 64;

@@ -1,19 +1,19 @@
-// More than two blocks of rows on tiles: the chunks of k of a group of rows and panels, one after
-// the other.
+// Products of more than two blocks of rows on tiles. A group is some rows and some panels, whose
+// chunks of k are multiplied one after the other.
 //
-// A chunk of a panel (16 KB) stays in the first-level cache for all blocks of rows, beside the rows
-// of one block (8 KB); the sums, 2 KB, come and go once per chunk. A group's sums (512 KB) and its
-// rows of a chunk (256 KB) stay in the second level. Every further group of rows reads all weights
-// again, of panels all rows.
+// A chunk of a panel (16 KB) stays in the first-level cache for all blocks of rows, with the rows
+// of one block (8 KB). The sums of a block (2 KB) are loaded and stored once per chunk. The sums of
+// a group (512 KB) and its rows of a chunk (256 KB) stay in the second level. Each further group of
+// rows reads all weights again, and each further group of panels all rows.
 //
-// Tiles hide little of what they wait for, so all that comes from further away is fetched ahead:
-// the weights and rows of the next chunk into the second level only (the first has no room for two
-// chunks), the sums of the next block and the outputs of a block's last chunk into the first. Many
-// outputs are written past the caches instead, which saves reading them first and leaves the rows
-// where they are.
+// Tile products hide little of the time for which they wait for memory, so data from further away
+// is prefetched: the weights and rows of the next chunk into the second level only (the first has
+// no room for two chunks), the sums of the next block and the outputs of a block's last chunk into
+// the first. Many outputs are written past the caches instead, so that they are not read first and
+// the rows stay in the caches.
 //
-// A gated product takes a panel of the gate and the one of the same outputs of up by turns. The
-// sums of the gate wait in scratch until those of up are complete.
+// A gated product takes a panel of the gate and the panel of the same outputs of up in turn. The
+// sums of the gate stay in scratch until those of up are complete.
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -27,12 +27,12 @@ namespace {
 
 constexpr int64_t kGroupRows = 512;
 constexpr int64_t kGroupPanels = 8;
-// With fewer rows weights are what is waited for, and gates are applied to slabs of outputs.
+// With fewer rows the weights are the limit, and gates are applied to slabs of outputs instead.
 constexpr int64_t kOwnGateRows = 256;
-// More bytes of packed rows than these do not stay in the second level beside sums and weights.
+// The most bytes of packed rows that stay in the second level beside sums and weights.
 constexpr int64_t kKeptRowsBytes = 1 << 20;
 
-// What is fetched beside the products of a block, a share per step.
+// The memory that is prefetched during the products of a block, a share per step.
 struct ChunkAhead {
   const uint8_t* weights;
   int64_t weight_lines;
@@ -63,7 +63,7 @@ QUIRE_SIMD void prefetch_share(ChunkAhead& ahead) {
   }
 }
 
-// One block of rows by the steps of a chunk.
+// Multiplies one block of rows by the steps of a chunk.
 template <class Type>
 static void multiply_block(Tiles& tiles, const uint8_t* x, int64_t x_step_bytes, const uint8_t* w,
                            int64_t num_steps, ChunkAhead& ahead) {
@@ -77,17 +77,18 @@ static void multiply_block(Tiles& tiles, const uint8_t* x, int64_t x_step_bytes,
   }
 }
 
-// Blocks of rows by panels of a call; of a gated product its `panels` are two for each of those.
+// The blocks of rows and the panels of a call. A gated product has two panels for each panel of
+// outputs.
 struct TileGroup {
   const LinearPanelsArgs& args;
   const TileRowCut& cut;
   int64_t first_block, num_blocks;
   int64_t first_panel, num_panels;
-  int64_t num_steps;  // of a panel
+  int64_t num_steps;  // steps of a panel
 
   bool gated() const { return args.gate != nullptr; }
   bool is_up(int64_t panel) const { return gated() && panel % 2 != 0; }
-  // Of outputs.
+  // Returns the panel of outputs.
   int64_t output_panel(int64_t panel) const { return first_panel + (gated() ? panel / 2 : panel); }
   const uint8_t* weights(int64_t panel, int64_t step) const {
     const int64_t to_up = is_up(panel) ? args.gate->columns / kPanelWidth : 0;
@@ -109,7 +110,7 @@ static bool rows_come_again(const TileGroup& group) {
   return group.num_blocks * kTileRows * group.num_steps * kTileBytes > kKeptRowsBytes;
 }
 
-// act(gate) * up of a block whose sums both are complete. They are overwritten.
+// Stores act(gate) * up of a block whose sums of both are complete. It overwrites the sums.
 template <class Type>
 static void finish_gated(const TileGroup& group, int64_t panel, int64_t block) {
   const LinearPanelsArgs& args = group.args;
@@ -144,8 +145,8 @@ static void finish_group_block(const TileGroup& group, int64_t panel, int64_t bl
 
 QUIRE_SIMD int64_t share_of(int64_t lines, int64_t parts) { return (lines + parts - 1) / parts; }
 
-// A chunk of one panel for all blocks of a group. `next_weights` and `next_rows` are what the
-// group goes on with.
+// Multiplies a chunk of one panel for all blocks of a group. The group continues with
+// `next_weights` and `next_rows`.
 template <class Type>
 static void multiply_chunk(Tiles& tiles, const TileGroup& group, int64_t panel, int64_t first_step,
                            const uint8_t* next_weights, const uint8_t* next_rows) {

@@ -1,4 +1,4 @@
-// The linear kernel over tile registers, for bf16 and int8 weights.
+// The linear kernels over tile registers, for bf16 and int8 weights.
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-// At most two blocks of rows: every panel is read once, from its first step to its last.
+// Multiplies at most two blocks of rows: every panel is read once, from its first step to its last.
 template <class Type>
 static void stream_panels(const LinearPanelsArgs& args, const TileRowCut& cut, int64_t num_steps) {
   alignas(64) uint8_t sums[kTileStreamBlocks * kTileBlockSumBytes];
@@ -59,7 +59,7 @@ static void linear_tile_panels(const LinearPanelsArgs& args) {
   multiply_groups<Type>(args, cut, num_steps);
 }
 
-// Calls put(step, to) for each step of a row, `to` being where its 64 bytes go.
+// Calls put(step, to) for each step of a row. Its 64 bytes go to `to`.
 template <typename Put>
 QUIRE_SIMD void pack_tile_row(const PackXArgs& args, int64_t row, int64_t num_steps, Put&& put) {
   const int64_t row_in_block = args.first_row - args.block_row + row;
@@ -99,7 +99,7 @@ static void pack_x_tiles_int8(const PackXArgs& args) {
   }
 }
 
-// What the AMX and the emulated object export.
+// The table that the object files of AMX and of its emulation export.
 constexpr cpu::LinearKernels kLinearOverTiles = {
     .row_block = kTileRows,
     .layout = cpu::PanelLayout::kTiles,

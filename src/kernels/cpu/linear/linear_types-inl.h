@@ -1,14 +1,14 @@
-// The kinds of weights and activations that the linear kernel multiplies in float. One type each,
-// which has the LinearTraits of its instruction set and
+// The kinds of weights and activations that the linear kernel multiplies in float. Each kind is a
+// type that has the LinearTraits of its instruction set and
 //   Sum                 a vector of 16 running sums
-//   kOutputs            that lie side by side
-//   kStepK, kStepBytes  of a panel that one step takes
-//   kUnrolls            kStepsPerPrefetch of them without a jump
-//   kHalfBytes          from the first 16 outputs of a step to the second
-//   XWord, kXWords      packed activations per row and step
+//   kOutputs            the outputs that are side by side
+//   kStepK, kStepBytes  the k and the bytes of a panel that one step takes
+//   kUnrolls            whether kStepsPerPrefetch steps are unrolled
+//   kHalfBytes          the bytes from the first 16 outputs of a step to the second
+//   XWord, kXWords      the type and number of packed activations per row and step
 //   step(x, w, sums), result(outputs, row, v, sum)
-//   Decoded             16 outputs of the same as step() can take them at once (kDecodedBlocks)
-//   decode(w, out)      a step of them
+//   Decoded             the type of 16 decoded outputs, which has its own step() (kDecodedBlocks)
+//   decode(w, out)      decodes a step of them
 #pragma once
 
 #include "kernels/cpu/linear/linear_outputs-inl.h"
@@ -17,17 +17,17 @@
 namespace quire {
 namespace {
 
-// What the linear kernels over vectors take from an instruction set:
+// The constants that an instruction set gives the linear kernels over vectors:
 //   kRowBlock       the most rows of a block: their sums fit the registers beside the weights
-//   kManyRowsBlock  the same where there are more than kFewBlockRows rows
-//   kWideSums       up to so many sums all 32 outputs of a panel are taken at once
-//   kWideBlock      rows of which all 32 outputs fill the registers, so that activations are loaded
-//                   for each half of them; LinearKernels::last_block (0: none)
-//   kDecodedBlocks  from so many blocks of rows on the weights of a chunk are decoded once for all,
-//                   16 outputs at a time, instead of by every block (0: never)
-//   kAheadFewRows   bytes, how far ahead of the loads the weights of few rows are prefetched
-//   kChunkBytes     of a panel, which stay in the second-level cache for all blocks
-//   kRowGroupBytes  of packed rows, which stay there beside such a chunk
+//   kManyRowsBlock  the same for more than kFewBlockRows rows
+//   kWideSums       the most sums with which all 32 outputs of a panel are taken at once
+//   kWideBlock      the rows whose sums of all 32 outputs fill the registers, so that activations
+//                   are loaded for each half of the outputs; LinearKernels::last_block (0: none)
+//   kDecodedBlocks  the blocks of rows from which the weights of a chunk are decoded once for all
+//                   blocks, 16 outputs at a time, instead of by each block (0: never)
+//   kAheadFewRows   how many bytes ahead of the loads the weights are prefetched for few rows
+//   kChunkBytes     the bytes of a panel that stay in the second-level cache for all blocks
+//   kRowGroupBytes  the bytes of packed rows that stay there beside such a chunk
 template <class Traits>
 concept LinearTraits = requires {
   int64_t{Traits::kRowBlock};
@@ -49,7 +49,8 @@ struct FloatSums : Traits {
   using XWord = float;
   static constexpr int kXWords = 2;
   static inline __attribute__((always_inline)) F16 none() { return zero(); }
-  // Adds the products of one k: an activation of each row by its weights, 16 of them by weights(v).
+  // Adds the products of one k: an activation of each row times the weights, 16 of which weights(v)
+  // returns.
   template <int ROWS, int NV, class Weights>
   static inline __attribute__((always_inline)) void add_products(const float* x, Weights weights,
                                                                  F16 (&acc)[ROWS][NV]) {
@@ -59,7 +60,7 @@ struct FloatSums : Traits {
         const F16 w = weights(v);
 #pragma GCC unroll 16
         for (int r = 0; r < ROWS; ++r) add_product(acc[r][v], set1(x[r]), w);
-        // Activations are loaded again for the other half: the registers do not hold them.
+        // Makes the compiler load activations again for the other half: registers cannot hold them.
         asm("" : "+r"(x));
       }
     } else {
@@ -79,12 +80,12 @@ struct FloatSums : Traits {
   }
 };
 
-// [k][16] floats.
+// Decoded weights are floats, [k][16].
 template <LinearTraits Traits>
 struct DecodedFloats : FloatSums<Traits> {
   static constexpr int64_t kOutputs = 16;
-  // Another hardware thread on the core takes its share of decoding instructions: the fewer beside
-  // the products, the less it costs.
+  // Another hardware thread on the core shares the decoding of instructions, so fewer instructions
+  // beside the products cost less.
   static constexpr bool kUnrolls = true;
   static constexpr int64_t kStepBytes = 2 * 16 * 4;
   template <int ROWS, int NV>
@@ -107,7 +108,7 @@ struct StoredF32 : FloatSums<Traits> {
     for (int j = 0; j < 2; ++j) __builtin_memcpy(out + j * 64, w + j * 128, 64);
   }
   static constexpr int64_t kStepBytes = 2 * kPanelWidth * 4;
-  static constexpr int64_t kHalfBytes = 64;  // from the first 16 outputs of a row to the second
+  static constexpr int64_t kHalfBytes = 64;
   template <int ROWS, int NV>
   static inline __attribute__((always_inline)) void step(const float* a, const uint8_t* w,
                                                          F16 (&acc)[ROWS][NV]) {
@@ -154,8 +155,9 @@ struct StoredBf16 : FloatSums<Traits> {
   }
   static constexpr int64_t kStepBytes = 2 * kPanelWidth * 2;
   static constexpr int64_t kHalfBytes = 64;
-  // Even k of all rows, then odd, for which the weights are loaded again: fewer values to keep at a
-  // time. The compiler would load once, and with 16 registers spill sums for that.
+  // Adds the even k of all rows and then the odd ones, for which the weights are loaded again, so
+  // that fewer values are live at a time. The compiler would load once, and spill sums with 16
+  // registers.
   template <int ROWS, int NV>
   static inline __attribute__((always_inline)) void step(const float* a, const uint8_t* w,
                                                          F16 (&acc)[ROWS][NV]) {

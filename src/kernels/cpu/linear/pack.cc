@@ -1,6 +1,7 @@
-// Weights from rows as checkpoints store them to the panels of kernel_tables.h, and back. Copying dominates:
-// a 1B model is 2.5 GB to read and to write, so each source line is used whole while it is in the
-// cache and the lines to come are prefetched (32 row streams are more than the hardware follows).
+// Packs weights from rows, the order of checkpoints, into the panels of kernel_tables.h, and
+// unpacks them. Copying takes most of the time: a 1B model is 2.5 GB to read and to write. So each
+// source line is used whole while it is in the cache, and the next lines are prefetched, because 32
+// streams of rows are more than the hardware follows.
 #include <algorithm>
 #include <cstring>
 
@@ -37,7 +38,7 @@ To convert(From x) {
   }
 }
 
-// Index of (k, column) in a panel of element type T.
+// Returns the index of (k, column) in a panel of element type T.
 template <typename T>
 int64_t panel_index(PanelLayout layout, int64_t k, int64_t column) {
   if constexpr (std::is_same_v<T, bfloat16>) {
@@ -48,10 +49,10 @@ int64_t panel_index(PanelLayout layout, int64_t k, int64_t column) {
 }
 
 struct PanelPart {
-  int64_t first_column;  // [first, end) of the panel come from these rows
+  int64_t first_column;  // columns [first, end) of the panel are filled from these rows
   int64_t end_column;
-  int64_t first_row;  // row of the source for first_column
-  int64_t zero_from;  // columns from here to 32 are past N: zero
+  int64_t first_row;  // the source's row for first_column
+  int64_t zero_from;  // columns from here to 32 are after N, and become 0
   PanelLayout layout;
 };
 
@@ -74,7 +75,7 @@ void pack_part(To* panel, int64_t k, int64_t padded, const WeightRows& rows,
       const From* from = source + row * k + k0;
       __builtin_prefetch(from + 8 * kBlock, 0, 0);
       if (std::is_same_v<To, bfloat16> && std::is_same_v<From, bfloat16> && n == kBlock) {
-        // Pairs stay pairs: move 32-bit words.
+        // Pairs stay pairs, so this moves 32-bit words.
         uint32_t words[16];
         std::memcpy(words, from, sizeof words);
         auto* to = reinterpret_cast<uint8_t*>(panel + panel_index<To>(part.layout, k0, column));
@@ -112,7 +113,7 @@ void pack_panels(PanelLayout layout, const PackedWeight& weight, const WeightRow
     part.first_column = std::max<int64_t>(rows.first_row - p * kPanelWidth, 0);
     part.end_column = std::min(end_row - p * kPanelWidth, kPanelWidth);
     part.first_row = p * kPanelWidth + part.first_column - rows.first_row;
-    // Whoever brings the last row of W clears the columns after it.
+    // The call that packs the last row of W clears the columns after it.
     part.zero_from = end_row == spec.n ? part.end_column : kPanelWidth;
     pack_part<To, From>(static_cast<To*>(weight.data) + p * panel_elements, spec.k, padded, rows,
                         part);

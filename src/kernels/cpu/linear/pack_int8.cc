@@ -1,5 +1,5 @@
-// int8 weights into panels (kernel_tables.h): codes and scales as they come, or both made here from
-// float rows.
+// Packs int8 weights into panels (kernel_tables.h). Codes and scales are given, or computed here
+// from float rows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -32,11 +32,10 @@ Row<From> row_of(const WeightRows& rows, int64_t row, int64_t k) {
 struct Column {
   uint8_t* panel;
   cpu::PanelLayout layout;
-  int64_t column;  // of the panel
+  int64_t column;  // in the panel
 };
 
-// Calls code(k) for all k and stores what it returns as a column of a panel. Returns the sum of the
-// codes.
+// Stores code(k) for all k as a column of a panel. Returns the sum of the codes.
 template <typename Code>
 int32_t write_column(const Column& to, int64_t k, int64_t padded, Code&& code) {
   int32_t sum = 0;
@@ -97,7 +96,7 @@ void pack_row_of(const WeightSpec& spec, const WeightRows& rows, int64_t row, co
   }
 }
 
-// Columns [from, 32) of a panel that no row fills.
+// Clears columns [from, 32) of a panel, which no row fills.
 void clear_columns(cpu::PanelLayout layout, const PackedWeight& weight, int64_t panel,
                    int64_t from) {
   const int64_t padded = cpu::padded_k(weight.spec);
@@ -132,7 +131,7 @@ void cpu::pack_int8_rows(Stream& stream, const PackedWeight& weight, const Weigh
         pack_row_of(spec, rows, row - rows.first_row,
                     {{panel, layout, row % kPanelWidth}, tail.scales + row, tail.sums + row});
       }
-      // Whoever brings the last row of W clears the columns after it.
+      // The call that packs the last row of W clears the columns after it.
       if (end == spec.n) clear_columns(layout, weight, p, end - p * kPanelWidth);
     }
   });

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kPageBytes = 4096;  // the least there are
+constexpr int64_t kPageBytes = 4096;  // the smallest pages
 
 }  // namespace
 
@@ -15,7 +15,7 @@ WorkRange weight_bytes_of(const WeightSpec& spec, WeightBlock block, int thread,
   const int64_t width = is_quantized ? cpu::kQuantPanel : cpu::kPanelWidth;
   const int64_t panel_bytes = is_quantized ? cpu::quant_layout(spec).panel_bytes
                                            : cpu::padded_k(spec) * width * size_bytes(spec.dtype);
-  // As linear() deals it: small ones are not worth waking the others.
+  // As in linear(), one thread multiplies a small weight alone.
   const bool is_small = spec.n * spec.k < cpu::kLinearWorthWaking;
   const int64_t count = spec.n / block.num_blocks;
   const WorkRange columns = is_small ? (thread == 0 ? WorkRange{0, count} : WorkRange{count, count})

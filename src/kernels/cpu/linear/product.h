@@ -1,4 +1,4 @@
-// The product of some rows by a weight of any type.
+// Chooses the product of some rows by a weight of any type.
 #pragma once
 
 #include <utility>

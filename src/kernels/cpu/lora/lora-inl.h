@@ -1,5 +1,5 @@
-// Low-rank updates. Blocks of rows and ranks only decide what stays in registers: every sum has
-// accumulators of its own.
+// Low-rank updates over vectors. The size of blocks of rows and ranks only affects what stays in
+// registers, because every sum has accumulators of its own.
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -18,7 +18,7 @@ constexpr int64_t kShrinkRows = 2;
 constexpr int64_t kShrinkRanks = 4;
 constexpr int64_t kExpandRows = 4;
 
-// h of `kRows` rows from args.rows[i] on and `kRanks` ranks from j on.
+// Computes h of the kRows rows from args.rows[i] on, and kRanks ranks from j on.
 template <Storage kStorage, int kRows, int kRanks>
 static void shrink_block(const LoraShrinkArgs& args, int64_t i, int64_t j) {
   constexpr int64_t kBytes = kStorage == cpu::kStoreF32 ? 4 : 2;
@@ -73,7 +73,7 @@ static void shrink(const LoraShrinkArgs& args) {
   }
 }
 
-// Outputs [n, n + 16) of row i, whose low-rank sums are `update`.
+// Adds the low-rank sums `update` to outputs [n, n + 16) of row i, with bias and gains.
 QUIRE_SIMD void add_update(const LoraExpandArgs& args, int64_t i, int64_t n, F16 update) {
   const int64_t end = args.num_outputs;
   float* y = args.y + args.rows[i] * args.y_stride;
@@ -123,7 +123,7 @@ static void expand(const LoraExpandArgs& args) {
   }
 }
 
-// What the object of every instruction set exports.
+// The table that the object file of each instruction set exports.
 constexpr cpu::LoraKernels kLoraOverVectors = {.shrink = &shrink, .expand = &expand};
 
 }  // namespace

@@ -10,18 +10,18 @@
 namespace quire {
 namespace {
 
-// What a thread takes at once: rows whose x stay in a core's second cache, and as many ranks or
-// outputs as make the work worth a call.
+// The work that a thread takes at once: rows whose x stay in a core's second-level cache, and
+// enough ranks or outputs to be worth a call.
 constexpr int64_t kChunkRows = 64;
 constexpr int64_t kChunkRanks = 4;
 constexpr int64_t kChunkOutputs = 16 * kLoraPanel;
 
-// Multiply-adds that are worth waking the team.
+// The least multiply-adds for which to wake the team.
 constexpr int64_t kWorthWaking = 1 << 14;
 
 int64_t chunks(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// The sums A x of one part for all rows of its segment: [rows, rank] from `h` on.
+// One part with its sums A x for all rows of the segment: [rows, rank] from `h` on.
 struct PartWork {
   const LoraSegment* segment;
   const LoraPart* part;
@@ -41,8 +41,8 @@ void for_each_part(const LoraParams& params, Work&& work) {
   }
 }
 
-// Calls run(chunk) for the thread's share of `num_chunks` chunks, of which `before` belong to
-// earlier parts of all `total`.
+// Calls run(chunk) for those of a part's `num_chunks` chunks that are in the thread's share.
+// `before` of all `total` chunks are those of earlier parts.
 template <class Run>
 void run_share(WorkRange mine, int64_t& before, int64_t num_chunks, Run&& run) {
   const int64_t begin = std::max<int64_t>(mine.begin - before, 0);

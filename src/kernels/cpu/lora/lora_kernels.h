@@ -1,4 +1,4 @@
-// The kernels behind api/lora.h, as kernel_tables.h has those of other ops.
+// The table of the kernels of api/lora.h. kernel_tables.h has those of other ops.
 #pragma once
 
 #include <stdint.h>
@@ -31,9 +31,9 @@ struct LoraExpandArgs {
   int64_t num_rows;
   const void* b;  // panels of 16 outputs, [rank][16] each
   int64_t rank;
-  int64_t num_outputs;  // of these panels
+  int64_t num_outputs;  // in these panels
   Storage storage;
-  // Of the first output of these panels, or null.
+  // From the first output of these panels on, or null.
   const float* bias;
   const float* gain;
   const float* base_gain;
@@ -48,7 +48,7 @@ struct LoraKernels {
   void (*expand)(const LoraExpandArgs& args);
 };
 
-// Those for CPUs with these instruction sets.
+// Returns the kernels of an instruction set.
 const LoraKernels& lora_kernels(Isa isa);
 
 extern const LoraKernels kLoraPortable;

@@ -1,5 +1,5 @@
-// What this core can do at most: multiply-adds from registers, and bytes read from memory. The
-// benchmark's bounds.
+// Measures the limits of a core, which are the benchmark's bounds: multiply-adds from registers,
+// and bytes read from memory.
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -8,15 +8,16 @@
 namespace quire {
 namespace {
 
-// How many sums of 16 lanes run side by side: as many as the registers hold and the latency needs.
-//   kFloatSums, kInt8Sums
+// kFloatSums and kInt8Sums are the independent sums of 16 lanes: as many as the registers hold and
+// the latency needs.
 template <class Traits>
 concept ProbeTraits = requires {
   int{Traits::kFloatSums};
   int{Traits::kInt8Sums};
 };
 
-// Floating point operations done; the sum goes to *sink so that the loop is not removed.
+// Returns the floating point operations done. The sum goes to *sink so that compilers keep the
+// loop.
 template <ProbeTraits Traits>
 static double fma_probe(int64_t iterations, float* sink) {
   constexpr int kSums = Traits::kFloatSums;
@@ -45,11 +46,11 @@ static double fma_probe(int64_t iterations, float* sink) {
   return kFlops * kSums * static_cast<double>(iterations);
 }
 
-// The same for exact sums of int8 products.
+// Does the same for exact sums of int8 products.
 template <ProbeTraits Traits>
 static double int8_probe(int64_t iterations, float* sink) {
   constexpr int kSums = Traits::kInt8Sums;
-  // Unknown to the compiler, so that it does not compute equal sums once.
+  // The compiler does not know these values, and so cannot compute equal sums only once.
   alignas(64) uint8_t weights[64] = {};
   uint32_t words[kSums][kQuadWords] = {};
   asm volatile("" : "+m"(words), "+m"(weights));
@@ -83,7 +84,7 @@ static void read_probe(const void* data, int64_t bytes, float* sink) {
   *sink += reduce_max(max(max(acc[0], acc[1]), max(acc[2], acc[3])));
 }
 
-// What the object of an instruction set exports.
+// The table that the object file of an instruction set exports.
 template <ProbeTraits Traits>
 constexpr cpu::ProbeKernels kProbeOver = {.multiply_add = &fma_probe<Traits>,
                                           .multiply_add_int8 = &int8_probe<Traits>,

@@ -1,11 +1,11 @@
-// What the tile unit of this core can do at most, from registers.
+// Measures the limit of a core's tile unit, from registers.
 #include "kernels/cpu/kernel_tables.h"
 #include "kernels/cpu/simd/tiles_amx.h"
 
 namespace quire {
 namespace {
 
-// Four tiles of sums, two of rows and two of columns, as in linear_tiles-inl.h.
+// Returns the shapes of four tiles of sums, two of rows and two of columns.
 static cpu::TileShapes full_tiles() {
   cpu::TileShapes shapes;
   for (int t = 0; t < 8; ++t) shape_tile(shapes, t, cpu::kTileRows, cpu::kTileBytes);
