@@ -1,10 +1,10 @@
 // Products with quantized weights over vectors.
 //
-// Codes stand for integers or small floats that are exact in bf16, so a group is summed as dense
-// bf16 weights are (linear-inl.h: one accumulator per output, k ascending) and scales are applied to
-// sums. Few rows: codes go from memory to products within registers. Many: a panel is decoded,
-// once for a group of rows, into values that stay in the cache, and row blocks run over them. Both
-// do the same operations in the same order, so law L4 holds across them.
+// Codes stand for integers or small floats that are exact in bf16. So a group is summed like dense
+// bf16 weights (linear-inl.h: one accumulator per output, k ascending), and scales are applied to
+// sums. For few rows codes are decoded and multiplied within registers. For many rows a panel is
+// decoded once for a group of rows, into values that stay in the cache, and multiplied there by
+// blocks of rows. Both do the same operations in the same order, so law L4 holds across them.
 #pragma once
 
 #include "kernels/cpu/quant/quant_blocks-inl.h"
@@ -31,7 +31,7 @@ static void quant_panels(const QuantPanelsArgs& args) {
   fused_panels<Math, KIND, kExpanded>(args);
 }
 
-// What an instruction set exports for products in floats.
+// The table that an instruction set exports for products in floats.
 template <QuantFloatTraits Traits, class Math = FloatMath<Traits>>
 constexpr cpu::QuantKernels kQuantOver = {
     .fused_rows = min_of(Traits::template kFusedRows<cpu::kCode8>, Traits::kSmallGroupRows),
@@ -42,7 +42,7 @@ constexpr cpu::QuantKernels kQuantOver = {
     .group_slots = Math::kGroupSlots,
     .scratch_rows = kGroupRows<Math> + 2 * Traits::kRowBlock,
     .scratch_row_bytes = kBlockRowBytes,
-    // Packed pairs of one slot are rounded.
+    // Pairs that take one slot are always rounded to bf16.
     .pack_x = {kPairSlots == 1 ? nullptr : &pack_quant_x<false>, &pack_quant_x<true>, nullptr},
     .panels = {&quant_panels<Math, cpu::kCode2>, &quant_panels<Math, cpu::kCode3>,
                &quant_panels<Math, cpu::kCode4>, &quant_panels<Math, cpu::kCode5>,
@@ -51,7 +51,7 @@ constexpr cpu::QuantKernels kQuantOver = {
                &quant_panels<Math, cpu::kTable8>},
 };
 
-// The same for activations that are codes.
+// The table for activations that are codes.
 template <QuantFloatTraits Traits>
 constexpr cpu::QuantKernels quant_over_codes() {
   using Math = CodeMath<Traits>;

@@ -1,5 +1,5 @@
-// Many rows by quantized weights: a piece of one strip or two as the values that a Math adds up,
-// then row blocks over it.
+// Multiplies many rows by quantized weights. A piece of one or two strips is decoded to the values
+// that a Math adds up, and then multiplied by blocks of rows.
 #pragma once
 
 #include "kernels/cpu/quant/quant_codes-inl.h"
@@ -12,19 +12,19 @@
 namespace quire {
 namespace {
 
-// Columns of k in a vector of values.
+// The columns of k in a vector of values.
 template <class Math>
 constexpr int64_t kVectorColumns = 2 * Math::kVectorPairs;
 
-// Whole groups, or a part of one, of kPieceStrips strips.
+// A piece: whole groups, or a part of one group, of kPieceStrips strips.
 template <class Math>
 struct Piece {
   const typename Math::Value* values;
   const float* scales;  // [group][2][32], as expand_scales, from the first strip on
   int64_t vectors;      // of each strip: one or more pairs of k
   int64_t vectors_per_group;
-  bool opens;   // begins with a group
-  bool closes;  // ends with one
+  bool opens;   // it begins where a group begins
+  bool closes;  // it ends where a group ends
 };
 
 template <class Math, int J, class Codes>
@@ -37,7 +37,7 @@ QUIRE_SIMD void decode_pairs(const Codes& decoder, const uint8_t* strip,
   }
 }
 
-// k columns of kPieceStrips strips. `ahead`, not null: fetches meanwhile.
+// Decodes k columns of kPieceStrips strips. If `ahead` is not null, it prefetches codes meanwhile.
 template <class Math, CodeKind KIND>
 static void decode_piece(const CodeValues& values, int64_t strip_bytes, int64_t k,
                          const uint8_t* codes, CodePrefetch* ahead, typename Math::Value* out) {
@@ -53,7 +53,7 @@ static void decode_piece(const CodeValues& values, int64_t strip_bytes, int64_t 
   }
 }
 
-// Totals, and sums of an open group, between pieces: [rows][32] each.
+// Between pieces the totals and the sums of an open group are stored, [rows][32] each.
 constexpr int64_t kBlockRowBytes = 2 * kQuantHalf * int64_t{sizeof(float)};
 struct BlockState {
   float* total;
@@ -77,7 +77,7 @@ QUIRE_SIMD void store_sums(const Sums<Math, ROWS, NV>& sums, float* to) {
   }
 }
 
-// ROWS rows of one block by NV strips from `strip` of the piece on.
+// Multiplies ROWS rows of one block by NV strips of the piece from `strip` on.
 template <ZeroKind ZERO, class Math, int ROWS, int NV>
 static void block_tile(const Piece<Math>& piece, int64_t strip, const float* x, const float* group,
                        const BlockState& state) {
@@ -125,7 +125,8 @@ static void block_rows_of(int64_t rows, const Piece<Math>& piece, const float* x
     }
   }
 }
-// One function per kind of zero: with all of them in one, sums do not keep their registers.
+// There is one function per kind of zero, because in one function for all sums would leave the
+// registers.
 template <class Math>
 static void block_rows(int64_t rows, ZeroKind zero_kind, const Piece<Math>& piece, const float* x,
                        const float* group, const BlockState& state) {
@@ -140,22 +141,22 @@ static void block_rows(int64_t rows, ZeroKind zero_kind, const Piece<Math>& piec
   }
 }
 
-// Blocks [begin, end) of the rows.
+// A group is blocks [begin, end) of the rows.
 struct BlockGroup {
   cpu::QuantRowCut cut;
   int64_t begin;
   int64_t end;
 };
 
-// Where a piece is in half a panel, and what the group's rows have summed up to there.
+// The place of a piece in half a panel, and the sums of the group's rows up to there.
 struct PiecePlace {
   int64_t k;
   int64_t first_group;
   int64_t strip;
-  BlockState state;  // of the group's first row and the half's first strip
+  BlockState state;  // for the group's first row and the half's first strip
 };
 
-// A piece by all blocks of a group.
+// Multiplies a piece by all blocks of a group.
 template <class Math>
 static void piece_by_blocks(const QuantPanelsArgs& args, const BlockGroup& group,
                             const Piece<Math>& piece, const PiecePlace& at) {
@@ -174,7 +175,7 @@ static void piece_by_blocks(const QuantPanelsArgs& args, const BlockGroup& group
   }
 }
 
-// A group of rows by half a panel; `output` is of its first row.
+// Multiplies a group of rows by half a panel. `output` is that of its first row.
 template <class Math, CodeKind KIND>
 static void block_half(const QuantPanelsArgs& args, const BlockGroup& group, const uint8_t* panel,
                        int64_t half, const Output& output) {
@@ -220,8 +221,9 @@ static void block_half(const QuantPanelsArgs& args, const BlockGroup& group, con
   }
 }
 
-// Rows are taken in groups of which kQuantSpan columns stay in the second-level cache, beside the
-// totals, while panel after panel takes them: about so many, in whole blocks of equal groups.
+// Rows are multiplied in groups. kQuantSpan columns of a group stay in the second-level cache, with
+// its totals, for one panel after the other. Groups are whole blocks of about this many rows, and
+// equal.
 template <class Math>
 constexpr int64_t kGroupRows = (320 << 10) / (kQuantSpan / 2 * Math::kPairSlots * 4);
 

@@ -1,4 +1,4 @@
-// The codes of quantized weights in the vectors that a file is compiled for (simd-inl.h).
+// Includes the decoders for the vectors that a file is compiled for (simd-inl.h).
 #pragma once
 
 #if defined(QUIRE_VECTORS_AVX512)

@@ -1,5 +1,5 @@
-// Codes to pairs of values with AVX2: integers are shifted, masked and converted; 4-bit
-// codebooks are looked up. See quant_tables.h for the planes.
+// Decodes codes to pairs of values with AVX2. Integers are shifted, masked and converted; 4-bit
+// codebooks are looked up. quant_tables.h describes the planes.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
@@ -21,8 +21,8 @@ QUIRE_SIMD __m256i shift_word(__m256i v) {
   }
 }
 
-// The W bits of k = 2 J + P of a chunk at bit POSITION of each 32-bit word, other bits 0. Outputs
-// 8 * HALF … + 7 of the strip.
+// Returns the W bits of k = 2 J + P of a chunk at bit POSITION of each 32-bit word, with other bits
+// 0, for outputs 8 * HALF … 8 * HALF + 7 of the strip.
 template <int W, int J, int P, int POSITION>
 QUIRE_SIMD __m256i plane_bits(const uint8_t* plane, int half) {
   constexpr int kPairs = 16 / W;  // per vector
@@ -57,7 +57,8 @@ QUIRE_SIMD __m256i code_words(const uint8_t* strip, int half) {
   }
 }
 
-// The W bits of both k of pair J of a chunk at bit POSITION of each half of a word, other bits 0.
+// Returns the W bits of both k of pair J of a chunk at bit POSITION of each half of a word, with
+// other bits 0.
 template <int W, int J, int POSITION>
 QUIRE_SIMD __m256i plane_pairs(const uint8_t* plane, int half) {
   constexpr int kPairs = 16 / W;  // per vector
@@ -74,8 +75,8 @@ QUIRE_SIMD __m256i plane_pairs(const uint8_t* plane, int half) {
   }
 }
 
-// c = q - offset: q is put into the low bits of 2^23, which makes 2^23 + q, and 2^23 + offset is
-// taken off.
+// Computes c = q - offset: q in the low bits of 2^23 makes the float 2^23 + q, from which 2^23 +
+// offset is subtracted.
 template <cpu::CodeKind KIND>
 struct Decoder {
   __m256 base;
@@ -113,9 +114,10 @@ struct Decoder<cpu::kTable4> {
   }
 };
 
-// FP8 e4m3, the only table of 8 bits, becomes bf16, both k of a pair at a time: the code moved so
-// that its fields meet those of a bf16, the exponent rebased. Codes of exponent 0 are multiples of
-// 2^-9, looked up byte by byte: few weights have any, so that a branch spares the rest the effort.
+// FP8 e4m3 is the only table of 8 bits. Both k of a pair become bf16 at once: the code is shifted
+// to the fields of a bf16, and the exponent is rebased. Codes with exponent 0 are multiples of
+// 2^-9, which are looked up byte by byte. Few vectors of weights have such codes, so a branch skips
+// that for the others.
 template <>
 struct Decoder<cpu::kTable8> {
   QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues&) {}
@@ -138,7 +140,7 @@ struct Decoder<cpu::kTable8> {
   }
 
   static constexpr int kBias = (127 - 7) << 7;
-  // Sign, exponent and fraction where a bf16 has them.
+  // Returns sign, exponent and fraction in the fields of a bf16.
   template <int J>
   QUIRE_SIMD_MEMBER static __m256i fields(const uint8_t* strip, int half) {
     __m256i v =
@@ -149,7 +151,7 @@ struct Decoder<cpu::kTable8> {
   }
   QUIRE_SIMD_MEMBER static __m256i with_subnormals(__m256i fields) {
     const __m256i magnitude = _mm256_srli_epi16(_mm256_slli_epi16(fields, 1), 5);
-    // Low bytes of m * 2^-9 for m = 0 ... 7, then their high bytes.
+    // The low bytes of m * 2^-9 for m = 0 ... 7, then the high bytes.
     const __m256i bytes =
         _mm256_broadcastsi128_si256(_mm_set_epi64x(0x3c3c3c3c3b3b3b00, 0x60402000c0800000));
     const __m256i byte_index = _mm256_add_epi16(
@@ -174,19 +176,21 @@ struct Decoder<cpu::kTable8> {
 QUIRE_SIMD __m256i broadcast_integer_pair(const float* x) {
   return _mm256_castps_si256(_mm256_broadcast_ss(x));
 }
-// Modulo 2^32: sums of tables pass 2^31 before what their words add is taken off here.
+// Adds modulo 2^32: the sums of tables exceed 2^31 until the offset of their words is subtracted
+// here.
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   const __m256i x = broadcast_integer_pair(word);
   return {(Sums8)_mm256_add_epi32((__m256i)sum.lo, x), (Sums8)_mm256_add_epi32((__m256i)sum.hi, x)};
 }
-// Makes the compiler compute the sum here, into registers. Dot products add by themselves.
+// Makes the compiler compute the sum here, into registers. Dot product instructions need no such
+// barrier.
 QUIRE_SIMD void settle_sums([[maybe_unused]] Sums16& sum) {
 #ifndef __AVXVNNI__
   asm("" : "+x"(sum.lo), "+x"(sum.hi));
 #endif
 }
 
-// q, without the offset.
+// Returns q, without the offset.
 template <cpu::CodeKind KIND>
 struct IntegerCodes {
   QUIRE_SIMD_MEMBER explicit IntegerCodes(const cpu::CodeValues&) {}
@@ -216,8 +220,8 @@ struct IntegerCodes {
   }
 };
 
-// Values looked up byte by byte. The upper bytes of words are codes of 0, so all get the first
-// value, which QuantLayout::integer_offset takes off.
+// Looks values up byte by byte. The upper bytes of words look up code 0 and so get the first value,
+// which QuantLayout::integer_offset subtracts again.
 template <>
 struct IntegerCodes<cpu::kTable4> {
   __m256i steps;
@@ -254,7 +258,7 @@ QUIRE_SIMD void u4_floats(const uint8_t* p, __m256* low, __m256* high) {
   *low = _mm256_cvtepi32_ps(_mm256_and_si256(bytes, _mm256_set1_epi32(15)));
   *high = _mm256_cvtepi32_ps(_mm256_srli_epi32(bytes, 4));
 }
-// The low and the high nibble of 16 bytes.
+// Loads the low and the high nibbles of 16 bytes as floats.
 QUIRE_SIMD void load_u4_pair(const uint8_t* p, F16* low, F16* high) {
   u4_floats(p, &low->lo, &high->lo);
   u4_floats(p + 8, &low->hi, &high->hi);

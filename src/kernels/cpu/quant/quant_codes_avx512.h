@@ -1,5 +1,5 @@
-// Codes to pairs of values with AVX-512: codes are looked up among bf16 values held in registers,
-// but for integers of 8 bits. See quant_tables.h for the planes.
+// Decodes codes to pairs of values with AVX-512. Codes are looked up among bf16 values in
+// registers, except integers of 8 bits. quant_tables.h describes the planes.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
@@ -10,7 +10,7 @@ namespace {
 
 #define QUIRE_SIMD_MEMBER inline __attribute__((always_inline))
 
-// 32-bit words shifted right by SHIFT, left where it is negative, within their 16-bit halves.
+// Shifts the 16-bit halves of words right by SHIFT, or left if it is negative.
 template <int SHIFT>
 QUIRE_SIMD __m512i shift_halves(__m512i v) {
   if constexpr (SHIFT > 0) {
@@ -22,8 +22,8 @@ QUIRE_SIMD __m512i shift_halves(__m512i v) {
   }
 }
 
-// The W bits per code of pair J of a chunk, at bit POSITION of each half; other bits are whatever
-// they are.
+// Returns the W bits per code of pair J of a chunk, at bit POSITION of each half. Other bits can be
+// anything.
 template <int W, int J, int POSITION>
 QUIRE_SIMD __m512i plane_bits(const uint8_t* plane) {
   constexpr int kPairs = 16 / W;  // per vector
@@ -46,7 +46,7 @@ QUIRE_SIMD Pairs pairs_of(__m512i words) {
 #endif
 }
 
-// Pair J of a chunk out of the low and the high bytes of pairs J / 2 * 2 and the next.
+// Returns pair J of a chunk from the low and the high bytes of pairs J / 2 * 2 and J / 2 * 2 + 1.
 template <int J>
 QUIRE_SIMD Pairs join_bytes(__m512i low, __m512i high) {
   constexpr int kSelect = 0xca;  // first ? second : third
@@ -90,9 +90,9 @@ struct Decoder {
   }
 };
 
-// Integers of 8 bits: q is put into the low bits of 2^23, which makes 2^23 + q, and 2^23 + offset
-// is taken off. Two look-ups among 128 values each would be fewer instructions, but waited for
-// longer (one row, q8_0: 36 and 40 GB/s).
+// Integers of 8 bits: q in the low bits of 2^23 makes the float 2^23 + q, from which 2^23 + offset
+// is subtracted. Two look-ups among 128 values each would be fewer instructions, but with more
+// latency (one row of q8_0: 36 instead of 40 GB/s).
 template <>
 struct Decoder<cpu::kCode8> {
   __m512 base;
@@ -110,7 +110,7 @@ struct Decoder<cpu::kCode8> {
     return {even, odd};
 #endif
   }
-  // Of the low bytes.
+  // Returns the values of the low bytes.
   QUIRE_SIMD_MEMBER __m512 value(__m512i words) const {
     constexpr int kAndOr = 0xea;  // first & second | third
     const __m512i magic = _mm512_castps_si512(_mm512_set1_ps(0x1p23f));
@@ -119,7 +119,8 @@ struct Decoder<cpu::kCode8> {
   }
 };
 
-// FP8 e4m3, the only table of 8 bits: the high bit is the sign, seven are looked up.
+// FP8 e4m3 is the only table of 8 bits. The high bit is the sign, and the other seven are looked
+// up.
 template <>
 struct Decoder<cpu::kTable8> {
 #ifdef __AVX512VBMI__
@@ -173,14 +174,15 @@ QUIRE_SIMD __m512i broadcast_integer_pair(const float* x) {
   __builtin_memcpy(&word, x, sizeof word);
   return _mm512_set1_epi32(word);
 }
-// Modulo 2^32: sums of tables pass 2^31 before what their words add is taken off here.
+// Adds modulo 2^32: the sums of tables exceed 2^31 until the offset of their words is subtracted
+// here.
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   return (Sums16)_mm512_add_epi32((__m512i)sum, broadcast_integer_pair(word));
 }
-// Dot products add by themselves.
+// Dot product instructions need no barrier.
 QUIRE_SIMD void settle_sums(Sums16&) {}
 
-// q, without the offset.
+// Returns q, without the offset.
 template <cpu::CodeKind KIND>
 struct IntegerCodes {
   QUIRE_SIMD_MEMBER explicit IntegerCodes(const cpu::CodeValues&) {}
@@ -210,8 +212,8 @@ struct IntegerCodes {
   }
 };
 
-// Values looked up byte by byte. The upper bytes of words are codes of 0, so all get the first
-// value, which QuantLayout::integer_offset takes off.
+// Looks values up byte by byte. The upper bytes of words look up code 0 and so get the first value,
+// which QuantLayout::integer_offset subtracts again.
 template <>
 struct IntegerCodes<cpu::kTable4> {
   __m512i steps;
@@ -233,8 +235,8 @@ QUIRE_SIMD Sums16 code_quad_dot(Sums16 sum, CodeQuads codes, const float* x) {
 QUIRE_SIMD CodeQuads load_code_quads(const void* p) { return _mm512_loadu_si512(p); }
 QUIRE_SIMD void store_code_quads(void* p, CodeQuads codes) { _mm512_storeu_si512(p, codes); }
 
-// q of pairs J and J + 1, in the order of pack_code_quads(). A line holds four pairs of codes of 4
-// bits: pairs 0 and 2 of it lie in the low nibbles of bytes, 1 and 3 in the high ones.
+// Returns q of pairs J and J + 1, in the order of pack_code_quads(). A line holds four pairs of
+// 4-bit codes: pairs 0 and 2 in the low nibbles of bytes, 1 and 3 in the high ones.
 template <cpu::CodeKind KIND>
 struct ByteCodes {
   QUIRE_SIMD_MEMBER explicit ByteCodes(const cpu::CodeValues&) {}
@@ -271,7 +273,7 @@ QUIRE_SIMD F16 load_i8(const uint8_t* p) {
   return _mm512_cvtepi32_ps(
       _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
-// The low and the high nibble of 16 bytes.
+// Loads the low and the high nibbles of 16 bytes as floats.
 QUIRE_SIMD void load_u4_pair(const uint8_t* p, F16* low, F16* high) {
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   *low = _mm512_cvtepi32_ps(_mm512_and_si512(bytes, _mm512_set1_epi32(15)));

@@ -1,5 +1,5 @@
-// Codes to pairs of values in vector extensions: integers are shifted, masked and converted; other
-// codes are looked up one by one. See quant_tables.h for the planes.
+// Decodes codes to pairs of values in vector extensions. Integers are shifted, masked and
+// converted; other codes are looked up one by one. quant_tables.h describes the planes.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
@@ -10,7 +10,7 @@ namespace {
 
 #define QUIRE_SIMD_MEMBER inline __attribute__((always_inline))
 
-// The W bits of k = 2 J + P of a chunk in the low bits of each word, other bits 0.
+// Returns the W bits of k = 2 J + P of a chunk in the low bits of each word, with other bits 0.
 template <int W, int J, int P>
 QUIRE_SIMD U16 plane_bits(const uint8_t* plane) {
   constexpr int kPairs = 16 / W;  // per vector
@@ -37,7 +37,7 @@ QUIRE_SIMD U16 code_words(const uint8_t* strip) {
   }
 }
 
-// c = q - offset, or the table's.
+// Computes c = q - offset, or looks c up.
 template <cpu::CodeKind KIND>
 struct Decoder {
   static constexpr bool kLooksUp = KIND == cpu::kTable4 || KIND == cpu::kTable8;
@@ -73,7 +73,7 @@ QUIRE_SIMD F16 load_i8(const uint8_t* p) {
   for (int i = 0; i < 16; ++i) v[i] = static_cast<int8_t>(p[i]);
   return v;
 }
-// The low and the high nibble of 16 bytes.
+// Loads the low and the high nibbles of 16 bytes as floats.
 QUIRE_SIMD void load_u4_pair(const uint8_t* p, F16* low, F16* high) {
   for (int i = 0; i < 16; ++i) {
     (*low)[i] = static_cast<float>(p[i] & 15);

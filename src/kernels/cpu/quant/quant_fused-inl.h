@@ -1,4 +1,4 @@
-// Few rows by quantized weights: from codes to products within registers.
+// Multiplies few rows by quantized weights. Codes are decoded and multiplied within registers.
 #pragma once
 
 #include "kernels/cpu/quant/quant_codes-inl.h"
@@ -11,10 +11,10 @@
 namespace quire {
 namespace {
 
-// Pairs J … END - 1 of a chunk, END - 8 the first of its half. x points at pair J. Meanwhile
-// fetches LINES from `ahead` on, a share beside each pair: in a burst they would wait for each
-// other, and loads for them. APART keeps the compiler from gathering them again, at the price of
-// fewer values in registers.
+// Adds the products of pairs J … END - 1 of a chunk. END - 8 is the first pair of its half, and x
+// points at pair J. It prefetches LINES lines from `ahead` on, a share with each pair, because a
+// burst of prefetches would delay itself and the loads. APART keeps the compiler from moving them
+// together again, at the price of fewer values in registers.
 template <class Math, CodeKind KIND, int J, int END, int LINES, bool APART, int ROWS, int NV>
 QUIRE_SIMD void add_pairs(const typename Math::template Codes<KIND>& decoder,
                           const uint8_t* const (&codes)[NV], const float* x, const CodeLines& ahead,
@@ -41,12 +41,12 @@ QUIRE_SIMD void add_pairs(const typename Math::template Codes<KIND>& decoder,
   }
 }
 
-// Rows of a block as packed, and what comes of them.
+// The packed rows of a block, and their outputs.
 struct BlockRows {
   const float* x;
   const float* groups;
   Output output;
-  bool fetches;  // the codes of the panel, for all blocks
+  bool fetches;  // this block prefetches the codes of the panel, for all blocks
 };
 
 template <class Math>
@@ -59,14 +59,15 @@ QUIRE_SIMD BlockRows block_rows_at(const QuantPanelsArgs& args, const cpu::Quant
           .fetches = block == 0};
 }
 
-// Up to so many rows pairs may be kept apart: more leave no time to be won.
+// The most rows for which pairs are kept apart. With more rows that gains no time.
 constexpr int kApartRows = 2;
 
-// Up to so many rows float16 scales are converted as they are needed.
+// The most rows for which float16 scales are converted when they are needed.
 constexpr int kDirectScaleRows = 4;
 
-// ROWS rows by NV strips of a panel, from `first` on. Who takes the first strip fetches all. In one
-// piece: with its loops in functions of their own GCC 12 keeps fewer sums in registers.
+// Multiplies ROWS rows by NV strips of a panel, from `first` on. The call for the first strip
+// prefetches for all. It is one long function, because with its loops in functions of their own GCC
+// 12 keeps fewer sums in registers.
 template <class Math, CodeKind KIND, ScaleMode MODE, int ROWS, int NV>
 static void fused_tile(const QuantPanelsArgs& args, const uint8_t* panel, int64_t first,
                        const BlockRows& rows) {
@@ -112,7 +113,7 @@ static void fused_tile(const QuantPanelsArgs& args, const uint8_t* panel, int64_
 #pragma GCC unroll 2
       for (int i = 0; i < NV / 2; ++i) scales[i].next();
     };
-    // All strips at once: this is the only pass, and of few rows mostly the only block: it fetches.
+    // With all strips at once this is the only pass, and mostly the only block, so it prefetches.
     constexpr int64_t kHalfBytes = chunk_bytes<KIND>() / 2;
     constexpr int64_t kHalfSlots = 8 / Math::kVectorPairs * ROWS * Math::kPairSlots;
     constexpr int kLines = NV == kQuantStrips ? kHalfBytes / 64 : 0;

@@ -21,7 +21,8 @@ T load_unaligned(const uint8_t* p) {
   return value;
 }
 
-// FP8 e4m3fn; the codes of NaN become what the bits say (480), which check_quant's caller excludes.
+// Returns the value of an FP8 e4m3fn code. The codes of NaN give 480, as their bits say; checkpoint
+// readers refuse them.
 float e4m3_value(uint8_t code) {
   const int exponent = code >> 3 & 15;
   const int mantissa = (code & 7) + (exponent == 0 ? 0 : 8);
@@ -65,7 +66,8 @@ bool is_table4(const QuantSpec& spec) {
   return spec.codebook != Codebook::kLinear && spec.bits == 4;
 }
 
-// The values of a table of 4 bits in units of which all are multiples, counted from the least.
+// A table of 4 bits as integers: values are counted from the least, in a unit that divides all of
+// them.
 struct IntegerTable {
   float unit;
   float least;
@@ -77,7 +79,8 @@ IntegerTable integer_table(const QuantSpec& spec) {
   return table;
 }
 
-// Looking up a table of bytes by words gives its first entry in their upper bytes.
+// Returns QuantLayout::integer_offset. For a table, the look-up of a word gives the table's first
+// entry in its upper byte, which the offset contains.
 int32_t integer_offset(const QuantSpec& spec) {
   if (!is_table4(spec)) return spec.offset;
   const IntegerTable table = integer_table(spec);

@@ -1,10 +1,10 @@
-// How the kernels over vectors sum the groups of quantized weights.
+// These types say how the kernels over vectors sum the groups of quantized weights.
 //
 //   y = sum over groups g, ascending, of scale[g] * (sum over k in g of c x) - min[g] * (sum of x)
 //
-// A Math says how a group is summed: FloatMath, CodeMath for activations that are codes as well,
-// IntegerMath of quant_integers-inl.h, ByteMath of quant_bytes-inl.h. It has the QuantTraits of its
-// instruction set.
+// A Math sums a group: FloatMath in floats, CodeMath for activations that are codes too,
+// IntegerMath (quant_integers-inl.h) and ByteMath (quant_bytes-inl.h) in integers. It has the
+// QuantTraits of its instruction set.
 #pragma once
 
 #include "kernels/cpu/quant/quant_codes-inl.h"
@@ -16,17 +16,17 @@
 namespace quire {
 namespace {
 
-// What the kernels over vectors take from an instruction set, by kind of code and by whether scales
-// are read as they are (DIRECT) where that matters:
-//   kFusedRows<KIND>           up to so many rows go from memory to products within registers, in
-//                              blocks; the least for codes of 8 bits
-//   kQuadRows<KIND, DIRECT>    up to so many of a block's take four strips at once, else two
-//   kRowBlock, kBlockStrips    rows and strips (1 or 2) of a block whose sums fit the registers
-//   kSmallGroupRows            rows of a block for groups that close often
-//   kSumVectors                how many sums and totals registers hold
-//   kDecodedStrips<KIND>       of how many strips they hold values as well (1, 2 or 4)
-//   kPairsApart<KIND, DIRECT>  whether the compiler is kept from mixing the pairs of k of one row or
-//                              two
+// The constants that an instruction set gives the kernels over vectors, some of them by kind of
+// code and by whether scales are read without being expanded first (DIRECT):
+//   kFusedRows<KIND>           the most rows that are multiplied within registers, in blocks; the
+//                              least for codes of 8 bits
+//   kQuadRows<KIND, DIRECT>    the most rows of a block that take four strips at once, not two
+//   kRowBlock, kBlockStrips    rows and strips (1 or 2) of a block, whose sums fit the registers
+//   kSmallGroupRows            rows of a block if groups are short
+//   kSumVectors                the sums and totals that registers hold
+//   kDecodedStrips<KIND>       the strips whose values they hold as well (1, 2 or 4)
+//   kPairsApart<KIND, DIRECT>  whether the compiler is kept from mixing the pairs of k, with one
+//                              row or two
 template <class Traits>
 concept QuantTraits = requires {
   int64_t{Traits::template kFusedRows<cpu::kCode4>};
@@ -39,8 +39,8 @@ concept QuantTraits = requires {
   bool{Traits::template kPairsApart<cpu::kCode4, false>};
 };
 
-// And where products are floats:
-//   kFloatBlocks  whether blocks read floats from the cache, or bf16
+// And for products in floats:
+//   kFloatBlocks  whether blocks read decoded weights as floats, not bf16
 //   kLooksUpAll   whether decoders take the value of every 4-bit code from the table
 template <class Traits>
 concept QuantFloatTraits = QuantTraits<Traits> && requires {
@@ -48,7 +48,7 @@ concept QuantFloatTraits = QuantTraits<Traits> && requires {
   bool{Traits::kLooksUpAll};
 };
 
-// sums[r] += x[r] * b for a pair of k and the strips from `first` on.
+// Computes sums[r] += x[r] * b for a pair of k and the strips from `first` on.
 template <int ROWS, int NV, int COUNT>
 QUIRE_SIMD void add_to_rows(F16 (&sums)[ROWS][NV], int first, const float* x,
                             const Pairs (&b)[COUNT]) {
@@ -60,8 +60,8 @@ QUIRE_SIMD void add_to_rows(F16 (&sums)[ROWS][NV], int first, const float* x,
   }
 }
 
-// Values of codes that stay in the cache for blocks of rows, [pair of k][strip][32]: bf16, from
-// which every block makes Pairs.
+// The decoded values that stay in the cache for blocks of rows, [pair of k][strip][32]. Here they
+// are bf16, which each block turns into Pairs.
 template <bool kAsFloats>
 struct StoredValues {
   using Value = uint16_t;
@@ -69,8 +69,8 @@ struct StoredValues {
   static inline __attribute__((always_inline)) void store(Value* values, Pairs b) {
     store_pairs(values, b);
   }
-  // Adds what one pair of k brings. Without a dot product all rows take the even k before any takes
-  // the odd one, which needs half the registers.
+  // Adds the products of one pair of k. Without a dot product all rows add the even k first and
+  // then the odd k, which needs half the registers.
   template <int ROWS, int NV>
   static inline __attribute__((always_inline)) void add_stored(F16 (&sums)[ROWS][NV],
                                                                const float* x,
@@ -98,7 +98,7 @@ struct StoredValues {
 };
 
 #ifndef __AVX512BF16__
-// Floats of one strip at a time: twice the bytes, and nothing to do for a block but to load them.
+// Here the values are floats of one strip: twice the bytes, but a block only loads them.
 template <>
 struct StoredValues<true> {
   using Value = float;
@@ -115,7 +115,7 @@ struct StoredValues<true> {
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
       const F16 b = load(values + j * kQuantStrip);
-      asm("" : "+r"(values));  // the compiler would load even and odd k first, and spill sums
+      asm("" : "+r"(values));  // or the compiler would load both k first, and spill sums
 #pragma GCC unroll 16
       for (int r = 0; r < ROWS; ++r) {
         sums[r][0] = fma(set1(x[r * kPairSlots + j]), b, sums[r][0]);
@@ -125,14 +125,14 @@ struct StoredValues<true> {
 };
 #endif
 
-// Sums of floats, be it of products or over groups.
+// Sums in float, of products or over groups.
 struct FloatSums {
   using Sum = F16;
   static inline __attribute__((always_inline)) F16 none() { return zero(); }
   static inline __attribute__((always_inline)) void settle(F16&) {}
 };
 
-// The values of codes as Pairs, products and sums in float. Slots of a group: minus its sum of x.
+// Multiplies the values of codes as Pairs, in float. A group has one slot: minus its sum of x.
 template <QuantFloatTraits Traits>
 struct FloatMath : Traits, FloatSums, StoredValues<Traits::kFloatBlocks> {
   template <CodeKind KIND>
@@ -140,7 +140,7 @@ struct FloatMath : Traits, FloatSums, StoredValues<Traits::kFloatBlocks> {
   static constexpr int kPairSlots = quire::kPairSlots;
   static constexpr int kVectorPairs = 1;  // pairs of k in a vector of values and a slot of x
   static constexpr int kGroupSlots = 1;
-  static constexpr bool kPiecesCutGroups = true;  // of more than kQuantSpan columns
+  static constexpr bool kPiecesCutGroups = true;  // groups of more than kQuantSpan columns
 
   static inline __attribute__((always_inline)) F16 value(F16 sum, const float*, int64_t) {
     return sum;
@@ -152,8 +152,8 @@ struct FloatMath : Traits, FloatSums, StoredValues<Traits::kFloatBlocks> {
   }
 };
 
-// Activations are codes of int8, floats here as well; sums of their products are exact. Slots of a
-// group: minus its sum of x, and its unit.
+// Multiplies activations that are int8 codes, as floats too; the sums of their products are exact.
+// A group has two slots: minus its sum of x, and its unit.
 template <QuantFloatTraits Traits>
 struct CodeMath : FloatMath<Traits> {
   static constexpr bool kPiecesCutGroups = false;
@@ -175,8 +175,8 @@ struct Sums {
       for (int i = 0; i < NV; ++i) v[r][i] = Math::none();
     }
   }
-  // Has products of COUNT strips from `first` on added before others are made: GCC 12 would keep the
-  // products of many pairs in memory and add them all at the end.
+  // Makes the compiler add the products of COUNT strips from `first` on before it computes others.
+  // GCC 12 would keep the products of many pairs in memory and add them all at the end.
   template <int COUNT>
   QUIRE_SIMD_MEMBER void settle(int first) {
 #pragma GCC unroll 16
@@ -187,8 +187,8 @@ struct Sums {
   }
 };
 
-// Totals over groups: in registers where they fit beside the sums, else in memory: [rows][32], or
-// [rows][64] of four strips.
+// Totals over groups are in registers if they fit there with the sums, otherwise in memory:
+// [rows][32], or [rows][64] for four strips.
 template <class Math, int ROWS, int NV>
 constexpr bool kTotalsInRegisters = 2 * ROWS* NV <= Math::kSumVectors;
 
@@ -211,8 +211,8 @@ struct Totals<ROWS, NV, false> {
   }
 };
 
-// Takes the group's sums into the totals and clears them. scale(i), zero_point(i): of strip i.
-// group: the slots of x's group, [kGroupSlots][ROWS].
+// Adds the group's sums to the totals and clears them. scale(i) and zero_point(i) are those of
+// strip i, and `group` has the slots of x's group, [kGroupSlots][ROWS].
 template <ZeroKind KIND, class Math, int ROWS, int NV, class Scale, class Zero, bool kInRegisters>
 QUIRE_SIMD void close_group_of(Scale scale, Zero zero_point, const float* group,
                                Sums<Math, ROWS, NV>& sums, Totals<ROWS, NV, kInRegisters>& total) {

@@ -1,4 +1,4 @@
-// Quantized rows to the panels of quant_tables.h, and a row back to floats.
+// Packs quantized rows into the panels of quant_tables.h, and unpacks a row to floats.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,7 +30,7 @@ struct Lane {
   }
 };
 
-// 32 codes of a lane, `width` bits of each from bit `shift` on, into a plane.
+// Packs `width` bits, from bit `shift` on, of 32 codes of a lane into a plane.
 void pack_plane(const uint8_t* codes, int width, int shift, uint8_t* lane) {
   const int per_word = 32 / width;
   const uint32_t mask = (1u << width) - 1u;
@@ -69,7 +69,7 @@ void for_each_plane(int bits, Plane&& plane) {
   }
 }
 
-// Codes past K are 0. `codes` may be null: all 0.
+// Packs the codes of a lane. Those past K are 0, and all are 0 if `codes` is null.
 void pack_codes(const Lane& lane, const uint8_t* codes) {
   const QuantLayout& layout = lane.layout;
   uint8_t seen = 0;
@@ -86,7 +86,7 @@ void pack_codes(const Lane& lane, const uint8_t* codes) {
               layout.spec.bits);
 }
 
-// A region of a lane from `count` elements, the rest of the region's `total` cleared.
+// Packs `count` elements into a region of a lane, and clears the rest of its `total`.
 void pack_region(const Lane& lane, int64_t region, int64_t element_bytes, const void* source,
                  int64_t count, int64_t total) {
   const auto* from = static_cast<const uint8_t*>(source);
@@ -104,7 +104,7 @@ const uint8_t* row_of(const void* array, int64_t row, int64_t row_bytes) {
   return array == nullptr ? nullptr : static_cast<const uint8_t*>(array) + row * row_bytes;
 }
 
-// What a packed group of a lane stands for.
+// The numbers that a packed group of a lane stands for.
 struct GroupValues {
   float scale = 0.0f;
   float zero = 0.0f;
@@ -136,8 +136,8 @@ GroupValues group_values(const Lane& lane, int64_t g) {
   return group;
 }
 
-// The lane's unit: times it, no weight of the lane is as large as 2^15, the largest possible one
-// is half of that or more.
+// Stores the unit of a lane: the power of two with which the largest possible weight of the lane is
+// at least 2^14 and below 2^15.
 void pack_unit(const Lane& lane, float largest_code) {
   const QuantLayout& layout = lane.layout;
   float largest = 0.0f;
@@ -146,13 +146,13 @@ void pack_unit(const Lane& lane, float largest_code) {
     const float weight = std::abs(group.scale) * (largest_code + group.zero) + std::abs(group.min);
     largest = std::max(largest, weight);
   }
-  constexpr int kMostExponent = 90;  // so that the unit and what undoes it are normal numbers
+  constexpr int kMostExponent = 90;  // so that the unit and its inverse are normal numbers
   const int exponent =
       largest > 0.0f ? std::clamp(std::ilogb(largest) - 14, -kMostExponent, kMostExponent) : 0;
   *lane.scale(layout.units_at, 0, 1) = static_cast<uint8_t>(127 - exponent);  // E8M0
 }
 
-// Row `row` of `rows`, or zeros when it is negative.
+// Packs row `row` of `rows` into a lane, or zeros if it is negative.
 void pack_lane(const Lane& lane, const QuantRows& rows, int64_t row) {
   const QuantLayout& layout = lane.layout;
   const QuantSpec& spec = layout.spec;
@@ -210,7 +210,7 @@ void pack_quant_rows(Stream& stream, const PackedWeight& weight, const QuantRows
   const QuantLayout layout = cpu::quant_layout(spec);
   const cpu::QuantWeightView view = cpu::quant_view(weight, layout);
   const int64_t end_row = rows.first_row + rows.num_rows;
-  // Whoever brings the last row of W clears the lanes after it and writes what the codes mean.
+  // The call that packs the last row of W clears the lanes after it and writes the code values.
   const bool is_last = end_row == spec.n;
   if (is_last) *view.values = cpu::code_values(spec.quant);
   const float largest_code = cpu::largest_code_value(spec.quant);

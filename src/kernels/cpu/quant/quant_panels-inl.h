@@ -1,5 +1,5 @@
-// What every way of multiplying quantized weights shares: where finished sums go, and how codes are
-// prefetched.
+// The code that all kernels for quantized weights share: how finished sums are stored, and how
+// codes are prefetched.
 #pragma once
 
 #include "kernels/cpu/quant/quant_codes-inl.h"
@@ -22,13 +22,14 @@ using cpu::QuantPanelsArgs;
 
 QUIRE_SIMD constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Of a strip, one pair of k.
+// The values of one pair of k of a strip.
 constexpr int64_t kPairValues = 2 * kQuantStrip;
 
-// How far ahead of the loads the codes are prefetched, which are taken in pieces of BYTES: into the
-// second cache, because the nearest takes too few misses at a time for this much bandwidth; then
-// into that one, also for those that the second would not take when it was busy. Measured in decode
-// for codes of 4, 6 and 8 bits: what matters is time, which more bits take less of per byte.
+// How far ahead of the loads codes are prefetched, which are read in pieces of BYTES: first into
+// the second-level cache, because the first level takes too few misses at a time for this
+// bandwidth, and later into the first level, where lines arrive even if the second was too busy to
+// take them. The numbers were measured in decode for codes of 4, 6 and 8 bits. The distance is a
+// matter of time, and codes of more bits take less time per byte.
 template <int64_t BYTES>
 constexpr int64_t kCodesAheadFar = min_of(16 * BYTES, 12288);
 template <int64_t BYTES>
@@ -45,7 +46,7 @@ QUIRE_SIMD void prefetch_codes(const CodeLines& lines, int line) {
 struct Output {
   float* y;
   int64_t y_stride;
-  int64_t num_columns;  // from here on
+  int64_t num_columns;  // columns that exist from y on
   const float* bias;
   bool accumulate;
 
@@ -74,14 +75,14 @@ QUIRE_SIMD Output output_at(const QuantPanelsArgs& args, int64_t row, int64_t co
           .accumulate = args.accumulate};
 }
 
-// Bytes of a chunk of a panel.
+// Returns the bytes of a chunk of a panel.
 template <CodeKind KIND>
 constexpr int64_t chunk_bytes() {
   constexpr int kBits[cpu::kNumCodeKinds] = {2, 3, 4, 5, 6, 8, 4, 8};
   return kQuantStrips * 64 * kBits[KIND];
 }
 
-// Runs ahead of the codes of a panel, and from its last ones to the next panel's first.
+// Finds the codes to prefetch: those of a panel, and after its last ones the next panel's first.
 struct CodePrefetch {
   const uint8_t* at;
   const uint8_t* end;
@@ -91,7 +92,7 @@ struct CodePrefetch {
       : at(panel),
         end(panel + layout.scales_at),
         to_next_panel(layout.panel_bytes - layout.scales_at) {}
-  // Those of the next BYTES.
+  // Returns the lines to prefetch during the next BYTES.
   template <int64_t BYTES>
   QUIRE_SIMD_MEMBER CodeLines take() {
     const uint8_t* far = at + kCodesAheadFar<BYTES>;

@@ -13,7 +13,7 @@ CodeKind code_kind(const QuantSpec& spec) {
 }
 
 #ifdef QUIRE_X86_KERNELS
-// For activations of int8. All sum exactly, so all give the same sums.
+// Returns the kernels for int8 activations. All of them sum exactly and so give the same sums.
 const QuantKernels& code_kernels(Isa isa) {
   const Isa vectors = vector_isa(isa);
   if (uses_avx512_vnni(vectors)) return kQuantAvx512Bytes;
@@ -79,7 +79,7 @@ int64_t QuantProduct::packed_bytes() const {
   return (x_floats() + group_floats) * int64_t{sizeof(float)};
 }
 
-// Where the tile kernels scale weights they leave the groups as they are.
+// Tile kernels that scale weights do not use the groups.
 void QuantProduct::pack_block(int64_t block, const float* x, int64_t x_stride,
                               uint8_t* packed) const {
   const int64_t row = first_row(block);

@@ -10,7 +10,7 @@
 
 namespace quire::cpu {
 
-// Borrows the weight. Any thread may call the const members, for different blocks and columns.
+// Borrows the weight. Threads may call the const members at once, for different blocks and columns.
 class QuantProduct {
  public:
   static constexpr int64_t kPanel = kQuantPanel;
@@ -37,7 +37,7 @@ class QuantProduct {
   int64_t x_floats() const {
     return round_up(num_rows_ * (layout_.padded_k + kernels_.x_padding), 16);
   }
-  // Behind the packed rows: what the sums of each group need.
+  // Returns the numbers that the sums of each group need, which are stored after the packed rows.
   float* groups(uint8_t* packed) const { return reinterpret_cast<float*>(packed) + x_floats(); }
 
   const PackedWeight& weight_;

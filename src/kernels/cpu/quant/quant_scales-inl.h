@@ -55,9 +55,9 @@ QUIRE_SIMD F16 load_scales(ScaleType type, const uint8_t* region, int64_t index)
   }
 }
 
-// Where in a panel the next group's scales are.
+// The place of the next group's scales in a panel.
 struct GroupWalk {
-  int64_t index = 0;  // of output 0 in [group][64] and [super-group][64]
+  int64_t index = 0;  // that of output 0 in [group][64] and [super-group][64]
   int64_t super_index = 0;
   int64_t until_super;
   int64_t span = 0;
@@ -73,22 +73,21 @@ struct GroupWalk {
 
 struct GroupScale {
   F16 scale;
-  F16 zero;  // min or zero point; nothing when there are none
+  F16 zero;  // min or zero point; not set if there are none
 };
 
-// Floats per group of half a panel: [2][32], scales and then mins or zeros (only where there are
-// such).
+// The floats per group of half a panel: [2][32], scales and then mins or zeros, if there are any.
 constexpr int64_t kGroupFloats = 2 * kQuantHalf;
 
-// Items [first, first + count) of a region of a panel, into the second cache.
+// Prefetches items [first, first + count) of a region of a panel into the second-level cache.
 QUIRE_SIMD void prefetch_items(const uint8_t* region, int64_t first, int64_t count,
                                int64_t item_bytes) {
   const uint8_t* at = region + first * item_bytes;
   for (const uint8_t* end = at + count * item_bytes; at < end; at += 64) prefetch_l2(at);
 }
 
-// Fetches the scales of the span that is kSpansAhead behind `span` of a panel, be it of this panel
-// or of one behind it. That many take as long as memory does to answer when it is busy.
+// Prefetches the scales of the span kSpansAhead after `span`, in this panel or a later one.
+// Computing that many spans takes as long as a read from busy memory.
 constexpr int64_t kSpansAhead = 2;
 QUIRE_SIMD void prefetch_scales(const QuantLayout& layout, const uint8_t* panel, int64_t span) {
   for (span += kSpansAhead; span >= layout.num_spans; span -= layout.num_spans) {
@@ -107,8 +106,8 @@ QUIRE_SIMD void prefetch_scales(const QuantLayout& layout, const uint8_t* panel,
                  layout.super_scale_bytes);
 }
 
-// The next num_groups groups of half a panel: read(index) gives the 16 stored scales from `index`
-// on.
+// Expands the next num_groups groups of half a panel. read(index) returns the 16 stored scales from
+// `index` on.
 template <class Read>
 QUIRE_SIMD void expand_groups(const QuantLayout& layout, const uint8_t* panel, int64_t half,
                               GroupWalk& walk, int64_t num_groups, float* out, Read read) {
@@ -140,7 +139,7 @@ QUIRE_SIMD void expand_groups(const QuantLayout& layout, const uint8_t* panel, i
   }
 }
 
-// The scales of the next num_groups groups of half a panel as floats: [group][2][32].
+// Expands the scales of the next num_groups groups of half a panel to floats, [group][2][32].
 static __attribute__((noinline)) void expand_scales(const QuantLayout& layout, const uint8_t* panel,
                                                     int64_t half, GroupWalk& walk,
                                                     int64_t num_groups, float* out) {
@@ -179,8 +178,8 @@ static __attribute__((noinline)) void expand_scales(const QuantLayout& layout, c
   }
 }
 
-// How a kernel of few rows reads scales: expanded, a span of groups at a time, or one group as it
-// is needed where that is a plain conversion.
+// How a kernel for few rows reads scales: expanded, a span of groups at a time; or one group when
+// it is needed, if that is only a conversion.
 enum ScaleMode : int { kExpanded, kDirectF16 };
 
 template <ScaleMode MODE>
@@ -211,7 +210,7 @@ struct ScaleReader<kExpanded> {
 
 template <>
 struct ScaleReader<kDirectF16> {
-  // So many scales ahead of use are fetched, but from no panel behind the next.
+  // Scales are prefetched this far ahead of use, but not further than in the next panel.
   static constexpr int64_t kAhead = 48 * kQuantPanel;
   const uint16_t* at;
   const uint16_t* ahead;

@@ -1,4 +1,4 @@
-// Activations for quantized weights, packed for broadcasts, and their sums.
+// Packs activations for quantized weights, in the form for broadcasts, and sums them.
 #pragma once
 
 #include "kernels/cpu/quant/quant_tables.h"
@@ -10,7 +10,7 @@ namespace {
 using cpu::PackQuantXArgs;
 using cpu::QuantLayout;
 
-// 16 activations from column k on, zeros past K.
+// Returns 16 activations from column k on, with zeros past K.
 QUIRE_SIMD F16 load_x(const PackQuantXArgs& args, const float* x, int64_t k) {
   const int64_t left = args.layout->k - k;
   if (left <= 0) return zero();

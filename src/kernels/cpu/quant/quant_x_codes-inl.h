@@ -1,4 +1,4 @@
-// Activations as codes of int8, from each row and group alone (law L4).
+// Rounds activations to int8 codes, each group of a row from that group alone (law L4).
 #pragma once
 
 #include "kernels/cpu/quant/quant_codes-inl.h"
@@ -13,11 +13,11 @@ using cpu::PackQuantXArgs;
 using cpu::QuantLayout;
 
 // A group of a row as codes: round(x * 127 / max|x|), ties to even, in units of max|x| / 127. A
-// group that a model cannot tell from zero has unit 0, one with an infinity or NaN has unit NaN.
+// group with max|x| < 2^-120 has the unit 0, and one with an infinity or NaN has the unit NaN.
 struct GroupOfCodes {
   int64_t begin, end;  // columns
   float unit;
-  int32_t sum;  // of codes
+  int32_t sum;  // the sum of its codes
   alignas(64) int8_t codes[cpu::kMostIntegerGroup];
 };
 
@@ -42,7 +42,7 @@ struct GroupOfCodes {
   }
 }
 
-// put(row, g, group) for every group of every row.
+// Calls put(row, g, group) for every group of every row.
 template <class Put>
 QUIRE_SIMD void for_code_groups(const PackQuantXArgs& args, Put put) {
   const QuantLayout& layout = *args.layout;
@@ -58,7 +58,7 @@ QUIRE_SIMD void for_code_groups(const PackQuantXArgs& args, Put put) {
   }
 }
 
-// Codes as the floats of CodeMath, which are exact in bf16 too.
+// Packs codes as floats for CodeMath; they are exact in bf16 too.
 [[maybe_unused]] static void pack_code_floats(const PackQuantXArgs& args) {
   constexpr int64_t kWords = 8 * kPairSlots;  // 16 activations
   for_code_groups(args, [&](int64_t row, int64_t g, const GroupOfCodes& group) {

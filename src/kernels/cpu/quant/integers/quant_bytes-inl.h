@@ -1,10 +1,10 @@
-// Products of quantized weights with activations of int8, as bytes: an instruction multiplies and
-// adds four of them, and most codes become bytes by a mask.
+// Multiplies quantized weights by int8 activations, as bytes. An instruction multiplies and adds
+// four of them, and most codes become bytes by a mask.
 //
 //   sum over a group of c x = unit * (sum of q x' - offset * sum of x')
 //
 // x' are the codes of quant_x_codes-inl.h. Sums are exact, so kernels of 16 bits and of floats give
-// the same.
+// the same sums.
 #pragma once
 
 #include "kernels/cpu/quant/integers/quant_integers-inl.h"
@@ -51,8 +51,8 @@ struct ByteMath : IntegerMath<Traits> {
   }
 };
 
-// Four bytes of x in the order of ByteCodes: of eight columns for codes of 4 bits, of four for
-// others.
+// Packs words of four bytes of x in the order of ByteCodes: from eight columns for codes of 4 bits,
+// and from four columns for others.
 static void pack_code_quads(const PackQuantXArgs& args) {
   constexpr int8_t kNibbleOrder[8] = {0, 4, 1, 5, 2, 6, 3, 7};
   constexpr int8_t kByteOrder[8] = {0, 2, 1, 3, 4, 6, 5, 7};
@@ -71,7 +71,7 @@ static void pack_code_quads(const PackQuantXArgs& args) {
   });
 }
 
-// kQuantIntegersOver for activations of int8.
+// The table of kQuantIntegersOver for int8 activations.
 template <QuantTraits Traits>
 constexpr cpu::QuantKernels quant_over_bytes() {
   using Math = ByteMath<Traits>;

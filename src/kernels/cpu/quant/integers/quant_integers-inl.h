@@ -1,12 +1,13 @@
-// Products with quantized weights in integers, for codes that stand for them. Where integers of 16
-// bits are multiplied and added in pairs, this takes half the instructions of floats and no
+// Multiplies quantized weights in integers, for codes that stand for integers. If an instruction
+// multiplies and adds pairs of 16-bit integers, this takes half the instructions of floats and no
 // conversion of codes.
 //
 //   sum over a group of c x = unit * (sum of q x' - offset * sum of x')
 //
-// x' is x, rounded to bf16, in units of the power of two that brings the largest |x| of the group
-// to 15 bits. So it is exact down to 2^-7 of that largest, and within 2^-16 of it below. The sums
-// are exact, so their order does not matter; scales, minima and totals are as in quant_math-inl.h.
+// x' is x, rounded to bf16, in units of a power of two, with which the largest |x| of the group has
+// 15 bits. So x' is exact for |x| down to 2^-7 of that largest, and below within 2^-16 of the
+// largest. The sums are exact, so their order does not matter. Scales, minima and totals are as in
+// quant_math-inl.h.
 #pragma once
 
 #include "kernels/cpu/quant/quant-inl.h"
@@ -22,7 +23,7 @@
 namespace quire {
 namespace {
 
-// Slots of a group: minus its sum of x, its unit, and (an int32) -offset * sum of x'.
+// The slots of a group: minus its sum of x, its unit, and (an int32) -offset * the sum of x'.
 struct IntegerSlots {
   static constexpr int kGroupSlots = 3;
   static constexpr int kUnit = 1, kStart = 2;
@@ -78,7 +79,7 @@ struct Units {
   float unit;
   float inverse;
 };
-// Of a group whose largest |x| is `most`; one that a model cannot tell from zero has none.
+// Returns the units of a group whose largest |x| is `most`. They are 0 if `most` is too small.
 QUIRE_SIMD Units units_of(float most) {
   uint32_t bits;
   __builtin_memcpy(&bits, &most, sizeof bits);
@@ -91,7 +92,7 @@ QUIRE_SIMD Units units_of(float most) {
   return units;
 }
 
-// Slots of a group.
+// Stores the slots of a group.
 static void put_group(const PackQuantXArgs& args, int64_t row, int64_t g, float unit, int32_t sum) {
   float* group = args.groups + g * IntegerSlots::kGroupSlots * args.num_rows + row;
   const uint32_t start =
@@ -132,7 +133,7 @@ static void pack_integer_x(const PackQuantXArgs& args) {
   }
 }
 
-// Activations of int8 as the words of 16 bits that IntegerMath multiplies.
+// Packs int8 activations as the 16-bit words that IntegerMath multiplies.
 static void pack_code_pairs(const PackQuantXArgs& args) {
   for_code_groups(args, [&](int64_t row, int64_t g, const GroupOfCodes& group) {
     float* out = args.out + group.begin / 2 * args.num_rows + row;
@@ -145,7 +146,7 @@ static void pack_code_pairs(const PackQuantXArgs& args) {
   });
 }
 
-// What an instruction set exports for products in integers.
+// The table that an instruction set exports for products in integers.
 template <QuantTraits Traits, class Math = IntegerMath<Traits>>
 constexpr cpu::QuantKernels kQuantIntegersOver = {
     .fused_rows = min_of(Traits::template kFusedRows<cpu::kCode8>, Traits::kSmallGroupRows),

@@ -1,5 +1,5 @@
-// What the quantized kernels in integers keep in the 16 registers of AVX2, with and without
-// AVX-VNNI: a part of their QuantTraits.
+// The part of the integer kernels' QuantTraits that depends on the 16 registers of AVX2, with and
+// without AVX-VNNI.
 #pragma once
 
 #include <stdint.h>

@@ -1,10 +1,10 @@
-// Codes as the weights of tiles, in the vectors that a file is compiled for (simd-inl.h):
+// Includes the decoders of codes to tiles for the vectors that a file is compiled for (simd-inl.h):
 //   StripFactors   with set_scale(), set_zero(), which round 16 floats to float16
-//   TileCodes<KIND>  codes as numbers, in units of kUnit
+//   TileCodes<KIND>  decodes codes to numbers, in units of kUnit
 //   unpack_pairs<KIND, ZERO, J, END>(codes, strip, factors, out)
 //                  makes pairs J … END - 1 of a chunk of a strip, [pair][16 outputs][2] bf16
-//   ExactCodes<KIND>  whose pair<J>(strip) is a pair of codes as bf16 for store_pairs()
-//   fused(a, b, c)  a * b + c rounded once
+//   ExactCodes<KIND>  its pair<J>(strip) returns a pair of codes as bf16 for store_pairs()
+//   fused(a, b, c)  returns a * b + c, rounded once
 #pragma once
 
 #if defined(QUIRE_VECTORS_AVX512)

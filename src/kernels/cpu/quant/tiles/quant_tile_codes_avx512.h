@@ -1,6 +1,6 @@
-// Codes to the bf16 pairs of a tile with AVX-512 and its half-precision arithmetic, which
-// multiplies twice as many weights at a time as float does. See
-// quant_tile_codes-inl.h for the contract.
+// Decodes codes to the bf16 pairs of a tile with AVX-512 and its half-precision arithmetic, which
+// multiplies twice as many weights at once as float does. quant_tile_codes-inl.h says what these
+// names mean.
 #pragma once
 
 #include "kernels/cpu/quant/quant_codes-inl.h"
@@ -12,12 +12,13 @@ namespace {
 
 QUIRE_SIMD F16 fused(F16 a, F16 b, F16 c) { return fma(a, b, c); }
 
-// Codes as pairs of bf16, which stand for them exactly.
+// Decodes codes to pairs of bf16, exactly.
 template <cpu::CodeKind KIND>
 using ExactCodes = Decoder<KIND == cpu::kTable4 ? cpu::kCode4 : KIND>;
 
 struct StripFactors {
-  uint16_t scale[2 * cpu::kQuantStrip];  // float16, every one twice, as the weights of a pair
+  uint16_t
+      scale[2 * cpu::kQuantStrip];  // float16, each of them twice, as for the weights of a pair
   uint16_t zero[2 * cpu::kQuantStrip];
 };
 
@@ -29,7 +30,7 @@ QUIRE_SIMD void store_twice(uint16_t* out, F16 x) {
 QUIRE_SIMD void set_scale(StripFactors& factors, F16 scale) { store_twice(factors.scale, scale); }
 QUIRE_SIMD void set_zero(StripFactors& factors, F16 zero) { store_twice(factors.zero, zero); }
 
-// 1024 + q as float16 is 0x6400 | q: codes become numbers without a conversion.
+// The float16 of 1024 + q is 0x6400 | q, so codes become numbers without a conversion.
 constexpr int16_t kHalfMagic = 0x6400;
 constexpr float kHalfMagicValue = 1024.0f;
 
@@ -43,12 +44,12 @@ QUIRE_SIMD __m512h with_magic(__m512i codes, int16_t mask) {
                                             _mm512_set1_epi16(kHalfMagic), kAndOr);
 }
 
-// c of every code, in units of kUnit, as float16 pairs.
+// Returns c of every code as float16 pairs, in units of kUnit.
 template <cpu::CodeKind KIND>
 struct TileCodes {
   static constexpr float kUnit = 1.0f;
   __m512i table;   // of 32 values, repeated
-  __m512h origin;  // of codes that are not looked up: kHalfMagicValue + offset
+  __m512h origin;  // kHalfMagicValue + offset, for codes that are not looked up
 
   QUIRE_SIMD_MEMBER explicit TileCodes(const cpu::CodeValues& values) {
     const __m256i low = _mm512_cvtps_ph(load(values.f32), 0);
@@ -80,7 +81,7 @@ struct TileCodes {
   }
 };
 
-// e4m3: moved, its bits are float16's of c * 2^-8.
+// The shifted bits of an e4m3 code are the float16 of c * 2^-8.
 template <>
 struct TileCodes<cpu::kTable8> {
   static constexpr float kUnit = 0x1p-8f;
@@ -93,15 +94,15 @@ struct TileCodes<cpu::kTable8> {
   }
 };
 
-// float16 times 2^-112 as bf16, which moves its bits by three: rounded to nearest, ties away from
-// zero.
+// Returns the bf16 of a float16 times 2^-112, whose bits are those of the float16, moved by three.
+// It rounds to nearest, ties away from zero.
 QUIRE_SIMD __m512i to_tile_pairs(__m512h weights) {
   // (bits * 2^12 + 2^14) >> 15
   const __m512i moved = _mm512_mulhrs_epi16((__m512i)weights, _mm512_set1_epi16(1 << 12));
   return _mm512_and_si512(moved, _mm512_set1_epi16(static_cast<int16_t>(0x8fff)));
 }
 
-// Pairs J … END - 1 of a chunk of a strip, 64 bytes each.
+// Decodes pairs J … END - 1 of a chunk of a strip, 64 bytes each.
 template <cpu::CodeKind KIND, ZeroKind ZERO, int J, int END>
 QUIRE_SIMD void unpack_pairs(const TileCodes<KIND>& codes, const uint8_t* strip,
                              const StripFactors& factors, uint8_t* out) {

@@ -1,6 +1,5 @@
-// Codes to the bf16 pairs of a tile in vector extensions, weight by weight: bit for bit what
-// quant_tile_codes_avx512.h computes. See quant_tile_codes-inl.h
-// for the contract.
+// Decodes codes to the bf16 pairs of a tile in vector extensions, weight by weight. The bits are
+// those of quant_tile_codes_avx512.h. quant_tile_codes-inl.h says what these names mean.
 #pragma once
 
 #include "kernels/cpu/quant/quant_codes-inl.h"
@@ -38,8 +37,9 @@ struct TileCodes : Decoder<KIND> {
   using Decoder<KIND>::Decoder;
 };
 
-// c * scale - min rounded once to float16. The double is exact; made a float whose last bit tells
-// whether anything was cut off, it rounds as the double itself would.
+// Returns c * scale - min, rounded once to float16. The double is exact. It becomes a float whose
+// last bit says whether anything was cut off, so that it rounds to the float16 to which the double
+// would.
 static uint16_t scaled_f16_bits(float c, float scale, float min) {
   const double exact = double{c} * scale - min;
   uint64_t bits;
@@ -56,7 +56,7 @@ static uint16_t to_tile_weight(uint16_t half) {
   return static_cast<uint16_t>(rounded >> 3) & 0x8fffu;
 }
 
-// Pair J of a chunk of a strip.
+// Decodes pair J of a chunk of a strip.
 template <cpu::CodeKind KIND, ZeroKind ZERO, int J>
 static __attribute__((noinline)) void unpack_pair(const TileCodes<KIND>& codes,
                                                   const uint8_t* strip, const StripFactors& factors,
@@ -73,7 +73,7 @@ static __attribute__((noinline)) void unpack_pair(const TileCodes<KIND>& codes,
   }
 }
 
-// Pairs J … END - 1 of a chunk of a strip, 64 bytes each.
+// Decodes pairs J … END - 1 of a chunk of a strip, 64 bytes each.
 template <cpu::CodeKind KIND, ZeroKind ZERO, int J, int END>
 static __attribute__((noinline)) void unpack_pairs(const TileCodes<KIND>& codes,
                                                    const uint8_t* strip,

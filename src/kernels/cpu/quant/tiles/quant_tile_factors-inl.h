@@ -1,4 +1,5 @@
-// The scales of quantized weights as tile kernels want them: float16 in the unit of their output.
+// Converts the scales of quantized weights to the form of tile kernels: float16 in the unit of
+// their output.
 #pragma once
 
 #include "kernels/cpu/quant/quant_panels-inl.h"
@@ -21,7 +22,8 @@ struct PanelUnits {
   }
 };
 
-// The factors of a piece: [group][strip], of num_halves times two strips from 2 * first_half on.
+// Computes the factors of a piece, [group][strip], for 2 * num_halves strips from 2 * first_half
+// on.
 template <CodeKind KIND>
 static void piece_factors(const QuantLayout& layout, const uint8_t* panel, const PanelUnits& units,
                           const TilePiece& piece, int64_t first_half, int64_t num_halves,
@@ -45,7 +47,7 @@ static void piece_factors(const QuantLayout& layout, const uint8_t* panel, const
   }
 }
 
-// The factors of one step: of the first and the last 16 columns, from strip 0 on.
+// The factors of one step: those of the first and of the last 16 columns, from strip 0 on.
 struct StepFactors {
   const StripFactors* first;
   const StripFactors* last;

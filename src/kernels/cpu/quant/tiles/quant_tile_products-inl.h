@@ -1,5 +1,5 @@
-// What both ways of multiplying quantized weights on tiles share: pieces of a panel, and products
-// of its strips as bf16 in scratch with rows of activations.
+// The code that both ways of multiplying quantized weights on tiles share: pieces of a panel, and
+// the products of rows of activations with its strips, which are bf16 in scratch.
 #pragma once
 
 #include "kernels/cpu/quant/quant_panels-inl.h"
@@ -18,11 +18,11 @@ using cpu::shape_tile;
 using cpu::TileShapes;
 
 constexpr int64_t kTileBlockRows = 2 * kTileRows;
-constexpr int64_t kStepBytes = kTileRows * kTileBytes;  // of a strip: 32 columns of 16 outputs
+constexpr int64_t kStepBytes = kTileRows * kTileBytes;  // in a strip: 32 columns of 16 outputs
 constexpr int64_t kSumBytes = kTileRows * 64;
 constexpr int64_t kPieceSteps = kQuantSpan / kQuantChunk;
 
-// Registers. Sums are [tile of rows][strip].
+// The tile registers. Registers 0 to 3 are sums, [tile of rows][strip].
 constexpr int kRowTile = 4, kColumnTile = 6;
 
 static TileShapes quant_tile_shapes(int64_t rows) {
@@ -89,7 +89,7 @@ QUIRE_SIMD void store_sums_of(Tiles& tiles, uint8_t* to) {
   }
 }
 
-// Strip S of a step times ROW_TILES tiles of rows, which are loaded.
+// Multiplies strip S of a step by ROW_TILES tiles of rows, which are loaded.
 template <int ROW_TILES, int STRIPS, int S>
 QUIRE_SIMD void multiply_strip(Tiles& tiles, const uint8_t* w) {
   constexpr int kColumns = kColumnTile + S % 2;
@@ -106,15 +106,15 @@ QUIRE_SIMD void load_rows(Tiles& tiles, const uint8_t* x) {
   }
 }
 
-// Few rows: a step of the strips is made in one half of a scratch while the step before is
-// multiplied from the other, so that neither waits for the other. Sums stay in registers: of four
-// strips, or of two for more than 16 rows.
+// For few rows, a step of the strips is decoded into one half of a scratch while the step before is
+// multiplied from the other half, so that neither waits for the other. The sums stay in registers:
+// those of four strips, or of two for more than 16 rows.
 template <int STRIPS>
 struct StreamStep {
   alignas(64) uint8_t values[STRIPS * kStepBytes];
 };
 
-// The codes `next` of a chunk of a panel are fetched beside its strips: the share of strip s.
+// Prefetches the share of strip s of the codes `next`, a chunk of a panel.
 template <CodeKind KIND, int STRIPS>
 QUIRE_SIMD void prefetch_share(const CodeLines& next, int64_t s) {
   constexpr int kLines = static_cast<int>(chunk_bytes<KIND>() / 64 / STRIPS);
@@ -124,7 +124,8 @@ QUIRE_SIMD void prefetch_share(const CodeLines& next, int64_t s) {
   }
 }
 
-// unpack(s, out) makes strip s of `step`. `before` may be null.
+// Multiplies the step `before`, if it is not null, while unpack(s, out) decodes the strips s of
+// `step`.
 template <int ROW_TILES, int STRIPS, class Unpack, int S = 0>
 QUIRE_SIMD void stream_step(Tiles& tiles, Unpack unpack, StreamStep<STRIPS>& step,
                             const StreamStep<STRIPS>* before) {
@@ -144,15 +145,15 @@ QUIRE_SIMD void multiply_step(Tiles& tiles, const StreamStep<STRIPS>& step) {
   }
 }
 
-// A block of rows at a piece.
+// A block of rows, at a piece.
 struct TileRows {
   int64_t first_row;
   int64_t rows;
-  const uint8_t* x;  // at the piece's first step
+  const uint8_t* x;  // from the piece's first step on
 };
 
-// Adds strips 2 half and 2 half + 1 of `steps` steps from `first` on to the sums in registers 0 and
-// 1. values: [strip][step].
+// Adds the products with strips 2 half and 2 half + 1, for `steps` steps from `first` on, to the
+// sums in registers 0 and 1. values: [strip][step].
 QUIRE_SIMD void multiply_half(Tiles& tiles, const TileRows& block, const uint8_t* values,
                               int64_t half, int64_t first, int64_t steps) {
   const uint8_t* x = block.x + first * block.rows * kTileBytes;

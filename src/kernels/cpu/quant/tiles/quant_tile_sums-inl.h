@@ -1,11 +1,10 @@
-// Sums scaled after codes were multiplied: what quant_tiles-inl.h does with long groups.
+// Multiplies codes and then scales the sums, which quant_tiles-inl.h uses for long groups.
 //
 //   y = sum over runs, ascending, of scale[g] * (sum over k of c * bf16(x), in steps of 32)
 //
-// A run is a group, or 256 columns of a longer one and what is left of it. Codes c are exact in
-// bf16. With the last run of a group go its zero points times the group's sum of x, taken off
-// before the sum is scaled, or its minima times that, taken off after. Each is one multiply-add of
-// floats.
+// A run is a group, or 256 columns of a longer group, or the rest of it. Codes c are exact in bf16.
+// At the last run of a group its zero points times the group's sum of x are subtracted before the
+// sum is scaled, or its minima times that sum afterwards. Each is one multiply-add of floats.
 #pragma once
 
 #include "kernels/cpu/quant/quant_codes-inl.h"
@@ -21,15 +20,16 @@
 namespace quire {
 namespace {
 
-// Where decoding codes of so many bits costs more than reading them, and scaling sums costs little
-// beside the products of a group: with codes of 8 bits reading takes as long as scaling weights.
+// Codes of up to kMostSummedBits bits cost more to decode than to read, and for groups of kLongGroup
+// columns and more scaling sums costs little compared to the products. With codes of 8 bits reading
+// takes as long as scaling weights.
 constexpr int64_t kLongGroup = 128;
 constexpr int32_t kMostSummedBits = 4;
 QUIRE_SIMD bool scales_sums(const QuantLayout& layout) {
   return layout.group_size >= kLongGroup && layout.spec.bits <= kMostSummedBits;
 }
 
-// Minus the sum of a row's activations over each group, [group][rows of the block].
+// Stores minus the sum of a row's activations over each group, [group][rows of the block].
 static void pack_group_sums(const PackQuantXArgs& args, int64_t row) {
   const QuantLayout& layout = *args.layout;
   const float* x = args.x + row * args.x_stride;
@@ -43,15 +43,15 @@ static void pack_group_sums(const PackQuantXArgs& args, int64_t row) {
   }
 }
 
-// The runs of a piece: of whole groups, or one of a part of a group.
+// The runs of a piece: whole groups, or one run that is a part of a group.
 struct PieceRuns {
   int64_t count;
   int64_t steps_per_run;
-  int64_t num_steps;  // of all: the last run may be shorter
+  int64_t num_steps;  // steps of all runs, of which the last can be shorter
   bool ends_groups;
 };
 constexpr int64_t kMostRuns = kQuantSpan / kLongGroup;
-constexpr int64_t kPieceScales = kMostRuns * kGroupFloats;  // of half a panel
+constexpr int64_t kPieceScales = kMostRuns * kGroupFloats;  // for half a panel
 
 QUIRE_SIMD PieceRuns runs_of(const QuantLayout& layout, const TilePiece& piece) {
   const int64_t run = min_of(layout.group_size, piece.columns);
@@ -72,16 +72,17 @@ static void load_piece_scales(const QuantLayout& layout, const uint8_t* panel,
   }
 }
 
-// Up to 16 rows of a piece: what their sums are to be scaled by.
+// The factors of the sums of up to 16 rows of a piece.
 struct RunFactors {
-  const float* scales;  // [half][run][2][32] from the first strip on, as expand_scales has them
-  const float* groups;  // of the first row and run: run i's at groups + i * group_stride
+  const float*
+      scales;  // [half][run][2][32] from the first strip on, as expand_scales() stores them
+  const float* groups;  // of the first row and run; those of run i are i * group_stride further on
   int64_t group_stride;
   int64_t rows;
 };
 
-// Takes the sums of a piece's runs into the totals, [strip][16 rows][16] both; the sums of run i
-// are at sums + i * run_bytes.
+// Adds the sums of a piece's runs to the totals, both [strip][16 rows][16]. The sums of run i are
+// at sums + i * run_bytes.
 template <ZeroKind ZERO, int STRIPS, int RUNS>
 static void scale_sums_of(const RunFactors& of, const uint8_t* sums, int64_t run_bytes,
                           uint8_t* totals) {
@@ -133,7 +134,7 @@ static void scale_tiles(const PieceRuns& runs, RunFactors of, const uint8_t* sum
   }
 }
 
-// Brings totals of STRIPS strips by up to 16 rows to outputs.
+// Stores the totals of STRIPS strips by up to 16 rows to outputs.
 template <int STRIPS>
 static void finish_totals(const Output& output, int64_t first_row, int64_t rows,
                           int64_t first_strip, const uint8_t* totals) {
@@ -221,7 +222,7 @@ static void stream_codes(Tiles& tiles, const QuantPanelsArgs& args, const uint8_
   finish_tiles<ROW_TILES, kStrips>(output, args.m, first, totals);
 }
 
-// A panel's piece for multiply_group (quant_tiles-inl.h), whose sums are the totals here.
+// A piece of a panel for multiply_group() (quant_tiles-inl.h), whose sums are the totals here.
 template <CodeKind KIND, ZeroKind ZERO>
 struct ScaledSums {
   const QuantPanelsArgs& args;

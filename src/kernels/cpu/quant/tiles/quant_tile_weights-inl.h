@@ -1,12 +1,12 @@
-// Weights scaled before they are multiplied: what quant_tiles-inl.h does with short groups.
+// Scales weights before it multiplies them, which quant_tiles-inl.h uses for short groups.
 //
 // With u the unit of an output (quant_tables.h), a power of two,
 //   w = bf16(half(c * half(u scale) - half(u min)))    weight, rounded to 8 bits of mantissa
 //   y = sum over k of w * bf16(x), in steps of 32 columns, ascending, / u
-// half() is float16, in which AVX-512 does twice as much per instruction as in float; its bits
-// moved by three are bf16 of 2^-112 times the value, so x is taken times 2^80 and sums times 2^32,
-// which is exact. Weights below 2^-29 of the largest that their output could have become 0;
-// activations from 2^47 on are infinite.
+// half() rounds to float16, of which AVX-512 takes twice as many per instruction as of float. Its
+// bits moved by three are the bf16 of 2^-112 times the value, so x is multiplied by 2^80 and sums
+// by 2^32, which is exact. Weights below 2^-29 of the largest possible weight of their output
+// become 0, and activations from 2^47 on become infinite.
 #pragma once
 
 #include "kernels/cpu/quant/quant_panels-inl.h"
@@ -24,7 +24,7 @@ namespace {
 constexpr float kActivationFactor = 0x1p80f;
 constexpr float kSumFactor = 0x1p32f;
 
-// One step of strip `s` of a chunk.
+// Decodes one step of strip `s` of a chunk.
 template <CodeKind KIND, ZeroKind ZERO>
 QUIRE_SIMD void unpack_step(const TileCodes<KIND>& codes, const uint8_t* strip,
                             const StepFactors& factors, int64_t s, uint8_t* out) {
@@ -32,7 +32,8 @@ QUIRE_SIMD void unpack_step(const TileCodes<KIND>& codes, const uint8_t* strip,
   unpack_pairs<KIND, ZERO, 8, 16>(codes, strip, factors.last[s], out + 8 * kTileBytes);
 }
 
-// Sums [tile of rows][strip] of `rows` rows by `strips` strips from `first` on, to outputs.
+// Stores the sums [tile of rows][strip] of `rows` rows by `strips` strips from `first` on to
+// outputs.
 static void finish_sums(const PanelUnits& units, const Output& output, int64_t first_row,
                         int64_t rows, int64_t first, int64_t strips, const uint8_t* sums) {
   for (int64_t s = 0; s < strips; ++s) {
@@ -46,7 +47,7 @@ static void finish_sums(const PanelUnits& units, const Output& output, int64_t f
   }
 }
 
-// Up to 32 rows.
+// Multiplies up to 32 rows.
 template <CodeKind KIND, ZeroKind ZERO, int ROW_TILES>
 static void stream_weights(Tiles& tiles, const QuantPanelsArgs& args, const uint8_t* panel,
                            int64_t first, const Output& output) {
@@ -109,7 +110,7 @@ static void unpack_weights(const QuantPanelsArgs& args, const uint8_t* panel,
   }
 }
 
-// A panel's piece for multiply_group (quant_tiles-inl.h).
+// A piece of a panel for multiply_group() (quant_tiles-inl.h).
 template <CodeKind KIND, ZeroKind ZERO>
 struct ScaledWeights {
   PanelUnits units;

@@ -1,13 +1,14 @@
-// Products with quantized weights on tiles: codes become bf16 in a scratch that stays in the
-// nearest caches, and are multiplied there as dense bf16 weights are (linear_tiles-inl.h).
+// Multiplies quantized weights on tiles. Codes become bf16 in a scratch that stays in the first
+// caches, and are multiplied there like dense bf16 weights (linear_tiles-inl.h).
 //
-// Two ways. Codes of up to 4 bits in groups of 128 columns and more are multiplied as they are, and
-// sums scaled as groups end (quant_tile_sums-inl.h). Where groups are shorter and sums would end too
-// often, or codes longer, weights are scaled as they are decoded (quant_tile_weights-inl.h).
+// There are two ways. Codes of up to 4 bits in groups of 128 columns and more are multiplied
+// without scales, and sums are scaled at the end of each group (quant_tile_sums-inl.h). With
+// shorter groups sums would end too often, so there, and for codes of more bits, weights are scaled
+// when they are decoded (quant_tile_weights-inl.h).
 //
-// Law L4: a weight is multiplied in one way by any number of rows. Rows of a tile do not see each
-// other, and steps follow each other in order of k whether sums stay in registers or rest in
-// memory.
+// Law L4: any number of rows is multiplied by a weight in the same way. The rows of a tile do not
+// affect each other, and steps are in order of k both if sums stay in registers and if they are
+// stored between.
 #pragma once
 
 #include "kernels/cpu/quant/quant_panels-inl.h"
@@ -22,8 +23,8 @@
 namespace quire {
 namespace {
 
-// Blocks of rows, each [steps][rows][32] bf16, zeros past K; times kActivationFactor where weights
-// are scaled.
+// Packs blocks of rows, each [steps][rows][32] bf16 with zeros past K, times kActivationFactor if
+// weights are scaled.
 static void pack_tile_x(const PackQuantXArgs& args) {
   const bool by_sums = scales_sums(*args.layout);
   const F16 factor = set1(by_sums ? 1.0f : kActivationFactor);
@@ -39,8 +40,8 @@ static void pack_tile_x(const PackQuantXArgs& args) {
   }
 }
 
-// Up to 32 rows: a panel goes from memory to products, STREAM(tiles, args, panel, first strip,
-// output) takes its strips.
+// Multiplies up to 32 rows. Each panel is decoded and multiplied at once: STREAM(tiles, args,
+// panel, first strip, output) computes some of its strips.
 template <class Stream>
 QUIRE_SIMD void stream_panels(const QuantPanelsArgs& args, Stream stream) {
   Tiles tiles(quant_tile_shapes(args.m));
@@ -49,10 +50,10 @@ QUIRE_SIMD void stream_panels(const QuantPanelsArgs& args, Stream stream) {
   }
 }
 
-// More rows: a piece of a panel becomes bf16 values, [strip][step], which all blocks of rows run
-// over. Sums of a group of blocks and panels rest in scratch between pieces:
-// [panel][block][half][2 tiles]. Blocks of one tile of rows: few registers in use, which
-// linear_tile_blocks-inl.h explains.
+// For more rows, a piece of a panel is decoded to bf16, [strip][step], and multiplied by all blocks
+// of rows. Between pieces the sums of a group of blocks and panels are in scratch,
+// [panel][block][half][2 tiles]. A block is one tile of rows, so that few registers are in use
+// (linear_tile_blocks-inl.h says why).
 struct TileGroup {
   int64_t first_block, end_block;
   int64_t first_panel, end_panel;
@@ -142,7 +143,7 @@ static void quant_tile_panels(const QuantPanelsArgs& args) {
   }
 }
 
-// What the AMX and the emulated object export.
+// The table that the object files of AMX and of its emulation export.
 constexpr cpu::QuantKernels kQuantOverTiles = {
     .fused_rows = kTileBlockRows,
     .row_block = kTileRows,
