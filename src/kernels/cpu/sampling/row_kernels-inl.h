@@ -1,5 +1,5 @@
-// The passes of row_kernels.h over vector types of the compiler: each file's flags decide how wide
-// the registers are.
+// The passes of row_kernels.h over the compiler's vector types. The flags of each source file
+// decide how wide the registers are.
 #pragma once
 
 #include "kernels/cpu/sampling/row_kernels.h"
@@ -8,11 +8,11 @@
 namespace quire {
 namespace {
 
-// What the passes need of an instruction set beyond arithmetic:
-//   mul_wide(a, m)              the products of the lanes of a with m
-//   true_lanes(mask)            bit j: lane j is true
-//   put_lanes(x, lanes, out)    out[0, …) = the lanes whose bits are set, in order; up to 16 floats
-//                               are overwritten; returns how many are set
+// The functions that the passes need from an instruction set beyond arithmetic:
+//   mul_wide(a, m)              returns the products of the lanes of a with m
+//   true_lanes(mask)            returns bits, of which bit j says whether lane j is true
+//   put_lanes(x, lanes, out)    writes the lanes whose bits are set to out, in order, and returns
+//                               how many they are; it can overwrite up to 16 floats
 template <class Lanes>
 concept RowLanes = requires(U16 words, I16 mask, F16 x, float* out) {
   Wide{Lanes::mul_wide(words, 1u)};
@@ -29,7 +29,7 @@ QUIRE_ROW F16 load(const float* p) {
   return v;
 }
 
-// row[i, i + 16), -infinity from n on.
+// Returns row[i, i + 16), with -infinity from n on.
 QUIRE_ROW F16 load_some(const float* row, int64_t i, int64_t n) {
   if (n - i >= 16) return load(row + i);
   float some[16];
@@ -39,7 +39,7 @@ QUIRE_ROW F16 load_some(const float* row, int64_t i, int64_t n) {
 
 QUIRE_ROW F16 max_of(F16 a, F16 b) { return a > b ? a : b; }
 
-// Lanes j and j + 8, then j and j + 4, …: one order everywhere.
+// Compares lanes j and j + 8, then j and j + 4, …, in the same order on every instruction set.
 QUIRE_ROW float max_lane(F16 v) {
   const F8 a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
   const F8 b = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -60,8 +60,8 @@ QUIRE_ROW float sum_lanes(F16 v) {
   return (f[0] + f[2]) + (f[1] + f[3]);
 }
 
-// As exp_nonpositive() of vector_math.h, operation by operation, for lanes from -87 to 0. Whatever
-// in the others: callers leave them out.
+// Computes exp_nonpositive() of vector_math.h with the same operations, for lanes from -87 to 0.
+// The results of other lanes have no meaning, and callers drop them.
 QUIRE_ROW F16 exp_normal(F16 x) {
   const F16 round = splat(12582912.0f);
   const F16 rounded = x * splat(1.44269504f) + round;
@@ -106,7 +106,7 @@ static bool scan(const float* row, int64_t n, float* chunk_max) {
     }
     chunk_max[begin / kRowChunk] = max_lane(best);
   }
-  for (int64_t i = n / 16 * 16; i < n; ++i) {  // where -infinity could be the padding's
+  for (int64_t i = n / 16 * 16; i < n; ++i) {  // above, -infinity here is taken for padding
     if (row[i] == -__builtin_inff()) return false;
   }
   return Lanes::true_lanes(bad) == 0;
@@ -116,7 +116,7 @@ QUIRE_ROW F16 scaled(F16 x, LogitScale scale) {
   return (x - splat(scale.max)) * splat(scale.inverse_temperature);
 }
 
-// `low` that also leaves out what exp_nonpositive() takes for 0.
+// Returns `low`, or the bound below which exp_nonpositive() returns 0 if that is greater.
 QUIRE_ROW float weighty(float low) { return low < kLeastExponent ? kLeastExponent : low; }
 
 QUIRE_ROW void exp_pass(const float* row, int64_t n, const float* chunk_max, LogitScale scale,
@@ -151,7 +151,7 @@ static void exp_weights(const float* row, int64_t n, const float* chunk_max, Log
   exp_pass(row, n, chunk_max, scale, low, weights, chunk_sum);
 }
 
-constexpr int64_t kBlock = 4096;  // added in float; blocks are added in double
+constexpr int64_t kBlock = 4096;  // values of a block are added in float, blocks in double
 
 static void mass_above(const float* row, int64_t n, LogitScale scale, const float* low,
                        double* mass) {
@@ -216,7 +216,7 @@ static BandMass split_band(const float* row, const float* weights, int64_t n,
   return mass;
 }
 
-// Greater words give greater noise. Of chunk `chunk`: whether a word reaches `least`.
+// Returns whether a random word of the chunk reaches `least`. Greater words give greater noise.
 template <RowLanes Lanes>
 QUIRE_ROW bool noise_reaches(const NoiseQuery& query, int64_t chunk, uint32_t least) {
   const U16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -226,7 +226,7 @@ QUIRE_ROW bool noise_reaches(const NoiseQuery& query, int64_t chunk, uint32_t le
   U16 c3{};
   uint32_t k0 = static_cast<uint32_t>(query.seed);
   uint32_t k1 = static_cast<uint32_t>(query.seed >> 32);
-  for (int round = 0; round < 10; ++round) {  // Philox 4x32-10, as base/rng.h
+  for (int round = 0; round < 10; ++round) {  // Philox 4x32-10, as in base/rng.h
     const Wide p0 = Lanes::mul_wide(c0, 0xD2511F53u);
     const Wide p1 = Lanes::mul_wide(c2, 0xCD9E8D57u);
     c0 = p1.high ^ c1 ^ splat(k0);
@@ -240,9 +240,9 @@ QUIRE_ROW bool noise_reaches(const NoiseQuery& query, int64_t chunk, uint32_t le
   return Lanes::true_lanes((c0 >= bound) | (c1 >= bound) | (c2 >= bound) | (c3 >= bound)) != 0;
 }
 
-// Token i leads when -log(u) <= e^(scaled - best), where u = (word + 1/2) / 2^32 and -log(u) >= 1 -
-// u: so when word >= 2^32 (1 - e^(scaled - best)), nearly. The greatest value of its chunk stands
-// for the token's own, with a margin for rounding.
+// Token i can win if -log(u) <= e^(scaled - best), where u = (word + 1/2) / 2^32. As -log(u) >= 1 -
+// u, that needs about word >= 2^32 (1 - e^(scaled - best)). This uses the greatest value of the
+// chunk instead of the token's own, and a margin for rounding.
 template <RowLanes Lanes>
 static uint32_t leading_chunks(const NoiseQuery& query) {
   const F16 tops = scaled(load_some(query.chunk_max, 0, query.num_chunks), query.scale);
@@ -259,7 +259,7 @@ static uint32_t leading_chunks(const NoiseQuery& query) {
   return found;
 }
 
-// What the object of an instruction set exports.
+// The table that the object file of an instruction set exports.
 template <RowLanes Lanes>
 constexpr RowKernels kRowKernelsOver = {&scan<Lanes>,          &exp_sums,       &exp_weights,
                                         &mass_above,           &collect<Lanes>, &split_band<Lanes>,

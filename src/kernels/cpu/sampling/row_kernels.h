@@ -1,8 +1,9 @@
-// Passes over a whole row of logits, once per instruction set: the greatest values, sums of
-// exponentials, and where random noise may win. A row is cut in chunks of 64; most work after the
-// first pass touches only chunks whose greatest value says that it must.
+// Passes over a whole row of logits, compiled once per instruction set: the greatest values, sums
+// of exponentials, and the chunks where random noise can win. A row is cut into chunks of 64. After
+// the first pass most work reads only the chunks whose greatest value is large enough.
 //
-// Same row, same bits, on every instruction set: additions have one order, nothing is fused.
+// A row gives the same bits on every instruction set: additions have one order, and nothing is
+// fused.
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +13,7 @@
 namespace quire {
 
 constexpr int64_t kRowChunk = 64;
-constexpr int64_t kChunkGroup = 16;  // chunks that leading_chunks() looks at together
+constexpr int64_t kChunkGroup = 16;  // the most chunks of a call of leading_chunks()
 
 // scaled(x) = (x - max) * inverse_temperature, in float.
 struct LogitScale {
@@ -23,36 +24,38 @@ struct LogitScale {
 };
 
 struct RowKernels {
-  // chunk_max[c] = the greatest of chunk c. True when all n values are finite.
+  // Sets chunk_max[c] to the greatest value of chunk c. Returns whether all n values are finite.
   bool (*scan)(const float* row, int64_t n, float* chunk_max);
 
-  // chunk_sum[c] = sum of e^scaled over the values of chunk c with scaled >= low. chunk_max: what
-  // scan() found.
+  // Sets chunk_sum[c] to the sum of e^scaled over the values of chunk c with scaled >= low.
+  // chunk_max comes from scan().
   void (*exp_sums)(const float* row, int64_t n, const float* chunk_max, LogitScale scale, float low,
                    float* chunk_sum);
 
-  // As exp_sums(), and weights[i] = e^scaled, 0 where scaled < low; not written for chunks that are
-  // wholly below `low`. `weights` has room for whole chunks.
+  // Does exp_sums() and sets weights[i] to e^scaled, or to 0 if scaled < low. The weights of chunks
+  // that are wholly below `low` are not written. `weights` has room for whole chunks.
   void (*exp_weights)(const float* row, int64_t n, const float* chunk_max, LogitScale scale,
                       float low, float* weights, float* chunk_sum);
 
-  // mass[k] = sum of e^scaled over all values with scaled >= low[k], for 8 bounds.
+  // Sets mass[k] to the sum of e^scaled over all values with scaled >= low[k], for 8 bounds.
   void (*mass_above)(const float* row, int64_t n, LogitScale scale, const float* low, double* mass);
 
-  // out[0, count) = the scaled values in `range`, in order; `out` has room for n + 16.
-  // Returns count.
+  // Writes the scaled values in `range` to `out`, in order, and returns how many they are. `out`
+  // has room for n + 16.
   int64_t (*collect)(const float* row, int64_t n, const float* chunk_max, LogitScale scale,
                      struct ScaledRange range, float* out);
 
-  // As collect(), and what those in the range and those above it weigh by exp_weights() with a
-  // `low` no greater than the range's, which is at least -87.
+  // Does collect(), and sums the weights of the values in the range and of those above it.
+  // `weights` come from exp_weights() with a `low` that is not above the range's, which is at least
+  // -87.
   struct BandMass (*split_band)(const float* row, const float* weights, int64_t n,
                                 const float* chunk_max, LogitScale scale, struct ScaledRange range,
                                 float* out);
 
-  // Bit c: some token of chunk first_chunk + c may have scaled + Gumbel noise >= best. Word i of
-  // the noise of the row is word i % 4 of Philox block i / 4 at `position` under `seed`.
-  // chunk_max: of the (at most kChunkGroup) chunks; none that is below `low` is looked at.
+  // Returns bits, of which bit c says whether a token of chunk first_chunk + c can have scaled +
+  // Gumbel noise >= best. Word i of the row's noise is word i % 4 of Philox block i / 4 at
+  // `position` under `seed`. chunk_max is that of the at most kChunkGroup chunks, of which those
+  // below `low` are skipped.
   uint32_t (*leading_chunks)(const struct NoiseQuery& query);
 };
 
@@ -65,7 +68,7 @@ struct ScaledRange {
 struct BandMass {
   int64_t count;  // values in the range
   double above;   // sum of e^scaled over scaled >= below
-  double inside;  // over those in the range
+  double inside;  // the same over those in the range
 };
 
 struct NoiseQuery {
@@ -73,13 +76,13 @@ struct NoiseQuery {
   uint32_t position;
   int64_t first_chunk;
   int64_t num_chunks;
-  const float* chunk_max;  // of first_chunk, …
+  const float* chunk_max;  // from first_chunk on
   LogitScale scale;
   float low;
   float best;
 };
 
-// The best kernels that `isa` allows.
+// Returns the best kernels that `isa` allows.
 const RowKernels& row_kernels(Isa isa);
 
 }  // namespace quire

@@ -131,7 +131,7 @@ TEST(RowKernels, SplitsTheMassAroundARange) {
           if (scale.of(x) >= range.below) above += weight;
           if (scale.of(x) >= range.low && scale.of(x) < range.below) in += weight;
         }
-        // Chunks below the bound leave what the buffer held: it must not be read.
+        // Chunks below the bound are not written: the buffer's old contents must not be read.
         scanner.weigh(scanned, LogitScale{.max = scanned.max() + 1}, -kInfinity);
         const double total = scanner.weigh(scanned, scale, -8.0f);
         EXPECT_EQ(total, scanner.exp_total(scanned, scale, -8.0f));
@@ -150,7 +150,7 @@ TEST(RowKernels, SplitsTheMassAroundARange) {
   }
 }
 
-// No chunk whose token would win may be left out; and few others are named.
+// Every chunk whose token would win must be named, and few others.
 TEST(RowKernels, LeadingChunksHoldEveryTokenThatCanWin) {
   int named = 0, looked_at = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {

@@ -1,5 +1,5 @@
-// A row of logits with what one pass over it has found: the greatest value of each chunk of 64.
-// Searches for the likeliest tokens then touch only the chunks that can hold them.
+// A row of logits with the greatest value of each chunk of 64, which one pass has found. Searches
+// for the likeliest tokens then read only the chunks that can hold them.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct ScannedRow {
     const size_t begin = c * kRowChunk;
     return row.subspan(begin, std::min<size_t>(kRowChunk, row.size() - begin));
   }
-  // Calls visit(token, value) for all values >= low, by token.
+  // Calls visit(token, value) for all values >= low, by ascending token.
   template <typename Visit>
   void for_each_from(float low, Visit visit) const {
     for (size_t c = 0; c < chunk_max.size(); ++c) {
@@ -38,30 +38,30 @@ class RowScanner {
  public:
   explicit RowScanner(Isa isa) : kernels_(&row_kernels(isa)) {}
 
-  // Takes the memory for rows of so many values at once, so that no later row allocates.
+  // Allocates for rows of `row_size` values, so that scans of such rows do not allocate.
   void reserve(size_t row_size);
 
   // Valid until the next scan(). `row` has at least one value.
   ScannedRow scan(std::span<const float> row);
-  // Sum of e^scaled over the values with scaled >= low.
+  // Returns the sum of e^scaled over the values with scaled >= low.
   double exp_total(const ScannedRow& row, LogitScale scale, float low);
-  // As exp_total(), and keeps what every value weighs for weighed() and split().
+  // Returns the same as exp_total(), and keeps the weight of every value for weighed() and split().
   double weigh(const ScannedRow& row, LogitScale scale, float low);
-  // Of every `stride`-th chunk by the last weigh(): the sum of e^scaled.
+  // Returns the sum of e^scaled over every `stride`-th chunk, from the last weigh().
   double weighed(size_t stride) const;
-  // By the last weigh(): the scaled values in `range`, in order, and the mass of and above them.
-  // Valid until the next collect() or split().
+  // The scaled values in `range`, in order, and the mass of these and of the values above, from the
+  // last weigh(). Valid until the next collect() or split().
   struct Split {
     std::span<const float> inside;
     double mass_above;
     double mass_inside;
   };
   Split split(const ScannedRow& row, LogitScale scale, ScaledRange range);
-  // All values of every `stride`-th chunk. Valid until the next sample().
+  // Returns all values of every `stride`-th chunk. Valid until the next sample().
   std::span<float> sample(const ScannedRow& row, size_t stride);
-  // The scaled values in `range`, in order. Valid until the next collect() or split().
+  // Returns the scaled values in `range`, in order. Valid until the next collect() or split().
   std::span<float> collect(const ScannedRow& row, LogitScale scale, ScaledRange range);
-  // Whether all values of the last row were finite.
+  // Returns whether all values of the last row were finite.
   bool all_finite() const { return all_finite_; }
   const RowKernels& kernels() const { return *kernels_; }
 

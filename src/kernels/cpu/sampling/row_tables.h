@@ -1,4 +1,4 @@
-// The tables behind row_kernels(), one per instruction set.
+// The tables that row_kernels() chooses from, one per instruction set.
 #pragma once
 
 #include "kernels/cpu/sampling/row_kernels.h"

@@ -1,4 +1,4 @@
-// The vector types of row_kernels-inl.h. For files of one instruction set only.
+// The vector types of row_kernels-inl.h. Only the source files of one instruction set include this.
 #pragma once
 
 #include <stdint.h>
@@ -22,7 +22,7 @@ struct Wide {
 
 #define QUIRE_ROW static inline __attribute__((always_inline, unused))
 
-// RowLanes::put_lanes() one lane after the other.
+// Does RowLanes::put_lanes() one lane after the other.
 QUIRE_ROW int64_t put_each_lane(F16 x, uint32_t lanes, float* out) {
   int64_t count = 0;
   for (; lanes != 0; lanes &= lanes - 1) out[count++] = x[__builtin_ctz(lanes)];

@@ -1,4 +1,4 @@
-// exp for single values; row_kernels-inl.h has the same one over vectors.
+// The exponential of single values. row_kernels-inl.h has the same function over vectors.
 #pragma once
 
 #include <bit>
@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// e^x for x <= 0, relative error below 2e-7; 0 below -87 (also for -infinity).
+// Returns e^x for x <= 0, with a relative error below 2e-7; 0 below -87 and for -infinity.
 inline float exp_nonpositive(float x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer

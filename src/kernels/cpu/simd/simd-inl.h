@@ -1,7 +1,7 @@
-// The vectors of the instruction set that a file is compiled for: simd_portable.h says what the
-// names mean. A file has one set, which the build names beside the compiler's flags for it
-// (src/kernels/CMakeLists.txt), so whatever includes this is compiled once per set and keeps all it
-// defines in an anonymous namespace.
+// The vectors of the instruction set that a file is compiled for. simd_portable.h says what the
+// names mean. A file has one set, which the build names beside the compiler's flags
+// (src/kernels/CMakeLists.txt). So a header that includes this is compiled once per set, and
+// defines everything in an anonymous namespace.
 #pragma once
 
 #if defined(QUIRE_VECTORS_AVX512)

@@ -1,5 +1,5 @@
-// Sixteen floats in two AVX2 registers (with FMA and F16C). See simd_portable.h for the contract of
-// these names.
+// Sixteen floats in two AVX2 registers (with FMA and F16C). simd_portable.h says what these names
+// mean.
 #pragma once
 
 #include <immintrin.h>
@@ -53,8 +53,8 @@ QUIRE_SIMD F16 div(F16 a, F16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div
 QUIRE_SIMD F16 fma(F16 a, F16 b, F16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
-// sum = fma(a, b, sum), in the register that the sum is in: GCC 12 moves sums to those of operands, and
-// where few are left it spills one for that, which the next addition then waits for.
+// Computes sum = fma(a, b, sum) in the register of the sum. GCC 12 moves sums to the registers of
+// operands, and spills one if few are left, for which the next addition waits.
 QUIRE_SIMD void add_product(F16& sum, F16 a, F16 b) {
   asm("vfmadd231ps %2, %1, %0" : "+x"(sum.lo) : "x"(a.lo), "x"(b.lo));
   asm("vfmadd231ps %2, %1, %0" : "+x"(sum.hi) : "x"(a.hi), "x"(b.hi));
@@ -130,7 +130,7 @@ QUIRE_SIMD F16 load_bf16_even(const uint16_t* p) {
   return {as_float(_mm256_slli_epi32(_mm256_loadu_si256(from), 16)),
           as_float(_mm256_slli_epi32(_mm256_loadu_si256(from + 1), 16))};
 }
-// The mask is loaded each time: a register that keeps it is one that sums then lack.
+// The mask is loaded each time, so that it takes no register from the sums.
 alignas(32) static const uint32_t kHighHalves[8] = {0xffff0000u, 0xffff0000u, 0xffff0000u,
                                                     0xffff0000u, 0xffff0000u, 0xffff0000u,
                                                     0xffff0000u, 0xffff0000u};
@@ -160,7 +160,7 @@ QUIRE_SIMD F16 round_to_bf16(F16 x) {
 }
 QUIRE_SIMD void store_bf16(uint16_t* p, F16 x) {
   const U16 bits = round_to_bf16_bits(x);
-  // packus works within 128-bit halves; the permutation puts the quarters back in order.
+  // packus works within 128-bit halves, and the permutation restores the order of the quarters.
   const __m256i packed =
       _mm256_packus_epi32(_mm256_srli_epi32(bits.lo, 16), _mm256_srli_epi32(bits.hi, 16));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
@@ -194,12 +194,12 @@ QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])
 QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
   return fma(x.odd, b.odd, fma(x.even, b.even, acc));
 }
-// 16 floats to bf16 in the form that broadcast_pair reads.
+// Rounds 16 floats to bf16, in the form that broadcast_pair reads.
 QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
   store(slots + index, round_to_bf16(x));
 }
-// Rounds 32 weights to bf16, stores them from `index` on as broadcast_pair reads them, and returns
-// what they add to sums by lane.
+// Rounds 32 weights to bf16 and stores them from `index` on as broadcast_pair reads them. Returns
+// what they add to the sums by lane.
 QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   const F16 x = round_to_bf16(a);
   const F16 y = round_to_bf16(b);
@@ -208,7 +208,7 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   return add(x, y);
 }
 
-// Not __m256i, whose arrays GCC 12 keeps in memory.
+// This is not __m256i, because GCC 12 keeps arrays of that in memory.
 using Sums8 = int32_t __attribute__((vector_size(32)));
 struct Sums16 {
   Sums8 lo, hi;
@@ -224,7 +224,7 @@ QUIRE_SIMD void store_sums(void* p, Sums16 sum) {
 QUIRE_SIMD F16 integer_sums_to_float(Sums16 sum) {
   return {_mm256_cvtepi32_ps((__m256i)sum.lo), _mm256_cvtepi32_ps((__m256i)sum.hi)};
 }
-// Integers of 16 bits in pairs along k, 16 outputs: what madd multiplies and adds.
+// Integers of 16 bits in pairs along k, for 16 outputs, which madd multiplies and adds.
 struct IntegerPairs {
   __m256i lo, hi;
 };
@@ -246,8 +246,8 @@ QUIRE_SIMD void store_integer_pairs(void* p, IntegerPairs b) {
 }
 QUIRE_SIMD Sums16 zero_sums() { return {Sums8{}, Sums8{}}; }
 #ifdef __AVXVNNI__
-// As with AVX512_VNNI (simd_avx512.h): activations plus 128, which the sums of the weights take
-// back.
+// As with AVX512_VNNI (simd_avx512.h), activations are stored plus 128, and the sums of the weights
+// correct for that.
 struct Quads {
   __m256i lo, hi;
 };
@@ -266,7 +266,7 @@ QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   __builtin_memcpy(&word, codes, sizeof word);
   *words = word ^ 0x80808080u;
 }
-// Wraps: a sum that fits may be the difference of two that do not.
+// Subtracts modulo 2^32: a result that fits can be the difference of two sums that do not.
 QUIRE_SIMD Sums8 less_offset(Sums8 sum, Sums8 weight_sums) {
   return (Sums8)_mm256_sub_epi32((__m256i)sum, _mm256_slli_epi32((__m256i)weight_sums, 7));
 }
@@ -275,7 +275,7 @@ QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   return integer_sums_to_float({less_offset(sum.lo, offset.lo), less_offset(sum.hi, offset.hi)});
 }
 #else
-// Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
+// The even and the odd k of each four, widened to 16 bits, as pairs that madd multiplies and adds.
 struct Quads {
   __m256i even_lo, odd_lo, even_hi, odd_hi;
 };
@@ -301,7 +301,7 @@ QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   return integer_sums_to_float(sum);
 }
 #endif
-// Rounded, ties to even.
+// Rounds to 16-bit integers, ties to even.
 QUIRE_SIMD __m256i i16_of(F16 x) {
   const __m256i words =
       _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));  // 0-3 8-11 4-7 12-15

@@ -1,5 +1,5 @@
-// Sixteen floats in one AVX-512 register (F, BW, DQ, VL). See simd_portable.h for the contract of
-// these names.
+// Sixteen floats in one AVX-512 register (F, BW, DQ, VL). simd_portable.h says what these names
+// mean.
 #pragma once
 
 #include <immintrin.h>
@@ -24,7 +24,8 @@ QUIRE_SIMD F16 set1(float x) { return _mm512_set1_ps(x); }
 QUIRE_SIMD F16 zero() { return _mm512_setzero_ps(); }
 QUIRE_SIMD F16 load(const float* p) { return _mm512_loadu_ps(p); }
 QUIRE_SIMD void store(float* p, F16 v) { _mm512_storeu_ps(p, v); }
-// To memory on 64 bytes, without reading it first; other threads see it after fence_stores().
+// Stores to 64-byte aligned memory without reading it first. Other threads see it after
+// fence_stores().
 QUIRE_SIMD void store_past_caches(float* p, F16 v) { _mm512_stream_ps(p, v); }
 QUIRE_SIMD void fence_stores() { _mm_sfence(); }
 QUIRE_SIMD F16 load_n(const float* p, int64_t n) {
@@ -117,8 +118,8 @@ QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
 }
 
 #ifdef __AVX512BF16__
-// acc[i] += a[2i + 1] * b[2i + 1], then += a[2i] * b[2i], with the pair of `a` the same in every
-// lane.
+// Computes acc[i] += a[2i + 1] * b[2i + 1] and then acc[i] += a[2i] * b[2i], with the same pair of
+// `a` in every lane.
 QUIRE_SIMD F16 dot_bf16_pairs(F16 acc, uint32_t a_pair, const uint16_t* b) {
   return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_set1_epi32(static_cast<int>(a_pair)),
                           (__m512bh)_mm512_loadu_si512(b));
@@ -139,14 +140,14 @@ QUIRE_SIMD PairX broadcast_pair(const float* x) {
   __builtin_memcpy(&word, x, sizeof word);
   return _mm512_set1_epi32(word);
 }
-// Odd elements first, then even, as the instruction defines it.
+// Adds the odd elements first and then the even ones, as the instruction defines it.
 QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
   return _mm512_dpbf16_ps(acc, (__m512bh)x, (__m512bh)b);
 }
 QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
   store_bf16(reinterpret_cast<uint16_t*>(slots) + index, x);
 }
-// Lane i gets weights 2i and 2i + 1.
+// Lane i of the result has weights 2i and 2i + 1.
 QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   const __m512bh pairs = _mm512_cvtne2ps_pbh(b, a);
   _mm512_storeu_si512(reinterpret_cast<uint16_t*>(slots) + index, (__m512i)pairs);
@@ -172,12 +173,12 @@ QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])
 QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
   return fma(x.odd, b.odd, fma(x.even, b.even, acc));
 }
-// 16 floats to bf16 in the form that broadcast_pair reads.
+// Rounds 16 floats to bf16, in the form that broadcast_pair reads.
 QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
   store(slots + index, round_to_bf16(x));
 }
-// Rounds 32 weights to bf16, stores them from `index` on as broadcast_pair reads them, and returns
-// what they add to sums by lane.
+// Rounds 32 weights to bf16 and stores them from `index` on as broadcast_pair reads them. Returns
+// what they add to the sums by lane.
 QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   const F16 x = round_to_bf16(a);
   const F16 y = round_to_bf16(b);
@@ -187,7 +188,7 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
 }
 #endif
 
-// Not __m512i, whose arrays GCC 12 keeps in memory.
+// This is not __m512i, because GCC 12 keeps arrays of that in memory.
 using Sums16 = int32_t __attribute__((vector_size(64)));
 QUIRE_SIMD Sums16 load_sums(const void* p) { return (Sums16)_mm512_loadu_si512(p); }
 QUIRE_SIMD void store_sums(void* p, Sums16 sum) { _mm512_storeu_si512(p, (__m512i)sum); }
@@ -200,7 +201,7 @@ QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 #ifdef __AVX512VNNI__
-// Integers of 16 bits in pairs along k, 16 outputs.
+// Integers of 16 bits in pairs along k, for 16 outputs.
 struct IntegerPairs {
   __m512i words;
 };
@@ -210,8 +211,8 @@ QUIRE_SIMD Sums16 pair_dot(Sums16 sum, __m512i x, IntegerPairs w) {
 QUIRE_SIMD IntegerPairs load_integer_pairs(const void* p) { return {_mm512_loadu_si512(p)}; }
 QUIRE_SIMD void store_integer_pairs(void* p, IntegerPairs b) { _mm512_storeu_si512(p, b.words); }
 
-// The instruction takes one side unsigned: activations plus 128, which the sums of the weights take
-// back. Both are exact modulo 2^32.
+// One operand of the instruction is unsigned, so activations are stored plus 128, and the sums of
+// the weights correct for that. Both are exact modulo 2^32.
 using Quads = __m512i;
 constexpr int kQuadWords = 1;
 QUIRE_SIMD Quads load_quads(const uint8_t* p) { return _mm512_loadu_si512(p); }
@@ -228,7 +229,7 @@ QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   return _mm512_cvtepi32_ps(_mm512_sub_epi32((__m512i)sum, offset));
 }
 #else
-// Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
+// The even and the odd k of each four, widened to 16 bits, as pairs that madd multiplies and adds.
 struct Quads {
   __m512i even, odd;
 };

@@ -1,11 +1,11 @@
-// Sixteen floats in GCC/Clang vector extensions: compiles for any CPU, to whatever width its
-// baseline has. The same names exist in simd_avx2.h and simd_avx512.h; exactly one of the three is
-// included by a kernel file, and everything is in an anonymous namespace so that no symbol compiled
-// for a newer CPU can be picked by the linker for an older one. That is also why these headers use
-// no standard library.
+// Sixteen floats in GCC/Clang vector extensions, which compile for any CPU, to the width of its
+// baseline. simd_avx2.h and simd_avx512.h define the same names, and a kernel file includes exactly
+// one of the three. Everything is in an anonymous namespace, so that the linker cannot choose a
+// symbol that was compiled for a newer CPU. For the same reason these headers use no standard
+// library.
 //
 // fma(a, b, c) is a * b + c: fused in the AVX files, two roundings here. Either way it is the same
-// for every lane, so results do not depend on where in a vector an element falls.
+// for every lane, so results do not depend on an element's place in a vector.
 #pragma once
 
 #include <stddef.h>
@@ -41,7 +41,7 @@ QUIRE_SIMD void store_n(float* p, F16 v, int64_t n) {
   __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
 }
 
-// 16 integers as the nearest floats.
+// Returns 16 integers as the nearest floats.
 QUIRE_SIMD F16 load_i32(const int32_t* p) {
   I16 v;
   __builtin_memcpy(&v, p, sizeof v);
@@ -53,7 +53,7 @@ QUIRE_SIMD F16 sub(F16 a, F16 b) { return a - b; }
 QUIRE_SIMD F16 mul(F16 a, F16 b) { return a * b; }
 QUIRE_SIMD F16 div(F16 a, F16 b) { return a / b; }
 QUIRE_SIMD F16 fma(F16 a, F16 b, F16 c) { return a * b + c; }
-// sum = fma(a, b, sum)
+// Computes sum = fma(a, b, sum).
 QUIRE_SIMD void add_product(F16& sum, F16 a, F16 b) { sum = fma(a, b, sum); }
 
 QUIRE_SIMD F16 select(I16 mask, F16 yes, F16 no) {
@@ -62,40 +62,41 @@ QUIRE_SIMD F16 select(I16 mask, F16 yes, F16 no) {
 QUIRE_SIMD F16 max(F16 a, F16 b) { return select(a > b, a, b); }  // b when either is NaN
 QUIRE_SIMD F16 min(F16 a, F16 b) { return select(a < b, a, b); }
 QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) { return select(a < b, yes, no); }
-// Lane i: yes where bit i of `bits` is set.
+// Returns in lane i `yes` if bit i of `bits` is set, otherwise `no`.
 QUIRE_SIMD F16 select_bits(uint32_t bits, F16 yes, F16 no) {
   const U16 lanes = {1u << 0, 1u << 1, 1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
                      1u << 8, 1u << 9, 1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15};
   return select((lanes & bits) != 0, yes, no);
 }
 QUIRE_SIMD F16 abs(F16 a) { return (F16)((U16)a & 0x7fffffffu); }
-// |magnitude| with the sign of `sign`; magnitude must not be negative.
+// Returns `magnitude`, which must not be negative, with the sign of `sign`.
 QUIRE_SIMD F16 copy_sign(F16 magnitude, F16 sign) {
   return (F16)((U16)magnitude | ((U16)sign & 0x80000000u));
 }
-// x * 2^n for integral n in [-126, 127] given as floats; x's exponent plus n must stay normal.
+// Returns x * 2^n for integers n in [-126, 127], given as floats. The result must be a normal
+// number.
 QUIRE_SIMD F16 scale_pow2(F16 x, F16 n) {
   const I16 bits = __builtin_convertvector(n, I16);
   return (F16)((I16)x + (bits << 23));
 }
-// Of |x| < 2^22, ties to even.
+// Rounds |x| < 2^22 to the nearest integer, ties to even.
 QUIRE_SIMD F16 round_to_integer(F16 x) {
   const F16 magic = set1(12582912.0f);
   return (x + magic) - magic;
 }
-// x * 2^n for integral n <= 127 and x in [1/2, 2]: 0 where that would be far below the normal
-// numbers (n < -150; from n < -126 on, whatever the instruction set prefers between 0 and the
-// rounded result).
+// Returns x * 2^n for integers n <= 127 and x in [1/2, 2]. It is 0 if the result is far below the
+// normal numbers (n < -150). For n from -150 to -127 it is 0 or the rounded result, as the
+// instruction set has it.
 QUIRE_SIMD F16 scale_pow2_flushed(F16 x, F16 n) {
   return select_less(n, set1(-126.0f), zero(), scale_pow2(x, n));
 }
-// Lane i: base + i.
+// Returns base + i in lane i.
 QUIRE_SIMD F16 iota(float base) {
   const F16 steps = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   return set1(base) + steps;
 }
 
-// The fixed tree that every ISA uses: lanes i and i + 8, then i + 4, i + 2, i + 1.
+// Sums the lanes as the tree that all instruction sets use: i and i + 8, then i + 4, i + 2, i + 1.
 QUIRE_SIMD float reduce_add(F16 v) {
   float s[16];
   store(s, v);
@@ -120,14 +121,14 @@ QUIRE_SIMD U16 widen_u16(const uint16_t* p) {
   return v;
 }
 QUIRE_SIMD F16 load_bf16(const uint16_t* p) { return (F16)(widen_u16(p) << 16); }
-// 32 bf16 as pairs: even[i] = p[2i], odd[i] = p[2i + 1].
+// Loads 32 bf16 as pairs: even[i] = p[2i], odd[i] = p[2i + 1].
 QUIRE_SIMD void load_bf16_pairs(const uint16_t* p, F16* even, F16* odd) {
   U16 v;
   __builtin_memcpy(&v, p, sizeof v);
   *even = (F16)(v << 16);
   *odd = (F16)(v & 0xffff0000u);
 }
-// Either of them alone.
+// These load the even, or the odd, ones alone.
 QUIRE_SIMD F16 load_bf16_even(const uint16_t* p) {
   F16 even, odd;
   load_bf16_pairs(p, &even, &odd);
@@ -138,7 +139,7 @@ QUIRE_SIMD F16 load_bf16_odd(const uint16_t* p) {
   load_bf16_pairs(p, &even, &odd);
   return odd;
 }
-// Round to nearest even; NaN stays a quiet NaN. The result is in the high half of each lane.
+// Rounds to nearest even; NaN stays a quiet NaN. The result is in the high half of each lane.
 QUIRE_SIMD U16 round_to_bf16_bits(F16 x) {
   const U16 u = (U16)x;
   const U16 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
@@ -159,7 +160,7 @@ QUIRE_SIMD F16 load_f16(const uint16_t* p) {
   // Normal numbers and, with the exponent pushed to the top, infinities and NaNs.
   const U16 normal = (magnitude << 13) + (112u << 23);
   const U16 special = normal + (112u << 23);
-  // Subnormals: the mantissa placed below 2^-14 with an implicit bit that is then taken off.
+  // Subnormals: the mantissa is put below 2^-14 with an implicit bit, which is then subtracted.
   const U16 magic = {113u << 23, 113u << 23, 113u << 23, 113u << 23, 113u << 23, 113u << 23,
                      113u << 23, 113u << 23, 113u << 23, 113u << 23, 113u << 23, 113u << 23,
                      113u << 23, 113u << 23, 113u << 23, 113u << 23};
@@ -193,9 +194,9 @@ QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
   for (int i = 0; i < 16; ++i) p[i] = to_f16_bits(x[i]);
 }
 
-// 16 pairs of bf16, and a pair that is the same in every lane: operands of pair_fma, acc[i] += x .
-// b[i]. In memory a broadcast pair takes kPairSlots floats: two, already rounded to bf16, or one
-// word of bf16 bits where the CPU has a dot product.
+// The operands of pair_fma, acc[i] += x . b[i]: 16 pairs of bf16, and one pair that is the same in
+// every lane. In memory the latter takes kPairSlots floats: two that are already rounded to bf16,
+// or one word of bf16 bits if the CPU has a dot product.
 constexpr int kPairSlots = 2;
 struct Pairs {
   F16 even, odd;
@@ -215,12 +216,12 @@ QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])
 QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
   return fma(x.odd, b.odd, fma(x.even, b.even, acc));
 }
-// 16 floats to bf16 in the form that broadcast_pair reads.
+// Rounds 16 floats to bf16, in the form that broadcast_pair reads.
 QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
   store(slots + index, round_to_bf16(x));
 }
-// Rounds 32 weights to bf16, stores them from `index` on as broadcast_pair reads them, and returns
-// what they add to sums by lane.
+// Rounds 32 weights to bf16 and stores them from `index` on as broadcast_pair reads them. Returns
+// what they add to the sums by lane.
 QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   const F16 x = round_to_bf16(a);
   const F16 y = round_to_bf16(b);
@@ -229,9 +230,9 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   return add(x, y);
 }
 
-// Exact sums of int8 products. Quads: 16 outputs' weights for four steps of k, from 64 bytes
-// [16][4]; a row's four activations take kQuadWords words, the same for all outputs.
-// |sum| stays below 2^31 for k <= kMaxInt8K.
+// Exact sums of int8 products. Quads hold the weights of 16 outputs for four k, from 64 bytes
+// [16][4]. The four activations of a row take kQuadWords words, the same for all outputs. |sum|
+// stays below 2^31 for k <= kMaxInt8K.
 using Sums16 = I16;
 struct Quads {
   I16 k[4];
@@ -254,24 +255,25 @@ QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
   for (int j = 0; j < 4; ++j) sum += w.k[j] * static_cast<int32_t>(x[j]);
   return sum;
 }
-// Codes to the words that quad_dot takes.
+// Converts codes to the words that quad_dot takes.
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   for (int j = 0; j < 4; ++j) words[j] = static_cast<uint32_t>(static_cast<int32_t>(codes[j]));
 }
-// As the nearest floats. `weight_sums` are the sums of each output's weights over all k.
+// Returns sums as the nearest floats. `weight_sums` are the sums of each output's weights over all
+// k.
 QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   (void)weight_sums;
   return __builtin_convertvector(sum, F16);
 }
-// 16 floats of |x| < 128 as the nearest integers, ties to even.
+// Stores 16 floats of |x| < 128 as the nearest integers, ties to even.
 QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
   const U16 bits = (U16)(x + set1(12582912.0f));
   for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(bits[i] & 0xffu);
 }
 
-// To the nearest cache, and to the second one. The nearest takes few misses at a time (24 on Zen
-// 4): enough when a hardware prefetcher follows the same long stream, too few for the short runs of
-// a paged cache.
+// prefetch() fetches to the first-level cache, prefetch_l2() to the second. The first level takes
+// few misses at a time (24 on Zen 4). They are enough if a hardware prefetcher follows the same
+// long stream, and too few for the short runs of a paged cache.
 QUIRE_SIMD void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 QUIRE_SIMD void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 

@@ -1,4 +1,4 @@
-// Vectors of rows whose length is no multiple of 16, and of rows in any stored float type.
+// Loads vectors of rows whose length is not a multiple of 16, and of rows in any stored float type.
 #pragma once
 
 #include "kernels/cpu/kernel_tables.h"
@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// A vector at x[i], of which n - i lanes count; the others are zero.
+// Returns the vector at x[i], of which only n - i lanes are read; the others are 0.
 QUIRE_SIMD F16 load_at(const float* x, int64_t i, int64_t n) {
   return n - i >= 16 ? load(x + i) : load_n(x + i, n - i);
 }

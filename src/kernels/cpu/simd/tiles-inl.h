@@ -1,4 +1,4 @@
-// The tile unit that a file is compiled for (tiles.h), named by the build as the vectors are
+// The tile unit that a file is compiled for (tiles.h). The build names it as it names the vectors
 // (simd-inl.h).
 #pragma once
 

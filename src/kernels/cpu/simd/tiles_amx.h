@@ -1,5 +1,5 @@
-// Tiles in hardware (AMX). See tiles.h. The intrinsics of GCC 12 do not tell the compiler that tile
-// loads read memory, so these name the instructions themselves.
+// Tiles in hardware (AMX), as tiles.h describes them. The intrinsics of GCC 12 do not tell the
+// compiler that tile loads read memory, so these functions are inline assembly.
 #pragma once
 
 #include "kernels/cpu/simd/tiles.h"

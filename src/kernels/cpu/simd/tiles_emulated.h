@@ -1,8 +1,8 @@
-// Tiles in software, bit for bit what the instructions are documented to compute (Intel SDM, volume
-// 2: TDPBF16PS, TDPBSSD) and what the hardware computes (linear_test.cc), so that the kernels
-// written over tiles can be proven on any CPU. It stops the program where the hardware would raise
-// an exception: shapes that do not fit each other, registers that were not given a shape. Payloads
-// of NaNs are not modelled.
+// Tiles in software, with which kernels over tiles can be tested on any CPU. The bits are those
+// that the documentation of the instructions defines (Intel SDM, volume 2: TDPBF16PS, TDPBSSD) and
+// that the hardware computes (linear_test.cc). The program stops where the hardware would raise an
+// exception: for shapes that do not fit each other, and registers without a shape. Payloads of NaNs
+// are not modelled.
 #pragma once
 
 #include "kernels/cpu/simd/tiles.h"
@@ -12,15 +12,16 @@ namespace {
 
 constexpr int kTileColumns = cpu::kTileBytes / 4;
 
-// Subnormals are zero on the way in and out, keeping the sign.
+// The unit reads and writes subnormals as zeros of the same sign.
 inline float flush_subnormal(float x) {
   return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;
 }
 
-// sums[m][n] = fma(a[m], b[n], sums[m][n]) for k ascending: even and odd elements of pairs apart.
+// Computes sums[m][n] = fma(a[m], b[n], sums[m][n]) for ascending k, with the even and the odd
+// elements of pairs apart.
 struct TilePairs {
   int num_rows;
-  int num_pairs;                               // of k
+  int num_pairs;                               // pairs of k
   float a[2][cpu::kTileRows][cpu::kTileRows];  // [odd][k][m]
   float b[2][cpu::kTileRows][kTileColumns];    // [odd][k][n]
   float sums[2][cpu::kTileRows][kTileColumns];
@@ -38,7 +39,7 @@ inline __attribute__((always_inline)) void add_tile_pairs(TilePairs& t) {
   }
 }
 #ifdef __x86_64__
-// Without the instruction every multiply-add is a call.
+// Compiled with FMA, because without the instruction every multiply-add is a call.
 __attribute__((target("avx2,fma"))) inline void add_tile_pairs_with_fma(TilePairs& t) {
   add_tile_pairs(t);
 }
@@ -93,8 +94,8 @@ class Tiles {
     require(shapes_.row_bytes[a] == 4 * shapes_.rows[b]);
     require(shapes_.row_bytes[c] == shapes_.row_bytes[b] && shapes_.row_bytes[c] % 4 == 0);
   }
-  // What kernels call many times is one function for all registers, because the compiler would
-  // otherwise spend minutes on copies of it.
+  // The functions that kernels call many times take the register as an argument, because the
+  // compiler would otherwise spend minutes on copies of them.
   __attribute__((noinline)) void zero_register(int tile) {
     require(shapes_.rows[tile] > 0);
     clear(tile);
@@ -113,8 +114,8 @@ class Tiles {
   }
   void clear(int tile) { __builtin_memset(data_[tile], 0, sizeof data_[tile]); }
 
-  // Even and odd elements of the pairs are summed apart with fused multiply-adds, k ascending from
-  // zero; then their sum is added to C.
+  // The even and the odd elements of pairs are summed apart with fused multiply-adds, k ascending
+  // from 0; then their sum is added to C.
   __attribute__((noinline)) void add_bf16_products(int c_tile, int a_tile, int b_tile) {
     require_product(c_tile, a_tile, b_tile);
     TilePairs t{.num_rows = shapes_.rows[c_tile],

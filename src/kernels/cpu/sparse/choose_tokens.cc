@@ -1,5 +1,5 @@
-// Scores every token that a query sees and chooses the best: rows of the batch in groups, whose
-// scores are made piece by piece and then cut at the k-th.
+// Scores every token that a query sees and chooses the best. The rows of a batch are taken in
+// groups, whose scores are computed in pieces and then cut at the k-th greatest.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -14,16 +14,17 @@
 namespace quire {
 namespace {
 
-// Positions whose scores one thread makes at a time, and those whose keys are floats at a time.
+// The positions that one thread scores at a time, and those whose keys it converts to floats at a
+// time.
 constexpr int32_t kScoresAtOnce = 512;
 constexpr int32_t kKeysAtOnce = 32;
 constexpr int64_t kChoicesPerThread = 4;
 
 int64_t padded_heads(int32_t num_heads) { return cpu::round_up(num_heads, 16); }
 
-// A group of rows, and how its workspace is laid out.
+// The size of a group of rows, and the layout of its workspace.
 struct ChoiceLayout {
-  int64_t rows;   // of a group
+  int64_t rows;   // rows of a group
   int64_t width;  // scores of a row
   int64_t heads;
   int64_t head_dim;
@@ -42,7 +43,7 @@ struct ChoiceLayout {
   }
 
   float* scores(float* base, int64_t row) const { return base + row * width; }
-  // [head_dim][heads], and the weights behind them.
+  // Returns the query [head_dim][heads] of a row, followed by its weights.
   float* query(float* base, int64_t row) const {
     return base + rows * width + row * query_floats();
   }
@@ -51,7 +52,7 @@ struct ChoiceLayout {
   }
 };
 
-// A token of the batch.
+// A token of the batch that chooses.
 struct ChoosingToken {
   int32_t request;
   int32_t position;
@@ -69,7 +70,7 @@ bool has_choice(const ChooseTokensParams& p, const ChoosingToken& row) {
   return row.position >= p.top_k;
 }
 
-// Heads to lanes.
+// Copies the query and weights of a token, with heads as lanes.
 void place_query(const ChooseTokensParams& p, const ChoiceLayout& layout, int64_t token,
                  float* to) {
   const float* query = p.query + token * p.query_stride;
@@ -82,7 +83,7 @@ void place_query(const ChooseTokensParams& p, const ChoiceLayout& layout, int64_
   }
 }
 
-// A token's key as floats.
+// Reads the key of a token as floats.
 void read_key(const KvCacheView& keys, const cpu::ElementKernels& kernels, int64_t block,
               int64_t offset, float* to) {
   const int64_t at = key_index(keys, block, 0, offset, 0);
@@ -102,7 +103,7 @@ void read_key(const KvCacheView& keys, const cpu::ElementKernels& kernels, int64
   kernels.embed(cpu::storage_of(keys.dtype), from, 1.0f, nullptr, to, keys.head_dim);
 }
 
-// The scores of positions [begin, end).
+// Computes the scores of positions [begin, end).
 void score_piece(const ChooseTokensParams& p, const ChoiceLayout& layout, const ChoosingToken& row,
                  Isa isa, int32_t begin, int32_t end, const float* query, float* keys,
                  float* scores) {
@@ -123,13 +124,13 @@ void score_piece(const ChooseTokensParams& p, const ChoiceLayout& layout, const 
   }
 }
 
-// Larger for larger scores; 0 and -0 are equal.
+// Returns an integer that is larger for larger scores. 0 and -0 are equal.
 uint32_t order_of(float score) {
   const auto bits = std::bit_cast<uint32_t>(score + 0.0f);
   return bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The k-th greatest of n scores, digit by digit, and how many that equal it are among the k.
+// The k-th greatest of n scores, which is found digit by digit, and how many of the k equal it.
 struct ScoreCut {
   uint32_t order = 0;
   int32_t num_equal = 0;
@@ -161,7 +162,7 @@ void choose_best(const float* scores, int32_t n, int32_t k, int32_t* chosen) {
   }
 }
 
-// Runs body(thread, i) for each i < n on whatever thread is free.
+// Runs body(thread, i) for each i < n, on whichever thread is free.
 template <class Body>
 void for_each_unit(const HostStream& stream, int64_t n, Body&& body) {
   std::atomic<int64_t> next{0};
@@ -173,7 +174,7 @@ void for_each_unit(const HostStream& stream, int64_t n, Body&& body) {
 void choose_group(const HostStream& stream, const ChooseTokensParams& p, const ChoiceLayout& layout,
                   int64_t first, int64_t count) {
   auto* base = static_cast<float*>(p.workspace);
-  int64_t pieces = 0;  // of the longest row
+  int64_t pieces = 0;  // pieces of the longest row
   for (int64_t i = 0; i < count; ++i) {
     const ChoosingToken row = choosing_token(p, first + i);
     if (!has_choice(p, row)) continue;

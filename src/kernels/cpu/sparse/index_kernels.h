@@ -1,5 +1,5 @@
-// The kernels behind choose_tokens() of api/sparse_attention.h, as kernel_tables.h has those of other
-// ops.
+// The table of the kernels of choose_tokens() (api/sparse_attention.h). kernel_tables.h has those
+// of other ops.
 #pragma once
 
 #include <stdint.h>
@@ -9,8 +9,8 @@
 
 namespace quire::cpu {
 
-// The scores of one query's heads, which lie in lanes: `heads` is their number, padded to 16 with
-// heads of weight 0.
+// The arguments for scoring keys with one query, whose heads are lanes. `heads` is their number,
+// padded to 16 with heads of weight 0.
 struct IndexScoresArgs {
   const float* query;    // [head_dim][heads]
   const float* weights;  // [heads]
@@ -25,7 +25,7 @@ struct IndexKernels {
   void (*scores)(const IndexScoresArgs& args);
 };
 
-// Those for CPUs with these instruction sets.
+// Returns the kernels of an instruction set.
 const IndexKernels& index_kernels(Isa isa);
 
 extern const IndexKernels kIndexPortable;

@@ -1,5 +1,6 @@
-// Scores of an indexer. A score is the sum over dims ascending in each lane, then over vectors of
-// heads ascending, then over lanes: blocking leaves no trace in it.
+// Computes the scores of an indexer. A score is summed over dims in ascending order in each lane,
+// then over vectors of heads in ascending order, and then over lanes, however keys and heads are
+// blocked.
 #pragma once
 
 #include "kernels/cpu/simd/simd-inl.h"
@@ -8,14 +9,14 @@
 namespace quire {
 namespace {
 
-// How many keys (kKeys) and vectors of heads (kVectors) are in registers at once.
+// kKeys and kVectors are the keys and the vectors of heads that are in registers at once.
 template <class Traits>
 concept IndexTraits = requires {
   int{Traits::kKeys};
   int{Traits::kVectors};
 };
 
-// sums[key] += weights * relu(query . key) of VECTORS vectors of heads from `head` on.
+// Computes sums[key] += weights * relu(query . key) for VECTORS vectors of heads from `head` on.
 template <int KEYS, int VECTORS>
 QUIRE_SIMD void add_heads(const cpu::IndexScoresArgs& args, const float* keys, int64_t head,
                           F16 (&sums)[KEYS]) {
@@ -67,7 +68,7 @@ static void index_scores(const cpu::IndexScoresArgs& args) {
   for (; key < args.num_keys; ++key) score_keys<Traits, 1>(args, key);
 }
 
-// What the object of an instruction set exports.
+// The table that the object file of an instruction set exports.
 template <IndexTraits Traits>
 constexpr cpu::IndexKernels kIndexOver = {.scores = &index_scores<Traits>};
 

@@ -1,5 +1,5 @@
-// Copies the latents that tokens have chosen, row by row, to a small cache in the order that the
-// kernels of attention want, where each token is a request of its own.
+// Copies the latents that each token has chosen to a small cache, in the order of the attention
+// kernels, where each token is a request of its own.
 #include "kernels/api/sparse_attention.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace {
 constexpr int32_t kCopyBlock = 16;  // tokens of a block of the copy
 constexpr int64_t kCopiesPerThread = 2;
 
-// A group of tokens, and how its workspace is laid out.
+// The size of a group of tokens, and the layout of its workspace.
 struct CopyLayout {
   int64_t rows;        // tokens of a group
-  int64_t row_blocks;  // of a token's copy
+  int64_t row_blocks;  // blocks of a token's copy
   int64_t block_bytes;
   int64_t starts, lens, table, attention, bytes;
 
@@ -41,7 +41,7 @@ struct CopyLayout {
   }
 };
 
-// 16 rows of a cache in token order to one block in the order of the CPU: word `i` of row `j` goes
+// Transposes 16 rows of a token-major cache to one block in the CPU's order: word i of row j goes
 // to [i][j]. Rows that are null become zeros.
 template <typename Word>
 void turn_rows(const uint8_t* const (&rows)[kCopyBlock], int64_t num_words, uint8_t* block) {
@@ -55,7 +55,7 @@ void turn_rows(const uint8_t* const (&rows)[kCopyBlock], int64_t num_words, uint
   }
 }
 
-// One block of a token's copy: up to 16 of its chosen positions.
+// Copies one block of a token's copy: up to 16 of its chosen positions.
 void copy_block(const KvCacheView& kv, const int32_t* block_table, const int32_t* chosen,
                 int32_t count, const KvCacheView& copy, int64_t copy_block) {
   const int64_t bytes = size_bytes(kv.dtype);
@@ -76,7 +76,7 @@ void copy_block(const KvCacheView& kv, const int32_t* block_table, const int32_t
     turn_rows<uint32_t>(rows, row_bytes / 4, to);
 }
 
-// A run of tokens of the batch, with the request that each belongs to.
+// Copies and attends runs of the batch's tokens.
 class CopiedTokens {
  public:
   CopiedTokens(const HostStream& stream, const SparseAttentionParams& params,
@@ -128,7 +128,7 @@ class CopiedTokens {
     return p_.attention.seq_lens[request] - (end - static_cast<int32_t>(token));
   }
 
-  // Threads take blocks by a counter.
+  // Copies the blocks of a run. Threads take blocks by a counter.
   void copy(int64_t first, int64_t count) const {
     std::atomic<int64_t> next{0};
     stream_.team().run([&](int) {

@@ -1,4 +1,5 @@
-// The causal convolution of 16 channels. K rows of inputs stay in registers; K = 0 stands for any.
+// The causal convolution of 16 channels. K rows of inputs stay in registers; K = 0 is for any other
+// size.
 #pragma once
 
 #include "kernels/cpu/element/math-inl.h"
@@ -32,7 +33,7 @@ template <int K>
 static void conv_segment(const ConvColumns& args, const ConvTaps& loaded, int32_t segment) {
   const int taps = K > 0 ? K : args.kernel_size;
   const SegmentState state = state_of(args.segments, segment);
-  F16 window[K > 0 ? K : kMaxTaps];  // the last inputs, the current one behind them
+  F16 window[K > 0 ? K : kMaxTaps];  // the last inputs and then the current one
 #pragma GCC unroll 16
   for (int j = 0; j + 1 < taps; ++j) {
     window[j] =

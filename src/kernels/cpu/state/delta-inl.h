@@ -1,7 +1,8 @@
-// The gated delta rule on up to 32 columns of a head. With S the state that token t finds,
+// The gated delta rule on up to 32 columns of a head. With S the state before token t,
 //   p = sum_n S[n] k'[n],  r = sum_n S[n] q'[n],  u = beta (v - p),  out = r + (k . q) u,
-// where k' and q' are k and q times the token's decay, so that one pass over the state both moves
-// it past a token and sums it for the next one. A decay of one number multiplies the sums instead.
+// where k' and q' are k and q times the token's decay. So one pass over the state both updates it
+// by a token and computes the sums of the next token. A decay that is one number multiplies the
+// sums instead.
 #pragma once
 
 #include "kernels/cpu/simd/simd-inl.h"
@@ -13,10 +14,10 @@ namespace {
 
 constexpr int64_t kMaxKeyDim = 256;
 
-// What the passes need of a token.
+// The values of a token that the passes need.
 struct DeltaToken {
   const float* k;
-  const float* decay;  // one, or one per channel
+  const float* decay;  // one number, or one per channel
   const float* sum_k;  // k'
   const float* sum_q;  // q'
   float key_query;     // k . q
@@ -81,7 +82,7 @@ static DeltaSums<G> sum_state(const DeltaToken& token, int64_t key_dim, const fl
   return sums;
 }
 
-// Moves the state past `token` and sums it for `next` (null: nobody).
+// Updates the state by `token`, and computes the sums of `next` if it is not null.
 template <int G, bool kChannels, bool kSums>
 static DeltaSums<G> move_state(const DeltaToken& token, const F16* u, const DeltaToken& next,
                                int64_t key_dim, const float* in, float* out) {

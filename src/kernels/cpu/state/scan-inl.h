@@ -1,5 +1,5 @@
-// Mamba's scan of 16 channels and Mamba-2's of up to 32 columns of a head. A state's elements are
-// updated one token after the other, and a token's sum over the states runs in their order.
+// Mamba's scan of 16 channels, and Mamba-2's scan of up to 32 columns of a head. The elements of a
+// state are updated token by token, and the sum of a token over the states is in their order.
 #pragma once
 
 #include "kernels/cpu/element/math-inl.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMaxStates = 256;
 
-// [N] vectors of a, whose rows are the channels'.
+// Transposes a, whose rows are channels, to [N] vectors.
 QUIRE_SIMD void load_transposed(const float* a, int64_t num_states, int64_t count, float* out) {
   for (int64_t n = 0; n < num_states; ++n) {
     for (int64_t c = 0; c < 16; ++c) out[n * 16 + c] = c < count ? a[c * num_states + n] : 0.0f;
@@ -58,8 +58,8 @@ static void scan_columns(const ScanColumns& args) {
   for (int32_t s = 0; s < args.segments.num_segments; ++s) scan_segment(args, a, s);
 }
 
-// M tokens from t on, with G vectors of columns: from the state `in` (null: zeros) to `out` (null:
-// it is not kept).
+// Computes M tokens from t on, with G vectors of columns, from the state `in` (null: zeros) to
+// `out` (null: it is not kept).
 template <int G, int M>
 static void ssd_tokens(const SsdColumns& args, int64_t t, const float* in, float* out) {
   F16 input[M][G], y[M][G], decay[M];

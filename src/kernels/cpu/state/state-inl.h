@@ -1,4 +1,4 @@
-// What the kernels of states share, and those that take one row or group at a time.
+// The code that the kernels of states share, and the kernels that take one row or group at a time.
 #pragma once
 
 #include "kernels/cpu/element/math-inl.h"
@@ -16,7 +16,7 @@ using cpu::ScanColumns;
 using cpu::SegmentArgs;
 using cpu::SsdColumns;
 
-// A vector of which n lanes count; the others are zero.
+// Loads a vector of which only n lanes are read; the others are 0.
 QUIRE_SIMD F16 load_lanes(const float* p, int64_t n) { return n >= 16 ? load(p) : load_n(p, n); }
 QUIRE_SIMD void store_lanes(float* p, F16 v, int64_t n) {
   if (n >= 16) {
@@ -26,7 +26,8 @@ QUIRE_SIMD void store_lanes(float* p, F16 v, int64_t n) {
   }
 }
 
-// Rows of activations are far apart and a task reads little of each, which hardware does not foresee.
+// Rows are prefetched this far ahead. They are far apart and a task reads little of each, which the
+// hardware cannot predict.
 constexpr int64_t kRowsAhead = 16;
 QUIRE_SIMD void prefetch_row(const float* rows, int64_t stride, int64_t row, int64_t end,
                              int64_t count) {
@@ -34,7 +35,8 @@ QUIRE_SIMD void prefetch_row(const float* rows, int64_t stride, int64_t row, int
   for (int64_t i = 0; i < count; i += 16) prefetch(rows + ahead * stride + i);
 }
 
-// Where a segment finds its state and where it leaves it; null: zeros, nowhere.
+// The place of a segment's state before it (null: zeros) and after it (null: the state is not
+// kept).
 struct SegmentState {
   const float* in;
   float* out;
@@ -46,8 +48,8 @@ QUIRE_SIMD SegmentState state_of(const SegmentArgs& args, int32_t segment) {
           out == 0 ? nullptr : args.state + out * args.block_stride};
 }
 
-// log(1 + e^x) = max(x, 0) + log(1 + y) with y = e^-|x| in (0, 1], and log(1 + y) = 2 atanh z of
-// z = y / (2 + y) <= 1 / 3 by its series to z^17 (remainder < 2e-10).
+// Returns log(1 + e^x) = max(x, 0) + log(1 + y) with y = e^-|x| in (0, 1]. log(1 + y) = 2 atanh z
+// with z = y / (2 + y) <= 1 / 3 is its series to z^17 (remainder < 2e-10).
 QUIRE_SIMD F16 softplus(F16 x) {
   const F16 y = exp(sub(zero(), abs(x)));
   const F16 z = div(y, add(set1(2.0f), y));

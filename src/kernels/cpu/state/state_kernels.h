@@ -1,6 +1,6 @@
-// What the files of state ops that are compiled per instruction set offer (see kernel_tables.h for
-// why nothing here may pull in the standard library). A call is one task: some columns of a state
-// over all segments.
+// The table of the state kernels that are compiled for each instruction set. kernel_tables.h says
+// why nothing here can use the standard library. A call is one task: some columns of a state over
+// all segments.
 #pragma once
 
 #include <stdint.h>
@@ -12,14 +12,14 @@ struct SegmentArgs {
   const int32_t* state_in;
   const int32_t* state_out;
   int32_t num_segments;
-  float* state;  // of block 0; the task's part of it
+  float* state;  // the task's part of the state in block 0
   int64_t block_stride;
 };
 
 // Up to 16 channels.
 struct ConvColumns {
   SegmentArgs segments;  // [K - 1] rows, num_channels apart
-  const float* x;        // of the first channel, as all that follow
+  const float* x;        // from the first channel on, as all pointers below
   const float* in_gate;  // or null
   const float* out_gate;
   int64_t x_stride;
@@ -57,7 +57,7 @@ struct SsdColumns {
   const float* b;
   const float* c;
   int64_t x_stride;
-  const float* delta;  // of the head; rows num_heads apart, as decay
+  const float* delta;  // the head's; rows num_heads apart, as those of decay
   const float* decay;
   int64_t num_heads;
   float d;
@@ -89,7 +89,7 @@ struct GateRow {
   const float* x;
   const float* bias;  // or null
   const float* a;     // or null
-  bool one_a;         // a[0] is of all elements
+  bool one_a;         // a[0] is for all elements
   float min_delta;
   float max_delta;
   float* delta;  // or null

@@ -1,5 +1,5 @@
-// The ops of states. Work is divided by columns, heads and channels, never by tokens: whoever has a
-// column runs all segments through it in order, so that the bits of a state depend on no thread.
+// The ops of states. Work is divided by columns, heads and channels, never by tokens. One thread
+// computes all segments of a column in order, so the bits of a state do not depend on threads.
 #include <algorithm>
 
 #include "kernels/api/causal_conv.h"
@@ -15,10 +15,10 @@
 namespace quire {
 namespace {
 
-// Columns of one task of the recurrences, and channels of one task of the others.
+// The columns of a task of ssd_scan() and delta_rule(), and the channels of a task of the others.
 constexpr int64_t kColumns = 32;
 constexpr int64_t kChannels = 16;
-// Elements below which waking the team costs more than it saves.
+// With fewer elements, waking the team costs more than it saves.
 constexpr int64_t kWork = 1 << 13;
 
 const cpu::StateKernels& state_kernels(Isa isa) {
@@ -38,7 +38,7 @@ const cpu::StateKernels& state_kernels(Isa isa) {
   return cpu::kStatePortable;
 }
 
-// `offset`: of the task's part in each state.
+// `offset` is that of the task's part in each state.
 cpu::SegmentArgs segment_args(const StateSegments& segments, const StateView& view,
                               int64_t offset) {
   return {segments.start_loc,    segments.state_in,  segments.state_out,

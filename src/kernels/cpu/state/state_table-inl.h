@@ -1,4 +1,4 @@
-// The kernels of states as the object of every instruction set exports them.
+// The table of state kernels that the object file of each instruction set exports.
 #pragma once
 
 #include "kernels/cpu/state/conv-inl.h"

@@ -1,4 +1,4 @@
-// Rows split over the threads; all sums over a row are one thread's, in one order.
+// Rows are split over the threads. One thread computes all sums over a row, in one order.
 #include "kernels/api/streams/residual_streams.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kCheapElements = 1 << 15;  // as for norms: fewer are not worth waking the team
-constexpr int64_t kRun = 256;                // elements of a row that are kept at hand
+constexpr int64_t kCheapElements = 1 << 15;  // with fewer, waking the team does not pay
+constexpr int64_t kRun = 256;                // elements of a row per pass
 
 template <typename Work>
 void for_rows(Stream& stream, int64_t num_rows, int64_t row_elements, const Work& work) {
@@ -23,7 +23,7 @@ void for_rows(Stream& stream, int64_t num_rows, int64_t row_elements, const Work
                     });
 }
 
-// Of f(x_i), in eight interleaved sums.
+// Returns the sum of term(x[i]), in eight interleaved sums.
 template <typename Term>
 float sum_of(const float* x, int64_t size, const Term& term) {
   std::array<float, 8> sums{};

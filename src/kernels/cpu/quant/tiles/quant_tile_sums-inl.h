@@ -20,9 +20,9 @@
 namespace quire {
 namespace {
 
-// Codes of up to kMostSummedBits bits cost more to decode than to read, and for groups of kLongGroup
-// columns and more scaling sums costs little compared to the products. With codes of 8 bits reading
-// takes as long as scaling weights.
+// Codes of up to kMostSummedBits bits cost more to decode than to read, and for groups of
+// kLongGroup columns and more scaling sums costs little compared to the products. With codes of 8
+// bits reading takes as long as scaling weights.
 constexpr int64_t kLongGroup = 128;
 constexpr int32_t kMostSummedBits = 4;
 QUIRE_SIMD bool scales_sums(const QuantLayout& layout) {
