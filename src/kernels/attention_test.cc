@@ -18,8 +18,8 @@ using kernel_test::Host;
 using kernel_test::kEpsilon;
 using kernel_test::random_floats;
 
-// The tokens of some requests in a paged cache whose every unused slot is NaN. Request r's tokens
-// are a function of its `identity`, so the same request can be put into different batches.
+// The tokens of some requests in a paged cache, where all unused slots are NaN. The tokens of a
+// request are a function of its `identity`, so the same request can be in different batches.
 class Batch {
  public:
   struct Request {
@@ -105,8 +105,8 @@ class Batch {
     return out;
   }
 
-  // What must not reach other rows: values of the first request's last token that are not finite
-  // (int8), and scores of its first one that overflow.
+  // Writes data that must not reach other rows: values of the first request's last token that are
+  // not finite (int8), and scores of its first token that overflow.
   void spoil_last_value() {
     const KvCacheView kv = view();
     const int32_t last = seq_lens_[0] - 1;
@@ -142,7 +142,7 @@ class Batch {
     return kv;
   }
 
-  // One head of one token, quantized as its type says.
+  // Stores one head of one token, quantized if the type of the cache is.
   void store_row(const KvCacheView& kv, bool is_key, int64_t block, int64_t head, int32_t position,
                  const float* x) {
     const int64_t offset = position % c_.block_size;
@@ -172,7 +172,7 @@ class Batch {
     size_t next = 0;
     for (size_t r = 0; r < requests_.size(); ++r) {
       const int64_t blocks = (seq_lens_[r] + c_.block_size - 1) / c_.block_size;
-      // Blocks wholly before the window may have been given back: they are the null block then.
+      // Blocks wholly before the window can be free already, and are then the null block.
       const int32_t first_seen =
           c_.sliding_window > 0 ? requests_[r].context - c_.sliding_window + 1 : 0;
       for (int64_t b = 0; b < blocks; ++b) {
@@ -239,7 +239,7 @@ constexpr std::array kTypes = {DType::kF32,    DType::kBF16,   DType::kF16,
 
 bool is_slow(Isa isa) { return isa == Isa::kPortable || isa == Isa::kAmxEmulated; }
 
-// Slow paths take the types of the cache in turns.
+// Slow paths run on one type of the cache per case, in turn.
 TEST(PagedAttention, MatchesReferenceOnEveryIsaAndType) {
   size_t num_cases = 0;
   for (const AttentionCase& c : kernel_cases::attention_cases()) {
@@ -262,11 +262,11 @@ TEST(PagedAttention, MatchesReferenceOnEveryIsaAndType) {
   }
 }
 
-// Law L4: threads, neighbours and the places of blocks leave no trace.
+// Law L4: results do not depend on threads, other requests or the places of blocks.
 TEST(PagedAttention, BitsDoNotDependOnThreadsBlocksOrNeighbours) {
   for (const AttentionCase& c : kernel_cases::attention_cases()) {
     for (const Isa isa : kernel_test::isas()) {
-      // A type per shape, so that each is met on many of them.
+      // Each shape runs with one type, and each type with many shapes.
       const DType dtype = kTypes[static_cast<size_t>(c.head_dim + c.num_heads) % kTypes.size()];
       const auto requests = requests_of(c);
       Host one(isa, 1);
@@ -290,7 +290,7 @@ TEST(PagedAttention, BitsDoNotDependOnThreadsBlocksOrNeighbours) {
   }
 }
 
-// A row sees neither what comes after it nor the rows beside it, whatever those hold.
+// Values that are not finite do not reach rows before them or rows of other requests.
 TEST(PagedAttention, WhatIsNotFiniteStaysInItsRows) {
   AttentionCase c;
   c.num_heads = 8;
@@ -317,7 +317,7 @@ TEST(PagedAttention, WhatIsNotFiniteStaysInItsRows) {
   }
 }
 
-// Law L4: however a prompt is cut into steps, each of its rows has the same bits.
+// Law L4: the bits of a row do not depend on how its prompt is cut into steps.
 TEST(PagedAttention, BitsDoNotDependOnChunking) {
   const std::vector<AttentionCase> shapes = {
       {8, 2, 64, 16, {}, {}},
@@ -361,10 +361,10 @@ TEST(PagedAttention, BitsDoNotDependOnChunking) {
   }
 }
 
-// How far the type of the cache moves the output of a long context: the root mean square difference
-// from a float cache as a share of the output's size. Keys and values are normal with one channel
-// four times as large, weights are spread over many positions, so that the output is small beside
-// the values: a hard case.
+// How much the type of the cache changes the output of a long context: the root mean square
+// difference from a float cache, as a share of the output's size. Keys and values are normal, with
+// one channel four times as large, and weights are spread over many positions, so that the output
+// is small compared to the values. That is a hard case.
 //
 // The budget follows from the formats, to first order: three standard deviations of independent
 // rounding errors. Let e(x) be the largest error of an element x: x times the unit roundoff, for
@@ -376,7 +376,7 @@ class ErrorBudget {
  public:
   ErrorBudget(DType dtype, int64_t dim) : dtype_(dtype), dim_(dim) {}
 
-  // One query over `n` tokens whose keys, and values, are `stride` elements apart.
+  // Adds one query over `n` tokens, whose keys and values are `stride` elements apart.
   void add(const float* query, float scale, const float* keys, const float* values, int64_t stride,
            int64_t n) {
     std::vector<double> weights, score_errors, out(static_cast<size_t>(dim_));
@@ -417,7 +417,7 @@ class ErrorBudget {
     for (int64_t d = 0; d < dim_; ++d) largest = std::max(largest, std::abs(double{x[d]}));
     return largest;
   }
-  // e(x)^2 + (b x)^2
+  // Returns e(x)^2 + (b x)^2.
   double error_square(double x, double largest) const {
     double e = 0x1p-9 * x;
     if (dtype_ == DType::kF8E4M3) e = 0x1p-4 * x;
@@ -498,7 +498,7 @@ TEST(PagedAttention, QuantizedCachesStayWithinTheirBudgetOnLongContexts) {
     const double share = std::sqrt(error / size);
     RecordProperty(std::string(to_string(dtype)), std::to_string(share / budget.share()));
     EXPECT_LE(share, budget.share()) << to_string(dtype);
-    EXPECT_GE(share, budget.share() / 10.0) << to_string(dtype);  // a budget that shows something
+    EXPECT_GE(share, budget.share() / 10.0) << to_string(dtype);  // the budget is not too wide
   }
 }
 

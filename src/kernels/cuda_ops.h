@@ -1,11 +1,11 @@
-// The table of CUDA kernels (cuda/; where Quire was built without CUDA, no_cuda/).
+// The table of CUDA kernels, which is in cuda/; builds without CUDA have an empty one in no_cuda/.
 #pragma once
 
 #include "kernels/api/ops.h"
 
 namespace quire {
 
-// In a build without CUDA no stream can name it, because no device opens.
+// In a build without CUDA no stream refers to it, because no device can be opened.
 const OpTable& cuda_ops();
 
 }  // namespace quire

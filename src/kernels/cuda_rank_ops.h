@@ -1,4 +1,5 @@
-// What CUDA GPUs do together (cuda/; where Quire was built without CUDA, no_cuda/).
+// The ops that CUDA GPUs run together, which are in cuda/; builds without CUDA have an empty table
+// in no_cuda/.
 #pragma once
 
 #include "kernels/api/ranks/rank_ops.h"

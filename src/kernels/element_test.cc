@@ -33,7 +33,8 @@ TEST(Norm, RmsMatchesReference) {
         rms_norm(host.stream, p);
         p.out = want.data();
         ref::rms_norm(p);
-        // Results reach sqrt(size) * 2 when one element dominates; the scale is off by a few eps.
+        // Results reach sqrt(size) * 2 if one element dominates, and the scale has an error of a
+        // few eps.
         const double tolerance = 8 * kEpsilon * 2 * std::sqrt(static_cast<double>(size));
         ASSERT_TRUE(kernel_test::close(got.data(), want.data(), tokens * size, tolerance))
             << to_string(isa);
@@ -96,8 +97,8 @@ TEST(Norm, LayerMatchesReferenceAndMayRunInPlace) {
         ref::layer_norm(p);
         p.out = x.data();
         layer_norm(host.stream, p);
-        // x - mean is off by eps * 13 absolutely; divided by a deviation of at least sqrt(eps_norm)
-        // = 0.003 when the row is constant (size 1), by about 1.7 otherwise.
+        // x - mean has an absolute error of eps * 13. It is divided by a deviation of at least
+        // sqrt(eps_norm) = 0.003 when the row is constant (size 1), by about 1.7 otherwise.
         const double deviation = size < 16 ? 0.05 : 1.0;
         ASSERT_TRUE(
             kernel_test::close(x.data(), want.data(), kTokens * size, 60 * kEpsilon / deviation))
@@ -107,7 +108,7 @@ TEST(Norm, LayerMatchesReferenceAndMayRunInPlace) {
   }
 }
 
-// Relative errors promised in cpu/element/math-inl.h, and the values at the edges.
+// Tests the relative errors that cpu/element/math-inl.h states, and the values at the edges.
 TEST(Activation, ErrorsStayWithinPromise) {
   std::vector<float> x;
   for (float v = -90.0f; v <= 90.0f; v += 0.0173f) x.push_back(v);
@@ -163,7 +164,7 @@ TEST(Activation, XieluMatchesReference) {
     activation(host.stream, p);
     p.out = want.data();
     ref::activation(p);
-    // Below 0 the difference of e^x - 1 and x cancels: its error is that of x.
+    // Below 0 the difference of e^x - 1 and x cancels, so its error is that of x.
     const double size = 64 * (1.0 + std::abs(double{parameters[0]}));
     ASSERT_TRUE(kernel_test::close(got.data(), want.data(), 3 * 1001, 8 * kEpsilon * size));
   }

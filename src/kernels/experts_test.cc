@@ -126,7 +126,8 @@ std::vector<float> run(Stream& stream, RunExpertsParams params, const std::vecto
   return out;
 }
 
-// One token at a time by linear() and activation(): what run_experts() must equal bit for bit.
+// Computes one token at a time with linear() and activation(), which run_experts() must equal bit
+// for bit.
 std::vector<float> run_by_hand(Stream& stream, const RunExpertsParams& params) {
   const int64_t hidden_size = params.experts.front().down->spec.n;
   const int64_t size = params.experts.front().up->spec.n;
@@ -202,7 +203,7 @@ std::vector<Case> cases() {
 
 constexpr Shape kShapes[] = {{72, 40, 5, 2}, {256, 200, 4, 3}, {33, 1, 1, 1}};
 
-// Few rows and many, shared and private packing, one expert with most of the tokens.
+// Covers few rows and many, shared and private packing, and one expert with most of the tokens.
 TEST(Experts, EqualTheirProductsOneTokenAtATime) {
   for (const Isa isa : kernel_test::isas()) {
     Host host(isa, 3);
@@ -257,8 +258,8 @@ TEST(Experts, MatchTheReference) {
   }
 }
 
-// Several that have some experts each: whoever has the rows of all sums them as one alone does. Here
-// they run one after the other, so the first round leaves the rows and the second one finds them.
+// Several ranks have some experts each, and sum the rows of all as one rank alone does. Here they
+// run one after the other, so the first round writes the rows and the second one reads them.
 TEST(Experts, SpreadOverSeveralGiveTheBitsOfOne) {
   for (const Isa isa : kernel_test::isas()) {
     Host host(isa, 3);
@@ -281,7 +282,7 @@ TEST(Experts, SpreadOverSeveralGiveTheBitsOfOne) {
               if (e < own.first || e >= own.second) experts[static_cast<size_t>(e)] = {};
             }
             int64_t num_rows = 0;
-            // In the second round each of them sums some columns, and leaves the others.
+            // In the second round each rank sums some columns and leaves the others.
             const int64_t first_column = round == 0 ? 0 : own.first * 16;
             const int64_t end_column = own.second == 5 ? shape.hidden_size : own.second * 16;
             const ExpertsSpread spread{.first = own.first,
@@ -319,7 +320,7 @@ TEST(Experts, SpreadOverSeveralGiveTheBitsOfOne) {
   }
 }
 
-// Law L4: cut into any calls, on any number of threads, a token's bits stay.
+// Law L4: the bits of a token do not depend on how tokens are cut into calls, nor on the threads.
 TEST(Experts, ATokenDoesNotDependOnItsNeighbours) {
   const Shape shape{160, 96, 7, 2};
   for (const Isa isa : kernel_test::isas()) {
@@ -365,7 +366,8 @@ TEST(Experts, SigmoidScalesWholeRows) {
   }
 }
 
-// Low-rank updates of some matrices of a layer's experts, and the matrices with these in them.
+// Low-rank updates of some matrices of a layer's experts, and these matrices merged with the
+// updates.
 struct Adapter {
   Adapter(const Layer& layer, int64_t rank, uint64_t seed) {
     const Shape& shape = layer.shape;
@@ -402,8 +404,9 @@ struct Adapter {
   std::vector<ref::DenseExpert> matrices;
 };
 
-// Tokens of two adapters and of none in one call: each is what merged matrices give, has the bits
-// that it has alone, and without an adapter those of a call without any.
+// One call has tokens of two adapters and of none. Each token is close to the result of merged
+// matrices and has the bits that it has alone; a token without an adapter has those of a call
+// without adapters.
 TEST(Experts, AddUpdatesOfAdapters) {
   constexpr int64_t kMaxRank = 5;
   Case c{.name = "", .has_bias = true};

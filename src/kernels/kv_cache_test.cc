@@ -107,7 +107,7 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
         p.qkv = want.data();
         p.kv = want_cache.view;
         ref::qkv_to_cache(p);
-        // A head of D elements normed reaches sqrt(D); rotation adds two products.
+        // A normed head of D elements reaches sqrt(D), and rotation adds two products.
         const double size = shape.norms ? std::sqrt(static_cast<double>(shape.head_dim)) : 1.0;
         const double tolerance = 16 * kEpsilon * size;
         ASSERT_TRUE(kernel_test::close(got.data(), want.data(), tokens * row, tolerance))
@@ -129,8 +129,8 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
   }
 }
 
-// Every bf16 and f16 number through the cache-write op into the codes and scales that the
-// definition gives, on every instruction set; a token's codes are a function of that token.
+// Writes every bf16 and f16 number to the cache on every instruction set, and compares with the
+// codes and scales of the definition. The codes of a token are a function of that token.
 TEST(QkvToCache, QuantizesAsTheConversionsSay) {
   constexpr Shape kShape{1, 1, 64, 0, 16, RopeStyle::kNone, false};
   const float scales[] = {1.0f, 0.03125f};
@@ -206,7 +206,7 @@ TEST(QkvToCache, Int8ScalesHoldTheLargestElementOfAToken) {
       EXPECT_LE(std::fabs(code * scale - qkv[64 + i]), scale * 0.5001f) << size;
     }
   }
-  // What is not finite does not come back as a number.
+  // A value that is not finite must not be read back as a number.
   std::vector<float> qkv(192, 1.0f);
   qkv[64 + 3] = std::numeric_limits<float>::infinity();
   qkv[128 + 5] = kernel_test::kNaN;

@@ -23,7 +23,7 @@ const std::vector<Shape> kShapes = {{4, 16, 4, 8, 8, RopeStyle::kInterleaved},
                                     {16, 512, 64, 128, 16, RopeStyle::kInterleaved},
                                     {2, 32, 8, 4, 16, RopeStyle::kNone}};
 
-// What a batch leaves in the cache, in the absorbed queries and in the latents.
+// Returns what a batch writes to the cache, the absorbed queries and the latents.
 std::vector<float> run(const Shape& shape, DType dtype, Stream* stream) {
   constexpr int64_t kTokens = 37;
   const int32_t dim = shape.rank + shape.rope_dim;
@@ -91,7 +91,7 @@ TEST(LatentToCache, MatchesReferenceOnEveryIsa) {
   }
 }
 
-// A head's product has the bits that linear() gives it, alone and beside others.
+// The product of a head has the bits of linear(), both alone and with other heads.
 TEST(HeadLinear, IsALinearOfEachHead) {
   constexpr int64_t kHeads = 5, kN = 72, kK = 40, kTokens = 19;
   for (const Isa isa : kernel_test::isas()) {

@@ -1,5 +1,5 @@
-// linear() that does not keep its outputs, but the greatest of each row or what a gate leaves,
-// against all outputs of the same product.
+// Compares linear() with `greatest` or `gate`, which do not store all outputs, with all outputs of
+// the same product.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 using kernel_test::Buffer;
 using kernel_test::Host;
 
-// -1, 0 and 1, so that many outputs are equal.
+// Returns -1, 0 and 1, so that many outputs are equal.
 std::vector<float> small_integers(uint64_t seed, int64_t count) {
   std::vector<float> out(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
@@ -111,7 +111,7 @@ TEST(Greatest, IsTheFirstOfTheGreatestOfAllOutputs) {
   }
 }
 
-// Of `num_bits` columns: all, none, one, few or most.
+// Returns a mask that allows all, none, one, few or most of `num_bits` columns.
 std::vector<uint32_t> random_mask(uint64_t seed, int64_t num_bits) {
   std::vector<uint32_t> words(static_cast<size_t>((num_bits + 31) / 32));
   const auto draw = [seed](int64_t i) {
@@ -184,7 +184,8 @@ TEST(Greatest, IsTheFirstOfThoseThatAreAllowed) {
   }
 }
 
-// Law L4: the bits do not depend on how many members compute, nor on which of them are late.
+// Law L4: bits do not depend on how many members of the team compute, nor on which of them are
+// late.
 TEST(LinearColumns, AreTheSameBitsWhicheverMembersCome) {
   const WeightSpec spec{9001, 256, DType::kBF16, ComputeType::kF32};
   constexpr int64_t kRows = 3;
@@ -255,7 +256,7 @@ TEST(Greatest, RowsThatAreNotFiniteAreSaidToBe) {
   }
 }
 
-// The same bits as the product followed by the activation.
+// Expects the bits of the product followed by the activation.
 void expect_gated(HostStream& stream, const PackedWeight& weight, const std::vector<float>& x,
                   int64_t m, const float* bias, Activation kind) {
   const int64_t n = weight.spec.n;

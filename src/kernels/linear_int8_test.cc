@@ -1,4 +1,5 @@
-// int8 by int8: sums are integers, so every instruction set must give exactly the reference's bits.
+// Products of int8 by int8. Sums are integers, so every instruction set must give the reference's
+// bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ using kernel_test::random_floats;
 using kernel_test::run_linear;
 
 struct Int8Weight {
-  // Codes over all of [-128, 127], packed in two parts.
+  // Packs codes over all of [-128, 127], in two parts.
   Int8Weight(Stream& stream, int64_t n, int64_t k)
       : codes(static_cast<size_t>(n * k)),
         scales(random_floats(4, n, 0.01f)),
@@ -45,7 +46,8 @@ struct Int8Weight {
   PackedWeight packed;
 };
 
-// As linear(), on finite rows: the quantization in float as it is defined, the sum in 64 bits.
+// Computes linear() on finite rows, with the quantization in float by its definition and sums in 64
+// bits.
 std::vector<float> reference(const Int8Weight& weight, const float* x, int64_t m, const float* bias,
                              const std::vector<float>* initial) {
   const auto [n, k] = std::pair{weight.packed.spec.n, weight.packed.spec.k};

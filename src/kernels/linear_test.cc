@@ -152,8 +152,9 @@ TEST(Linear, RowBitsDoNotDependOnBatchOrThreads) {
   }
 }
 
-// More rows and columns than a group of the tile kernels, more k than a chunk, none a multiple of
-// anything: rows that are computed alone and with 999 others are the same, and right.
+// There are more rows and columns than a group of the tile kernels has, and more k than a chunk
+// has, none of them a round number. Rows that are computed alone and with 999 others are the same,
+// and right.
 TEST(Linear, GroupsOfBlocksGiveTheBitsOfSingleRows) {
   constexpr int64_t kM = 1000, kN = 275, kK = 590;
   const auto x = random_floats(21, kM * kK);
@@ -182,7 +183,7 @@ TEST(Linear, GroupsOfBlocksGiveTheBitsOfSingleRows) {
   }
 }
 
-// Several blocks of rows over more k than any kernel takes in one go, and one row over all of it.
+// Compares several blocks of rows, over more k than any kernel takes at once, with single rows.
 TEST(Linear, ChunksOfKGiveTheBitsOfSingleRows) {
   constexpr int64_t kM = 29, kN = 70, kK = 4300;
   const auto x = random_floats(31, kM * kK);
@@ -204,8 +205,7 @@ TEST(Linear, ChunksOfKGiveTheBitsOfSingleRows) {
   }
 }
 
-// Many outputs, whose rows begin on 64 bytes, may be written past the caches; elsewhere they are
-// not.
+// Many outputs whose rows are 64-byte aligned can be written past the caches, others are not.
 TEST(Linear, WhereOutputsLieLeavesNoTraceInThem) {
   constexpr int64_t kM = 545, kN = 1072, kK = 70;
   const auto x = random_floats(41, kM * kK);
@@ -248,8 +248,8 @@ TEST(Linear, TilesInHardwareAndInSoftwareGiveTheSameBits) {
   }
 }
 
-// Every pattern of bits that a bf16 can be: subnormals, infinities, NaNs, sums that overflow and
-// that cancel. Only which NaN comes out is left open.
+// Covers every bit pattern of bf16: subnormals, infinities, NaNs, sums that overflow and that
+// cancel. Only the payload of a NaN can differ.
 TEST(Linear, TilesInHardwareAndInSoftwareAgreeOnExtremeNumbers) {
   if (!has_isa(Isa::kAmx))
     GTEST_SKIP() << "SKIPPED: this CPU has no AMX, or the system no permission";

@@ -1,4 +1,5 @@
-// Which thread touches which bytes of a weight, against where packing puts the rows of its outputs.
+// Compares the bytes of a weight that each thread touches with those to which its outputs' rows are
+// packed.
 #include "kernels/api/placement.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ void expect_ranges_are_the_weight(const WeightSpec& spec, int num_threads) {
   }
 }
 
-// Bytes of `memory` that are not zero, outside of `range`.
+// Returns how many bytes of `memory` outside `range` are not 0.
 int64_t bytes_outside(const uint8_t* memory, int64_t num_bytes, WorkRange range) {
   int64_t count = 0;
   for (int64_t i = 0; i < num_bytes; ++i) {
@@ -56,7 +57,7 @@ TEST(Placement, RowsOfAThreadArePackedIntoItsBytes) {
       for (int i = 0; i < num_blocks * kThreads; ++i) {
         const WeightBlock block{i / kThreads, num_blocks};
         const int thread = i % kThreads;
-        // As linear() takes outputs.
+        // The outputs that linear() deals to the thread.
         const WorkRange mine = split_work(n / num_blocks, 32, thread, kThreads);
         if (mine.begin == mine.end) continue;
         std::vector<float> rows(static_cast<size_t>((mine.end - mine.begin) * k), 1.0f);
@@ -86,7 +87,7 @@ TEST(Placement, QuantizedRowsOfAThreadArePackedIntoItsBytes) {
     expect_ranges_are_the_weight(spec, kThreads);
     const kernel_test::QuantSource source(spec, 3);
     const int64_t num_bytes = packed_weight_bytes(spec);
-    // Behind the last thread's panels lies what belongs to all outputs.
+    // The bytes after the last thread's panels belong to all outputs.
     for (int thread = 0; thread + 1 < kThreads; ++thread) {
       const WorkRange mine = split_work(kN, 64, thread, kThreads);
       Buffer before(num_bytes), after(num_bytes);

@@ -7,14 +7,14 @@
 namespace quire {
 namespace {
 
-constexpr int32_t kTableOffset = 128;  // of table values that become integers of 8 bits
+constexpr int32_t kTableOffset = 128;  // for table values, which become 8-bit integers
 
 int32_t simpler_bits(const QuantSpec& quant) {
   if (is_integer_table(quant.codebook)) return 8;
   return quant.bits <= 4 ? 4 : 8;
 }
 
-// Element i of an array of `type`.
+// Returns element i of an array of `type`.
 float value_at(ScaleType type, const void* array, int64_t i) {
   return cpu::scale_value(type, static_cast<const uint8_t*>(array) + i * cpu::size_bytes(type));
 }
@@ -23,7 +23,7 @@ ScaleType min_type(const QuantSpec& quant) {
   return quant.scale_type == ScaleType::kI8 ? ScaleType::kU8 : quant.scale_type;
 }
 
-// Scales or minima of all groups of a row, both levels multiplied.
+// Computes the scales or minima of all groups of a row, with both levels multiplied.
 void flatten_row(const QuantSpec& quant, int64_t columns, int64_t row, ScaleType type,
                  const void* array, const void* super_array, float* out) {
   const int64_t groups = quant.num_groups(columns);

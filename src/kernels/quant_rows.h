@@ -1,5 +1,5 @@
-// Rows of quantized weights in simpler terms, for backends whose kernels know fewer formats than
-// checkpoints do. What a row stands for stays the same to the last bit.
+// Converts rows of quantized weights to simpler formats, for backends whose kernels take fewer
+// formats than checkpoints have. The floats that a row stands for keep all their bits.
 //
 //   SimplerRows simpler(stored, spec.k);
 //   pack(weight, simpler.of(rows));            // rows of `stored` as rows of simpler_quant(stored)
@@ -12,15 +12,16 @@
 
 namespace quire {
 
-// Codes of 4 or 8 bits (integers of a table become integers of 8 bits), scales and minima of one
-// level in float32.
+// Returns the simpler format of `stored`: codes of 4 or 8 bits (the integers of a table become
+// 8-bit integers), and scales and minima of one level in float32.
 QuantSpec simpler_quant(const QuantSpec& stored);
 
-// One thread; grows with the largest call.
+// Converts rows. For one thread at a time; its memory grows to that of the largest call.
 class SimplerRows {
  public:
   SimplerRows(const QuantSpec& stored, int64_t columns) : stored_(stored), columns_(columns) {}
-  // The result is valid until the next call; arrays that need no change are those of `rows`.
+  // Returns the converted rows, which are valid until the next call. Arrays that need no change are
+  // those of `rows`.
   QuantRows of(const QuantRows& rows);
 
  private:
@@ -31,10 +32,10 @@ class SimplerRows {
   std::vector<float> mins_;
 };
 
-// Rows [begin, begin + count) of `rows`.
+// Returns rows [begin, begin + count) of `rows`.
 QuantRows part_of(const QuantRows& rows, const WeightSpec& spec, int64_t begin, int64_t count);
 
-// The numbers that rows of `spec` stand for. out: [num_rows, K].
+// Writes the floats that rows of `spec` stand for to `out` [num_rows, K].
 void dequantize_rows(const WeightSpec& spec, const QuantRows& rows, float* out);
 
 }  // namespace quire

@@ -64,7 +64,7 @@ std::vector<float> run_linear(Stream& stream, const PackedWeight& weight, const 
 
 constexpr ComputeType kComputes[] = {ComputeType::kF32, ComputeType::kBF16};
 
-// Those that go with a format of K columns.
+// Returns the compute types for a format with K columns.
 std::vector<ComputeType> computes_of(const QuantFormat& format, int64_t k) {
   std::vector<ComputeType> computes(std::begin(kComputes), std::end(kComputes));
   if (takes_int8_activations({.n = 1, .k = k, .quant = format.spec})) {
@@ -73,7 +73,7 @@ std::vector<ComputeType> computes_of(const QuantFormat& format, int64_t k) {
   return computes;
 }
 
-// A row of K activations as the numbers that ComputeType::kInt8 multiplies a weight by.
+// Rounds a row of K activations to the numbers that ComputeType::kInt8 multiplies.
 void round_activations(const WeightSpec& spec, const float* x, const int32_t* column_order,
                        float* out) {
   const auto column = [&](int64_t k) { return column_order == nullptr ? k : column_order[k]; };
@@ -88,7 +88,7 @@ void round_activations(const WeightSpec& spec, const float* x, const int32_t* co
   }
 }
 
-// Activations as the kernels multiply them, which round them to int8 if they are told to.
+// Returns activations as the kernels multiply them: rounded to int8 if the compute type says so.
 std::vector<float> as_multiplied(const Weight& weight, const std::vector<float>& x) {
   const WeightSpec& spec = weight.packed.spec;
   if (spec.compute != ComputeType::kInt8) return x;
@@ -121,19 +121,20 @@ std::vector<float> identity(int64_t k) {
   return unit;
 }
 
-// Tiles multiply by weights rounded to bf16 where groups are short, which `k` columns may make
-// them; all else multiplies by the weights themselves.
+// Returns whether the kernels round weights to bf16: those of tiles do if groups are short, which
+// few columns can make them. All other kernels multiply the weights themselves.
 bool rounds_weights(Isa isa, const WeightSpec& spec) {
   return spec.compute == ComputeType::kBF16 && (isa == Isa::kAmx || isa == Isa::kAmxEmulated) &&
          (spec.quant.bits > 4 || std::min(spec.quant.group_size, spec.k) < 128);
 }
 
-// What rounding scale, min, product and weight may change, given the largest |w| and |min| of all.
+// Returns the error from rounding scale, min, product and weight, given the largest |w| and |min|
+// of all.
 double rounding_of(double weight, double largest) {
   return std::abs(weight) * 0x1p-8 + 3.0 * largest * 0x1p-11;
 }
 
-// The largest |scale * c| or |min|, bounded by the extreme weights: of codes 0 and all ones.
+// Returns the largest |scale * c| or |min|, from the weights with codes 0 and all ones.
 double largest_term(const kernel_test::QuantSource& source) {
   kernel_test::QuantSource extremes = source;
   double largest = 0.0;
@@ -146,8 +147,8 @@ double largest_term(const kernel_test::QuantSource& source) {
   return 2.0 * largest;
 }
 
-// A unit vector picks out a column of W: the kernels' own decoders, bit by bit (on tiles: within
-// what they round), in both ways of running (few rows and many).
+// A unit vector selects a column of W. So this compares the kernels' own decoders bit by bit (on
+// tiles within their rounding), for few rows and for many.
 TEST(Quant, ColumnsOfTheProductAreTheSameFloats) {
   constexpr int64_t kN = 50, kK = 300;
   const std::vector<float> unit = identity(kK);
@@ -181,14 +182,15 @@ TEST(Quant, ColumnsOfTheProductAreTheSameFloats) {
   }
 }
 
-// As linear_test.cc's, times the largest term: |w| and what a zero point or minimum takes from it.
+// The tolerance of linear_test.cc times the largest term: |w|, and what a zero point or minimum
+// subtracts.
 double tolerance(int64_t k, const std::vector<float>& dense) {
   float largest = 0.0f;
   for (const float w : dense) largest = std::max(largest, std::abs(w));
   return kEpsilon * (8.0 * static_cast<double>(k) / 3.0 + 16.0) * 4.0 * largest;
 }
 
-// The weights that a stream multiplies by, [N, K], as unit vectors show them.
+// Returns the weights [N, K] that a stream multiplies by, found with unit vectors.
 std::vector<float> weights_of(Stream& stream, const PackedWeight& weight) {
   const auto [n, k] = std::pair{weight.spec.n, weight.spec.k};
   const auto columns = run_linear(stream, weight, identity(k).data(), k, nullptr, nullptr);
@@ -212,7 +214,7 @@ std::vector<float> reference(const LinearCase& c, const PackedWeight& weight,
   return y;
 }
 
-// Every format meets every case, in one of its compute types by turns.
+// Every format runs on every case, with one of its compute types in turn.
 TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
   std::vector<std::unique_ptr<Host>> hosts;
   for (const Isa isa : kernel_test::isas()) hosts.push_back(std::make_unique<Host>(isa));
@@ -249,8 +251,8 @@ TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
   }
 }
 
-// Codes of one value by the largest activations: sums of a group in integers come near 2^31, and
-// those of tables pass it before their offset is taken off.
+// Multiplies codes of one value by the largest activations. Integer sums of a group come near 2^31,
+// and those of tables exceed it until their offset is subtracted.
 TEST(Quant, LargestSumsOfAGroupAreRight) {
   constexpr int64_t kN = 40, kK = 512, kMaxRows = 40;
   const QuantSpec bytes{.bits = 8, .group_size = 256, .scale_type = ScaleType::kF32};
@@ -325,7 +327,7 @@ TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
   }
 }
 
-// The same for so many rows that they are taken in several groups.
+// The same for many rows, which are multiplied in several groups.
 TEST(Quant, RowBitsDoNotDependOnALongPrompt) {
   constexpr int64_t kN = 70, kK = 333, kRows = 1301;
   const auto x = random_floats(13, kRows * kK);
@@ -371,7 +373,7 @@ TEST(Quant, ActivationsOfInt8AreZeroOrNotNumbersWithTheirGroup) {
   }
 }
 
-// Tiles in hardware and in software, and codes decoded by vectors and one by one.
+// Compares tiles in hardware and in software, and codes that are decoded in vectors and one by one.
 TEST(Quant, AmxAndItsEmulationGiveTheSameBits) {
   if (!has_isa(Isa::kAmx)) GTEST_SKIP() << "SKIPPED: this CPU has no AMX";
   constexpr int64_t kN = 100, kK = 1100, kM = 37;

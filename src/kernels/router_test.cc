@@ -71,14 +71,14 @@ TEST(Router, KnownWeights) {
   const Routed normalized = weights({.weight = RouterWeight::kNormalized, .scale = 7.0f});
   EXPECT_NEAR(normalized.weights[0], 4.0f, 1e-5f);
   EXPECT_NEAR(normalized.weights[1], 3.0f, 1e-5f);
-  // The bias decides who is chosen, and no weight.
+  // The bias changes the choice and not the weights.
   const std::vector<float> bias = {1.0f, 0.0f, 0.0f, 0.0f};
   const Routed biased = weights({}, bias.data());
   EXPECT_EQ(biased.ids, (std::vector<int32_t>{0, 3}));
   EXPECT_NEAR(biased.weights[0], 0.1f, 1e-6f);
 }
 
-// A single expert's logit may weigh its input instead of its output.
+// The logit of a single expert can multiply its input instead of its output.
 TEST(Router, ScalesExpertsAndHandsTheLogitOn) {
   Host host(Isa::kPortable);
   const std::vector<float> logits = {1.0f, 3.0f, 2.0f};

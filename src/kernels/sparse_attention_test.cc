@@ -20,12 +20,12 @@ struct Shape {
   int32_t num_heads, head_dim, top_k, block_size;
 };
 
-// Two requests, of which the second has tokens in the cache: 70 tokens, and 3 behind 600.
+// Two requests: one of 70 tokens, and one of 3 tokens after 600 in the cache.
 constexpr int32_t kStarts[] = {0, 70, 73};
 constexpr int32_t kLens[] = {70, 603};
 constexpr int32_t kTokens = 73;
 
-// A cache of one head in rows, every position of it written, in blocks that lie scattered.
+// A cache of one head in token-major order with scattered blocks, where every position is written.
 class RowCache {
  public:
   RowCache(DType dtype, int32_t dim, int32_t block_size, int32_t latent_dim)
@@ -101,7 +101,8 @@ TEST(ChooseTokens, MatchesReferenceOnEveryIsa) {
       for (const Isa isa : kernel_test::isas()) {
         Host host(isa, 3);
         const auto got = choose(shape, cache, &host.stream);
-        // Scores that nearly equal the last of the chosen may change places with it.
+        // A token whose score nearly equals that of the last chosen one can be chosen instead of
+        // it.
         int64_t different = 0;
         for (size_t i = 0; i < want.size(); ++i) different += got[i] != want[i] ? 1 : 0;
         EXPECT_LE(different, 4 * shape.top_k / 100)
@@ -122,7 +123,7 @@ TEST(ChooseTokens, LowerPositionsWinTies) {
   }
 }
 
-// Any number of threads chooses the same, and so do batches of other sizes.
+// The choice does not depend on the number of threads or the size of the batch.
 TEST(ChooseTokens, DependsOnTheTokenAlone) {
   const Shape shape{32, 64, 20, 16};
   const RowCache cache(DType::kBF16, shape.head_dim, shape.block_size, 0);
@@ -184,7 +185,7 @@ TEST(IndexToCache, MatchesReferenceOnEveryIsa) {
   }
 }
 
-// What the tokens of both requests make of their choices.
+// Returns the attention of the tokens of both requests to their choices.
 std::vector<float> attend(const RowCache& cache, const std::vector<int32_t>& chosen, int32_t top_k,
                           int32_t num_heads, HostStream* stream) {
   const KvCacheView& kv = cache.view;
@@ -211,7 +212,7 @@ std::vector<float> attend(const RowCache& cache, const std::vector<int32_t>& cho
   return out;
 }
 
-// Every third position of those that a token sees, or all of them where there are not so many.
+// Returns every third position that a token sees, or all positions if there are at most top_k.
 std::vector<int32_t> some_positions(int32_t top_k) {
   std::vector<int32_t> chosen(static_cast<size_t>(kTokens * top_k), -1);
   for (int32_t t = 0; t < kTokens; ++t) {
@@ -243,7 +244,7 @@ TEST(SparseAttention, MatchesReferenceOnEveryIsa) {
   }
 }
 
-// Where all tokens are chosen, the bits are those of attention to all.
+// If all tokens are chosen, the bits are those of attention to all.
 TEST(SparseAttention, IsAttentionWhereAllAreChosen) {
   constexpr int32_t kHeads = 20, kTopK = 603;
   std::vector<int32_t> chosen(static_cast<size_t>(kTokens * kTopK));

@@ -15,13 +15,14 @@ using kernel_test::poisoned;
 using kernel_test::random_floats;
 using kernel_test::same_bits;
 
-// How the tokens of a batch are cut into segments: sequence i has lengths[i] tokens. The first
-// sequence goes on from block 1, the others begin with zeros.
+// The tokens of a batch, cut into segments. Sequence i has lengths[i] tokens. The first sequence
+// continues from the state in block 1, the others begin with zeros.
 struct Batch {
   explicit Batch(const std::vector<int32_t>& lengths) {
     for (const int32_t length : lengths) add(length, start_loc.size() == 1 ? 1 : 0);
   }
-  // `chunk`: the most tokens of a segment; later ones go on from the block that the last one wrote.
+  // `chunk` is the most tokens of a segment. A later segment continues from the block that the one
+  // before wrote.
   Batch(const std::vector<int32_t>& lengths, int32_t chunk) {
     for (size_t i = 0; i < lengths.size(); ++i) {
       int32_t in = i == 0 ? 1 : 0;
@@ -47,8 +48,8 @@ struct Batch {
 const std::vector<int32_t> kLengths = {5, 1, 9, 2};
 constexpr int64_t kBlocks = 8;
 
-// An op that carries states, on random inputs: `run` computes into out [T, width] from the batch,
-// with blocks of `state_floats`; on a stream, or as the reference with none.
+// An op with states, on random inputs. `run` computes out [T, width] of a batch, with blocks of
+// `state_floats`, on a stream or, without one, as the reference.
 struct StateOp {
   int64_t width = 0;
   int64_t state_floats = 0;
@@ -60,7 +61,7 @@ std::vector<float> run_twice(const StateOp& op, Stream* stream, const Batch& bat
   std::vector<float> out = poisoned(2 * batch.num_tokens() * op.width);
   const StateView view{pool.data(), op.state_floats};
   op.run(stream, batch.segments(), view, out.data());
-  // The second run goes on from what the first one left.
+  // The second run continues from the states of the first.
   Batch next = batch;
   next.state_in = batch.state_out;
   op.run(stream, next.segments(), view, out.data() + batch.num_tokens() * op.width);
@@ -73,8 +74,8 @@ std::vector<float> new_pool(const StateOp& op) {
   return pool;
 }
 
-// Close to the reference over two steps, and the same bits in segments of any length, alone and on
-// any number of threads.
+// Expects results close to the reference over two steps, and the same bits with segments of any
+// length, alone and on any number of threads.
 void check_op(const StateOp& op, double tolerance) {
   const Batch batch(kLengths);
   std::vector<float> pool = new_pool(op);
@@ -96,7 +97,7 @@ void check_op(const StateOp& op, double tolerance) {
   }
 }
 
-// A state that is not kept gives the same results, and no block is written.
+// If states are not kept, results are the same and no block is written.
 void check_unkept(const StateOp& op) {
   for (const Isa isa : isas()) {
     Host host(isa);

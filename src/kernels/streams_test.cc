@@ -20,7 +20,7 @@ struct Case {
 constexpr Case kCases[] = {{1, 1, 1},   {1, 4, 2048}, {3, 2, 7},
                            {5, 3, 255}, {4, 4, 257},  {40, 16, 100}};
 
-// All arrays of a case, and what an op makes of them.
+// All arrays of a case, which an op changes.
 struct Rows {
   explicit Rows(const Case& shape)
       : streams(random_floats(1, shape.num_tokens * shape.num_streams * shape.size, 3.0f)),
@@ -60,7 +60,7 @@ void correct(Stream* stream, const Case& shape, Rows& rows) {
   stream == nullptr ? ref::correct_streams(params) : correct_streams(*stream, params);
 }
 
-// The last stream takes the magnitude of the made rows.
+// Gives the last stream the magnitude of the rows in `made`.
 void match(Stream* stream, const Case& shape, Rows& rows) {
   const int64_t stride = shape.num_streams * shape.size;
   const MatchMagnitudeParams params{.x = rows.streams.data() + stride - shape.size,
@@ -112,7 +112,7 @@ TEST(Streams, MatchReference) {
   }
 }
 
-// Whatever team runs them, and whatever rows lie beside (law L4).
+// Law L4: bits do not depend on the team or on other rows.
 TEST(Streams, RowBitsDoNotDependOnTheBatch) {
   constexpr Case kAll{37, 4, 1031}, kOne{1, 4, 1031};
   Host one(Isa::kPortable, 1), three(Isa::kPortable, 3);
@@ -128,7 +128,7 @@ TEST(Streams, RowBitsDoNotDependOnTheBatch) {
       take(before.streams, alone.streams);
       take(before.made, alone.made);
       alone.coefs.resize(before.coefs.size() / static_cast<size_t>(kAll.num_tokens));
-      // correct() has rows of S coefficients, predict() of S * S: both begin at the token's own.
+      // A token has S coefficients in correct() and S * S in predict().
       const int64_t width = op == correct ? 4 : 16;
       std::copy_n(before.coefs.begin() + t * width, width, alone.coefs.begin());
       op(&one.stream, kOne, alone);

@@ -1,4 +1,5 @@
-// The software tile unit against the instructions' documentation in double precision and by hand.
+// Compares the software tile unit with the documentation of the instructions, in double precision
+// and by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +15,7 @@ namespace {
 
 using cpu::TileShapes;
 
-// Registers 0 (C), 1 (A), 2 (B) for m rows, k groups of 4 bytes and n columns.
+// Returns shapes of registers 0 (C), 1 (A) and 2 (B) for m rows, k groups of 4 bytes and n columns.
 TileShapes product_shapes(int m, int k, int n) {
   TileShapes shapes;
   shape_tile(shapes, 0, m, 4 * n);
@@ -56,7 +57,7 @@ TEST(EmulatedTiles, Int8ProductsAreExactAtEveryShape) {
   }
 }
 
-// One output, `pairs` pairs.
+// Computes one output, of a.size() / 2 pairs.
 float dot_bf16(float c, const std::vector<float>& a, const std::vector<float>& b) {
   const int pairs = static_cast<int>(a.size()) / 2;
   std::vector<bfloat16> x, w;
@@ -77,7 +78,7 @@ TEST(EmulatedTiles, Bf16SumsEvenAndOddApartBeforeC) {
   EXPECT_EQ(dot_bf16(0, {huge, 1, -huge, 0}, {1, 1, 1, 1}), 1.0f);
   // (even + odd) is rounded before C is added: 2^24 + 1 rounds to 2^24, then -2^24 leaves 0.
   EXPECT_EQ(dot_bf16(-0x1p24f, {0x1p24f, 1}, {1, 1}), 0.0f);
-  // C comes last: 1 survives although C alone would swallow it next to a large partial sum.
+  // C is added last, so 1 survives next to large partial sums.
   EXPECT_EQ(dot_bf16(1, {huge, -huge}, {1, 1}), 1.0f);
 }
 

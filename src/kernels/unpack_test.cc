@@ -13,7 +13,7 @@ using kernel_test::Buffer;
 using kernel_test::Host;
 using kernel_test::random_floats;
 
-// Column k of a weight is what a product gives for the unit vector k.
+// The product with unit vector k is column k of a weight.
 TEST(UnpackWeightRow, IsWhatProductsMultiplyBy) {
   const WeightSpec kinds[] = {{.dtype = DType::kF32, .compute = ComputeType::kF32},
                               {.dtype = DType::kF16, .compute = ComputeType::kF32},

@@ -1,5 +1,5 @@
-// The kernels against vectors that others published: ONNX's operator tests and outputs of vLLM's
-// own operators.
+// Compares the kernels with published vectors: ONNX's operator tests and outputs of vLLM's own
+// operators.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,8 +67,8 @@ double attribute(const json::object& c, const char* name, double otherwise) {
   return value != nullptr ? value->to_number<double>() : otherwise;
 }
 
-// fp8 e4m3fn and e5m2 from and to 32-bit and 16-bit floats, in both overflow modes. A NaN is a NaN
-// whatever its code.
+// Converts fp8 e4m3fn and e5m2 from and to 32-bit and 16-bit floats, in both overflow modes. All
+// NaN codes count as equal.
 TEST(OnnxVectors, Float8Casts) {
   QUIRE_REQUIRE_SHARED(dir, "numeric/onnx");
   const std::map<std::string, Float8> formats = {{"FLOAT8E4M3FN", Float8::kE4M3},
@@ -190,8 +190,8 @@ TEST(OnnxVectors, Casts) {
   EXPECT_EQ(checked, 4);
 }
 
-// Rotates `heads` heads of every token with given tables, through the op (one dummy KV head, thrown
-// away).
+// Rotates `heads` heads of every token with given tables through the op, with one KV head that is
+// not used.
 std::vector<float> rotate(Stream& stream, const std::vector<float>& q, int32_t heads,
                           int32_t head_dim, const std::vector<float>& cos,
                           const std::vector<float>& sin, int32_t rotary_dim, RopeStyle style) {

@@ -1,4 +1,4 @@
-// One call of linear() as the tests make it: poisoned output and workspace.
+// Calls linear() as tests do, with poisoned output and workspace.
 #pragma once
 
 #include <vector>

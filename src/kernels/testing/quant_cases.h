@@ -1,4 +1,4 @@
-// The quantized formats that tests and the benchmark run over, as users have them.
+// The quantized formats of tests and the benchmark, which are those of real checkpoints.
 #pragma once
 
 #include <vector>

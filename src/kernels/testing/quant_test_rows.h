@@ -12,14 +12,15 @@
 
 namespace quire::kernel_test {
 
-// A pure function of both, well mixed (splitmix64).
+// Returns a well mixed, pure function of both (splitmix64).
 inline uint32_t random_word(uint64_t seed, int64_t i) {
   uint64_t z = seed * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(i) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 30) * 0x94d049bb133111ebu;
   return static_cast<uint32_t>(z >> 32);
 }
 
-// `count` stored scales of any type: every code of code types but NaN, floats of both signs.
+// Returns `count` stored scales of any type: all codes except NaN for code types, floats of both
+// signs for others.
 inline std::vector<uint8_t> random_scales(ScaleType type, uint64_t seed, int64_t count) {
   std::vector<uint8_t> bytes;
   for (int64_t i = 0; i < count; ++i) {
@@ -59,7 +60,7 @@ inline std::vector<uint8_t> random_scales(ScaleType type, uint64_t seed, int64_t
   return bytes;
 }
 
-// Random quantized rows as a checkpoint reader delivers them.
+// Random quantized rows, in the form in which checkpoint readers pass them.
 struct QuantSource {
   QuantSource(const WeightSpec& weight_spec, uint64_t seed) : spec(weight_spec) {
     const QuantSpec& q = spec.quant;
@@ -88,7 +89,7 @@ struct QuantSource {
     }
   }
 
-  // Rows [begin, end) of it.
+  // Returns rows [begin, end).
   QuantRows rows(int64_t begin, int64_t end) const {
     const auto part = [&](const std::vector<uint8_t>& array) -> const uint8_t* {
       return array.empty() ? nullptr
@@ -104,7 +105,7 @@ struct QuantSource {
             .num_rows = end - begin};
   }
 
-  // [N, K] in the order of x.
+  // Returns the weights [N, K], in the order of x.
   std::vector<float> dense() const {
     std::vector<float> packed_order(codes.size()), w(codes.size());
     ref::dequantize(spec, rows(0, spec.n), packed_order.data());
@@ -114,7 +115,7 @@ struct QuantSource {
     return w;
   }
 
-  // [N, K]: what is taken off each weight, with minima.
+  // Returns [N, K], the minimum that is subtracted from each weight.
   std::vector<float> minima() const {
     std::vector<uint8_t> none(codes.size(), 0);
     QuantRows zeros_only = rows(0, spec.n);

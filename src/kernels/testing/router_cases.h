@@ -1,4 +1,4 @@
-// Routers of every kind that api/router.h knows.
+// Routers of every kind in api/router.h.
 #pragma once
 
 #include <vector>
@@ -41,7 +41,7 @@ inline std::vector<RouterSpec> routers() {
   };
 }
 
-// Whether the choice may go by a bias too (RouteTokensParams::bias).
+// Returns whether the router can have a bias (RouteTokensParams::bias).
 inline bool may_have_bias(const RouterSpec& router) {
   return router.weight == RouterWeight::kScore || router.weight == RouterWeight::kNormalized;
 }

@@ -1,5 +1,5 @@
-// What the kernel tests share: random and poisoned buffers, the instruction sets to run on, exact
-// comparison.
+// The code that kernel tests share: random and poisoned buffers, the instruction sets to run on,
+// and comparisons.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ struct Host {
   HostStream stream;
 };
 
-// Uniform in (-scale, scale); a pure function of seed and index.
+// Returns floats that are uniform in (-scale, scale), a pure function of seed and index.
 inline std::vector<float> random_floats(uint64_t seed, int64_t n, float scale = 1.0f) {
   std::vector<float> x(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; i += 4) {
@@ -58,8 +58,8 @@ inline std::vector<float> poisoned(int64_t n) {
   return std::vector<float>(static_cast<size_t>(n), kNaN);
 }
 
-// Memory of any element type, 64-byte aligned, every byte 0xff (NaN in every float type) until
-// written.
+// Memory of any element type, 64-byte aligned. Every byte is 0xff (NaN in every float type) until
+// it is written.
 class Buffer {
  public:
   explicit Buffer(int64_t bytes) : bytes_(static_cast<size_t>(bytes) + 64, 0xff) {}
@@ -72,7 +72,7 @@ class Buffer {
   std::vector<uint8_t> bytes_;
 };
 
-// n elements of `dtype` rounded from `x`.
+// Returns the elements of `x`, rounded to `dtype`.
 inline Buffer stored(DType dtype, const std::vector<float>& x) {
   Buffer buffer(static_cast<int64_t>(x.size()) * size_bytes(dtype));
   for (size_t i = 0; i < x.size(); ++i)
@@ -80,7 +80,8 @@ inline Buffer stored(DType dtype, const std::vector<float>& x) {
   return buffer;
 }
 
-// Bit for bit, so that NaN equals NaN and 0 differs from -0; names the first difference.
+// Compares bit by bit, so that NaN equals NaN and 0 differs from -0. The message names the first
+// difference.
 inline ::testing::AssertionResult same_bits(const float* a, const float* b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     if (std::memcmp(a + i, b + i, sizeof(float)) != 0) {
@@ -90,7 +91,7 @@ inline ::testing::AssertionResult same_bits(const float* a, const float* b, int6
   return ::testing::AssertionSuccess();
 }
 
-// |got - want| <= tolerance everywhere; names the worst element.
+// Returns whether |got - want| <= tolerance everywhere. The message names the worst element.
 inline ::testing::AssertionResult close(const float* got, const float* want, int64_t n,
                                         double tolerance) {
   int64_t worst = -1;
