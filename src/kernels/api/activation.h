@@ -18,8 +18,8 @@ enum class Activation : uint8_t {
   kXielu,  // a x^2 + x / 2 above 0, b (e^x - 1 - x) + x / 2 below (Huang, 2024)
 };
 
-// gated: out[t, f] = act(x[t, f]) * x[t, F + f] with x [T, 2F]; otherwise out[t, f] = act(x[t, f])
-// with x [T, F].
+// activation() computes out[t, f] = act(x[t, f]) with x [T, F], or if `gated` out[t, f] = act(x[t,
+// f]) * x[t, F + f] with x [T, 2F].
 struct ActivationParams {
   ConstActivations x = nullptr;
   Activations out = nullptr;  // [T, F]; may be x when not gated

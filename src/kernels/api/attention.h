@@ -9,8 +9,7 @@
 namespace quire {
 
 // paged_attention() computes the attention of a flattened batch over the paged KV cache, with an
-// online softmax in the style of FlashAttention-2 (Dao, 2023). Token t of request r has the
-// position
+// online softmax in the style of FlashAttention-2 (Dao, 2023). Token t of request r has position
 //   p = seq_lens[r] - (query_start_loc[r + 1] - query_start_loc[r]) + (t - query_start_loc[r]).
 // It sees positions (p - window, p], or with `window_is_chunk` [p - p % window, p]. Without
 // `causal` it sees all of [0, seq_lens[r]), or with a window (p - window, p + window) of them.

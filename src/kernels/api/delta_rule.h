@@ -12,8 +12,7 @@ inline constexpr int64_t kMaxDeltaKeyDim = 256;
 // delta_rule() computes the gated delta rule (Yang et al., arXiv 2412.06464), or with a decay per
 // channel Kimi Delta Attention (arXiv 2510.26692). Value head h has a state S [Dk, Dv]:
 //   S = diag(decay[t, h]) S;  u = beta[t, h] * (v[t, h] - S^T k);  S = S + k u^T;  out = S^T q
-// q and k are those of the value head's key head, which is h * Hk / H, or h mod Hk with
-// tiled_heads.
+// q and k are those of key head h * Hk / H, or h mod Hk with tiled_heads.
 struct DeltaRuleParams {
   ConstActivations q = nullptr;    // [T, Hk, Dk], already scaled
   ConstActivations k = nullptr;    // [T, Hk, Dk]

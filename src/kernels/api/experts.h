@@ -6,8 +6,8 @@
 //   run_experts(stream, {.x = x, .experts = experts, .expert_ids = ids, …, .out = out});
 //
 // Tokens of one expert are multiplied together, so its weights are read once per call. A token's
-// result does not depend on its neighbours (law L4): every product reduces a row in its own order,
-// whatever other rows are there.
+// result does not depend on other tokens (law L4), because every product reduces a row in an order
+// of its own.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +64,8 @@ struct ExpertsSpread {
   int64_t first_column = 0;
   int64_t end_column = 0;
   // run_experts() calls it once, before the sums. It returns when `outputs` has the rows of all
-  // ranks, at least in the columns above. The rows of expert i are [first_row[i], first_row[i +
-  // 1]); on a GPU the span is empty.
+  // ranks, at least in the columns above. Expert i has the rows from first_row[i] to
+  // first_row[i + 1], without the latter; on a GPU the span is empty.
   void (*gather)(void* context, std::span<const int32_t> first_row) = nullptr;
   void* context = nullptr;
 };

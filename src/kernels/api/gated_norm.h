@@ -9,8 +9,7 @@ namespace quire {
 
 enum class Gate : uint8_t { kNone, kSilu, kSigmoid };
 
-// gated_norm() applies an RMSNorm to each group of a row, a gate, or both, in place. For a group
-// x':
+// gated_norm() applies an RMSNorm to each group x' of a row, a gate, or both, in place:
 //   norm(x') = x' / sqrt(mean(x'^2) + eps) * scale * weight
 //   x = norm(x) * act(gate), or norm(x * act(gate)) with gate_first.
 struct GatedNormParams {

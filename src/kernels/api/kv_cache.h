@@ -111,8 +111,8 @@ enum class QkNorm : uint8_t {
 // qkv_to_cache() makes one pass over the output of the fused projection: it norms q and k if there
 // are norms, rotates q and k in place, and writes k and v to their slots.
 struct QkvToCacheParams {
-  Activations qkv =
-      nullptr;  // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads; q is left rotated in place
+  // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads; q and k are normed and rotated in place.
+  Activations qkv = nullptr;
   int64_t qkv_stride = 0;  // elements between rows
   QkNorm qk_norm = QkNorm::kHead;
   const float* q_norm_weight = nullptr;  // null: no norm

@@ -2,9 +2,10 @@
 //
 //   const int64_t bytes = packed_weight_bytes(spec);
 //   PackedWeight w{spec, arena.allocate_bytes(bytes)};
-//   pack_weight_rows(w, {.rows = q_proj, .dtype = DType::kBF16, .first_row = 0, .num_rows = Nq});
-//   // fused qkv: part pack_weight_rows(w, {.rows = k_proj, …, .first_row = Nq, .num_rows = Nk});
-//   // by part linear(stream, {.x = x, .weight = &w, .y = y, .num_rows = T});
+//   // A fused qkv weight is packed part by part:
+//   pack_weight_rows(stream, w, {.rows = q_proj, .first_row = 0, .num_rows = Nq});
+//   pack_weight_rows(stream, w, {.rows = k_proj, .first_row = Nq, .num_rows = Nk}); …
+//   linear(stream, {.x = x, .weight = &w, .y = y, …, .num_rows = T});
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ struct WeightSpec {
   int64_t k = 0;               // inputs
   DType dtype = DType::kBF16;  // stored: f32, bf16, f16, or int8 with a scale per output
   ComputeType compute = ComputeType::kF32;
-  // For a quantized weight, which api/quant.h packs; `dtype` is then unused.
+  // For a quantized weight, which api/quant.h packs; `dtype` is then unused on CPUs. GPUs have a
+  // meaning for it in cuda/linear/fp8_linear.h.
   QuantSpec quant = {};
 };
 
@@ -48,8 +50,9 @@ int64_t packed_weight_bytes(const WeightSpec& spec);
 // the source is [K, num_rows] (GPT-2's Conv1D) and is read column by column.
 struct WeightRows {
   const void* rows = nullptr;  // [num_rows, K], or [K, num_rows] when transposed
-  DType dtype = DType::kBF16;  // converted to the packed type when it differs (to int8: rounded
-                               // with the scale max|w| / 127 of each row)
+  // Rows of another type than the packed one are converted; to int8 they are rounded, each row with
+  // the scale max|w| / 127.
+  DType dtype = DType::kBF16;
   int64_t first_row = 0;
   int64_t num_rows = 0;
   bool transposed = false;

@@ -37,12 +37,12 @@ inline constexpr int64_t kLoraVector = 8;
 struct LoraPart {
   int64_t first_output = 0;
   int64_t num_outputs = 0;
-  int64_t rank = 0;             // r >= 0
-  const void* a = nullptr;      // [r, K], padded as in its LoraLayout
-  const void* b = nullptr;      // lora_b_elements(num_outputs, r) elements, packed by pack_lora_b()
-  float scale = 1.0f;           // of A x
-  const float* bias = nullptr;  // [num_outputs] or null: added without scale or gain
-  const float* gain = nullptr;  // [num_outputs] or null: 1
+  int64_t rank = 0;                  // r >= 0
+  const void* a = nullptr;           // [r, K], padded as in its LoraLayout
+  const void* b = nullptr;           // lora_b_elements() elements; for kPanels from pack_lora_b()
+  float scale = 1.0f;                // of A x
+  const float* bias = nullptr;       // [num_outputs] or null: added without scale or gain
+  const float* gain = nullptr;       // [num_outputs] or null: 1
   const float* base_gain = nullptr;  // [num_outputs] or null: 0; factors of LoraSegment::base
 };
 

@@ -15,7 +15,7 @@ struct RmsNormParams {
   const float* weight = nullptr;  // [E]; the loader adds offsets such as that of Gemma's 1 + w
   Activations out = nullptr;      // [T, E], may be x; unused with add_to
   Activations add_to = nullptr;   // [T, E] or null
-  const int32_t* rows = nullptr;  // [T] or null: row t is made from row rows[t] of x
+  const int32_t* rows = nullptr;  // [T] or null: row t of the result is that of row rows[t] of x
   float eps = 1e-6f;
   int64_t num_tokens = 0;
   int64_t hidden_size = 0;
@@ -28,7 +28,7 @@ struct LayerNormParams {
   const float* weight = nullptr;  // [E]
   const float* bias = nullptr;    // [E] or null
   Activations out = nullptr;      // [T, E]
-  const int32_t* rows = nullptr;  // [T] or null: row t is made from row rows[t] of x
+  const int32_t* rows = nullptr;  // [T] or null: row t of the result is that of row rows[t] of x
   float eps = 1e-5f;
   int64_t num_tokens = 0;
   int64_t hidden_size = 0;

@@ -1,4 +1,5 @@
-// Weight-only quantized matrices: packed once at load, multiplied by linear() like any other.
+// Weight-only quantized matrices are packed once, when a model is loaded, and multiplied by
+// linear().
 //
 //   WeightSpec spec{.n = N, .k = K, .compute = ComputeType::kBF16,
 //                   .quant = {.bits = 4, .offset = 8, .group_size = 32,
@@ -9,7 +10,7 @@
 //
 // A packed weight takes about as many bytes as on disk, within a few per cent: for each element its
 // code and its share of the scales (Q4_K 4.625 bits, int4 in groups of 128 with zero points 4.19).
-// WeightSpec::dtype is not used.
+// The CPU's kernels do not use WeightSpec::dtype.
 #pragma once
 
 #include <cstdint>

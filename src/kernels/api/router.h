@@ -21,7 +21,8 @@ enum class RouterWeight : uint8_t {
   kNormalized,       // s / max(sum of the chosen s, min_sum)
   kSoftmaxOfChosen,  // the softmax over the chosen logits alone; experts are chosen by l
   // Phi-3.5-MoE's SparseMixer (arXiv 2409.12136): two experts, chosen by l. The weight of a chosen
-  // logit m is its softmax over the logits l with (m - l) / max(|l|, m) <= 2 * jitter.
+  // logit m is its softmax over the logits l that were not chosen before it and have
+  // (m - l) / max(|l|, m) <= 2 * jitter.
   kSparseMixer,
   kLogit,  // l; experts are chosen by l
 };
