@@ -30,7 +30,7 @@ struct ExpertWeights {
   const float* down_bias = nullptr;    // [E] or null: added before the router's weight multiplies
 };
 
-// h = activation(gate) * up. With a clamp (gpt-oss) the gate is at most `limit`, up lies in
+// h = activation(gate) * up. With a clamp (gpt-oss) the gate is at most `limit`, up is in
 // [-limit, limit], and h = activation(gate) * (up + 1).
 struct ExpertActivation {
   Activation activation = Activation::kSilu;

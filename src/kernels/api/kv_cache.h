@@ -109,9 +109,10 @@ enum class QkNorm : uint8_t {
 };
 
 // qkv_to_cache() makes one pass over the output of the fused projection: it norms q and k if there
-// are norms, rotates q and k in place, and writes k and v to their slots.
+// are norms, rotates both, writes q back to its place, and writes k and v to their slots.
 struct QkvToCacheParams {
-  // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads; q and k are normed and rotated in place.
+  // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads. Afterwards q is normed and rotated, and the
+  // contents of k are not defined.
   Activations qkv = nullptr;
   int64_t qkv_stride = 0;  // elements between rows
   QkNorm qk_norm = QkNorm::kHead;

@@ -45,13 +45,13 @@ struct AttentionItem {
   int32_t num_tokens;
   int32_t num_kv_heads;
   int32_t group;           // query heads per KV head
-  int32_t first_position;  // of the first token
+  int32_t first_position;  // that of the first token
   int32_t look_ahead;      // positions after its own that a token sees, up to seq_len
   int32_t seq_len;
   const int32_t* seen_ends;  // [num_tokens], or null (PagedAttentionParams)
-  const void* key;       // of the first KV head in block 0; heads lie head_dim * block_size apart
-  const void* value;     // null in a latent cache: values are the first dims of the keys
-  int64_t block_stride;  // elements
+  const void* key;           // the first KV head in block 0; heads are head_dim * block_size apart
+  const void* value;         // null in a latent cache: values are the first dims of the keys
+  int64_t block_stride;      // elements
   // [heads] from the first KV head on, or null for all 1.
   const float* key_scale;
   const float* value_scale;
@@ -69,7 +69,7 @@ struct AttentionItem {
   float soft_cap;
   const float* sinks;          // of the first query head, or null
   const float* alibi_slopes;   // of the first query head, or null
-  const float* position_bias;  // of the first query head, or null; heads lie bias_stride apart
+  const float* position_bias;  // of the first query head, or null; heads are bias_stride apart
   int64_t bias_stride;
   int32_t bias_reach;
   int32_t first_split;

@@ -152,7 +152,7 @@ QUIRE_SIMD bool update_maxima(const SoftmaxRows<Weights>& rows) {
   store_rows<ROWS>(rows.max, new_max);
   store_rows<ROWS>(rows.shift, shift);
   store_rows<ROWS>(rows.rescale, rescale);
-  // A row that is no longer finite must not hide that another row moved, and a row behind the first
+  // A row that is no longer finite must not hide that another row moved, and a row after the first
   // n must not count.
   const F16 moves = select_less(rescale, set1(1.0f), set1(1.0f), zero());
   const F16 row = iota(0.0f);

@@ -97,7 +97,7 @@ class ExpertsCall {
   }
 
  private:
-  // Leaves the rows of other ranks' experts to those ranks. All ranks number rows alike.
+  // Leaves the rows of other ranks' experts to those ranks. All ranks use the same row numbers.
   void keep_own(const ExpertsSpread& spread) {
     int32_t* const begin = grouping_.active;
     int32_t* const end = begin + grouping_.num_active;

@@ -6,7 +6,7 @@ namespace quire {
 namespace {
 
 struct Avx512Quant : Avx512QuantRegisters {
-  // Decoding codes of many bits takes more registers beside the products.
+  // Decoding codes of many bits takes more registers from the products.
   template <cpu::CodeKind KIND>
   static constexpr int64_t kFusedRows =
       KIND == cpu::kCode6 || KIND == cpu::kCode8 || KIND == cpu::kTable8 ? 4 : 8;
