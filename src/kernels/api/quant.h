@@ -31,8 +31,9 @@ Status check_quant(const WeightSpec& spec);
 bool takes_int8_activations(const WeightSpec& spec);
 
 // Rows [first_row, first_row + num_rows) of W. G = num_groups(K), S = num_super_groups(K). Arrays
-// need no alignment. Codes, and scales that are codes, are one per byte and must be in range:
-// pack_quant_rows() fails a QUIRE_CHECK for one that does not fit its bits.
+// need no alignment. Codes, and scales that are codes, are one per byte and must be in range.
+// pack_quant_rows() fails a QUIRE_CHECK for a code that does not fit its bits, and for a 4-bit
+// scale and minimum that do not fit in the byte that they share.
 struct QuantRows {
   const uint8_t* codes = nullptr;      // [num_rows, K]
   const void* scales = nullptr;        // [num_rows, G] of scale_type
