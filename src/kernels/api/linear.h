@@ -94,8 +94,8 @@ struct LinearParams {
   // [M] or null, with `greatest`: the mask of each row, or null for a row that allows all columns.
   // The greatest is chosen among the columns n whose bit, n % 32 of word n / 32, is 1.
   const uint32_t* const* allowed = nullptr;
-  // Or null. With a gate, y is [M, N / 2]. linear_gates() must be true; not with `accumulate` or
-  // `greatest`.
+  // Null, or a gate, with which y is [M, N / 2]. linear_gates() must be true, and there must be no
+  // `accumulate` or `greatest`.
   const LinearGate* gate = nullptr;
 };
 void linear(Stream& stream, const LinearParams& params);

@@ -7,7 +7,7 @@ namespace quire::cpu {
 
 struct GatedPanels;
 
-// Where the outputs of a product go.
+// The destination of a product's outputs, and the operations on them.
 struct ProductOutput {
   float* y = nullptr;  // the first row, at the first multiplied column
   int64_t y_stride = 0;

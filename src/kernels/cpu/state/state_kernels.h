@@ -16,7 +16,7 @@ struct SegmentArgs {
   int64_t block_stride;
 };
 
-// Up to 16 channels.
+// The arguments for the convolution of up to 16 channels.
 struct ConvColumns {
   SegmentArgs segments;  // [K - 1] rows, num_channels apart
   const float* x;        // from the first channel on, as all pointers below
@@ -33,7 +33,7 @@ struct ConvColumns {
   int64_t count;
 };
 
-// Up to 16 channels.
+// The arguments for the selective scan of up to 16 channels.
 struct ScanColumns {
   SegmentArgs segments;  // [N] rows, num_channels apart
   const float* x;
@@ -50,7 +50,8 @@ struct ScanColumns {
   int64_t count;
 };
 
-// Up to 32 columns of a head: one or two vectors of 16, with a state [rows][16] or [rows][32].
+// The arguments for up to 32 columns of a head: one or two vectors of 16, with a state [rows][16]
+// or [rows][32].
 struct SsdColumns {
   SegmentArgs segments;
   const float* x;
@@ -84,7 +85,7 @@ struct DeltaColumns {
   int64_t count;
 };
 
-// n elements of one row.
+// The arguments for the gates of n elements of one row.
 struct GateRow {
   const float* x;
   const float* bias;  // or null
