@@ -42,7 +42,7 @@ TEST(RankLinks, ALossEndsEveryWait) {
     (*links)->break_at(other, waited.message());
     EXPECT_LT(SteadyClock().now_us() - start_us, 4'000'000);
     EXPECT_EQ((*links)->status().code(), StatusCode::kUnavailable);
-    const std::string culprit = rank == 0 ? "rank 2 of 4" : "rank 0 of 4";  // the rank that this one heard the loss from
+    const std::string culprit = rank == 0 ? "rank 2 of 4" : "rank 0 of 4";  // who reported it
     EXPECT_NE((*links)->status().message().find(culprit), std::string::npos)
         << (*links)->status().message();
   });

@@ -1,5 +1,5 @@
-// Wraps each of the GPU's own operations once; inline PTX is only here. emulation/ptx.h has the
-// same functions for a host compiler, and is the readable definition of each.
+// Wraps each of the GPU's own operations once; hopper.h has those of sm_90a alone. emulation/ptx.h
+// has the same functions for a host compiler, and is the readable definition of each.
 #pragma once
 
 #include <cuda_runtime.h>
