@@ -28,7 +28,7 @@ class RankWatch {
   // kUnavailable: the system has no more file descriptors.
   static Result<std::unique_ptr<RankWatch>> start(std::vector<Peer> peers, int64_t silence_ms,
                                                   OnLost on_lost);
-  // Stops watching and closes the connections, which the peers take for a loss of this rank.
+  // Stops watching and closes the connections. Without end(), the peers take that for a loss.
   ~RankWatch() { stop(); }
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;

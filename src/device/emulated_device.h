@@ -19,7 +19,7 @@ struct EmulatedDeviceOptions {
   int64_t memory_bytes = int64_t{1} << 30;
   int32_t compute_capability = 80;
   int64_t shared_bytes_per_block = 227 << 10;
-  int32_t num_failing_captures = 0;  // so many captures fail, from the first one on
+  int32_t num_failing_captures = 0;  // how many captures fail, from the first one on
   EmulatedCopies copies = EmulatedCopies::kMixed;
 };
 

@@ -64,8 +64,8 @@ class GpuStream final : public Stream {
   bool deterministic() const { return deterministic_; }
   void set_deterministic(bool on) { deterministic_ = on; }
 
-  // The folder where the algorithms that libraries were measured with are kept between starts.
-  // Empty: they are not kept.
+  // The folder where measured algorithms of libraries are stored between starts. Empty: they are not
+  // stored.
   const std::string& algorithm_cache_dir() const { return algorithm_cache_dir_; }
   void set_algorithm_cache_dir(std::string dir) { algorithm_cache_dir_ = std::move(dir); }
 

@@ -48,8 +48,8 @@ class LoadedRank {
 
   // Runs a step: receives hidden states from the stage before, runs this rank's layers, and sends
   // the result to the next stage. If a stage before failed, the step is run anyway, because all
-  // stages must do the drops and copies of its plan. Returns the first error that a stage reported
-  // for the step. kUnavailable: ranks are lost.
+  // stages must do the drops and copies of its plan. Returns the step's first error in this stage
+  // and those before it. kUnavailable: ranks are lost.
   Result<StepResult> run(const StepPlan& plan);
 
   // Carries the first rank's messages to all others.

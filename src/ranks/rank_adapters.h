@@ -23,8 +23,8 @@ class LeadingAdapters {
  public:
   explicit LeadingAdapters(LoadedRank& rank) : rank_(rank) {}
 
-  // Calls Executor::load_adapter() on all ranks and returns the first rank's error, or else that of
-  // the first other rank that has one. kDataLoss: the ranks do not all have the same files.
+  // Calls Executor::load_adapter() on this rank and, if that succeeds, on all others. Returns the
+  // error of the lowest rank that has one. kDataLoss: a rank has other files.
   Result<std::shared_ptr<const Adapter>> load(const std::string& name, const std::string& path);
   // Returns a number for each new request of the plan, 0 for a request without an adapter. Returns
   // nothing if no request has one. The result is valid until the next call.

@@ -20,7 +20,7 @@ namespace quire::gpu_test {
 struct EmulatedGpu {
   int32_t compute_capability = 80;
   int32_t num_sms = 3;
-  int32_t num_failing_captures = 0;  // so many captures fail, from the first one on
+  int32_t num_failing_captures = 0;  // how many captures fail, from the first one on
   int64_t shared_bytes_per_block = 227 << 10;
   EmulatedCopies copies = EmulatedCopies::kMixed;
 };
