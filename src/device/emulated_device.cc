@@ -35,7 +35,7 @@ class EmulatedCopyStream final : public CopyStream {
   void wait_for_device() override;
   void hold_device() override;
 
-  // Runs the copies at the front whose work on the device is done and which are not late.
+  // Runs copies from the front as long as none is late and the work that each waits for is done.
   void run_early();
 
  private:

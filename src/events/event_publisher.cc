@@ -165,10 +165,10 @@ class ZmqPublisher final : public EventPublisher {
   static constexpr uint64_t kOne = 1;
   const EventPublisherOptions options_;
   void* const context_;
-  Socket publisher_, replay_;  // of the thread, until it has ended; without replay: null
+  Socket publisher_, replay_;  // used by the thread until it ends; null without replay
   const std::string endpoint_, replay_endpoint_;
   const int wake_;            // an eventfd
-  std::deque<Message> kept_;  // of the thread
+  std::deque<Message> kept_;  // used by the thread alone
   std::mutex mutex_;
   std::deque<Message> queue_;   // guarded by mutex_
   uint64_t num_published_ = 0;  // guarded by mutex_
