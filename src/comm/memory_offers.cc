@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Kinds of frames while memory is offered.
+// Kinds of frames with which memory is offered.
 enum : uint32_t { kOffer = 40, kReply = 41 };
 
 Status send(RankLinks& links, int other, uint32_t kind, std::span<const std::byte> payload) {
@@ -18,7 +18,8 @@ Status send(RankLinks& links, int other, uint32_t kind, std::span<const std::byt
 
 Result<Frame> receive(RankLinks& links, int other, uint32_t kind) {
   Frame frame;
-  // The others may still plan their memory; whether they live, the links know.
+  // No deadline, since the other rank may still plan its memory. If it dies, the links end the
+  // call.
   const Status status = receive_frame(links.data(other), frame, 0);
   if (!status.ok()) {
     links.break_at(other, status.message());
@@ -31,7 +32,7 @@ Result<Frame> receive(RankLinks& links, int other, uint32_t kind) {
 
 }  // namespace
 
-// Yes is a byte, no is none.
+// Yes is a payload of one byte, no is an empty payload.
 Status send_answer(RankLinks& links, int other, uint32_t kind, bool is_yes) {
   const std::byte yes{1};
   return send(links, other, kind, std::span(&yes, is_yes ? 1 : 0));

@@ -17,11 +17,11 @@ namespace quire {
 
 struct JoinedRanks {
   std::unique_ptr<RankGroup> group;
-  RankTransport transport = RankTransport::kFastest;  // kTcp where no memory is shared
+  RankTransport transport = RankTransport::kFastest;  // kTcp where ranks share no memory
 };
 
-// Every rank of the group calls it, with equal sizes; what the first one wants is done. Borrows the
-// links. kUnavailable: a rank is lost. kResourceExhausted: memory is short.
+// Every rank of the group calls this, with equal sizes; the transport that the first rank passes is
+// used. Borrows the links. kUnavailable: a rank is lost. kResourceExhausted: memory is short.
 Result<JoinedRanks> join_processes(const SharedSeat& seat, int64_t memory_bytes,
                                    RankTransport transport);
 

@@ -24,7 +24,8 @@ void on_all(int size, const RankLinksOptions& options, RankTransport transport, 
   });
 }
 
-// Of two buffers in turns, as the exchanges have them, each rank fills its columns and reads all.
+// Each rank fills its columns and reads all, in two buffers that alternate, as in the exchanges of
+// a model.
 TEST(ProcessRanks, GatherOverEitherTransport) {
   for (const RankTransport transport : {RankTransport::kFastest, RankTransport::kTcp}) {
     for (const int size : {2, 3, 5}) {
@@ -53,7 +54,7 @@ TEST(ProcessRanks, GatherOverEitherTransport) {
 TEST(ProcessRanks, ALostRankBreaksTheGroup) {
   for (const RankTransport transport : {RankTransport::kFastest, RankTransport::kTcp}) {
     const std::vector<ByteColumns> columns = {{0, 8}, {8, 16}, {16, 24}};
-    // Whoever waits until the deadline is stopped by the test's own limit.
+    // A rank that waits until this deadline is stopped by the test's own limit.
     on_all(3, {.deadline_ms = 3'600'000}, transport, [&](RankGroup& group, RankLinks&) {
       const GatheredMatrix matrix{.row_stride_bytes = 24, .num_rows = 1, .columns = columns};
       ASSERT_TRUE(group.gather(matrix));

@@ -52,7 +52,8 @@ Status RankBroadcast::send(uint32_t kind, std::span<const std::byte> payload) {
   return {};
 }
 
-// A first rank that has said goodbye and closed its connections without an end has met one.
+// After the first rank's goodbye the watch reports no loss. If the first rank then closes its
+// connections without sending an end frame, has_closed() ends the wait.
 Status RankBroadcast::receive(Frame& frame) {
   const Socket& control = links_.control(0);
   if (!reader_) return lost(0, receive_frame(control, frame, 0));

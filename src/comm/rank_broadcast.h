@@ -1,5 +1,6 @@
-// A RankBroadcast carries what the first rank says to all others, in order. Those of its machine read it
-// in memory that they share with it, where it is written once; to the rest it is sent, one by one.
+// A RankBroadcast carries the first rank's messages to all other ranks, in order. The ranks of its
+// machine read them in memory that they share with it, where each message is written once; each of
+// the other ranks gets its own copy over TCP.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto broadcast, RankBroadcast::join(links, transport));
 #pragma once
@@ -21,15 +22,15 @@ namespace quire {
 
 class RankBroadcast {
  public:
-  // Every rank calls it once, before anybody else uses the links, which it borrows. kUnavailable: a
-  // rank is lost.
+  // Every rank calls this once, before anything else uses the links, which are borrowed.
+  // kUnavailable: a rank is lost.
   static Result<std::unique_ptr<RankBroadcast>> join(RankLinks& links, RankTransport transport);
 
-  // Any thread of the first rank may call it. It waits while a rank reads nothing, as long as that
-  // rank lives. kUnavailable: a rank is lost.
+  // Sends a frame to all other ranks; any thread of the first rank may call it. Blocks while a rank
+  // does not read, as long as that rank lives. kUnavailable: a rank is lost.
   Status send(uint32_t kind, std::span<const std::byte> payload);
-  // One thread of each other rank calls it. It waits for the next frame, as long as the first rank
-  // lives. kUnavailable: the first rank is lost. kDataLoss: what came is no frame.
+  // Receives the next frame; one thread of each other rank calls it. Blocks as long as the first
+  // rank lives. kUnavailable: the first rank is lost. kDataLoss: the bytes are not a frame.
   Status receive(Frame& frame);
 
  private:
@@ -42,9 +43,9 @@ class RankBroadcast {
   RankLinks& links_;
   std::optional<SharedMemory> memory_;
   std::mutex sending_;
-  std::optional<PipeWriter> writer_;  // of the first rank, where others share memory
-  std::vector<int> others_;           // who share none
-  std::optional<PipeReader> reader_;  // of another, where it does
+  std::optional<PipeWriter> writer_;  // on the first rank, if others share its memory
+  std::vector<int> others_;           // the ranks that do not share the memory
+  std::optional<PipeReader> reader_;  // on another rank, if it shares the memory
 };
 
 }  // namespace quire

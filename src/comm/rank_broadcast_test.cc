@@ -25,8 +25,7 @@ std::vector<std::byte> random_bytes(std::mt19937& random, size_t count) {
   return bytes;
 }
 
-// Frames of all sizes, among them some that are larger than the ring, to ranks that now and then stand
-// still.
+// Frames of all sizes, some larger than the ring, to ranks that pause now and then.
 TEST(RankBroadcast, EveryRankHearsTheSame) {
   constexpr int kNumFrames = 120;
   for (const RankTransport transport : {RankTransport::kFastest, RankTransport::kTcp}) {
@@ -54,7 +53,7 @@ TEST(RankBroadcast, EveryRankHearsTheSame) {
   }
 }
 
-// Whoever waits for a rank that is gone hears of it: the first one for room, the others for a frame.
+// Every wait for a lost rank ends: the first rank's for room, and the others' for a frame.
 TEST(RankBroadcast, ALostRankEndsEveryWait) {
   on_all(3, RankTransport::kFastest, [&](RankBroadcast& broadcast, RankLinks& links) {
     if (links.rank() == 2) return;  // its connections close
@@ -70,7 +69,7 @@ TEST(RankBroadcast, ALostRankEndsEveryWait) {
 
 TEST(RankBroadcast, AFirstRankThatEndsWithoutAWordIsNoticed) {
   on_all(2, RankTransport::kFastest, [&](RankBroadcast& broadcast, RankLinks& links) {
-    if (links.rank() == 0) return links.end();  // a goodbye to the watch, and then nothing
+    if (links.rank() == 0) return links.end();  // says goodbye to the watches, and sends nothing
     Frame frame;
     EXPECT_EQ(broadcast.receive(frame).code(), StatusCode::kUnavailable);
   });

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Kinds of frames while ranks join.
+// Kinds of frames with which ranks join.
 enum : uint32_t {
   kHelloData = 1,
   kHelloControl = 2,
@@ -22,18 +22,18 @@ enum : uint32_t {
 };
 
 constexpr size_t kMaxAgreementBytes = 4096;
-// A stranger on the port is not waited for longer.
+// A connection that does not introduce itself within this time is dropped.
 constexpr int64_t kHelloMs = 2000;
-// The watch has so long to say who was lost.
+// How long the watch has to report which rank was lost.
 constexpr std::chrono::milliseconds kVerdict{500};
-// Each other rank has so many connections to the first one.
+// How many connections each other rank has to the first one.
 constexpr int kNumKinds = 4;
 
-// What a rank says when it connects; the agreement follows.
+// A rank's first message on a connection; the agreement follows it.
 struct Hello {
   int32_t rank = 0;
   int32_t size = 0;
-  uint32_t port = 0;  // where it listens
+  uint32_t port = 0;  // the port where the rank listens
 };
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -86,7 +86,7 @@ Result<std::unique_ptr<RankLinks>> RankLinks::join(const RankLinksOptions& optio
   return links;
 }
 
-// The first rank hears of everybody; the others only have to know whether it is there.
+// The first rank watches all others; each of the others watches only the first.
 Status RankLinks::start_watch() {
   std::vector<RankWatch::Peer> peers;
   for (int other = 0; other < size(); ++other) {
@@ -160,7 +160,7 @@ Status RankLinks::lead(const Socket& listener) {
     QUIRE_ASSIGN_OR_RETURN(const bool admitted, admit(std::move(*socket)));
     if (admitted) --missing;
   }
-  std::string table;  // of all ranks: address and port, a line each
+  std::string table;  // a line for each other rank: address and port
   for (int other = 1; other < size(); ++other) {
     const Link& link = links_[static_cast<size_t>(other)];
     table += fmt::format("{} {}\n", link.address, link.port);
@@ -195,7 +195,7 @@ Status RankLinks::follow(const Socket& listener) {
   return meet_others(listener, deadline_us);
 }
 
-// Those of a lower number are called, the others call.
+// Connects to the ranks with lower numbers; the ranks with higher numbers connect to this one.
 Status RankLinks::meet_others(const Socket& listener, int64_t deadline_us) {
   for (int other = 1; other < rank(); ++other) {
     Link& link = links_[static_cast<size_t>(other)];

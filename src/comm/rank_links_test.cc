@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Waits for a byte that never comes, until the connection ends.
+// Waits for a byte that is never sent, until the connection ends.
 Status wait_on(const Socket& socket) {
   std::byte byte{};
   return receive_all(socket, {&byte, 1}, deadline_in_ms(20'000));
@@ -25,7 +25,7 @@ TEST(RankLinks, WhoOnlyWaitsLivesAsLongAsItDoes) {
     EXPECT_TRUE((*links)->status().ok()) << (*links)->status().message();
     if ((*links)->rank() == 0) return (*links)->end();
     EXPECT_FALSE(wait_on((*links)->control(0)).ok());
-    EXPECT_TRUE((*links)->status().ok()) << (*links)->status().message();  // that was goodbye
+    EXPECT_TRUE((*links)->status().ok()) << (*links)->status().message();  // a goodbye is no loss
   });
 }
 
@@ -33,22 +33,22 @@ TEST(RankLinks, ALossEndsEveryWait) {
   test::on_all_ranks(4, {}, [&](Result<std::unique_ptr<RankLinks>> links) {
     ASSERT_TRUE(links.ok()) << links.status().message();
     const int rank = (*links)->rank();
-    if (rank == 2) return;  // gone without a word
+    if (rank == 2) return;  // its connections close without a goodbye
     const int64_t start_us = SteadyClock().now_us();
-    // Nobody waits for rank 2 but the first one's watch.
+    // No rank waits for rank 2; only the first rank's watch finds the loss.
     const int other = rank == 0 ? 1 : 4 - rank;
     const Status waited = wait_on((*links)->data(other));
     EXPECT_FALSE(waited.ok());
     (*links)->break_at(other, waited.message());
     EXPECT_LT(SteadyClock().now_us() - start_us, 4'000'000);
     EXPECT_EQ((*links)->status().code(), StatusCode::kUnavailable);
-    const std::string culprit = rank == 0 ? "rank 2 of 4" : "rank 0 of 4";  // who has told it
+    const std::string culprit = rank == 0 ? "rank 2 of 4" : "rank 0 of 4";  // who reported it
     EXPECT_NE((*links)->status().message().find(culprit), std::string::npos)
         << (*links)->status().message();
   });
 }
 
-// A process that is stopped still has open connections, and the system takes in what it is sent.
+// A stopped process still has open connections, and its system still receives what is sent to it.
 TEST(RankWatch, SilenceIsALoss) {
   const auto listener = listen_on(0);
   ASSERT_TRUE(listener.ok());

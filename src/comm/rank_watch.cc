@@ -55,7 +55,7 @@ void RankWatch::run() {
     const int64_t until_us = clock.now_us() + std::min(kIntervalUs, silence_us_ / 4);
     for (int64_t left_us; (left_us = until_us - clock.now_us()) > 0;) {
       std::vector<pollfd> waited{{.fd = bell_.fd(), .events = POLLIN, .revents = 0}};
-      for (const Peer& peer : peers_)  // poll() reads over those that are closed
+      for (const Peer& peer : peers_)  // poll() ignores those that are closed (fd -1)
         waited.push_back({.fd = peer.socket.fd(), .events = POLLIN, .revents = 0});
       ::poll(waited.data(), waited.size(), static_cast<int>(left_us / 1000 + 1));
       if (waited.front().revents != 0) return;
@@ -63,7 +63,7 @@ void RankWatch::run() {
         if (waited[i + 1].revents != 0) hear(i);
       }
     }
-    // What came while this process was stopped itself has been heard by now.
+    // If this process itself was stopped, the bytes that came meanwhile have been read by now.
     for (size_t i = 0; i < peers_.size(); ++i) {
       const bool is_silent = clock.now_us() - heard_us_[i] > silence_us_;
       if (peers_[i].socket.is_open() && is_silent)
@@ -91,7 +91,7 @@ void RankWatch::lose(size_t index, const std::string& reason) {
   on_lost_(peers_[index].rank, reason);
 }
 
-// Who cannot be told is found out by what it says itself, or does not.
+// Errors are ignored: a peer that cannot be reached is found lost when it closes or stays silent.
 void RankWatch::say(char sign) {
   for (const Peer& peer : peers_) {
     if (peer.socket.is_open()) (void)!::send(peer.socket.fd(), &sign, 1, MSG_NOSIGNAL);

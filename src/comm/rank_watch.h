@@ -1,5 +1,6 @@
-// Whether ranks in other processes live. Both ends of a connection send a byte every half second, from
-// a thread of their own: a rank that computes for minutes lives, one that is stopped does not.
+// RankWatch finds out whether ranks in other processes live. Both ends of a connection send a byte
+// every half second from a thread of their own, so a rank that computes for minutes is alive, and a
+// process that is stopped is not.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +21,19 @@ class RankWatch {
     int rank = 0;
     Socket socket;
   };
-  // The function is called at most once for each peer, on the watching thread.
+  // Called at most once for each peer, on the watching thread.
   using OnLost = std::function<void(int rank, const std::string& reason)>;
 
-  // A peer that closes, or says nothing for `silence_ms`, is lost. kUnavailable: the system has no
-  // more file descriptors.
+  // Starts watching. A peer that closes the connection, or sends nothing for `silence_ms`, is lost.
+  // kUnavailable: the system has no more file descriptors.
   static Result<std::unique_ptr<RankWatch>> start(std::vector<Peer> peers, int64_t silence_ms,
                                                   OnLost on_lost);
-  // Watches no more; to the peers this rank is gone.
+  // Stops watching and closes the connections. Without end(), the peers take that for a loss.
   ~RankWatch() { stop(); }
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
-  // Says goodbye, so that no peer takes the end of this rank for a loss, and watches no more.
+  // Says goodbye, so that no peer takes the end of this rank for a loss, and stops watching.
   void end();
 
  private:
@@ -44,10 +45,10 @@ class RankWatch {
   void stop();
 
   std::vector<Peer> peers_;
-  std::vector<int64_t> heard_us_;  // by peer: when it last said something
+  std::vector<int64_t> heard_us_;  // by peer: when it last sent something
   int64_t silence_us_;
   OnLost on_lost_;
-  Socket bell_;  // an event: rung to end the thread
+  Socket bell_;  // an event file descriptor that tells the thread to end
   bool is_ended_ = false;
   std::thread thread_;
 };

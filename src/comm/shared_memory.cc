@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-// It stands behind the bytes.
+// The mark follows the shared bytes.
 using Mark = uint64_t;
 constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 2;
 

@@ -1,5 +1,5 @@
-// Memory that processes of one machine share: a file without a name, which others open through the
-// process that made it. Nothing is left behind when a process is killed.
+// SharedMemory is memory that processes of one machine share: an unnamed file, which others open
+// through the process that made it. Nothing is left behind when a process is killed.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// What a process says of its memory to others. A mark in the memory tells it from what the same
-// numbers mean on another machine.
+// What a process tells others about its memory. A mark in the memory tells it apart from memory to
+// which the same numbers refer on another machine.
 struct SharedMemoryOffer {
   uint64_t mark = 0;
   int64_t num_bytes = 0;

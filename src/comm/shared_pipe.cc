@@ -6,13 +6,14 @@
 namespace quire {
 namespace {
 
-// Positions wrap around where the ring does.
+// The ring size is a power of two, so that positions may wrap around.
 static_assert((SharedPipe::kRingBytes & (SharedPipe::kRingBytes - 1)) == 0);
-// What is longer goes in pieces, so that readers read one while the next one is written.
+// Longer writes are split into pieces of this size, so that readers read one while the next is
+// written.
 constexpr size_t kPieceBytes = SharedPipe::kRingBytes / 4;
 
-// Calls `copy` with the parts of the ring that hold `num_bytes` from `position` on, and where in these
-// they begin.
+// Calls `copy` with each part of the ring that holds some of the `num_bytes` from `position` on,
+// and with the offset of that part in these bytes.
 template <typename Copy>
 void for_parts(SharedPipe& pipe, uint32_t position, size_t num_bytes, const Copy& copy) {
   const uint32_t begin = position % SharedPipe::kRingBytes;

@@ -15,12 +15,13 @@
 
 namespace quire {
 
-// The memory begins with it, as zeros at first, and the ring follows. Positions count bytes.
+// This struct is at the start of the memory, all zeros at first; the ring follows. Positions count
+// bytes.
 struct SharedPipe {
   static constexpr uint32_t kRingBytes = 256 << 10;
 
-  SharedWord end;                                     // of what is written
-  std::array<SharedWord, RankGroup::kMaxRanks> read;  // by reader: what it has read
+  SharedWord end;                                     // bytes written
+  std::array<SharedWord, RankGroup::kMaxRanks> read;  // by reader: bytes read
 
   static constexpr int64_t mapped_bytes();
   std::byte* ring() { return reinterpret_cast<std::byte*>(this + 1); }
@@ -28,17 +29,17 @@ struct SharedPipe {
 static_assert(sizeof(SharedPipe) % 64 == 0);
 constexpr int64_t SharedPipe::mapped_bytes() { return int64_t{sizeof(SharedPipe)} + kRingBytes; }
 
-// Says whether a waiting thread goes on; it is asked now and then.
+// Returns whether a waiting thread should keep waiting; it is called every 20 ms.
 using GoesOn = std::function<bool()>;
 
-// One thread may use it. It borrows the pipe.
+// Writes to the pipe, which is borrowed. One thread may use it.
 class PipeWriter {
  public:
   PipeWriter(SharedPipe& pipe, std::vector<int> readers)
       : pipe_(pipe), readers_(std::move(readers)) {}
 
-  // Writes all parts, one behind the other, however long they are. It wakes readers once where there
-  // is room for all. False: somebody has not read, and `goes_on` said no.
+  // Writes all parts one after the other, whatever their length. If there is room for all, readers
+  // are woken once. Returns false if a reader did not read and `goes_on` returned false.
   bool write(std::initializer_list<std::span<const std::byte>> parts, const GoesOn& goes_on);
 
  private:
@@ -47,17 +48,17 @@ class PipeWriter {
   SharedPipe& pipe_;
   std::vector<int> readers_;
   uint32_t end_ = 0;
-  uint32_t all_read_ = 0;  // what all readers had read when they were last looked at
+  uint32_t all_read_ = 0;  // what all readers had read at the last check
 };
 
-// One thread may use it. It borrows the pipe.
+// Reads from the pipe, which is borrowed. One thread may use it.
 class PipeReader {
  public:
-  // Looks `num_spins` times before it sleeps.
+  // Checks for bytes `num_spins` times before it sleeps.
   PipeReader(SharedPipe& pipe, int reader, int num_spins)
       : pipe_(pipe), own_(pipe.read[static_cast<size_t>(reader)]), num_spins_(num_spins) {}
 
-  // Fills `bytes`. False: they have not come, and `goes_on` said no.
+  // Fills `bytes`. Returns false if they did not come and `goes_on` returned false.
   bool read(std::span<std::byte> bytes, const GoesOn& goes_on);
 
  private:

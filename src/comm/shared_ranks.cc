@@ -17,15 +17,15 @@ constexpr size_t kPageBytes = 4096;
 constexpr uint32_t kNobody = ~uint32_t{0};
 
 struct Header {
-  std::atomic<uint32_t> missing{kNobody};         // the rank without which the group is broken
-  SharedWord num_meetings[RankGroup::kMaxRanks];  // that each rank has come to
+  std::atomic<uint32_t> missing{kNobody};         // the first rank that was found missing
+  SharedWord num_meetings[RankGroup::kMaxRanks];  // by rank: meetings it has reached
 };
 
 size_t header_bytes() { return (sizeof(Header) + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 }  // namespace
 
-// The mapping: the header, then the shared bytes.
+// The mapping holds the header, then the shared bytes.
 struct SharedRanks::Region {
   Region(std::byte* memory, size_t num_bytes, int ranks, bool begins)
       : bytes(memory, num_bytes),

@@ -1,5 +1,5 @@
-// Ranks that are threads of one process, or processes of one machine: what one writes the others read
-// where it lies, so they only have to meet.
+// SharedRanks is a group of ranks that are threads of one process, or processes of one machine.
+// They read each other's columns in the memory where they were written, so they only have to meet.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto ranks, SharedRanks::create(2, {.memory_bytes = bytes}));
 #pragma once
@@ -18,29 +18,29 @@ namespace quire {
 
 struct SharedRanksOptions {
   int64_t memory_bytes = 0;
-  // A rank that waits longer than this for another one takes the group for broken.
+  // A rank that waits for another one longer than this declares the group broken.
   int64_t deadline_ms = 4000;
 };
 
-// What linked processes take their seats in.
+// The place of this process among linked ranks.
 struct SharedSeat {
-  RankLinks* links = nullptr;  // who is lost there is lost here
-  int first = 0;               // of the linked ranks, the first one of the group
+  RankLinks* links = nullptr;  // a rank that is lost there is lost in this group too
+  int first = 0;               // the number of the group's first rank among the linked ranks
   int size = 1;
 };
 
 class SharedRanks final : public RankGroup {
  public:
-  // Seats for `num_ranks` threads. kInvalidArgument: a number outside of [1, kMaxRanks].
-  // kResourceExhausted: the system has not as much memory.
+  // Returns seats for `num_ranks` threads. kInvalidArgument: a number outside of [1, kMaxRanks].
+  // kResourceExhausted: the system does not have that much memory.
   static Result<std::vector<std::unique_ptr<RankGroup>>> create(int num_ranks,
                                                                 const SharedRanksOptions& options);
 
-  // How many bytes of memory `memory_bytes` for matrices take.
+  // Returns the size of the mapping that has `memory_bytes` for matrices.
   static int64_t mapped_bytes(int64_t memory_bytes);
-  // Takes one seat for this process in a file of mapped_bytes(), which the other ranks map too. The
-  // rank that `begins` must get the file before anybody has used it. kResourceExhausted: the file
-  // cannot be mapped.
+  // Maps a file of mapped_bytes(), which the other ranks map too, and takes one seat for this
+  // process. The rank with `begins` initializes it, and must do so before any other rank uses it.
+  // kResourceExhausted: the file cannot be mapped.
   static Result<std::unique_ptr<RankGroup>> map(int file_descriptor, int64_t memory_bytes,
                                                 bool begins, const SharedSeat& seat);
 
@@ -56,7 +56,8 @@ class SharedRanks final : public RankGroup {
  private:
   struct Region;
   SharedRanks(std::shared_ptr<Region> region, int rank, int64_t deadline_ms, SharedSeat seat);
-  // Returns when every rank has come as often as this one.
+  // Returns true when every rank has called this as often as this one, false when the group is
+  // broken.
   bool meet();
   bool wait_for(int other);
   bool is_broken() const;

@@ -25,8 +25,8 @@ void on_all(const Groups& groups, const std::function<void(RankGroup&)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Every rank writes its number of the round, and behind the meeting sees that of all others; two
-// buffers, as the exchanges have them.
+// Every rank writes its number for the round, and after the meeting sees the numbers of all others,
+// in two buffers that alternate, as in the exchanges of a model.
 TEST(SharedRanks, WhatWasWrittenBeforeAMeetingIsSeenBehindIt) {
   for (const int num_ranks : {1, 2, 3, 5}) {
     const Groups groups =
@@ -64,7 +64,7 @@ TEST(SharedRanks, ARankThatDoesNotComeBreaksTheGroup) {
 }
 
 TEST(SharedRanks, ARankThatLeavesLetsNobodyWait) {
-  // Whoever waits until the deadline is stopped by the test's own limit.
+  // A rank that waits until this deadline is stopped by the test's own limit.
   const Groups groups = make(2, {.deadline_ms = 3'600'000});
   on_all(groups, [](RankGroup& group) {
     if (group.rank() == 0) {

@@ -13,7 +13,8 @@ constexpr long kSleepNs = 20'000'000;
 
 }  // namespace
 
-// Either this thread sees the sleeper, or the sleeper sees the new number: both are in one order.
+// The two atomics are sequentially consistent, so either this thread sees the sleeper, or the
+// sleeper sees the new value.
 void SharedWord::raise(uint32_t value) {
   value_.store(value, std::memory_order_seq_cst);
   if (num_sleepers_.load(std::memory_order_seq_cst) > 0) wake();

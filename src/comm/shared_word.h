@@ -1,5 +1,5 @@
-// A SharedWord is a number in memory that threads or processes share: one of them raises it, and others
-// wait until it has come as far as they want. It wraps around.
+// A SharedWord is a number in memory that threads or processes share: one of them raises it, and
+// others wait until it has reached a value. It wraps around.
 #pragma once
 
 #include <atomic>
@@ -8,20 +8,22 @@
 
 namespace quire {
 
-// It has a cache line of its own. Zeros are a word that nobody has raised. Any thread may use it.
+// Takes a cache line of its own. All zeros is a valid word that has not been raised. Any thread may
+// use it.
 class alignas(64) SharedWord {
  public:
   uint32_t value() const { return value_.load(std::memory_order_acquire); }
   bool has_come(uint32_t wanted) const { return is_at_least(value(), wanted); }
-  // Wakes those who sleep, who then read all that was written before.
+  // Sets the value and wakes sleeping threads. A thread that sees it also sees all writes before
+  // it.
   void raise(uint32_t value);
-  // Wakes those who sleep, so that they ask whether they go on.
+  // Wakes sleeping threads, so that they call `goes_on` again.
   void wake();
 
-  // Looks `num_spins` times, and returns whether it has come.
+  // Checks `num_spins` times, and returns whether the word has reached `wanted`.
   bool spin(uint32_t wanted, int num_spins) const;
-  // Sleeps until it has come or `goes_on`, which is asked every 20 ms, is false. Returns whether it has
-  // come.
+  // Sleeps until the word has reached `wanted` or `goes_on`, which is called every 20 ms, returns
+  // false. Returns whether the word has reached `wanted`.
   bool sleep(uint32_t wanted, const std::function<bool()>& goes_on);
 
  private:

@@ -20,7 +20,7 @@
 namespace quire {
 namespace {
 
-constexpr uint32_t kMagic = 0x51524b31;  // "QRK1": the version is in it
+constexpr uint32_t kMagic = 0x51524b31;  // "QRK1", which includes the version
 
 struct FrameHeader {
   uint32_t magic = kMagic;
@@ -29,7 +29,7 @@ struct FrameHeader {
   uint64_t sum = 0;
 };
 
-// FNV-1a over 8 bytes at a time: it finds what a wrong peer or a torn stream sends, not malice.
+// FNV-1a over 8 bytes at a time. It detects a wrong peer or a torn stream, not an attacker.
 uint64_t sum_of(std::span<const std::byte> bytes) {
   constexpr uint64_t kPrime = 0x100000001b3;
   uint64_t sum = 0xcbf29ce484222325;
@@ -44,15 +44,15 @@ uint64_t sum_of(std::span<const std::byte> bytes) {
 
 int64_t now_us() { return SteadyClock().now_us(); }
 
-// Milliseconds for poll().
+// Returns the milliseconds until the deadline, for poll().
 int left_ms(int64_t deadline_us) {
   if (deadline_us == 0) return -1;
   return static_cast<int>(std::clamp<int64_t>((deadline_us - now_us() + 999) / 1000, 0, 1 << 30));
 }
 
-std::string last_error() { return std::strerror(errno); }  // NOLINT: one thread has a socket
+std::string last_error() { return std::strerror(errno); }  // NOLINT: one thread per socket
 
-// A peer that does not answer for four seconds is gone.
+// Sets keepalive so that a peer that does not answer for about four seconds counts as gone.
 void set_options(int fd) {
   const auto set = [fd](int level, int name, int value) {
     ::setsockopt(fd, level, name, &value, sizeof(value));
@@ -112,7 +112,7 @@ Result<Socket> listen_on(uint16_t port) {
   any4.sin_port = htons(port);
   const auto* address = reinterpret_cast<const sockaddr*>(&any);
   socklen_t size = sizeof(any);
-  if (!socket.is_open()) {  // a machine without IPv6
+  if (!socket.is_open()) {  // the machine has no IPv6
     socket = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     address = reinterpret_cast<const sockaddr*>(&any4);
     size = sizeof(any4);
@@ -213,7 +213,7 @@ OutgoingFrame::OutgoingFrame(uint32_t kind, std::span<const std::byte> payload)
   std::memcpy(header_, &header, kHeaderBytes);
 }
 
-// Mostly one call of the system; what it leaves follows.
+// Usually one system call sends everything; the rest follows in more calls.
 Status OutgoingFrame::send(const Socket& socket, int64_t deadline_us) const {
   iovec parts[2] = {
       {.iov_base = const_cast<std::byte*>(header_), .iov_len = kHeaderBytes},

@@ -1,5 +1,5 @@
-// TCP connections between ranks. Every call has a deadline, and a peer whose machine or link is
-// gone is noticed within seconds (keepalive), also by who only waits.
+// TCP connections between ranks. Every call has a deadline. Keepalive finds out within seconds that
+// a peer's machine or link is gone, also for a rank that only waits.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class Socket {
   int fd() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
   void close();
-  // Both ends learn that nothing comes any more; any thread may call it.
+  // Ends the connection in both directions, which wakes both ends. Any thread may call it.
   void shut_down();
 
  private:
@@ -42,33 +42,35 @@ class Socket {
 // port is taken.
 Result<Socket> listen_on(uint16_t port);
 uint16_t port_of(const Socket& listener);
-// kDeadlineExceeded: nobody came.
+// Waits for a connection. kDeadlineExceeded: none came.
 Result<Socket> accept_one(const Socket& listener, int64_t deadline_us);
-// Tries again until the deadline, because the other end may start later. kUnavailable with the last
-// reason.
+// Connects to `host`, and tries again until the deadline, because the other end may start later.
+// kUnavailable: no attempt succeeded; the message has the last reason.
 Result<Socket> connect_to(const std::string& host, uint16_t port, int64_t deadline_us);
 // Returns the address of the other end, in digits.
 std::string peer_address(const Socket& socket);
 
-// kUnavailable: the other end is gone. kDeadlineExceeded. A deadline of 0 is none.
+// Sends all bytes. kUnavailable: the other end is gone. kDeadlineExceeded: it does not take them in
+// time. A `deadline_us` of 0 waits forever.
 Status send_all(const Socket& socket, std::span<const std::byte> bytes, int64_t deadline_us);
 Status receive_all(const Socket& socket, std::span<std::byte> bytes, int64_t deadline_us);
 
-// Returns, without waiting, whether the other end has closed it and all that it had sent is received.
+// Returns, without waiting, whether the other end has closed the connection and everything that it
+// sent has been received.
 bool has_closed(const Socket& socket);
 
-// What ranks say to each other, with its kind, its length and a sum over its bytes.
+// A message between ranks. It is sent with its kind, its length and a checksum.
 struct Frame {
   uint32_t kind = 0;
   std::vector<std::byte> payload;
 };
 inline constexpr int64_t kMaxFrameBytes = int64_t{1} << 30;
-// A frame that may be sent to several: its sum is computed once. Borrows the payload.
+// A frame that may be sent to several ranks; its checksum is computed once. Borrows the payload.
 class OutgoingFrame {
  public:
   OutgoingFrame(uint32_t kind, std::span<const std::byte> payload);
   Status send(const Socket& socket, int64_t deadline_us) const;
-  // Returns the bytes before the payload, for who does not send it by a socket.
+  // Returns the bytes that precede the payload, for senders that do not use a socket.
   std::span<const std::byte> header() const { return header_; }
 
  private:
@@ -78,12 +80,13 @@ class OutgoingFrame {
 };
 Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte> payload,
                   int64_t deadline_us);
-// kDataLoss: these bytes are no frame of this version, too long or not what was sent.
+// Receives a frame. kDataLoss: the bytes are not a frame of this version, it is too long, or its
+// checksum does not match.
 Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us);
-// Receives a frame whose bytes `read` fills in, one call after the other.
+// Receives a frame through `read`, which fills the given bytes and is called several times.
 Status receive_frame(const std::function<Status(std::span<std::byte>)>& read, Frame& frame);
 
-// Microseconds of the steady clock.
+// Returns the time `ms` milliseconds from now, in microseconds of the steady clock.
 int64_t deadline_in_ms(int64_t ms);
 
 }  // namespace quire

@@ -14,7 +14,7 @@ namespace quire {
 namespace {
 
 constexpr size_t kNumberBytes = sizeof(uint64_t);
-// Looks for what others send before a rank sleeps: about 20 microseconds.
+// How often a rank checks for data before it sleeps: about 20 microseconds.
 constexpr int kIdleTurns = 50;
 
 }  // namespace
@@ -111,9 +111,9 @@ bool TcpRanks::unpack(int other, std::byte* first, int64_t stride_bytes) {
   return true;
 }
 
-// Everything goes out and comes in at once, so that no order of ranks can make them wait in a ring.
-// Messages are small and the others mostly as far as this rank: it looks for them itself for some
-// microseconds, which takes less than to be woken.
+// Sends and receives at the same time, so that ranks cannot wait for each other in a cycle.
+// Messages are small and the other ranks are mostly at the same step, so this thread first polls
+// for some microseconds, which takes less time than being woken.
 bool TcpRanks::move_all() {
   int64_t deadline_us = deadline_in_ms(links_.deadline_ms());
   for (int num_idle_turns = 0;;) {

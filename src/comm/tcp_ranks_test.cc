@@ -19,7 +19,7 @@ void on_all(int size, const RankLinksOptions& options,
   });
 }
 
-// Random matrices of random cuts: what every rank reads is what the owners wrote.
+// Random matrices with random cuts: every rank reads what the owners of the columns wrote.
 TEST(TcpRanks, GathersColumns) {
   for (const int size : {1, 2, 3, 5}) {
     on_all(size, {}, [&](TcpRanks& ranks, RankLinks& links) {
@@ -61,7 +61,7 @@ TEST(TcpRanks, GathersColumns) {
   }
 }
 
-// Cuts [0, size) into a run for each rank, some of them empty.
+// Cuts [0, size) into a range for each rank, some of them empty.
 std::vector<int64_t> random_cuts(std::mt19937& random, int64_t size, int num_ranks) {
   std::vector<int64_t> cuts = {0};
   for (int rank = 1; rank < num_ranks; ++rank)
@@ -71,7 +71,8 @@ std::vector<int64_t> random_cuts(std::mt19937& random, int64_t size, int num_ran
   return cuts;
 }
 
-// Every rank reads its columns of what the others wrote, and nothing else of its memory changes.
+// Every rank reads its columns of the rows that others wrote, and nothing else of its memory
+// changes.
 TEST(TcpRanks, AllToAllBringsColumnsOfAllRows) {
   for (const int size : {1, 2, 3, 5}) {
     on_all(size, {}, [&](TcpRanks& ranks, RankLinks& links) {
@@ -152,7 +153,7 @@ TEST(TcpRanks, ARankThatIsSilentBreaksTheGroup) {
   });
 }
 
-// Two groups of the same links, as stages have them.
+// Two groups on the same links, as with stages.
 TEST(TcpRanks, GroupsKnowNothingOfEachOther) {
   const std::vector<ByteColumns> columns = {{0, 8}, {8, 16}};
   test::on_all_ranks(4, {}, [&](Result<std::unique_ptr<RankLinks>> links) {

@@ -1,5 +1,5 @@
-// These functions open a CUDA GPU and need no CUDA header. Where Quire was built without CUDA they
-// say so (no_cuda/).
+// Functions that open a CUDA GPU without needing a CUDA header. In a build without CUDA they return
+// an error that says so (no_cuda/).
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@ namespace quire {
 // Returns whether this build holds CUDA kernels at all.
 bool built_with_cuda();
 
-// How many GPUs the driver shows to this process. kUnavailable: there is no driver, or no GPU.
+// Returns how many GPUs the driver shows to this process. kUnavailable: there is no driver, or no
+// GPU.
 Result<int32_t> count_cuda_devices();
 
 struct CudaDeviceOptions {
   int32_t ordinal = 0;
 };
 
-// kUnavailable: there is no driver, no such GPU, or one that the kernels were not built for (below
-// compute capability 8.0). The message says which.
+// Opens the GPU. kUnavailable: there is no driver, no such GPU, or the kernels were not built for
+// this GPU (below compute capability 8.0). The message says which.
 Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& options,
                                                  const OpTable& ops);
 

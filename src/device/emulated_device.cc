@@ -21,7 +21,7 @@ class EmulatedCopyQueue final : public CopyQueue {
 
 class EmulatedDevice;
 
-// Copies are done in their order, each once so much of the device's work is done as it waits for.
+// Runs copies in order, each once the device has done as much work as the copy waits for.
 class EmulatedCopyStream final : public CopyStream {
  public:
   explicit EmulatedCopyStream(EmulatedDevice& device) : device_(device) {}
@@ -35,7 +35,7 @@ class EmulatedCopyStream final : public CopyStream {
   void wait_for_device() override;
   void hold_device() override;
 
-  // Does what may be done early.
+  // Runs copies from the front as long as none is late and the work that each waits for is done.
   void run_early();
 
  private:
@@ -43,8 +43,8 @@ class EmulatedCopyStream final : public CopyStream {
     void* to;
     const void* from;
     int64_t num_bytes;
-    size_t after;  // so much of the device's work
-    bool is_late;  // not before somebody waits for it
+    size_t after;  // runs after this many pieces of the device's work
+    bool is_late;  // runs only when something waits for it
   };
   void add(void* to, const void* from, int64_t num_bytes);
   void run_first();

@@ -1,6 +1,6 @@
-// An emulated device is a GPU played by the CPU, for tests of what runs above and inside of kernels
-// where there is no GPU. Nothing that is queued runs before somebody waits for it, so that a result
-// which is read too early, or a buffer which is reused too early, shows.
+// An emulated device runs a GPU's work on the CPU, to test kernels and the code above them where
+// there is no GPU. Queued work runs only when the host waits for it, so a test fails when a result
+// is read too early or a buffer is reused too early.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,9 @@
 
 namespace quire {
 
-// When the copies of a CopyStream run: as late as what waits for them allows, as early as what they
-// wait for does, or each of them at one or the other, as a seed says.
+// When the copies of a CopyStream run: kLate runs each as late as the work that waits for it
+// allows, kEarly as early as the work that it waits for allows, and kMixed draws one of the two for
+// each copy from a pseudorandom sequence.
 enum class EmulatedCopies : uint8_t { kLate, kEarly, kMixed };
 
 struct EmulatedDeviceOptions {
@@ -18,7 +19,7 @@ struct EmulatedDeviceOptions {
   int64_t memory_bytes = int64_t{1} << 30;
   int32_t compute_capability = 80;
   int64_t shared_bytes_per_block = 227 << 10;
-  int32_t num_failing_captures = 0;  // the first ones end with an error
+  int32_t num_failing_captures = 0;  // how many captures fail, from the first one on
   EmulatedCopies copies = EmulatedCopies::kMixed;
 };
 

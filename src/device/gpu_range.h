@@ -1,5 +1,6 @@
-// A GpuRange names what is queued on a GPU's stream while it lives, for profilers (NVTX ranges,
-// which Nsight Systems shows beside the kernels). Ranges nest. On a CPU's stream it does nothing.
+// A GpuRange gives profilers a name for the work that is queued on a GPU's stream during its
+// lifetime (NVTX ranges, which Nsight Systems shows beside the kernels). Ranges nest. It does
+// nothing on a CPU's stream.
 //
 //   const GpuRange range(stream, "attention", layer);
 #pragma once
@@ -12,7 +13,7 @@ namespace quire {
 
 class GpuRange {
  public:
-  // `name` is a literal.
+  // `name` must be a string literal.
   GpuRange(Stream& stream, const char* name) : GpuRange(stream, name, kNoIndex) {}
   GpuRange(Stream& stream, const char* name, size_t index) {
     if (stream.device() != DeviceKind::kCuda) return;

@@ -15,7 +15,7 @@ namespace quire {
 namespace {
 
 #if defined(__x86_64__)
-// __builtin_cpu_supports of clang 14 does not know this feature by name.
+// Reads CPUID, since clang 14's __builtin_cpu_supports does not have this feature's name.
 bool cpu_has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
@@ -28,8 +28,8 @@ constexpr bool kHasAvx512Kernels = false;
 constexpr bool kHasAvx512Kernels = true;
 #endif
 
-// The compiler's CPU model also asks the OS (XGETBV) whether it saves the wide registers. A set
-// that this program was built without does not count.
+// The compiler's CPU model also asks the OS (XGETBV) whether it saves the wide registers. An
+// instruction set that this program was built without is not returned.
 Isa detect_vector_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -46,7 +46,7 @@ Isa detect_vector_isa() {
 
 bool detect_avx_vnni() {
 #if defined(__x86_64__)
-  constexpr unsigned kAvxVnni = 1u << 4;  // compilers of 2022 do not know it by name
+  constexpr unsigned kAvxVnni = 1u << 4;  // compilers of 2022 have no name for it
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return detect_vector_isa() >= Isa::kAvx2 &&
          __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
@@ -71,8 +71,8 @@ bool detect_avx512_vnni() {
 #endif
 }
 
-// The CPU has the tile unit, the OS saves its registers (XCR0 bits 17 and 18), and Linux grants
-// this process their state (8 KB per thread, off until asked for).
+// Returns true when the CPU has the tile unit, the OS saves its registers (XCR0 bits 17 and 18),
+// and Linux grants this process their state (8 KB per thread, off until requested).
 bool detect_amx() {
 #if defined(__x86_64__) && defined(__linux__)
   constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;

@@ -16,16 +16,17 @@ class Stream {
  public:
   virtual ~Stream() = default;
   virtual DeviceKind device() const = 0;
-  // Returns the kernels of the stream's backend; null stands for those for CPUs.
+  // Returns the kernels of the stream's backend. Null stands for the CPU kernels.
   virtual const OpTable* ops() const { return nullptr; }
 };
 
-// Isa names the instruction sets that CPU kernels are written for, least first. kAvx2Core is AVX2
-// as its first CPUs have it; kAvx2 adds AVX-VNNI where this CPU has it. kAvx512Core is AVX-512 as
-// its first CPUs have it; kAvx512Vnni adds VNNI, as the next ones do; kAvx512 has what this CPU has
-// of VNNI and BF16. kAmx is kAvx512 with tile products where they pay. kAmxEmulated runs the same
-// tile kernels over a tile unit in software, bit for bit, and everything else portably. It is slow,
-// for tests on CPUs without the unit, and is never chosen unasked.
+// Isa names the instruction sets that CPU kernels are written for, least capable first. kAvx2Core
+// is AVX2 without later extensions; kAvx2 adds AVX-VNNI where this CPU has it. kAvx512Core is
+// AVX-512 as its first CPUs had it, kAvx512Vnni adds VNNI, as the next generation has it, and
+// kAvx512 uses VNNI and BF16 where this CPU has them. kAmx is kAvx512 with tile products where they
+// are faster. kAmxEmulated runs the same tile kernels on a tile unit in software, bit for bit, and
+// everything else portably; it is slow, meant for tests on CPUs without the unit, and used only
+// when requested by name.
 enum class Isa : uint8_t {
   kPortable,
   kAvx2Core,
@@ -37,7 +38,7 @@ enum class Isa : uint8_t {
   kAmxEmulated
 };
 
-// A HostStream runs each kernel at once on a thread team, and returns when it is done.
+// A HostStream runs each kernel at once on a thread team; the call returns when the kernel is done.
 class HostStream final : public Stream {
  public:
   HostStream(ThreadTeam& team, Isa isa) : team_(team), isa_(isa) {}

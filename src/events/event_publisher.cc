@@ -56,7 +56,7 @@ std::string bound_to(void* socket) {
   return text;
 }
 
-// False: the peer has gone, or its queue is full.
+// Returns false if the peer is gone or its queue is full.
 bool send(void* socket, const std::vector<std::string_view>& parts) {
   for (size_t i = 0; i < parts.size(); ++i) {
     const int flags = ZMQ_DONTWAIT | (i + 1 < parts.size() ? ZMQ_SNDMORE : 0);
@@ -65,7 +65,7 @@ bool send(void* socket, const std::vector<std::string_view>& parts) {
   return true;
 }
 
-// All parts of a message that is there; none: there is no message.
+// Returns all parts of the next message, or nothing if there is no message.
 std::vector<std::string> receive(void* socket) {
   std::vector<std::string> parts;
   while (true) {
@@ -165,13 +165,13 @@ class ZmqPublisher final : public EventPublisher {
   static constexpr uint64_t kOne = 1;
   const EventPublisherOptions options_;
   void* const context_;
-  Socket publisher_, replay_;  // of the thread, until it has ended; no replay: null
+  Socket publisher_, replay_;  // used by the thread until it ends; null without replay
   const std::string endpoint_, replay_endpoint_;
   const int wake_;            // an eventfd
-  std::deque<Message> kept_;  // of the thread
+  std::deque<Message> kept_;  // used by the thread alone
   std::mutex mutex_;
   std::deque<Message> queue_;   // guarded by mutex_
-  uint64_t num_published_ = 0;  // the same
+  uint64_t num_published_ = 0;  // guarded by mutex_
   std::atomic<bool> is_ending_{false};
   std::thread thread_;
 };
@@ -193,7 +193,7 @@ Result<std::unique_ptr<EventPublisher>> EventPublisher::open(const EventPublishe
   const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (!made.ok() || wake < 0) {
     const Status status = made.ok() ? internal_error("no eventfd") : made.status();
-    made = status;  // closes the sockets, for which the context would wait
+    made = status;  // closes the sockets, which the context would wait for
     zmq_ctx_term(context);
     if (wake >= 0) ::close(wake);
     return status;

@@ -1,11 +1,11 @@
-// EventPublisher: numbered messages over ZeroMQ, as vLLM publishes its KV events.
+// EventPublisher publishes numbered messages over ZeroMQ, as vLLM publishes its KV events.
 //
 //   PUB      [topic, number, payload] of each message; numbers are 8 bytes, big-endian
-//   ROUTER   replay: who sends [empty, first number] gets [empty, number, payload] of each message that
-//            is still kept, and [empty, -1, empty] behind the last
+//   ROUTER   replay: [empty, first number] is answered with [empty, number, payload] for each message
+//            that is still kept, and [empty, -1, empty] after the last
 //
-// publish() never waits: messages that the sending thread is too slow for are dropped, and leave a gap
-// in the numbers.
+// publish() never waits: when the sending thread is too slow, messages are dropped, which leaves a
+// gap in the numbers.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,10 @@ class EventPublisher {
   // Binds the endpoints. kInvalidArgument: one of them cannot be bound.
   static Result<std::unique_ptr<EventPublisher>> open(const EventPublisherOptions& options);
   virtual ~EventPublisher() = default;
-  // Any thread may call it.
+  // Queues a message. Any thread may call it.
   virtual void publish(std::string payload) = 0;
-  // Returns where the socket is bound; a port of 0 or * is replaced by the one that it became.
+  // Returns the endpoint that the socket is bound to; a port of 0 or * is replaced by the actual
+  // one.
   virtual std::string endpoint() const = 0;
   virtual std::string replay_endpoint() const = 0;
 };

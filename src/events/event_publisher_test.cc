@@ -70,7 +70,7 @@ TEST(EventPublisher, SubscribersGetNumberedMessages) {
   Peer subscriber(ZMQ_SUB, publisher->endpoint());
   uint64_t published = 0;
   Parts first;
-  while (first.empty() && published < 500) {  // until the subscription has come through
+  while (first.empty() && published < 500) {  // until the subscription arrives
     publisher->publish(std::to_string(published++));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     first = subscriber.receive(ZMQ_DONTWAIT);
@@ -99,10 +99,10 @@ TEST(EventPublisher, ReplayGivesWhatIsKept) {
   };
   while (replayed(0).size() < 3) {  // until all are sent
   }
-  EXPECT_EQ(replayed(0), (Parts{"2", "3", "4"}));  // three are kept
+  EXPECT_EQ(replayed(0), (Parts{"2", "3", "4"}));  // only three are kept
   EXPECT_EQ(replayed(3), (Parts{"3", "4"}));
   EXPECT_EQ(replayed(5), Parts());
-  client.send({"what?"});  // nobody answers, and nothing breaks
+  client.send({"what?"});  // it is not answered, and does no harm
   client.send({"", "short"});
   EXPECT_EQ(replayed(4), Parts{"4"});
 }

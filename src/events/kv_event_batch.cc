@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Events that become one on the wire.
+// Consecutive events that are encoded as one.
 struct KvEventBatches::Run {
   enum class Kind : uint8_t { kNone, kStored, kRemoved, kCleared };
   Kind kind = Kind::kNone;
@@ -19,9 +19,9 @@ struct KvEventBatches::Run {
 
 namespace {
 
-constexpr std::string_view kMedium = "GPU";  // costs nothing to use; others routers mark down
+constexpr std::string_view kMedium = "GPU";  // ready to use; routers rank other media lower
 
-// Writes one event, field by field in vLLM's order; arrays have no names.
+// Writes one event, field by field in vLLM's order. Only maps have field names.
 class EventWriter {
  public:
   EventWriter(std::string& out, KvEventFormat format, std::string_view type, size_t num_fields)
@@ -69,7 +69,7 @@ bool KvEventBatches::is_told(const KvEvent& event) {
   return true;
 }
 
-// False: the event does not go on where the run ends.
+// Adds the event to the run. Returns false if it does not continue the run.
 bool KvEventBatches::add(const KvEvent& event, Run& run) const {
   using Kind = Run::Kind;
   if (const auto* stored = std::get_if<BlockStored>(&event)) {

@@ -59,7 +59,8 @@ TEST_F(KvEventBatchTest, BlocksThatFollowEachOtherAreOneEvent) {
                                                  "AllBlocksCleared"}));
 }
 
-// A salt, an adapter, media or another group of layers: tokens do not name such blocks.
+// Blocks with a salt, an adapter, media or another group of layers are not identified by their
+// tokens.
 TEST_F(KvEventBatchTest, BlocksThatTokensDoNotNameAreLeftOut) {
   const BlockHash salted = BlockHasher(7).root({.salt = "tenant", .adapter = ""});
   const std::vector<KvEvent> events = {stored(5, salted), stored(6, hash(5)),
@@ -72,7 +73,7 @@ TEST_F(KvEventBatchTest, BlocksThatTokensDoNotNameAreLeftOut) {
 
 TEST_F(KvEventBatchTest, MapsNameTheirFields) {
   KvEventBatches maps(2, 7, KvEventFormat::kMap);
-  // Each key or value that is text, behind a byte that says its length.
+  // Each key or value that is text follows a byte with its length.
   const auto text = [](std::string_view x) {
     return std::string(1, static_cast<char>(0xa0 + x.size())) + std::string(x);
   };

@@ -1,4 +1,4 @@
-// Writes MessagePack (msgpack.org): the few types that events need.
+// Writes the few types of MessagePack (msgpack.org) that events need.
 #pragma once
 
 #include <bit>
@@ -47,7 +47,7 @@ inline void text(std::string& out, std::string_view x) {
   out += x;
 }
 
-// So many items follow.
+// Begins an array; `num_items` items must follow.
 inline void array(std::string& out, size_t num_items) {
   if (num_items < 16) {
     out += static_cast<char>(0x90 | num_items);

@@ -42,7 +42,8 @@ Status LeadingExecutor::hear_ready() {
   return {};
 }
 
-// Goodbye comes first: the others end as soon as they hear of it, and none of them is lost by that.
+// Says goodbye to the watches first: the other ranks end as soon as they receive kEnd, and this
+// rank must not take that for a loss.
 LeadingExecutor::~LeadingExecutor() {
   if (rank_ == nullptr || !rank_->links().status().ok()) return;
   rank_->links().end();
@@ -130,7 +131,7 @@ Result<StepResult> LeadingExecutor::collect() {
 void LeadingExecutor::discard_kv() {
   rank_->runner().discard_kv();
   message_.clear();
-  (void)tell_all(RankFrame::kDiscardKv);  // a rank that is gone is noticed at the next step
+  (void)tell_all(RankFrame::kDiscardKv);  // the next step reports a rank that is gone
 }
 
 }  // namespace quire

@@ -3,9 +3,9 @@
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, LeadingExecutor::create(options, {.size = 2}));
 //
-// The ranks are those of one stage (tensor parallel), or of several (pipeline parallel): then as many
-// steps are under way as there are stages. The bits are those of one rank alone (law L4;
-// docs/decisions/062-stages-in-processes.md).
+// The ranks are those of one stage (tensor parallel) or of several (pipeline parallel). With
+// several, as many steps are under way as there are stages. The results are bit for bit those of
+// one rank alone (law L4; docs/decisions/062-stages-in-processes.md).
 #pragma once
 
 #include <deque>
@@ -22,13 +22,13 @@
 
 namespace quire {
 
-// As core/executor.h says.
+// Its methods are described in core/executor.h.
 class LeadingExecutor final : public Executor {
  public:
   // Joins the group, loads this rank's share and waits until the others have loaded theirs.
   static Result<std::unique_ptr<LeadingExecutor>> create(const ModelRunnerOptions& options,
                                                          const RankProcess& process);
-  // Tells the others that this is the end.
+  // Tells the other ranks to end.
   ~LeadingExecutor() override;
 
   // Describes the whole model, with this rank's memory.
@@ -36,7 +36,7 @@ class LeadingExecutor final : public Executor {
 
   ExecutorInfo info() const override { return rank_->runner().info(); }
   KvSpec kv_spec() const override { return rank_->kv_spec(); }
-  // What the rank with the least room for blocks has.
+  // Returns the memory of the rank with the least room for blocks.
   int64_t available_kv_bytes() const override { return available_kv_bytes_; }
   bool keeps_blocks_on_host() const override { return rank_->runner().keeps_blocks_on_host(); }
   KvHostMemory host_memory() override;
@@ -44,10 +44,11 @@ class LeadingExecutor final : public Executor {
   Status warm_up() override;
   int32_t max_steps_in_flight() const override { return rank_->process().num_stages; }
   bool feeds_its_samples() const override { return max_steps_in_flight() == 1; }
-  // Of these and collect(), kUnavailable: a rank is gone or silent; nothing more can be executed.
+  // execute(), submit() and collect() return kUnavailable when a rank is gone or silent; nothing
+  // more can be executed then.
   Result<StepResult> execute(const StepPlan& plan) override;
   Status submit(const StepPlan& plan) override;
-  // The last stage of a step is run here.
+  // Runs the last stage of the oldest step on this rank.
   Result<StepResult> collect() override;
   Status health() const override { return rank_->links().status(); }
   void discard_kv() override;
@@ -67,8 +68,8 @@ class LeadingExecutor final : public Executor {
   Status hear_ready();
   Status hear_done(int other);
   KvLayout layout_of_rank(int rank) const;
-  Status tell_all(RankFrame kind);  // what is in message_
-  // Sends the step to the others: its number.
+  Status tell_all(RankFrame kind);  // sends message_
+  // Sends the step to the other ranks and returns its number.
   Result<uint64_t> tell_step(const StepPlan& plan);
   Result<StepResult> finish(uint64_t number, const StepPlan& plan);
 

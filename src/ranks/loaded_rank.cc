@@ -17,7 +17,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const RankProcess
   options.share.rank = process.rank_in_stage();
   options.share.num_ranks = process.ranks_per_stage();
   if (whole.threads == 0) options.threads = share_of_threads(0, process.num_on_host);
-  // A launcher that has bound its processes leaves them one node each, which is not divided.
+  // A launcher that has bound each process leaves it one node, which is not divided again.
   options.cpus = cpus_of_part(whole.cpus, process.rank % process.num_on_host, process.num_on_host);
   options.memory_utilization = whole.memory_utilization / process.num_on_host;
   options.host_kv_bytes = whole.host_kv_bytes / process.size;
@@ -38,8 +38,8 @@ std::string agreement_of_experts(const ModelRunnerOptions& options) {
   return text;
 }
 
-// What ranks must have been started with alike: all that decides the bits, and the sizes of what
-// they exchange.
+// Returns what all ranks must have been started with: everything that decides the bits, and the
+// sizes of what they exchange.
 std::string agreement_of(const ModelRunnerOptions& options, const ModelPlan& plan) {
   return fmt::format(
       "{} parameters, weights {}, KV cache {}, isa {}, model length {}, {} tokens and {} requests "
@@ -50,7 +50,8 @@ std::string agreement_of(const ModelRunnerOptions& options, const ModelPlan& pla
       options.max_lora_rank);
 }
 
-// A stage reads over what others have, so the whole model is looked at first, as if there were room.
+// Checks the whole model, as if memory were unlimited, since a stage ignores what other stages
+// have.
 Status check_whole(const ModelRunnerOptions& whole, const RankProcess& process) {
   if (process.num_stages < 1 || process.size % process.num_stages != 0) {
     return invalid_argument(
@@ -71,7 +72,7 @@ Status check_whole(const ModelRunnerOptions& whole, const RankProcess& process) 
       kMaxFrameBytes / 2, step_bytes);
 }
 
-// Stands before the hidden states of a step, or the reason why it failed.
+// Precedes the hidden states of a step, or the text of the error with which it failed.
 struct StepHeader {
   uint64_t step_id = 0;
   StepTimings timings;
@@ -100,7 +101,7 @@ Result<std::unique_ptr<LoadedRank>> LoadedRank::load(const ModelRunnerOptions& w
                                           plan.shared_bytes, process.transport));
     rank->group_ = std::move(joined.group);
     options.group = rank->group_.get();
-    // Ranks that talk over TCP do not meet where a plan has nothing but copies.
+    // Ranks that talk over TCP do not wait for each other when a plan has only copies.
     options.shares_host_blocks = joined.transport == RankTransport::kFastest;
   }
   QUIRE_ASSIGN_OR_RETURN(rank->runner_, ModelRunner::create(std::move(options)));
@@ -120,7 +121,8 @@ Result<StepResult> LoadedRank::run(const StepPlan& plan) {
     QUIRE_ASSIGN_OR_RETURN(upstream, receive_hidden(plan));
   }
   Result<StepResult> result = runner_->execute(plan);
-  // Whoever reads host blocks counts on the copies of all ranks, and a plan may have nothing else.
+  // Waits for the copies of all ranks, which readers of host blocks rely on; a plan with only
+  // copies has no other meeting of the ranks.
   if (!plan.host_copies.empty() && group_ != nullptr) group_->release();
   QUIRE_RETURN_IF_ERROR(links_->status());
   if (result.ok()) {
@@ -149,7 +151,8 @@ Status LoadedRank::send_hidden(const StepPlan& plan, const Upstream& upstream) {
   std::memcpy(message_.data(), &header, sizeof(header));
   std::memcpy(message_.data() + sizeof(header), rest.data(), rest.size());
   const auto kind = static_cast<uint32_t>(ok ? RankFrame::kHidden : RankFrame::kFailed);
-  // A stage may compute for long before it reads; whether it lives, the links know.
+  // No deadline: the next stage may compute for long before it reads. If it dies, the links end the
+  // call.
   return lost(process_.next(), send_frame(links_->data(process_.next()), kind, message_, 0));
 }
 

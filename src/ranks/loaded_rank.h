@@ -1,5 +1,5 @@
-// LoadedRank is a process's part of a model: its connections to the other ranks, its share of its
-// stage's layers, and the way of hidden states from stage to stage.
+// LoadedRank is a process's part of a model: its connections to the other ranks and its share of
+// its stage's layers. It passes hidden states from stage to stage.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Ranks send each other frames of these kinds once they are linked.
+// Kinds of the frames that linked ranks send each other.
 enum class RankFrame : uint32_t {
   kReady = 16,
   kInitialize = 17,
@@ -30,8 +30,8 @@ enum class RankFrame : uint32_t {
 // One thread at a time may use it.
 class LoadedRank {
  public:
-  // Joins the group and loads. kInvalidArgument, kUnimplemented: so many ranks and stages cannot share
-  // the model.
+  // Joins the group and loads the share. kInvalidArgument, kUnimplemented: the model cannot be
+  // divided among so many ranks and stages.
   static Result<std::unique_ptr<LoadedRank>> load(const ModelRunnerOptions& whole,
                                                   const RankProcess& process);
 
@@ -40,28 +40,30 @@ class LoadedRank {
   ModelRunner& runner() { return *runner_; }
   const ModelRunner& runner() const { return *runner_; }
   const RankProcess& process() const { return process_; }
-  // Describes the cache of the first rank of every stage together.
+  // Describes one cache with the blocks of all layers, of the size that the first rank of each
+  // stage has.
   const KvSpec& kv_spec() const { return kv_spec_; }
-  // What this rank has for blocks of kv_spec(), in bytes of these.
+  // Returns this rank's memory for blocks, converted to bytes of kv_spec()'s blocks.
   int64_t available_kv_bytes() const;
 
-  // Runs a step, which goes on from what the stage before has made of it, and passes on what it
-  // comes to. A step that failed in a stage before runs too, because what its plan drops and copies
-  // holds for all stages. Every rank says of it what the first one of them said. kUnavailable:
-  // ranks are lost.
+  // Runs a step: receives hidden states from the stage before, runs this rank's layers, and sends
+  // the result to the next stage. If a stage before failed, the step is run anyway, because all
+  // stages must do the drops and copies of its plan. Returns the step's first error in this stage
+  // and those before it. kUnavailable: ranks are lost.
   Result<StepResult> run(const StepPlan& plan);
 
-  // What the first rank says to all others.
+  // Carries the first rank's messages to all others.
   RankBroadcast& broadcast() { return *broadcast_; }
-  // To or from the first rank alone, as links().control() has it. Waits as long as both live. A frame of
-  // another kind is an error. Any thread may send, one at a time receives.
+  // Sends a frame to, or receives one from, a single rank, over links().control(). They wait as
+  // long as both ranks live. receive() returns an error for a frame of another kind. Any thread may
+  // send; only one at a time may receive.
   Status send(int other, RankFrame kind, std::span<const std::byte> payload);
   Status receive(int other, RankFrame kind, Frame& frame);
 
  private:
   LoadedRank(const RankProcess& process, KvSpec kv_spec)
       : process_(process), kv_spec_(std::move(kv_spec)) {}
-  // What the stages before have said of the step.
+  // What the stages before reported about the step.
   struct Upstream {
     Status status;
     StepTimings timings;
@@ -69,14 +71,14 @@ class LoadedRank {
   Result<Upstream> receive_hidden(const StepPlan& plan);
   Status send_hidden(const StepPlan& plan, const Upstream& upstream);
   size_t hidden_bytes(const StepPlan& plan) const;
-  // Returns the reason why ranks are lost, where `status` is not ok.
+  // If `status` is not ok, ends the links and returns the reason why ranks are lost.
   Status lost(int other, const Status& status);
 
   RankProcess process_;
   KvSpec kv_spec_;
   std::unique_ptr<RankLinks> links_;
   std::unique_ptr<RankBroadcast> broadcast_;
-  std::unique_ptr<RankGroup> group_;  // of the ranks of this stage, where there are several
+  std::unique_ptr<RankGroup> group_;  // the ranks of this stage; null if it has one rank
   std::unique_ptr<ModelRunner> runner_;
   Frame frame_;
   std::vector<std::byte> message_;

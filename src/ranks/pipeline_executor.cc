@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-// One stage's part of what the whole may take.
+// Returns one stage's options, given those of the whole.
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& plan,
                               const PipelineStage& stage, int num_ranks) {
   ModelRunnerOptions options = whole;
@@ -24,7 +24,7 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& 
   options.cpus = cpus_of_part(whole.cpus, stage.index, stage.count);
   options.memory_utilization = whole.memory_utilization / stage.count;
   options.host_kv_bytes = whole.host_kv_bytes / stage.count;
-  // What was free before any stage was loaded.
+  // The memory that was free before any stage was loaded.
   options.free_memory_bytes = plan.memory.free_memory;
   if (whole.kv_cache_memory_bytes) {
     const RowRange layers = layers_of(plan.whole, stage);
@@ -75,7 +75,7 @@ Result<std::unique_ptr<PipelineExecutor>> PipelineExecutor::create(
     return invalid_argument("--pipeline-parallel-size: expected a number in [1, {}], got {}",
                             RankGroup::kMaxRanks, shape.num_stages);
   }
-  // The whole model is checked here: a stage reads over what others have.
+  // Checks the whole model here, since a stage ignores what other stages have.
   QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan, ModelRunner::plan_only(options));
   QUIRE_RETURN_IF_ERROR(check_pipeline(plan, shape.num_stages));
   std::vector<std::unique_ptr<RankedExecutor>> executors;
@@ -213,20 +213,20 @@ void PipelineExecutor::run_stage(size_t index) {
   while (std::unique_ptr<Step> step = stages_[index].inbox->pop()) {
     try {
       run_step(index, *step);
-    } catch (const std::exception& e) {  // memory is short
+    } catch (const std::exception& e) {  // out of memory
       if (step->status.ok()) step->status = internal_error("stage {}: {}", index, e.what());
     }
     outbox.push(std::move(step));
   }
 }
 
-// A stage runs a step that has failed before it too: what the plan drops and copies holds for all of
-// them.
+// Runs the step even if it has failed in a stage before, because all stages must do the drops and
+// copies of its plan.
 void PipelineExecutor::run_step(size_t index, Step& step) {
   RankedExecutor& executor = *stages_[index].executor;
   const bool is_last = index + 1 == stages_.size();
   if (!is_last) executor.follow(step.before);
-  // A plan of more tokens fails in the first stage.
+  // A plan with more tokens than max_tokens fails in the first stage.
   const int64_t num_tokens =
       std::min<int64_t>(step.plan.total_num_scheduled_tokens, plan_.limits.max_tokens);
   const auto count = static_cast<size_t>(num_tokens * plan_.whole.hidden_size);

@@ -1,7 +1,7 @@
-// PipelineExecutor runs one model in stages of this machine, as one executor (pipeline parallel).
-// Each stage has some of the layers, with their part of the KV cache, on threads of its own; as
-// many steps are under way as there are stages, so that all of them have work. A stage may be
-// several ranks (RankedExecutor). The bits are those of one stage alone (law L4;
+// PipelineExecutor runs one model in stages on this machine, as one executor (pipeline parallel).
+// Each stage has some of the layers, with their part of the KV cache, and threads of its own. As
+// many steps are under way as there are stages, so that every stage has work. A stage may consist
+// of several ranks (RankedExecutor). The results are bit for bit those of one stage alone (law L4;
 // docs/decisions/039-pipeline.md).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, PipelineExecutor::create(options, {.num_stages = 2}));
@@ -29,29 +29,31 @@ struct PipelineShape {
   int num_ranks = 1;  // of each stage
 };
 
-// As core/executor.h says; one thread at a time.
+// Its methods are described in core/executor.h. One thread at a time may use it.
 class PipelineExecutor final : public Executor {
  public:
-  // `options` are those of the whole: threads, memory nodes and memory are divided among the
-  // stages. kInvalidArgument: so many stages cannot share the model. Other errors are those of
+  // `options` describe the whole: threads, memory nodes and memory are divided among the stages.
+  // kInvalidArgument: the model cannot be divided into so many stages. Other errors are those of
   // RankedExecutor::create().
   static Result<std::unique_ptr<PipelineExecutor>> create(const ModelRunnerOptions& options,
                                                           const PipelineShape& shape);
-  // Makes one more with the weights of `first`, as ModelRunner::create_beside() does; `cpus` are
-  // those of all stages.
+  // Makes another executor that uses the weights of `first`, as ModelRunner::create_beside() does.
+  // `cpus` are the CPUs for all stages.
   static Result<std::unique_ptr<PipelineExecutor>> create_beside(const PipelineExecutor& first,
                                                                  const std::vector<int>& cpus = {});
-  // Steps that are under way are finished, for nobody.
+  // Finishes the steps that are under way; their results are lost.
   ~PipelineExecutor() override;
 
-  // Describes the whole model, and what all stages take in sum.
+  // Describes the whole model. Memory is the sum over all stages.
   const ModelPlan& plan() const { return plan_; }
   int num_stages() const { return static_cast<int>(stages_.size()); }
 
   ExecutorInfo info() const override { return stages_.back().executor->info(); }
-  // Describes the cache of the first rank of every stage together.
+  // Describes one cache with the blocks of all layers, of the size that the first rank of each
+  // stage has.
   KvSpec kv_spec() const override { return kv_spec_; }
-  // Returns what the stage with the least room for blocks has, in bytes of kv_spec()'s.
+  // Returns the memory of the stage with the least room for blocks, converted to bytes of
+  // kv_spec()'s blocks.
   int64_t available_kv_bytes() const override;
   bool keeps_blocks_on_host() const override {
     return stages_.front().executor->keeps_blocks_on_host();
@@ -69,21 +71,21 @@ class PipelineExecutor final : public Executor {
                                                       const std::string& path) const override;
 
  private:
-  // This is a step on its way through the stages.
+  // A step on its way through the stages.
   struct Step {
     uint64_t number = 0;
     StepPlan plan;
-    StepResult before;  // tokens of steps that have been collected since the last one
+    StepResult before;  // tokens of the steps that were collected since the last submit()
     Arena memory;
-    float* hidden = nullptr;  // [max_num_batched_tokens, E] there, between two stages
-    Status status;            // of the first stage that failed
+    float* hidden = nullptr;  // in `memory`, between two stages: [max_num_batched_tokens, E]
+    Status status;            // the error of the first stage that failed
     StepResult result;
   };
-  // Steps wait here for the one who takes them.
+  // Steps that wait for a stage, or for collect().
   class Queue {
    public:
     void push(std::unique_ptr<Step> step);
-    std::unique_ptr<Step> pop();  // waits; null: it is closed, and empty
+    std::unique_ptr<Step> pop();  // blocks; null: the queue is closed and empty
     void close();
 
    private:

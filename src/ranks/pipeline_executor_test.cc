@@ -1,5 +1,5 @@
-// Law L4 for stages: ids and logprobs are the same bits for every number of stages, also where each
-// of them is several ranks, and however many steps are under way.
+// Law L4 for stages: ids and logprobs are the same bits for every number of stages, with one or
+// several ranks each, and for every number of steps under way.
 #include "ranks/pipeline_executor.h"
 
 #include <gtest/gtest.h>
@@ -29,9 +29,9 @@ class SameBitsInStages : public ::testing::TestWithParam<std::string> {
     const auto num_layers = static_cast<int>((*alone)->plan().whole.layers.size());
     for (const PipelineShape& shape :
          {PipelineShape{2, 1}, {std::min(3, num_layers), 1}, {num_layers, 1}, {2, 2}}) {
-      if (num_layers == 1) continue;  // one stage is all that there can be
+      if (num_layers == 1) continue;  // can have only one stage
       auto stages = PipelineExecutor::create(options, shape);
-      if (!stages.ok() && shape.num_ranks > 1) continue;  // its heads cannot be shared so
+      if (!stages.ok() && shape.num_ranks > 1) continue;  // its heads cannot be divided so
       ASSERT_TRUE(stages.ok()) << stages.status().message();
       ASSERT_TRUE((*stages)->initialize(test::kRankPlan).ok());
       const Status warm = (*stages)->warm_up();
@@ -49,13 +49,13 @@ class SameBitsInStages : public ::testing::TestWithParam<std::string> {
 TEST_P(SameBitsInStages, Float32) { expect_equal("float32"); }
 TEST_P(SameBitsInStages, Bfloat16) { expect_equal("bfloat16"); }
 
-// Layers that read the keys and values of others, or what others have chosen, embeddings that one
-// stage alone has, blocks that layers share.
+// Models that have layers that use keys and values, or choices, of other layers, embeddings that
+// only one stage has, or blocks that layers share.
 const std::vector<std::string> kUncut = {"gemma3n",      "gemma3n_streams", "gemma4_shared",
                                          "glm_moe_dsa",  "zamba2",          "zamba2_one_block",
                                          "zamba2_untied"};
 
-// All that can be cut.
+// All models that can be divided into stages.
 std::vector<std::string> golden_names() {
   std::vector<std::string> names = test::model_golden_names();
   for (const std::string& whole : kUncut) std::erase(names, whole);
@@ -108,8 +108,7 @@ TEST(PipelineExecutor, RefusesWhatCannotBeShared) {
   }
 }
 
-// A plan that cannot be fails as a whole, on every stage, and the next one goes on as if it had not
-// been.
+// An impossible plan fails as a whole, on every stage, and does not affect the next one.
 TEST(PipelineExecutor, AFailedStepHarmsNoOther) {
   const ModelRunnerOptions options = test::rank_options("llama", "float32");
   auto stages = PipelineExecutor::create(options, {.num_stages = 2});

@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-// Writes over what `out` holds and grows it by leaps, since most values are a few bytes; at its end
-// `out` has what was written.
+// Overwrites the content of `out`, whose size is doubled when needed, since most values are a few
+// bytes. The destructor cuts `out` to what was written.
 class Writer {
  public:
   explicit Writer(std::vector<std::byte>& out) : out_(out) {}
@@ -22,7 +22,7 @@ class Writer {
     static_assert(std::is_trivially_copyable_v<T>);
     append(&value, sizeof(T));
   }
-  // A count, then each element by `write`.
+  // Writes the count, then each element with `write`.
   template <typename List, typename Write>
   void list(const List& list, const Write& write) {
     value(static_cast<uint32_t>(list.size()));
@@ -48,7 +48,7 @@ class Writer {
   size_t end_ = 0;
 };
 
-// Reads nothing but zeros once the bytes have ended or something was wrong.
+// After an error or the end of the bytes, every value is read as zero.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -60,7 +60,7 @@ class Reader {
     if (!take(sizeof(T))) return;
     std::memcpy(&out, taken_.data(), sizeof(T));
   }
-  // One of the first `count` values of an enum.
+  // Reads one of the first `count` values of an enum.
   template <typename Enum>
   void kind(Enum& out, uint8_t count) {
     uint8_t number = 0;
@@ -69,7 +69,7 @@ class Reader {
     out = static_cast<Enum>(number < count ? number : 0);
   }
   void flag(bool& out) { kind(out, 2); }
-  // Every element takes a byte at least, so a count can be checked before memory is taken.
+  // Every element takes at least a byte, so the count is checked before memory is allocated.
   template <typename T, typename Read>
   void list(std::vector<T>& out, const Read& read) {
     const uint32_t count = this->count(1);
@@ -116,7 +116,8 @@ class Reader {
   bool ok_ = true;
 };
 
-// Pictures. Sources are read by one rank alone, and so are not in plans for several.
+// Media items. Their sources are read only where one rank runs the model, so plans for several
+// ranks have none.
 void write(Writer& to, const MediaItem& item) {
   to.text(item.key);
   to.value(item.num_embeddings);
@@ -135,7 +136,7 @@ std::shared_ptr<MediaItem> read_item(Reader& from) {
   return item;
 }
 
-// Of its item all but the pixels, which come with the step that encodes it.
+// Writes everything of its item but the pixels, which come with the step that encodes them.
 void write(Writer& to, const MediaSpan& span) {
   to.value(span.begin);
   to.value(span.end);
@@ -143,14 +144,14 @@ void write(Writer& to, const MediaSpan& span) {
   write(to, *span.item);
 }
 
-// Whether a picture has the pixels that its sides say.
+// Returns whether an image has as many pixels as its sides say.
 bool is_whole(const MediaItem& item) {
   constexpr int32_t kMaxSide = 1 << 20;
   return item.height > 0 && item.width > 0 && item.height <= kMaxSide && item.width <= kMaxSide &&
          std::ssize(item.rgb) == int64_t{3} * item.height * item.width;
 }
 
-// Within the prompt, or the executor would write past its rows.
+// The span must lie within the prompt, else the executor would write past its rows.
 void read(Reader& from, const NewRequest& request, MediaSpan& span) {
   from.value(span.begin);
   from.value(span.end);
@@ -262,7 +263,7 @@ void read(Reader& from, HostBlockCopy& copy) {
   from.kind(copy.pool, kNumKvPools);
 }
 
-// Drafts lie within the plan's, or the executor would read past them.
+// Drafts must lie within the plan's draft tokens, else the executor would read past them.
 void check_drafts(Reader& from, const StepPlan& plan) {
   const auto num_drafts = static_cast<int64_t>(plan.draft_token_ids.size());
   for (const ScheduledRequest& request : plan.scheduled) {

@@ -1,9 +1,9 @@
-// The codec turns plans and sampled tokens into bytes, for ranks in other processes. A rank behind
-// the first samples nothing, so what only sampling needs does not travel: of SamplingParams only
-// max_tokens and whether logits of the prompt are wanted do, and token masks do not. Adapters are
-// named by number.
+// Encodes plans and sampled tokens as bytes, for ranks in other processes. Only the first rank
+// samples, so what only sampling needs is not encoded: SamplingParams are reduced to max_tokens and
+// whether logits of the prompt are wanted, and token masks are left out. Adapters are named by
+// number.
 //
-// The bytes come from another machine: whatever they are, decoding ends with a plan or an error.
+// The bytes come from another machine. Whatever they are, decoding returns a plan or an error.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
 
 namespace quire {
 
-// Encodes what the first rank says to the others at a step: the tokens of the step before, and the
+// Encodes what the first rank sends to the others at a step: the tokens of the step before, and the
 // plan. `out` is cleared first, and keeps its memory. `adapters` has the number of each new
-// request's adapter, 0 where it has none; it is empty where none of them has one.
+// request's adapter, or 0 where it has none; it is empty where no request has one.
 void encode_step(std::span<const RequestStepResult> before, const StepPlan& plan,
                  std::span<const uint64_t> adapters, std::vector<std::byte>& out);
 
@@ -29,10 +29,10 @@ struct DecodedStep {
   StepPlan plan;
   std::vector<uint64_t> adapters;  // by new request; 0: none
 };
-// kDataLoss: the bytes are cut, too many, or hold a count or kind that cannot be.
+// kDataLoss: the bytes are cut short, too many, or contain an impossible count or kind.
 Status decode_step(std::span<const std::byte> bytes, DecodedStep& out);
 
-// That ranks read the adapter at `path`, and let go all but those that are kept.
+// Tells ranks to read the adapter at `path` as `number`, and to free all others except `kept`.
 struct AdapterOrder {
   uint64_t number = 0;
   std::vector<uint64_t> kept;
@@ -41,7 +41,7 @@ struct AdapterOrder {
 void encode_adapter_order(const AdapterOrder& order, std::vector<std::byte>& out);
 Result<AdapterOrder> decode_adapter_order(std::span<const std::byte> bytes);
 
-// This is the answer to it: the key of the adapter's content, or an error.
+// The answer to an AdapterOrder: the key of the adapter's content, or an error and its text.
 struct AdapterReply {
   StatusCode code = StatusCode::kOk;
   std::string text;

@@ -123,7 +123,7 @@ TEST(PlanCodec, WhatIsReadIsWhatWasWritten) {
                 step.before.requests[i].sampled_token_ids);
       EXPECT_EQ(decoded.before.requests[i].status.ok(), step.before.requests[i].status.ok());
     }
-    // Everything else is in the bytes, which say the same of what was read.
+    // Encoding what was decoded gives the same bytes, so nothing else was lost.
     encode_step(decoded.before.requests, decoded.plan, decoded.adapters, again);
     ASSERT_EQ(again, bytes) << seed;
   }
@@ -197,7 +197,7 @@ TEST(PlanCodec, Adapters) {
   ASSERT_TRUE(reply.ok()) << reply.status().message();
   EXPECT_EQ(reply->code, StatusCode::kNotFound);
   EXPECT_EQ(reply->text, "no such folder");
-  bytes.front() = std::byte{200};  // no such code
+  bytes.front() = std::byte{200};  // not a valid code
   EXPECT_FALSE(decode_adapter_reply(bytes).ok());
 }
 

@@ -44,7 +44,7 @@ Status LeadingAdapters::tell_others(uint64_t number, const std::string& path) {
   return rank_.broadcast().send(static_cast<uint32_t>(RankFrame::kLoadAdapter), message);
 }
 
-// All of them are heard, whatever the first one says.
+// Receives the replies of all ranks, even after an error, since each rank sends one.
 Status LeadingAdapters::hear_others(const std::string& content_key) {
   Status status;
   for (int other = 1; other < rank_.process().size; ++other) {
@@ -63,7 +63,7 @@ Status LeadingAdapters::hear_others(const std::string& content_key) {
 
 Status FollowingAdapters::load(std::span<const std::byte> bytes) {
   QUIRE_ASSIGN_OR_RETURN(AdapterOrder order, decode_adapter_order(bytes));
-  wait();  // the first rank has one loaded at a time
+  wait();  // the first rank loads one at a time
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(adapters_, [&](const auto& adapter) {
@@ -83,7 +83,7 @@ Status FollowingAdapters::load(std::span<const std::byte> bytes) {
     std::vector<std::byte> message;
     encode_adapter_reply(reply, message);
     (void)rank_.send(0, RankFrame::kAdapter,
-                     message);  // a first rank that is gone is noticed anyway
+                     message);  // a lost first rank is noticed elsewhere
   });
   return {};
 }

@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// What a rank behind the first does. One object, one call of run().
+// The loop of a rank other than the first. Each object is for one call of run().
 class Follower {
  public:
   explicit Follower(std::unique_ptr<LoadedRank> rank) : rank_(std::move(rank)), adapters_(*rank_) {}
@@ -58,14 +58,14 @@ class Follower {
     if (host_blocks_ != nullptr && !host_blocks_read(plan).empty())
       QUIRE_RETURN_IF_ERROR(host_blocks_->receive());
     Result<StepResult> result = rank_->run(plan);
-    // A step that fails does so on every rank, and the first one answers for it.
+    // A step that fails does so on every rank, and the first rank reports it.
     if (result.ok()) rank_->runner().recycle(std::move(*result));
     if (host_blocks_ == nullptr) return {};
     const std::vector<HostBlock> written = host_blocks_written(plan);
     return written.empty() ? Status() : host_blocks_->send(written);
   }
 
-  // The first rank says of which pools it has copies.
+  // Receives from the first rank the pools of which it keeps copies, and links those.
   Status link_host_blocks() {
     Frame frame;
     QUIRE_RETURN_IF_ERROR(rank_->receive(0, RankFrame::kHostBlocks, frame));
@@ -89,7 +89,7 @@ class Follower {
   std::unique_ptr<LoadedRank> rank_;
   FollowingAdapters adapters_;
   DecodedStep step_;
-  std::unique_ptr<HostBlockLink> host_blocks_;  // where the first rank has copies of them
+  std::unique_ptr<HostBlockLink> host_blocks_;  // if the first rank keeps copies of some
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Ranks and stages as processes have them, in threads of this one: the bits are those of one rank alone.
+// Ranks and stages of several processes, run here as threads: the results are bit for bit those of
+// one rank alone.
 #include "ranks/rank_process.h"
 
 #include <thread>
@@ -13,7 +14,7 @@
 namespace quire {
 namespace {
 
-// Runs `work` beside the ranks behind the first one, as threads: their ends.
+// Runs `work` beside threads that are the other ranks, and returns what those returned.
 std::vector<Status> beside_others(const ModelRunnerOptions& options, RankProcess process,
                                   const std::function<void()>& work) {
   std::vector<Status> statuses(static_cast<size_t>(process.size));
@@ -72,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SameBitsOfProcesses,
                                            "qwen3_5_moe", "falcon_h1", "awq_llama",
                                            "fp8_block_qwen3"));
 
-// Experts that ranks have whole, both ways in which their outputs come together, moved by their loads.
+// Ranks have whole experts, whose outputs are combined in both ways, and which move by load.
 class SpreadOverProcesses : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SpreadOverProcesses, SameBits) {
@@ -125,7 +126,7 @@ TEST(RankProcess, AFirstRankThatIsGoneIsAnError) {
   EXPECT_NE(status.message().find("started otherwise"), std::string::npos) << status.message();
 }
 
-// Adapters are read by every rank from the same path, used by number, and let go.
+// Every rank reads adapters from the same path, uses them by number, and frees them.
 TEST(RankProcess, AdaptersAreReadByEveryRank) {
   const auto folder = test::source_dir() / "tests" / "goldens" / "lora";
   ModelRunnerOptions options = test::rank_options("llama", "auto");
@@ -133,7 +134,7 @@ TEST(RankProcess, AdaptersAreReadByEveryRank) {
   const auto run = [&](Executor& executor, std::vector<test::DriverOutput>& outputs) {
     uint64_t id = 0;
     test::PlanDriver driver(executor, test::kRankBlocks);
-    // More than fit at once.
+    // More adapters than fit at once.
     for (const char* name : {"llama.plain", "llama.rslora", "llama.bias", "llama.plain"}) {
       const auto adapter = executor.load_adapter(name, (folder / name).string());
       ASSERT_TRUE(adapter.ok()) << adapter.status().message();
@@ -143,7 +144,7 @@ TEST(RankProcess, AdaptersAreReadByEveryRank) {
         if (i % 2 == 1) batch.back().adapter = *adapter;
       }
       for (const auto& output : driver.run(batch, {.chunk = 23})) outputs.push_back(output.second);
-      // What the executor still holds is dropped with the next step.
+      // The next step drops the adapters that the executor still holds.
       outputs.push_back(driver.run({test::make_request(++id, 6, 3)}, {}).begin()->second);
     }
   };

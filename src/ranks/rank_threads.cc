@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// Steps follow each other closely: a thread that has just worked looks for more before it sleeps.
+// Spins first, since steps follow each other closely, and then sleeps.
 void wait_while(const std::atomic<uint32_t>& word, uint32_t value, int num_spins) {
   for (int spin = 0; spin < num_spins; ++spin) {
     if (word.load(std::memory_order_acquire) != value) return;

@@ -1,4 +1,4 @@
-// Threads that do the same thing at the same time, one for each rank.
+// RankThreads runs the same function at the same time on one thread for each rank.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace quire {
 
 class RankThreads {
  public:
-  // The calling thread is rank 0; the others get a thread each.
+  // The calling thread is rank 0; each other rank gets a thread of its own.
   explicit RankThreads(int num_ranks);
   ~RankThreads();
   RankThreads(const RankThreads&) = delete;
@@ -21,17 +21,17 @@ class RankThreads {
 
   int size() const { return static_cast<int>(statuses_.size()); }
 
-  // Calls work(rank) for every rank, each on its thread, and returns when all have come back, with
-  // the error of the first rank that has one. Always the same thread calls it.
+  // Calls work(rank) for every rank, each on its thread. Returns when all calls have returned, with
+  // the error of the lowest rank that has one. All calls must come from the same thread.
   Status run(const std::function<Status(int rank)>& work);
 
  private:
   void serve(int rank);
 
   const int num_spins_;
-  const std::function<Status(int rank)>* work_ = nullptr;  // null: end
+  const std::function<Status(int rank)>* work_ = nullptr;  // null: the threads end
   std::atomic<uint32_t> num_runs_{0};
-  std::atomic<uint32_t> num_done_{0};  // ranks behind the first that have done the last run
+  std::atomic<uint32_t> num_done_{0};  // how many threads have finished the current run
   std::vector<Status> statuses_;
   std::vector<std::thread> threads_;
 };

@@ -1,5 +1,5 @@
-// Law L4 for adapters on ranks: with and without one, in one batch, ids and logprobs are the same bits
-// for every number of ranks.
+// Law L4 for adapters on ranks: in a batch of requests with and without an adapter, ids and
+// logprobs are the same bits for every number of ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ test::DriverRequest request_with(uint64_t id, std::shared_ptr<const Adapter> ada
   return request;
 }
 
-// Each of a batch of which every second request has the adapter.
+// Runs a batch of which every second request has the adapter, and returns the output of each
+// request.
 std::vector<test::DriverOutput> run_batch(Executor& executor, const std::string& name) {
   auto adapter = executor.load_adapter(name, test::lora_golden_dir(name).string());
   QUIRE_CHECK(adapter.ok(), "{}", adapter.status().message());
@@ -51,7 +52,7 @@ class AdaptersOnRanks : public ::testing::TestWithParam<std::string> {
     int num_shared = 0;
     for (const int num_ranks : {2, 4}) {
       auto ranks = RankedExecutor::create(options, num_ranks);
-      if (!ranks.ok()) continue;  // so many cannot share its heads
+      if (!ranks.ok()) continue;  // its heads cannot be divided so
       ++num_shared;
       ASSERT_TRUE((*ranks)->initialize(test::kRankPlan).ok());
       const auto got = run_batch(**ranks, GetParam());
@@ -85,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(All, AdaptersOnRanks, ::testing::ValuesIn(test::lora_go
                            return name;
                          });
 
-// Experts that ranks have whole: each rank has the updates of its own, and their outputs come together
+// Ranks have whole experts: each has the updates of its own experts, and their outputs are combined
 // in either way.
 TEST(AdaptersOnRanks, SameBitsWithExpertsSpread) {
   for (const std::string name :
@@ -112,7 +113,7 @@ TEST(AdaptersOnRanks, SameBitsWithExpertsSpread) {
   }
 }
 
-// What no stage has is refused by the stage that has its layer.
+// The stage that has a layer refuses an adapter for what the model does not have in it.
 TEST(AdaptersOnRanks, StagesRefuseWhatTheModelDoesNotHave) {
   const ModelRunnerOptions options =
       adapter_options(test::golden_model(test::golden_dir("qwen2")), "float32");
@@ -138,7 +139,7 @@ TEST(AdaptersOnRanks, SlotsAreThoseOfOneModelAndEnginesShareThem) {
   EXPECT_EQ((*ranks)->load_adapter("c", path).status().code(), StatusCode::kResourceExhausted);
   const auto alone = ModelRunner::plan_only(options);
   ASSERT_TRUE(alone.ok());
-  // A is there twice, B is shared out.
+  // Each rank has all of A and a share of B.
   EXPECT_GT((*ranks)->plan().memory.adapters, alone->memory.adapters);
   EXPECT_LT((*ranks)->plan().memory.adapters, 2 * alone->memory.adapters);
 }

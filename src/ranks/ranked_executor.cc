@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// One rank's part of what the whole may take.
+// Returns one rank's options, given those of the whole.
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num_ranks) {
   ModelRunnerOptions options = whole;
   options.share.rank = rank;
@@ -85,8 +85,8 @@ void RankedExecutor::add_up_plans() {
   sum.kv_spec = plan_.kv.spec;
 }
 
-// Ranks with more heads hold fewer blocks in as many bytes: the fewest blocks count, in bytes of
-// the first rank's.
+// Ranks with more heads hold fewer blocks in the same bytes. Returns the fewest blocks of any rank,
+// in bytes of the first rank's blocks.
 int64_t RankedExecutor::available_kv_bytes() const {
   const int64_t block_bytes = std::max<int64_t>(runners_.front()->kv_spec().block_bytes, 1);
   int64_t bytes = runners_.front()->available_kv_bytes();

@@ -1,6 +1,6 @@
 // RankedExecutor runs one model on several ranks of this machine, as one executor (tensor
 // parallel). Every rank runs the same plan on its share of each layer, with its share of the KV
-// cache; the first one samples. The bits are those of one rank alone (law L4;
+// cache; the first rank samples. The results are bit for bit those of one rank alone (law L4;
 // docs/decisions/035-ranks.md).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, RankedExecutor::create({.files = files, .threads = 8}, 2));
@@ -18,20 +18,20 @@
 
 namespace quire {
 
-// As core/executor.h says; one thread at a time.
+// Its methods are described in core/executor.h. One thread at a time may use it.
 class RankedExecutor final : public Executor {
  public:
-  // `options` are those of the whole: threads, memory nodes and memory are divided among the ranks. Errors of
-  // ModelRunner::create(), and kInvalidArgument or kUnimplemented where so many ranks cannot share
-  // the model.
+  // `options` describe the whole: threads, memory nodes and memory are divided among the ranks.
+  // Returns the errors of ModelRunner::create(), and kInvalidArgument or kUnimplemented if the
+  // model cannot be divided among so many ranks.
   static Result<std::unique_ptr<RankedExecutor>> create(ModelRunnerOptions options, int num_ranks);
 
-  // Makes one more with the weights of `first`, as ModelRunner::create_beside() does; `cpus` are
-  // those of all ranks.
+  // Makes another executor that uses the weights of `first`, as ModelRunner::create_beside() does.
+  // `cpus` are the CPUs for all ranks.
   static Result<std::unique_ptr<RankedExecutor>> create_beside(const RankedExecutor& first,
                                                                const std::vector<int>& cpus = {});
 
-  // Of all ranks together: the whole model, and what the ranks take in sum.
+  // Describes the whole model. Memory is the sum over all ranks.
   const ModelPlan& plan() const { return plan_; }
   int num_ranks() const { return static_cast<int>(runners_.size()); }
 
@@ -42,10 +42,12 @@ class RankedExecutor final : public Executor {
   KvHostMemory host_memory() override;
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
-  // kUnavailable: a rank did not come to where the others waited; nothing more can be executed.
+  // kUnavailable: a rank did not reach a point where the others waited; nothing more can be
+  // executed.
   Result<StepResult> execute(const StepPlan& plan) override { return execute(plan, {}); }
-  // In a stage of a pipeline, a step goes on from the hidden states at `in`, which is null for the
-  // first stage, and leaves those at `out`, which is null for the last.
+  // The input and output of a stage of a pipeline: a step starts from the hidden states at `in`,
+  // which is null for the first stage, and writes its own to `out`, which is null for the last
+  // stage.
   struct Hidden {
     const float* in = nullptr;
     float* out = nullptr;
@@ -61,7 +63,7 @@ class RankedExecutor final : public Executor {
 
  private:
   explicit RankedExecutor(int num_ranks) : threads_(num_ranks) {}
-  // Gives every rank a runner, on its thread.
+  // Makes every rank's runner, on that rank's thread.
   Status make_runners(
       int64_t shared_bytes,
       const std::function<Result<std::unique_ptr<ModelRunner>>(int rank, RankGroup* group)>& make);
@@ -72,7 +74,7 @@ class RankedExecutor final : public Executor {
   std::vector<std::unique_ptr<ModelRunner>> runners_;
   KvPlan kv_plan_;
   StepResult first_result_;
-  RankThreads threads_;  // ends before what it works on
+  RankThreads threads_;  // ends before the members that it uses
 };
 
 }  // namespace quire

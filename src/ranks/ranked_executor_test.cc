@@ -52,13 +52,13 @@ class SameBits : public ::testing::TestWithParam<std::string> {
 TEST_P(SameBits, Float32) { expect_equal("float32"); }
 TEST_P(SameBits, Bfloat16) { expect_equal("bfloat16"); }
 
-// Sparse MLPs, blocks that layers share, and norms inside MLPs.
+// Models with sparse MLPs, blocks that layers share, or norms inside MLPs.
 const std::vector<std::string> kWhole = {
     "gemma3n",       "zamba2",           "zamba2_one_block",
     "zamba2_untied", "int8_rows_zamba2", "int8_rows_gemma3n_text",
     "bitnet",        "bitnet_silu",      "bitnet_bitnet"};
 
-// All that can be shared.
+// All models that can be divided among ranks.
 std::vector<std::string> shareable(std::vector<std::string> names) {
   for (const std::string& whole : kWhole) std::erase(names, whole);
   return names;
@@ -74,21 +74,21 @@ TEST(RankedExecutor, RefusesWhatNeedsWholeRows) {
 
 std::string case_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
-  std::replace(name.begin(), name.end(), '-', '_');  // GoogleTest takes no other mark
+  std::replace(name.begin(), name.end(), '-', '_');  // GoogleTest allows no '-'
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SameBits,
                          ::testing::ValuesIn(shareable(test::model_golden_names())), case_name);
 
-// Quantized weights are cut as they are stored.
+// Quantized weights are cut in their stored form.
 class QuantizedSameBits : public SameBits {};
 TEST_P(QuantizedSameBits, AsStored) { expect_equal("auto"); }
 INSTANTIATE_TEST_SUITE_P(Models, QuantizedSameBits,
                          ::testing::ValuesIn(shareable(test::quant_golden_names())), case_name);
 
-// Experts that are spread whole over the ranks give the bits of those that are cut, and of one rank:
-// however their outputs come together, and wherever they lie.
+// Experts that are spread whole over the ranks give the same bits as experts that are cut, and as
+// one rank, however their outputs are combined and wherever they are placed.
 class SpreadExperts : public ::testing::TestWithParam<std::string> {
  protected:
   ModelRunnerOptions spread_options(const std::string& dtype) {
@@ -137,11 +137,11 @@ TEST_P(SpreadExperts, AsStored) {
   }
 }
 
-// Experts move while requests run, and one of them lies on two ranks.
+// Experts move while requests run, and one of them is on two ranks.
 TEST_P(SpreadExperts, ByLoad) {
   ModelRunnerOptions options = spread_options("auto");
   options.share.num_redundant_experts = 1;
-  int64_t num_changes = 0;  // of layers, to other placements
+  int64_t num_changes = 0;  // layers that got another placement
   options.expert_balance = {
       .is_enabled = true, .window_size = 3, .step_interval = 4, .on_change = [&](size_t) {
         ++num_changes;
@@ -150,8 +150,8 @@ TEST_P(SpreadExperts, ByLoad) {
   EXPECT_GT(num_changes, 0);
 }
 
-// Of those with a config.json: a GGUF file says itself what it holds. GoogleTest asks for each test of
-// the suite, in every process.
+// Goldens with a config.json; a GGUF file describes itself. The list is kept, since GoogleTest asks
+// for it for each test of the suite, in every process.
 const std::vector<std::string>& expert_goldens() {
   static std::vector<std::string> names;
   if (!names.empty()) return names;

@@ -1,5 +1,5 @@
-// What a stage of a pipeline takes of the memory for blocks of cache, which all stages share out
-// alike: every block of a request is on each of them, for its own layers.
+// How much of the memory for KV cache blocks each stage of a pipeline takes. All stages have the
+// same blocks: every block of a request is on each of them, for its own layers.
 #pragma once
 
 #include "core/kv_spec.h"
@@ -8,16 +8,18 @@
 
 namespace quire {
 
-// Returns the share of the bytes of blocks of `whole` that `part` takes, in the pool where it is
-// greatest.
+// Returns the ratio of the block bytes of `part` to those of `whole`, for the pool where it is
+// largest.
 double share_of_blocks(const KvSpec& part, const KvSpec& whole);
 
-// Returns the cache of the first of `num_ranks`, with the blocks of `kept` layers. Ranks group
-// layers by the bytes that each of them keeps, so the groups may be others than those of the whole.
+// Returns the cache layout of the first of `num_ranks` ranks, for the blocks of `kept` layers.
+// Ranks group layers by the bytes that each layer keeps, so its groups may differ from those of the
+// whole model.
 KvLayout layout_of(const ModelPlan& plan, int num_ranks, const RowRange& kept);
 
-// kInvalidArgument, kUnimplemented: so many stages cannot share the model, which `plan` is of as a
-// whole. A stage itself reads over what others have.
+// Checks whether the model, of which `plan` is the plan of the whole, can be divided into
+// `num_stages`. A stage cannot check this itself, since it ignores the parts that other stages
+// have. kInvalidArgument, kUnimplemented: it cannot be divided so.
 Status check_pipeline(const ModelPlan& plan, int num_stages);
 
 }  // namespace quire

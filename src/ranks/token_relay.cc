@@ -12,7 +12,7 @@ uint64_t TokenRelay::add_step(const StepPlan& plan) {
 }
 
 void TokenRelay::add_result(uint64_t step, const StepResult& result) {
-  const bool is_last = step == num_steps_;  // nothing was sent or dropped since
+  const bool is_last = step == num_steps_;  // so no request was sent or dropped since
   for (const RequestStepResult& request : result.requests) {
     if (!is_last) {
       const auto sent = sent_in_.find(request.id);

@@ -1,5 +1,5 @@
-// What was sampled, for those ranks and stages that did not sample it: they hear of it with the next
-// step.
+// TokenRelay collects sampled tokens for the ranks and stages that did not sample them, which
+// receive them with the next step.
 //
 //   step.number = relay.add_step(plan);
 //   tell(relay.take(), plan);
@@ -17,24 +17,25 @@
 
 namespace quire {
 
-// One thread.
+// One thread may use it.
 class TokenRelay {
  public:
-  // A step is sent off: returns its number.
+  // Call it when a step is sent. Returns the step's number.
   uint64_t add_step(const StepPlan& plan);
-  // Takes what has become of the step. A request that was sent anew meanwhile has other tokens by
-  // now, and so nothing is kept of it.
+  // Keeps the results of a step for the next take(), except those of a request that was dropped or
+  // sent again since that step: its tokens have been replaced.
   void add_result(uint64_t step, const StepResult& result);
-  // Ids, errors and tokens of all results that came since the last call; valid until the next one.
+  // Returns ids, errors and tokens of all results that were added since the last call. Valid until
+  // the next call.
   std::span<const RequestStepResult> take();
-  // The same, over what `out` holds.
+  // Does the same, but writes to `out`, whose memory is reused.
   void take(StepResult& out);
 
  private:
   uint64_t num_steps_ = 0;
-  // A request that the others know was sent to them in this step.
+  // The step in which each request that the others know was sent to them.
   std::unordered_map<RequestId, uint64_t> sent_in_;
-  // Those of the last steps come first; the others are there for their memory.
+  // The first `count` entries are in use; the others are kept for their memory.
   struct Results {
     std::vector<RequestStepResult> requests;
     size_t count = 0;

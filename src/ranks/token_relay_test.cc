@@ -1,4 +1,4 @@
-// What is relayed, against a model that knows for every request when it was sent.
+// Compares the relay with a model that stores for every request when it was sent.
 #include "ranks/token_relay.h"
 
 #include <gtest/gtest.h>

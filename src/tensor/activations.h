@@ -20,7 +20,7 @@ class BasicActivations {
  public:
   constexpr BasicActivations(Float* data = nullptr) : data_(data) {}  // NOLINT: implicit by design
   constexpr BasicActivations(Void* data, DType dtype) : data_(data), dtype_(dtype) {}
-  // A reader can be made from a writer of the same buffer.
+  // Converts a writable view of a buffer to a read-only view of the same buffer.
   template <typename OtherFloat, typename OtherVoid>
   requires std::is_const_v<Float>
   constexpr BasicActivations(  // NOLINT: implicit by design
@@ -34,7 +34,7 @@ class BasicActivations {
                 to_string(dtype_));
     return static_cast<Float*>(data_);
   }
-  // Returns the same buffer from element `count` on.
+  // Returns a view of the same buffer that starts at element `count`.
   constexpr BasicActivations from(int64_t count) const {
     using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
     return {static_cast<Void*>(static_cast<Byte*>(data_) + count * size_bytes(dtype_)), dtype_};

@@ -21,7 +21,7 @@ Result<Arena> Arena::create(int64_t capacity_bytes) {
                               std::strerror(errno));
   }
   madvise(base, static_cast<size_t>(arena.capacity_bytes_),
-          MADV_HUGEPAGE);  // a wish, may be refused
+          MADV_HUGEPAGE);  // only advice, which may be refused
   arena.base_ = static_cast<std::byte*>(base);
   arena.discardable_ = true;
   return arena;

@@ -1,5 +1,5 @@
-// FileReads: reads pieces of a file into memory, many of them under way at once where the kernel
-// lets this process use io_uring, else one after the other. One thread at a time may use it.
+// FileReads reads pieces of a file into memory. Where the kernel lets this process use io_uring,
+// many reads are under way at once, else one follows the other. One thread at a time may use it.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ struct FilePiece {
 class FileReads {
  public:
   virtual ~FileReads() = default;
-  // Calls take(i) on this thread for each piece once it is there, in any order. An error of a read
-  // or of take() ends it; when it returns, nothing is being read any more. kDataLoss: the file ends
-  // early.
+  // Calls take(i) on this thread for each piece once it has been read, in any order. Stops at the
+  // first error of a read or of take(). When the call returns, no read is under way any more.
+  // kDataLoss: the file is too short.
   using Take = std::function<Status(size_t i)>;
   virtual Status read(int fd, std::span<const FilePiece> pieces, const Take& take) = 0;
   virtual std::string_view name() const = 0;
@@ -37,7 +37,7 @@ std::unique_ptr<FileReads> make_pread_reads();
 // Returns null when io_uring is not built in, or the kernel forbids it, as it does in many
 // containers.
 std::unique_ptr<FileReads> make_uring_reads();
-// Returns the better one that there is.
+// Returns a reader that uses io_uring if possible, else one that does not.
 std::unique_ptr<FileReads> make_file_reads();
 
 }  // namespace quire

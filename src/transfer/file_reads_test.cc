@@ -17,7 +17,7 @@
 namespace quire {
 namespace {
 
-// A file without a name, of random bytes.
+// An unnamed file of random bytes.
 class Sample {
  public:
   explicit Sample(size_t size, uint32_t seed) : bytes_(size) {
@@ -81,7 +81,8 @@ TEST_P(FileReadsTest, AFileThatEndsEarlyIsDamage) {
   EXPECT_EQ(reads_->read(-1, pieces, take).code(), StatusCode::kInternal);
 }
 
-// Memory of pieces that were under way is not written any more, and the next read is a new one.
+// After a refusal, the memory of pieces that were being read is not written any more, and the next
+// read starts anew.
 TEST_P(FileReadsTest, ARefusalEndsTheReading) {
   const Sample sample(1 << 20, 2);
   std::vector<std::byte> memory(1 << 20);
@@ -107,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Reads, FileReadsTest, testing::Bool(), [](const auto& i
   return std::string(info.param ? "ByUring" : "ByPread");
 });
 
-// As containers do it: the system call fails with EPERM.
+// Makes the system call fail with EPERM, as containers do.
 bool forbid_io_uring() {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -10,7 +10,7 @@ namespace {
 
 auto order_of(const KvStrip& strip) { return std::tie(strip.layer, strip.head, strip.part); }
 
-// A fixed count is copied by a few moves; what cells have of a row is mostly one of these.
+// Copies of a fixed size compile to a few moves; most rows of a cell have one of these sizes.
 void copy_bytes(std::byte* to, const std::byte* from, int64_t count) {
   switch (count) {
     case 16:
@@ -76,7 +76,7 @@ int32_t KvCells::num_blocks() const {
   return least;
 }
 
-// Calls copy(at, offset, count) for each row of the place: memory, and where it is in the cell.
+// Calls copy(at, offset, count) for each row of the place: its address, and its offset in the cell.
 template <typename Copy>
 void KvCells::visit(std::span<const BlockId> blocks, int32_t cell, const Place& place,
                     const Copy& copy) const {

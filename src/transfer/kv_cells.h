@@ -1,9 +1,9 @@
-// KvCells: the order in which files hold KV, and the way between it and the blocks of an executor.
+// KvCells: the order in which files hold KV, and copies between it and the blocks of an executor.
 //
-// A cell is what all layers keep of a few consecutive tokens of one sequence: layer after layer, KV
-// head after KV head, keys before values before their scales, each as a block of just these tokens has
-// it. So neither block sizes nor the ranks and stages of who wrote it show in a file, and whoever reads
-// it puts each head where it keeps it: on several ranks, where several keep it.
+// A cell is what all layers keep of a few consecutive tokens of one sequence: layer by layer, KV
+// head by KV head, keys before values before their scales, each laid out as in a block of just
+// these tokens. So a file does not depend on the block size, ranks or stages of the writer. A
+// reader copies each head to every rank that keeps it.
 #pragma once
 
 #include <cstddef>
@@ -16,33 +16,34 @@
 
 namespace quire {
 
-// KvCells is pure functions over memory that is borrowed. Any thread may call them.
+// All methods are pure functions over memory that is borrowed. Any thread may call them.
 class KvCells {
  public:
-  // `parts`: one or more, of one pool, which together have every strip. A block is `block_cells` cells of
-  // `cell_tokens` tokens. kInternal: strips of several parts that are to hold the same have unlike
-  // sizes, or there are none.
+  // `parts` are one or more, of one pool, and together have every strip. A block is `block_cells`
+  // cells of `cell_tokens` tokens. kInternal: strips that hold the same data in several parts
+  // differ in size, or there are no strips.
   static Result<KvCells> create(std::vector<HostBlocks> parts, int32_t block_cells,
                                 int32_t cell_tokens);
 
   int64_t cell_bytes() const { return cell_bytes_; }
   int32_t block_cells() const { return block_cells_; }
   int32_t num_groups() const { return num_groups_; }
-  // Returns the fewest blocks that a part has, block 0 included.
+  // Returns the number of blocks of the part that has the fewest, block 0 included.
   int32_t num_blocks() const;
   const std::vector<HostBlocks>& parts() const { return parts_; }
 
-  // Copies cell `cell` of a block, which is `blocks` [num_groups()], to `out` [cell_bytes()].
+  // Copies cell `cell` of a block to `out` [cell_bytes()]. `blocks` [num_groups()] are the block's
+  // ids.
   void gather(std::span<const BlockId> blocks, int32_t cell, std::byte* out) const;
-  // Copies a cell to all blocks that hold a part of it.
+  // Copies a cell to every part that holds some of it. `blocks` is as in gather().
   void scatter(const std::byte* in, std::span<const BlockId> blocks, int32_t cell) const;
 
  private:
   struct Place {
     size_t part = 0;
     KvStrip strip;
-    int64_t cell_offset = 0;  // of the strip in a cell
-    bool is_first = false;    // of those that hold the same
+    int64_t cell_offset = 0;  // where the strip begins in a cell
+    bool is_first = false;    // the first of the places that hold the same data
   };
 
   KvCells() = default;

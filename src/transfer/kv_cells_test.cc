@@ -1,4 +1,4 @@
-// Cells against a model that knows each element by what it is: layer, head, token and part.
+// Compares cells with a model that identifies each element by its layer, head, token and part.
 #include "transfer/kv_cells.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ struct Layer {
   int32_t num_rows = 1;
   int64_t token_bytes = 1;
   bool has_values = true;
-  bool is_cut = true;  // by heads; else every rank keeps all of it
+  bool is_cut = true;  // divided by heads; else every rank keeps all of it
 };
 
 std::byte byte_of(int32_t layer, int32_t head, KvStrip::Part part, int32_t row, int64_t at,
@@ -46,7 +46,7 @@ class Engine {
     return parts_;
   }
 
-  // Calls visit(byte, wanted) for each byte of the tokens of a block, `token` being its first.
+  // Calls visit(byte, wanted) for each byte of the tokens of a block, whose first token is `token`.
   template <typename Visit>
   void visit(std::span<const BlockId> blocks, int32_t token, int32_t seed, const Visit& visit) {
     for (size_t i = 0; i < parts_.size(); ++i) {
@@ -70,7 +70,7 @@ class Engine {
  private:
   void add_part(int32_t begin, int32_t end, int32_t rank, int32_t num_ranks, int32_t num_blocks) {
     HostBlocks part{.num_blocks = num_blocks};
-    std::vector<int64_t> ends(8, 16);  // of each group; something stands before it
+    std::vector<int64_t> ends(8, 16);  // by group; something precedes it
     for (int32_t i = begin; i < end; ++i) {
       const Layer& layer = layers_[static_cast<size_t>(i)];
       int32_t first = 0, last = layer.num_heads;
@@ -104,8 +104,9 @@ class Engine {
   std::vector<std::vector<std::byte>> memory_;
 };
 
-// Any model, any two engines of it: what one holds of some tokens the other has after the cells went
-// through a file, on each of its ranks, and nothing else of its blocks has changed.
+// For any model and any two engines of it: what one engine holds of some tokens, the other holds
+// after the cells went through a file, on each of its ranks, and nothing else of its blocks has
+// changed.
 TEST(KvCells, WhatOneEngineHoldsComesWholeToAnother) {
   constexpr int32_t kCellTokens = 4, kNumTokens = 48;
   for (uint32_t seed = 1; seed <= 120; ++seed) {
@@ -158,7 +159,7 @@ TEST(KvCells, WhatOneEngineHoldsComesWholeToAnother) {
                [&](std::byte byte, std::byte wanted) { num_wrong += byte == wanted ? 0 : 1; });
     }
     ASSERT_EQ(num_wrong, 0);
-    // What stands before the strips, and block 0, are as they were.
+    // The bytes before the strips, and block 0, are unchanged.
     for (const HostBlocks& part : to.parts()) {
       for (int32_t block = 0; block < part.num_blocks; ++block) {
         for (int64_t i = 0; i < (block == 0 ? part.block_bytes : 16); ++i)

@@ -24,7 +24,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kTemporary = ".writing-";
-// A writer takes less; what is older was left by one that died.
+// Writing takes less than this; older temporary files were left by a writer that died.
 constexpr int64_t kTemporaryLivesNs = 60'000'000'000;
 constexpr size_t kKeyBytes = 16;
 
@@ -32,7 +32,7 @@ int64_t nanoseconds(const timespec& time) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// Closes what it holds.
+// Owns a file descriptor.
 class File {
  public:
   explicit File(int fd) : fd_(fd) {}
@@ -57,7 +57,7 @@ Status failed(const std::string& path, const char* what) {
   return {code, fmt::format("{}: {}: {}", path, what, std::strerror(error))};
 }
 
-// All of the pieces, however little a call writes.
+// Writes all pieces, in as many calls as needed.
 Status write_all(int fd, std::vector<iovec> pieces, const std::string& path) {
   constexpr size_t kMost = 256;
   for (size_t i = 0; i < pieces.size();) {
@@ -86,7 +86,7 @@ Result<KvFileHeader> read_header(int fd, int64_t& header_bytes) {
   return decode_kv_header(bytes, stat.st_size);
 }
 
-// Made by whoever comes first. A link never replaces what is there.
+// Reads the key, or makes it if this is the first process. link() never replaces an existing file.
 Result<uint64_t> read_or_make_key(const std::string& directory) {
   const std::string path = directory + "/key";
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -112,7 +112,7 @@ Result<uint64_t> read_or_make_key(const std::string& directory) {
   return failed(path, "open");
 }
 
-// Whether the file's run is what the reader takes it for.
+// Returns whether the file holds the run that `source` and `prefix` describe.
 bool fits(const KvFileHeader& header, const KvSource& source, const KvPrefix& prefix) {
   const std::vector<TokenId>& tokens = header.prefix.tokens;
   const int64_t end = int64_t{source.first} + source.count;
@@ -122,10 +122,11 @@ bool fits(const KvFileHeader& header, const KvSource& source, const KvPrefix& pr
          std::equal(prefix.tokens.begin(), prefix.tokens.begin() + num_tokens, tokens.begin());
 }
 
-// Cells of so many bytes are read by one call.
+// Up to so many bytes of cells are read with one call.
 constexpr int64_t kPieceBytes = int64_t{512} << 10;
 
-// Consecutive cells from `offset` of the file on, some to a piece, to the buffer.
+// Returns reads of consecutive cells from `offset` of the file to the buffer, several cells at a
+// time.
 std::vector<FilePiece> pieces_of(int64_t offset, int32_t num_cells, int64_t cells_per_piece,
                                  int64_t cell_bytes, std::byte* buffer) {
   std::vector<FilePiece> pieces;
@@ -136,7 +137,7 @@ std::vector<FilePiece> pieces_of(int64_t offset, int32_t num_cells, int64_t cell
   return pieces;
 }
 
-// What pool() says, in its parts. Nothing: it is no such name.
+// The parts of the name that pool() returns. read_pool() returns nothing for any other name.
 struct PoolName {
   uint64_t directory = 0;
   KvFingerprint fingerprint;
@@ -259,7 +260,7 @@ Result<int64_t> KvDirectory::load(const KvSource& source, const KvPrefix& prefix
   const Status status = read();
   if (status.code() == StatusCode::kDataLoss) remove(source.file);
   if (!status.ok()) return status.with_context(path);
-  ::futimens(file.fd(), nullptr);  // used now; no matter if that cannot be said
+  ::futimens(file.fd(), nullptr);  // marks the file as used; failure is harmless
   return num_bytes;
 }
 

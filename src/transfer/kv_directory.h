@@ -1,6 +1,6 @@
-// KvDirectory: the directory in which runs of KV cells lie as files, for one process among any
-// number that share it. Files appear whole or not at all (a temporary name, then a rename), so who
-// reads never sees half of one, whoever dies while writing. Any thread may call it.
+// KvDirectory: the directory in which runs of KV cells are stored as files. Any number of processes
+// may share it. A file is written under a temporary name and then renamed, so a reader never sees
+// half a file, even if its writer dies. Any thread may call it.
 #pragma once
 
 #include <cstddef>
@@ -19,27 +19,29 @@ namespace quire {
 
 class KvDirectory {
  public:
-  // Makes the directory if it is not there, and in it the key that its readers share. An error
+  // Makes the directory if it does not exist, and in it the key that its readers share. An error
   // says what cannot be read or written.
   static Result<KvDirectory> open(const std::string& path, const KvFingerprint& fingerprint);
 
-  // Returns the key of the hashes that name blocks here. It was random when the directory was made.
+  // Returns the seed of the hashes that name blocks here. It was drawn at random when the directory
+  // was made.
   uint64_t hash_seed() const { return hash_seed_; }
   const KvFingerprint& fingerprint() const { return fingerprint_; }
   const std::string& path() const { return path_; }
-  // Returns a name of directory and fingerprint for whoever has both. It tells nothing of the key.
+  // Returns a name that is the same for everyone with this directory and fingerprint. It does not
+  // reveal the key.
   std::string pool() const;
-  // KvFiles::check_pool().
+  // Implements KvFiles::check_pool().
   Status check_pool(const std::string& other) const;
 
-  // Writes the run, whose cells are `payload`, and returns its file's name and size.
+  // Writes the run, whose cells are `payload`, and returns it with its file's name and size.
   // kResourceExhausted: the disk is full.
   Result<KvRun> store(const KvRun& run, const KvPrefix& prefix, const KvCellShape& shape,
                       std::span<const std::byte> payload) const;
-  // Reads cells of a file into `buffer`, which grows as needed, and calls take(i, bytes) for each one,
-  // of those that are read, once it has been checked. `prefix`: to the end of these cells, or further.
-  // Returns the bytes read. kNotFound: no such file, or it is of another prefix. kDataLoss: it is damaged,
-  // and has been removed.
+  // Reads cells of a file into `buffer`, which grows as needed. Calls take(i, bytes) for each cell,
+  // in any order, once it has been checked; `i` counts the cells that are read. `prefix` must reach
+  // to the end of these cells or further. Returns the bytes read. kNotFound: there is no such file,
+  // or it is of another prefix. kDataLoss: the file is damaged, and has been removed.
   using TakeCell = std::function<void(int32_t i, const std::byte* bytes)>;
   Result<int64_t> load(const KvSource& source, const KvPrefix& prefix, const KvCellShape& shape,
                        FileReads& reads, std::vector<std::byte>& buffer,
@@ -50,13 +52,13 @@ class KvDirectory {
     std::string file;
     int64_t modified_ns = 0;
   };
-  // Returns the names of runs, those used longest ago first, and removes what writers that died
-  // left behind.
+  // Returns the names of the files, least recently used first, and removes what dead writers left
+  // behind.
   std::vector<Entry> list() const;
-  // Changes when files come and go.
+  // Returns a time that changes when files come and go.
   int64_t modified_ns() const;
-  // Returns what a listed file holds, without hashes when it is of another model or program.
-  // kDataLoss: it is damaged, and has been removed.
+  // Returns what a listed file holds. The result has no hashes when the file is of another model or
+  // program. kDataLoss: the file is damaged, and has been removed.
   Result<KvRun> describe(const std::string& file) const;
 
  private:

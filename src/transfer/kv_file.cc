@@ -14,7 +14,7 @@ constexpr std::array<char, 8> kMagic = {'Q', 'U', 'I', 'R', 'E', 'K', 'V', '2'};
 constexpr uint64_t kHeaderSeed = 11;
 constexpr uint64_t kFingerprintSeed = 12;
 
-// What stands at the start of the file. Little-endian, as all machines that this runs on.
+// The start of the file. Little-endian, as are all machines that this runs on.
 struct Fixed {
   std::array<char, 8> magic;
   int64_t header_bytes;
@@ -35,7 +35,7 @@ int64_t round_up(int64_t bytes) {
   return (bytes + kKvHeaderUnit - 1) / kKvHeaderUnit * kKvHeaderUnit;
 }
 
-// Without padding, the checksum included.
+// Returns the size of the header without padding, the checksum included.
 int64_t used_bytes(int64_t num_cells, int64_t num_tokens, int64_t num_keys) {
   return int64_t{sizeof(Fixed)} + num_cells * int64_t{sizeof(KvHash) + sizeof(uint64_t)} +
          num_tokens * int64_t{sizeof(TokenId)} + num_keys + int64_t{sizeof(uint64_t)};
@@ -55,7 +55,7 @@ class Writer {
   size_t at_ = 0;
 };
 
-// Callers have checked that all of it is there.
+// Callers have checked that all the bytes are there.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -83,7 +83,7 @@ Status damaged(const char* what) {
   return {StatusCode::kDataLoss, fmt::format("KV file: {}", what)};
 }
 
-// Each number by itself first, so that no product of them overflows.
+// Checks each number by itself first, so that no product of them overflows.
 Status check(const Fixed& fixed, int64_t file_bytes) {
   constexpr int64_t kMost = int64_t{1} << 26;
   for (const int64_t count : {fixed.num_tokens, int64_t{fixed.cell_tokens},

@@ -1,4 +1,4 @@
-// The file of a run of KV cells: what its bytes mean, checked before any is believed.
+// The file format of a run of KV cells. Every byte is checked before it is used.
 //
 //   header   magic, sizes, fingerprint of the model and its numerics, place in the sequence,
 //            hashes and checksums of the cells, all token ids of the prefix, cache keys, and the
@@ -17,11 +17,11 @@
 
 namespace quire {
 
-// Of everything that the bytes of KV depend on beside tokens and cache keys.
+// Everything that the bytes of KV depend on, apart from tokens and cache keys.
 struct KvFingerprint {
   uint64_t model = 0;    // weights and configuration
-  uint64_t types = 0;    // of elements: weights, activations and the cache
-  uint64_t program = 0;  // with its kernels, and the instruction set that they use
+  uint64_t types = 0;    // of the elements: weights, activations and the cache
+  uint64_t program = 0;  // the program with its kernels, and their instruction set
   uint64_t digest() const;
   friend bool operator==(const KvFingerprint&, const KvFingerprint&) = default;
 };
@@ -37,27 +37,27 @@ struct KvFileHeader {
   KvFingerprint fingerprint;
   KvCellShape shape;
   int32_t first_cell = 0;
-  std::vector<KvHash> hashes;       // of each cell
-  std::vector<uint64_t> checksums;  // likewise
-  KvPrefix prefix;                  // to the end of the run
+  std::vector<KvHash> hashes;       // by cell
+  std::vector<uint64_t> checksums;  // by cell
+  KvPrefix prefix;                  // up to the end of the run
 
   int32_t num_cells() const { return static_cast<int32_t>(hashes.size()); }
   int64_t payload_bytes() const { return int64_t{num_cells()} * shape.cell_bytes; }
 };
 
 inline constexpr int64_t kKvHeaderUnit = 4096;
-// No prefix of the longest contexts comes near; what claims more is no file of ours.
+// The longest contexts need far less; a file with a larger header is not one of ours.
 inline constexpr int64_t kMaxKvHeaderBytes = int64_t{64} << 20;
 
 int64_t kv_header_bytes(int32_t num_cells, int64_t num_tokens, int64_t num_key_bytes);
 std::vector<std::byte> encode_kv_header(const KvFileHeader& header);
-// How many bytes of the file are its header, from the first kKvHeaderUnit of them. kDataLoss: it is
-// no file of a run.
+// Returns the size of the header, given the first kKvHeaderUnit bytes of the file. kDataLoss: the
+// file is not that of a run.
 Result<int64_t> read_kv_header_size(std::span<const std::byte> bytes);
-// Of a whole header and a file of so many bytes. kDataLoss says what is wrong.
+// Decodes a whole header, of a file of `file_bytes`. kDataLoss: the message says what is wrong.
 Result<KvFileHeader> decode_kv_header(std::span<const std::byte> bytes, int64_t file_bytes);
 
-// The name of the file, which tells fingerprint and content; other names are left alone.
+// Returns the name of the file, which contains the fingerprint and identifies the content.
 std::string kv_file_name(const KvFingerprint& fingerprint, const KvHash& last, int32_t first_cell);
 bool is_kv_file_name(std::string_view name);
 

@@ -23,7 +23,7 @@ namespace {
 
 class KvFileStore final : public KvFiles {
  public:
-  using Cells = std::array<std::optional<KvCells>, kNumKvPools>;  // nothing: the pool is not used
+  using Cells = std::array<std::optional<KvCells>, kNumKvPools>;  // nullopt: the pool is not used
 
   KvFileStore(KvDirectory directory, Cells cells, const KvFileStoreOptions& options)
       : directory_(std::move(directory)), cells_(std::move(cells)), options_(options) {
@@ -90,7 +90,8 @@ class KvFileStore final : public KvFiles {
     queue.pop_front();
     return work;
   }
-  // Requests wait for what is read; removing makes room for what is written. Nothing: the end.
+  // Waits for work. Loads come first, since requests wait for them; removals come before stores,
+  // since they make room. Returns an empty Work at the end.
   Work next() {
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [this] {
@@ -102,7 +103,7 @@ class KvFileStore final : public KvFiles {
     return {};
   }
   void work(FileReads& reads) {
-    std::vector<std::byte> buffer;  // of cells on their way
+    std::vector<std::byte> buffer;  // cells that are read or written
     while (true) {
       Work work = next();
       if (auto* load = std::get_if<KvLoadJob>(&work)) {
@@ -117,7 +118,7 @@ class KvFileStore final : public KvFiles {
     }
   }
 
-  // Of the cells of a job's blocks: number `i` of them.
+  // Returns the ids of the block that has cell number `i` of a job's cells.
   static std::span<const BlockId> blocks_of(const KvCells& cells,
                                             const std::vector<BlockId>& blocks, int32_t i) {
     const auto num_groups = static_cast<size_t>(cells.num_groups());
@@ -180,8 +181,8 @@ class KvFileStore final : public KvFiles {
     events_.push_back(std::move(event));
   }
 
-  // Memory that is used for the first time is found and cleared by the system page by page, which
-  // takes longer than to read a file. So that is done before, beside whatever uses it already.
+  // The system allocates and clears memory page by page when it is first used, which takes longer
+  // than reading a file. This does it in advance, while other threads may already use the memory.
   void touch_memory() {
     for (const std::optional<KvCells>& cells : cells_) {
       if (!cells) continue;
@@ -223,7 +224,7 @@ class KvFileStore final : public KvFiles {
     const std::lock_guard lock(mutex_);
     return is_ending_;
   }
-  // Tells of files that have come, and then of those that have gone.
+  // Reports files that have appeared, and then files that are gone.
   void scan() {
     std::unordered_set<std::string> gone;
     {
@@ -256,9 +257,9 @@ class KvFileStore final : public KvFiles {
   std::deque<KvStoreJob> stores_;
   std::deque<std::string> removals_;
   std::vector<KvFileEvent> events_;
-  std::unordered_set<std::string> known_;  // files that were told of
+  std::unordered_set<std::string> known_;  // files that were reported
   bool is_ending_ = false;
-  std::vector<std::unique_ptr<FileReads>> reads_;  // of each thread
+  std::vector<std::unique_ptr<FileReads>> reads_;  // one for each thread
   std::vector<std::thread> threads_;
   std::thread scanner_;
 };
@@ -275,7 +276,7 @@ Result<std::unique_ptr<KvFiles>> make_kv_file_store(KvDirectory directory,
   KvFileStore::Cells cells;
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
     if (memory.at(pool).empty()) continue;
-    const bool is_state = pool == KvPool::kState;  // one cell of one token, whatever it is after
+    const bool is_state = pool == KvPool::kState;  // a state is one cell of one token
     QUIRE_ASSIGN_OR_RETURN(
         cells[static_cast<size_t>(pool)],
         KvCells::create(memory.at(pool), is_state ? 1 : block_size / options.cell_tokens,

@@ -1,4 +1,5 @@
-// KvFiles over a directory: a few threads read and write, and now and then look for files of others.
+// KvFiles over a directory: some threads read and write files, and another looks for files that
+// other processes wrote.
 #pragma once
 
 #include <functional>
@@ -15,13 +16,13 @@ namespace quire {
 struct KvFileStoreOptions {
   int num_threads = 2;
   int32_t cell_tokens = kKvCellTokens;
-  int64_t rescan_us = 1'000'000;  // how often the directory is asked what others wrote
-  // One for each thread.
+  int64_t rescan_us = 1'000'000;  // how often the directory is checked for new files
+  // Called once for each thread that reads.
   std::function<std::unique_ptr<FileReads>()> make_reads = make_file_reads;
 };
 
-// `memory` outlives the store, whose blocks of KvPool::kAttention have `block_size` tokens.
-// kInvalidArgument: no whole cells. kInternal: as KvCells::create().
+// `memory` must outlive the store. Its blocks of KvPool::kAttention have `block_size` tokens.
+// kInvalidArgument: a block is not a whole number of cells. kInternal: as KvCells::create().
 Result<std::unique_ptr<KvFiles>> make_kv_file_store(KvDirectory directory,
                                                     const KvHostMemory& memory, int32_t block_size,
                                                     const KvFileStoreOptions& options = {});

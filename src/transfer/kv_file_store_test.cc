@@ -30,7 +30,7 @@ constexpr KvCellShape kShape{KvPool::kAttention, kCellTokens, 2 * kBlockBytes};
 constexpr int32_t kNumHostBlocks = 32;
 constexpr KvFingerprint kModel{11, 12, 13};
 
-// Read by io_uring, and by pread.
+// The parameter selects reads by io_uring or by pread.
 class KvFileStore : public testing::TestWithParam<bool> {
  protected:
   KvFileStore() : memory_(kNumHostBlocks * static_cast<size_t>(kBlockBytes)) {}
@@ -93,7 +93,8 @@ class KvFileStore : public testing::TestWithParam<bool> {
     return memory_[static_cast<size_t>(block.value * kBlockBytes + i)];
   }
 
-  // A run of two blocks behind one other; host blocks 1 to 4 are filled with its content.
+  // A job that stores a run of two blocks after one other block; host blocks 1 to 4 are filled with
+  // its content.
   KvStoreJob store_job(uint32_t which) {
     KvStoreJob job{.id = which,
                    .run = {.first_cell = 1, .hashes = {{which, 1}, {which, 2}}},
@@ -104,7 +105,7 @@ class KvFileStore : public testing::TestWithParam<bool> {
     }
     return job;
   }
-  // Its second block, into host blocks 11 and 12.
+  // A job that loads the run's second block into host blocks 11 and 12.
   static KvLoadJob load_job(uint32_t which, const std::string& file) {
     return {.id = which,
             .first_cell = 2,
@@ -134,7 +135,7 @@ TEST_P(KvFileStore, WhatOneProcessWroteAnotherReads) {
     const auto files = start();
     seed = open().hash_seed();
     files->store(store_job(5));
-  }  // what is queued is written before it ends
+  }  // writes what is queued before it ends
   EXPECT_EQ(open().hash_seed(), seed);
   const auto files = start();
   const std::vector<KvFileEvent> found = wait_for(*files, 1);
@@ -210,7 +211,7 @@ TEST_P(KvFileStore, DamageIsAMissAndTheFileGoes) {
     if (i % 3 == 0) {
       fs::resize_file(path, rng() % static_cast<uint64_t>(size));
     } else {
-      // The used part of the header, or of the second block.
+      // Damages the used part of the header, or the second block.
       const int64_t begin = i % 3 == 1 ? 0 : size - 2 * kBlockBytes;
       const int64_t count = i % 3 == 1 ? 168 : 2 * kBlockBytes;
       std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);

@@ -1,4 +1,4 @@
-// Ranks of a group of processes, as threads of a test.
+// Runs the ranks of a group of processes as threads of a test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace quire::test {
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 inline uint16_t free_port() {
   const auto listener = listen_on(0);
   EXPECT_TRUE(listener.ok());
@@ -21,7 +21,7 @@ inline uint16_t free_port() {
 
 using LinksWork = std::function<void(Result<std::unique_ptr<RankLinks>>)>;
 
-// `change`: makes the options of one rank others than those of the rest.
+// `change` may give one rank options that differ from those of the rest.
 inline void on_all_ranks(int size, RankLinksOptions options, const LinksWork& work,
                          const std::function<void(RankLinksOptions&)>& change = {}) {
   options.size = size;
@@ -36,7 +36,8 @@ inline void on_all_ranks(int size, RankLinksOptions options, const LinksWork& wo
   for (std::thread& thread : threads) thread.join();
 }
 
-// Returns when all ranks have come here, and may end: who is done first is no loss to the others.
+// Returns when all ranks have called it. They may then end without the others taking that for a
+// loss.
 inline void part_in_peace(RankLinks& links) {
   std::byte done{};
   if (links.rank() > 0) {

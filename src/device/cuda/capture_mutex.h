@@ -1,14 +1,14 @@
-// What keeps threads out of each other's captures.
+// A lock that keeps threads from invalidating each other's graph captures.
 #pragma once
 
 #include <mutex>
 
 namespace quire::cuda {
 
-// Held while a stream captures a graph, and by calls that make or free what belongs to the whole
-// device: on hardware such calls of one thread invalidated what another thread was capturing, even
-// in the mode that is said to look at the capturing thread alone. There is one for the process
-// because the driver's state is the process's.
+// A thread holds it while a stream captures a graph, and around calls that create or free objects
+// of the whole device. On hardware, such a call on one thread invalidated a capture on another
+// thread, even in the thread-local capture mode. There is one lock per process because the driver's
+// state is per process.
 std::recursive_mutex& capture_mutex();
 
 }  // namespace quire::cuda

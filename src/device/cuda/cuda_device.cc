@@ -73,7 +73,7 @@ class CudaCopyQueue final : public CopyQueue {
     (void)use_device(ordinal_);
     (void)cudaStreamDestroy(stream_);
   }
-  // In pieces, since nobody can capture a graph meanwhile.
+  // Copies in pieces, because no thread can capture a graph while a piece is copied.
   Status copy_to_device(void* to, const void* from, int64_t num_bytes) override {
     constexpr int64_t kPieceBytes = int64_t{16} << 20;
     for (int64_t done = 0; done < num_bytes; done += kPieceBytes) {
@@ -96,7 +96,7 @@ class CudaCopyQueue final : public CopyQueue {
 
 class CudaCopyStream final : public CopyStream {
  public:
-  // `device` is the stream beside which copies run; errors are told to it.
+  // `device` is the stream beside which the copies run; it records their errors.
   CudaCopyStream(cudaStream_t stream, cudaEvent_t here, cudaEvent_t there, GpuStream& device)
       : stream_(stream), here_(here), there_(there), device_(device) {}
   ~CudaCopyStream() override {
@@ -123,7 +123,7 @@ class CudaCopyStream final : public CopyStream {
     device_.fail(to_status(cudaMemcpyAsync(to, from, static_cast<size_t>(num_bytes), kind, stream_),
                            "copying beside the device's work"));
   }
-  // An event may be recorded anew while a stream waits for what it was before.
+  // An event may be recorded again while a stream still waits for its earlier recording.
   void order(cudaEvent_t event, cudaStream_t first, cudaStream_t then) {
     use_device_of(device_);
     device_.fail(to_status(cudaEventRecord(event, first), "recording the end of copies"));
@@ -131,8 +131,8 @@ class CudaCopyStream final : public CopyStream {
   }
 
   cudaStream_t stream_;
-  cudaEvent_t here_;   // of this stream
-  cudaEvent_t there_;  // of the device's
+  cudaEvent_t here_;   // recorded on this stream
+  cudaEvent_t there_;  // recorded on the device's stream
   GpuStream& device_;
 };
 
@@ -281,7 +281,7 @@ class CudaDevice final : public Device {
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
     QUIRE_RETURN_IF_ERROR(std::move(status));
     auto made = std::make_unique<CudaGraph>(executable, stream_);
-    // Otherwise the first launch would carry the error over.
+    // Uploads the graph here, since the first launch would otherwise do so and take that time.
     QUIRE_RETURN_IF_ERROR(
         to_status(cudaGraphUpload(executable, handle_), "bringing a graph to the device"));
     return std::unique_ptr<Graph>(std::move(made));
@@ -301,7 +301,7 @@ class CudaDevice final : public Device {
   std::string name_;
   cudaStream_t handle_;
   cuda::NvtxRanges ranges_;
-  std::unique_lock<std::recursive_mutex> capturing_;  // between begin_capture() and end_capture()
+  std::unique_lock<std::recursive_mutex> capturing_;  // held during a capture
   GpuStream stream_;
 };
 

@@ -1,4 +1,4 @@
-// The driver remembers for each thread which device its calls are for.
+// The driver stores, for each thread, the device that the thread's calls go to.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,11 +9,12 @@
 
 namespace quire::cuda {
 
-// Makes the device the calling thread's. Every call that takes a stream, an event or memory of a
-// device is preceded by this, since any thread may make it. Costs nothing when the thread used the
-// device last. Nothing else in the process may call cudaSetDevice().
+// Makes the device current for the calling thread. Every call that takes a stream, an event or
+// memory of a device must be preceded by this one, since calls may come from any thread. It costs
+// nothing when the thread used the same device last. Nothing else in the process may call
+// cudaSetDevice().
 cudaError_t use_device(int32_t ordinal);
-// The same for a stream's device; an error stays with the stream.
+// Does the same for a stream's device. An error stays with the stream.
 void use_device_of(GpuStream& stream);
 
 inline cudaStream_t handle_of(const GpuStream& stream) {

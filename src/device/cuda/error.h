@@ -1,4 +1,4 @@
-// CUDA's error codes become Status here.
+// Converts CUDA's error codes to Status.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -4,7 +4,7 @@
 
 namespace quire::cuda {
 
-// The index is a payload, so that no text is made per range.
+// The index is passed as a payload, so that no text is formatted per range.
 void NvtxRanges::begin(const char* name, size_t index) {
   nvtxEventAttributes_t event{};
   event.version = NVTX_VERSION;

@@ -1,4 +1,5 @@
-// NVTX tells these ranges to a profiler; nothing happens where none is attached.
+// NvtxRanges passes ranges to an attached profiler through NVTX; without a profiler it does
+// nothing.
 #pragma once
 
 #include "device/gpu_stream.h"

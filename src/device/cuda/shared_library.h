@@ -9,10 +9,11 @@
 
 namespace quire::cuda {
 
-// A library stays loaded as long as the process.
+// A library that has been loaded stays loaded until the process ends.
 class SharedLibrary {
  public:
-  // Loads the first of `names` that can be loaded. kUnavailable names them all.
+  // Loads the first of `names` that can be loaded. kUnavailable: none can; the message names them
+  // all.
   static Result<SharedLibrary> open(std::initializer_list<const char*> names);
 
   // Sets `function` to the library's function `name`.

@@ -1,5 +1,5 @@
-// A KV pool as an engine has it, for measurements: all layers of a block lie together (as in
-// exec/kv_layout.h) and a sequence's blocks are scattered over the pool.
+// A KV pool laid out as in an engine, for measurements: all layers of a block are adjacent (as in
+// exec/kv_layout.h), and a sequence's blocks are scattered over the pool.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace quire::bench {
 
-// A sequence longer than the pool visits blocks again, by when they have long left the caches.
+// A sequence longer than the pool uses blocks again, long after they have left the caches.
 inline constexpr int64_t kKvPoolBytes = int64_t{1} << 30;
 
 struct KvPool {
@@ -23,7 +23,7 @@ struct KvPool {
   int32_t num_layers = 0;
   int32_t num_blocks = 0;
 
-  // Of the layer that the running number `call` has come to.
+  // Returns the view of the layer that call number `call` uses.
   KvCacheView layer(int64_t call) const {
     KvCacheView kv = view;
     const int64_t offset = call % num_layers * layer_bytes;
@@ -32,7 +32,7 @@ struct KvPool {
     return kv;
   }
 
-  // Block ids of `count` logical blocks: a permutation of the pool's, over and over.
+  // Returns the block ids of `count` logical blocks: a permutation of the pool's blocks, repeated.
   std::vector<int32_t> block_table(int64_t count) const {
     std::vector<int32_t> blocks(static_cast<size_t>(num_blocks));
     std::iota(blocks.begin(), blocks.end(), 0);
@@ -44,7 +44,7 @@ struct KvPool {
   }
 };
 
-// `memory`: kKvPoolBytes.
+// `memory` has kKvPoolBytes.
 inline KvPool make_kv_pool(const kernel_cases::NamedAttention& shape, DType dtype,
                            int32_t block_size, uint8_t* memory) {
   const int64_t half_bytes =

@@ -13,7 +13,7 @@
 
 namespace quire::bench {
 
-// More memory than the last-level caches hold: eight cores or so share one of 32 to 96 MiB.
+// Returns more bytes than the last-level caches hold: about eight cores share one of 32 to 96 MiB.
 inline int64_t cold_bytes(int num_threads) {
   return std::max<int64_t>(int64_t{256} << 20, num_threads * (int64_t{32} << 20));
 }
@@ -24,13 +24,13 @@ inline double now_us(clockid_t clock) {
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
 }
 
-// A team of one is timed by the CPU time of its thread, so that whatever else shares the machine
-// does not count.
+// Returns the clock for measurements. For a team of one it is the CPU time of its thread, so that
+// other work on the machine does not count.
 inline clockid_t clock_of(const HostStream& stream) {
   return stream.team().size() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
 }
 
-// Huge-page memory, zeroed by the kernel and touched by nobody yet.
+// Huge-page memory, zeroed by the kernel and not yet touched.
 class Mapping {
  public:
   explicit Mapping(int64_t bytes)
@@ -49,7 +49,7 @@ class Mapping {
   void* data_;
 };
 
-// Each thread writes its share: small positive numbers in every float type.
+// Fills the memory with small positive numbers in every float type; each thread writes its share.
 inline void fill(HostStream& stream, void* data, int64_t bytes) {
   stream.team().run([&](int thread) {
     const WorkRange mine = split_work(bytes, 64, thread, stream.team().size());

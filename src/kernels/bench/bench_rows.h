@@ -12,7 +12,7 @@
 
 namespace quire::bench {
 
-// What a call moves and computes.
+// The bytes that a call moves and the operations that it computes.
 struct BenchWork {
   std::string name;
   double bytes = 0;
@@ -51,16 +51,16 @@ class BenchRows {
   bool wanted(const std::string& name) const {
     return name.find(options_.filter) != std::string::npos;
   }
-  // Whether any of the rows whose names begin so and end with a number of rows.
+  // Returns whether a row whose name is `prefix` and a number of rows may be wanted.
   bool may_be_wanted(const std::string& prefix) const {
     return wanted(prefix) || options_.filter.find("m=") != std::string::npos;
   }
-  // Of activations: those asked for, or `usual`.
+  // Returns the numbers of activation rows to measure: those of the options, or `usual`.
   const std::vector<int64_t>& row_counts(const std::vector<int64_t>& usual) const {
     return options_.rows.empty() ? usual : options_.rows;
   }
 
-  // The median call; call(i) is given a running number to rotate its buffers by.
+  // Measures call() and adds a row with the median; call(i) uses its number to rotate its buffers.
   template <typename Call>
   void measure(const BenchWork& work, Call&& call) {
     if (!wanted(work.name)) return;

@@ -1,4 +1,4 @@
-// One table of cases per op: correctness runs on the small ones, the benchmark on the model shapes.
+// Each op has one table of cases. Tests run the small ones, the benchmark the shapes of models.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ struct LinearCase {
   bool transposed = false;
 };
 
-// Odd on purpose: one element, K and N off every block size, more rows than several row blocks.
+// Odd sizes on purpose: one element, K and N that are no multiple of a block size, more rows than
+// several row blocks.
 inline const std::vector<LinearCase>& linear_cases() {
   static const std::vector<LinearCase> cases = {
       {1, 1, 1},
@@ -53,7 +54,7 @@ struct AttentionCase {
   bool has_images = false;
   int32_t bias_reach = 0;  // above 0: biases by position
 
-  // Of every 16 positions 11 are an image, which see each other. How far a token sees.
+  // Returns the end of the positions that a token sees. 11 of every 16 positions are an image.
   int32_t seen_end(int32_t position, int32_t seq_len) const {
     constexpr int32_t kPeriod = 16, kImage = 11;
     const int32_t first = position / kPeriod * kPeriod;
@@ -80,17 +81,18 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {8, 4, 32, 16, {70, 1, 2}, {0, 200, 63}, 16, 30.0f},
       {4, 2, 64, 24, {5, 1}, {90, 40}, 0, 0.0f, true},
       {8, 1, 64, 16, {1}, {2100}},
-      // Images whose tokens see each other: whole, gone on with, and across windows and splits.
+      // Images whose tokens see each other: whole, continued in a later chunk, across windows and
+      // splits.
       {4, 2, 32, 16, {70, 3, 1}, {0, 500, 40}, 0, 0.0f, false, false, true, 0, false, true},
       {8, 1, 64, 16, {40, 9}, {1000, 64}, 20, 30.0f, false, false, true, 0, false, true},
       {3, 3, 80, 32, {100}, {500}, 0, 0.0f, true, false, true, 0, false, true},
       {4, 2, 32, 16, {3, 1}, {1022, 1500}, 700, 0.0f, true},
       {96, 1, 16, 16, {2, 1}, {40, 3}},
-      // Windows on both sides: within one, cut at the ends, and over splits.
+      // Windows on both sides: within one split, cut at the ends, and across splits.
       {4, 2, 32, 16, {70, 3}, {0, 0}, 20, 0.0f, false, false, false},
       {8, 1, 64, 16, {40, 9}, {1000, 64}, 33, 30.0f, true, false, false},
       {3, 3, 80, 32, {700}, {0}, 300, 0.0f, false, false, false},
-      // Biases by position, near and far, before and behind.
+      // Biases by position: near and far, before and after the query.
       {4, 2, 32, 16, {70, 3}, {0, 0}, 0, 0.0f, false, false, false, 0, false, false, 9},
       {8, 1, 64, 16, {40, 9}, {1000, 64}, 0, 30.0f, true, false, true, 0, false, false, 128},
       {3, 3, 80, 32, {700}, {0}, 0, 0.0f, false, false, false, 0, false, false, 70},
@@ -106,17 +108,18 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {5, 1, 64, 16, {1, 40}, {900, 100}, 0, 0.0f, false, true},
       {8, 4, 96, 16, {70, 1}, {3, 61}, 40, 20.0f, true, true},
       {4, 4, 24, 8, {5, 1}, {0, 130}, 0, 0.0f, false, true},
-      // Every token sees all.
+      // Every token sees all tokens.
       {4, 2, 64, 16, {1, 70, 600}, {0, 0, 0}, 0, 0.0f, false, false, false},
       {6, 3, 24, 8, {5, 33}, {0, 0}, 0, 30.0f, true, false, false},
-      // And ALiBi on both sides.
+      // Every token sees all tokens, with ALiBi on both sides.
       {6, 6, 64, 16, {1, 70, 600}, {0, 0, 0}, 0, 0.0f, false, true, false},
       {5, 1, 24, 8, {33, 9}, {0, 130}, 20, 30.0f, true, true, false},
-      // Chunks, over tiles and splits; queries that begin, end and go on in other chunks.
+      // Chunked attention over tiles and splits, with queries that begin, end and continue in other
+      // chunks.
       {4, 2, 64, 16, {1, 90}, {96, 20}, 32, 0.0f, false, false, true, 0, true},
       {5, 1, 96, 16, {70, 3, 1}, {1000, 700, 699}, 700, 0.0f, true, false, true, 0, true},
       {16, 1, 64, 16, {200, 1}, {0, 48}, 48, 20.0f, false, false, true, 0, true},
-      // Latents: fewer than a tile of rows, one, and more, off every block size.
+      // Latents: fewer rows than a tile, exactly one tile, and more; no multiple of a block size.
       {4, 1, 20, 8, {1, 9}, {70, 3}, 0, 0.0f, false, false, true, 16},
       {16, 1, 576, 16, {1, 5}, {700, 3}, 0, 0.0f, false, false, true, 512},
       {20, 1, 96, 24, {1, 40}, {131, 0}, 0, 0.0f, false, false, true, 64},
@@ -130,7 +133,7 @@ inline const std::vector<AttentionCase>& attention_cases() {
 struct NamedLinear {
   const char* name;
   int64_t n, k;
-  bool is_gated = false;  // with the activation of its first half times the second
+  bool is_gated = false;  // the activation of the first half, times the second
 };
 inline const std::vector<NamedLinear>& model_linears() {
   static const std::vector<NamedLinear> shapes = {
@@ -143,7 +146,7 @@ inline const std::vector<NamedLinear>& model_linears() {
   return shapes;
 }
 
-// Rows of a step: decode batches, then a prompt.
+// Numbers of rows in a step: decode batches, then a prompt.
 inline const std::vector<int64_t>& model_rows() {
   static const std::vector<int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 512};
   return rows;

@@ -1,4 +1,4 @@
-// Experts of a layer, chosen evenly.
+// Measures the experts of a layer, chosen evenly.
 #include <fmt/format.h>
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 
 using kernel_cases::NamedExperts;
 
-// One layer's experts. A layer is more than caches hold, so that one is enough.
+// One layer's experts. One layer is enough, since it is larger than the caches.
 class ExpertLayer {
  public:
   ExpertLayer(HostStream& stream, const NamedExperts& shape, const WeightSpec& kind)
@@ -57,7 +57,7 @@ class ExpertLayer {
   std::vector<ExpertWeights> experts_;
 };
 
-// Which experts tokens choose, each other ones, evenly: several choices that calls take by turns.
+// Sets of experts that tokens choose at random and evenly; calls rotate over several sets.
 class Choices {
  public:
   static constexpr int64_t kCount = 16;

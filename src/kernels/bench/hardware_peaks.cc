@@ -11,8 +11,8 @@
 namespace quire {
 namespace {
 
-// Fastest of some tries of body(thread) on all threads, so that some fall between
-// whatever else the machine does.
+// Returns the fastest of some runs of body(thread) on all threads, so that other work on the
+// machine disturbs it less.
 template <typename Body>
 double best_us(HostStream& stream, int num_tries, Body&& body) {
   double best = 1e30;
@@ -25,13 +25,14 @@ double best_us(HostStream& stream, int num_tries, Body&& body) {
 }
 
 double read_gb_per_s(HostStream& stream, int64_t bytes, int num_tries) {
-  // Memory does not get slower with the instruction set that is asked for.
+  // Always uses the best instruction set, since memory bandwidth does not depend on the requested
+  // one.
   const auto& reader = cpu::probe_kernels(cpu::vector_isa(best_isa()), {.dtype = DType::kF32});
   const bench::Mapping memory(bytes);
   bench::fill(stream, memory.data(), bytes);
   const int num_threads = stream.team().size();
   std::vector<float> sinks(static_cast<size_t>(num_threads) * 16);
-  const int64_t read = bytes - 4096;  // room for the probe to prefetch past its end
+  const int64_t read = bytes - 4096;  // the probe prefetches past its end
   const double us = best_us(stream, num_tries, [&](int thread) {
     const WorkRange mine = split_work(read, 4096, thread, num_threads);
     reader.read(memory.data() + mine.begin, mine.end - mine.begin, &sinks[thread * 16]);

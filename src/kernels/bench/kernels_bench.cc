@@ -49,14 +49,15 @@ class Bench {
  public:
   explicit Bench(BenchRows& rows) : rows_(rows), stream_(rows.stream()) {}
 
-  // Every model shape as a weight of this kind; `type` is its name in the rows.
+  // Measures weights of this kind in the shapes of every model; `type` is the kind's name in the
+  // rows.
   void linears(const std::string& type, const WeightSpec& kind);
   void attentions();
   void elementwise();
   void packing();
 
  private:
-  // `pool_memory`: bench::kKvPoolBytes.
+  // `pool_memory` has bench::kKvPoolBytes.
   void attention(const AttentionWork& what, uint8_t* pool_memory);
 
   BenchRows& rows_;
@@ -73,7 +74,8 @@ void Bench::linears(const std::string& type, const WeightSpec& kind) {
     const std::string prefix = fmt::format("linear {} {}", shape.name, type);
     if (!rows_.may_be_wanted(prefix)) continue;
     const int64_t weight_bytes = cpu::round_up(packed_weight_bytes(spec), 4096);
-    // Copies of a weight rotate over cold memory, as the layers of a model do.
+    // Calls rotate over copies of the weight, so that each finds it outside of the caches, as
+    // layers of a model do.
     const int64_t copies =
         std::max<int64_t>(1, bench::cold_bytes(stream_.team().size()) / weight_bytes);
     const Mapping weights(weight_bytes * copies);
@@ -114,7 +116,8 @@ void Bench::attention(const AttentionWork& what, uint8_t* pool_memory) {
   const int32_t num_reqs = what.batch.num_reqs;
   const bench::KvPool pool = bench::make_kv_pool(shape, what.cache.dtype, kBlockSize, pool_memory);
   const int64_t blocks = (seq_len + kBlockSize - 1) / kBlockSize;
-  // Sequences rotate over the pool, layer after layer: in an engine weights pass in between.
+  // Calls rotate over sequences and layers of the pool, since in an engine weights pass through the
+  // caches in between.
   const int64_t places = std::max<int64_t>(1, pool.num_blocks / (blocks * num_reqs));
   const std::vector<int32_t> table = pool.block_table(places * blocks * num_reqs);
   std::vector<int32_t> starts(static_cast<size_t>(num_reqs) + 1),
@@ -148,7 +151,7 @@ void Bench::attention(const AttentionWork& what, uint8_t* pool_memory) {
 }
 
 void Bench::attentions() {
-  // Decode, then whole prompts and a chunk of a long one.
+  // Decode batches, then whole prompts and a chunk of a long one.
   std::vector<AttentionBatch> batches;
   for (const int32_t context : {512, 4096, 32768}) {
     for (const int32_t num_reqs : {1, 8, 32}) batches.push_back({1, context, num_reqs});

@@ -1,4 +1,4 @@
-// Measures the kernels on the shapes of real models and puts the hardware's bound beside every
+// Measures the kernels on the shapes of real models, and reports the hardware's bound beside every
 // figure.
 #pragma once
 
@@ -20,8 +20,8 @@ struct KernelBenchOptions {
 struct KernelBenchRow {
   std::string name;     // "linear llama-1b down m=8"
   double us = 0;        // median of one call
-  double best_us = 0;   // fastest call: what the kernel does when nothing else runs
-  double gb_per_s = 0;  // bytes that must move / us (0 where the op is not about bytes)
+  double best_us = 0;   // fastest call: the time when nothing else runs
+  double gb_per_s = 0;  // bytes that must move / us (0 for ops that compute more than they move)
   double gflop_per_s = 0;
   double bound_us =
       0;               // max(bytes / bandwidth, flops / peak) with the peaks probed in the same run

@@ -9,7 +9,7 @@
 namespace quire::bench {
 namespace {
 
-// Tokens of one sequence, which comes from a block of a pool of states and goes to the next one.
+// The states of one sequence. Each call reads a block of a pool of states and writes the next one.
 class StatePool {
  public:
   StatePool(HostStream& stream, int64_t tokens, int64_t state_floats)
@@ -28,7 +28,7 @@ class StatePool {
     return {.start_loc = starts_, .state_in = &in_, .state_out = &out_, .num_segments = 1};
   }
   StateView view() const { return {reinterpret_cast<float*>(memory_.data()), stride_}; }
-  // The state is read and written once.
+  // Counts one read and one write of the state.
   double bytes() const { return 2.0 * 4.0 * static_cast<double>(stride_); }
 
  private:

@@ -1,5 +1,5 @@
-// The activation functions, for the kernel that applies them and for products that end with one:
-// the same bits in both.
+// Activation functions, shared by the kernel that applies them and by products that end with one,
+// so that both compute the same bits.
 #pragma once
 
 #include <cmath>
@@ -34,7 +34,7 @@ QUIRE_DEVICE float activate(Activation kind, float x) {
   return x;
 }
 
-// Of ActivationParams::xielu.
+// The factors that ActivationParams::xielu holds.
 struct XieluFactors {
   float above = 0.0f;
   float below = 0.0f;
@@ -49,7 +49,8 @@ QUIRE_DEVICE float apply_xielu(const XieluFactors& factors, float x) {
   return ptx::multiply_add(0.5f, x, curve);
 }
 
-// Whether products end with it: the two that gated layers of most models have.
+// Returns whether products may end with this activation; these two are used by the gated layers of
+// most models.
 constexpr bool is_fused_activation(Activation kind) {
   return kind == Activation::kSilu || kind == Activation::kGeluTanh;
 }

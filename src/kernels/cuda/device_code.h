@@ -1,6 +1,6 @@
-// Kernels are written in these terms. A kernel names no CUDA builtin: everything that only a GPU
-// has comes from namespace ptx, which nvcc takes from ptx/ and a host compiler from emulation/. So
-// the very same kernel source also runs on a CPU, thread by thread, which is how it is tested where
+// The vocabulary that kernels are written in. A kernel names no CUDA builtin: everything that only
+// a GPU has is in namespace ptx, which nvcc takes from ptx.h and a host compiler from
+// emulation/ptx.h. So the same kernel source also runs on a CPU, thread by thread, for tests where
 // there is no GPU.
 #pragma once
 
@@ -16,8 +16,7 @@
 
 namespace quire::cuda {
 
-// These are the element types as kernels read them, widened to float and back (round to nearest
-// even).
+// The element types of kernels, widened to float and narrowed again (round to nearest even).
 QUIRE_DEVICE float widen(float x) { return x; }
 QUIRE_DEVICE float widen(bfloat16 x) { return ptx::bits_to_float(uint32_t{x.bits} << 16); }
 QUIRE_DEVICE float widen(float16 x) { return ptx::half_to_float(x.bits); }
@@ -33,8 +32,7 @@ QUIRE_DEVICE bfloat16 narrow<bfloat16>(float x) {
   return {static_cast<uint16_t>(ptx::pack_bf16(x, 0.0f) & 0xffffu)};
 }
 
-// Loads or stores N elements at once; the address is a multiple of their size together when that is
-// at most 16.
+// Loads or stores N elements at once. The address must be a multiple of min(16, their total bytes).
 template <int N, typename T>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Elements {
   T at[N];
@@ -53,7 +51,7 @@ QUIRE_DEVICE void store(T* to, const float (&from)[N]) {
   *reinterpret_cast<Elements<N, T>*>(to) = elements;
 }
 
-// Returns the sum over the warp: the same bits in every lane, in an order that is fixed by the
+// Returns the sum over the warp, with the same bits in every lane, in an order that depends on the
 // lanes alone.
 QUIRE_DEVICE float warp_sum(float x) {
 #pragma unroll
@@ -66,9 +64,9 @@ QUIRE_DEVICE float warp_max(float x) {
   return x;
 }
 
-// Returns the sum over the block of at most 32 warps, the same bits in every thread. `scratch` has
-// 32 floats of shared memory, which are free again when every thread has returned from the next
-// barrier.
+// Returns the sum over a block of at most 32 warps, with the same bits in every thread. `scratch`
+// is 32 floats of shared memory, which may be reused after the next barrier that every thread has
+// passed.
 QUIRE_DEVICE float block_sum(float x, float* scratch) {
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;

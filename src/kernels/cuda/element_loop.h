@@ -1,4 +1,4 @@
-// Kernels whose threads each take elements that lie as far apart as there are threads.
+// Loops in which each thread takes elements that are as far apart as there are threads.
 //
 //   for (int64_t i = global_thread(); i < count; i += num_global_threads()) …
 //   launch<kernel>(stream, element_shape(stream, count), …);

@@ -1,4 +1,4 @@
-// These kernels are activations, soft cap, embedding and rotary tables, with one thread per few
+// Kernels of activations, soft cap, embedding and rotary tables. Each thread computes a few
 // neighbouring elements.
 #include <cmath>
 #include <cstdint>

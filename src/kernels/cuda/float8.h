@@ -1,5 +1,5 @@
-// FP8 e4m3fn is integer arithmetic here, the same on every GPU, because sm_80 has no instruction
-// for it. base/float8.h is the host's.
+// FP8 e4m3fn in integer arithmetic, which is the same on every GPU; sm_80 has no instruction for
+// it. The host's version is base/float8.h.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace quire::cuda {
 
-// The result is exact. The code's exponent and mantissa, shifted into a float's, are 2^-120 of the
-// value, also where they are subnormal.
+// Exact. The code's exponent and mantissa, shifted to a float's, are 2^-120 times the value, also
+// if they are subnormal.
 QUIRE_DEVICE float widen_e4m3(uint32_t code) {
   const uint32_t magnitude = (code & 0x7fu) << 20;
   const float value = magnitude == 0x07f00000u
@@ -37,7 +37,7 @@ QUIRE_DEVICE uint8_t narrow_e4m3(float x) {
   return static_cast<uint8_t>(sign | code);
 }
 
-// These are 16 codes as 16 bf16: two chunks of a tile.
+// 16 codes as bf16, in two chunks of a tile.
 struct Bf16Chunks {
   Elements<4, uint32_t> at[2];
 };
@@ -52,16 +52,16 @@ QUIRE_DEVICE Bf16Chunks expand_e4m3(const Elements<4, uint32_t>& codes) {
   return chunks;
 }
 
-// These are four codes as bf16: those of bytes 0 and 2, and of bytes 1 and 3. It takes a third of
-// the instructions of expand_e4m3(), and the code that stands for NaN becomes 480, which is what its
-// bits would say.
+// Four codes as bf16: those of bytes 0 and 2, and of bytes 1 and 3. This takes a third of the
+// instructions of expand_e4m3(), but the code for NaN becomes 480, as if it were an ordinary
+// number.
 struct Bf16Pairs {
   uint32_t even;
   uint32_t odd;
 };
 QUIRE_DEVICE uint32_t widen_upper_bytes(uint32_t codes) {
   constexpr uint32_t kPower = 0x7b807b80u;          // 2^120, as in widen_e4m3()
-  constexpr uint32_t kNegativeZeros = 0x80008000u;  // added, they leave the sign of a zero
+  constexpr uint32_t kNegativeZeros = 0x80008000u;  // adding it preserves the sign of a zero
   const uint32_t scaled = (codes >> 4 & 0x07f007f0u) | (codes & 0x80008000u);
   return ptx::multiply_add_bf16x2(scaled, kPower, kNegativeZeros);
 }

@@ -29,13 +29,13 @@ using cuda::GpuBenchTable;
 using kernel_cases::NamedAttention;
 using kernel_cases::NamedLinear;
 
-constexpr int64_t kHidden = 4096;  // of the element-wise rows: an 8B model's
+constexpr int64_t kHidden = 4096;  // for the element-wise rows: that of an 8B model
 constexpr int64_t kFfn = 14336;
 constexpr int64_t kVocab = 151936;
 constexpr int32_t kBlockSize = 16;
-constexpr int64_t kFreeBytes = int64_t{12} << 30;  // for the largest rows, that half of it holds
+constexpr int64_t kFreeBytes = int64_t{12} << 30;  // half of it holds the largest rows
 
-// Beside those of kernel_cases: a GPU's models.
+// Shapes of models for GPUs, beside those of kernel_cases.
 const std::vector<NamedLinear>& gpu_linears() {
   static const std::vector<NamedLinear> shapes = {{"llama-8b qkv", 6144, 4096},
                                                   {"llama-8b o", 4096, 4096},
@@ -47,10 +47,10 @@ const std::vector<NamedLinear>& gpu_linears() {
 struct LinearKind {
   const char* name;
   QuantSpec quant;
-  DType products = DType::kBF16;  // kF8E4M3, kI8: of such activations, too
+  DType products = DType::kBF16;  // for kF8E4M3 and kI8, activations are of this type too
 };
 
-// Bytes of a weight as the GPU keeps it.
+// Returns the bytes of a weight in the GPU's packed form.
 int64_t packed_bytes(const WeightSpec& spec) {
   return spec.quant.is_quantized() ? cuda::quant_weight_layout(spec).num_bytes
                                    : spec.n * spec.k * 2;
@@ -79,7 +79,7 @@ void linear_row(GpuBenchTable& table, const NamedLinear& shape, const LinearKind
   if (!table.wanted(work.name)) return;
   const int64_t workspace_bytes = linear_workspace_bytes(stream, m, spec);
   if (workspace_bytes > 0) workspace = table.result(workspace_bytes);
-  // Codes and scales are whatever lies there: what they say does not matter to the time.
+  // Codes and scales are arbitrary bytes, since the time does not depend on them.
   table.measure(work, [&] {
     const PackedWeight weight{spec, table.next(weight_bytes)};
     linear(stream, {.x = ConstActivations(table.next(m * shape.k * 2), DType::kBF16),
@@ -118,16 +118,17 @@ void linears(GpuBenchTable& table) {
 struct AttentionRow {
   const NamedAttention& shape;
   DType cache_dtype;
-  std::vector<int32_t> context;  // of each request
+  std::vector<int32_t> context;  // by request
   int32_t query_len;
-  std::string lengths;  // for the name
-  // The first positions are the same blocks for all, and may be read once for several requests.
+  std::string lengths;  // for the row's name
+  // So many first positions are in the same blocks for all requests, and may be read once for
+  // several.
   int32_t shared_prefix = 0;
   bool packs = true;
 };
 
-// Fills the block tables of requests of these lengths, which have their first num_shared blocks in common.
-// Returns how many blocks the cache has: nobody has block 0.
+// Fills the block tables of requests of these lengths, which have their first num_shared blocks in
+// common. Returns how many blocks the cache has. Block 0 is not used.
 int64_t list_blocks(const std::vector<int32_t>& lens, int64_t max_blocks, int64_t num_shared,
                     std::vector<int32_t>& tables) {
   int64_t num_blocks = 1;
@@ -188,7 +189,7 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
       stream, tokens, p.num_reqs, max_blocks * kBlockSize, shape.num_heads, shape.head_dim);
   p.batch_cut = table.kept(paged_attention_cut_bytes(stream, p.num_reqs));
   p.cut_has_one_table = row.packs;
-  bool is_cut = false;  // once, as a step does for all its layers
+  bool is_cut = false;  // once, as a step does it for all its layers
   table.measure(work, [&] {
     PagedAttentionParams call = p;
     call.batch_is_cut = std::exchange(is_cut, true);
@@ -231,7 +232,7 @@ void attentions(GpuBenchTable& table) {
       }
     }
   }
-  // Heads and latents that go through the wide kernel.
+  // Heads and latents that the wide kernel computes.
   const NamedAttention wide{"512 dims", 8, 1, 512, 1};
   attention_row(table, {wide, DType::kBF16, {4096}, 1, "1 token at 4096 x 1"});
   attention_row(table, {wide, DType::kBF16, mixed, 1, "1 token at 100 to 15476, 32 requests"});
@@ -255,7 +256,7 @@ struct ExpertsShape {
   int64_t inside_size;
 };
 
-// Tokens' experts are any, all different.
+// Returns random experts for each token, which are different within a token.
 std::vector<int32_t> chosen_experts(const ExpertsShape& shape, int64_t tokens) {
   std::vector<int32_t> ids;
   uint32_t state = 1;
@@ -271,7 +272,7 @@ std::vector<int32_t> chosen_experts(const ExpertsShape& shape, int64_t tokens) {
   return ids;
 }
 
-// Its bytes are those of the experts that some token goes to.
+// Counts the bytes of the experts that at least one token goes to.
 void experts_row(GpuBenchTable& table, const ExpertsShape& shape, const LinearKind& kind,
                  int64_t tokens) {
   const int64_t matrix = shape.hidden_size * shape.inside_size;
@@ -379,7 +380,7 @@ void elementwise(GpuBenchTable& table) {
   }
 }
 
-// The cache write of a llama-8b layer: rotary embedding of queries and keys on the way.
+// The cache write of a layer of llama-8b, which includes the rotary embedding of queries and keys.
 void cache_writes(GpuBenchTable& table) {
   Stream& stream = table.device().stream();
   constexpr int32_t kHeads = 32, kKvHeads = 8, kDim = 128;
@@ -415,7 +416,7 @@ void cache_writes(GpuBenchTable& table) {
   }
 }
 
-// Logits uniform in (-1, 1): with temperature 0.1 about as sharp as a model's.
+// Logits are uniform in (-1, 1): at temperature 0.1 about as sharp as those of a model.
 void samplers(GpuBenchTable& table) {
   const struct {
     const char* name;
@@ -429,7 +430,7 @@ void samplers(GpuBenchTable& table) {
       std::vector<SampleRow> rows(static_cast<size_t>(batch), kind.row);
       for (size_t i = 0; i < rows.size(); ++i) rows[i].seed = i;
       const SampleRow* on_device = table.upload(rows);
-      // Every logit is read at least once.
+      // Counts one read of every logit, which is the minimum.
       table.measure({fmt::format("sample {} {} m={}", kind.name, kVocab, batch),
                      static_cast<double>(batch * kVocab * 4), 0},
                     [&] {

@@ -1,5 +1,5 @@
-// The rows of the ops of states: requests that decode, which read and write their states once, and a
-// prompt, whose tokens follow each other.
+// Measures the ops of states: requests that decode, which read and write their states once, and a
+// prompt, whose tokens depend on each other.
 #include <fmt/format.h>
 
 #include <utility>
@@ -16,7 +16,7 @@ namespace {
 
 struct StateBatch {
   int32_t num_segments;
-  int32_t num_tokens;  // of each
+  int32_t num_tokens;  // of each sequence
 };
 constexpr StateBatch kBatches[] = {{1, 1}, {32, 1}, {1, 2048}};
 
@@ -28,12 +28,12 @@ constexpr int32_t kHeads = 64;
 constexpr int64_t kHeadDim = 128;
 constexpr int64_t kRows = 128;
 
-// What a call works on.
+// The buffers and sizes of a call.
 struct StateCall {
   Stream& stream;
   StateSegments segments;
   StateView state;
-  std::function<float*(int64_t)> input;  // of so many floats
+  std::function<float*(int64_t)> input;  // returns so many floats
   std::function<float*(int64_t)> output;
   int64_t num_tokens;
 };
@@ -41,7 +41,7 @@ struct StateCall {
 struct StateOp {
   const char* name;
   int64_t state_floats;
-  int64_t token_floats;  // read and written of each token
+  int64_t token_floats;  // read and written for each token
   void (*run)(const StateCall&);
 };
 

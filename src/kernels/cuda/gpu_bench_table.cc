@@ -8,7 +8,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kReplays = 7;
-// A graph takes some microseconds to start: as many calls are in it as take a millisecond.
+// Starting a graph takes some microseconds, so a graph has as many calls as take a millisecond.
 constexpr int kFewCalls = 10;
 constexpr int kManyCalls = 200;
 constexpr double kGraphUs = 1000;
@@ -66,7 +66,7 @@ Status GpuBenchTable::fill_inputs() {
   return device_->synchronize();
 }
 
-// Returns the median over replays of the time per call in a graph of so many calls.
+// Returns the median over replays of the time per call, in a graph of `num_calls` calls.
 Result<double> GpuBenchTable::time_graph_us(const std::function<void()>& call, int num_calls) {
   QUIRE_RETURN_IF_ERROR(device_->begin_capture());
   for (int i = 0; i < num_calls; ++i) call();
@@ -84,7 +84,7 @@ Result<double> GpuBenchTable::time_graph_us(const std::function<void()>& call, i
 }
 
 Result<double> GpuBenchTable::time_us(const std::function<void()>& call) {
-  call();  // libraries choose their algorithms, which capturing must not meet
+  call();  // lets libraries choose algorithms, which is not possible during a capture
   QUIRE_RETURN_IF_ERROR(device_->synchronize());
   QUIRE_ASSIGN_OR_RETURN(const double us, time_graph_us(call, kFewCalls));
   const auto calls = static_cast<int>(std::min(kGraphUs / us, double{kManyCalls}));

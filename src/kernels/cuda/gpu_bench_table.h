@@ -1,4 +1,4 @@
-// A GpuBenchTable is a table of measured kernels, and the memory that they run in.
+// A GpuBenchTable collects measurements of kernels, and owns the memory that they run in.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace quire::cuda {
 
-// BenchWork says what a call must move and compute.
+// The bytes that a call moves and the operations that it computes.
 struct BenchWork {
   std::string name;
   double bytes = 0;
@@ -26,13 +26,13 @@ class GpuBenchTable {
   bool wanted(const std::string& name) const {
     return name.find(options_->filter) != std::string::npos;
   }
-  // Returns random bf16 in (-1, 1) to read, and the same memory again only after all of it. CHECKs
-  // that there is so much. What a call writes belongs in result(): inputs that are another call's
-  // outputs soon hold infinities, on which kernels take other paths.
+  // Returns random bf16 in (-1, 1) to read; it returns the same memory again only after all the
+  // rest. CHECKs that there is enough. Calls must write to result() instead: if inputs were outputs
+  // of other calls, they would soon hold infinities, on which kernels take other paths.
   std::byte* next(int64_t num_bytes) { return inputs_.next(num_bytes); }
-  // Returns memory to write, in turns as next() does.
+  // Returns memory to write to, which rotates as that of next() does.
   std::byte* result(int64_t num_bytes) { return results_.next(num_bytes); }
-  // Returns memory of which no other call gets any for long.
+  // Returns memory that no later call gets until all the rest has been handed out.
   std::byte* kept(int64_t num_bytes) { return kept_.next(num_bytes); }
   template <typename T>
   T* upload(const std::vector<T>& values) {
@@ -43,14 +43,14 @@ class GpuBenchTable {
     return reinterpret_cast<T*>(memory);
   }
 
-  // Measures call() and adds its row; it does nothing when the name is not wanted. The first error
-  // stays.
+  // Measures call() and adds its row. Does nothing if the name is not wanted. The first error is
+  // kept.
   void measure(const BenchWork& work, const std::function<void()>& call);
   Result<GpuLimits> limits();
   Result<std::vector<KernelBenchRow>> take_rows();
 
  private:
-  // A Ring hands out the pieces of its memory in turns.
+  // A Ring hands out the pieces of its memory in rotation.
   struct Ring {
     static Result<Ring> create(Device& device, int64_t num_bytes);
     std::byte* next(int64_t num_bytes);
@@ -73,8 +73,8 @@ class GpuBenchTable {
   const std::function<void(const KernelBenchRow&)>* on_row_;
   Ring inputs_;
   Ring results_;
-  Ring kept_;                // what must not change while a row is measured
-  double bytes_per_us_ = 0;  // measured limits; 0: not yet
+  Ring kept_;                // for what must not change while a row is measured
+  double bytes_per_us_ = 0;  // measured limits; 0: not measured
   double flops_per_us_ = 0;
   Status status_;
   std::vector<KernelBenchRow> rows_;

@@ -1,6 +1,6 @@
-// What only sm_90a has: barriers in shared memory, bulk copies, warpgroup products. For kernels in
-// files named *_sm90a.cu, which are compiled for that target alone. emulation/hopper.h says the
-// same for a host compiler.
+// Features that only sm_90a has: barriers in shared memory, bulk copies and warpgroup products.
+// Included by files named *_sm90a.cu, which are compiled for that target alone. emulation/hopper.h
+// has the same functions for a host compiler.
 #pragma once
 
 #include <cuda.h>
@@ -17,7 +17,7 @@ namespace quire::cuda::ptx {
 
 using TensorMap = CUtensorMap;
 
-// The driver's function, which is looked up once; null where the driver has none.
+// Returns the driver's function, which is looked up once. Null: the driver does not have it.
 inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
   static const auto encoder = [] {
     void* function = nullptr;
@@ -31,8 +31,8 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder() {
   return encoder;
 }
 
-// Boxes of 64 elements x `box_rows` of a tensor of bf16, 128-byte swizzled; strides in bytes, of
-// all dimensions but the first. False where the driver cannot.
+// Encodes boxes of 64 elements x `box_rows` of a tensor of bf16, 128-byte swizzled. Strides are in
+// bytes, for all dimensions but the first. Returns false if the driver cannot.
 template <int kRank>
 bool encode_boxes(const void* base, const cuuint64_t (&sizes)[kRank],
                   const cuuint64_t (&strides)[kRank - 1], int32_t box_rows, TensorMap* map) {
@@ -50,7 +50,7 @@ bool encode_boxes(const void* base, const cuuint64_t (&sizes)[kRank],
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// On the host. False where the shape is not mappable or the driver cannot.
+// Runs on the host. Returns false if the shape cannot be mapped or the driver cannot do it.
 inline bool encode_cache_map(const CacheMapShape& shape, TensorMap* map) {
   const auto dim = static_cast<cuuint64_t>(shape.head_dim);
   const auto slots = static_cast<cuuint64_t>(shape.block_size);
@@ -70,7 +70,7 @@ inline bool encode_matrix_map(const MatrixMapShape& shape, TensorMap* map) {
              {static_cast<cuuint64_t>(shape.row_stride) * 2}, shape.box_rows, map);
 }
 
-// --- registers: all warps of a warpgroup together ---
+// --- registers: called by all warps of a warpgroup together ---
 template <int kRegisters>
 QUIRE_DEVICE void give_back_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -80,17 +80,17 @@ QUIRE_DEVICE void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// --- barriers of some of the block's threads; id 0 is sync_threads() ---
+// --- barriers for some of the block's threads; id 0 is that of sync_threads() ---
 QUIRE_DEVICE void sync_named(int id, int num_threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
 }
-// Arrives without waiting; `num_threads` counts those who wait too.
+// Arrives without waiting. `num_threads` includes the threads that wait.
 QUIRE_DEVICE void arrive_named(int id, int num_threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
 }
 
-// --- barriers in shared memory (8 bytes, aligned), whose phases end when `arrivals` threads have
-// arrived and all bytes they expect have landed ---
+// --- barriers in shared memory (8 bytes, aligned): a phase ends when `arrivals` threads have
+// arrived and all bytes that they expect have been copied ---
 QUIRE_DEVICE void init_barrier(uint64_t* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals)
@@ -106,7 +106,7 @@ QUIRE_DEVICE void arrive_expecting(uint64_t* barrier, int num_bytes) {
       "r"(num_bytes)
       : "memory");
 }
-// Until the phase of this parity has ended; phases count from 0.
+// Waits until the phase of this parity has ended; phases count from 0.
 QUIRE_DEVICE void wait_barrier(uint64_t* barrier, uint32_t parity) {
   asm volatile(
       "{\n"
@@ -120,7 +120,7 @@ QUIRE_DEVICE void wait_barrier(uint64_t* barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
-// The same of two barriers, in the time of one.
+// Waits for two barriers, in the time of one.
 QUIRE_DEVICE void wait_barriers(uint64_t* a, uint32_t a_parity, uint64_t* b, uint32_t b_parity) {
   asm volatile(
       "{\n"
@@ -141,8 +141,8 @@ QUIRE_DEVICE void publish_shared_writes() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// --- copies behind the threads' back, told to a barrier that expects their bytes ---
-// `num_bytes` and both addresses are multiples of 16.
+// --- asynchronous copies, which signal a barrier that expects their bytes ---
+// `num_bytes` and both addresses must be multiples of 16.
 QUIRE_DEVICE void copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
@@ -150,7 +150,8 @@ QUIRE_DEVICE void copy_bulk(void* shared, const void* global, int num_bytes, uin
       "l"(global), "r"(num_bytes), "r"(shared_address(barrier))
       : "memory");
 }
-// The box of the map at these coordinates, 128-byte swizzled; zeros outside of the tensor.
+// Copies the box of the map at these coordinates, 128-byte swizzled, with zeros outside of the
+// tensor.
 QUIRE_DEVICE void copy_box(void* shared, const TensorMap& map, int c0, int c1, int c2, int c3,
                            uint64_t* barrier) {
   asm volatile(
@@ -159,7 +160,7 @@ QUIRE_DEVICE void copy_box(void* shared, const TensorMap& map, int c0, int c1, i
       "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(shared_address(barrier))
       : "memory");
 }
-// The box of a matrix's map.
+// Copies the box of a matrix's map.
 QUIRE_DEVICE void copy_box(void* shared, const TensorMap& map, int column, int row,
                            uint64_t* barrier) {
   asm volatile(
@@ -169,27 +170,29 @@ QUIRE_DEVICE void copy_box(void* shared, const TensorMap& map, int column, int r
       : "memory");
 }
 
-// Adds to two floats in memory, a multiple of eight, without waiting; each sum is rounded once.
+// Adds to two adjacent floats in memory, at a multiple of 8 bytes, without waiting. Each sum is
+// rounded once.
 QUIRE_DEVICE void add_in_memory(float* y, float first, float second) {
   asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(y), "f"(first), "f"(second)
                : "memory");
 }
 
-// --- warpgroup products: d [64, 64] (+)= a [64, 16] b [16, 64], bf16 with float sums, by the 128
-// threads of a warpgroup; warp w has rows 16 w to 16 w + 15. Of its rows a lane holds of d and a
-// what it holds in multiply_tiles(), d as eight tiles of 8 columns. Nothing of d, a or the shared
-// memory may be touched from begin to wait. ---
+// --- warpgroup products: d [64, 64] (+)= a [64, 16] b [16, 64], bf16 with float sums, computed by
+// the 128 threads of a warpgroup. Warp w has rows 16 w to 16 w + 15. Of these rows a lane holds the
+// elements of d and a that it holds in multiply_tiles(), where d is eight tiles of 8 columns.
+// Neither d, a nor the shared memory may be touched from begin to wait. ---
 QUIRE_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 // Closes the group of products since the last call.
 QUIRE_DEVICE void commit_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until all but the `kPending` youngest groups are done.
+// Waits until all but the last `kPending` groups are done.
 template <int kPending>
 QUIRE_DEVICE void wait_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Before and after products: the compiler keeps d in its registers and its uses on their side.
+// Called before and after products, so that the compiler keeps d in its registers and does not move
+// uses of d across.
 template <int kTiles>
 QUIRE_DEVICE void pin_registers(float (&d)[kTiles][4]) {
 #pragma unroll
@@ -212,15 +215,14 @@ QUIRE_DEVICE void pin_registers(int32_t (&d)[kTiles][4]) {
       QUIRE_PRODUCT_TILE(d, 3), QUIRE_PRODUCT_TILE(d, 4), QUIRE_PRODUCT_TILE(d, 5), \
       QUIRE_PRODUCT_TILE(d, 6), QUIRE_PRODUCT_TILE(d, 7)
 
-// pin_registers() as one operation, with which the compiler finds it easier to leave an array in
-// registers.
+// pin_registers() as a single operation, which helps the compiler to keep the array in registers.
 QUIRE_DEVICE void pin_registers(float (&d)[8][4]) {
   asm volatile("" : QUIRE_PRODUCT_TILES(d)::"memory");
 }
-// Before wait_products(): what `bits` is made of is computed before it. Without this the compiler
-// may wait first, because nothing that is computed without the products looks like it must not come
-// later. (A thread whose bits are negative sleeps for no time, which is the only thing that depends
-// on them.)
+// Called before wait_products(), so that the values that `bits` depends on are computed before the
+// wait. Otherwise the compiler may move the wait up, since nothing shows it that code without
+// products should come first. (The only effect is that a thread whose bits are negative sleeps for
+// no time.)
 QUIRE_DEVICE void compute_before_waiting(uint32_t bits) {
   asm volatile(
       "{\n"
@@ -231,8 +233,8 @@ QUIRE_DEVICE void compute_before_waiting(uint32_t bits) {
       : "memory");
 }
 
-// a in registers. b: panel_descriptor() of 64 rows n of k (kByRows false), or of rows k of 64 n
-// (kByRows). `adds`: false where d is to be a b alone.
+// `a` is in registers. `b` is the panel_descriptor() of 64 rows n of k (kByRows false), or of rows
+// k of 64 n (kByRows). `adds` is false if d is to become a b alone.
 template <bool kByRows>
 QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
   asm volatile(
@@ -246,7 +248,7 @@ QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint6
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)),
         "n"(kByRows ? 1 : 0));
 }
-// The same of rows n of k: 64, 32 and 128 of them.
+// Does the same for 64, 32 and 128 rows n of k.
 QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
   multiply_panel<false>(d, a, b, adds);
 }
@@ -280,7 +282,7 @@ QUIRE_DEVICE void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint
         QUIRE_PRODUCT_TILE(d, 13), QUIRE_PRODUCT_TILE(d, 14), QUIRE_PRODUCT_TILE(d, 15)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
 }
-// d [64, 8] += a b. b: of eight rows n of k.
+// d [64, 8] += a b, where `b` is eight rows n of k.
 QUIRE_DEVICE void multiply_panel(float (&d)[1][4], const uint32_t (&a)[4], uint64_t b) {
   asm volatile(
       "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "

@@ -1,4 +1,4 @@
-// device_code.h with what only sm_90a has, for files named *_sm90a.cu.
+// Extends device_code.h by what only sm_90a has, for files named *_sm90a.cu.
 #pragma once
 
 #include "kernels/cuda/device_code.h"

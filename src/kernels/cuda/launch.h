@@ -29,7 +29,7 @@ struct LaunchShape {
   int64_t shared_bytes = 0;
 };
 
-// Returns the stream as a GPU's; any other stream is a bug of the caller.
+// Returns the stream as a GpuStream. Passing any other stream is a bug.
 inline GpuStream& gpu(Stream& stream) {
   QUIRE_CHECK(stream.device() == DeviceKind::kCuda, "expected a GPU's stream");
   return static_cast<GpuStream&>(stream);
@@ -39,18 +39,18 @@ inline const GpuStream& gpu(const Stream& stream) {
   return static_cast<const GpuStream&>(stream);
 }
 
-// Returns how many blocks cover `work` items, `per_block` each, where each block may loop.
+// Returns how many blocks cover `work` items at `per_block` each; each block may loop.
 inline int64_t blocks_for(const GpuStream& stream, int64_t work, int64_t per_block,
                           int64_t blocks_per_sm) {
   const int64_t wanted = (work + per_block - 1) / per_block;
   return std::clamp<int64_t>(wanted, 1, stream.info().num_sms * blocks_per_sm);
 }
 
-// Returns how many blocks of a kernel an SM holds at once: as many as its shared memory has room for,
-// and at most `most`, which the kernel's QUIRE_BLOCK_BOUNDS leaves registers for. A kernel whose
-// blocks loop over items starts no more than these; others would wait for the first to end.
+// Returns how many blocks of a kernel an SM holds at once: as many as fit its shared memory, and at
+// most `most`, for which the kernel's QUIRE_BLOCK_BOUNDS leaves registers. A kernel whose blocks
+// loop over items starts no more than these, since others would only wait for the first to end.
 inline int64_t resident_blocks(const GpuInfo& info, int64_t shared_bytes, int64_t most) {
-  constexpr int64_t kReservedBytes = 1 << 10;  // the driver's, of each block
+  constexpr int64_t kReservedBytes = 1 << 10;  // the driver's, for each block
   return std::clamp<int64_t>(info.shared_bytes_per_sm / (shared_bytes + kReservedBytes), 1, most);
 }
 
@@ -65,7 +65,8 @@ std::string_view kernel_name() {
   return name.substr(0, name.find_first_of(";]"));
 }
 
-// Returns whether the GPU has the shared memory that a block asks for; else the stream has failed.
+// Returns whether the GPU has the shared memory that a block needs; if not, sets the stream's
+// error.
 template <auto kKernel>
 bool fits(GpuStream& stream, const LaunchShape& shape) {
   const int64_t most = stream.info().shared_bytes_per_block;
@@ -83,7 +84,7 @@ namespace internal {
 inline void report(GpuStream& stream, cudaError_t error) {
   if (error != cudaSuccess) stream.fail(to_status(error, "starting a kernel"));
 }
-// Above 48 KiB of shared memory a kernel must ask first; once per kernel and device is enough.
+// A kernel that uses more than 48 KiB of shared memory must request it, once per kernel and device.
 template <auto kKernel>
 cudaError_t allow_shared_memory(int32_t ordinal, int64_t bytes) {
   constexpr int64_t kAllowedByItself = 48 << 10;
@@ -111,8 +112,8 @@ void launch(Stream& stream, const LaunchShape& shape, const Args&... args) {
   config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
   config.stream = static_cast<cudaStream_t>(queue.handle());
   // Every kernel waits for the one before it (ptx::wait_for_previous_kernel) before it reads what
-  // that may have written. Only the code made for sm_90a does: elsewhere the wait compiles to
-  // nothing.
+  // that one may have written. Only code compiled for sm_90a does so; elsewhere the wait compiles
+  // to nothing.
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;

@@ -1,12 +1,13 @@
-// A finished sum of a linear kernel goes where this says.
+// How linear kernels write a finished sum.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
 
 namespace quire::cuda {
 
-// Writes y[row, output] = bias + sum, added to what is there if asked for. Rows and outputs past
-// the ends are dropped. Args has n, num_rows, bias, y, y_stride, y_is_float and accumulate.
+// Writes y[row, output] = bias + sum, added to the present value if args.accumulate. Rows and
+// outputs past the ends are dropped. Args has n, num_rows, bias, y, y_stride, y_is_float and
+// accumulate.
 template <class Args>
 QUIRE_DEVICE void store_output(const Args& args, int64_t row, int64_t output, float sum) {
   if (row >= args.num_rows || output >= args.n) return;

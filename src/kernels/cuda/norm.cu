@@ -1,4 +1,4 @@
-// RMSNorm and LayerNorm: a block per row. The order of a row's sum depends on its length alone
+// RMSNorm and LayerNorm, one block per row. The order of a row's sum depends on its length alone
 // (L4).
 #include <cmath>
 #include <cstdint>
@@ -18,13 +18,13 @@ struct NormArgs {
   const float* bias = nullptr;  // layer norm; may be null
   void* out = nullptr;
   const int32_t* rows = nullptr;
-  bool adds = false;     // to out, instead of writing it
+  bool adds = false;     // adds to out, instead of overwriting it
   bool centers = false;  // layer norm: subtracts the mean
   float eps = 0.0f;
   int64_t hidden_size = 0;
 };
 
-// A thread's pieces of a row, N elements each. The first stays in registers.
+// A thread's pieces of a row, N elements each. The first piece stays in registers.
 template <typename X, int N>
 struct RowPieces {
   const X* row = nullptr;
@@ -40,7 +40,7 @@ struct RowPieces {
 #pragma unroll
     for (int j = 0; j < N; ++j) piece[j] = first[j];
   }
-  // Calls f with where each piece begins and with its elements.
+  // Calls f with the offset and the elements of each piece.
   template <typename F>
   QUIRE_DEVICE void for_each(F&& f) const {
     for (int64_t i = int64_t{ptx::thread_index()} * N; i < size;
@@ -65,7 +65,7 @@ QUIRE_DEVICE float row_sum(const RowPieces<X, N>& row, float center, bool square
   return block_sum(sum, scratch);
 }
 
-// No kernel before this one writes its weight, which comes out of memory while that one still runs.
+// The weight is loaded while the previous kernel still runs, since no kernel writes it.
 template <typename X, typename Out, int N>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMaxThreads, 1) norm_kernel(const NormArgs args) {
   const int64_t size = args.hidden_size;

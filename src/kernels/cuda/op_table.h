@@ -1,4 +1,4 @@
-// The table of the ops of cuda/ops.h.
+// The table of the ops in cuda/ops.h.
 #pragma once
 
 #include "kernels/cuda/ops.h"

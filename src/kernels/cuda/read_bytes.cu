@@ -1,4 +1,4 @@
-// Every byte once, several loads of each thread on their way.
+// Reads every byte once; each thread has several loads under way.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 

@@ -1,4 +1,4 @@
-// The kernel makes the arrays of a step from a small diff, with one block of threads per request.
+// Makes the arrays of a step from a small diff, with one block of threads per request.
 #include <cstdint>
 
 #include "kernels/api/step_inputs.h"
@@ -57,7 +57,7 @@ QUIRE_DEVICE void pad_tokens(const StepInputsParams& p) {
   }
 }
 
-// Block r < padded_requests fills request r; the one behind them the padding of the tokens.
+// Block r < padded_requests fills request r; the block after them fills the padding of the tokens.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) step_inputs_kernel(const StepInputsParams p) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();

@@ -1,4 +1,4 @@
-// These go from an element type at run time to one at compile time: the callable gets a value of
+// Dispatch from an element type at run time to one at compile time: the callable gets a value of
 // the type.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace quire::cuda {
 
-// Of activations: float32 or bf16.
+// For activations: float32 or bf16.
 template <typename F>
 void with_float_type(DType dtype, F&& f) {
   if (dtype == DType::kF32) return f(float{});
@@ -15,7 +15,7 @@ void with_float_type(DType dtype, F&& f) {
   f(bfloat16{});
 }
 
-// Of tables and weights: float32, bf16 or f16.
+// For tables and weights: float32, bf16 or f16.
 template <typename F>
 void with_table_type(DType dtype, F&& f) {
   if (dtype == DType::kF16) return f(float16{});

@@ -1,7 +1,6 @@
 // Warpgroup products of several widths, for hopper.h: d [64, N] (+)= a [64, K] b [K, N], with a and
-// b in shared memory, where K is 32 bytes: 16 bf16, 32 e4m3 or 32 int8. An instruction names every
-// register of d, of which it counts a tile of eight columns as four, so each width takes some lines
-// of macros.
+// b in shared memory, where K is 32 bytes: 16 bf16, 32 e4m3 or 32 int8. The instruction names every
+// register of d, four for each tile of eight columns, so each width takes some lines of macros.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace quire::cuda::ptx {
 
-// How the instruction names the sums of so many columns.
+// The operand names of the sums of so many columns.
 #define QUIRE_SUMS_8 "%0, %1, %2, %3"
 #define QUIRE_SUMS_16 QUIRE_SUMS_8 ", %4, %5, %6, %7"
 #define QUIRE_SUMS_32 QUIRE_SUMS_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -35,14 +34,14 @@ namespace quire::cuda::ptx {
   ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125" \
   ", %126, %127"
 
-// The tiles of d from number i on that are so many columns; C is what registers of sums are to the
-// compiler.
+// The tiles of d from number i on that cover so many columns. C is the constraint of a sum's
+// register.
 #define QUIRE_TILES_8(C, d, i) C(d[i][0]), C(d[i][1]), C(d[i][2]), C(d[i][3])
 #define QUIRE_TILES_16(C, d, i) QUIRE_TILES_8(C, d, i), QUIRE_TILES_8(C, d, i + 1)
 #define QUIRE_TILES_32(C, d, i) QUIRE_TILES_16(C, d, i), QUIRE_TILES_16(C, d, i + 2)
 #define QUIRE_TILES_64(C, d, i) QUIRE_TILES_32(C, d, i), QUIRE_TILES_32(C, d, i + 4)
 #define QUIRE_TILES_128(C, d, i) QUIRE_TILES_64(C, d, i), QUIRE_TILES_64(C, d, i + 8)
-// All the tiles of d that has so many columns.
+// All the tiles of a d with so many columns.
 #define QUIRE_ALL_8(C) QUIRE_TILES_8(C, d, 0)
 #define QUIRE_ALL_16(C) QUIRE_TILES_16(C, d, 0)
 #define QUIRE_ALL_32(C) QUIRE_TILES_32(C, d, 0)
@@ -56,8 +55,8 @@ namespace quire::cuda::ptx {
 #define QUIRE_ALL_224(C) QUIRE_ALL_192(C), QUIRE_TILES_32(C, d, 24)
 #define QUIRE_ALL_256(C) QUIRE_TILES_128(C, d, 0), QUIRE_TILES_128(C, d, 16)
 
-// Defines a product of a width. `shape` and `factors` are what the instruction says behind the width
-// and behind `adds`; a_number, b_number and adds_number name the operands that follow the sums.
+// Defines a product of one width. `shape` and `factors` are the instruction's text after the width
+// and after `adds`; a_number, b_number and adds_number name the operands that follow the sums.
 #define QUIRE_PRODUCT(name, Sum, C, shape, factors, columns, a_number, b_number, adds_number)   \
   QUIRE_DEVICE void name(Sum(&d)[columns / 8][4], uint64_t a, uint64_t b, bool adds) {          \
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_number                          \
@@ -72,8 +71,8 @@ namespace quire::cuda::ptx {
   QUIRE_PRODUCT(multiply_e4m3_panels, float, "+f", "k32.f32.e4m3.e4m3", ", 1, 1", columns,  \
                 __VA_ARGS__)                                                                \
   QUIRE_PRODUCT(multiply_int8_panels, int32_t, "+r", "k32.s32.s8.s8", "", columns, __VA_ARGS__)
-// a: panel_descriptor() of 64 rows of k; b: of as many rows n of k as d has columns. `adds`: false
-// where d is to be a b alone.
+// `a` is the panel_descriptor() of 64 rows of k, `b` that of as many rows n of k as d has columns.
+// `adds` is false if d is to become a b alone.
 QUIRE_MULTIPLY_PANELS(8, "%4", "%5", "%6")
 QUIRE_MULTIPLY_PANELS(16, "%8", "%9", "%10")
 QUIRE_MULTIPLY_PANELS(32, "%16", "%17", "%18")

@@ -8,7 +8,7 @@
 namespace quire::ref {
 namespace {
 
-// What the codes of a quantized cache are multiplied by.
+// Returns the factor of the codes of a quantized cache.
 double scale_of(const KvCacheView& kv, const void* cache, const float* head_scale, int64_t block,
                 int64_t head, int64_t offset) {
   if (has_token_scales(kv.dtype)) {
@@ -107,7 +107,8 @@ void attend_row(const PagedAttentionParams& p, const Row& row, const HeadCache& 
   for (int64_t i = 0; i < d; ++i) row.out[i] = static_cast<float>(out[i] / total);
 }
 
-// What the token at `position`, number t of the step, sees of a request of seq_len tokens.
+// Returns the positions that the token at `position`, number t of the step, attends to, in a
+// request of seq_len tokens.
 Positions seen_positions(const PagedAttentionParams& p, int64_t t, int32_t position,
                          int32_t seq_len) {
   int32_t begin = p.sliding_window > 0 ? std::max(0, position - p.sliding_window + 1) : 0;

@@ -23,7 +23,7 @@ std::vector<double> scores_of(const float* logits, const RouterSpec& router) {
   return scores;
 }
 
-// Experts outside of the best groups get minus infinity.
+// Sets experts outside of the best groups to minus infinity.
 void mask_groups(const RouterSpec& router, std::vector<double>& choice) {
   const int size = router.num_experts / router.num_groups;
   std::vector<double> groups;
@@ -42,7 +42,8 @@ void mask_groups(const RouterSpec& router, std::vector<double>& choice) {
   }
 }
 
-// `logits`: those that may still be picked; others are minus infinity.
+// Returns the weight of `pick`. `left` has the logits that may still be picked; all others are
+// minus infinity.
 double sparse_mixer_weight(const float* logits, const std::vector<double>& left, int pick,
                            double jitter) {
   const double most = left[static_cast<size_t>(pick)];

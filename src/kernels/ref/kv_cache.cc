@@ -29,7 +29,7 @@ void rotate(const QkvToCacheParams& p, int64_t token, float* head) {
   }
 }
 
-// `heads`: of q or of k, side by side.
+// `heads` are those of q or of k, side by side.
 void norm_heads(const QkvToCacheParams& p, float* heads, int64_t num_heads, const float* weight,
                 const float* bias) {
   if (weight == nullptr) return;
@@ -68,7 +68,7 @@ struct Slot {
   int64_t block, head, offset;
 };
 
-// The divisor of a head's elements; a token's own is stored.
+// Returns the divisor of a head's elements. A scale for this token alone is also stored.
 float choose_scale(const KvCacheView& kv, void* cache, const float* head_scale, const Slot& slot,
                    const float* x) {
   if (is_fp8(kv.dtype)) return head_scale == nullptr ? 1.0f : head_scale[slot.head];

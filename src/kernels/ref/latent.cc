@@ -5,7 +5,7 @@
 namespace quire::ref {
 namespace {
 
-// x [P] by the token's angles, to `out`, which may be x.
+// Rotates x [P] by the token's angles, and writes it to `out`, which may be x.
 void rotate(const LatentToCacheParams& p, int64_t token, const float* x, float* out) {
   const int64_t half = (p.kv.head_dim - p.kv.latent_dim) / 2;
   for (int64_t i = 0; i < half; ++i) {

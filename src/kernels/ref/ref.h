@@ -1,6 +1,5 @@
-// These functions are the truth that the kernels are tested against: scalar, in double
-// accumulation, one loop per sum. They share nothing with the code under test but the Params
-// structs.
+// Reference functions that the kernels are tested against: scalar, with double accumulation and one
+// loop per sum. They share only the Params structs with the code under test.
 #pragma once
 
 #include <span>
@@ -28,16 +27,16 @@
 
 namespace quire::ref {
 
-// Element i of a buffer of f32, bf16, f16, fp8 or int8, and its inverse (rounded to nearest even,
-// fp8 saturating).
+// Loads or stores element i of a buffer of f32, bf16, f16, fp8 or int8. Stores round to nearest
+// even; fp8 saturates.
 float load_element(const void* data, DType dtype, int64_t i);
 void store_element(void* data, DType dtype, int64_t i, float value);
 
-// As quire::linear, but on dense row-major weights [N, K] of `weight_dtype`. params.weight gives n,
-// k and compute; its data is not read.
+// Computes quire::linear() on dense row-major weights [N, K] of `weight_dtype`. params.weight gives
+// n, k and compute; its data is not read.
 void linear(const LinearParams& params, const void* dense, DType weight_dtype);
 
-// The floats that quantized rows stand for, [num_rows, K], in the order of the codes.
+// Writes the floats that quantized rows encode, [num_rows, K], in the order of the codes.
 void dequantize(const WeightSpec& spec, const QuantRows& rows, float* out);
 
 void route_tokens(const RouteTokensParams& params);
@@ -51,13 +50,13 @@ struct DenseExpert {
 // The packed weights give shapes and compute types; their data is not read.
 void run_experts(const RunExpertsParams& params, std::span<const DenseExpert> dense);
 
-// b_rows[s][p]: the rows of B of part p of segment s, [num_outputs, r]; the packed ones are not
+// b_rows[s][p] are the rows of B of part p of segment s, [num_outputs, r]. The packed rows are not
 // read.
 void apply_lora(const LoraParams& params, std::span<const std::vector<const void*>> b_rows);
 
 void paged_attention(const PagedAttentionParams& params);  // workspace is not used
 void qkv_to_cache(const QkvToCacheParams& params);
-// One head of one token to its place.
+// Stores one head of one token at its place in the cache.
 void store_key(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset, const float* x);
 void latent_to_cache(const LatentToCacheParams& params);
 void index_to_cache(const IndexToCacheParams& params);
@@ -71,7 +70,7 @@ void activation(const ActivationParams& params);
 void soft_cap(const SoftCapParams& params);
 void embedding(const EmbeddingParams& params);
 
-// Of states, which these keep in the plain order of the formulas.
+// The ops of states. They keep a state in the plain order of the formulas.
 void causal_conv(const CausalConvParams& params);
 void selective_scan(const SelectiveScanParams& params);
 void ssd_scan(const SsdScanParams& params);

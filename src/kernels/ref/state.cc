@@ -1,5 +1,5 @@
-// The ops of states, token by token. A state lies in its block in the plain order of the formulas,
-// which is not the kernels' own.
+// The ops of states, token by token. A state is stored in its block in the plain order of the
+// formulas, which differs from the kernels' own.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-// Ranks on GPUs put matrices together, queued or from graphs, and do not wait for ever.
+// Ranks on GPUs gather matrices, from a queue or from graphs, and never wait forever.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,8 @@ class GatherColumns : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // The first ranks have one column more; where there are fewer columns than ranks the last have none.
+  // The first ranks have one column more. If there are fewer columns than ranks, the last ranks
+  // have none.
   std::vector<ByteColumns> cut(const Shape& shape) const {
     const auto num_ranks = static_cast<int64_t>(groups_.size());
     std::vector<ByteColumns> columns;
@@ -64,7 +65,7 @@ class GatherColumns : public ::testing::Test {
     return columns;
   }
 
-  // Queues what brings this rank's columns of what is staged to `offset` of its memory and gathers them.
+  // Queues a copy of this rank's staged columns to `offset` of its memory, and a gather of them.
   void queue(size_t rank, const Shape& shape, int64_t offset) {
     const std::vector<ByteColumns> columns = cut(shape);
     const int64_t row_bytes = shape.num_columns * shape.element_bytes;
@@ -79,7 +80,7 @@ class GatherColumns : public ::testing::Test {
                                        .columns = columns}));
   }
 
-  // Puts `all` in memory of every rank's device, before any of them waits for another.
+  // Copies `all` to every rank's device, before any of them waits for another.
   void stage(const Bytes& all) {
     const auto size = static_cast<int64_t>(all.size());
     for (const auto& device : devices_) {
@@ -93,7 +94,8 @@ class GatherColumns : public ::testing::Test {
   }
 
   Bytes read(size_t rank, int64_t offset, size_t size) {
-    // A copy to memory that is not pinned may keep other threads from launching what this one waits for.
+    // A copy of unpinned memory may keep other threads from launching kernels that this one waits
+    // for.
     EXPECT_TRUE(devices_[rank]->synchronize().ok());
     Bytes got(size);
     devices_[rank]->copy_to_host(got.data(), groups_[rank]->memory().data() + offset,
@@ -106,7 +108,7 @@ class GatherColumns : public ::testing::Test {
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<GpuRanks>> groups_;
   std::vector<Arena> staged_;   // by rank
-  std::vector<std::byte*> at_;  // where it begins
+  std::vector<std::byte*> at_;  // where the staged matrix begins
 };
 
 Bytes counted(const Shape& shape) {
@@ -115,10 +117,10 @@ Bytes counted(const Shape& shape) {
   return bytes;
 }
 
-// One row and many, pieces of 16, 4 and 1 bytes, ranks without a column.
+// One row and many; pieces of 16, 4 and 1 bytes; ranks without a column.
 TEST_F(GatherColumns, BringsAllColumnsToAllRanks) {
   constexpr int64_t kOffset = 64;
-  // Streams of one GPU may share a queue of its hardware where there are many of them.
+  // With many streams, streams of one GPU may share a hardware queue.
   const bool is_emulated = (*gpu_test::open_test_device())->stream().emulated() != nullptr;
   for (const int num_ranks : {2, 3, is_emulated ? 8 : 4}) {
     for (const Shape& shape : {Shape{1, 4096, 4}, Shape{37, 64, 2}, Shape{5, 33, 4}, Shape{3, 5, 1},
@@ -138,8 +140,8 @@ TEST_F(GatherColumns, BringsAllColumnsToAllRanks) {
   }
 }
 
-// A gather has no counter on the host, so that a graph can be launched again; ranks that are ahead
-// wait, and a meeting without columns is one, too.
+// A gather keeps no counter on the host, so a graph can be launched again. Ranks that are ahead
+// wait. A meeting without columns works too.
 TEST_F(GatherColumns, RunsFromGraphs) {
   const Shape shape{3, 96, 4};
   const Bytes want = counted(shape);
@@ -185,7 +187,8 @@ TEST_F(GatherColumns, WholeRowsGoToAllRanks) {
   });
 }
 
-// Whose a row is, only the device knows; every rank gets the columns that it wants of all rows.
+// Only the device knows which rank has a row; every rank gets the columns that it wants of all
+// rows.
 TEST_F(GatherColumns, RowsComeByTheirNumbers) {
   constexpr int64_t kRows = 90, kRowBytes = 192;
   const Bytes want = counted({kRows, kRowBytes, 1});
@@ -227,10 +230,10 @@ TEST_F(GatherColumns, EndsWhereARankDoesNotCome) {
   const Status status = groups_[0]->status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "rank 1 of 2 is gone, or its GPU did not come within 100 ms");
-  EXPECT_FALSE(groups_[1]->release());  // nothing is queued any more
+  EXPECT_FALSE(groups_[1]->release());  // nothing more is queued
 }
 
-// Who leaves is waited for no longer, by GPUs and by threads.
+// Neither GPUs nor threads wait any longer for a rank that has left.
 TEST_F(GatherColumns, EndsWhereARankLeaves) {
   make(2, 64, 600'000);
   on_all([&](size_t rank) {

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Adds an engine on `gpus`.
+// Adds the executor of an engine on `gpus`.
 Status add_engine(const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options,
                   RankedGpus gpus, GpuEngines& made) {
   if (gpus.devices.size() == 1) {

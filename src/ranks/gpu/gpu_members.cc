@@ -55,7 +55,8 @@ Status GpuMembers::run(const std::function<Status(int member)>& work) {
   const auto is_ok = [](const Status& status) { return status.ok(); };
   const auto num_ok = std::count_if(statuses_.begin(), statuses_.end(), is_ok);
   if (num_ok == std::ssize(statuses_)) return {};
-  // What a member says by itself explains more than that others missed it; of these, the first does.
+  // A member's own error explains more than kUnavailable, with which others report a missing
+  // member. Of several, the first is returned.
   const auto tells = [](const Status& status) {
     return !status.ok() && status.code() != StatusCode::kUnavailable;
   };
@@ -66,7 +67,7 @@ Status GpuMembers::run(const std::function<Status(int member)>& work) {
   return *told;
 }
 
-// The ranks of other stages wait for each other, and for this one's.
+// Leaves the ranks of all stages, since they wait for each other.
 void GpuMembers::leave(int member) {
   if (GpuStageLink* const own = link(member); own != nullptr) own->leave();
   if (GpuRanks* const own = ranks(member); own != nullptr) own->leave();

@@ -14,7 +14,7 @@
 namespace quire {
 namespace {
 
-// One member's part of what the whole may take.
+// Returns one member's options, given those of the whole.
 ModelRunnerOptions options_of_gpu(const ModelRunnerOptions& whole, int member,
                                   const GpuMembers& members) {
   ModelRunnerOptions options = whole;
@@ -23,14 +23,14 @@ ModelRunnerOptions options_of_gpu(const ModelRunnerOptions& whole, int member,
   options.share.num_ranks = members.num_ranks();
   options.threads = share_of_threads(whole.threads, members.size());
   if (member > 0) options.on_progress = {};
-  // Logits that somebody looks at are sampled on the host, which all members then do.
+  // Logits for on_logits are sampled on the host, and all members must do that alike.
   const bool is_sampler = options.stage.is_last() && options.share.rank == 0;
   if (whole.on_logits && !is_sampler)
     options.on_logits = [](RequestId, int32_t, std::span<const float>) {};
   return options;
 }
 
-// A stage reads over what others have, so the whole model is looked at first, as if there were room.
+// Plans the whole model, as if memory were unlimited, since a stage ignores what other stages have.
 Result<ModelPlan> plan_whole(const ModelRunnerOptions& whole, int num_stages) {
   ModelRunnerOptions options = whole;
   options.dtype = options.kv_cache_dtype = "auto";
@@ -42,7 +42,7 @@ Result<ModelPlan> plan_whole(const ModelRunnerOptions& whole, int num_stages) {
   return plan;
 }
 
-// By stage, what it takes of the memory for blocks of all layers; empty: there is one.
+// Returns, by stage, its share of the memory for blocks of all layers. Empty if there is one stage.
 Result<std::vector<double>> shares_of_blocks(const ModelRunnerOptions& options,
                                              const GpuMembers& members) {
   const int num_stages = members.num_stages();
@@ -99,7 +99,7 @@ Status GpuRankedExecutor::make_runners(const ModelRunnerOptions& options,
     Result<std::unique_ptr<GpuRunner>> runner =
         GpuRunner::create(std::move(part), own, std::move(device));
     if (!runner.ok()) {
-      members_->leave(member);  // others may wait for it to load
+      members_->leave(member);  // others may be waiting for it to load
       return runner.status();
     }
     runners_[at] = std::move(*runner);
@@ -107,7 +107,7 @@ Status GpuRankedExecutor::make_runners(const ModelRunnerOptions& options,
   });
 }
 
-// What is queued on one GPU may wait for another: all of them end at the same time.
+// Ends all members at the same time, since work on one GPU may wait for another.
 GpuRankedExecutor::~GpuRankedExecutor() {
   (void)members_->run([&](int member) -> Status {
     runners_[static_cast<size_t>(member)].reset();

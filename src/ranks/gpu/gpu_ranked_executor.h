@@ -1,10 +1,10 @@
-// GpuRankedExecutor runs one model on several GPUs of this machine, as one executor. Its layers may
+// GpuRankedExecutor runs one model on several GPUs of this machine, as one executor. The layers may
 // be divided among stages (pipeline parallel), and every layer of a stage among ranks (tensor
 // parallel). Every rank of every stage is a member: a thread with a GPU, which has the KV cache of
-// its part. All members queue a step at the same time and their GPUs wait for each other; as many
+// its part. All members queue a step at the same time, and their GPUs wait for each other. As many
 // steps are under way as there are stages. All ranks of the last stage sample the same tokens from
-// the same logits. The bits are those of one GPU where products do not depend on how many outputs a
-// matrix has (law L4; docs/decisions/121-ranks-on-gpus.md,
+// the same logits. The results are bit for bit those of one GPU if products do not depend on how
+// many outputs a matrix has (law L4; docs/decisions/121-ranks-on-gpus.md,
 // docs/decisions/144-stages-and-engines-of-gpus.md).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, GpuRankedExecutor::create({.files = files}, {}, std::move(gpus)));
@@ -23,41 +23,44 @@
 namespace quire {
 
 struct RankedGpus {
-  // The ranks of the first stage, then those of the next; several may be one GPU.
+  // The ranks of the first stage, then those of the next. Several entries may be the same GPU.
   std::vector<std::unique_ptr<Device>> devices;
   GpuRanksOptions group;
   int num_stages = 1;
-  // Other executors, who are yet to take their memory, have the GPUs of these numbers.
+  // The ordinals of GPUs on which other executors will be made later, one for each such executor,
+  // so that memory is left for them.
   std::vector<int32_t> later_ordinals = {};
 };
 
-// As core/executor.h says; one thread at a time.
+// Its methods are described in core/executor.h. One thread at a time may use it.
 class GpuRankedExecutor final : public Executor {
  public:
-  // `options` are those of the whole: threads are divided among the members. Errors of
-  // GpuRunner::create() and GpuMembers::create(), and kInvalidArgument or kUnimplemented where so many
-  // ranks or stages cannot share the model.
+  // `options` describe the whole: threads are divided among the members. Returns the errors of
+  // GpuRunner::create() and GpuMembers::create(), and kInvalidArgument or kUnimplemented if the
+  // model cannot be divided among so many ranks or stages.
   static Result<std::unique_ptr<GpuRankedExecutor>> create(const ModelRunnerOptions& options,
                                                            const GpuRunnerOptions& gpu_options,
                                                            RankedGpus gpus);
   ~GpuRankedExecutor() override;
 
-  // Of all members together: the whole model, and what they take in sum.
+  // Describes the whole model. Memory is the sum over all members.
   const ModelPlan& plan() const { return plan_; }
   const GpuRunner& runner(int member) const { return *runners_[static_cast<size_t>(member)]; }
   GpuMembers& members() { return *members_; }
 
   ExecutorInfo info() const override { return runners_[sampler_]->info(); }
-  // Describes the cache of the first rank of every stage together.
+  // Describes one cache with the blocks of all layers, of the size that the first rank of each
+  // stage has.
   KvSpec kv_spec() const override { return kv_spec_; }
-  // What the member with the least room for blocks has, in bytes of kv_spec()'s.
+  // Returns the memory of the member with the least room for blocks, converted to bytes of
+  // kv_spec()'s blocks.
   int64_t available_kv_bytes() const override;
   bool keeps_blocks_on_host() const override { return true; }
   KvHostMemory host_memory() override;
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
-  // Of these and collect(), kUnavailable: a GPU is lost or did not come to where others waited;
-  // nothing more can be executed.
+  // execute(), submit() and collect() return kUnavailable when a GPU is lost or did not reach a
+  // point where others waited; nothing more can be executed then.
   Result<StepResult> execute(const StepPlan& plan) override;
   int32_t max_steps_in_flight() const override { return runners_.front()->max_steps_in_flight(); }
   bool feeds_its_samples() const override { return members_->num_stages() == 1; }
@@ -72,26 +75,26 @@ class GpuRankedExecutor final : public Executor {
 
  private:
   explicit GpuRankedExecutor(std::unique_ptr<GpuMembers> members);
-  // `kv_shares` says, by stage, which part it gets of the memory for blocks that somebody asked
-  // for; it is empty where there is one stage.
+  // `kv_shares` is, by stage, its share of the memory for blocks if options set that memory; it is
+  // empty if there is one stage.
   Status make_runners(const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options,
                       const std::vector<double>& kv_shares, RankedGpus& gpus);
   void add_up_plans();
-  // Calls work(runner, plan) for every member, of whose adapters each gets its part.
+  // Calls work(runner, plan) for every member, with the member's parts of the plan's adapters.
   Status run_plan(const StepPlan& plan,
                   const std::function<Status(GpuRunner& runner, const StepPlan& own)>& work);
-  // Tells stages before the last what has been sampled since the last plan.
+  // Passes the tokens that were sampled since the last plan to the stages before the last.
   void relay_tokens(const StepPlan& plan);
 
   std::unique_ptr<GpuMembers> members_;
-  const size_t sampler_;  // the first rank of the last stage, whose results count
+  const size_t sampler_;  // the first rank of the last stage, whose results are returned
   ModelPlan plan_;
   KvSpec kv_spec_;
   std::vector<std::unique_ptr<GpuRunner>> runners_;  // by member
   KvPlan kv_plan_;
   TokenRelay relay_;
-  StepResult sampled_;            // what the links of stages borrow until the next plan
-  std::deque<uint64_t> relayed_;  // the relay's numbers of steps under way
+  StepResult sampled_;            // borrowed by the links of stages until the next plan
+  std::deque<uint64_t> relayed_;  // the relay's step numbers of the steps under way
   StepResult first_result_;
 };
 

@@ -1,5 +1,5 @@
 // Law L4 for several GPUs: ids and logprobs are the same bits for every number of ranks, stages and
-// engines, from graphs and without, and a GPU that is lost ends its group.
+// engines, with and without graphs. A lost GPU ends its group.
 #include "ranks/gpu/gpu_ranked_executor.h"
 
 #include <gtest/gtest.h>
@@ -69,8 +69,8 @@ Result<std::unique_ptr<GpuRankedExecutor>> load_ranks(const std::string& model,
   return executor;
 }
 
-// What one GPU answers to a request that is alone, so do several in a crowd and in chunks, and after
-// a preemption and a prefix hit.
+// Several GPUs return the same as one GPU running a single request: in a crowd, in chunks, after a
+// preemption and after a prefix hit.
 void expect_bits_of_one_gpu(const std::string& model, const RankedSetup& setup) {
   auto alone = gpu_test::load_runner(model, {.emulated = setup.emulated});
   ASSERT_TRUE(alone.ok()) << alone.status().message();
@@ -97,7 +97,8 @@ class GpuRankedBits : public GpuRunnerTest, public ::testing::WithParamInterface
 
 TEST_P(GpuRankedBits, AreThoseOfOneGpu) { expect_bits_of_one_gpu(GetParam(), {}); }
 
-// Each way in which heads, MLPs, experts, norms, states and weights are cut or are not.
+// Models that cover every way in which heads, MLPs, experts, norms, states and weights are cut or
+// left whole.
 INSTANTIATE_TEST_SUITE_P(Models, GpuRankedBits,
                          ::testing::Values("gpt2", "qwen2_moe", "mxfp4_gpt_oss", "deepseek_v3",
                                            "bloom", "falcon_h1", "gptq_order_llama",
@@ -110,8 +111,8 @@ TEST_P(GpuStageBits, AreThoseOfOneGpu) {
   expect_bits_of_one_gpu(GetParam(), {.num_ranks = 1, .num_stages = 2});
 }
 
-// Tied heads, experts, latents, positions that the first stage alone knows, states beside attention and
-// instead of it, quantized weights.
+// Tied heads, experts, latents, positions that only the first stage has, states beside attention
+// and instead of it, quantized weights.
 INSTANTIATE_TEST_SUITE_P(Models, GpuStageBits,
                          ::testing::Values("gpt2", "gpt_oss", "deepseek_v3", "bloom", "falcon_h1",
                                            "qwen3_next", "mamba2", "int8_rows_mistral"),
@@ -119,10 +120,10 @@ INSTANTIATE_TEST_SUITE_P(Models, GpuStageBits,
 
 using GpuRanked = GpuRunnerTest;
 
-// More ranks than KV heads, each with a copy.
+// More ranks than KV heads, so that several ranks have a copy of a head.
 TEST_F(GpuRanked, FourRanksGiveTheBitsOfOne) { expect_bits_of_one_gpu("llama", {.num_ranks = 4}); }
 
-// Whole experts on each rank, whose outputs come together in either way.
+// Each rank has whole experts, and their outputs are combined in either way.
 TEST_F(GpuRanked, SpreadExpertsGiveTheBitsOfOneGpu) {
   expect_bits_of_one_gpu("mxfp4_gpt_oss", {.whole_experts = ExpertCombine::kAllGather});
   expect_bits_of_one_gpu("qwen2_moe", {.whole_experts = ExpertCombine::kAllToAll});
@@ -149,14 +150,14 @@ TEST_F(GpuRanked, GoesOnAfterFailedSteps) {
   EXPECT_TRUE((*other)->health().ok());
 }
 
-// A graph that one rank cannot capture is there for no rank.
+// If one rank cannot capture a graph, no rank uses it.
 TEST_F(GpuRanked, CapturesForAllRanksOrNone) {
   if ((*gpu_test::open_test_device())->stream().emulated() == nullptr)
     GTEST_SKIP() << "SKIPPED: captures of a real GPU cannot be made to fail";
   for (const int32_t num_failing : {1, 3}) {
     auto ranks = load_ranks("llama", {.num_failing_captures = num_failing});
     ASSERT_TRUE(ranks.ok()) << ranks.status().message();
-    // Three failures on end are enough to give up.
+    // After three failures in a row it gives up.
     for (int i = 0; i < 4; ++i) (void)(*ranks)->work_while_idle();
     for (int rank = 0; rank < 2; ++rank) {
       const int32_t num_graphs = (*ranks)->runner(rank).graph_counts()->num_graphs;
@@ -187,7 +188,7 @@ TEST_F(GpuRanked, EndsWhenAStageIsLost) {
   EXPECT_NE(status.message().find("stage 1 of 3 is gone"), std::string::npos) << status.message();
 }
 
-// Of a stage of ranks one is lost while a step is under way: the other stage ends, too.
+// When a rank of one stage is lost during a step, the other stage ends too.
 TEST_F(GpuRanked, EndsWhenARankOfAStageIsLost) {
   auto stages = load_ranks("llama", {.num_stages = 2});
   ASSERT_TRUE(stages.ok()) << stages.status().message();
@@ -198,13 +199,13 @@ TEST_F(GpuRanked, EndsWhenARankOfAStageIsLost) {
   EXPECT_EQ((*stages)->health().code(), StatusCode::kUnavailable);
 }
 
-// What the last stage samples on the host, all of them wait for.
+// All stages wait for tokens that the last stage samples on the host.
 TEST_F(GpuRanked, StagesWaitForTheHostsSampler) {
   const GpuRunnerOptions gpu{.sample_on_device = false};
   expect_bits_of_one_gpu("llama", {.num_ranks = 1, .num_stages = 2, .gpu = gpu});
 }
 
-// Requests with adapters and one without, each as on one GPU.
+// Requests with adapters and one without give the same bits as on one GPU.
 void expect_bits_of_adapters(const RankedSetup& setup) {
   const std::vector<std::string> names = {"", "llama.plain", "llama.bias"};
   const auto requests_for = [&](const Executor& executor) {
@@ -262,7 +263,7 @@ TEST_F(GpuRanked, EnginesHaveGpusOfTheirOwn) {
   }
 }
 
-// Blocks that one GPU has room for: each stage takes the part of its layers.
+// Each stage takes its layers' part of the memory for as many blocks as one GPU has room for.
 TEST_F(GpuRanked, StagesDivideTheMemoryForBlocks) {
   const auto alone = gpu_test::load_runner("llama", {});
   const auto stages = load_ranks("llama", {.num_ranks = 1, .num_stages = 3});

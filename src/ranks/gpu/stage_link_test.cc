@@ -1,4 +1,4 @@
-// Stages on GPUs hand rows on, several steps at a time, and do not wait for ever.
+// Stages on GPUs pass rows on, several steps at a time, and never wait forever.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -50,8 +50,8 @@ class StageLink : public ::testing::Test {
   std::vector<std::unique_ptr<GpuStageLink>> links_;
 };
 
-// Steps of different sizes, of which as many as there are stages are under way: what the first stage of
-// each rank sends goes through all of them.
+// Steps of different sizes, as many under way as there are stages. What the first stage's ranks
+// send passes through all stages.
 TEST_F(StageLink, RowsOfSeveralStepsComeToTheLastStage) {
   constexpr int kStages = 3;
   make(2 * kStages, kStages);
@@ -68,7 +68,7 @@ TEST_F(StageLink, RowsOfSeveralStepsComeToTheLastStage) {
       link.receive(hidden_[member], sizes[step]);
       if (link.is_last()) device.copy_to_host(values[step].data(), hidden_[member], sizes[step]);
       link.send(hidden_[member], sizes[step]);
-      // All of them have ended a step before as many more begin.
+      // All steps end before as many more begin.
       if (step % kStages != kStages - 1) continue;
       EXPECT_TRUE(device.synchronize().ok());
       EXPECT_TRUE(link.meet());
@@ -92,7 +92,7 @@ TEST_F(StageLink, EndsWhereAStageDoesNotCome) {
   EXPECT_FALSE(links_[0]->status().ok());
 }
 
-// The one that has begun and sends nothing is named.
+// The error names the stage that has begun and sends nothing.
 TEST_F(StageLink, NamesTheStageThatStopped) {
   make(3, 3, 100);
   on_all([&](size_t member) {

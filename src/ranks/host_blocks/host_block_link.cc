@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kBlocks = 48;  // the kind of frames
 
-// Stands before the content of a block.
+// Precedes the content of a block.
 struct BlockHeader {
   uint32_t pool = 0;
   int32_t block = 0;
@@ -52,7 +52,7 @@ HostBlockLink::~HostBlockLink() {
     is_ending_ = true;
   }
   changed_.notify_all();
-  links_.blocks(other_).shut_down();  // a call that sends ends
+  links_.blocks(other_).shut_down();  // ends a call that is sending
   thread_.join();
 }
 

@@ -1,13 +1,14 @@
-// Host blocks of a rank on another machine. The first rank has a copy of them, which its threads write to
-// files and read them into; before a step the other rank hears what it reads of them, and after it the
-// first one hears what it wrote.
+// HostBlockLink serves the host blocks of a rank on another machine. The first rank has a copy of
+// these blocks, which its threads write to files and fill from files. Before a step it sends the
+// blocks that the step reads, and after the step the other rank sends back the blocks that the step
+// wrote.
 //
 //   // on the first rank, about a step                // on the other one
 //   link.send(host_blocks_read(plan));                  link.receive();
 //   run(plan);                                          run(plan);
 //   link.receive();                                     link.send(host_blocks_written(plan));
 //
-// Messages are sent by a thread, so that neither rank waits until the other one reads.
+// A thread sends the messages, so that neither rank waits until the other one reads.
 #pragma once
 
 #include <array>
@@ -32,28 +33,27 @@ struct HostBlock {
   friend bool operator==(const HostBlock&, const HostBlock&) = default;
 };
 
-// Returns the blocks whose content from before the plan its copies read.
+// Returns the blocks that the plan's copies read before they write them.
 std::vector<HostBlock> host_blocks_read(const StepPlan& plan);
-// Returns the blocks that its copies write.
+// Returns the blocks that the plan's copies write.
 std::vector<HostBlock> host_blocks_written(const StepPlan& plan);
 
 class HostBlockLink {
  public:
-  // Pools without data are not of this link.
+  // Pools whose data is null do not use this link.
   using Blocks = std::array<HostBlocks, kNumKvPools>;
 
-  // Borrows the links, of which it uses those for blocks to `other`, and the memory.
+  // Borrows the memory and the links, of which it uses those for blocks to `other`.
   HostBlockLink(RankLinks& links, int other, Blocks blocks);
-  // What was not sent yet is not sent.
+  // Drops messages that have not been sent.
   ~HostBlockLink();
   HostBlockLink(const HostBlockLink&) = delete;
   HostBlockLink& operator=(const HostBlockLink&) = delete;
 
-  // Sends the content that the blocks have now, and returns at once. kInternal: there is no such
-  // block.
+  // Queues the blocks' present content, and returns at once. kInternal: there is no such block.
   Status send(const std::vector<HostBlock>& blocks);
-  // Waits for the next message, as long as both ranks live, and takes it over. kUnavailable: the rank
-  // is lost. kDataLoss: it sent what is no blocks.
+  // Waits for the next message, as long as both ranks live, and writes its content to the blocks.
+  // kUnavailable: the rank is lost. kDataLoss: the message does not hold blocks.
   Status receive();
 
  private:

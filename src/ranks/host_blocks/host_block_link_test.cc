@@ -23,7 +23,7 @@ HostBlockLink::Blocks blocks_in(Memory& memory) {
   return blocks;
 }
 
-// Copies of any blocks, in an order in which the later read what the earlier wrote.
+// Returns copies of any blocks, in an order in which later copies read what earlier ones wrote.
 StepPlan random_plan(std::mt19937& rng) {
   StepPlan plan;
   const auto draw = [&](int32_t end) {
@@ -44,7 +44,8 @@ void carry_out(const StepPlan& plan, Memory& device, Memory& host) {
   }
 }
 
-// Whether a plan that is not done reads or writes the block: then no thread touches it.
+// Returns whether a plan that is not done reads or writes the block, which threads must then not
+// touch.
 bool is_in_use(const std::deque<StepPlan>& plans, BlockId block) {
   for (const StepPlan& plan : plans) {
     for (const HostBlockCopy& copy : plan.host_copies) {
@@ -54,8 +55,8 @@ bool is_in_use(const std::deque<StepPlan>& plans, BlockId block) {
   return false;
 }
 
-// The first rank, up to two of whose steps are under way; `expected` are the other one's memories, if it
-// shared them.
+// The first rank, with up to two steps under way. `expected` is the other rank's memory, as it
+// would be if they shared it.
 void lead(RankLinks& links, std::deque<StepPlan> plans, Memory device) {
   Memory host(kNumHostBlocks * kBlockBytes), expected_host = host;
   HostBlockLink link(links, 1, blocks_in(host));
@@ -75,7 +76,7 @@ void lead(RankLinks& links, std::deque<StepPlan> plans, Memory device) {
       }
       continue;
     }
-    // A file comes.
+    // A file is read into a block.
     const BlockId block(1 + static_cast<int32_t>(rng() % (kNumHostBlocks - 1)));
     if (!is_in_use(under_way, block)) {
       const auto value = static_cast<std::byte>(rng());
@@ -130,7 +131,7 @@ TEST(HostBlockLink, BothRanksHaveWhatOneMemoryWouldHave) {
 }
 
 TEST(HostBlockLink, WhatIsNoBlocksBreaksTheGroup) {
-  for (const size_t size : {1u, 13u}) {  // a part of a header; block 0
+  for (const size_t size : {1u, 13u}) {  // part of a header; block 0
     test::on_all_ranks(2, {}, [&](Result<std::unique_ptr<RankLinks>> links) {
       ASSERT_TRUE(links.ok()) << links.status().message();
       Memory host(kNumHostBlocks * kBlockBytes);

@@ -46,7 +46,8 @@ void OthersHostBlocks::add_to(KvHostMemory& memory) const {
   for (const Blocks& blocks : blocks_) memory.at(blocks.pool).push_back(blocks.blocks);
 }
 
-// What a step under way writes is not here yet, and the other ranks have it.
+// Leaves out blocks that a step under way writes: their new content is not here yet, and the other
+// ranks already have it.
 Status OthersHostBlocks::begin_step(const StepPlan& plan) {
   if (copies_.empty()) return {};
   std::vector<HostBlock> read = host_blocks_read(plan);

@@ -1,5 +1,5 @@
-// Host blocks of the ranks behind the first one, for the threads of the first one, which read and write
-// files: it sees those of its own machine, and has copies of the others (host_block_link.h).
+// Gives the first rank's threads, which read and write files, access to the host blocks of the
+// other ranks: directly on its own machine, and through copies elsewhere (host_block_link.h).
 #pragma once
 
 #include <array>
@@ -21,24 +21,25 @@
 
 namespace quire {
 
-// What a rank says once it has memory: where others find its host blocks, by pool.
+// Sent by a rank when it has its memory: where others find its host blocks, by pool.
 using HostBlockOffers = std::array<SharedMemoryOffer, kNumKvPools>;
-// What the first rank answers where it finds none: of which pools it has a copy, 1, or not, 0.
+// The first rank's answer, by pool: 1 if it keeps a copy of the blocks, 0 if not.
 using HostBlockCopies = std::array<uint8_t, kNumKvPools>;
 
-// The first rank has it, and uses it on its thread.
+// Used by the first rank, on the thread that runs steps.
 class OthersHostBlocks {
  public:
   // Borrows the links.
   explicit OthersHostBlocks(RankLinks& links) : links_(links) {}
 
-  // Takes the offers (HostBlockOffers) of rank `other`, whose part of the model has `layout`. kDataLoss:
-  // they are of other blocks. kResourceExhausted: there is no memory for copies.
+  // Takes the offers (HostBlockOffers) of rank `other`, whose part of the model has `layout`.
+  // kDataLoss: the offers are for other blocks. kResourceExhausted: there is no memory for copies.
   Result<HostBlockCopies> take(int other, std::span<const std::byte> offers, const KvLayout& layout,
                                const KvPlan& plan);
   void add_to(KvHostMemory& memory) const;
 
-  // The other ranks are told of the step next. Then, in the same order, of each: it has been run.
+  // begin_step() is called for each step before the first rank runs it, and end_step(), in the same
+  // order, when it has run.
   Status begin_step(const StepPlan& plan);
   Status end_step();
 
@@ -50,8 +51,8 @@ class OthersHostBlocks {
   };
   RankLinks& links_;
   std::vector<Blocks> blocks_;
-  std::vector<std::unique_ptr<HostBlockLink>> copies_;  // one for each rank of which there are some
-  std::deque<std::vector<HostBlock>> written_;          // by the steps under way
+  std::vector<std::unique_ptr<HostBlockLink>> copies_;  // one for each rank with copied blocks
+  std::deque<std::vector<HostBlock>> written_;          // for each step under way
 };
 
 }  // namespace quire

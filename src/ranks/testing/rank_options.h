@@ -1,4 +1,4 @@
-// Golden models as tests run them on several ranks.
+// Options with which tests run golden models on several ranks.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace quire::test {
 inline constexpr int32_t kRankBlocks = 2048;
 inline const KvPlan kRankPlan{.num_blocks = kRankBlocks, .num_state_blocks = kRankBlocks};
 
-// Returns the options of a model on one thread for each rank. `model_file` is as ModelFiles::open()
-// takes it.
+// Returns the options of a model with one thread for each rank. `model_file` is a path that
+// ModelFiles::open() takes.
 inline ModelRunnerOptions rank_options_of(const std::string& model_file, const std::string& dtype) {
   auto files = ModelFiles::open(model_file);
   QUIRE_CHECK(files.ok(), "{}", files.status().message());
@@ -27,18 +27,18 @@ inline ModelRunnerOptions rank_options_of(const std::string& model_file, const s
   options.threads = 1;
   options.max_num_batched_tokens = 512;
   options.max_num_seqs = 64;
-  options.max_logits_bytes = 5 * 160 * 4;  // rows of logits in several rounds
+  options.max_logits_bytes = 5 * 160 * 4;  // computes rows of logits in several rounds
   options.state_block_size = 16;
   return options;
 }
 
-// Returns the same of a golden model by its name.
+// Does the same for a golden model, by its name.
 inline ModelRunnerOptions rank_options(const std::string& golden, const std::string& dtype) {
   return rank_options_of(golden_model(golden_dir(golden)), dtype);
 }
 
-// Requests of law L4 with fewer output tokens than elsewhere: in each step the ranks meet many times,
-// and where they have fewer cores than they are each meeting costs switches of threads.
+// Requests for law L4 have fewer output tokens here: ranks meet many times in each step, and with
+// fewer cores than ranks each meeting costs thread switches.
 inline constexpr int32_t kRankOutputTokens = 8;
 
 inline DriverRequest rank_request(uint64_t id) {

@@ -12,12 +12,12 @@
 namespace quire {
 namespace {
 
-// Pieces under way: enough for a disk to be busy while a piece that has come is looked at.
+// The number of reads in flight: enough to keep a disk busy while a finished piece is processed.
 constexpr unsigned kDepth = 32;
 
 class UringReads final : public FileReads {
  public:
-  // Null: the kernel does not let us.
+  // Returns null if the kernel does not allow it.
   static std::unique_ptr<FileReads> create() {
     auto reads = std::unique_ptr<UringReads>(new UringReads());
     reads->is_open_ = io_uring_queue_init(kDepth, &reads->ring_, 0) == 0;
@@ -31,7 +31,8 @@ class UringReads final : public FileReads {
   Status read(int fd, std::span<const FilePiece> pieces, const Take& take) override {
     Batch batch{.fd = fd, .pieces = pieces, .num_read = std::vector<int64_t>(pieces.size())};
     size_t next = 0;
-    // After an error too, what is under way must have come: its memory is the caller's.
+    // Even after an error, all reads in flight must end before this returns, since their memory is
+    // the caller's.
     while (true) {
       while (batch.status.ok() && next < pieces.size() && batch.num_under_way < kDepth)
         begin(batch, next++);
@@ -71,7 +72,7 @@ class UringReads final : public FileReads {
     return can;
   }
 
-  // The rest of the piece.
+  // Starts to read the rest of the piece.
   void begin(Batch& batch, size_t i) {
     constexpr int64_t kMost = int64_t{1} << 30;  // the length of a read is 32 bits
     const FilePiece& piece = batch.pieces[i];

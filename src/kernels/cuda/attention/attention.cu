@@ -1,4 +1,4 @@
-// paged_attention() on a GPU: cut the batch (once per step), attend, combine.
+// paged_attention() on a GPU: cuts the batch (once per step), attends, and combines splits.
 #include <algorithm>
 #include <bit>
 
@@ -123,8 +123,8 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   const int32_t max_rows = params.max_query_len == 1 ? group : std::max(group, kDecodeRows);
   const int64_t row_tiles = (max_rows + kDecodeRows - 1) / kDecodeRows;
   int64_t max_items = params.num_reqs * row_tiles * max_splits * params.kv.num_kv_heads;
-  // Of a graph of any step most requests and splits are not there: blocks take several items rather
-  // than none.
+  // A graph for steps of any size is launched for more requests and splits than most steps have. So
+  // it has fewer blocks, which take several items each, instead of many without any.
   if (params.max_query_len == 0)
     max_items = std::min(max_items, gpu(stream).info().num_sms * kBlocksPerSmOfAnyStep);
   if (way == AttentionWay::kWide) {
@@ -133,7 +133,7 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
     launch_decode_attention(stream, args, max_rows, max_items);
   }
   if (max_splits > 1) launch_combine_attention(stream, args, max_rows);
-  // One token per request always decodes while the partial sums fit.
+  // A request of one token always decodes if the partial sums fit.
   const int64_t total_splits =
       max_total_splits(args.cut, params.num_reqs, max_splits, params.total_len);
   const bool all_decode =
@@ -150,7 +150,7 @@ int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t max_reqs) {
 
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
-  // Whether heads of so many dims are latents is not known here.
+  // It is not known here whether heads of so many dims are latents.
   if (head_dim % 8 != 0) return 0;
   const int least_split = gpu(stream).deterministic() ? kDeterministicSplit : kLeastSplit;
   const int64_t splits = max_decode_splits({.split_size = least_split}, max_seq_len);

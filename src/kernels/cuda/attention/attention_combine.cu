@@ -1,4 +1,4 @@
-// The kernel folds the partial sums of a decoded row over its splits, in ascending order.
+// Folds the partial sums of a decoded row over its splits, in ascending order.
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/launch.h"
 
@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 constexpr int kWarpDims = 64;      // two dims per lane
-constexpr int kSplitsAtOnce = 16;  // the partial sums of so many are on their way together
+constexpr int kSplitsAtOnce = 16;  // partial sums of so many splits are loaded together
 
 // A warp folds some dims of one row.
 struct CombineUnit {
@@ -16,7 +16,7 @@ struct CombineUnit {
   int32_t row = 0;
   int32_t first_dim = 0;
   int32_t num_splits = 0;
-  int64_t split_floats = 0;  // from the partial sums of a split to those of the next
+  int64_t split_floats = 0;  // distance between the partial sums of two splits
   const float* partials = nullptr;
 };
 
@@ -55,7 +55,7 @@ QUIRE_DEVICE void combine(const AttentionArgs& args, const CombineUnit& unit) {
         {finished(finish, sums[0]), finished(finish, sums[1])});
 }
 
-// Returns unit number i of all that there may be; without splits where there is nothing to fold.
+// Returns unit number i of the grid. It has no splits if there is nothing to fold.
 QUIRE_DEVICE CombineUnit find_unit(const AttentionArgs& args, int32_t max_rows, int64_t i) {
   const int32_t chunks = (args.value_dim + kWarpDims - 1) / kWarpDims;
   const int32_t per_row = args.num_kv_heads * chunks;
@@ -78,8 +78,8 @@ QUIRE_DEVICE CombineUnit find_unit(const AttentionArgs& args, int32_t max_rows, 
   return unit;
 }
 
-// The batch was cut before the decode kernel began, so what a warp has to do can be found while
-// that one still runs.
+// The batch was cut before the decode kernel began, so a warp can find its work while that kernel
+// still runs.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 4)
     combine_kernel(const AttentionArgs args, int32_t max_rows, int64_t num_units) {
   ptx::let_next_kernel_start();
@@ -89,7 +89,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 4)
     ptx::wait_for_previous_kernel();
     if (unit.num_splits > 0) combine(args, unit);
   }
-  ptx::wait_for_previous_kernel();  // also where there was no unit: the next kernel counts on it
+  ptx::wait_for_previous_kernel();  // needed without a unit too: the next kernel relies on it
 }
 
 }  // namespace

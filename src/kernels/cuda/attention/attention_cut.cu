@@ -1,5 +1,5 @@
-// The kernel, of one block, cuts a batch into attention items on the GPU, so that a captured graph needs
-// no host numbers.
+// Cuts a batch into attention items on the GPU, with a single block, so that a captured graph needs
+// no numbers from the host.
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_sharing.h"
 #include "kernels/cuda/launch.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kScratchBytes = 128;
 
-// Returns inclusive prefix sums over the block, and adds them all up to `total`, which is the same in
-// all threads. `scratch` has an int per warp.
+// Returns inclusive prefix sums over the block, continuing from `total`, to which the sum over the
+// block is added; it is the same in all threads. `scratch` has an int per warp.
 QUIRE_DEVICE int32_t running_sum(int32_t x, int32_t& total, int32_t* scratch) {
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
@@ -29,8 +29,8 @@ QUIRE_DEVICE int32_t running_sum(int32_t x, int32_t& total, int32_t* scratch) {
   return x;
 }
 
-// A request decodes while the partial sums of all that may decode up to it fit into the workspace;
-// the others go to prefill, which needs none.
+// A request may decode if the partial sums of it and of all such requests before it fit into the
+// workspace; all others go to prefill, which needs none.
 QUIRE_DEVICE void cut_requests(const AttentionArgs& args, int32_t* scratch) {
   const CutLists& lists = args.lists;
   const int thread = ptx::thread_index();
@@ -45,7 +45,8 @@ QUIRE_DEVICE void cut_requests(const AttentionArgs& args, int32_t* scratch) {
         inside ? cut_request(args.cut, args.query_start_loc[r + 1] - args.query_start_loc[r],
                              args.seq_lens[r])
                : RequestCut{};
-    // Requests that cannot fit alone are left out, so that the sums stay far below 2^31.
+    // Requests whose partial sums alone do not fit are left out, so that the sums stay far below
+    // 2^31.
     const bool fits_alone =
         cut.may_decode && int64_t{cut.rows} * cut.num_splits <= args.cut.max_partial_rows;
     const int32_t partial_end =
@@ -61,7 +62,7 @@ QUIRE_DEVICE void cut_requests(const AttentionArgs& args, int32_t* scratch) {
   }
 }
 
-// Lists the packs, and takes what they read from the requests' own items.
+// Lists the packs, and subtracts what they read from the requests' own items.
 QUIRE_DEVICE void list_packs(const AttentionArgs& args, const Sharing& sharing, int32_t* scratch) {
   const CutLists& lists = args.lists;
   const int thread = ptx::thread_index();
@@ -103,7 +104,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kCutThreads, 1) cut_kernel(const AttentionArgs a
   auto* scratch = reinterpret_cast<int32_t*>(ptx::shared_memory());
   cut_requests(args, scratch);
   if (args.cut.pack_rows == 0) return;
-  ptx::sync_threads();  // the lists are there
+  ptx::sync_threads();  // cut_requests() has written the lists
   Sharing sharing(args, ptx::shared_memory() + kScratchBytes);
   if (sharing.find()) list_packs(args, sharing, scratch);
 }

@@ -1,6 +1,6 @@
-// This is attention of few query rows over a long context, which reading keys and values once
-// bounds. The context is cut into splits, and the warps of a block share each tile of 64 positions:
-// some positions of the scores each, some dims of the sums each.
+// Attention of few query rows over a long context. Its time is that of reading keys and values
+// once. The context is cut into splits, and the warps of a block share each tile of 64 positions:
+// each warp takes some positions of the scores and some dims of the sums.
 #include <type_traits>
 
 #include "kernels/cuda/attention/attention_kernels.h"
@@ -12,7 +12,8 @@
 namespace quire::cuda {
 namespace {
 
-// Every tile is two groups of copies, keys and values, also where there is no tile left to fetch.
+// Every tile is two groups of copies, keys and values, which are closed even if no tile is left to
+// fetch.
 template <typename Shape>
 QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work,
                                const QueryOperands<Shape>& query, TileFetcher<Shape>& fetcher,
@@ -38,12 +39,12 @@ QUIRE_DEVICE void decode_tiles(const AttentionArgs& args, const DecodeWork& work
 #pragma unroll 1
   for (int32_t tile = first_tile; tile < end_tile; ++tile) {
     if constexpr (kStages == 1) {
-      ptx::sync_threads();  // nobody reads the tile before
+      ptx::sync_threads();  // the tile before is no longer read
       fetch(tile);
       ptx::copy_async_wait<1>();
       ptx::sync_threads();
     } else {
-      ptx::copy_async_wait<2 * kStages - 3>();  // the tile's keys are there
+      ptx::copy_async_wait<2 * kStages - 3>();  // the tile's keys have been copied
       ptx::sync_threads();
       fetch(tile + kStages - 1);
     }
@@ -79,8 +80,8 @@ QUIRE_DEVICE void attend(const AttentionArgs& args, const DecodeWork& work) {
   store_item<Shape>(args, work, state);
 }
 
-// An SM holds so many blocks by their shared memory, which both kinds of items have in common, and
-// by the registers that they want.
+// Returns how many blocks an SM holds at once, by their shared memory, which both kinds of items
+// share, and by their registers.
 template <typename Shape, typename Pack>
 constexpr int blocks_per_sm() {
   constexpr int kSharedBytesPerSm = 228 << 10;  // compute capability 9.0, which has the most
@@ -89,7 +90,7 @@ constexpr int blocks_per_sm() {
   return kByMemory < kByRegisters ? kByMemory : kByRegisters;
 }
 
-// `Pack` is the shape of the items of packs; where it is `Shape`, there are none.
+// `Pack` is the shape of the items of packs; it is `Shape` if there are none.
 template <typename Shape, typename Pack>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, (blocks_per_sm<Shape, Pack>()))
     decode_kernel(const AttentionArgs args) {
@@ -102,8 +103,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, (blocks_per_sm<Shape, Pack>()))
   });
 }
 
-// Of the items that few requests may have most are seldom there: their blocks are no more than run at
-// once, so that none of them waits for blocks that find nothing to do.
+// With few requests, most of the items that there may be usually do not exist. So only as many
+// blocks are launched as run at once, and none of them waits for blocks without work.
 template <typename Shape, typename Pack>
 void launch_shape(Stream& stream, const AttentionArgs& args, int64_t max_items) {
   const bool is_few = has_few_readers(args.num_reqs, args.num_kv_heads);
@@ -121,8 +122,8 @@ void launch_as(Stream& stream, const AttentionArgs& args, int64_t max_items) {
   launch_shape<Shape, Pack>(stream, args, max_items);
 }
 
-// Few requests leave most SMs idle, and each waits for one tile after another: two at once take
-// less. Above 128 dims a block has no room for them, and the other shape has the packs.
+// Few requests leave most SMs idle, and each request waits for one tile after another; taking two
+// at once needs less time. Above 128 dims a block has no room for that. Packs use the other shape.
 template <typename Shape>
 bool takes_pairs(const Stream& stream, const AttentionArgs& args) {
   return args.cut.pack_rows == 0 && has_few_readers(args.num_reqs, args.num_kv_heads) &&

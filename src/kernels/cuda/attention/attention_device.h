@@ -1,7 +1,7 @@
-// The attention kernels share these functions. Prefill and decode say the same arithmetic with the
-// same functions, which makes a token's bits the same in either (law L4, deterministic mode):
-// scores over k ascending, maxima per tile of 64 positions, sums of bf16 weights by tensor cores
-// over positions ascending, splits folded in ascending order.
+// Functions that the attention kernels share. Prefill and decode use the same functions for the
+// same arithmetic, so a token has the same bits in either (law L4, deterministic mode): scores over
+// k in ascending order, maxima per tile of 64 positions, sums of bf16 weights by tensor cores over
+// positions in ascending order, and splits folded in ascending order.
 #pragma once
 
 #include <cmath>
@@ -24,13 +24,13 @@ struct AttentionArgs {
   const uint8_t* key = nullptr;  // blocks of [Hkv][S][D], bf16 or e4m3
   const uint8_t* value = nullptr;
   int64_t block_stride = 0;          // elements
-  const float* key_scale = nullptr;  // e4m3: [Hkv] or null, what codes stand for
+  const float* key_scale = nullptr;  // e4m3: [Hkv] or null, the factors of the codes
   const float* value_scale = nullptr;
   bool is_fp8 = false;
   int32_t block_shift = 4;  // log2 S
   int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;    // a multiple of 8, of 16 with e4m3; in the plain kernel of 2
-  int32_t value_dim = 0;   // that of a latent cache may be less than head_dim
+  int32_t head_dim = 0;    // a multiple of 8; of 16 with e4m3; of 2 in the plain kernel
+  int32_t value_dim = 0;   // may be less than head_dim in a latent cache
   bool is_latent = false;  // a value is the first value_dim dims of its key
   const int32_t* query_start_loc = nullptr;
   const int32_t* seq_lens = nullptr;
@@ -43,9 +43,9 @@ struct AttentionArgs {
   const float* sinks = nullptr;
   bfloat16* out = nullptr;  // [T, Hq, value_dim]
   AttentionCut cut{};
-  bool fold_splits = false;  // prefill: end each split as decode does
+  bool fold_splits = false;  // prefill: ends each split as decode does
   CutLists lists{};
-  bool is_cut = false;        // by an earlier kernel than the last, so lists can be read at once
+  bool is_cut = false;        // by a kernel before the last one, so the lists can be read at once
   float* partials = nullptr;  // [partial row, Hkv, value_dim + 2]: sums, maximum, weight
   float* totals = nullptr;    // prefill with fold_splits: scratch of each block
 };
@@ -60,15 +60,15 @@ struct AttentionItem {
   int32_t begin = 0;           // positions [begin, end) that may be read
   int32_t end = 0;
   const int32_t* block_table = nullptr;
-  float scale = 1.0f;  // of scores, with that of the keys
+  float scale = 1.0f;  // of scores, times the scale of the keys
 };
 
-// Returns the request r with starts[r] <= item < starts[r + 1], the first one for items before all.
-// All lanes of a warp search together.
+// Returns the request r with starts[r] <= item < starts[r + 1], or the first request for an item
+// before all of them. All lanes of a warp must call it.
 QUIRE_DEVICE int32_t find_request_by_warp(const int32_t* starts, int32_t num_reqs, int32_t item) {
   const int lane = ptx::thread_index() % 32;
   int32_t first = 0;
-  int32_t count = num_reqs;  // the request is one of so many from `first` on
+  int32_t count = num_reqs;  // the request is one of `count` from `first` on
   while (count > 1) {
     const int32_t step = (count + 31) / 32;
     const int32_t offset = lane * step;
@@ -118,8 +118,8 @@ QUIRE_DEVICE void load_query(const AttentionArgs& args, const AttentionItem& ite
   }
 }
 
-// Tiles lie in shared memory from kBegin on: keys and values as they are loaded, kStages deep. With
-// e4m3 those are codes, and one tile of each as bf16 lies beside them.
+// The tiles in shared memory from kBegin on: keys and values as they are loaded, kStages deep. With
+// e4m3 those are codes, and one tile each of keys and values, expanded to bf16, follows.
 template <int kHeadDim, bool kFp8, int kStages, int kBegin>
 struct TileMemory {
   static constexpr int kTile = kAttentionTile * kHeadDim * 2;
@@ -180,8 +180,8 @@ QUIRE_DEVICE void expand_tile(const uint8_t* codes, uint8_t* tile) {
   }
 }
 
-// Returns a stage that has landed, as bf16, for the whole block; e4m3 is expanded here. The last
-// tile must not be read any more.
+// Returns a stage that has been loaded, as bf16, for the whole block; e4m3 codes are expanded here.
+// The tile that was returned last must not be read any more.
 template <int kHeadDim, bool kFp8, typename Memory>
 QUIRE_DEVICE TileView landed_tile(int stage, uint8_t* memory) {
   const uint8_t* keys = memory + Memory::kLoadedKeys + stage * Memory::kLoaded;
@@ -196,22 +196,23 @@ QUIRE_DEVICE TileView landed_tile(int stage, uint8_t* memory) {
   }
 }
 
-// Scores are dot products, which this factor brings into units of log2, which exp2 takes. With a
-// soft cap or ALiBi they are brought there by changed_score(), and the factor is 1.
+// Returns whether changed_score() computes the scores, which it does with a soft cap or ALiBi. exp2
+// needs scores in units of log2: without such changes score_factor() converts dot products to them,
+// and with changes changed_score() does, and the factor is 1.
 QUIRE_DEVICE bool changes_scores(const AttentionArgs& args) {
   return args.soft_cap > 0.0f || args.alibi_slopes != nullptr;
 }
 QUIRE_DEVICE float score_factor(const AttentionArgs& args, const AttentionItem& item) {
   return changes_scores(args) ? 1.0f : ptx::multiply(item.scale, kLog2E);
 }
-// The score of a dot product, capped.
+// Returns the score of a dot product, capped if there is a soft cap.
 QUIRE_DEVICE float capped_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
   const float score = ptx::multiply(dot, item.scale);
   if (args.soft_cap <= 0.0f) return score;
   return ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap)));
 }
 
-// `distance`: from the key's position to the query's.
+// Applies ALiBi. `distance` is the query's position minus the key's.
 QUIRE_DEVICE float lessened_score(float slope, int32_t distance, float score) {
   return ptx::multiply_add(-slope, static_cast<float>(distance), score);
 }
@@ -228,7 +229,8 @@ QUIRE_DEVICE bool is_visible(const AttentionArgs& args, int32_t query_position, 
   return position <= query_position && position >= first_visible(args.cut, query_position);
 }
 
-// Returns the maximum to subtract: 0 while nothing was seen, so that no infinity meets another.
+// Returns the maximum to subtract: 0 while no score was seen, so that no infinity is subtracted
+// from another.
 QUIRE_DEVICE float finite_maximum(float maximum) {
   return maximum == -ptx::infinity() ? 0.0f : maximum;
 }
@@ -237,14 +239,14 @@ QUIRE_DEVICE float finite_maximum(float maximum) {
 QUIRE_DEVICE float softmax_weight(float score, float factor, float base) {
   return ptx::exp2_fast(ptx::multiply_add(score, factor, -base));
 }
-// Returns the row's next maximum when a tile's greatest score is `seen`. Weights may grow to 2^8
-// before the maximum is raised, so that sums seldom have to be rescaled.
+// Returns the row's next maximum after a tile whose greatest score is `seen`. Weights may grow to
+// 2^8 before the maximum is raised, so that sums seldom have to be rescaled.
 QUIRE_DEVICE float raised_maximum(float maximum, float seen) {
   constexpr float kSlack = 8.0f;
   return seen > ptx::add(maximum, kSlack) ? seen : maximum;
 }
 
-// (total, split) shrink by these factors when both get the maximum of both.
+// The factors by which total and split are multiplied when both get the maximum of the two.
 struct FoldFactors {
   float maximum;
   float total;
@@ -260,7 +262,7 @@ QUIRE_DEVICE float fold(const FoldFactors& factors, float total, float split) {
   return ptx::multiply_add(total, factors.total, ptx::multiply(split, factors.split));
 }
 
-// Each sum of a row is multiplied by this at the end; a sink takes weight and adds no value.
+// The factor of each sum of a row at the end. A sink adds to the row's weight and to no value.
 struct Finish {
   float factor = 1.0f;
 };
@@ -286,13 +288,12 @@ QUIRE_DEVICE bfloat16* out_row(const AttentionArgs& args, const AttentionItem& i
 }
 
 // Returns the address that lane `lane` gives to load_matrices() for an A operand (or, transposed,
-// for a B operand that lies k-major): 16 rows from `row`, 16 columns from chunk `chunk`.
+// for a k-major B operand): 16 rows from `row`, 16 columns from chunk `chunk`.
 QUIRE_DEVICE const uint8_t* matrix_row(const uint8_t* tile, int row, int chunk, int chunks) {
   const int lane = ptx::thread_index() % 32;
   return tile + swizzled_offset(row + lane / 8 % 2 * 8 + lane % 8, chunk + lane / 16, chunks);
 }
-// Returns the same for a B operand that lies n-major: registers 0, 1 are n 0-7, registers 2, 3 are
-// n 8-15.
+// Does the same for an n-major B operand: registers 0, 1 are n 0-7, registers 2, 3 are n 8-15.
 QUIRE_DEVICE const uint8_t* matrix_row_n(const uint8_t* tile, int row, int chunk, int chunks) {
   const int lane = ptx::thread_index() % 32;
   return tile + swizzled_offset(row + lane / 16 * 8 + lane % 8, chunk + lane / 8 % 2, chunks);

@@ -1,5 +1,5 @@
-// The producer of the Hopper prefill kernel brings 64 positions of keys or values into shared
-// memory with these functions, as panels (warpgroup_layout.h).
+// Functions with which the producer of the Hopper prefill kernel fetches 64 positions of keys or
+// values into shared memory, as panels (warpgroup_layout.h).
 #pragma once
 
 #include "kernels/cuda/attention/attention_device.h"
@@ -9,7 +9,7 @@ namespace quire::cuda {
 
 inline constexpr int kGroupThreads = 128;  // of a warpgroup
 
-// A Fetch is a piece that is to be fetched: positions from `first` on of keys or values.
+// A piece to fetch: keys or values of 64 positions from `first` on.
 struct Fetch {
   const AttentionArgs& args;
   const AttentionItem& item;
@@ -23,14 +23,14 @@ struct Fetch {
     return first >= item.begin && first + kAttentionTile <= item.end;
   }
   QUIRE_DEVICE int32_t block_size() const { return 1 << args.block_shift; }
-  // Returns how many rows lie one after another in the cache.
+  // Returns how many rows are consecutive in the cache.
   QUIRE_DEVICE int32_t run_rows() const {
     return block_size() < kAttentionTile ? block_size() : kAttentionTile;
   }
   QUIRE_DEVICE int32_t block(int32_t position) const {
     return item.block_table[position >> args.block_shift];
   }
-  // Returns elements from the start of the cache.
+  // Returns the offset of a row in the cache, in elements.
   QUIRE_DEVICE int64_t row_of(int32_t block_of_position, int32_t position) const {
     const int64_t head = int64_t{item.kv_head} << args.block_shift;
     return block_of_position * args.block_stride +
@@ -39,14 +39,14 @@ struct Fetch {
   QUIRE_DEVICE int64_t row_at(int32_t position) const { return row_of(block(position), position); }
 };
 
-// Fetches the boxes of a piece that is whole. One warp calls it.
+// Fetches the boxes of a piece of which every row is read. One warp calls it.
 template <int kHeadDim>
 QUIRE_DEVICE void fetch_boxes(const Fetch& fetch, const ptx::TensorMap& map, uint8_t* to,
                               uint64_t* full) {
   constexpr int kPanels = kHeadDim / kPanelDims;
   const int thread = ptx::thread_index();
   if (thread == 0) ptx::arrive_expecting(full, kAttentionTile * kHeadDim * 2);
-  // A lane has one box at most: of 8 rows and 256 dims there are 32.
+  // A lane has at most one box: for 8 rows and 256 dims there are 32.
   const int32_t row = thread / kPanels * fetch.run_rows();
   if (row >= kAttentionTile) return;
   const int panel = thread % kPanels;
@@ -56,7 +56,8 @@ QUIRE_DEVICE void fetch_boxes(const Fetch& fetch, const ptx::TensorMap& map, uin
                 full);
 }
 
-// Fetches a piece row by row, with zeros where it is not seen and past the dims. One warp calls it.
+// Fetches a piece row by row, with zeros for rows that are not seen and past the dims. One warp
+// calls it.
 template <int kHeadDim>
 QUIRE_DEVICE void fetch_rows(const Fetch& fetch, uint8_t* to) {
   constexpr int kChunks = kHeadDim / 8;
@@ -74,8 +75,8 @@ QUIRE_DEVICE void fetch_rows(const Fetch& fetch, uint8_t* to) {
   ptx::copy_async_wait<0>();
 }
 
-// e4m3 codes of a piece come in runs of rows that lie together, one for a lane, and only the runs
-// that are seen: numbers [first, end).
+// The runs of consecutive rows of a piece of e4m3 codes, one for each lane. Only the runs [first,
+// end), which are seen, are fetched.
 struct CodeRuns {
   int32_t first;
   int32_t end;
@@ -83,17 +84,17 @@ struct CodeRuns {
 QUIRE_DEVICE CodeRuns code_runs(const Fetch& fetch) {
   const int32_t rows = fetch.run_rows();
   const int32_t unseen = fetch.item.begin - fetch.first;
-  const int32_t seen = fetch.item.end - fetch.first;  // never none
+  const int32_t seen = fetch.item.end - fetch.first;  // greater than 0
   return {unseen > 0 ? unseen / rows : 0,
           seen < kAttentionTile ? (seen + rows - 1) / rows : kAttentionTile / rows};
 }
-// Returns the block of this lane's run.
+// Returns the block of the cache that has this lane's run.
 QUIRE_DEVICE int32_t block_of_codes(const Fetch& fetch, int lane) {
   const CodeRuns runs = code_runs(fetch);
   const bool has_run = lane >= runs.first && lane < runs.end;
   return has_run ? fetch.block(fetch.first + lane * fetch.run_rows()) : 0;
 }
-// Fetches the codes as they lie, rows of head_dim bytes. One warp calls it.
+// Fetches the codes unchanged, in rows of head_dim bytes. One warp calls it.
 QUIRE_DEVICE void fetch_codes(const Fetch& fetch, int32_t block, int lane, uint8_t* to,
                               uint64_t* full) {
   const CodeRuns runs = code_runs(fetch);
@@ -106,7 +107,7 @@ QUIRE_DEVICE void fetch_codes(const Fetch& fetch, int32_t block, int lane, uint8
 }
 
 // Expands the codes of a piece to bf16. One warp calls it; a lane expands the same 16 dims of every
-// so many rows.
+// kStep-th row.
 template <int kHeadDim>
 QUIRE_DEVICE void expand_codes(const Fetch& fetch, const uint8_t* codes, int lane, uint8_t* to) {
   using Chunk = Elements<4, uint32_t>;

@@ -1,23 +1,24 @@
-// This says how much shared memory attention needs, for whoever plans a model before it runs.
+// How much shared memory attention needs, for code that plans a model before it runs.
 #pragma once
 
 #include <cstdint>
 
 namespace quire::cuda {
 
-// What a block may ask for on GPUs of compute capability 8.6 and 8.9, the least of all that kernels
-// are made for (CUDA C++ Programming Guide, technical specifications per compute capability).
+// The most that a block may request on GPUs of compute capability 8.6 and 8.9, the least of all
+// GPUs that the kernels support (CUDA C++ Programming Guide, technical specifications per compute
+// capability).
 inline constexpr int64_t kLeastSharedBytes = 99 << 10;
 
-// The decode and prefill kernels take heads whose rows in the cache are whole pieces of 16 bytes,
-// with keys and values of their own.
+// Returns whether the decode and prefill kernels support the heads: their rows in the cache must be
+// whole pieces of 16 bytes, and keys and values separate.
 constexpr bool fits_tensor_cores(int32_t head_dim, bool is_fp8) {
   return head_dim <= 256 && head_dim % (is_fp8 ? 16 : 8) == 0;
 }
 
-// Returns the bytes that a block of the attention kernels must be able to ask for. Above 128 dims a
-// GPU without room for two stages of keys and values gets one. An e4m3 cache takes more there, as
-// codes and what they stand for lie side by side. The plain kernel needs but what every GPU has.
+// Returns the bytes that a block of the attention kernels must be able to request. Above 128 dims a
+// GPU without room for two stages of keys and values uses one. An e4m3 cache takes more there,
+// since codes and their values are both stored. The plain kernel needs no more than every GPU has.
 constexpr int64_t least_attention_shared_bytes(int32_t head_dim, bool is_fp8) {
   if (!fits_tensor_cores(head_dim, is_fp8)) return 0;
   const int64_t dims = head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
@@ -27,15 +28,16 @@ constexpr int64_t least_attention_shared_bytes(int32_t head_dim, bool is_fp8) {
   return query_bytes + num_tiles * tile_bytes;
 }
 
-// The wide kernel (attention_wide.cu) is made for these dims; smaller heads are padded with zeros.
+// The dims that the wide kernel (attention_wide.cu) is compiled for; smaller heads are padded with
+// zeros.
 struct WideDims {
-  int32_t key = 0;  // 0: there is none for such heads
+  int32_t key = 0;  // 0: it does not support such heads
   int32_t value = 0;
 };
-// What attention needs to know of the heads of a cache.
+// The properties of a cache's heads that attention depends on.
 struct HeadKind {
   int32_t head_dim = 0;
-  int32_t latent_dim = 0;  // above 0: a value is the first so many dims of its key
+  int32_t latent_dim = 0;  // above 0: a value is the first latent_dim dims of its key
   bool is_fp8 = false;
 };
 constexpr WideDims wide_dims(const HeadKind& kind) {
@@ -45,24 +47,25 @@ constexpr WideDims wide_dims(const HeadKind& kind) {
     const bool is_wide = kind.head_dim > 256 && kind.head_dim <= 512;
     return is_wide ? WideDims{512, 512} : WideDims{};
   }
-  // Rows are whole groups of eight pieces, among which they are exchanged.
+  // Rows must be whole groups of eight pieces, since swizzling permutes pieces within a group.
   if (kind.head_dim <= 320 && kind.latent_dim <= 256)
     return kind.is_fp8 ? WideDims{384, 256} : WideDims{320, 256};
   if (kind.head_dim > 576 || kind.latent_dim > 512) return {};
   return kind.is_fp8 ? WideDims{640, 512} : WideDims{576, 512};
 }
-// Returns the shared memory of a block of the wide kernel for prompts with room for so many tiles of
-// 64 positions, each of keys or of values with rows of so many bytes: beside them lie the weights of
-// a tile for 32 query rows, the maxima of warps and what the block works on. Decode takes less.
+// Returns the shared memory of a block of the wide kernel for prompts, with `num_tiles` tiles of 64
+// positions, each of keys or of values with rows of `row_bytes`. The rest is the weights of a tile
+// for 32 query rows, the maxima of warps, and the block's work. Decode takes less.
 constexpr int64_t wide_attention_bytes(int32_t row_bytes, int num_tiles) {
   return int64_t{num_tiles} * 64 * row_bytes + 32 * 64 * 2 + 32 * 2 * 4 + 128;
 }
 
-// Which kernels attend. The heads and the GPU alone decide, so that all rows of a layer go one way.
+// Which kernels compute attention. It depends only on the heads and the GPU, so that all rows of a
+// layer use the same kernels.
 enum class AttentionWay : uint8_t {
   kTensorCores,  // decode and prefill kernels
-  kWide,         // latents, and heads of more than 256 dims, by tensor cores, too
-  kPlain,        // whatever is left (attention_plain.cu)
+  kWide,         // latents, and heads of more than 256 dims, also by tensor cores
+  kPlain,        // all other heads (attention_plain.cu)
 };
 constexpr AttentionWay attention_way(const HeadKind& kind, int64_t shared_bytes_per_block) {
   if (kind.latent_dim == 0 && fits_tensor_cores(kind.head_dim, kind.is_fp8))

@@ -1,7 +1,7 @@
-// This is attention for heads and latents that tensor cores do not take as they lie in the cache
-// (attention_way()): a block has one query row, of any even number of dims, and walks the tiles of
-// 64 positions that it sees in ascending order, whether it prefills or decodes. So a row has the
-// same bits however its request is cut (law L4). It reads a KV head once for each query head.
+// Attention for heads and latents that the tensor core kernels do not support (attention_way()). A
+// block has one query row, of any even number of dims, and walks the tiles of 64 positions that it
+// sees in ascending order, in prefill and decode alike. So a row has the same bits however its
+// request is cut (law L4). Each KV head is read once for each of its query heads.
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
@@ -13,18 +13,18 @@ constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 constexpr int kBlocksPerSm = 8;
 constexpr int kMaxDims = kMaxAttentionHeadDim;
-constexpr int kPairs = (kMaxDims / 2 + kThreads - 1) / kThreads;  // of dims, of a thread
+constexpr int kPairs = (kMaxDims / 2 + kThreads - 1) / kThreads;  // pairs of dims per thread
 
-// In shared memory.
+// The layout of shared memory.
 struct PlainMemory {
   float query[kMaxDims];
   float scores[kAttentionTile];  // in units of log2
 };
 
-// What a block works on.
+// A block's work.
 struct PlainRow {
   AttentionItem item;
-  int64_t token = 0;  // of the batch
+  int64_t token = 0;  // in the batch
   int32_t head = 0;
   int32_t position = 0;
 };
@@ -40,7 +40,7 @@ QUIRE_DEVICE PlainRow find_row(const AttentionArgs& args, int32_t token, int32_t
   return found;
 }
 
-// Returns elements from the start of the cache to the row of a position.
+// Returns the offset of a position's row in the cache, in elements.
 QUIRE_DEVICE int64_t cache_row(const AttentionArgs& args, const AttentionItem& item,
                                int32_t position) {
   const int64_t block = item.block_table[position >> args.block_shift];
@@ -59,7 +59,7 @@ QUIRE_DEVICE void load_pair(const uint8_t* cache, int64_t at, float (&pair)[2]) 
   }
 }
 
-// Every warp scores some positions of a tile, one after the other.
+// Computes the scores of a tile. Every warp takes some positions, one after the other.
 template <bool kFp8>
 QUIRE_DEVICE void score_tile(const AttentionArgs& args, const PlainRow& row, int32_t first,
                              PlainMemory& memory) {
@@ -86,7 +86,7 @@ QUIRE_DEVICE void score_tile(const AttentionArgs& args, const PlainRow& row, int
   }
 }
 
-// The sums of a thread's pairs of dims, and what the row's softmax has seen.
+// The sums of a thread's pairs of dims, and the state of the row's softmax.
 struct PlainSums {
   float sums[kPairs][2] = {};
   float maximum = -ptx::infinity();
@@ -132,7 +132,7 @@ QUIRE_DEVICE void attend_row(const AttentionArgs& args, const PlainRow& row, Pla
       args.query +
       (row.item.first_token + row.item.first_row / args.cut.group) * args.query_stride +
       int64_t{row.head} * args.head_dim;
-  ptx::sync_threads();  // nobody reads what the last row left
+  ptx::sync_threads();  // the last row's memory is no longer read
   for (int d = ptx::thread_index(); d < args.head_dim; d += kThreads)
     memory.query[d] = widen(query[d]);
   ptx::sync_threads();

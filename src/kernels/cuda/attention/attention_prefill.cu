@@ -1,7 +1,7 @@
-// This is attention of many query rows (FlashAttention-2, Dao 2023): a block holds kRows packed
-// rows, each of its four warps a quarter of them, and walks the tiles of 64 positions that any row
-// sees. Scores, weights and sums stay in registers; keys and values come through shared memory, the
-// next tile loading while this one is used.
+// Attention of many query rows (FlashAttention-2, Dao 2023). A block holds kRows packed rows, each
+// of its four warps a quarter of them, and walks the tiles of 64 positions that any row sees.
+// Scores, weights and sums stay in registers; keys and values go through shared memory, and the
+// next tile is loaded while this one is used.
 #include "kernels/cuda/attention/attention_device.h"
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_memory.h"
@@ -12,20 +12,20 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = kAttentionThreads / 32;
-// As many as the registers of an SM allow; at 256 dims one block fills them.
+// Returns as many blocks as the registers of an SM allow; at 256 dims one block fills them.
 constexpr int most_blocks_per_sm(int head_dim) { return head_dim <= 128 ? 2 : 1; }
 
-// 32 rows per warp halve what each product reads from shared memory; at 256 dims the sums of 16
-// rows fill the registers.
+// With 32 rows per warp, each product reads half as much from shared memory; at 256 dims the sums
+// of 16 rows fill the registers.
 constexpr int row_tiles(int head_dim) { return head_dim <= 128 ? 2 : 1; }
 
-// Returns the scratch of a block with fold_splits.
+// Returns the floats of scratch of a block with fold_splits.
 constexpr int64_t total_floats(int head_dim) {
   return int64_t{row_tiles(head_dim)} * row_total_floats(head_dim) * kAttentionThreads;
 }
 
-// With one stage a tile is fetched when the one before it has been used: slower, for GPUs whose
-// shared memory has no room for two.
+// With one stage, a tile is fetched only when the one before it has been used. That is slower, and
+// meant for GPUs whose shared memory has no room for two stages.
 template <int kHeadDimOf, bool kFp8Of, int kStagesOf>
 struct PrefillMemory {
   static constexpr int kHeadDim = kHeadDimOf;
@@ -45,7 +45,7 @@ QUIRE_DEVICE void prefill_scores(const uint8_t* query, const uint8_t* keys, int 
 #pragma unroll
     for (float& x : tile) x = 0.0f;
   }
-#pragma unroll 1  // the addresses of more loads would take the registers of the sums
+#pragma unroll 1  // addresses of more loads would take the sums' registers
   for (int k = 0; k < kHeadDim / 16; ++k) {
     uint32_t a[4];
     ptx::load_matrices(a, matrix_row(query, row, k * 2, kHeadDim / 8));
@@ -64,7 +64,7 @@ QUIRE_DEVICE void prefill_sums(RowSums<kHeadDim> (&rows)[row_tiles(kHeadDim)],
                                const uint32_t (&weights)[row_tiles(kHeadDim)][4][4],
                                const uint8_t* values) {
 #pragma unroll
-  for (int n = 0; n < kHeadDim / 16; ++n) {  // inside, k: fewer sums are on their way at once
+  for (int n = 0; n < kHeadDim / 16; ++n) {  // the loop over k is inside: fewer sums in flight
 #pragma unroll
     for (int k = 0; k < kAttentionTile / 16; ++k) {
       uint32_t b[4];
@@ -79,7 +79,7 @@ QUIRE_DEVICE void prefill_sums(RowSums<kHeadDim> (&rows)[row_tiles(kHeadDim)],
   }
 }
 
-// Returns where this thread keeps row tile m between splits.
+// Returns where this thread stores row tile m between splits.
 template <int kHeadDim>
 QUIRE_DEVICE FoldStore fold_store(const AttentionArgs& args, int m) {
   const int64_t before = ptx::block_index() * total_floats(kHeadDim) +
@@ -103,7 +103,7 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
     }
     ptx::copy_async_commit();
   };
-  ptx::sync_threads();  // nobody reads what the last item left
+  ptx::sync_threads();  // the last item's memory is no longer read
   load_query<kHeadDim, Memory::kRows>(args, item, memory + Memory::kQuery);
   fetch(0);
 
@@ -118,7 +118,7 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
   RowTotals totals[kRowTiles];
   const float factor = score_factor(args, item);
   bool is_first = true;
-  const int warp_row = ptx::thread_index() / 32 * 16 * kRowTiles;  // of the item
+  const int warp_row = ptx::thread_index() / 32 * 16 * kRowTiles;  // in the item
   for (int32_t tile = 0; tile < walk.num_tiles; ++tile) {
     ptx::copy_async_wait<0>();
     ptx::sync_threads();
@@ -126,7 +126,7 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
     const TileView view = landed_tile<kHeadDim, kFp8, Tiles>(tile % Memory::kStages, memory);
     uint32_t weights[kRowTiles][4][4];
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) {  // one after another: scores of both take 64 registers
+    for (int m = 0; m < kRowTiles; ++m) {  // one after another: both take 64 registers
       float scores[8][4];
       prefill_scores<kHeadDim>(memory + Memory::kQuery, view.keys, warp_row + m * 16, scores);
       cap_scores(args, item, scores);

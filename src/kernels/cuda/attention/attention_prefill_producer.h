@@ -1,5 +1,5 @@
-// The producer's side of the Hopper prefill kernel: how a block shares its threads and its memory,
-// and how queries, keys and values get there.
+// The producer's side of the Hopper prefill kernel: how a block divides its threads and its memory,
+// and how queries, keys and values are fetched.
 #pragma once
 
 #include "kernels/cuda/attention/attention_fetch.h"
@@ -11,8 +11,8 @@ namespace quire::cuda {
 
 inline constexpr int kConsumerRows = 64;  // packed rows
 
-// How the threads of a block share the work. Three consumers hide the softmax of each behind the
-// products of the others; at 256 dims their sums leave room for two.
+// How the threads of a block share the work. With three consumers, each computes its softmax while
+// the others' products run; at 256 dims their sums leave room for two.
 template <int kHeadDim>
 struct PrefillCrew {
   static constexpr int kConsumers = kHeadDim <= 128 ? 3 : 2;
@@ -20,27 +20,27 @@ struct PrefillCrew {
   static constexpr int kRows = kConsumers * kConsumerRows;
   static constexpr int kProducerRegisters = 56;
   static constexpr int kConsumerRegisters = kConsumers == 3 ? 152 : 224;
-  // A block starts with as many for each thread as a multiple of eight allows, and can only move
-  // those.
+  // The registers of a block, over all its threads. A block starts with the same number for each
+  // thread, a multiple of eight, and can only move registers between warpgroups.
   static constexpr int kAllRegisters = 65536 / kThreads / 8 * 8 * (1 + kConsumers);
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= kAllRegisters);
 };
 
 inline constexpr int kProducerWarps = kGroupThreads / 32;
-inline constexpr int kConsumerWarps = kGroupThreads / 32;  // of one consumer
+inline constexpr int kConsumerWarps = kGroupThreads / 32;  // of each consumer
 
 template <int kHeadDim, bool kFp8>
 struct PrefillMemory {
   static constexpr int kPiece = kAttentionTile * kHeadDim * 2;
   static constexpr int kSlots = kHeadDim <= 128 ? (kFp8 ? 7 : 8) : (kFp8 ? 3 : 5);
-  // So many warps of the producer expand codes, and have so many pieces of them on their way each.
-  // With no more warps than slots, a warp that comes to a slot finds it at most one round of the
-  // ring behind, which its parity tells.
+  // kCodeWarps warps of the producer expand codes; each has kWarpCodeSlots pieces of codes in
+  // flight. kCodeWarps is at most kSlots, so a warp that waits for a slot is at most one round of
+  // the ring ahead, which the slot's parity can tell.
   static constexpr int kCodeWarps = kHeadDim <= 128 ? 4 : 2;
   static constexpr int kWarpCodeSlots = 2;
   static constexpr int kCodeSlots = kFp8 ? kCodeWarps * kWarpCodeSlots : 0;
   static_assert(kCodeWarps <= kProducerWarps && kCodeWarps <= kSlots);
-  // The next item's query comes while this one's is used, where there is room.
+  // If there is room, the next item's query is fetched while this one's is used.
   static constexpr int kQuerySlots = kHeadDim <= (kFp8 ? 64 : 128) ? 2 : 1;
   static constexpr int kRowsBytes = kConsumerRows * kHeadDim * 2;
   static constexpr int kQuery = PrefillCrew<kHeadDim>::kConsumers * kRowsBytes;
@@ -71,14 +71,14 @@ QUIRE_DEVICE Fetch piece_to_fetch(const AttentionArgs& args, const AttentionItem
   return {args, item, (walk.first_tile + at.tile) * kAttentionTile, at.is_value};
 }
 
-// Makes what this warp wrote visible to the consumers.
+// Makes this warp's writes visible to the consumers.
 QUIRE_DEVICE void hand_over(uint64_t* full) {
   ptx::publish_shared_writes();
   ptx::sync_warp();
   if (ptx::thread_index() % 32 == 0) ptx::arrive(full);
 }
 
-// Fetches the rows of an item's query with kLoaders threads, whole warps.
+// Fetches the rows of an item's query with kLoaders threads, which are whole warps.
 template <int kHeadDim, int kLoaders>
 QUIRE_DEVICE void fetch_query(const AttentionArgs& args, const AttentionItem& item, int thread,
                               uint8_t* to) {
@@ -106,7 +106,7 @@ QUIRE_DEVICE void fetch_query(const AttentionArgs& args, const AttentionItem& it
   ptx::copy_async_wait<0>();
 }
 
-// The first warp of the producer brings pieces, the others bring queries.
+// The first warp of the producer fetches pieces, the others fetch queries.
 inline constexpr int kQueryWarps = kProducerWarps - 1;
 
 template <int kHeadDim>
@@ -123,8 +123,8 @@ QUIRE_DEVICE void produce_queries(const AttentionArgs& args) {
   });
 }
 
-// Only one warp fetches pieces: another that fell behind by a round of the ring would take a slot's
-// parity for that of the round before.
+// Only one warp fetches pieces. With several, a warp that fell behind by a round of the ring would
+// mistake a slot's parity for that of the round before.
 template <int kHeadDim>
 QUIRE_DEVICE void produce(const AttentionArgs& args, const ptx::TensorMap& keys,
                           const ptx::TensorMap& values) {
@@ -149,7 +149,7 @@ QUIRE_DEVICE void produce(const AttentionArgs& args, const ptx::TensorMap& keys,
   });
 }
 
-// The warps bring pieces in turns, each by itself, so that their waits overlap.
+// The warps fetch pieces in rotation, each on its own, so that their waits overlap.
 template <int kHeadDim>
 QUIRE_DEVICE void produce_from_codes(const AttentionArgs& args) {
   using M = PrefillMemory<kHeadDim, true>;
@@ -188,7 +188,7 @@ QUIRE_DEVICE void produce_from_codes(const AttentionArgs& args) {
     query_place.advance();
     int32_t piece = first_piece;
     for (; piece < num_pieces; piece += M::kCodeWarps) {
-      const int32_t next_block = block_of(piece + kAhead);  // on its way meanwhile
+      const int32_t next_block = block_of(piece + kAhead);  // loaded while this piece is expanded
       const int slot = slot_of(0);
       ptx::wait_barriers(barrier_at(M::kCodesFull, slot), code_place.parity,
                          barrier_at(M::kEmpty, place.slot), place.parity ^ 1);

@@ -1,9 +1,9 @@
-// This is attention of many query rows for Hopper (FlashAttention-3, Shah et al. 2024). One
-// warpgroup fetches queries, and keys and values through a ring in shared memory; two or three more
-// multiply them with 64 packed rows each, and the softmax of each runs while the products of the
-// others do. Within a warpgroup the scores of the next tile are begun before the values of this one
-// are added, and weighed meanwhile. A row's arithmetic is that of attention_rows.h, tile by tile;
-// warpgroup products round as those of a warp do.
+// Attention of many query rows for Hopper (FlashAttention-3, Shah et al. 2024). One warpgroup
+// fetches queries, keys and values through a ring in shared memory. Two or three more multiply them
+// with 64 packed rows each, and each computes its softmax while the products of the others run.
+// Within a warpgroup the scores of the next tile begin before the values of this one are added, and
+// become weights meanwhile. A row's arithmetic is that of attention_rows.h, tile by tile; warpgroup
+// products round as those of a single warp do.
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_prefill_producer.h"
 #include "kernels/cuda/launch.h"
@@ -12,7 +12,7 @@
 namespace quire::cuda {
 namespace {
 
-// Begins scores = query x keys: 64 rows of the query and a piece, both at their addresses.
+// Begins scores = query x keys, for 64 rows of the query and a piece, given by their addresses.
 template <int kHeadDim>
 QUIRE_DEVICE void begin_scores(uint32_t query, uint32_t keys, float (&scores)[8][4]) {
   const uint64_t a = panel_descriptor(query);
@@ -31,7 +31,7 @@ QUIRE_DEVICE void pin_sums(RowSums<kHeadDim>& rows) {
   unrolled<RowSums<kHeadDim>::kPanels>([&](auto p) { ptx::pin_registers(rows.sums[p]); });
 }
 
-// Begins sums += weights x values of a piece, and weight += weights x ones.
+// Begins sums += weights x the values of a piece, and weight += weights x ones.
 template <int kHeadDim>
 QUIRE_DEVICE void begin_sums(RowSums<kHeadDim>& rows, float (&weight)[1][4],
                              const uint32_t (&weights)[4][4], uint32_t values, uint32_t ones) {
@@ -41,7 +41,7 @@ QUIRE_DEVICE void begin_sums(RowSums<kHeadDim>& rows, float (&weight)[1][4],
   ptx::pin_registers(weight);
   ptx::begin_products();
   unrolled<kAttentionTile / 16 * kPanels>([&](auto i) {
-    constexpr int kStep = i / kPanels;  // of 16 positions
+    constexpr int kStep = i / kPanels;  // 16 positions each
     constexpr int kPanel = i % kPanels;
     constexpr uint32_t kOffset = (kPanel * kAttentionTile + kStep * 16) * kPanelRowBytes;
     ptx::multiply_panel<true>(rows.sums[kPanel], weights[kStep], moved_descriptor(b, kOffset),
@@ -63,32 +63,32 @@ QUIRE_DEVICE void arrive_for_warp(uint64_t* barrier) {
   if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier);
 }
 
-// A Piece is a consumer's view of a slot of the ring.
+// A consumer's view of a slot of the ring.
 struct Piece {
   int slot;
   uint32_t address;
 };
 
-// This is a consumer's side of the rings.
+// A consumer's side of the rings.
 template <typename M>
 struct Consumer {
   int index = 0;
   RingPlace<M::kSlots> place{};
   RingPlace<M::kQuerySlots> query_place{};
 
-  // Returns the address of the item's 64 rows of the query once they are there.
+  // Waits for the item's 64 rows of the query, and returns their address.
   QUIRE_DEVICE uint32_t query() const {
     ptx::wait_barrier(barrier_at(M::kQueryFull, query_place.slot), query_place.parity);
     return ptx::shared_address(ptx::shared_memory() + M::kQueries + query_place.slot * M::kQuery +
                                index * M::kRowsBytes);
   }
-  // Says that this warp is done with them.
+  // Marks the query as no longer used by this warp.
   QUIRE_DEVICE void release_query() {
     arrive_for_warp(barrier_at(M::kQueryEmpty, query_place.slot));
     query_place.advance();
   }
 
-  // Returns the next piece once it is there, or the next two.
+  // Waits for the next piece, or the next two, and returns them.
   QUIRE_DEVICE Piece next() {
     ptx::wait_barrier(barrier_at(M::kFull, place.slot), place.parity);
     return advance();
@@ -100,7 +100,7 @@ struct Consumer {
                        barrier_at(M::kFull, place.slot), place.parity);
     second = advance();
   }
-  // Says that this warp is done with it.
+  // Marks the piece as no longer used by this warp.
   QUIRE_DEVICE static void release(const Piece& piece) {
     arrive_for_warp(barrier_at(M::kEmpty, piece.slot));
   }
@@ -113,7 +113,7 @@ struct Consumer {
   }
 };
 
-// Returns the scratch of a consumer with fold_splits.
+// Returns the floats of scratch of a consumer with fold_splits.
 constexpr int64_t total_floats(int head_dim) {
   return int64_t{row_total_floats(head_dim)} * kGroupThreads;
 }
@@ -171,7 +171,7 @@ QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& i
   ptx::wait_products<0>();
   ptx::pin_registers(scores);
   consumer.release(first_keys);
-  weigh(0);  // there are no sums yet to shrink
+  weigh(0);  // no sums exist yet that would shrink
   pack_weights(scores, weights);
 
   const FoldStore store = fold_store<kHeadDim>(args, consumer.index);
@@ -185,7 +185,7 @@ QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& i
     ptx::wait_products<1>();
     ptx::pin_registers(scores);
     consumer.release(keys);
-    const bool ends_split = --tiles_left == 0;  // with the values that are being added
+    const bool ends_split = --tiles_left == 0;  // after the values that are being added
     const float ended[2] = {softmax.maximum[0], softmax.maximum[1]};
     if (ends_split) clear(softmax.maximum);
     weigh(tile);
@@ -193,7 +193,7 @@ QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& i
     end_sums(rows, softmax.weight);
     ptx::pin_registers(scores);
     consumer.release(values);
-    pack_weights(scores, weights);  // the last ones were in use until now
+    pack_weights(scores, weights);  // only here are the previous weights free
     if (ends_split) {
       RowTotals split = totals_of(ended, softmax.weight);
       fold_rows(rows, split, store, is_first, false);
@@ -201,7 +201,7 @@ QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& i
       is_first = false;
       tiles_left = walk.tiles_per_split;
     } else if (ptx::ballot(shrink[0] != 1.0f || shrink[1] != 1.0f) != 0) {
-      shrink_rows(rows, softmax.weight, shrink);  // mostly no maximum grew, and x * 1 is x
+      shrink_rows(rows, softmax.weight, shrink);  // mostly all factors are 1, which changes nothing
     }
   }
   consumer.release_query();
@@ -238,8 +238,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(PrefillCrew<kHeadDim>::kThreads, 1)
   ptx::sync_threads();
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  // The number comes from a lane, so that the compiler knows it to be the warp's: descriptors are
-  // made of it.
+  // The number is taken from a lane, so that the compiler knows it is the same in the whole warp,
+  // as descriptors must be.
   const int warpgroup = ptx::shuffle(ptx::thread_index() / kGroupThreads, 0);
   if (warpgroup == 0) {
     ptx::give_back_registers<C::kProducerRegisters>();

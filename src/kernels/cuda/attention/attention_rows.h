@@ -1,6 +1,6 @@
-// The prefill kernels share this: 16 packed query rows of a warp while it walks over tiles of 64
-// positions. Of each tile of tensor cores a lane holds two rows, lane / 4 and eight below it. The
-// arithmetic of a row is that of decode (attention_device.h).
+// Functions that the prefill kernels share, for 16 packed query rows of a warp that walks over
+// tiles of 64 positions. Of each tensor core tile a lane holds two rows, lane / 4 and the one eight
+// below. The arithmetic of a row is that of decode (attention_device.h).
 #pragma once
 
 #include <type_traits>
@@ -9,12 +9,12 @@
 
 namespace quire::cuda {
 
-// What the softmax of the lane's two rows has seen.
+// The state of the softmax of the lane's two rows.
 struct RowSoftmax {
   float maximum[2];
   float weight[1][4];  // [0][0] and [0][2], of a product with ones
 };
-// The same of a finished split.
+// The same for all splits that are finished.
 struct RowTotals {
   float maximum[2];
   float weight[2];
@@ -22,9 +22,9 @@ struct RowTotals {
 template <int kHeadDim>
 struct RowSums {
   static constexpr int kPanels = kHeadDim / 64;
-  float sums[kPanels][8][4];  // of 64 dims each
+  float sums[kPanels][8][4];  // 64 dims each
 };
-// Returns the scratch of fold_rows() per lane.
+// Returns how many floats of scratch fold_rows() needs per lane.
 constexpr int row_total_floats(int head_dim) { return head_dim / 8 * 4 + 4; }
 
 QUIRE_DEVICE void clear(float (&maximum)[2]) { maximum[0] = maximum[1] = -ptx::infinity(); }
@@ -48,8 +48,8 @@ QUIRE_DEVICE RowTotals totals_of(const float (&maximum)[2], const float (&weight
   return {{maximum[0], maximum[1]}, {weight[0][0], weight[0][2]}};
 }
 
-// Calls f(0), f(1), ... with numbers that are constants where f is compiled. Loops are unrolled too
-// late for some arrays: the compiler has put them into memory by then.
+// Calls f(0), f(1), ... with numbers that are compile-time constants in f. For some arrays, loops
+// are unrolled too late: by then the compiler has put the arrays into memory.
 template <int kEnd, int kBegin = 0, typename F>
 QUIRE_DEVICE void unrolled(F&& f) {
   if constexpr (kBegin < kEnd) {
@@ -58,7 +58,7 @@ QUIRE_DEVICE void unrolled(F&& f) {
   }
 }
 
-// Lessens scores by ALiBi: rows from first_row on, positions from first_position on.
+// Applies ALiBi to scores: rows from first_row on, positions from first_position on.
 QUIRE_DEVICE void lessen_scores(const AttentionArgs& args, const AttentionItem& item,
                                 int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
   const int lane = ptx::thread_index() % 32;
@@ -76,7 +76,7 @@ QUIRE_DEVICE void lessen_scores(const AttentionArgs& args, const AttentionItem& 
   });
 }
 
-// Caps scores, which then count in powers of 2 unless ALiBi comes behind.
+// Caps scores and converts them to units of log2, unless ALiBi follows, which does that.
 QUIRE_DEVICE void cap_scores(const AttentionArgs& args, const AttentionItem& item,
                              float (&scores)[8][4]) {
   if (!changes_scores(args)) return;
@@ -87,7 +87,8 @@ QUIRE_DEVICE void cap_scores(const AttentionArgs& args, const AttentionItem& ite
   });
 }
 
-// Hides what a row does not see: rows from first_row on, positions from first_position on.
+// Sets scores that a row does not see to -infinity: rows from first_row on, positions from
+// first_position on.
 QUIRE_DEVICE void hide_scores(const AttentionArgs& args, const AttentionItem& item,
                               int32_t first_row, int32_t first_position, float (&scores)[8][4]) {
   const int lane = ptx::thread_index() % 32;
@@ -106,19 +107,19 @@ QUIRE_DEVICE void hide_scores(const AttentionArgs& args, const AttentionItem& it
   });
 }
 
-// Turns the scores of a tile into softmax weights, and takes them into the rows' maxima. The rows'
-// sums and weights are to be multiplied by `shrink` before the tile is added.
+// Turns the scores of a tile into softmax weights, and updates the rows' maxima. The rows' sums and
+// weights must be multiplied by `shrink` before the tile is added.
 QUIRE_DEVICE void weigh_scores(float (&maxima)[2], float factor, float (&scores)[8][4],
                                float (&shrink)[2]) {
   unrolled<2>([&](auto h) {
-    float most[4];  // four at a time, so that none waits for the one before it
+    float most[4];  // four independent maxima, so that none waits for another
     unrolled<4>([&](auto i) { most[i] = ptx::max(scores[i][2 * h], scores[i][2 * h + 1]); });
     unrolled<4>([&](auto i) { most[i] = ptx::max(most[i], scores[4 + i][2 * h]); });
     unrolled<4>([&](auto i) { most[i] = ptx::max(most[i], scores[4 + i][2 * h + 1]); });
     float seen = ptx::max(ptx::max(most[0], most[1]), ptx::max(most[2], most[3]));
     seen = ptx::max(seen, ptx::shuffle_xor(seen, 1));
     seen = ptx::max(seen, ptx::shuffle_xor(seen, 2));
-    // The factor is positive: the greatest of the products is the product of the greatest.
+    // The factor is positive, so the greatest product is the product of the greatest score.
     const float maximum = raised_maximum(maxima[h], ptx::multiply(seen, factor));
     const float base = finite_maximum(maximum);
     shrink[h] = ptx::exp2_fast(ptx::add(maxima[h], -base));
@@ -130,7 +131,7 @@ QUIRE_DEVICE void weigh_scores(float (&maxima)[2], float factor, float (&scores)
   });
 }
 
-// Returns the weights of a tile as A operands of 16 positions each.
+// Converts the weights of a tile to A operands of 16 positions each.
 QUIRE_DEVICE void pack_weights(const float (&scores)[8][4], uint32_t (&weights)[4][4]) {
   unrolled<16>([&](auto i) {
     const float* pair = &scores[i / 2][i % 2 * 2];
@@ -153,8 +154,8 @@ QUIRE_DEVICE void shrink_rows(RowSums<kHeadDim>& rows, float (&weight)[1][4],
   }
 }
 
-// A FoldStore is where a lane keeps the totals of its rows between splits, in memory: four floats,
-// row_total_floats() / 4 times, `stride` fours apart.
+// The memory where a lane keeps the totals of its rows between splits: row_total_floats() / 4
+// groups of four floats, `stride` groups apart.
 struct FoldStore {
   using Four = Elements<4, float>;
   Four* fours = nullptr;
@@ -163,8 +164,8 @@ struct FoldStore {
   QUIRE_DEVICE Four& at(int i) const { return fours[i * stride]; }
 };
 
-// Ends a split as decode's combine does: it is folded into the totals of those before it, which are
-// left in `store` for the next split or, after the last one, in `rows` and `split`.
+// Ends a split as decode's combine does: folds it into the totals of the splits before it. The
+// result is left in `store` for the next split or, after the last one, in `rows` and `split`.
 template <int kHeadDim>
 QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& rows, RowTotals& split, const FoldStore& store,
                             bool is_first, bool is_last) {
@@ -181,7 +182,7 @@ QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& rows, RowTotals& split, const Fol
   }
   if (!is_last)
     store.at(0) = {{split.maximum[0], split.weight[0], split.maximum[1], split.weight[1]}};
-  constexpr int kAtOnce = kHeadDim <= 128 ? 8 : 2;  // on their way before the first is used
+  constexpr int kAtOnce = kHeadDim <= 128 ? 8 : 2;  // loads issued before the first is used
   unrolled<kHeadDim / 8 / kAtOnce>([&](auto batch) {
     Four totals[kAtOnce] = {};
     if (!is_first)
@@ -198,7 +199,7 @@ QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& rows, RowTotals& split, const Fol
   });
 }
 
-// Writes the finished rows from first_row on, as far as they belong to the item.
+// Writes the finished rows from first_row on that belong to the item.
 template <int kHeadDim>
 QUIRE_DEVICE void store_rows(const AttentionArgs& args, const AttentionItem& item,
                              int32_t first_row, const RowSums<kHeadDim>& rows,
@@ -223,12 +224,12 @@ QUIRE_DEVICE void store_rows(const AttentionArgs& args, const AttentionItem& ite
   }
 }
 
-// A TileWalk says how a prefill item walks over its tiles.
+// How a prefill item walks over its tiles.
 struct TileWalk {
   int32_t first_tile = 0;  // of 64 positions
   int32_t num_tiles = 0;
   int32_t tiles_per_split = 1;
-  bool folds = false;     // more than one split, and splits are folded
+  bool folds = false;     // there is more than one split, and splits are folded
   int32_t all_begin = 0;  // every row sees every position in [all_begin, all_end)
   int32_t all_end = 0;
 
@@ -236,7 +237,8 @@ struct TileWalk {
     const int32_t position = (first_tile + tile) * kAttentionTile;
     return position < all_begin || position + kAttentionTile > all_end;
   }
-  // Returns after how many tiles the first fold is due that is not the last; -1: there is none.
+  // Returns how many tiles precede the first fold, unless that is the last one; -1 if no fold is
+  // due.
   QUIRE_HOST_DEVICE int32_t tiles_before_fold() const {
     return folds ? tiles_per_split - first_tile % tiles_per_split : -1;
   }
@@ -256,9 +258,9 @@ QUIRE_DEVICE TileWalk tile_walk(const AttentionArgs& args, const AttentionItem& 
   return walk;
 }
 
-// Visits the prefill items of a block, one after another. The last rows of a request see most, so
-// they go first; every other round goes through the blocks backwards, so that who gets the longer
-// item of one round gets the shorter of the next.
+// Calls body for each prefill item of the block, one after another. The last rows of a request,
+// which see most positions, come first. Every other round assigns items to blocks in reverse order,
+// so that a block with a longer item in one round gets a shorter one in the next.
 template <typename F>
 QUIRE_DEVICE void for_each_prefill_item(const AttentionArgs& args, F&& body) {
   const int32_t num_items = args.lists.prefill_items[args.num_reqs] * args.num_kv_heads;

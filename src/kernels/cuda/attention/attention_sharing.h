@@ -1,12 +1,12 @@
-// The kernel that cuts a batch finds with these functions which requests have the same blocks at the
-// same positions, and makes packs of them: an item of a pack reads the keys and values of a split
-// once for all of its requests. Rows are independent of each other in a tile of tensor cores, and
-// splits are folded in order, so a row's bits are those of a request alone (law L4); which requests
-// make a pack is a matter of speed.
+// Finds which requests of a batch have the same blocks at the same positions, for the kernel that
+// cuts the batch, and groups these requests into packs: an item of a pack reads the keys and values
+// of a split once for all requests of the pack. Rows are independent of each other in a tile of
+// tensor cores, and splits are folded in order, so a row has the same bits as if its request were
+// alone (law L4); which requests form a pack only affects speed.
 //
-// Requests are classified level by level: by the blocks of their first whole split, of the next one,
-// and so on, until no two are in one class. Without sharing that is one level, at which each request
-// reads the number of one block.
+// Requests are classified level by level: by the blocks of their first whole split, then of the
+// next one, and so on, until every class has one request. Without sharing that takes one level, at
+// which each request reads one block id.
 #pragma once
 
 #include "kernels/cuda/attention/attention_device.h"
@@ -14,26 +14,25 @@
 namespace quire::cuda {
 
 inline constexpr int kCutThreads = 256;
-// Requests beyond so many are in no pack.
+// Requests from this number on are in no pack.
 inline constexpr int32_t kMaxSharers = 1024;
 
-// What is kept of each request, in shared memory.
+// Arrays in shared memory, with an entry for each request.
 struct SharingMemory {
-  int32_t* key;     // the first block of the level's split; 0: no longer with others
-  int32_t* known;   // the class before the level: its leader; first, what no leader's number is
-  int32_t* leader;  // the class after the level: its first request
-  int32_t* size;    // of the class whose leader the request is
-  int32_t* choice;  // leader of the class that the request makes packs with
-  int32_t* levels;  // splits of the pack; 0: none
-  float* saved;     // by that choice
-  uint32_t* any;    // one word
+  int32_t* key;     // first block of the level's split; 0: the request is alone
+  int32_t* known;   // the leader of its class at the level before; at first a negative number
+  int32_t* leader;  // the first request of its class at this level
+  int32_t* size;    // of the class whose leader this request is
+  int32_t* choice;  // leader of the class with which the request forms packs
+  int32_t* levels;  // splits that the pack reads; 0: there is no pack
+  float* saved;     // splits that this choice saves
+  uint32_t* any;    // a single word: whether any class has two requests
 };
 inline int64_t sharing_bytes(int32_t num_reqs) {
   return (7 * std::min<int64_t>(num_reqs, kMaxSharers) + 1) * int64_t{sizeof(int32_t)};
 }
 
-// Sharing finds the packs of a batch. The whole block calls find(), once the requests that decode
-// are known.
+// Finds the packs of a batch. The whole block calls find(), once decode_items has been written.
 class Sharing {
  public:
   QUIRE_DEVICE Sharing(const AttentionArgs& args, uint8_t* memory)
@@ -51,7 +50,7 @@ class Sharing {
                reinterpret_cast<uint32_t*>(first + 7 * num_reqs_)};
   }
 
-  // Has each request choose a class to make packs with. Returns whether any did.
+  // Chooses for each request a class to form packs with. Returns whether any request has one.
   QUIRE_DEVICE bool find() {
     for_each_request([&](int32_t r) {
       memory_.known[r] = -1 - whole(r).begin;
@@ -64,10 +63,10 @@ class Sharing {
   }
 
   struct Member {
-    int32_t head = -1;  // the pack's first request; -1: the request is in none
+    int32_t head = -1;  // the pack's first request; -1: the request is in no pack
     int32_t rank = 0;   // in the pack
     int32_t size = 0;   // of the pack
-    SplitRange splits;  // that the pack reads
+    SplitRange splits;  // the splits that the pack reads
   };
   QUIRE_DEVICE Member member(int32_t r) const {
     if (r >= num_reqs_ || memory_.levels[r] == 0) return {};
@@ -90,7 +89,8 @@ class Sharing {
     return member;
   }
 
-  // Where the requests of a pack begin in its list is kept by its head, once all have chosen.
+  // Stores where the requests of a pack begin in pack_requests, in an array that is free once all
+  // requests have chosen a class.
   QUIRE_DEVICE void note_begin(int32_t head, int32_t begin) const { memory_.key[head] = begin; }
   QUIRE_DEVICE int32_t begin_of(const Member& member) const { return memory_.key[member.head]; }
 
@@ -126,9 +126,10 @@ class Sharing {
     return memory_.levels[q] == memory_.levels[r] && memory_.choice[q] == memory_.choice[r];
   }
 
-  // Cuts the classes by the blocks of the level. Returns whether any is left of two requests.
+  // Divides the classes by the blocks of the level. Returns whether any class still has two
+  // requests.
   QUIRE_DEVICE bool classify(int32_t level) {
-    ptx::sync_threads();  // nobody reads the sizes of the level before
+    ptx::sync_threads();  // sizes of the level before are no longer read
     for_each_request([&](int32_t r) { memory_.size[r] = 0; });
     if (ptx::thread_index() == 0) *memory_.any = 0;
     ptx::sync_threads();
@@ -141,7 +142,7 @@ class Sharing {
     ptx::sync_threads();
     return *memory_.any != 0;
   }
-  // Returns the first request of the same class as r that has the same blocks.
+  // Returns the first request of r's class that has the same blocks as r.
   QUIRE_DEVICE int32_t find_leader(int32_t r, int32_t level) const {
     const int32_t key = memory_.key[r];
     const int32_t known = memory_.known[r];
@@ -152,8 +153,8 @@ class Sharing {
     return r;
   }
 
-  // Has requests choose the classes of the level that save more reading than what they have chosen,
-  // and begins the next level.
+  // Lets each request choose its class at this level if that saves more reading than its earlier
+  // choice, and prepares the next level.
   QUIRE_DEVICE void choose(int32_t level) {
     for_each_request([&](int32_t r) {
       const int32_t leader = memory_.leader[r];
@@ -168,7 +169,7 @@ class Sharing {
       memory_.saved[r] = saved;
     });
   }
-  // Returns how many splits less each request of a class reads.
+  // Returns how many fewer splits each request of a class reads.
   QUIRE_DEVICE float saved_splits(int32_t levels, int32_t size) const {
     const auto requests = static_cast<float>(size < most_ ? size : most_);
     return static_cast<float>(levels) * (1.0f - 1.0f / requests);
@@ -177,7 +178,7 @@ class Sharing {
   const AttentionArgs& args_;
   SharingMemory memory_;
   int32_t num_reqs_;
-  int32_t most_;  // requests of a pack
+  int32_t most_;  // requests in a pack
 };
 
 }  // namespace quire::cuda

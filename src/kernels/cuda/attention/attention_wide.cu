@@ -1,8 +1,8 @@
-// This is attention over latents (kernels/api/latent.h) and of heads of more than 256 dims, by
-// tensor cores: a block has 16 packed query rows, of prompts 32, and reads each tile of 64
-// positions once for all of them. Decode cuts the context into splits, which are combined in order.
-// Prompts go through the same steps, and a block folds its splits one after another with the
-// arithmetic of combine, so that a row has the same bits either way (law L4).
+// Attention over latents (kernels/api/latent.h) and of heads of more than 256 dims, by tensor
+// cores. A block has 16 packed query rows, or 32 for prompts, and reads each tile of 64 positions
+// once for all of them. Decode cuts the context into splits, which are combined in order. Prompts
+// take the same steps, and a block folds its splits one after another with the arithmetic of
+// combine, so that a row has the same bits either way (law L4).
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_rows.h"
 #include "kernels/cuda/attention/decode_items.h"
@@ -31,7 +31,7 @@ QUIRE_DEVICE void add_tiles(const AttentionArgs& args, const DecodeWork& work, i
     shrink_state<Shape>(shrink, state);
     const uint8_t* values = keys;
     if constexpr (Shape::kIsLatent) {
-      ptx::sync_threads();  // the weights of all warps are there
+      ptx::sync_threads();  // the weights of all warps are written
     } else {
       values = fetcher.take();
     }
@@ -55,16 +55,17 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, 1) wide_decode_kernel(const Att
   });
 }
 
-// The floats that a thread keeps between splits: sums, and of each of four rows maximum and weight.
+// Returns how many floats a thread stores between splits: sums, and for each row maximum and
+// weight.
 constexpr int total_floats(int num_sum_tiles, int num_row_tiles) {
   return num_sum_tiles * num_row_tiles * 4 + num_row_tiles * 4;
 }
 constexpr int kDecodeRowTiles = kDecodeRows / 8;
 constexpr int kPrefillRowTiles = 4;
-constexpr int kMostTotalFloats = total_floats(4, kPrefillRowTiles);  // of 512 value dims
+constexpr int kMostTotalFloats = total_floats(4, kPrefillRowTiles);  // for 512 value dims
 
-// Ends a split as combine does: it is folded into the totals of those before it, which are left in
-// `store` and in `state`.
+// Ends a split as combine does: folds it into the totals of the splits before it, and leaves the
+// result in `store` and in `state`.
 template <typename Shape>
 QUIRE_DEVICE void fold_split(DecodeState<Shape>& state, const FoldStore& store, bool is_first) {
   using Four = FoldStore::Four;
@@ -95,18 +96,18 @@ QUIRE_DEVICE void fold_split(DecodeState<Shape>& state, const FoldStore& store, 
   }
 }
 
-// Attends the rows of an item over all positions that they see, split by split.
+// Computes attention of an item's rows over all positions that they see, split by split.
 template <typename Shape>
 QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& item) {
   const DecodeWork work{.item = item,
-                        .cut = {.num_splits = 1},  // nothing is left for combine
+                        .cut = {.num_splits = 1},  // combine has nothing to do
                         .begin = item.begin,
                         .end = item.end,
                         .first_query = item.first_position + item.first_row / args.cut.group};
   auto* const totals = reinterpret_cast<FoldStore::Four*>(
       args.totals + int64_t{ptx::block_index()} * kMostTotalFloats * Shape::kThreads);
   const FoldStore store{totals + ptx::thread_index(), Shape::kThreads};
-  ptx::sync_threads();  // nobody reads what the last item left
+  ptx::sync_threads();  // the last item's memory is no longer read
   RingFetcher<Shape> fetcher(args, work);
   QueryOperands<Shape> query;
   load_query<Shape>(args, work, query);
@@ -143,7 +144,7 @@ void launch_blocks(Stream& stream, const AttentionArgs& args, int64_t num_blocks
                   args);
 }
 
-// With as many slots as the GPU has shared memory for, at most kSlots.
+// Uses as many slots as fit the GPU's shared memory, at most kSlots.
 template <int kKeyDims, int kValueDims, bool kIsLatent, bool kFp8, int kSlots>
 void launch_with(Stream& stream, const AttentionArgs& args, WideKernel kernel, int64_t num_blocks) {
   using Decode = WideShape<kKeyDims, kValueDims, kIsLatent, kFp8, kDecodeRowTiles, kSlots>;
@@ -159,8 +160,7 @@ void launch_with(Stream& stream, const AttentionArgs& args, WideKernel kernel, i
   launch_blocks<wide_prefill_kernel<Prefill>, Prefill>(stream, args, num_blocks);
 }
 
-// Latents take two slots: one is read while the other fills. Keys and values of their own take
-// three.
+// Latents use two slots: one is read while the other is filled. Separate keys and values use three.
 template <bool kFp8>
 void launch_of_type(Stream& stream, const AttentionArgs& args, WideKernel kernel,
                     int64_t num_blocks) {
@@ -197,7 +197,7 @@ void launch_wide_decode_attention(Stream& stream, const AttentionArgs& args, int
               blocks_for(gpu(stream), max_items, 1, kDecodeBlocksPerSm));
 }
 
-// A block per SM, which fills it with its shared memory.
+// Launches one block per SM, whose shared memory it fills.
 void launch_wide_prefill_attention(Stream& stream, const AttentionArgs& args) {
   launch_wide(stream, args, WideKernel::kPrefill, gpu(stream).info().num_sms);
 }

@@ -1,4 +1,4 @@
-// This header says how attention cuts a batch into work, as arithmetic on plain numbers.
+// How attention cuts a batch into work, as arithmetic on plain numbers.
 //
 // The query rows of one request and KV head are its tokens times the query heads that share the KV
 // head ("packed rows": row = token * group + head in group). Positions are cut into tiles of 64 and
@@ -9,9 +9,9 @@
 //   prefill: there are many rows: one item = tile_rows rows over the whole context
 //
 // Every decode item reads at most split_size positions, so a flat list of items over all requests
-// is balanced whatever the mix of lengths. Where requests of one token have the same blocks at the
+// is balanced for any mix of lengths. If requests of one token each have the same blocks at the
 // positions of a split, one item may have the rows of several of them: a "pack" of requests
-// (attention_sharing.h), whose items are the first of the list.
+// (attention_sharing.h). Items of packs come first in the list.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +24,15 @@ namespace quire::cuda {
 
 inline constexpr int kAttentionTile = 64;  // positions
 inline constexpr int kDecodeRows = 16;     // packed rows of a decode item
-// Packed rows of an item of a pack; 0: there are no packs, since the expansion of codes leaves no
-// registers for them. Wide heads want those that more rows would take.
+// Returns the packed rows of an item of a pack. 0: there are no packs, because the expansion of
+// codes leaves no registers for them. Wide heads need the registers that more rows would take.
 inline constexpr int pack_rows(int head_dim, bool is_fp8) {
   return is_fp8 ? 0 : head_dim > 128 ? 16 : 32;
 }
 
-// Positions of a split. Small ones fill a GPU with one request, large ones leave little to fold (each
-// saves some percent of what 512 takes). Where bits must not depend on
-// the batch there is one size for all.
+// Positions of a split. Small splits fill a GPU even with one request; large ones leave less to
+// fold (both save some percent of the time with 512). If bits must not depend on the batch, one
+// size is used for all.
 inline constexpr int kLeastSplit = 256;
 inline constexpr int kDeterministicSplit = 512;
 inline constexpr int kMostSplit = 1024;
@@ -45,32 +45,32 @@ inline int decode_split(bool deterministic, int64_t num_reqs, int64_t num_kv_hea
   return num_reqs * num_kv_heads < 512 ? 512 : kMostSplit;
 }
 
-// Kernels are made for these head dims; smaller ones are padded with zeros.
+// Returns the head dim that the kernels are compiled for; smaller heads are padded with zeros.
 inline constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-// The cut depends on these, beside a request's own numbers.
+// The properties of a batch that the cut depends on, beside each request's own numbers.
 struct AttentionCut {
   int32_t group = 1;  // query heads per KV head
   int32_t sliding_window = 0;
-  bool window_is_chunk = false;  // sequences are cut into windows, and a query sees its own
+  bool window_is_chunk = false;  // sequences are cut into windows; a query sees only its own window
   int32_t split_size = kDeterministicSplit;
   int32_t prefill_rows = 128;    // packed rows of a prefill item
-  int64_t max_partial_rows = 0;  // that the workspace holds, per KV head
+  int64_t max_partial_rows = 0;  // rows of partial sums that fit the workspace, per KV head
   int32_t pack_rows = 0;         // packed rows of an item of several requests; 0: there are none
 };
 
 struct RequestCut {
   int32_t rows = 0;         // packed rows per KV head
-  int32_t first_split = 0;  // of those that any row sees
+  int32_t first_split = 0;  // the first split that any row sees
   int32_t num_splits = 0;
   bool may_decode = false;
 
   QUIRE_HOST_DEVICE int32_t decode_items() const {
     return (rows + kDecodeRows - 1) / kDecodeRows * num_splits;
   }
-  // Returns the rows of partial sums; a single split needs none.
+  // Returns the number of rows of partial sums; a request with a single split needs none.
   QUIRE_HOST_DEVICE int32_t partial_rows() const { return num_splits > 1 ? rows * num_splits : 0; }
   QUIRE_HOST_DEVICE int32_t prefill_items(const AttentionCut& cut) const {
     return (rows + cut.prefill_rows - 1) / cut.prefill_rows;
@@ -95,16 +95,17 @@ QUIRE_HOST_DEVICE inline RequestCut cut_request(const AttentionCut& cut, int32_t
   return request;
 }
 
-// Returns an upper bound of the splits of a request that decodes, of at most max_len positions.
+// Returns an upper bound of the splits of a decoding request with at most max_len positions.
 inline int64_t max_decode_splits(const AttentionCut& cut, int64_t max_len) {
   const int64_t all = (max_len - 1) / cut.split_size + 1;
   if (cut.sliding_window == 0) return all;
-  // Its rows see up to window + tokens - 1 positions, which may begin anywhere in a split.
+  // The rows see up to window + tokens - 1 positions, which may begin anywhere in a split.
   return std::min<int64_t>(all, (cut.sliding_window + kDecodeRows) / cut.split_size + 2);
 }
 
-// Returns an upper bound of the splits of so many requests together, of one token each, where one has
-// at most `max_splits`. `total_len`: at least the sum of their lengths; 0: not known.
+// Returns an upper bound of the splits of `num_reqs` requests of one token each together, if each
+// has at most `max_splits`. `total_len` is at least the sum of their lengths, or 0 if that is not
+// known.
 inline int64_t max_total_splits(const AttentionCut& cut, int64_t num_reqs, int64_t max_splits,
                                 int64_t total_len) {
   const int64_t all = num_reqs * max_splits;
@@ -117,26 +118,26 @@ struct SplitRange {
   int32_t end = 0;
   QUIRE_HOST_DEVICE int32_t count() const { return end > begin ? end - begin : 0; }
 };
-// Returns the splits of which a request of one token sees every position, without the last, which
-// has the token itself.
+// Returns the splits in which a request of one token sees every position, except the last split,
+// which contains the token itself.
 QUIRE_HOST_DEVICE inline SplitRange whole_splits(const AttentionCut& cut, int32_t seq_len) {
   const int32_t first = first_visible(cut, seq_len - 1);
   return {(first + cut.split_size - 1) / cut.split_size, (seq_len - 1) / cut.split_size};
 }
 
 // The lists of a cut, in memory of attention_cut_bytes(). The first three are prefix sums over the
-// requests: request r begins at entry r. Items of packs come first, so decode_items begins with
-// their number. What lies behind decode_items, prefill_items and partial_rows has no meaning where
-// there are no such items.
+// requests: request r begins at entry r. Items of packs come first, so decode_items[0] is their
+// number. If there are no decode items, prefill items or partial rows, lists that describe them are
+// undefined.
 struct CutLists {
   int32_t* decode_items = nullptr;   // [R + 1]
   int32_t* prefill_items = nullptr;  // [R + 1]
   int32_t* partial_rows = nullptr;   // [R + 1]
-  SplitRange* packed = nullptr;      // [R], the splits that the items of a pack take of a request
+  SplitRange* packed = nullptr;      // [R], the splits of each request that items of packs read
   int32_t* pack_items = nullptr;     // [P + 1], prefix sums over the packs
   int32_t* pack_begins = nullptr;    // [P + 1], prefix sums over the packs of their requests
-  int32_t* pack_requests = nullptr;  // the requests, pack after pack
-  int32_t* num_packs = nullptr;      // P, of at least two requests each
+  int32_t* pack_requests = nullptr;  // the requests of each pack, one pack after another
+  int32_t* num_packs = nullptr;      // P; each pack has at least two requests
 };
 QUIRE_HOST_DEVICE inline CutLists cut_lists(void* memory, int32_t num_reqs) {
   auto* first = static_cast<int32_t*>(memory);

@@ -1,15 +1,15 @@
-// The kernels that decode find their items with these functions, and write what they sum.
+// Functions with which the decode kernels find their items and write their sums.
 #pragma once
 
 #include "kernels/cuda/attention/decode_rows.h"
 
 namespace quire::cuda {
 
-// Far more blocks than an SM holds at once: as one ends the next begins, so that long and short
-// items balance. Only where there may be more items than that does a block take several.
+// Far more blocks than an SM holds at once: when one ends the next begins, which balances long and
+// short items. A block takes several items only if there are more items than blocks.
 inline constexpr int kDecodeBlocksPerSm = 32;
 
-// Finds item number `flat` of the packs.
+// Returns the work for item number `flat` of the packs.
 QUIRE_DEVICE DecodeWork find_pack_work(const AttentionArgs& args, int32_t flat, int32_t kv_head) {
   const CutLists& lists = args.lists;
   const int32_t pack = find_request_by_warp(lists.pack_items, *lists.num_packs, flat);
@@ -26,7 +26,7 @@ QUIRE_DEVICE DecodeWork find_pack_work(const AttentionArgs& args, int32_t flat, 
   return work;
 }
 
-// Finds the block's work number i; one warp calls it.
+// Returns the work for number i of the grid; a single warp calls it.
 QUIRE_DEVICE DecodeWork find_work(const AttentionArgs& args, int32_t i) {
   const CutLists& lists = args.lists;
   const int32_t flat = i / args.num_kv_heads;
@@ -54,7 +54,7 @@ QUIRE_DEVICE DecodeWork find_work(const AttentionArgs& args, int32_t i) {
   return work;
 }
 
-// Calls f with the dims and sums that the lane has of a row: element j and j + 2 of row tile r.
+// Calls f with each dim and sum that the lane has of a row: elements j and j + 2 of row tile r.
 template <typename Shape, typename F>
 QUIRE_DEVICE void for_each_sum(const AttentionArgs& args, const DecodeState<Shape>& state, int r,
                                int j, F f) {
@@ -71,7 +71,7 @@ QUIRE_DEVICE void for_each_sum(const AttentionArgs& args, const DecodeState<Shap
   }
 }
 
-// Writes the partial sums of a row of the request, whose cut this is.
+// Writes the partial sums of a row of `request`, whose cut is `cut`.
 template <typename Shape>
 QUIRE_DEVICE void store_partial(const AttentionArgs& args, const DecodeWork& work, int32_t request,
                                 const RequestCut& cut, int32_t row, int r, int j,
@@ -87,8 +87,8 @@ QUIRE_DEVICE void store_partial(const AttentionArgs& args, const DecodeWork& wor
   }
 }
 
-// Writes to the output when the request has one split, else to the partials. A request of a pack
-// has at least two: its last split is its own.
+// Writes to the output if the request has one split, else to the partials. A request of a pack has
+// at least two splits: its last one is never in a pack.
 template <typename Shape>
 QUIRE_DEVICE void store_row(const AttentionArgs& args, const DecodeWork& work, int r, int j,
                             const DecodeState<Shape>& state) {
@@ -126,21 +126,21 @@ QUIRE_DEVICE void store_item(const AttentionArgs& args, const DecodeWork& work,
   }
 }
 
-// Until what the kernels before this one wrote may be read. The next kernel may begin.
+// Waits until the writes of earlier kernels can be read, and lets the next kernel start.
 QUIRE_DEVICE void begin_reading() {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
 }
 
-// Calls f with each work of the block, by all its threads. What it reads but the block table it has to wait
-// for by begin_reading().
+// Calls f with each work of the block, in all its threads. f must call begin_reading() before it
+// reads anything but the block table.
 template <typename Shape, typename F>
 QUIRE_DEVICE void for_each_decode_work(const AttentionArgs& args, F&& f) {
   static_assert(sizeof(DecodeWork) <= Shape::kSharedBytes - Shape::kWork);
   auto* next = reinterpret_cast<DecodeWork*>(ptx::shared_memory() + Shape::kWork);
   if (!args.is_cut) ptx::wait_for_previous_kernel();
   for (int32_t i = ptx::block_index();; i += ptx::num_blocks()) {
-    ptx::sync_threads();  // nobody may still read what the last item left
+    ptx::sync_threads();  // the previous item's memory is no longer read
     if (ptx::thread_index() < 32) {
       const DecodeWork found = find_work(args, i);
       if (ptx::thread_index() == 0) *next = found;

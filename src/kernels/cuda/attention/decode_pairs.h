@@ -1,15 +1,16 @@
-// Decode attention of so few rows that a block has an SM to itself, or shares it with one other: what
-// takes its time there is a row's way through one tile after another. Twice as many warps take two
-// tiles of 64 positions at once: their scores at the same time, their maxima and sums in order. So
-// a row has the bits that it has where a block takes one tile after another.
+// Decode attention for so few rows that a block has an SM to itself or shares it with one other
+// block. The time then depends on how long a row takes for one tile after another. Twice as many
+// warps take two tiles of 64 positions at once: they compute the scores at the same time, and
+// maxima and sums in order. So a row has the same bits as in a block that takes one tile after
+// another.
 #pragma once
 
 #include "kernels/cuda/attention/decode_rows.h"
 
 namespace quire::cuda {
 
-// The sizes, and the shared memory: a ring of three slots, of two tiles of keys or of values each, and
-// behind them of both tiles what DecodeShape has there of one. Rows are one tile of eight.
+// The sizes and the shared memory: a ring of three slots, each with two tiles of keys or of values,
+// and behind them, for both tiles, what DecodeShape has there for one. Rows are one tile of eight.
 template <int kHeadDim, bool kFp8>
 struct PairShape : DecodeShape<kHeadDim, kFp8, 1> {
   using Base = DecodeShape<kHeadDim, kFp8, 1>;
@@ -25,7 +26,8 @@ struct PairShape : DecodeShape<kHeadDim, kFp8, 1> {
   static constexpr int kSumTiles = kHeadDim / 16 / kWarps;
 };
 
-// PairRing has the tiles of a work come in order: keys of two, their values, keys of the next two.
+// A PairRing delivers the tiles of a work in order: the keys of two tiles, their values, the keys
+// of the next two.
 template <typename Shape>
 class PairRing {
  public:
@@ -38,13 +40,13 @@ class PairRing {
   QUIRE_DEVICE int32_t first_tile() const { return first_; }
   QUIRE_DEVICE int32_t end_tile() const { return end_; }
 
-  // Starts copying keys or values of two tiles, of which there may be but one or none, as one group
-  // of copies. Nobody may still read the slot that was taken before the last one.
+  // Starts copying keys or values of two tiles, of which one or none may exist, as one group of
+  // copies. The slot that was taken before the last one must no longer be read.
   QUIRE_DEVICE void fetch_keys(int32_t tile) { fetch(args_.key, tile); }
   QUIRE_DEVICE void fetch_values(int32_t tile) { fetch(args_.value, tile); }
 
-  // Returns the tiles that come next, when all but the `kPending` youngest groups are there. What any
-  // thread wrote to shared memory before, the whole block sees.
+  // Returns the next two tiles, when all but the last `kPending` groups have been copied. After it,
+  // the whole block sees what any thread wrote to shared memory before.
   template <int kPending>
   QUIRE_DEVICE const uint8_t* take() {
     ptx::copy_async_wait<kPending>();
@@ -60,7 +62,7 @@ class PairRing {
   }
   QUIRE_DEVICE void fetch(const uint8_t* cache, int32_t tile) {
     uint8_t* const to = next_slot(fetched_);
-    fetcher_.move_to(tile * kAttentionTile);  // values come before the keys of the next two
+    fetcher_.move_to(tile * kAttentionTile);  // values come before the keys of the next pair
 #pragma unroll 1
     for (int i = 0; i < 2 && tile + i < end_; ++i)
       fetcher_.copy_tile((tile + i) * kAttentionTile, cache, to + i * Shape::kTileBytes);

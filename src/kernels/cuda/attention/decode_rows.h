@@ -1,15 +1,15 @@
 // The rows of a decode item in the registers of a block: scores, softmax weights and sums of a tile
-// of 64 positions, with keys and values as the first operands of the tensor cores, so that eight
-// query rows fill the second. The arithmetic of a row is that of prefill (attention_device.h).
+// of 64 positions. Keys and values are the first operands of the tensor cores, so that eight query
+// rows fill the second. The arithmetic of a row is that of prefill (attention_device.h).
 #pragma once
 
 #include "kernels/cuda/attention/decode_tiles.h"
 
 namespace quire::cuda {
 
-// These are operands of the tensor cores, each of 16 dims or positions by 8 rows. Row tile r is
-// rows 8 r and following. Scores are shared out among the warps by positions and, where there are
-// more warps than kScoreWarps, by row tiles or by tiles of positions.
+// Operands of the tensor cores, each of 16 dims or positions by 8 rows. Row tile r is rows 8 r to 8
+// r + 7. The warps divide the scores by positions and, if there are more warps than kScoreWarps,
+// also by row tiles or by tiles of positions.
 template <typename Shape>
 using QueryOperands = uint32_t[Shape::kScoreRowTiles][Shape::kHeadDim / 16][2];
 template <typename Shape>
@@ -17,8 +17,8 @@ using WeightOperands = uint32_t[kAttentionTile / 16][Shape::kRowTiles][2];
 template <typename Shape>
 using Scores = float[Shape::kScoreTiles][Shape::kScoreRowTiles][4];
 
-// Of each row tile a lane holds the rows 2 (lane % 4) and the next, of which elements 0 and 2, and
-// 1 and 3, are.
+// Of each row tile a lane holds row 2 (lane % 4) in elements 0 and 2, and the next row in elements
+// 1 and 3.
 template <typename Shape>
 struct DecodeState {
   float sums[Shape::kSumTiles][Shape::kRowTiles][4];
@@ -26,13 +26,13 @@ struct DecodeState {
   float maximum[Shape::kRowTiles][2];
 };
 
-// Returns which of the warps this is that share the positions of a row tile's scores.
+// Returns this warp's number among the warps that divide the positions of a row tile's scores.
 template <typename Shape>
 QUIRE_DEVICE int score_warp() {
   const int warp = ptx::thread_index() / 32;
   return Shape::kScoreWarps == Shape::kWarps ? warp : warp % Shape::kScoreWarps;
 }
-// Returns the first row tile whose scores are this warp's.
+// Returns the first row tile whose scores this warp computes.
 template <typename Shape>
 QUIRE_DEVICE int first_score_tile() {
   if constexpr (Shape::kScoreWarps == Shape::kWarps || Shape::kTilesAtOnce > 1) return 0;
@@ -53,14 +53,15 @@ QUIRE_DEVICE void clear(DecodeState<Shape>& state) {
   }
 }
 
-// A RowPlace is where a packed row of an item stands in the batch.
+// The place of a packed row of an item in the batch.
 struct RowPlace {
   int32_t token = 0;
   int32_t head = 0;
   int32_t position = 0;
   bool exists = true;
 };
-// Returns the place of row `row` of the item; of a row that does not exist, some other row's.
+// Returns the place of row `row` of the item. A row that does not exist gets some other row's
+// place.
 template <typename Shape>
 QUIRE_DEVICE RowPlace row_place(const AttentionArgs& args, const DecodeWork& work, int row) {
   const AttentionItem& item = work.item;
@@ -102,7 +103,7 @@ QUIRE_DEVICE void load_query(const AttentionArgs& args, const DecodeWork& work,
   }
 }
 
-// Calls f with each score of the lane, its row of the item and its position of the tile.
+// Calls f with each score of the lane, its row of the item and its position in the tile.
 template <typename Shape, typename F>
 QUIRE_DEVICE void for_each_score(Scores<Shape>& scores, F f) {
   const int warp = score_warp<Shape>();
@@ -121,13 +122,13 @@ QUIRE_DEVICE void for_each_score(Scores<Shape>& scores, F f) {
 }
 
 // Adds the products of 16 keys with the queries, over the dims in ascending order. Every
-// kScoreChains-th 16 dims make a chain of their own, none of which waits for another, and the
-// chains are added up in order.
+// kScoreChains-th group of 16 dims forms a chain; the chains do not wait for each other, and are
+// added up in order.
 template <typename Shape>
 QUIRE_DEVICE void add_scores(const uint8_t* keys, const QueryOperands<Shape>& query,
                              float (&scores)[Shape::kScoreRowTiles][4]) {
   constexpr int kChains = Shape::kScoreChains;
-  float others[kChains][Shape::kScoreRowTiles][4] = {};  // the first is `scores`
+  float others[kChains][Shape::kScoreRowTiles][4] = {};  // the first chain is `scores`
   const int offset = rows_first_offset<Shape>();
 #pragma unroll
   for (int k = 0; k < Shape::kHeadDim / 16; ++k) {
@@ -149,8 +150,8 @@ QUIRE_DEVICE void add_scores(const uint8_t* keys, const QueryOperands<Shape>& qu
   }
 }
 
-// A lane loads codes of four dims that lie together, 4 t and following of 16, where t = lane % 4.
-// As operands it wants dims 2 t, 2 t + 1 and the ones eight above, which two other lanes have.
+// A lane loads codes of four consecutive dims, 4 t to 4 t + 3 of 16, where t = lane % 4. As an
+// operand it needs dims 2 t, 2 t + 1 and the two that are eight above, which two other lanes have.
 QUIRE_DEVICE uint32_t exchange_codes(uint32_t codes) {
   const int lane = ptx::thread_index() % 32;
   const int owner = (lane & 28) | (lane & 3) / 2;
@@ -179,7 +180,8 @@ QUIRE_DEVICE void add_scores_of_codes(const uint8_t* keys, const QueryOperands<S
   }
 }
 
-// Caps the scores of a tile and lessens them by ALiBi, and hides what a row does not see.
+// Applies the soft cap and ALiBi to the scores of a tile, and sets those that a row does not see to
+// -infinity.
 template <typename Shape>
 QUIRE_DEVICE void change_and_mask(const AttentionArgs& args, const DecodeWork& work, int32_t first,
                                   Scores<Shape>& scores) {
@@ -190,7 +192,7 @@ QUIRE_DEVICE void change_and_mask(const AttentionArgs& args, const DecodeWork& w
       score = changed_score(args, item, at.head, at.position - (first + place), score);
     });
   }
-  // Of a pack every row sees all of the split.
+  // In a pack every row sees all of the split.
   if constexpr (!Shape::kIsPacked) {
     const int32_t last_query = item.end - 1;
     if (first + kAttentionTile <= work.first_query + 1 &&
@@ -204,13 +206,13 @@ QUIRE_DEVICE void change_and_mask(const AttentionArgs& args, const DecodeWork& w
   }
 }
 
-// Returns where the warps leave the greatest scores of the rows, of one of the tiles at once.
+// Returns where the warps write the greatest scores of the rows, for one of the tiles at once.
 template <typename Shape>
 QUIRE_DEVICE float* maxima_of(int tile) {
   return reinterpret_cast<float*>(ptx::shared_memory() + Shape::kMaxima) +
          tile * Shape::kRowTiles * 8 * Shape::kScoreWarps;
 }
-// Leaves the greatest scores of the rows among the warp's positions of the tile.
+// Writes the greatest score of each row among the warp's positions of the tile.
 template <typename Shape>
 QUIRE_DEVICE void leave_maxima(int tile, const Scores<Shape>& scores) {
   const int lane = ptx::thread_index() % 32;
@@ -230,8 +232,8 @@ QUIRE_DEVICE void leave_maxima(int tile, const Scores<Shape>& scores) {
     }
   }
 }
-// Takes what all warps have left into the rows' maxima. On return `shrink` is what the sums are to
-// be multiplied by before the tile is added.
+// Updates the rows' maxima with what all warps have written. On return, `shrink` is the factor for
+// the sums before the tile is added.
 template <typename Shape>
 QUIRE_DEVICE void raise_maxima(int tile, float factor, DecodeState<Shape>& state,
                                float (&shrink)[Shape::kRowTiles][2]) {
@@ -250,7 +252,7 @@ QUIRE_DEVICE void raise_maxima(int tile, float factor, DecodeState<Shape>& state
     }
   }
 }
-// Both, for the whole block and its one tile.
+// Does both, for the whole block and a single tile.
 template <typename Shape>
 QUIRE_DEVICE void take_maxima(const Scores<Shape>& scores, float factor, DecodeState<Shape>& state,
                               float (&shrink)[Shape::kRowTiles][2]) {
@@ -279,12 +281,12 @@ QUIRE_DEVICE void shrink_state(const float (&shrink)[Shape::kRowTiles][2],
   }
 }
 
-// Two rows of a lane in each row tile have these maxima.
+// Return the maxima of the lane's two rows in each row tile.
 template <typename Shape>
 using RowMaxima = float[Shape::kRowTiles][2];
 
-// Returns the maximum of row j of the lane and of a row tile whose number only the warp knows:
-// registers cannot be indexed by it.
+// Returns the maximum of row j of the lane in a row tile whose number is not a compile-time
+// constant; registers cannot be indexed by such a number.
 template <typename Shape>
 QUIRE_DEVICE float maximum_of(const RowMaxima<Shape>& maxima, int row_tile, int j) {
   float maximum = maxima[0][j];
@@ -293,14 +295,14 @@ QUIRE_DEVICE float maximum_of(const RowMaxima<Shape>& maxima, int row_tile, int 
   return maximum;
 }
 
-// Returns where the softmax weights lie of one of the tiles at once.
+// Returns where the softmax weights of one of the tiles at once are stored.
 template <typename Shape>
 QUIRE_DEVICE uint8_t* weights_of(int tile) {
   return ptx::shared_memory() + Shape::kWeights + tile * Shape::kRowTiles * 8 * kAttentionTile * 2;
 }
 
-// Turns scores into softmax weights, which all warps get through shared memory. `maxima`: those
-// that the tile has raised.
+// Turns scores into softmax weights, which all warps read from shared memory. `maxima` are those
+// after this tile has raised them.
 template <typename Shape>
 QUIRE_DEVICE void weigh(int tile, const Scores<Shape>& scores, float factor,
                         const RowMaxima<Shape>& maxima) {
@@ -326,7 +328,7 @@ QUIRE_DEVICE void weigh(int tile, const Scores<Shape>& scores, float factor,
   }
 }
 
-// Makes operands of the weights that all warps have left, and adds them up.
+// Makes operands of the weights that all warps have written, and adds the weights up.
 template <typename Shape>
 QUIRE_DEVICE void take_weights(int tile, WeightOperands<Shape>& weights,
                                DecodeState<Shape>& state) {
@@ -348,7 +350,7 @@ QUIRE_DEVICE void take_weights(int tile, WeightOperands<Shape>& weights,
   }
 }
 
-// Adds 16 values by their weights.
+// Adds 16 values, multiplied by their weights.
 template <typename Shape>
 QUIRE_DEVICE void add_sums(const uint8_t* values, const uint32_t (&weights)[Shape::kRowTiles][2],
                            DecodeState<Shape>& state) {
@@ -364,8 +366,8 @@ QUIRE_DEVICE void add_sums(const uint8_t* values, const uint32_t (&weights)[Shap
   }
 }
 
-// Codes are transposed two at a time, so a lane gets two neighbouring dims of each position: of a
-// tile of 16 dims the even ones take the place of the first eight.
+// Codes are transposed two at a time, so a lane gets two neighbouring dims of each position. In a
+// tile of 16 dims the even dims take the place of the first eight.
 template <typename Shape>
 QUIRE_DEVICE void add_sums_of_codes(const uint8_t* values,
                                     const uint32_t (&weights)[Shape::kRowTiles][2],
@@ -375,7 +377,7 @@ QUIRE_DEVICE void add_sums_of_codes(const uint8_t* values,
   constexpr int kTiles = Shape::kSumTiles;
 #pragma unroll
   for (int m = 0; m < kTiles; m += 2) {
-    uint32_t codes[4];  // of two tiles; where the warp has one, of its own and another's
+    uint32_t codes[4];  // of two tiles, or of the warp's only tile and another's
     ptx::load_matrices_transposed(codes, values + pair_offset(offset, (warp * kTiles + m) / 2));
 #pragma unroll
     for (int h = 0; h < 2 && m + h < kTiles; ++h) {
@@ -390,7 +392,7 @@ QUIRE_DEVICE void add_sums_of_codes(const uint8_t* values,
   }
 }
 
-// Returns the scores of the warp's positions of a tile.
+// Computes the scores of the warp's positions of a tile.
 template <typename Shape>
 QUIRE_DEVICE void score_keys(const uint8_t* keys, const QueryOperands<Shape>& query,
                              Scores<Shape>& scores) {

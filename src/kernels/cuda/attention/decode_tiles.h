@@ -1,4 +1,4 @@
-// A block of the decode kernel brings keys and values into shared memory with these functions, and
+// Functions with which a block of the decode kernel copies keys and values into shared memory, and
 // reads them as operands of tensor cores.
 #pragma once
 
@@ -6,9 +6,9 @@
 
 namespace quire::cuda {
 
-// These are the sizes of a decode kernel, and its shared memory: kStages tiles of keys and of
-// values as they lie in the cache, the softmax weights of a tile as [row][position] in bf16, and
-// the greatest score of each row and warp.
+// The sizes of a decode kernel, and its shared memory: kStages tiles of keys and of values as they
+// are in the cache, the softmax weights of a tile as [row][position] in bf16, and the greatest
+// score of each row and warp.
 template <int kHeadDimOf, bool kFp8, int kRowTilesOf, int kStagesOf = 2>
 struct DecodeShape {
   static constexpr int kHeadDim = kHeadDimOf;
@@ -26,24 +26,24 @@ struct DecodeShape {
   static constexpr int kMaxima = kWeights + kRowTiles * 8 * kAttentionTile * 2;
   static constexpr int kWork = kMaxima + kRowTiles * 8 * kWarps * 4;
   static constexpr int kSharedBytes = kWork + 128;  // a DecodeWork
-  // So many warps of an SM find room for their registers; expanding codes wants many.
+  // How many warps fit the registers of an SM; expanding codes needs many registers.
   static constexpr int kWarpsPerSm = kHeadDim > 128                   ? 8
                                      : kRowTiles > 1                  ? 12
                                      : kHeadDim > 64 && kElement == 1 ? 20
                                                                       : 16;
   // Each warp takes some positions of the scores and some dims of the sums, in tiles of 16. The
-  // scores of a position and row are added up in one chain over the dims.
+  // score of a position and row is added up in one chain over the dims.
   static constexpr int kScoreWarps = kWarps;
   static constexpr int kScoreRowTiles = kRowTiles;
   static constexpr int kScoreTiles = kAttentionTile / 16 / kScoreWarps;
   static constexpr int kScoreChains = 1;
   static constexpr int kSumTiles = kHeadDim / 16 / kWarps;
-  static constexpr bool kIsPacked = false;  // with the rows of several requests
-  static constexpr int kTilesAtOnce = 1;    // each with warps of its own for its scores
+  static constexpr bool kIsPacked = false;  // an item has the rows of several requests
+  static constexpr int kTilesAtOnce = 1;    // each has warps of its own for its scores
 };
 
-// The same for items of packs, of a bf16 cache. So that the queries of so many rows fit into
-// registers, half of the warps have the scores of half of the rows.
+// The same for items of packs, of a bf16 cache. Each half of the warps has the scores of half of
+// the rows, so that the queries of so many rows fit into registers.
 template <int kHeadDim, int kStages>
 struct PackShape : DecodeShape<kHeadDim, false, pack_rows(kHeadDim, false) / 8, kStages> {
   using Base = DecodeShape<kHeadDim, false, pack_rows(kHeadDim, false) / 8, kStages>;
@@ -53,9 +53,9 @@ struct PackShape : DecodeShape<kHeadDim, false, pack_rows(kHeadDim, false) / 8, 
   static constexpr bool kIsPacked = true;
 };
 
-// A tile is rows of 16-byte chunks, exchanged as swizzle.h says; where rows have but four chunks,
-// two rows share the banks that one has there. Chunks are read in pairs: this returns where chunk 0
-// or 1 of a row lies, from which pair_offset() leads to the others.
+// Returns the offset of a chunk in a tile, in bytes. Readers call it for chunks 0 and 1 of a row, and
+// get the other pairs of chunks from pair_offset(). A tile is rows of 16-byte chunks, swizzled as
+// swizzle.h says. If rows have only four chunks, two rows share the banks that one row has there.
 template <int kChunks>
 QUIRE_HOST_DEVICE constexpr int chunk_offset(int row, int chunk) {
   if constexpr (kChunks == 4) return (row * 4 + (chunk ^ (row / 2 & 3))) * 16;
@@ -66,7 +66,7 @@ QUIRE_HOST_DEVICE constexpr int pair_offset(int offset, int pair) {
 }
 
 // Returns the offset that a lane gives to load_matrices() for 16 rows of a pair of chunks: rows 0-7
-// and 8-15 of the first, then of the second.
+// and 8-15 of the first chunk, then those of the second.
 template <typename Shape>
 QUIRE_DEVICE int rows_first_offset() {
   const int lane = ptx::thread_index() % 32;
@@ -79,23 +79,24 @@ QUIRE_DEVICE int chunks_first_offset() {
   return chunk_offset<Shape::kChunks>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 
-// This is what a block does next: an item over one split of the context.
+// What a block does next: an item over one split of the context.
 struct DecodeWork {
   AttentionItem item;
   RequestCut cut;
   int32_t split = 0;
-  int32_t begin = 0;  // positions [begin, end) of the split that the item sees
+  int32_t begin = 0;  // the positions [begin, end) of the split that the item sees
   int32_t end = 0;
-  int32_t first_query = 0;  // position of the item's first row
+  int32_t first_query = 0;  // the position of the item's first row
   bool exists = false;
-  // Of an item of a pack: its requests, each with the rows of one token, `item` being the first's.
+  // For an item of a pack: its requests, each with the rows of one token. `item` is that of the
+  // first.
   const int32_t* requests = nullptr;
   int32_t num_requests = 0;
 };
 
-// TileFetcher fetches tiles of ascending positions, and reads none that the work does not see. Blocks
-// have at least eight tokens, so runs of eight rows lie one after another in the cache. Each lane
-// knows where one of 32 runs begins.
+// A TileFetcher copies tiles of ascending positions, and reads no row that the work does not see.
+// Blocks have at least eight tokens, so each run of eight rows is consecutive in the cache. Each
+// lane stores where one of 32 runs begins.
 template <typename Shape>
 class TileFetcher {
  public:
@@ -112,8 +113,8 @@ class TileFetcher {
     next_runs_ = locate_run(window_ + 1);
   }
 
-  // Starts copying a tile, with zeros for what is not to be read and past the dims, as two groups of
-  // copies: keys and values.
+  // Starts copying a tile, with zeros for rows that are not seen and past the dims, as two groups
+  // of copies: keys and values.
   QUIRE_DEVICE void fetch(int32_t first, uint8_t* keys, uint8_t* values) {
     move_to(first);
     if (is_whole(first)) {
@@ -127,7 +128,8 @@ class TileFetcher {
     }
     ptx::copy_async_commit();
   }
-  // Has the first keys and values come to the L2 cache. Nothing is read: they may still be written.
+  // Starts to load the first keys and values into the L2 cache. The values are not used, since
+  // earlier kernels may still write them.
   QUIRE_DEVICE void prefetch() const {
 #pragma unroll 1
     for (int row = ptx::thread_index(); row < kWindow; row += Shape::kThreads) {
@@ -140,8 +142,9 @@ class TileFetcher {
       }
     }
   }
-  // The same as fetch() of `cache`, the keys or the values, without closing a group of copies: of a tile
-  // that is not before the one that move_to() was called for, nor 256 positions behind it.
+  // Does the same as fetch() for `cache`, the keys or the values, without closing a group of
+  // copies. The tile must not be before that of the last move_to(), nor 256 positions or more after
+  // it.
   QUIRE_DEVICE void copy_tile(int32_t first, const uint8_t* cache, uint8_t* to) const {
     const int64_t runs = first / kWindow == window_ ? runs_ : next_runs_;
     if (is_whole(first)) {
@@ -167,7 +170,7 @@ class TileFetcher {
   static constexpr int kRowsAtOnce = 32 / Shape::kChunks;
   static constexpr int kRuns = kAttentionTile / 8 / Shape::kWarps;  // of a warp
 
-  // Returns bytes from the start of the cache to the lane's run of a window.
+  // Returns the offset of the lane's run of a window in the cache, in bytes.
   QUIRE_DEVICE int64_t locate_run(int32_t window) const {
     const int32_t position = window * kWindow + ptx::thread_index() % 32 * 8;
     if (position >= end_ || position + 8 <= begin_) return 0;
@@ -175,7 +178,7 @@ class TileFetcher {
     const int32_t row = position & ((1 << args_.block_shift) - 1);
     return block * args_.block_stride * Shape::kElement + head_at_ + row * row_bytes_;
   }
-  // All rows are to be read, and have no padding.
+  // Returns whether all rows are read and have no padding.
   QUIRE_DEVICE bool is_whole(int32_t first) const {
     return first >= begin_ && first + kAttentionTile <= end_ && row_bytes_ == Shape::kRowBytes;
   }
@@ -204,8 +207,8 @@ class TileFetcher {
       }
     }
   }
-  // Calls f with where each of the lane's pieces of a tile goes, where it lies in the cache and whether
-  // it is to be read.
+  // Calls f for each of the lane's pieces of a tile: its offset in the tile, its offset in the
+  // cache, and whether it is read.
   template <typename F>
   QUIRE_DEVICE void for_each_row(int32_t first, int64_t runs, F&& f) const {
 #pragma unroll 1
@@ -227,7 +230,7 @@ class TileFetcher {
   int32_t lane_row_;
   int32_t lane_chunk_;
   int32_t row_bytes_;
-  int32_t head_at_;  // bytes from the start of a block
+  int32_t head_at_;  // offset in a block, in bytes
   int32_t window_;
   int64_t runs_;
   int64_t next_runs_;

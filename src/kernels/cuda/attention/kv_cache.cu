@@ -1,5 +1,5 @@
-// Norms of queries and keys, rotary embedding and the write to the cache in one pass over the fused projection;
-// copies of blocks.
+// Normalizes queries and keys, applies the rotary embedding and writes the cache, in one pass over
+// the fused projection. Also copies blocks.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kNormThreads = 256;
 
-// How the lanes of a warp share a head: each has kVectors pieces of kVector neighbouring dims.
+// How the lanes of a warp divide a head: each has kVectors vectors of kVector neighbouring dims.
 template <int kVectorOf, int kVectorsOf>
 struct HeadShape {
   static constexpr int kVector = kVectorOf;
   static constexpr int kVectors = kVectorsOf;
   static constexpr int kMaxDims = 32 * kVector * kVectors;
   using Values = float[kVectors][kVector];
-  // The first dim of a lane's piece.
+  // Returns the first dim of a lane's vector `piece`.
   static QUIRE_DEVICE int dim(int piece) {
     return (ptx::thread_index() % 32 + piece * 32) * kVector;
   }
@@ -48,18 +48,19 @@ struct QkvArgs {
   int32_t num_heads = 0;
 };
 
-// Rotary dims by halves, of which a vector lies in one: its cosines and sines lie together, too.
+// Returns whether each vector is within one half of the rotary dims, so that its cosines and sines
+// are consecutive too.
 QUIRE_DEVICE bool rotates_vectors(const QkvArgs& args, int vector) {
   return args.rope_style == RopeStyle::kNeox && args.rotary_dim / 2 % vector == 0;
 }
 
-// The cosines and sines of a lane's dims, where rotates_vectors().
+// The cosines and sines of a lane's dims, if rotates_vectors().
 template <typename Shape>
 struct Angles {
   typename Shape::Values cos;
   typename Shape::Values sin;
 
-  // Calls f with each vector that is rotated and with where its angles lie.
+  // Calls f with the number of each rotated vector and the index of its angles.
   template <typename F>
   static QUIRE_DEVICE void for_each(const QkvArgs& args, int64_t token, F&& f) {
     if (!rotates_vectors(args, Shape::kVector)) return;
@@ -72,7 +73,8 @@ struct Angles {
   }
 };
 
-// Rotates the lane's vector j of a head, the dims from d on; `head` holds the whole head before it.
+// Rotates the lane's vector j, which begins at dim d. `head` has the whole head before the
+// rotation.
 template <typename Shape>
 QUIRE_DEVICE void rotate(const QkvArgs& args, int64_t token, const float* head,
                          const Angles<Shape>& angles, int j, typename Shape::Values& values) {
@@ -106,7 +108,7 @@ QUIRE_DEVICE void rotate(const QkvArgs& args, int64_t token, const float* head,
   }
 }
 
-// Where a head goes: bf16, or e4m3 codes that stand for code * scale.
+// Where a head is written: as bf16, or as e4m3 codes whose values are code * scale.
 struct HeadOut {
   bfloat16* values = nullptr;
   uint8_t* codes = nullptr;
@@ -122,7 +124,7 @@ struct HeadOut {
   }
 };
 
-// The place of a key or value head in the cache; `head` counts the KV heads of keys, then those of
+// Returns the place of a head in the cache. `head` counts the KV heads of keys, then those of
 // values.
 QUIRE_DEVICE HeadOut place_in_cache(const QkvArgs& args, int64_t slot, int32_t head) {
   const int32_t kv_heads = args.kv.num_kv_heads;
@@ -137,7 +139,7 @@ QUIRE_DEVICE HeadOut place_in_cache(const QkvArgs& args, int64_t slot, int32_t h
   return {nullptr, static_cast<uint8_t*>(cache) + at, scales == nullptr ? 1.0f : scales[kv_head]};
 }
 
-// The norm of a head. `weight`: [D], or null for ones.
+// Normalizes a head. `weight`: [D], or null for ones.
 template <typename Shape>
 QUIRE_DEVICE void norm_head(const QkvArgs& args, const float* weight, typename Shape::Values& x) {
   const int32_t dims = args.kv.head_dim;
@@ -148,7 +150,7 @@ QUIRE_DEVICE void norm_head(const QkvArgs& args, const float* weight, typename S
 #pragma unroll
     for (int j = 0; j < Shape::kVectors; ++j) {
 #pragma unroll
-      for (int i = 0; i < Shape::kVector; ++i) sum += x[j][i];  // 0 past the dims
+      for (int i = 0; i < Shape::kVector; ++i) sum += x[j][i];  // x is 0 past the dims
     }
     mean = warp_sum(sum) / count;
   }
@@ -175,11 +177,11 @@ QUIRE_DEVICE void norm_head(const QkvArgs& args, const float* weight, typename S
   }
 }
 
-// Rotates a head; `scratch` is the warp's own.
+// Rotates a head; `scratch` belongs to the warp.
 template <typename Shape>
 QUIRE_DEVICE void rotate_head(const QkvArgs& args, int64_t token, const Angles<Shape>& angles,
                               float* scratch, typename Shape::Values& x) {
-  ptx::sync_warp();  // the lanes have read the head before
+  ptx::sync_warp();  // all lanes have read the head
 #pragma unroll
   for (int j = 0; j < Shape::kVectors; ++j) store<Shape::kVector>(scratch + Shape::dim(j), x[j]);
   ptx::sync_warp();
@@ -189,14 +191,14 @@ QUIRE_DEVICE void rotate_head(const QkvArgs& args, int64_t token, const Angles<S
   }
 }
 
-// The weight of a head's norm, or null: ones. `head`: among those of its kind.
+// Returns the weight of a head's norm, or null for ones. `head` counts heads of the same kind.
 QUIRE_DEVICE const float* head_weight(const QkvArgs& args, const float* weights, int32_t head) {
   if (args.has_plain_norms) return nullptr;
   return weights + (args.norm == QkNorm::kLayerHead ? int64_t{head} * args.kv.head_dim : 0);
 }
 
-// One warp, one head of one token, with the warp's own Shape::kMaxDims floats of scratch. What it
-// reads is asked for at once, since each is far away.
+// Processes one head of one token per warp, with Shape::kMaxDims floats of scratch for each warp.
+// All loads are issued at once, since each takes long.
 template <typename Shape>
 QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head, float* scratch) {
   const int32_t dims = args.kv.head_dim;
@@ -237,7 +239,7 @@ QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head,
   }
 }
 
-// Has what no projection brings come to the cache of the GPU, while the projection still runs.
+// Prefetches into the L2 cache what the projection does not write, while the projection still runs.
 template <typename Shape>
 QUIRE_DEVICE void prefetch_tables(const QkvArgs& args, int64_t token) {
   if (args.kv.num_kv_heads > 0) ptx::prefetch(args.slot_mapping + token);
@@ -251,7 +253,7 @@ template <typename Shape>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kWarps * 32, 1) qkv_kernel(const QkvArgs args) {
   const int warp = ptx::thread_index() / 32;
   auto* scratch = reinterpret_cast<float*>(ptx::shared_memory()) + warp * Shape::kMaxDims;
-  // 32 bits hold the number of heads of any step, and divide much sooner than 64.
+  // The number of heads of any step fits 32 bits, and 32-bit division is much faster than 64-bit.
   const auto heads = static_cast<uint32_t>(args.num_heads + 2 * args.kv.num_kv_heads);
   const auto count = static_cast<uint32_t>(args.num_tokens) * heads;
   const uint32_t first = ptx::block_index() * kWarps + warp;
@@ -262,7 +264,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kWarps * 32, 1) qkv_kernel(const QkvArgs args) {
     process_head<Shape>(args, i / heads, static_cast<int32_t>(i % heads), scratch);
 }
 
-// RMSNorm of all queries of a token together, in one block, and of all its keys in the next one.
+// RMSNorm over all queries of a token together, in one block, and over all its keys in the next
+// block.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kNormThreads, 1) norm_all_heads_kernel(const QkvArgs args) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
@@ -294,8 +297,8 @@ void launch_for(Stream& stream, const QkvArgs& args, int64_t work) {
                             args);
 }
 
-// A thread copies its 16 bytes of every pair of blocks, pair after pair: a later copy may read what
-// an earlier one wrote.
+// Each thread copies its 16 bytes of every pair of blocks, one pair after another, since a later
+// copy may read what an earlier one wrote.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(256, 1)
     block_copy_kernel(Elements<4, uint32_t>* pool, int64_t block_chunks, const int32_t* source,
                       const int32_t* destination, int64_t num_copies) {

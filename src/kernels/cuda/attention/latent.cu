@@ -1,5 +1,5 @@
-// Latent attention, but for the walk over the cache: a block norms and writes the latent of a token,
-// and rotates its keys and queries. Products of heads are linear() head by head.
+// Latent attention without the walk over the cache: a block normalizes and writes the latent of a
+// token, and rotates its keys and queries. Products of heads are linear() calls, head by head.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -38,7 +38,7 @@ struct RotatedPair {
   float y;
 };
 
-// Pair i of the P dims that a token rotates.
+// Returns pair i of the P dims of a token, rotated.
 QUIRE_DEVICE RotatedPair rotated(const LatentArgs& args, int64_t token, const bfloat16* from,
                                  int i) {
   const int half = (args.kv.head_dim - args.kv.latent_dim) / 2;
@@ -55,7 +55,7 @@ QUIRE_DEVICE RotatedPair rotated(const LatentArgs& args, int64_t token, const bf
   return pair;
 }
 
-// The row of a slot, of bf16 or of e4m3 codes that stand for code * scale.
+// Where a slot's row is written: as bf16, or as e4m3 codes whose values are code * scale.
 struct LatentRow {
   bfloat16* values = nullptr;
   uint8_t* codes = nullptr;

@@ -1,8 +1,8 @@
-// swizzled_offset() says where a 16-byte chunk of a tile lies in shared memory.
+// Swizzling: where a 16-byte chunk of a tile is in shared memory.
 //
 // A tile is rows of `chunks` 16-byte chunks (a power of two, at least 8). One matrix load reads or
-// writes eight rows at the same chunk column, which would share their banks if they were stored
-// plainly. Exchanging the chunks of a row by its number modulo 8 spreads them over all 32 banks.
+// writes eight rows at the same chunk column; without swizzling these chunks would be in the same
+// banks. XORing the chunk's number with the row's number modulo 8 spreads them over all 32 banks.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace quire::cuda {
 
-// Returns bytes from the start of the tile.
+// Returns the offset from the start of the tile, in bytes.
 QUIRE_HOST_DEVICE constexpr int swizzled_offset(int row, int chunk, int chunks) {
   return (row * chunks + (chunk ^ (row & 7))) * 16;
 }

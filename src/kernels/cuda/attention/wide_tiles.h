@@ -1,4 +1,4 @@
-// A block of the wide kernel brings keys and values into shared memory with these functions.
+// Functions with which a block of the wide kernel copies keys and values into shared memory.
 #pragma once
 
 #include "kernels/cuda/attention/attention_memory.h"
@@ -6,10 +6,10 @@
 
 namespace quire::cuda {
 
-// These are the sizes of a wide kernel for 8 kRowTiles query rows, and its shared memory: a ring of
-// kSlots tiles, and behind them what DecodeShape has there, too. A tile is the keys of 64 positions or their values; values
-// that are the first dims of their keys have no tile of their own. The names that both shapes have
-// mean the same.
+// The sizes of a wide kernel for 8 kRowTiles query rows, and its shared memory: a ring of kSlots
+// tiles, and behind them what DecodeShape has there. A tile is the keys of 64 positions or their
+// values; values that are the first dims of their keys have no tile of their own. Names that
+// DecodeShape also has mean the same.
 template <int kKeyDims, int kValueDims, bool kIsLatentOf, bool kFp8, int kRowTilesOf, int kSlotsOf>
 struct WideShape {
   static constexpr int kHeadDim = kKeyDims;
@@ -40,13 +40,13 @@ struct WideShape {
   static_assert(kSharedBytes <= wide_attention_bytes(kRowBytes, kSlots));
 };
 
-// RingFetcher fetches the tiles of the positions [work.begin, work.end) one after another, keys
-// before values, as many ahead as there are slots. A block of the cache has at least eight tokens,
-// so the eight rows that a warp copies lie one after another.
+// A RingFetcher copies the tiles of the positions [work.begin, work.end) in order, keys before
+// values, as many ahead as there are slots. A block of the cache has at least eight tokens, so the
+// eight rows that a warp copies are consecutive.
 template <typename Shape>
 class RingFetcher {
  public:
-  // Starts the first copies. Nobody may still read what the ring held.
+  // Starts the first copies. The previous content of the ring must no longer be read.
   QUIRE_DEVICE RingFetcher(const AttentionArgs& args, const DecodeWork& work)
       : args_(args), work_(work), first_(work.begin / kAttentionTile * kAttentionTile) {
     rows_ = locate_rows();
@@ -54,8 +54,8 @@ class RingFetcher {
     for (int i = 0; i < Shape::kSlots - 1; ++i) fetch();
   }
 
-  // Returns the next tile, which is there; the one before it must not be read any more. The whole
-  // block calls this, and what any thread wrote to shared memory before, all see after.
+  // Returns the next tile when it has been copied; the one before it must no longer be read. The
+  // whole block calls this, and afterwards sees what any thread wrote to shared memory before.
   QUIRE_DEVICE const uint8_t* take() {
     if constexpr (Shape::kSlots == 1) {
       ptx::sync_threads();
@@ -81,7 +81,7 @@ class RingFetcher {
   }
   QUIRE_DEVICE static int next(int number) { return number + 1 == Shape::kSlots ? 0 : number + 1; }
 
-  // Returns elements from the start of the cache to the warp's rows of the tile at first_.
+  // Returns the offset of the warp's rows of the tile at first_ in the cache, in elements.
   QUIRE_DEVICE int64_t locate_rows() const {
     const int32_t position = first_ + ptx::thread_index() / 32 * kRunRows;
     if (position >= work_.end || position + kRunRows <= work_.begin) return 0;
@@ -91,7 +91,7 @@ class RingFetcher {
     return block * args_.block_stride + (head + row) * args_.head_dim;
   }
 
-  // Starts copying a tile, if one is left; it is one group of copies in any case.
+  // Starts copying a tile, if one is left. Closes a group of copies in either case.
   QUIRE_DEVICE void fetch() {
     if (first_ < work_.end) {
       copy_rows(is_value_ ? args_.value : args_.key, slot(fetched_));
@@ -104,7 +104,7 @@ class RingFetcher {
     fetched_ = next(fetched_);
     ptx::copy_async_commit();
   }
-  // Copies the warp's rows, with zeros for what is not to be read and past the dims.
+  // Copies the warp's rows, with zeros for rows that are not seen and past the dims.
   QUIRE_DEVICE void copy_rows(const uint8_t* cache, uint8_t* to) const {
     const int lane = ptx::thread_index() % 32;
     const int first_row = ptx::thread_index() / 32 * kRunRows;
@@ -124,8 +124,8 @@ class RingFetcher {
 
   const AttentionArgs& args_;
   const DecodeWork& work_;
-  int32_t first_;  // position of the next tile to fetch
-  int64_t rows_;   // where the warp's rows of it lie
+  int32_t first_;  // the position of the next tile to fetch
+  int64_t rows_;   // the offset of the warp's rows of that tile
   bool is_value_ = false;
   int fetched_ = 0;  // slots
   int taken_ = 0;

@@ -11,8 +11,8 @@
 namespace quire::cuda::emulation {
 
 struct AsyncUnit::SharedBarrier {
-  int arrivals = 0;  // that end a phase
-  int pending = 0;   // of this phase
+  int arrivals = 0;  // arrivals that end a phase
+  int pending = 0;   // arrivals still missing in this phase
   int64_t pending_bytes = 0;
   Block::Barrier phase;
 };
@@ -21,7 +21,7 @@ struct AsyncUnit::Copy {
   uint8_t* shared;
   SharedBarrier* barrier;
   int num_bytes;
-  const uint8_t* global;  // plain copy, else a box
+  const uint8_t* global;  // for a plain copy; null for a box
   BoxedTensor tensor;
   std::array<int, 4> at;
 };
@@ -30,7 +30,7 @@ constexpr int kMostTiles = 32;
 
 namespace {
 
-// The elements of operands, and the numbers that they stand for.
+// The types of operands, each with the number that an element encodes.
 struct E4M3 {
   uint8_t code;
 };
@@ -40,7 +40,7 @@ int32_t number(int8_t x) { return x; }
 
 }  // namespace
 
-// A thread's products under way.
+// A thread's products in flight.
 struct AsyncUnit::Products {
   struct Sums {
     void* d;
@@ -127,7 +127,7 @@ void AsyncUnit::copy_box(void* shared, const BoxedTensor& tensor, const std::arr
                      .at = at});
 }
 
-// Rows of 64 elements, 128-byte swizzled; zeros outside of the tensor.
+// Copies rows of 64 elements, 128-byte swizzled, with zeros outside of the tensor.
 void AsyncUnit::land_box(const Copy& copy) {
   const BoxedTensor& tensor = copy.tensor;
   const auto start = static_cast<uint32_t>(copy.shared - block_.shared_memory());
@@ -157,7 +157,7 @@ bool AsyncUnit::land_copies() {
       land_box(copy);
     }
     copy.barrier->pending_bytes -= copy.num_bytes;
-    // Bytes may land before the arrival that expects them.
+    // Bytes may be copied before the arrival that expects them.
     QUIRE_CHECK(copy.barrier->pending_bytes >= 0 || copy.barrier->pending > 0,
                 "bytes that no barrier expects");
     end_phase_if_done(*copy.barrier);
@@ -173,7 +173,7 @@ AsyncUnit::Products& AsyncUnit::mine() {
   return *products;
 }
 
-// Until they are waited for, floats are NaN and integers -1.
+// Until the products are waited for, float sums are NaN and integer sums -1.
 void AsyncUnit::multiply(const Product& product) {
   Products& products = mine();
   if (products.find(product.d) == nullptr) {
@@ -228,7 +228,7 @@ void AsyncUnit::check_free(const void* d) const {
               "sums of a product are used before it was waited for");
 }
 
-// Of panel rows, as the hardware finds it from a descriptor.
+// Returns an operand in panel rows, which the hardware finds through a descriptor.
 const uint8_t* AsyncUnit::operand_at(uint64_t descriptor, int row, int byte) const {
   const auto start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
   const auto stride = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
@@ -240,7 +240,7 @@ const uint8_t* AsyncUnit::operand_at(uint64_t descriptor, int row, int byte) con
   return block_.shared_memory() + swizzled_address(at);
 }
 
-// The warpgroup's a in registers: of rows lane / 4 and lane / 4 + 8.
+// Loads the warpgroup's `a` from registers: rows lane / 4 and lane / 4 + 8.
 void AsyncUnit::load_registers(const uint32_t* registers, float (&a)[2][16]) {
   const std::array<uint32_t, 4> own{registers[0], registers[1], registers[2], registers[3]};
   const auto* lanes = block_.exchange(own);
@@ -263,7 +263,7 @@ void AsyncUnit::run(const Product& product, void* to) {
     std::memcpy(&stored, operand_at(descriptor, row, element * int{sizeof stored}), sizeof stored);
     return number(stored);
   };
-  Sum a[2][kDepth];  // of rows lane / 4 and lane / 4 + 8
+  Sum a[2][kDepth];  // rows lane / 4 and lane / 4 + 8
   for (int h = 0; h < 2 && product.a_registers == nullptr; ++h)
     for (int k = 0; k < kDepth; ++k) a[h][k] = value(product.a, warp_row + lane / 4 + 8 * h, k);
   if constexpr (std::is_same_v<Element, bfloat16>) {

@@ -1,9 +1,11 @@
-// An AsyncUnit does on a CPU what a Hopper block does behind its threads' backs: copies that are
-// told to barriers in shared memory, and warpgroup products. Both end as late as a GPU may let
-// them: copies when every thread waits, products when they are waited for. Until then the sums of a
-// product are NaN, and its operands are read where they lie at its end, so that what is read or
-// overwritten too early shows. Writes to shared memory that were not published to the unit
-// (publish_shared_writes()) do not show.
+// An AsyncUnit does on a CPU what a Hopper block does asynchronously: copies that signal barriers
+// in shared memory, and warpgroup products. Both end as late as a GPU may let them: copies when
+// every thread waits, products when they are waited for. Until then the sums of a product are NaN,
+// and its operands are read only at its end, so that a read or an overwrite that comes too early
+// gives wrong numbers. The unit does not see writes to shared memory that were not published to it
+// (publish_shared_writes()).
+//
+// It is a part of a Block, with the same rules.
 //
 // It is a part of a Block, with the same rules.
 #pragma once
@@ -19,7 +21,7 @@
 
 namespace quire::cuda::emulation {
 
-// A BoxedTensor is what a tensor map describes: bf16 of which boxes of 64 x box_rows are copied.
+// What a tensor map describes: a bf16 tensor, of which boxes of 64 x box_rows are copied.
 struct BoxedTensor {
   const void* base = nullptr;
   std::array<int64_t, 4> sizes{};
@@ -27,16 +29,16 @@ struct BoxedTensor {
   int box_rows = 0;
 };
 
-// What a product multiplies: 32 bytes along k of each operand. Sums of int8 are int32, others float.
+// The operands of a product: 32 bytes along k of each. Sums of int8 are int32, all others float.
 enum class Operands { kBF16, kE4M3, kInt8 };
 
 struct Product {
   void* d = nullptr;  // [num_tiles][4] sums, the thread's part
-  int num_tiles = 8;  // of 8 columns
+  int num_tiles = 8;  // 8 columns each
   const uint32_t* a_registers = nullptr;
   uint64_t a = 0;  // descriptors
   uint64_t b = 0;
-  bool b_is_by_rows = false;  // of bf16
+  bool b_is_by_rows = false;  // only for bf16
   bool adds = false;
   Operands operands = Operands::kBF16;
 };
@@ -45,7 +47,7 @@ class AsyncUnit {
  public:
   explicit AsyncUnit(Block& block);
   ~AsyncUnit();
-  // Returns the unit of the block that runs now.
+  // Returns the unit of the block that runs at present.
   static AsyncUnit& current() { return Block::current().async_unit(); }
 
   void init(uint64_t* barrier, int arrivals);
@@ -55,13 +57,13 @@ class AsyncUnit {
   void copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier);
   void copy_box(void* shared, const BoxedTensor& tensor, const std::array<int, 4>& at,
                 uint64_t* barrier);
-  // Ends every copy under way; returns false when there was none.
+  // Ends every copy in flight. Returns false if there was none.
   bool land_copies();
 
   void multiply(const Product& product);
   void commit_products();
   void wait_products(int pending);
-  // CHECKs that no product under way has sums here.
+  // CHECKs that no product in flight has sums here.
   void check_free(const void* d) const;
 
  private:

@@ -13,11 +13,11 @@ constexpr uint64_t kRoundsOfSlowWarp = 512;
 
 }  // namespace
 
-// A fiber runs a thread of one block after another, because to begin one takes longer than to
-// switch to it.
+// A fiber runs a thread of one block after another, because starting a fiber takes longer than
+// switching to it.
 struct Block::Fiber {
-  // Stacks of neighbours begin some lines of the cache apart: at equal addresses within their pages
-  // they would keep each other out of it.
+  // Stacks of neighbouring fibers begin some cache lines apart: at equal addresses within their
+  // pages they would evict each other from the cache.
   explicit Fiber(size_t number) : stack(new char[kStackBytes]) {
     begin_at(place, stack.get(), kStackBytes - number * 320 % 4096, &Block::run_threads);
   }
@@ -44,7 +44,7 @@ Block::Block(const BlockShape& shape, uint64_t seed, const std::function<void()>
 
 Block::~Block() = default;
 
-// The life of a fiber.
+// The main loop of a fiber.
 void Block::run_threads() {
   for (;;) {
     current().body_();
@@ -63,7 +63,7 @@ void Block::run(const BlockShape& shape, uint64_t seed, const std::function<void
 
 void Block::run_all() {
   const auto num_threads = static_cast<size_t>(shape_.num_threads);
-  // The first fibers run the threads of a block; all are kept for the blocks that follow.
+  // The first fibers of the pool run the threads of a block; all are kept for later blocks.
   static thread_local std::deque<Fiber> pool;
   while (pool.size() < num_threads) pool.emplace_back(pool.size());
   for (size_t i = 0; i < num_threads; ++i) {
@@ -76,7 +76,8 @@ void Block::run_all() {
   const size_t num_warps = warps_.size();
   for (uint64_t round = 0; num_left_ > 0; ++round) {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-    // For some rounds one warp runs only when no other can; with num_warps none is held up.
+    // For some rounds one warp runs only when no other can. The value num_warps means that none is
+    // held up.
     if (round % kRoundsOfSlowWarp == 0) slow_warp_ = (random_ >> 40) % (num_warps + 1);
     bool any_ran = run_round(slow_warp_) || async_unit_->land_copies();
     if (!any_ran) any_ran = run_round(num_warps);
@@ -84,9 +85,9 @@ void Block::run_all() {
   }
 }
 
-// Runs each fiber that could run when the round began, from a random one on, but for those of
-// `held_warp`; returns false when there was none. Each fiber goes on at the next of them when it
-// waits, and the last comes back here.
+// Runs each fiber that was ready when the round began, from a random one on, except those of
+// `held_warp`. Returns false if there was none. When a fiber waits, it switches to the next one
+// directly; the last one returns here.
 bool Block::run_round(size_t held_warp) {
   rounds_.begin(random_ >> 33, held_warp);
   const int thread = rounds_.next();

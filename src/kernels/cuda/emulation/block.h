@@ -1,8 +1,8 @@
 // A Block is one thread block of a kernel on a CPU: every GPU thread is a fiber, and fibers wait at
-// barriers and exchanges between lanes. Runs are reproducible. Which fiber goes first after a wait,
-// and which warp is held up while others can run, is drawn from a seed, so that a missing barrier
-// shows as wrong numbers, or as threads that wait for ever, under some seed. Shared memory starts
-// as NaN, and asynchronous copies land only when they are waited for, as late as a GPU may let
+// barriers and at exchanges between lanes. Runs are reproducible. A seed decides which fiber goes
+// first after a wait, and which warp is held up while others can run, so that under some seed a
+// missing barrier shows as wrong numbers, or as threads that wait forever. Shared memory starts as
+// NaN, and asynchronous copies are done only when they are waited for, as late as a GPU may do
 // them.
 //
 // It is for tests. A host thread runs one block at a time.
@@ -38,11 +38,11 @@ class Block {
     std::vector<int> waiters;  // threads
   };
 
-  // Runs `body` once per thread and returns when all are done. A block whose threads all wait for
-  // each other is a bug: CHECK.
+  // Runs `body` once per thread and returns when all are done. CHECKs that the threads of the block
+  // do not all wait for each other.
   static void run(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
 
-  // Returns the block and thread that run now; only inside `body`.
+  // Returns the block of the thread that runs at present. Only valid inside `body`.
   static Block& current() {
     QUIRE_CHECK(current_ != nullptr, "device code outside of a kernel");
     return *current_;
@@ -54,17 +54,17 @@ class Block {
 
   void wait_for_block() { wait(block_barrier_, shape_.num_threads); }
   void wait_for_warp() { wait(warps_[static_cast<size_t>(thread_ / 32)].barrier, 32); }
-  // Waits at one of barriers 1 to 15 of `num_threads` threads, some of which only arrive.
+  // Waits at barrier `id`, 1 to 15, for `num_threads` threads, some of which may only arrive.
   void wait_named(int id, int num_threads);
   void arrive_named(int id, int num_threads);
-  // Waits until the barrier's generation is another one.
+  // Waits until the barrier has another generation.
   void wait_generation(Barrier& barrier) {
     barrier.waiters.push_back(thread_);
     give_way();
   }
-  // Begins the barrier's next generation, so that those who wait for it can run.
+  // Begins the barrier's next generation, so that the threads that wait for it can run.
   void release(Barrier& barrier);
-  // Returns what each lane of the warp gave, lane by lane; it is valid until the lane's next
+  // Returns the value of each lane of the warp, in the order of lanes. Valid until the lane's next
   // exchange.
   template <typename T>
   const T* exchange(const T& mine) {
@@ -107,7 +107,7 @@ class Block {
       wait_generation(barrier);
     }
   }
-  // Lets others run until the thread, which waits or is done, is run again.
+  // Lets other threads run until this one, which waits or is done, is resumed.
   void give_way() {
     Place& mine = *places_[static_cast<size_t>(thread_)];
     const int next = rounds_.next();
@@ -128,7 +128,7 @@ class Block {
   std::vector<Warp> warps_;
   Place scheduler_;
   std::vector<Fiber*> fibers_;  // by thread
-  std::vector<Place*> places_;  // those of fibers_
+  std::vector<Place*> places_;  // of the fibers in fibers_
   int num_left_ = 0;            // threads that are not done
   Rounds rounds_;
   std::vector<uint8_t> shared_memory_;

@@ -1,6 +1,6 @@
-// A Place is where a fiber of the emulator stopped and goes on later. Every exchange between the
-// lanes of a warp is 32 switches between fibers, so a switch is a few instructions in line: no
-// call whose return the CPU would have to guess.
+// A Place is where a fiber of the emulator stopped and continues later. Every exchange between the
+// lanes of a warp is 32 switches between fibers, so a switch is a few inline instructions, without
+// a call whose return address the CPU would have to predict.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,10 @@ struct Place {
   void* code = nullptr;
 };
 
-// Makes `place` the beginning of `body`, which never returns, on the given stack.
+// Makes `place` the beginning of `body`, which must never return, on the given stack.
 inline void begin_at(Place& place, char* stack, size_t stack_bytes, void (*body)()) {
-  // Functions begin 8 bytes off a multiple of 16, where a call would have put its return address.
+  // Functions begin 8 bytes off a multiple of 16, as after a call that has pushed its return
+  // address.
   const auto top = (reinterpret_cast<uintptr_t>(stack) + stack_bytes) / 16 * 16 - 8;
   *reinterpret_cast<void**>(top) = nullptr;
   place = {.stack = reinterpret_cast<void*>(top),
@@ -30,7 +31,7 @@ inline void begin_at(Place& place, char* stack, size_t stack_bytes, void (*body)
            .code = reinterpret_cast<void*>(body)};
 }
 
-// Stops at `from`, goes on at `to`, and returns when somebody goes on at `from`.
+// Stops at `from`, continues at `to`, and returns when a later switch continues at `from`.
 [[gnu::always_inline]] inline void switch_places(Place& from, Place& to) {
   Place* stops = &from;
   Place* goes_on = &to;

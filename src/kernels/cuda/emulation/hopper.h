@@ -1,4 +1,5 @@
-// This is what ptx/hopper.h wraps, as plain C++ over emulation::Block and emulation::AsyncUnit.
+// The operations that kernels/cuda/hopper.h wraps, as plain C++ over emulation::Block and
+// emulation::AsyncUnit.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +79,7 @@ inline void add_in_memory(float* y, float first, float second) {
   y[1] += second;
 }
 
-// A warp's lanes begin and end products together (.sync.aligned).
+// The lanes of a warp begin and end products together (.sync.aligned).
 inline void begin_products() { Block::current().wait_for_warp(); }
 inline void commit_products() { AsyncUnit::current().commit_products(); }
 template <int kPending>

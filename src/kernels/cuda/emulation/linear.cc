@@ -1,5 +1,5 @@
-// This does in emulation what cuBLASLt does: bf16 products, with float sums over k ascending. Gated
-// ones go through the kernel that a GPU runs, since the library has none.
+// Emulates cuBLASLt: bf16 products, with float sums over k in ascending order. Gated products use
+// the kernel that a GPU runs, since the library has none.
 #include <cstring>
 
 #include "kernels/cuda/emulation/ops.h"

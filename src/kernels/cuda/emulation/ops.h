@@ -1,4 +1,4 @@
-// These are the kernels of cuda/ compiled for the CPU, for tests only.
+// The kernels of cuda/ compiled for the CPU, for tests only.
 #pragma once
 
 #include "kernels/api/ops.h"

@@ -1,4 +1,4 @@
-// This is what ptx/ptx.h wraps, as plain C++ over emulation::Block.
+// The operations that kernels/cuda/ptx.h wraps, as plain C++ over emulation::Block.
 #pragma once
 
 #include <algorithm>
@@ -153,7 +153,7 @@ inline void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, u
     const int column = 2 * (lane % 4) + i % 2;
     float sum = d[i];
     for (int k = 0; k < 16; ++k) {
-      const int owner = (k % 8) / 2;  // t of the lane that holds index k
+      const int owner = (k % 8) / 2;  // lane % 4 of the lane that has index k
       const float x = bf16_of(lanes[4 * (row % 8) + owner].a[row / 8 + 2 * (k / 8)], k % 2);
       const float y = bf16_of(lanes[4 * column + owner].b[k / 8], k % 2);
       sum += x * y;
@@ -174,7 +174,7 @@ inline void multiply_int8_tiles(int32_t (&d)[4], const uint32_t (&a)[4], uint32_
     const int row = lane / 4 + 8 * (i / 2);
     const int column = 2 * (lane % 4) + i % 2;
     for (int k = 0; k < 32; ++k) {
-      const int owner = k % 16 / 4;  // t of the lane that holds index k
+      const int owner = k % 16 / 4;  // lane % 4 of the lane that has index k
       const int32_t x = int8_of(lanes[4 * (row % 8) + owner].a[row / 8 + 2 * (k / 16)], k % 4);
       d[i] += x * int8_of(lanes[4 * column + owner].b[k / 16], k % 4);
     }

@@ -1,9 +1,9 @@
-// What the kernels of expert products share. A warp multiplies a piece of 16 weight rows by tiles
-// of eight rows of x, 32 inputs at a time: two products of 16 inputs each, in the order of K. Every
-// kernel does just that for a row of x, so that its bits are those of the others.
+// Shared by the kernels of expert products. A warp multiplies a piece of 16 weight rows by tiles of
+// eight rows of x, 32 inputs at a time: two products of 16 inputs each, in the order of K. All
+// kernels do the same for a row of x, so a row's bits are the same in all of them.
 //
-// With a gate, a piece is eight rows of the gate and the same eight of `up`, so that the lane with
-// the one has the other.
+// With a gate, a piece is eight rows of the gate and the same eight rows of `up`, so that the lane
+// that has one also has the other.
 #pragma once
 
 #include <cstdint>
@@ -17,45 +17,45 @@ namespace quire::cuda {
 
 enum class ExpertStage : uint8_t { kGatedInside, kInside, kOutputs };
 
-// The same matrix or vector of all experts: expert e's begins e * stride elements behind.
+// The same matrix or vector of all experts. That of expert e begins at first + e * stride.
 template <typename T>
 struct Stacked {
-  const T* first = nullptr;  // null: there is none
+  const T* first = nullptr;  // null: the experts have none
   int64_t stride = 0;
 };
 
-// What a stage reads and writes beside the experts' matrices.
+// What a stage reads and writes, apart from the experts' matrices.
 struct ExpertRowsArgs {
-  const bfloat16* x = nullptr;  // rows of K; of kOutputs: as those of `inside`, else per token
+  const bfloat16* x = nullptr;  // [rows, K]; for kOutputs rows are those of `inside`, else tokens
   int32_t per_token = 1;        // pairs
   Stacked<float> gate_bias;
   Stacked<float> bias;
   int64_t n = 0;
-  int64_t k = 0;  // both multiples of 8
+  int64_t k = 0;  // n and k are multiples of 8
   ExpertActivation activation;
-  // Of sorted pairs; null for a single token, whose pairs are tiles of one row each.
+  // For sorted pairs. Null for a single token, each of whose pairs is a tile of one row.
   const int32_t* num_tiles = nullptr;
   const ExpertTile* tiles = nullptr;
-  const int32_t* pairs = nullptr;       // of each row
-  const int32_t* expert_ids = nullptr;  // of each pair
+  const int32_t* pairs = nullptr;       // by row
+  const int32_t* expert_ids = nullptr;  // by pair
   bfloat16* inside = nullptr;           // [rows, N], rows inside_stride elements apart
   int64_t inside_stride = 0;
-  // Rows of `inside`, and of what kOutputs reads, are those of pairs, which several ranks know by the
-  // same numbers; else those of tiles.
+  // Whether rows of `inside`, and of the input of kOutputs, are numbered by pair, which is the same
+  // on several ranks; else they are numbered by row of all tiles.
   bool inside_by_pair = false;
   float* outputs = nullptr;  // [pairs, N]
 };
 
 struct ExpertProductArgs : ExpertRowsArgs {
-  Stacked<bfloat16> gate;    // [N, K] each, of kGatedInside
+  Stacked<bfloat16> gate;    // [N, K] each, for kGatedInside
   Stacked<bfloat16> weight;  // [N, K] each
 };
 
 inline constexpr int kChunkInputs = 32;
 inline constexpr int kChunkBytes = kChunkInputs * 2;  // of a row, in four parts of 16 bytes
 
-// Where a part lies in shared memory. Parts are exchanged by the row, so that what load_matrices()
-// reads, a part of eight rows, comes from banks of its own.
+// Returns the offset of a part in shared memory. Parts are permuted by the row's number, so that
+// the same part of eight rows, which load_matrices() reads, comes from different banks.
 QUIRE_HOST_DEVICE constexpr int part_offset(int row, int part) {
   return row * kChunkBytes + (part ^ (row / 2 & 3)) * 16;
 }
@@ -63,7 +63,7 @@ QUIRE_HOST_DEVICE constexpr int part_offset(int row, int part) {
 using WeightChunk = uint32_t[2][4];  // operands of the two products
 using InputChunk = uint32_t[4];
 
-// Reads the chunk of 16 weight rows, and of eight rows of x; all lanes of a warp take part.
+// Read a chunk of 16 weight rows, and of eight rows of x. All lanes of a warp must call them.
 QUIRE_DEVICE void read_weights(const uint8_t* rows, WeightChunk& to) {
   const int lane = ptx::thread_index() % 32;
 #pragma unroll
@@ -79,7 +79,7 @@ constexpr int piece_outputs(ExpertStage stage) {
   return stage == ExpertStage::kGatedInside ? 8 : 16;
 }
 
-// Returns the first input of row `row` (of 16) of a piece, null behind the last output.
+// Returns the first input of row `row` (of 16) of a piece, or null past the last output.
 template <ExpertStage kStage>
 QUIRE_DEVICE const bfloat16* weight_row(const ExpertProductArgs& args, int expert, int64_t piece,
                                         int row) {
@@ -96,12 +96,12 @@ QUIRE_DEVICE int num_tiles_of(const ExpertRowsArgs& args) {
 QUIRE_DEVICE ExpertTile tile_of(const ExpertRowsArgs& args, int i) {
   return args.tiles != nullptr ? args.tiles[i] : ExpertTile{args.expert_ids[i], i, 1};
 }
-// Returns the pair of a row of all tiles.
+// Returns the pair of row number `row` among those of all tiles.
 QUIRE_DEVICE int pair_of(const ExpertRowsArgs& args, int64_t row) {
   return args.pairs != nullptr ? args.pairs[row] : static_cast<int>(row);
 }
 
-// Returns the inputs of a row of all tiles.
+// Returns the inputs of row number `row` among those of all tiles.
 template <ExpertStage kStage>
 QUIRE_DEVICE const bfloat16* input_row(const ExpertRowsArgs& args, int64_t row) {
   if constexpr (kStage == ExpertStage::kOutputs)
@@ -128,7 +128,7 @@ QUIRE_DEVICE float inside_of(const ExpertActivation& how, float gate, float up) 
   return ptx::multiply(activate(how.activation, gate), up);
 }
 
-// Returns an output of a tile's expert from `sum`, and that of the gate where there is one.
+// Returns an output of a tile's expert from its sum and, if gated, the gate's sum.
 template <ExpertStage kStage>
 QUIRE_DEVICE float output_of(const ExpertRowsArgs& args, const ExpertTile& tile, int64_t output,
                              float gate, float sum) {
@@ -139,7 +139,7 @@ QUIRE_DEVICE float output_of(const ExpertRowsArgs& args, const ExpertTile& tile,
   return inside_of(args.activation, gate, sum);
 }
 
-// Returns where the inside of a row of all tiles lies.
+// Returns where the inside of row number `row` of all tiles is stored.
 QUIRE_DEVICE bfloat16* inside_at(const ExpertRowsArgs& args, int64_t row, int64_t output) {
   const int64_t inside_row = args.inside_by_pair ? pair_of(args, row) : row;
   return args.inside + inside_row * args.inside_stride + output;
@@ -159,13 +159,14 @@ QUIRE_DEVICE void store_output(const ExpertRowsArgs& args, const ExpertTile& til
   }
 }
 
-// Tiles of 8 or 16 rows straight from memory to registers, for decoding, which reading the weights
-// bounds; of up to 64 or 128 through shared memory. `max_tiles`: as many blocks are started for.
+// few_rows_experts() is for tiles of 8 or 16 rows: it copies inputs straight to registers, and its
+// time is that of reading the weights. many_rows_experts() is for tiles of up to 64 or 128 rows,
+// through shared memory. Both launch blocks for `max_tiles` tiles.
 void few_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
                       int tile_rows, int64_t max_tiles);
 void many_rows_experts(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
                        int tile_rows, int64_t max_tiles);
-// The same as many_rows_experts() by warpgroup products, on Hopper alone.
+// Does the same as many_rows_experts() by warpgroup products, on Hopper only.
 void many_rows_experts_sm90a(Stream& stream, ExpertStage stage, const ExpertProductArgs& args,
                              int tile_rows, int64_t max_tiles);
 

@@ -1,8 +1,9 @@
-// How the pairs (token, choice) of a call are cut into work, on plain numbers.
+// How the pairs (token, choice) of a call are cut into work, as arithmetic on plain numbers.
 //
 // Pairs are sorted by expert, so that the rows of an expert are consecutive, and the rows of an
-// expert are cut into tiles of at most `tile_rows`. Which experts have rows is known on the device
-// alone; kernels are started for as many tiles as there can be, and a block without a tile returns.
+// expert are cut into tiles of at most `tile_rows`. Only the device knows which experts have rows;
+// kernels are launched for the greatest possible number of tiles, and a block without a tile
+// returns.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +19,14 @@ struct ExpertTile {
   int32_t num_rows = 0;
 };
 
-// The tiles that `num_pairs` rows of `num_experts` experts can make at most.
+// Returns the greatest number of tiles that `num_pairs` rows of `num_experts` experts can make.
 constexpr int64_t max_expert_tiles(int64_t num_pairs, int64_t num_experts, int64_t tile_rows) {
   return std::min(num_pairs, num_pairs / tile_rows + std::min(num_pairs, num_experts));
 }
 
-// The rows of a tile: those that most experts' rows fit, when pairs are spread evenly. Fewer waste
-// reads of weights, more waste products. A row's bits are the same in each.
+// Returns the rows of a tile, chosen so that the rows of most experts fit when pairs are spread
+// evenly. Smaller tiles read weights more often, larger ones waste products. A row's bits do not
+// depend on it.
 constexpr int expert_tile_rows(int64_t num_pairs, int64_t num_experts) {
   const int64_t rows = num_pairs / num_experts;
   if (rows <= 2) return 8;
@@ -32,22 +34,22 @@ constexpr int expert_tile_rows(int64_t num_pairs, int64_t num_experts) {
   return rows <= 48 ? 64 : 128;
 }
 
-// Tiles whose blocks are next to each other, so that those of one expert read a weight from the
-// cache.
+// Blocks of so many tiles are adjacent in the grid, so that those of the same expert read a weight
+// from the cache.
 inline constexpr int kNeighbourTiles = 8;
 
 struct ExpertBlock {
   int tile = 0;
-  int column = 0;  // of blocks of outputs
+  int column = 0;  // number of a range of outputs
 };
 
-// Blocks go through the columns of kNeighbourTiles tiles, then of the next ones.
+// Blocks take all columns of kNeighbourTiles tiles, then those of the next tiles.
 QUIRE_HOST_DEVICE constexpr ExpertBlock expert_block(int index, int num_columns) {
   const int group = index / (kNeighbourTiles * num_columns);
   const int rest = index % (kNeighbourTiles * num_columns);
   return {group * kNeighbourTiles + rest % kNeighbourTiles, rest / kNeighbourTiles};
 }
-// The same of blocks that take one item after another: nothing is left out.
+// The same for blocks that take one item after another, where the number of tiles is exact.
 QUIRE_HOST_DEVICE constexpr ExpertBlock expert_item(int item, int num_tiles, int num_columns) {
   const int first = item / (kNeighbourTiles * num_columns) * kNeighbourTiles;
   const int rest = item % (kNeighbourTiles * num_columns);
@@ -58,18 +60,18 @@ constexpr int64_t num_expert_blocks(int64_t max_tiles, int64_t num_columns) {
   return (max_tiles + kNeighbourTiles - 1) / kNeighbourTiles * kNeighbourTiles * num_columns;
 }
 
-// What the workspace of run_experts() is cut into, in bytes from its start. `inputs` and `results`
-// are in use by turns: first the panels of x lie in one of them and the experts' inside in the
-// other, then what down reads in `inputs` and what it writes in `results`.
+// The offsets in bytes of the parts of run_experts()'s workspace. `inputs` and `results` alternate:
+// in the first stage one has the panels of x and the other the experts' inside; then down reads
+// from `inputs` and writes to `results`.
 struct ExpertsWorkspace {
   int64_t num_tiles_at = 0;  // int32
   int64_t tiles_at = 0;      // ExpertTile [max tiles of any tile_rows]
-  int64_t pairs_at = 0;      // int32 [pairs]: which pair a row is
+  int64_t pairs_at = 0;      // int32 [pairs]: the pair of each row
   int64_t inputs_at = 0;     // bf16 [pairs, I], rows by expert, or panels
   int64_t results_at = 0;    // float [pairs, E] in the order of the pairs; bf16 as above; or panels
   int64_t num_bytes = 0;
 };
-// `panel_bytes`: of the larger panels; 0: there are none.
+// `panel_bytes` is the size of the larger panels, or 0 if there are none.
 constexpr ExpertsWorkspace experts_workspace(int64_t num_pairs, int64_t inside_size,
                                              int64_t hidden_size, int64_t panel_bytes) {
   constexpr int64_t kAlignment = 256;

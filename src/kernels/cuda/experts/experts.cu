@@ -1,7 +1,7 @@
-// run_experts(): pairs are sorted by expert, unless they are those of one token, whose experts are
-// different. The experts' insides are multiplied tile by tile, then
-// their outputs, and each token's are summed in the order of its choices. The host knows the number
-// of tokens alone, so a step's launches are the same whatever the router chose, and can be captured.
+// run_experts(): sorts pairs by expert, unless they are those of a single token, whose experts all
+// differ. Then it multiplies the experts' insides tile by tile, then their outputs, and sums each
+// token's outputs in the order of its choices. The host knows only the number of tokens, so a
+// step's launches are the same whatever the router chose, and can be captured.
 #include <algorithm>
 #include <cstddef>
 
@@ -15,7 +15,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 8;       // of a thread
+constexpr int kColumns = 8;       // of each thread
 constexpr int kMostFewRows = 32;  // of a tile
 
 template <typename T>
@@ -45,14 +45,14 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
   }
 }
 
-// Those whose weights are here.
+// Returns the experts whose weights are here.
 std::span<const ExpertWeights> own_experts(const RunExpertsParams& p) {
   if (p.spread == nullptr) return p.experts;
   const auto first = static_cast<size_t>(p.spread->first);
   return p.experts.subspan(first, static_cast<size_t>(p.spread->end) - first);
 }
 
-// The same matrix of all experts, which lie at one distance from each other.
+// Returns the same matrix of all experts, which must be at equal distances.
 template <typename T, typename Get>
 Stacked<T> stacked(std::span<const ExpertWeights> experts, const Get& get) {
   Stacked<T> all{get(experts.front())};
@@ -68,7 +68,7 @@ Stacked<T> stacked(std::span<const ExpertWeights> experts, const Get& get) {
 
 using ExpertMatrix = const PackedWeight* ExpertWeights::*;
 
-// T: what a packed matrix is made of, bf16 or, of quantized ones, bytes.
+// T is the element of a packed matrix: bf16, or bytes for quantized ones.
 template <typename T>
 Stacked<T> stacked_weights(std::span<const ExpertWeights> experts, ExpertMatrix part,
                            const WeightSpec& spec) {
@@ -90,10 +90,10 @@ Stacked<float> stacked_bias(std::span<const ExpertWeights> experts,
   return stacked<float>(experts, [&](const ExpertWeights& expert) { return expert.*part; });
 }
 
-// Where the experts' inside lies, of which this rank has some columns.
+// Where the experts' inside is stored, of which this rank computes some columns.
 struct Inside {
   bfloat16* all = nullptr;  // [pairs, I]
-  bfloat16* own = nullptr;  // its first column of this rank
+  bfloat16* own = nullptr;  // the first column of this rank
   int64_t stride = 0;       // I
   bool by_pair = false;
 };
@@ -113,7 +113,7 @@ struct Pairs {
   int64_t max_tiles = 0;
 };
 
-// Whether tiles of more than kMostFewRows rows, of such weights, go through panels.
+// Returns whether tiles of more than kMostFewRows rows go through panels for such weights.
 bool takes_panels(const Stream& stream, const WeightSpec& spec) {
   return spec.quant.is_quantized() && spec.quant.zero_kind != ZeroKind::kMin &&
          gpu(stream).info().compute_capability == 90;
@@ -136,7 +136,7 @@ QuantExpertArgs quant_args(const ExpertRowsArgs& rows, ExpertStage stage,
   return args;
 }
 
-// One stage of all experts. `panels`: memory for those of its inputs, where it takes them.
+// Runs one stage of all experts. `panels` is memory for the panels of its inputs, if it uses them.
 void multiply(Stream& stream, const RunExpertsParams& p, ExpertStage stage,
               const ExpertRowsArgs& rows, const Pairs& pairs, std::byte* panels) {
   const bool is_gated = stage == ExpertStage::kGatedInside;
@@ -167,8 +167,8 @@ void multiply(Stream& stream, const RunExpertsParams& p, ExpertStage stage,
           pairs.tile_rows, pairs.max_tiles);
 }
 
-// Rows of the tiles of a call. Quantized weights are multiplied with at most 32 rows, or, through
-// panels, with 128: on an H200 panels of 64 rows took longer than bf16 did.
+// Returns the rows of the tiles of a call. Quantized weights are multiplied with at most 32 rows
+// or, through panels, with 128: on an H200, panels of 64 rows took longer than bf16 did.
 int tile_rows_of(const Stream& stream, const RunExpertsParams& p, int64_t num_pairs) {
   const int rows = expert_tile_rows(num_pairs, static_cast<int64_t>(p.experts.size()));
   const auto takes_many = [&](const WeightSpec& spec) {
@@ -182,7 +182,7 @@ int tile_rows_of(const Stream& stream, const RunExpertsParams& p, int64_t num_pa
   return rows == 64 && is_quantized ? kMostFewRows : rows;
 }
 
-// Of all rows that go through panels at once.
+// Returns the bytes of all rows that go through panels at once.
 int64_t panel_bytes(const Stream& stream, const ExpertWeights& expert, int64_t num_pairs) {
   int64_t bytes = 0;
   for (const WeightSpec& spec : {expert.up->spec, expert.down->spec})
@@ -196,8 +196,8 @@ ExpertsWorkspace workspace_of(const Stream& stream, const ExpertWeights& expert,
                            panel_bytes(stream, expert, num_pairs));
 }
 
-// The work that both stages have in common. Pairs of one token need no sorting
-// where all experts are here.
+// Returns what both stages have in common. Pairs of a single token need no sorting if all experts
+// are here.
 ExpertRowsArgs rows_of(Stream& stream, const RunExpertsParams& p, const Pairs& pairs,
                        std::byte* workspace, const ExpertsWorkspace& cut) {
   ExpertRowsArgs rows;
@@ -242,7 +242,7 @@ void sum_outputs(Stream& stream, const RunExpertsParams& p, const float* outputs
 
 int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                 std::span<const ExpertWeights> experts, int32_t experts_per_token) {
-  // Ranks that spread experts have the weights of some alone, which are all of one shape.
+  // Ranks that spread experts have the weights of only some; all of them have the same shape.
   const auto is_here = [](const ExpertWeights& expert) {
     return expert.up != nullptr && expert.up->spec.n > 0;
   };
@@ -268,7 +268,7 @@ void run_experts(Stream& stream, const RunExpertsParams& all) {
   const ExpertsWorkspace cut = workspace_of(stream, expert, pairs.count);
   std::byte* const inputs = workspace + cut.inputs_at;
   std::byte* const results = workspace + cut.results_at;
-  // Where down reads panels, `inputs` is theirs.
+  // If down reads panels, these are stored in `inputs`.
   const bool by_panels = pairs.tile_rows > kMostFewRows && takes_panels(stream, expert.down->spec);
   const Inside inside = inside_of_all(p, by_panels ? results : inputs);
   ExpertRowsArgs rows = rows_of(stream, p, pairs, workspace, cut);

@@ -4,20 +4,20 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kWarps = 4;  // of a block, a piece each
+constexpr int kWarps = 4;  // of a block; each has a piece
 constexpr int kThreads = kWarps * 32;
-constexpr int kChunksAhead = 12;  // on their way at once
+constexpr int kChunksAhead = 12;  // in flight at once
 
-// A lane copies 16 bytes of each of two weight rows and of a row of x per tile. A slot of a warp's
-// ring holds a chunk: eight rows of weights, the eight behind them, and the tiles of x.
+// A lane copies 16 bytes of each of two weight rows and, per tile, of a row of x. A slot of a
+// warp's ring holds a chunk: eight weight rows, the next eight, and the tiles of x.
 template <int kRowTiles>
 struct ChunkRing {
   static constexpr int kEights = 2 + kRowTiles;
   static constexpr int kEightBytes = 8 * kChunkBytes;
   static constexpr int kSlotBytes = kEights * kEightBytes;
-  static constexpr int kBytes = kChunksAhead * kSlotBytes;  // of a warp
+  static constexpr int kBytes = kChunksAhead * kSlotBytes;  // of each warp
 
-  const bfloat16* rows[kEights] = {};  // a row that is not there is zeros
+  const bfloat16* rows[kEights] = {};  // null: the row does not exist, and is read as zeros
   const bfloat16* somewhere = nullptr;
   int64_t k = 0;
 
@@ -25,7 +25,7 @@ struct ChunkRing {
     return ptx::shared_memory() + ptx::thread_index() / 32 * kBytes + slot * kSlotBytes +
            eight * kEightBytes;
   }
-  // Always a group of copies, so that groups can be counted.
+  // Closes a group of copies even if it is empty, so that groups can be counted.
   QUIRE_DEVICE void fetch(int64_t chunk, int slot) const {
     const int lane = ptx::thread_index() % 32;
     const int64_t input = chunk * kChunkInputs + lane % 4 * 8;
@@ -39,8 +39,8 @@ struct ChunkRing {
   }
 };
 
-// Stores a lane's sums of a piece: of weight rows lane / 4 and eight behind it, of rows
-// 2 (lane % 4) and the next behind `row`.
+// Stores a lane's sums of a piece: those of weight rows lane / 4 and lane / 4 + 8, for rows row + 2
+// (lane % 4) and the next.
 template <ExpertStage kStage>
 QUIRE_DEVICE void store_sums(const ExpertProductArgs& args, const ExpertTile& tile, int64_t piece,
                              int row, const float (&sums)[4]) {
@@ -79,7 +79,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
     const int row = r * 8 + lane / 4;
     if (row < tile.num_rows) ring.rows[2 + r] = input_row<kStage>(args, tile.first_row + row);
   }
-  // A slot is filled again a chunk after it was multiplied.
+  // A slot is filled again one chunk after it was multiplied.
   for (int slot = 0; slot + 1 < kChunksAhead; ++slot) ring.fetch(slot, slot);
   const int64_t num_chunks = (args.k + kChunkInputs - 1) / kChunkInputs;
   float sums[kRowTiles][4] = {};
@@ -87,7 +87,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
   int free_slot = kChunksAhead - 1;
   for (int64_t chunk = 0; chunk < num_chunks; ++chunk) {
     ptx::copy_async_wait<kChunksAhead - 2>();
-    ptx::sync_warp();  // all lanes' copies have landed, and nobody reads the free slot
+    ptx::sync_warp();  // copies of all lanes are done; the free slot is no longer read
     WeightChunk weights;
     read_weights(ring.rows_of(slot, 0), weights);
 #pragma unroll

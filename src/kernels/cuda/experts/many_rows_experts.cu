@@ -1,6 +1,6 @@
-// A block: 128 weight rows (eight pieces) by a tile of 64 or 128 rows, whose inputs come through a
-// ring in shared memory. Four warps: two halves of the pieces by every second eight rows, so that
-// tiles that are not full give both as much to do.
+// A block multiplies 128 weight rows (eight pieces) by a tile of 64 or 128 rows, whose inputs go
+// through a ring in shared memory. Of its four warps two take each half of the pieces, one the even
+// and one the odd groups of eight rows, so that both have equal work in tiles that are not full.
 #include "kernels/cuda/experts/expert_products.h"
 #include "kernels/cuda/launch.h"
 
@@ -9,25 +9,25 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWeightRows = 128;
-constexpr int kPieces = 4;  // of a warp
+constexpr int kPieces = 4;  // of each warp
 constexpr int kStages = 3;
 constexpr int kStageChunks = 2;
 constexpr int kStageInputs = kStageChunks * kChunkInputs;
-// Of a stage, a thread copies the same 16 bytes of every 16th row.
+// In each stage, a thread copies the same 16 bytes of every 16th row.
 constexpr int kRowCopies = kStageInputs * 2 / 16;
 constexpr int kRowsAtOnce = kThreads / kRowCopies;
 static_assert(kRowsAtOnce == 16, "a piece");
 
-// Shared memory: per stage [chunk][row][32 inputs] of weights, then of x; then where the rows of x
-// are.
+// Shared memory: for each stage [chunk][row][32 inputs] of weights, then of x; after the stages,
+// the addresses of the rows of x.
 template <int kRows>
 struct Layout {
   static constexpr int kWeightBytes = kStageChunks * kWeightRows * kChunkBytes;
   static constexpr int kStageBytes = kWeightBytes + kStageChunks * kRows * kChunkBytes;
   static constexpr int kRowsAt = kStages * kStageBytes;
   static constexpr int kBytes = kRowsAt + kRows * 8;
-  // At the end the sums, [row][weight row], take the place of the stages; four more floats per row
-  // give lanes banks of their own.
+  // At the end the sums, [row][weight row], take the place of the stages. Four more floats per row
+  // put the lanes into different banks.
   static constexpr int kSumStride = kWeightRows + 4;
   static_assert(kRows * kSumStride * 4 <= kRowsAt);
 };
@@ -38,14 +38,13 @@ QUIRE_DEVICE uint8_t* chunk_part(uint8_t* rows, int num_rows, int chunk, int row
 
 template <ExpertStage kStage, int kRows>
 struct Copier {
-  const bfloat16*
-      weight[2];  // the thread's row of the first piece, and 1: of the last that is there
+  const bfloat16* weight[2];  // the thread's row of the first and of the last existing piece
   int64_t piece_stride = 0;
-  int64_t num_pieces = 0;  // of the eight that the thread's row is there of
+  int64_t num_pieces = 0;  // pieces, of eight, in which the thread's row exists
   int64_t k = 0;
   uint8_t* memory = nullptr;
 
-  // Closes a group of copies, which is empty behind the last input.
+  // Closes a group of copies, which is empty after the last input.
   QUIRE_DEVICE void start(int64_t step) const {
     const int part = ptx::thread_index() % kRowCopies;
     const int64_t input = step * kStageInputs + part * 8;
@@ -183,14 +182,14 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2)
   const int64_t num_steps = (args.k + kStageInputs - 1) / kStageInputs;
   for (int64_t step = 0; step < num_steps; ++step) {
     ptx::copy_async_wait<kStages - 2>();
-    ptx::sync_threads();  // all threads' copies have landed, and nobody reads the oldest stage
+    ptx::sync_threads();  // copies of all threads are done; the oldest stage is no longer read
     copier.start(step + kStages - 1);
     const int64_t left = args.k - step * kStageInputs;
     multiply_stage<kRows>(copier.memory + step % kStages * Layout<kRows>::kStageBytes,
                           left > kChunkInputs ? 2 : 1, tile.num_rows, sums);
   }
   ptx::copy_async_wait<0>();
-  ptx::sync_threads();  // nobody reads a stage
+  ptx::sync_threads();  // stages are no longer read
   auto* const memory = reinterpret_cast<float*>(copier.memory);
   keep_sums<kRows>(sums, memory);
   ptx::sync_threads();

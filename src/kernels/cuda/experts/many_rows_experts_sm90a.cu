@@ -1,6 +1,6 @@
 // Expert products of 64 or 128 rows on Hopper: a block multiplies them, 64 per warpgroup, by 128 or
 // 256 weight rows. All threads copy the next inputs into a ring of panels while the tensor cores
-// work. Products of 16 inputs are added in the order of K, as the kernels for fewer rows do.
+// work. Products of 16 inputs are added in the order of K, as in the kernels for fewer rows.
 #include "kernels/cuda/experts/expert_products.h"
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
@@ -13,9 +13,9 @@ constexpr int kGroupThreads = 128;
 constexpr int kGroupRows = 64;
 constexpr int kRowParts = kPanelRowBytes / 16;
 
-// A block has a tile of 64 rows per warpgroup. Of gated products half of its weight rows are gates,
-// the others what those are multiplied with. Reading weights bounds tiles of 64 rows: two such
-// blocks share an SM, so that one reads while the other begins or ends.
+// A block has a tile of 64 rows per warpgroup. For gated products, half of its weight rows are
+// gates and the others the rows that these multiply. The time of tiles of 64 rows is that of
+// reading weights: two such blocks share an SM, so that one reads while the other begins or ends.
 template <ExpertStage kStageOf, int kGroupsOf>
 struct ExpertBlockShape {
   static constexpr ExpertStage kStage = kStageOf;
@@ -26,7 +26,7 @@ struct ExpertBlockShape {
   static constexpr int kRows = kGroups * kGroupRows;
   static constexpr int kWeightRows = kGroups * 128;
   static constexpr int kOutputs = kGated ? kWeightRows / 2 : kWeightRows;
-  // The ring: a slot holds 64 inputs of the rows of x, then of the weight rows.
+  // The ring. A slot holds 64 inputs of the rows of x, then of the weight rows.
   static constexpr int kSlots = 4;
   static constexpr int kXBytes = kRows * kPanelRowBytes;
   static constexpr int kSlotBytes = kXBytes + kWeightRows * kPanelRowBytes;
@@ -35,7 +35,7 @@ struct ExpertBlockShape {
   static constexpr int kRowsAtOnce = kThreads / kRowParts;
   static constexpr int kXCopies = kRows / kRowsAtOnce;
   static constexpr int kWeightCopies = kWeightRows / kRowsAtOnce;
-  using Sums = float[kWeightRows / 8][4];  // of a lane
+  using Sums = float[kWeightRows / 8][4];  // of each lane
 };
 
 template <typename Shape>
@@ -58,7 +58,7 @@ class PanelCopier {
     somewhere_ = args.weight.first;
   }
 
-  // Starts copying the inputs of a step; a group of copies, which is empty behind the last.
+  // Starts copying the inputs of a step, as a group of copies, which is empty after the last step.
   QUIRE_DEVICE void start(int64_t step) const {
     uint8_t* const x = ptx::shared_memory() + step % Shape::kSlots * Shape::kSlotBytes;
     const int64_t input = step * kPanelDims + part_ * 8;
@@ -82,7 +82,7 @@ class PanelCopier {
   }
 
  private:
-  // `from`: null where zeros are wanted.
+  // `from` is null if zeros are wanted.
   QUIRE_DEVICE void copy(uint8_t* panel, int row, const bfloat16* from) const {
     ptx::copy_async_16(panel + panel_offset(row, part_, 0), from != nullptr ? from : somewhere_,
                        from != nullptr);
@@ -112,9 +112,9 @@ QUIRE_DEVICE void begin_step(int64_t step, int group, typename Shape::Sums& sums
   ptx::commit_products();
 }
 
-// Adds up the products of all inputs; a warpgroup without rows copies for the other. Copies keep a
-// slot between them and what is read: one is filled when all warpgroups have seen the products that
-// read it end, a step before.
+// Adds up the products of all inputs; a warpgroup without rows copies for the other one. Copies
+// stay a slot away from the slot that is read: a slot is filled only after all warpgroups have seen
+// its products end, one step before.
 template <typename Shape, bool kHasRows>
 QUIRE_DEVICE void multiply(const PanelCopier<Shape>& copier, int64_t num_steps, int group,
                            typename Shape::Sums& sums) {
@@ -137,7 +137,7 @@ QUIRE_DEVICE void multiply(const PanelCopier<Shape>& copier, int64_t num_steps, 
   }
 }
 
-// Stores the outputs of the two rows that a lane has sums of.
+// Stores the outputs of the two rows of which the lane has sums.
 template <typename Shape>
 QUIRE_DEVICE void store_tile(const ExpertProductArgs& args, const ExpertTile& tile, int first_row,
                              int64_t first_output, const typename Shape::Sums& sums) {
@@ -177,8 +177,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Shape::kThreads, Shape::kBlocksPerSm)
   const ExpertTile tile = args.tiles[block.tile];
   const int64_t first_output = int64_t{block.column} * Shape::kOutputs;
   const PanelCopier<Shape> copier(args, tile, first_output);
-  // The number comes from a lane, so that the compiler knows it to be the warp's: descriptors are
-  // made of it.
+  // The number is taken from a lane, so that the compiler knows it is the same in the whole warp,
+  // as descriptors must be.
   const int group = ptx::shuffle(ptx::thread_index() / kGroupThreads, 0);
   const int64_t num_steps = (args.k + kPanelDims - 1) / kPanelDims;
   typename Shape::Sums sums;

@@ -1,6 +1,6 @@
-// Products of experts whose weights are quantized: the codes of kernels/cuda/quant/quant_weight.h,
-// decoded in registers. K is cut into four slices that depend on the weight alone; products are
-// added within a group, groups within a slice, then the slices, in this order in every kernel.
+// Products of experts with quantized weights: the codes of kernels/cuda/quant/quant_weight.h,
+// decoded in registers. K is cut into four slices that depend on the weight alone. In every kernel,
+// products are added within a group, then groups within a slice, then the slices.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace quire::cuda {
 
 struct QuantExpertArgs : ExpertRowsArgs {
   ExpertStage stage{};
-  Stacked<uint8_t> gate;    // of kGatedInside; packed as `weight`, and at the same stride
+  Stacked<uint8_t> gate;    // for kGatedInside; packed as `weight`, with the same stride
   Stacked<uint8_t> weight;  // packed, each of `layout`
   QuantWeightLayout layout{};
-  // As those of QuantLinearArgs.
+  // As in QuantLinearArgs.
   int32_t chunks_per_group = 0;
   bool has_zeros = false;
   int32_t zero = 0;
@@ -25,10 +25,11 @@ struct QuantExpertArgs : ExpertRowsArgs {
   QUIRE_HOST_DEVICE constexpr bool is_gated() const { return stage == ExpertStage::kGatedInside; }
 };
 
-// A column is the packed tiles, of 16 outputs each, that are multiplied together; half of them may
-// be of the gate, and the others the same ones of `weight`.
+// A column is the packed tiles, of 16 outputs each, that are multiplied together. For gated
+// products half of them are tiles of the gate, and the others the tiles of `weight` with the same
+// numbers.
 struct ExpertColumns {
-  int tiles;  // of a matrix
+  int tiles;  // of each matrix
   int count;
 
   QUIRE_HOST_DEVICE constexpr ExpertColumns(const QuantExpertArgs& args, int all_tiles)
@@ -41,20 +42,21 @@ QUIRE_HOST_DEVICE constexpr int expert_slice_begin(int64_t num_chunks, int slice
   return static_cast<int>(num_chunks * slice / kExpertSlices);
 }
 
-// Returns the inputs of a row of all tiles.
+// Returns the inputs of row number `row` among those of all tiles.
 QUIRE_DEVICE const bfloat16* expert_inputs(const QuantExpertArgs& args, int64_t row) {
   return args.stage == ExpertStage::kOutputs ? input_row<ExpertStage::kOutputs>(args, row)
                                              : input_row<ExpertStage::kInside>(args, row);
 }
 
-// A block's items, for QuantStream and SliceSums: columns times tiles of rows.
+// A block's items, for QuantStream and SliceSums: each is a column and a tile of rows.
 class QuantExpertItems {
  public:
   using Args = QuantExpertArgs;
   using Distance = int64_t;
   static constexpr bool kPadsInputs = false;
 
-  // The tiles of rows must be there. `begins_with_gate`: of gated columns.
+  // The tiles of rows must have been written. `begins_with_gate`: for gated columns, whether the
+  // gate's tiles come first.
   QUIRE_DEVICE QuantExpertItems(const QuantExpertArgs& args, const ExpertColumns& columns,
                                 bool begins_with_gate = true)
       : count(num_tiles_of(args) * columns.count),
@@ -76,7 +78,7 @@ class QuantExpertItems {
   QUIRE_DEVICE int64_t distance(int /*item*/, int i, int left, int tile_bytes) const {
     return reads_gate_ ? i * up_from_gate_ : (i < left ? i : left) * int64_t{tile_bytes};
   }
-  // Rows past the end are the last one, and nobody stores what they give.
+  // Rows past the end repeat the last one; their outputs are not stored.
   QUIRE_DEVICE const bfloat16* input_row(const QuantExpertArgs& args, int item, int row) const {
     const ExpertTile tile = rows(args, item);
     return expert_inputs(args, tile.first_row + (row < tile.num_rows ? row : tile.num_rows - 1));
@@ -95,13 +97,13 @@ class QuantExpertItems {
   int64_t up_from_gate_;  // bytes
 };
 
-// Tiles of 8, 16 or 32 rows by products of a warp.
+// For tiles of 8, 16 or 32 rows, by products of a warp.
 void quant_few_rows_experts(Stream& stream, const QuantExpertArgs& args, const QuantSpec& quant,
                             int tile_rows, int64_t max_tiles);
 
-// Tiles of kPanelRows rows on Hopper, without minima. Inputs go through panels first: [chunk of 64
-// inputs][row of all tiles], 128 bytes each, swizzled from the first row of a tile on, with inputs
-// in the order of the weight's codes.
+// For tiles of kPanelRows rows on Hopper, without minima. Inputs are first arranged in panels:
+// [chunk of 64 inputs][row of all tiles], 128 bytes each, swizzled from the first row of a tile on,
+// with inputs in the order of the weight's codes.
 QUIRE_HOST_DEVICE constexpr int64_t expert_panel_bytes(int64_t num_rows, int64_t k) {
   return (k + kQuantTileInputs - 1) / kQuantTileInputs * num_rows * kPanelRowBytes;
 }

@@ -1,4 +1,4 @@
-// A block goes through its items one after another: two packed tiles of an expert times a tile of
+// A block processes its items one after another: two packed tiles of an expert times a tile of
 // rows. Each of its four warps sums a slice of K; the slices are added in order at the end.
 #include "kernels/cuda/experts/quant_experts.h"
 #include "kernels/cuda/launch.h"
@@ -12,22 +12,22 @@ constexpr int kOutTiles = 2;
 
 template <CodeKind kCode, bool kHasMins, int kRowTiles>
 struct Shape {
-  // What each warp has on its way.
+  // The stages that each warp has in flight.
   static constexpr int kStages = (is_4_bit(kCode) ? 4 : 3) + (kRowTiles <= 2 && !kHasMins ? 1 : 0);
   static constexpr int kBlocksPerSm = kRowTiles == 4 ? 2 : kRowTiles == 2 && kHasMins ? 3 : 4;
   using Sums = SliceSums<kCode, kHasMins, kOutTiles, kRowTiles, kStages, QuantExpertItems>;
-  static constexpr int kRing = Sums::Stream::kRingBytes;  // of a warp
+  static constexpr int kRing = Sums::Stream::kRingBytes;  // of each warp
   static constexpr int kLaneSums = kOutTiles * kRowTiles * 4;
   static constexpr int kMeeting = kExpertSlices * kLaneSums * 32 * int{sizeof(float)};
   static constexpr int kBytes = kExpertSlices * kRing + 2 * kMeeting;
   static_assert(kBytes <= 99 << 10, "the least that a GPU of compute capability 8 has");
 };
 
-// Adds the slices and stores what they give. `meeting`: [slice][sum of a lane][lane].
+// Adds the slices and stores the outputs. `meeting`: [slice][sum of a lane][lane].
 template <int kRowTiles>
 QUIRE_DEVICE void finish_item(const QuantExpertArgs& args, const ExpertTile& tile, int first_tile,
                               const float* meeting) {
-  constexpr int kTileSums = kRowTiles * 4;  // of a lane
+  constexpr int kTileSums = kRowTiles * 4;  // of each lane
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
   const auto total = [&](int at) {
@@ -57,8 +57,8 @@ template <CodeKind kCode, bool kHasMins, int kRowTiles>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, (Shape<kCode, kHasMins, kRowTiles>::kBlocksPerSm))
     quant_few_rows_experts_kernel(const QuantExpertArgs args) {
   using S = Shape<kCode, kHasMins, kRowTiles>;
-  // The tiles of rows are made before the first stage, which every kernel of the last one waited
-  // for: its weights are fetched while the experts' insides are still multiplied.
+  // The tiles of rows were made before the first stage. Every kernel of that stage has waited for
+  // them, so the second stage fetches weights while the experts' insides are still multiplied.
   if (args.stage != ExpertStage::kOutputs) ptx::wait_for_previous_kernel();
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
@@ -69,7 +69,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, (Shape<kCode, kHasMins, kRowTiles>::kB
                         memory + warp * S::kRing);
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  int which = 0;  // of two places where sums meet, so that one wait per item will do
+  int which = 0;  // alternates between two places for sums, so that an item needs one wait
   for (int item = items.first(); item < items.count; item += items.step()) {
     sums.sum_item(item);
     auto* const meeting =

@@ -1,8 +1,8 @@
 // Products of experts with quantized weights for many rows on Hopper. Two warpgroups decode 64
-// outputs each into registers, from which tensor cores multiply them with the same rows of x in
-// shared memory, which a thread fetches (panel_sums.h). With a gate one warpgroup has the gates and
-// the other what they gate. A row's sums are those of quant_few_rows_experts.cu: product after
-// product, group after group, slice after slice.
+// outputs each into registers. Tensor cores multiply these with the same rows of x in shared
+// memory, which one thread fetches (panel_sums.h). With a gate, one warpgroup has the gates and the
+// other the values that they multiply. A row's sums are those of quant_few_rows_experts.cu: product
+// after product, group after group, slice after slice.
 #include <type_traits>
 
 #include "kernels/cuda/experts/quant_experts.h"
@@ -18,13 +18,13 @@ constexpr int kProducerRegisters = 40;
 constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 = 384 * 168
 constexpr int kConsumerBarrier = 1;
 
-// Panels go round in a ring of the block, codes in rings of the warps.
+// Panels go through a ring of the block, codes through rings of the warps.
 template <CodeKind kCodeOf>
 struct Shape {
   static constexpr CodeKind kCode = kCodeOf;
   static constexpr int kRowTiles = kPanelRows / 8;
   using Codes = QuantStream<kCode, false, 1, is_4_bit(kCode) ? 8 : 6, QuantExpertItems>;
-  static constexpr int kTiles = kConsumers * 4;  // of 16 outputs, one per consuming warp
+  static constexpr int kTiles = kConsumers * 4;  // 16 outputs each, one for each consuming warp
   static constexpr int kConsumerThreads = kConsumers * kWarpgroupThreads;
   static constexpr int kPanelBytes = cuda::kPanelBytes;
   static constexpr int kSlots = 5;
@@ -36,8 +36,8 @@ struct Shape {
   static_assert(kPanelBytes % kPanelAlignment == 0 && kFull % 8 == 0 && kSharedBytes <= 227 << 10);
 };
 
-// One thread fetches the panels. What lies behind the rows of a tile stays what it was: nobody
-// stores what comes of it.
+// One thread fetches the panels. Memory past the rows of a tile keeps its old content; outputs
+// computed from it are not stored.
 template <typename S>
 QUIRE_DEVICE void produce(const QuantExpertArgs& args, const QuantExpertItems& items,
                           const uint8_t* panels) {
@@ -98,7 +98,8 @@ class Consumer : PanelSums<S> {
     return args.is_gated() ? Base::warp() % 4 : Base::warp();
   }
 
-  // Of sums 2 h and 2 h + 1 of a row tile the output is the lane's first, or that and eight.
+  // The biases of a lane: sums 2 h and 2 h + 1 of a row tile are for the lane's first output, plus
+  // 8 h.
   struct Biases {
     bool are_there;
     float at[2];
@@ -115,7 +116,7 @@ class Consumer : PanelSums<S> {
     return biases;
   }
 
-  // Where a row of the tile begins in the results of the stage.
+  // Returns where a row of the tile begins in the results of the stage.
   template <ExpertStage kStage>
   QUIRE_DEVICE auto* row_at(const ExpertTile& rows, int row) const {
     const int64_t at = rows.first_row + row;
@@ -125,14 +126,15 @@ class Consumer : PanelSums<S> {
       return inside_at(args_, at, 0);
     }
   }
-  // Totals come from shared memory. Where rows go is found for some of them before any is stored.
+  // Stores totals from shared memory. The places of several rows are looked up before any is
+  // stored.
   template <ExpertStage kStage>
   QUIRE_DEVICE void store(const ExpertTile& rows, int output) const {
     constexpr int kAtOnce = 4;  // row tiles
     const Biases biases = biases_of(args_.bias, rows.expert, output);
 #pragma unroll 1
     for (int first = 0; first < S::kRowTiles; first += kAtOnce) {
-      decltype(row_at<kStage>(rows, 0)) to[kAtOnce][2] = {};  // null behind the last row
+      decltype(row_at<kStage>(rows, 0)) to[kAtOnce][2] = {};  // null past the last row
 #pragma unroll
       for (int r = 0; r < kAtOnce; ++r)
 #pragma unroll
@@ -155,7 +157,8 @@ class Consumer : PanelSums<S> {
       }
     }
   }
-  // Each warpgroup stores half of the rows, whose gates and what they gate are in shared memory.
+  // Each warpgroup stores half of the rows; shared memory has their gates and the values to
+  // multiply.
   template <bool kIsSilu>
   QUIRE_DEVICE void store_gated(const ExpertTile& rows, int output) const {
     constexpr ExpertStage kStage = ExpertStage::kGatedInside;
@@ -168,7 +171,7 @@ class Consumer : PanelSums<S> {
     const int first = group * kHalf;
     const Four* const gates =
         Base::total() - group * kWarpgroupThreads + first * S::kConsumerThreads;
-    ptx::sync_named(kConsumerBarrier, S::kConsumerThreads);  // totals are there
+    ptx::sync_named(kConsumerBarrier, S::kConsumerThreads);  // the totals are written
 #pragma unroll 1
     for (int r = 0; r < kHalf; ++r) {
       const Four gate = gates[r * S::kConsumerThreads];
@@ -182,9 +185,9 @@ class Consumer : PanelSums<S> {
           row_at<kStage>(rows, row + i % 2)[output + i / 2 * 8] = narrow<bfloat16>(result);
       }
     }
-    ptx::sync_named(kConsumerBarrier, S::kConsumerThreads);  // and may be those of the next item
+    ptx::sync_named(kConsumerBarrier, S::kConsumerThreads);  // and may be overwritten
   }
-  // The lane's first row of a row tile.
+  // Returns the lane's first row of a row tile.
   QUIRE_DEVICE static int row_of(int tile) { return tile * 8 + ptx::thread_index() % 4 * 2; }
 
   const QuantExpertArgs& args_;
@@ -209,9 +212,9 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
 }
 
 constexpr int kArrangingThreads = 256;
-constexpr int kArrangingBlocks = 4;  // of a tile
+constexpr int kArrangingBlocks = 4;  // for each tile
 
-// A thread: 32 inputs of a row, which are two products' (quant_weight.h).
+// A thread arranges 32 inputs of a row, which two products use (quant_weight.h).
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kArrangingThreads, 1)
     arrange_expert_panels_kernel(const QuantExpertArgs args, uint8_t* panels) {
   using Eight = Elements<4, uint32_t>;  // bf16
@@ -226,7 +229,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kArrangingThreads, 1)
     const int unit = at % units;
     const int input = unit * static_cast<int>(kQuantUnitInputs);
     const bfloat16* const x = expert_inputs(args, tile.first_row + row) + input;
-    Eight lanes[4] = {};  // what each lane of a quad multiplies
+    Eight lanes[4] = {};  // by lane of a quad: what it multiplies
 #pragma unroll
     for (int t = 0; t < 4; ++t)
       if (input + t * 8 < args.k) lanes[t] = *reinterpret_cast<const Eight*>(x + t * 8);

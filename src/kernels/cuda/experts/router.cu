@@ -1,6 +1,6 @@
-// route_tokens(): a warp per token, which keeps the scores of all experts in shared memory, lane i
-// those of experts i, i + 32, …. Each pick is two reductions over the warp; only the lane whose
-// expert was picked looks for its next best.
+// route_tokens(): one warp per token. It keeps the scores of all experts in shared memory; lane i
+// handles experts i, i + 32, …. Each pick is two reductions over the warp, after which only the
+// lane that had the picked expert looks for its next best.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 
@@ -17,10 +17,10 @@ struct RouterArgs {
   float* expert_weights = nullptr;
 };
 
-// Of a token, in shared memory.
+// The arrays of one token, in shared memory.
 struct TokenScores {
   float* scores;   // [X]
-  float* choice;   // [X]; minus infinity: not to be picked, or picked already
+  float* choice;   // [X]; minus infinity: excluded, or picked already
   float* groups;   // [G]
   float* weights;  // [k]
 
@@ -40,18 +40,18 @@ struct TokenScores {
 
 QUIRE_DEVICE int lane() { return ptx::thread_index() % 32; }
 
-// Orders as floats do, with both zeros equal.
+// Maps floats to integers with the same order, in which both zeros are equal.
 QUIRE_DEVICE uint32_t ordered(float x) {
   const uint32_t bits = ptx::float_to_bits(ptx::add(x, 0.0f));
   return bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// Picks the greatest of `values` one by one, the first among equals.
+// Picks the greatest of `values` one after another; among equals, the first.
 class Picker {
  public:
   QUIRE_DEVICE Picker(float* values, int count) : values_(values), count_(count) { look(); }
 
-  // Returns which, in every lane, and its value in `value`; it is not picked again.
+  // Returns the index of the pick in every lane, and its value in `value`. It is not picked again.
   QUIRE_DEVICE int pick(float& value) {
     const uint32_t most = ptx::reduce_max(key_);
     const int at =
@@ -69,7 +69,7 @@ class Picker {
  private:
   QUIRE_DEVICE void look() {
     key_ = 0;
-    at_ = lane();  // one that is there, should all be NaN
+    at_ = lane();  // a valid index, in case all values are NaN
     for (int i = lane(); i < count_; i += 32) {
       const uint32_t key = ordered(values_[i]);
       if (key > key_) {
@@ -124,7 +124,7 @@ QUIRE_DEVICE float group_score(const float* choice, int size, GroupScore kind) {
   return kind == GroupScore::kSumOfTwo && size > 1 ? ptx::add(first, second) : first;
 }
 
-// Experts outside of the best groups are not to be picked.
+// Excludes experts outside of the best groups.
 QUIRE_DEVICE void keep_best_groups(const RouterSpec& router, const TokenScores& token) {
   const int size = router.num_experts / router.num_groups;
   for (int group = lane(); group < router.num_groups; group += 32)
@@ -133,13 +133,14 @@ QUIRE_DEVICE void keep_best_groups(const RouterSpec& router, const TokenScores& 
   Picker groups(token.groups, router.num_groups);
   float unused;
   for (int i = 0; i < router.groups_per_token; ++i) groups.pick(unused);
-  // A group that was picked is minus infinity now.
+  // The picked groups have become minus infinity.
   for (int i = lane(); i < router.num_experts; i += 32)
     if (token.groups[i / size] != -ptx::infinity()) token.choice[i] = -ptx::infinity();
   ptx::sync_warp();
 }
 
-// Of the greatest logit `most` of those that were left, which `choice` holds but for the pick itself.
+// Returns the weight of `pick`, whose logit `most` is the greatest of those left. `choice` has the
+// others that are left, and minus infinity for the pick.
 QUIRE_DEVICE float sparse_mixer_weight(const RouterArgs& args, const TokenScores& token, float most,
                                        int pick) {
   float sum = 0.0f;
@@ -167,7 +168,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(32, 1) route_tokens_kernel(const RouterArgs args
   for (int j = 0; j < router.experts_per_token; ++j) {
     float most;
     const int id = experts.pick(most);
-    float weight = token.scores[id];  // the logit where logits choose
+    float weight = token.scores[id];  // the logit, if logits are the scores
     if (j == 0) first = weight;
     if (router.weight == RouterWeight::kSoftmaxOfChosen) weight = expf(ptx::add(weight, -first));
     if (router.weight == RouterWeight::kSparseMixer)

@@ -1,4 +1,5 @@
-// One block counts, sums the counts over the experts and places the pairs.
+// A single block counts the pairs of each expert, sums the counts over the experts and places the
+// pairs.
 #include "kernels/cuda/experts/sort_pairs.h"
 #include "kernels/cuda/launch.h"
 
@@ -14,7 +15,8 @@ struct Sums {
   int tiles = 0;
 };
 
-// Returns the sums of the threads before this one, and those of all in `total`. `scratch`: of 32.
+// Returns the sums over the threads before this one, and over all in `total`. `scratch` has 32
+// elements.
 QUIRE_DEVICE Sums sums_before(const Sums& mine, Sums* scratch, Sums& total) {
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
@@ -49,7 +51,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMostThreads, 1) sort_pairs_kernel(const SortPai
   const int num_threads = ptx::block_threads();
   for (int i = thread; i < args.num_experts; i += num_threads) counts[i] = 0;
   ptx::sync_threads();
-  // Of an expert that is left out: beyond the others.
+  // An expert of another rank gets a number that is not below num_experts.
   const auto expert_of = [&](int pair) {
     return static_cast<uint32_t>(args.expert_ids[pair] - args.first_expert);
   };
@@ -58,7 +60,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMostThreads, 1) sort_pairs_kernel(const SortPai
     if (expert_of(i) < num_experts) ptx::atomic_add(&counts[expert_of(i)], 1);
   ptx::sync_threads();
 
-  // Neighbouring experts per thread.
+  // Each thread takes some neighbouring experts.
   const int per_thread = (args.num_experts + num_threads - 1) / num_threads;
   const int first = ptx::thread_index() * per_thread;
   const int end = first + per_thread < args.num_experts ? first + per_thread : args.num_experts;

@@ -1,4 +1,5 @@
-// The arguments of kernels that multiply bf16 rows by a dense bf16 weight as they lie in memory.
+// The arguments of kernels that multiply bf16 rows by a dense bf16 weight, both in their stored
+// layout.
 #pragma once
 
 #include "kernels/api/linear.h"

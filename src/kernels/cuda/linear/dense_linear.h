@@ -1,6 +1,6 @@
-// dense_linear() is y = x W^T of bf16 weights by warpgroup products, for Hopper alone. Its sums run
-// over k in one order for any number of rows, so that a row's bits are the same alone and among
-// thousands, and it is fast for one row as for thousands.
+// dense_linear() is y = x W^T of bf16 weights by warpgroup products, for Hopper only. Its sums run
+// over k in one order for any number of rows, so a row has the same bits alone and among thousands.
+// It is fast for one row and for thousands.
 #pragma once
 
 #include "device/gpu_stream.h"
@@ -13,13 +13,14 @@ namespace quire::cuda {
 // multiples of 16 bytes.
 bool fits_dense_linear(const GpuStream& stream, const LinearParams& params);
 
-// Whether it gates products by such a weight (LinearParams::gate): then y is what activation() would
-// make of the product, to the bit. Of activations it knows those of is_fused_activation().
+// Returns whether it supports a gate for products by such a weight (LinearParams::gate). y is then
+// bit for bit what activation() would make of the product. Only activations of
+// is_fused_activation() are supported.
 bool gates_dense_linear(const GpuStream& stream, const WeightSpec& spec);
 
-// Does what linear() does, without workspace, and adds the bias before y is rounded. A row's bits
-// depend on that row and the weight alone. It begins to read the weight before the kernel before it
-// has ended, so what the weight holds must have been there for longer.
+// Does what linear() does, without a workspace, and adds the bias before y is rounded. A row's bits
+// depend on that row and the weight alone. It begins to read the weight while the previous kernel
+// still runs, so no kernel that may still run must write the weight.
 void dense_linear(Stream& stream, const LinearParams& params);
 
 }  // namespace quire::cuda

@@ -1,4 +1,4 @@
-// dense_linear(): products of bf16 by warpgroups.
+// dense_linear(): bf16 products by warpgroups.
 #include "kernels/cuda/linear/dense_linear.h"
 #include "kernels/cuda/ring/ring_linear.h"
 

@@ -17,7 +17,7 @@ struct EightBitOperands {
   }
 };
 
-// e4m3 whose groups of a panel have scales.
+// e4m3 codes with a scale for each group; a panel is one group.
 struct E4M3Operands : EightBitOperands {
   using Sum = float;
   static constexpr bool kHasGroupScales = true;
@@ -41,7 +41,7 @@ struct Int8Operands : EightBitOperands {
   }
 };
 
-// Two codes are one unit of a map.
+// A tensor map counts two codes as one element.
 MatrixMapShape codes_shape(const void* codes, int64_t rows, int64_t k) {
   return {.base = codes, .rows = rows, .columns = k / 2, .row_stride = k / 2};
 }
@@ -53,7 +53,8 @@ bool fits_eight_bit_linear(const GpuStream& stream, const WeightSpec& spec) {
          (has_fp8_groups(spec) || has_int8_products(spec));
 }
 
-// Scales of the outputs that gates are multiplied with begin at a multiple of 16 bytes, too.
+// The scales of the outputs that gates are multiplied with must also begin at a multiple of 16
+// bytes.
 bool gates_eight_bit_linear(const GpuStream& stream, const WeightSpec& spec) {
   return fits_eight_bit_linear(stream, spec) && spec.n % 16 == 0;
 }

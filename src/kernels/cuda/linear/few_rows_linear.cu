@@ -6,22 +6,22 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kSlices = 8;  // of K, a warp each
+constexpr int kSlices = 8;  // of K, one for each warp
 constexpr int kThreads = kSlices * 32;
 constexpr int kOutputs = 16;      // of a block
-constexpr int kChunkInputs = 32;  // 8 per lane of a quad
-constexpr int kChunksAhead = 4;   // of the weight, on their way at once
+constexpr int kChunkInputs = 32;  // 8 for each lane of a quad
+constexpr int kChunksAhead = 4;   // of the weight, in flight at once
 using Chunk = Elements<4, uint32_t>;
 
-// The lane's part of a chunk of two outputs, lane / 4 and eight behind it: of 32 inputs the eight
-// from lane % 4 * 8 on. Which input is which column of a product does not matter to the sum, as
+// The lane's part of a chunk, for two outputs, lane / 4 and lane / 4 + 8: of 32 inputs the eight
+// from lane % 4 * 8 on. The order of inputs among a product's columns does not change the sum, as
 // long as x has the same order.
 struct WeightChunk {
   Chunk low;
   Chunk high;
 };
 
-// Adds a chunk to the sums: two products of 16 inputs.
+// Adds a chunk to the sums, with two products of 16 inputs.
 template <int kRowTiles>
 QUIRE_DEVICE void add_chunk(const Bf16Product& args, const WeightChunk& weight, int64_t input,
                             float (&sums)[kRowTiles][4]) {
@@ -40,7 +40,8 @@ QUIRE_DEVICE void add_chunk(const Bf16Product& args, const WeightChunk& weight, 
   }
 }
 
-// A block: 16 outputs of all rows; its warps' sums over their slices of K are added in order.
+// A block computes 16 outputs of all rows; its warps' sums over their slices of K are added in
+// order.
 template <int kRowTiles>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2) few_rows_kernel(const Bf16Product args) {
   const int warp = ptx::thread_index() / 32;
@@ -62,7 +63,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 2) few_rows_kernel(const Bf16Product a
   };
 #pragma unroll
   for (int j = 0; j < kChunksAhead; ++j) fetch(begin + j, ahead[j]);
-  ptx::wait_for_previous_kernel();  // x, and y where it is added to
+  ptx::wait_for_previous_kernel();  // x, and y if it accumulates
   ptx::let_next_kernel_start();
 
   float sums[kRowTiles][4] = {};

@@ -1,5 +1,5 @@
-// int8_linear(): activations to int8, a block per row; then products of 32 rows and 64 outputs per
-// block by tensor cores, panels of 128 inputs coming through a ring in shared memory.
+// int8_linear(): converts activations to int8, one block per row. Then each block multiplies 32
+// rows and 64 outputs by tensor cores, and panels of 128 inputs go through a ring in shared memory.
 #include <cmath>
 
 #include "kernels/cuda/attention/swizzle.h"
@@ -14,7 +14,7 @@ constexpr int kQuantizeThreads = 256;
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRows = 32;     // of a block
-constexpr int kOutputs = 64;  // of a block, 16 of each warp
+constexpr int kOutputs = 64;  // of a block, 16 for each warp
 constexpr int kInputs = 128;  // of a panel
 constexpr int kChunks = kInputs / 16;
 constexpr int kStages = 3;
@@ -28,7 +28,8 @@ struct QuantizeArgs {
   float* scales;
 };
 
-// Magnitudes are compared as integers, by which infinity is above all numbers and NaN above it.
+// Magnitudes are compared as integers; in that order infinity is above all numbers, and NaN above
+// infinity.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kQuantizeThreads, 1) quantize_int8_kernel(const QuantizeArgs args) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
@@ -92,7 +93,7 @@ QUIRE_DEVICE void multiply_panel(const uint8_t* x, const uint8_t* weight,
   const int lane = ptx::thread_index() % 32;
   const int first_output = ptx::thread_index() / 32 * (kOutputs / kWarps);
 #pragma unroll
-  for (int chunk = 0; chunk < kChunks; chunk += 2) {  // of 16 inputs
+  for (int chunk = 0; chunk < kChunks; chunk += 2) {  // 16 inputs each
     uint32_t b[4];
     ptx::load_matrices(b, weight + swizzled_offset(first_output + lane / 16 * 8 + lane % 8,
                                                    chunk + lane / 8 % 2, kChunks));

@@ -1,7 +1,7 @@
-// These are products of int8 with int8, for checkpoints made for such activations (SmoothQuant, W8A8):
-// integer weights with a scale per output times activations that are rounded to int8 with a scale per
-// row. They take weights of a WeightSpec whose dtype is kI8, laid out as fp8_weight_layout() says.
-// Sums of integers are exact, so a row's bits depend on that row alone (law L4).
+// Products of int8 with int8, for checkpoints made for such activations (SmoothQuant, W8A8):
+// integer weights with a scale per output times activations that are rounded to int8 with a scale
+// per row. Weights have a WeightSpec whose dtype is kI8, and are laid out as fp8_weight_layout()
+// says. Sums of integers are exact, so a row's bits depend on that row alone (law L4).
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,11 @@ inline bool has_int8_products(const WeightSpec& spec) {
   return spec.quant.is_quantized() && spec.dtype == DType::kI8;
 }
 
-// Returns whether a weight can be kept like this: codes of a row that stand for -127 to 127, or one
-// more, times one scale.
+// Returns whether a weight can be stored like this: 8-bit integers with a single scale per row.
 inline bool fits_int8_products(const WeightSpec& spec) {
-  constexpr int64_t kAlignment = 16;    // of asynchronous copies
-  constexpr int64_t kMostK = 1 << 16;   // that sums have room for
-  constexpr int32_t kInt8Offset = 128;  // codes are integers and this
+  constexpr int64_t kAlignment = 16;    // required by asynchronous copies
+  constexpr int64_t kMostK = 1 << 16;   // for which sums cannot overflow
+  constexpr int32_t kInt8Offset = 128;  // a code is the integer plus this
   const QuantSpec& quant = spec.quant;
   return quant.is_quantized() && quant.codebook == Codebook::kLinear && quant.bits == 8 &&
          quant.offset == kInt8Offset && quant.zero_kind == ZeroKind::kNone &&
@@ -29,8 +28,8 @@ inline bool fits_int8_products(const WeightSpec& spec) {
          spec.k % kAlignment == 0 && spec.k <= kMostK;
 }
 
-// As linear(), in the workspace of fp8_rows_bytes() bytes, on any GPU. On Hopper eight_bit_linear()
-// gives the same bits faster.
+// Does what linear() does, in a workspace of fp8_rows_bytes(), on any GPU. On Hopper
+// eight_bit_linear() computes the same bits faster.
 void int8_linear(Stream& stream, const LinearParams& params);
 
 // Divides each row of x [M, K] of bf16, rows x_stride apart, by its scale max|x| / 127 and rounds it to

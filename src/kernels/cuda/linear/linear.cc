@@ -1,7 +1,8 @@
-// linear() multiplies dense weights by a kernel of Quire's own on Hopper, elsewhere by cuBLASLt or
-// by another of Quire's own where that measures faster for a few rows; products of FP8 by cuBLASLt
-// or, of groups of inputs, by a kernel of Quire's own, as those of int8; what begins between 16 bytes
-// by a plain one; other quantized weights by a kernel of Quire's own.
+// linear() uses, for dense weights, a kernel of Quire's own on Hopper, and elsewhere cuBLASLt, or
+// another kernel of Quire's own where that measures faster for a few rows. FP8 products use
+// cuBLASLt or, with scales of groups of inputs, a kernel of Quire's own, as do int8 products.
+// Operands that are not aligned to 16 bytes use a plain kernel. All other quantized weights use a
+// kernel of Quire's own.
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/current_device.h"
@@ -21,7 +22,7 @@
 namespace quire::cuda {
 namespace {
 
-// The library is opened when it is first used.
+// Opens the library when it is first used.
 Result<LtProducts*> products_of(GpuStream& stream) {
   if (stream.library_state() == nullptr) {
     QUIRE_ASSIGN_OR_RETURN(stream.library_state(), LtProducts::open(stream));
@@ -101,11 +102,11 @@ bool linear_gates(const Stream& stream, const WeightSpec& spec) {
   return gates_dense_linear(queue, spec) || gates_eight_bit_linear(queue, spec);
 }
 
-// Every kind of product that is made of a weight: results of both types, few rows and many.
+// Checks every kind of product with the weight: results of both types, few rows and many.
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
   GpuStream& queue = static_cast<GpuStream&>(stream);
   if (queue.info().compute_capability != 90 || !fits_fp8_products(spec)) return false;
-  if (has_fp8_groups(spec)) return true;  // which need no library
+  if (has_fp8_groups(spec)) return true;  // they need no library
   use_device_of(queue);
   const Result<LtProducts*> products = products_of(queue);
   if (!products.ok()) return false;
@@ -137,7 +138,7 @@ void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRo
   GpuStream& queue = static_cast<GpuStream&>(stream);
   use_device_of(queue);
   for_each_piece(weight, rows, [&](int64_t offset, const void* data, int64_t num_bytes) {
-    // The memory is pageable, so the call returns when `data` has been read.
+    // `data` is pageable memory, so the call returns only when it has been read.
     queue.fail(to_status(cudaMemcpyAsync(static_cast<uint8_t*>(weight.data) + offset, data,
                                          static_cast<size_t>(num_bytes), cudaMemcpyHostToDevice,
                                          static_cast<cudaStream_t>(queue.handle())),

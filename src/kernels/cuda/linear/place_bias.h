@@ -1,6 +1,6 @@
-// place_bias() puts the bias of a linear layer into y, where the product cannot take it along: the
-// product is then added to y, and its sum is rounded once. A bf16 y rounds the bias itself too,
-// which does nothing to a bias that a checkpoint keeps in bf16.
+// place_bias() writes the bias of a linear layer to y if the product cannot add it. The product is
+// then added to y, and the sum is rounded once. If y is bf16 the bias itself is rounded too, which
+// does not change a bias that the checkpoint stores in bf16.
 #pragma once
 
 #include "device/gpu_stream.h"
@@ -8,7 +8,7 @@
 
 namespace quire::cuda {
 
-// y = bias in every row, added to what is there if the layer accumulates.
+// Writes the bias to every row of y, or adds it if the layer accumulates.
 void place_bias(GpuStream& stream, const LinearParams& params);
 
 }  // namespace quire::cuda

@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
-// A warp computes an output of a row at a time: each lane adds every 32nd product.
+// A warp computes one output of a row at a time; each lane adds every 32nd product.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) plain_linear_kernel(const Bf16Product args) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();

@@ -1,5 +1,5 @@
-// Activations to FP8: a block per row, or half a warp per group of 128 inputs of a row, finds the
-// largest magnitude and then rounds.
+// Converts activations to FP8: a block per row, or half a warp per group of 128 inputs of a row,
+// finds the largest magnitude and then rounds.
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/fp8_linear.h"
@@ -7,7 +7,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kHeld = 2;  // pieces of a row in a thread's registers
+constexpr int kHeld = 2;  // pieces of a row in each thread's registers
 constexpr float kLargestE4M3 = 448.0f;
 
 struct QuantizeArgs {
@@ -22,7 +22,7 @@ QUIRE_DEVICE float magnitude(float x) {
   return ptx::bits_to_float(ptx::float_to_bits(x) & 0x7fffffffu);
 }
 
-// The same in every thread; NaN counts as nothing.
+// Returns the same in every thread. NaN is ignored.
 template <int kThreads>
 QUIRE_DEVICE float block_max(float x, float* scratch) {
   x = warp_max(x);
@@ -32,8 +32,8 @@ QUIRE_DEVICE float block_max(float x, float* scratch) {
   return warp_max(lane < kThreads / 32 ? scratch[lane] : 0.0f);
 }
 
-// A thread takes every kThreads-th piece of N inputs and keeps the first kHeld of them; any others it
-// reads again.
+// A thread takes every kThreads-th piece of N inputs. It keeps the first kHeld of them in
+// registers, and reads all others twice.
 template <int N, int kThreads>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) quantize_kernel(const QuantizeArgs args) {
   ptx::wait_for_previous_kernel();
@@ -86,13 +86,13 @@ struct GroupArgs {
   int64_t num_rows = 0;
   int64_t groups = 0;
   int64_t scale_stride = 0;
-  bool in_eights = false;  // x can be read by 16 bytes
+  bool in_eights = false;  // x can be read in pieces of 16 bytes
 };
 
-// K is a multiple of 16, so that a lane has all of its inputs or none. Every lane takes part in the
-// search for the largest.
+// K is a multiple of 16, so a lane has either all of its inputs or none. Every lane takes part in
+// the search for the largest magnitude.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kGroupThreads, 1) quantize_groups_kernel(const GroupArgs args) {
-  ptx::let_next_kernel_start();  // which fetches its weight meanwhile
+  ptx::let_next_kernel_start();  // the next kernel fetches its weight meanwhile
   ptx::wait_for_previous_kernel();
   const int64_t at = int64_t{ptx::block_index()} * kGroupThreads + ptx::thread_index();
   const int64_t row = at / kGroupLanes / args.groups;
@@ -141,7 +141,7 @@ void launch_threads(Stream& stream, int64_t num_rows, const QuantizeArgs& args) 
                                        args);
 }
 
-// Few rows leave most of the GPU idle: then a row's block is as large as it can be.
+// With few rows most of the GPU is idle, so a row gets the largest possible block.
 template <int N>
 void launch_pieces(Stream& stream, int64_t num_rows, const QuantizeArgs& args) {
   const bool is_large = num_rows <= gpu(stream).info().num_sms && args.k / N > 256;

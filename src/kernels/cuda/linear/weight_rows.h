@@ -1,4 +1,5 @@
-// Weights on a GPU lie as checkpoints do: dense rows [N, K] of bf16, what cuBLASLt reads in place.
+// Weights on a GPU have the layout of checkpoints: dense rows [N, K] of bf16, which cuBLASLt reads
+// in place.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace quire::cuda {
 
-// Calls upload(offset in the weight, data, bytes) for each piece of `rows`, converted to bf16 where
-// it is something else. Pieces that need no conversion are the caller's own memory.
+// Calls upload(offset in the weight, data, bytes) for each piece of `rows`, converted to bf16 if
+// necessary. Pieces that need no conversion are the caller's own memory.
 using UploadPiece = std::function<void(int64_t offset_bytes, const void* data, int64_t num_bytes)>;
 void for_each_piece(const PackedWeight& weight, const WeightRows& rows, const UploadPiece& upload);
 

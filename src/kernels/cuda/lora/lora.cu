@@ -1,11 +1,12 @@
-// Low-rank updates of rows whose adapters the device knows: A x by blocks of a few ranks, B of it by
-// a thread per output. A block has a few rows; where these have one adapter, as chunks of prompts
-// do, what is read of it serves them all. How rows are shared out changes no bit: a row's sums go over K
-// and over the ranks in an order that depends on these alone (L4).
+// Low-rank updates of rows whose adapters only the device knows: A x is computed by blocks with a
+// few ranks each, and B of it by a thread per output. A block has a few rows; if they have the same
+// adapter, as in a chunk of a prompt, what it reads of the adapter serves all of them. The division
+// of rows among blocks changes no bit: a row's sums go over K and over the ranks in an order that
+// depends on these alone (L4).
 //
-// Slots and parts lie there since before the step, and are read before the previous kernel has
-// ended. Every block waits for that kernel, also one that has nothing to do: whoever waits for this
-// one takes it that all before it has ended too.
+// Slots and parts were written before the step, and are read while the previous kernel still runs.
+// Every block waits for that kernel, even if it has nothing to do, since kernels that wait for this
+// one assume that all earlier ones have ended too.
 #include <type_traits>
 
 #include "kernels/cuda/launch.h"
@@ -22,7 +23,7 @@ constexpr int kVector = static_cast<int>(kLoraVector);
 constexpr int kStep = kShrinkThreads * kVector;  // inputs that a block reads at once
 using Bf16Vector = Elements<kVector, bfloat16>;
 
-// Row `i` of a tile of rows; -1: there is none.
+// Returns row `i` of a tile of rows; -1: there is none.
 template <int kRows>
 QUIRE_DEVICE int32_t row_of(const LoraSlotsParams& p, int64_t tile, int i) {
   const int64_t at = tile * kRows + i;
@@ -30,15 +31,15 @@ QUIRE_DEVICE int32_t row_of(const LoraSlotsParams& p, int64_t tile, int i) {
   return p.order != nullptr ? p.order[at] : static_cast<int32_t>(at);
 }
 
-// The rows of a block, and their adapters one after the other. Every index is a constant, so that
-// the arrays are registers.
+// The rows of a block, which are processed adapter by adapter. Every index is a constant, so that
+// the arrays stay in registers.
 template <int kRows>
 struct RowTile {
   int32_t rows[kRows];
-  int32_t slots[kRows];  // -1: no such row, or one without an adapter
-  uint32_t pending = 0;  // rows whose adapter has not been the current one
-  uint32_t current = 0;  // rows of the current adapter
-  int32_t slot = -1;     // the current adapter's
+  int32_t slots[kRows];  // -1: no such row, or no adapter
+  uint32_t pending = 0;  // bit i: row i's adapter has not been current yet
+  uint32_t current = 0;  // bit i: row i has the current adapter
+  int32_t slot = -1;     // of the current adapter
 
   QUIRE_DEVICE RowTile(const LoraSlotsParams& p, int64_t tile) {
 #pragma unroll
@@ -49,7 +50,7 @@ struct RowTile {
       if (slots[i] >= 0) pending |= 1u << i;
     }
   }
-  // Goes to the next adapter; false: there is none.
+  // Goes to the next adapter. Returns false if there is none.
   QUIRE_DEVICE bool next() {
     slot = -1;
     current = 0;
@@ -69,10 +70,10 @@ struct Inputs {
   const bfloat16* x;
   int64_t stride;
   int64_t k;
-  bool by_vectors;  // 16 bytes at once
+  bool by_vectors;  // in pieces of 16 bytes
 };
 
-// Eight inputs of a row from number `first` on, zeros behind the last.
+// Loads eight inputs of a row from number `first` on, with zeros past the last.
 QUIRE_DEVICE void load_inputs(const Inputs& in, int64_t row, int64_t first, float (&to)[kVector]) {
   const bfloat16* const from = in.x + row * in.stride + first;
   if (in.by_vectors && first + kVector <= in.k) return load<kVector>(from, to);
@@ -80,8 +81,8 @@ QUIRE_DEVICE void load_inputs(const Inputs& in, int64_t row, int64_t first, floa
   for (int i = 0; i < kVector; ++i) to[i] = first + i < in.k ? widen(from[i]) : 0.0f;
 }
 
-// A block: kRanks ranks of one part, for the rows of a tile. What it reads of A in kAhead steps is on
-// its way before x is there.
+// A block computes kRanks ranks of one part, for the rows of a tile. It starts loading kAhead steps
+// of A before x can be read.
 template <int kRows, int kRanks, int kAhead>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kShrinkThreads, 1)
     shrink_kernel(const LoraSlotsParams p, const Inputs in, const int num_groups) {
@@ -154,7 +155,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kShrinkThreads, 1)
   if (!has_waited) ptx::wait_for_previous_kernel();
 }
 
-// The part that has output `n` of the matrix, by number; -1: none, or it is not to be added now.
+// Returns the number of the part that has output `n` of the matrix; -1: no part has it, or it must
+// not be added in this call.
 QUIRE_DEVICE int part_with(const LoraSlotsParams& p, const LoraPart* parts, int64_t n) {
   int found = -1;
 #pragma unroll 4
@@ -167,7 +169,7 @@ QUIRE_DEVICE int part_with(const LoraSlotsParams& p, const LoraPart* parts, int6
   return found;
 }
 
-// y += what an output's update comes to.
+// Adds the update of an output to y.
 template <typename Y>
 QUIRE_DEVICE void add_update(const LoraSlotsParams& p, const LoraPart& part, int64_t row, int64_t n,
                              float update) {
@@ -180,11 +182,11 @@ QUIRE_DEVICE void add_update(const LoraSlotsParams& p, const LoraPart& part, int
   y = narrow<Y>(ptx::add(widen(y), update));
 }
 
-// A thread: one output of the rows of a tile.
+// A thread computes one output of the rows of a tile.
 template <typename Y, int kRows>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kExpandThreads, 4)
     expand_kernel(const LoraSlotsParams p, const int num_cuts) {
-  ptx::let_next_kernel_start();  // which waits for this one before it reads anything but weights
+  ptx::let_next_kernel_start();  // which reads only weights before this kernel has ended
   RowTile<kRows> tile(p, ptx::block_index() / num_cuts);
   const int64_t n = int64_t{ptx::block_index() % num_cuts} * kExpandThreads + ptx::thread_index();
   bool has_waited = false;
@@ -224,7 +226,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kExpandThreads, 4)
   wait();
 }
 
-// As many rows per block as keep the GPU busy: how many does not change the bits of any.
+// Chooses enough rows per block to keep the GPU busy; their number changes no bits.
 template <typename Launch>
 void with_rows_per_block(int64_t num_rows, const Launch& launch_rows) {
   if (num_rows <= 8) return launch_rows(std::integral_constant<int, 1>());
@@ -250,7 +252,7 @@ void shrink_lora(Stream& stream, const LoraSlotsParams& p) {
                                 p.x_stride % kLoraVector == 0};
   with_rows_per_block(p.num_rows, [&](auto rows) {
     constexpr int kRows = decltype(rows)::value;
-    // Few rows leave SMs for more blocks, each of which is over sooner.
+    // With few rows there are SMs for more blocks, which then finish sooner.
     constexpr int kRanks = kRows <= 4 ? 2 : 4;
     constexpr int kAhead = kRows == 1 ? 8 : kRows == 4 ? 4 : 1;
     const int64_t num_groups = p.max_rank / kRanks;

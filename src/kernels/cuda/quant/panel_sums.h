@@ -1,6 +1,6 @@
-// What a warp sums on Hopper of 16 outputs with quantized weights and the rows of a panel: it decodes
-// codes into registers, from which tensor cores multiply them with panels in shared memory. The
-// operand of a product is decoded while the product before it is under way.
+// A warp's sums of 16 outputs with quantized weights for the rows of a panel, on Hopper. The warp
+// decodes codes into registers, from which tensor cores multiply them with panels in shared memory.
+// The operand of a product is decoded while the product before it runs.
 #pragma once
 
 #include "kernels/cuda/hopper_code.h"
@@ -14,7 +14,7 @@ QUIRE_DEVICE uint64_t* barrier_at(int offset, int i) {
   return reinterpret_cast<uint64_t*>(ptx::shared_memory() + offset) + i;
 }
 
-// Makes the barriers of the block's ring of panels.
+// Initializes the barriers of the block's ring of panels.
 template <class S>
 QUIRE_DEVICE void init_panel_ring() {
   if (ptx::thread_index() == 0) {
@@ -27,25 +27,25 @@ QUIRE_DEVICE void init_panel_ring() {
   ptx::sync_threads();
 }
 
-// S says what a block is: kCode and Codes, a QuantStream of one tile; kRowTiles and kPanelBytes of a
-// panel, and kSlots of them; kConsumerThreads, behind a warpgroup that fetches; and where kTotals,
-// kCodes and the barriers kFull and kEmpty lie in shared memory.
+// S describes a block: kCode; Codes, a QuantStream of one tile; kRowTiles and kPanelBytes of a
+// panel; kSlots, the number of panels; kConsumerThreads, which follow the warpgroup that fetches;
+// and the offsets in shared memory of kTotals, kCodes and the barriers kFull and kEmpty.
 template <class S>
 class PanelSums {
  public:
   using Codes = typename S::Codes;
   using Args = typename Codes::Args;
   using Four = Elements<4, float>;
-  using Sums = float[S::kRowTiles][4];  // of a lane's outputs and rows
+  using Sums = float[S::kRowTiles][4];  // a lane's outputs and rows
 
-  // Of tile `tile` of each of the block's items, chunks [begin, end).
+  // Sums tile `tile` of each of the block's items, over chunks [begin, end).
   template <class Items>
   QUIRE_DEVICE PanelSums(const Args& args, const Items& items, int tile, int begin, int end)
       : args_(args),
         stream_(args, items, tile, begin, end,
                 ptx::shared_memory() + S::kCodes + warp() * Codes::kRingBytes) {}
 
-  // Returns the number of the warp among those that consume.
+  // Returns the warp's number among the consuming warps.
   QUIRE_DEVICE static int warp() { return ptx::thread_index() / 32 - kWarpgroupThreads / 32; }
 
   // Begins an item at a chunk.
@@ -70,7 +70,8 @@ class PanelSums {
 
   QUIRE_DEVICE const Sums& slice() const { return slice_; }
 
-  // Of the thread's row tile 0; those of the others come kConsumerThreads further each.
+  // Returns the thread's total of row tile 0; those of the other row tiles are kConsumerThreads
+  // apart.
   QUIRE_DEVICE static Four* total() {
     return reinterpret_cast<Four*>(ptx::shared_memory() + S::kTotals) + ptx::thread_index() -
            kWarpgroupThreads;
@@ -80,7 +81,8 @@ class PanelSums {
     for (int r = 0; r < S::kRowTiles; ++r)
       total()[r * S::kConsumerThreads] = {{slice_[r][0], slice_[r][1], slice_[r][2], slice_[r][3]}};
   }
-  // The total of the slices before this one lies in shared memory; that of all stays in slice_.
+  // Adds the total of the slices before this one, which is in shared memory. The last total stays
+  // in slice_.
   QUIRE_DEVICE void add_to_total(int slice, bool is_last) {
 #pragma unroll
     for (int r = 0; r < S::kRowTiles && slice > 0; ++r) {
@@ -99,8 +101,8 @@ class PanelSums {
       for (float& x : tile) x = 0.0f;
   }
 
-  // The operand of a product is decoded while the product before it is under way. A group may end
-  // in the middle of the chunk.
+  // Decodes the operand of each product while the product before it runs. A group may end in the
+  // middle of the chunk.
   QUIRE_DEVICE void add_chunk(bool starts_group, bool ends_group) {
     const bool has_two_scales = args_.chunks_per_group == 0;
     const bool has_two_groups = has_two_scales && !scales_codes(S::kCode);
@@ -136,7 +138,7 @@ class PanelSums {
     ptx::wait_products<0>();
     ptx::pin_registers(partial_);
   }
-  // `group`: of the chunk's one or two.
+  // `group` is 0 or 1, as a chunk has one or two groups.
   QUIRE_DEVICE void end_group(int group) {
     finish_products();
     const auto scales = stream_.scales(0, group);
@@ -152,7 +154,7 @@ class PanelSums {
   Codes stream_;
   RingPlace<S::kSlots> place_;
   int group_left_ = 0;  // chunks
-  Sums partial_;        // of the group
+  Sums partial_;        // of the current group
   Sums slice_;
 };
 

@@ -1,4 +1,4 @@
-// The codes of quantized weights as tensor cores' registers hold them, and what they stand for.
+// The codes of quantized weights in the registers of tensor cores, and how they are decoded.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -8,17 +8,18 @@ namespace quire::cuda {
 enum class CodeKind { kInt4, kInt8, kFp8, kFp4 };
 constexpr bool is_4_bit(CodeKind kind) { return kind == CodeKind::kInt4 || kind == CodeKind::kFp4; }
 constexpr int code_bits(CodeKind kind) { return is_4_bit(kind) ? 4 : 8; }
-// Whether codes are multiplied with their scales when they are decoded, instead of sums of groups.
+// Returns whether codes are multiplied by their scales when they are decoded; otherwise the sums of
+// groups are.
 constexpr bool scales_codes(CodeKind kind) { return kind == CodeKind::kFp4; }
 
-// The 32 codes that a lane holds of a tile, product after product.
+// The 32 codes of a tile that a lane holds, in the order of products.
 template <CodeKind kCode>
 struct TileCodes {
   static constexpr int kWordsPerProduct = is_4_bit(kCode) ? 1 : 2;
   uint32_t words[4 * kWordsPerProduct];
 };
 
-// From the lane's first 16 bytes of a tile of 16 outputs x 64 inputs.
+// Loads them, given the address of the lane's first 16 bytes of a tile of 16 outputs x 64 inputs.
 template <CodeKind kCode>
 QUIRE_DEVICE TileCodes<kCode> load_codes(const uint8_t* lane_codes) {
   TileCodes<kCode> codes;
@@ -31,8 +32,8 @@ QUIRE_DEVICE TileCodes<kCode> load_codes(const uint8_t* lane_codes) {
   return codes;
 }
 
-// What is taken off the codes of a lane's two outputs of a tile, or what FP4 codes are multiplied
-// with, as decode_product() wants it.
+// What decode_product() subtracts from the codes of a lane's two outputs of a tile, or multiplies
+// FP4 codes by, in the form that it needs.
 struct TileZeros {
   uint32_t at[2];
 };
@@ -46,22 +47,23 @@ QUIRE_DEVICE TileZeros tile_zeros(int32_t low, int32_t high) {
   return {{prepared(low), prepared(high)}};
 }
 
-// From the bytes beside FP4 codes (quant_weight.h): powers of two as bf16, twice.
+// Converts the bytes stored with FP4 codes (quant_weight.h) to powers of two as bf16, each twice.
 QUIRE_DEVICE TileZeros tile_powers(uint32_t low, uint32_t high) {
   return {{low * 0x00800080u, high * 0x00800080u}};
 }
 
-// A word of four bytes as two pairs of bf16: bytes 0 and 2 (kOdd false) or 1 and 3.
+// Converts a word of four bytes to a pair of bf16: bytes 0 and 2 (kOdd false), or 1 and 3.
 template <bool kOdd>
 QUIRE_DEVICE uint32_t decode_fp8(uint32_t word) {
-  // Exponent and mantissa in place are 2^-120 of the value.
+  // With exponent and mantissa moved into place, the bf16 is 2^-120 times the value.
   const uint32_t sign = (kOdd ? word : word << 8) & 0x80008000u;
   const uint32_t raw = ptx::and_or(kOdd ? word >> 4 : word << 4, 0x07f007f0u, sign);
   return ptx::multiply_add_bf16x2(raw, 0x7b807b80u, 0x80008000u);
 }
 template <bool kOdd>
 QUIRE_DEVICE uint32_t decode_int8(uint32_t word, uint32_t zero) {
-  // A byte below the bits of 2^23 makes the float 2^23 + byte; what is left has 8 bits.
+  // With the byte as the lowest bits of 2^23, the float is 2^23 + byte. The difference has 8
+  // significant bits.
   const auto value = [&](uint32_t select) {
     const float raised = ptx::bits_to_float(ptx::permute_bytes(word, 0x4b000000u, select));
     return ptx::float_to_bits(ptx::add(raised, ptx::bits_to_float(zero)));
@@ -70,19 +72,19 @@ QUIRE_DEVICE uint32_t decode_int8(uint32_t word, uint32_t zero) {
                             0x7632u);
 }
 
-// Registers of the A operand of product `j`: code minus zero as bf16, or 2^-64 of what an FP4 code
-// stands for; exact.
+// Makes the registers of the A operand of product `j`: code minus zero as bf16, or 2^-64 times the
+// value of an FP4 code. Both are exact.
 template <CodeKind kCode>
 QUIRE_DEVICE void decode_product(const TileCodes<kCode>& codes, const TileZeros& zeros, int j,
                                  uint32_t (&a)[4]) {
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
     if constexpr (kCode == CodeKind::kInt4) {
-      // The bits of 128 + code, minus 128 + zero.
+      // Subtracts 128 + zero from 128 + code, whose bits are these.
       const uint32_t raw = ptx::and_or(codes.words[j] >> (4 * r), 0x000f000fu, 0x43004300u);
       a[r] = ptx::multiply_add_bf16x2(raw, 0x3f803f80u, zeros.at[r % 2]);
     } else if constexpr (kCode == CodeKind::kFp4) {
-      // Exponent and mantissa in place are 2^-126 of the value.
+      // With exponent and mantissa moved into place, the bf16 is 2^-126 times the value.
       const uint32_t word = codes.words[j];
       const uint32_t size = r < 2 ? word << (6 - 4 * r) : word >> (4 * r - 6);
       const uint32_t raw = ptx::and_or(size, 0x01c001c0u, word << (12 - 4 * r) & 0x80008000u);

@@ -1,6 +1,6 @@
-// y = x W^T of quantized weights for few rows: a block takes tiles of some outputs and rows one
-// after another; each of its eight warps sums a slice of K, and the slices are added in order at the
-// end. Bound by reading the codes once, if instructions are few.
+// y = x W^T of quantized weights for few rows. A block takes tiles of some outputs and rows one
+// after another; each of its eight warps sums a slice of K, and the slices are added in order at
+// the end. If it takes few instructions, its time is that of reading the codes once.
 #include <algorithm>
 
 #include "kernels/cuda/launch.h"
@@ -16,9 +16,9 @@ constexpr int64_t kMostSumBytes = int64_t{32} << 20;
 
 template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles, int kStages>
 struct BlockMemory {
-  // Of a warp.
+  // Sizes of each warp.
   static constexpr int kRing = QuantStream<kCode, kHasMins, kOutTiles, kStages>::kRingBytes;
-  static constexpr int kSums = kOutTiles * kRowTiles * 4;  // of a lane
+  static constexpr int kSums = kOutTiles * kRowTiles * 4;  // of each lane
   static constexpr int kMeeting = kQuantSlices * kSums * 32 * int{sizeof(float)};
   static constexpr int kBytes = kQuantSlices * kRing + 2 * kMeeting;
 };
@@ -34,9 +34,9 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, kBlocks) quant_linear_kernel(const Qua
   SliceSums<kCode, kHasMins, kOutTiles, kRowTiles, kStages> sums(
       args, items, slice_begin(chunks, warp), slice_begin(chunks, warp + 1),
       memory + warp * Memory::kRing);
-  ptx::wait_for_previous_kernel();  // x, and y where it is added to
+  ptx::wait_for_previous_kernel();  // x, and y if it accumulates
   ptx::let_next_kernel_start();
-  int which = 0;  // of two places where sums meet, so that one wait per item will do
+  int which = 0;  // alternates between two places for sums, so that an item needs one wait
   for (int item = items.first(); item < items.count; item += items.step()) {
     sums.sum_item(item);
     auto* meeting =
@@ -63,7 +63,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, kBlocks) quant_linear_kernel(const Qua
 
 template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles>
 void launch_shape(Stream& stream, const QuantLinearArgs& args) {
-  // Blocks on an SM at once, and what each of their warps has on its way.
+  // Blocks that run on an SM at once, and the stages that each of their warps has in flight.
   constexpr int kBlocks = kOutTiles * kRowTiles * (kHasMins ? 2 : 1) >= 8 ? 1 : 2;
   constexpr int kStages = kOutTiles == 1 ? (is_4_bit(kCode) ? 8 : 5) : (is_4_bit(kCode) ? 4 : 3);
   constexpr int64_t kBytes = BlockMemory<kCode, kHasMins, kOutTiles, kRowTiles, kStages>::kBytes;
@@ -116,14 +116,14 @@ QuantLinearArgs args_of(const LinearParams& p) {
           .accumulate = p.accumulate};
 }
 
-// Whether x can be read where it is.
+// Returns whether x can be read in place.
 bool is_plain(const LinearParams& p) {
   const WeightSpec& spec = p.weight->spec;
   return !spec.quant.has_column_order && spec.k % kQuantTileInputs == 0 && p.x_stride % 8 == 0 &&
          reinterpret_cast<uintptr_t>(p.x.data()) % 16 == 0;
 }
 
-// The part of the product for these rows.
+// Returns the part of the product for these rows.
 QuantLinearArgs rows_of(const QuantLinearArgs& args, int64_t first, int64_t count) {
   QuantLinearArgs part = args;
   part.x += first * args.x_stride;
@@ -135,11 +135,11 @@ QuantLinearArgs rows_of(const QuantLinearArgs& args, int64_t first, int64_t coun
 int64_t row_bytes(const QuantWeightLayout& layout) {
   return layout.num_chunks * kQuantTileInputs * int64_t{sizeof(bfloat16)};
 }
-// How many rows go through the workspace at a time.
+// Returns how many rows go through the workspace at a time.
 int64_t rows_at_a_time(const QuantWeightLayout& layout) {
   return std::max<int64_t>(1, kMostArrangedBytes / row_bytes(layout) / kPanelRows) * kPanelRows;
 }
-// Of the same rows in an order that kernels can read, or in panels.
+// Returns the bytes of these rows in an order that kernels can read, or in panels.
 int64_t arranged_bytes(int64_t num_rows, const QuantWeightLayout& layout) {
   return padded_to(kPanelRows, num_rows) * row_bytes(layout);
 }

@@ -1,7 +1,7 @@
-// y = x W^T of quantized weights on Hopper, for more rows than quant_linear.cu multiplies by itself.
-// Warpgroups decode 64 outputs each into registers, from which tensor cores multiply them with the
-// same panel of rows in shared memory, which a thread fetches (panel_sums.h). A row's sums are those
-// of quant_linear.cu: product after product, group after group, slice after slice.
+// y = x W^T of quantized weights on Hopper, for more rows than quant_linear.cu's own kernel
+// multiplies. Warpgroups decode 64 outputs each into registers. Tensor cores multiply these with
+// the same panel of rows in shared memory, which one thread fetches (panel_sums.h). A row's sums
+// are those of quant_linear.cu: product after product, group after group, slice after slice.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear_output.h"
 #include "kernels/cuda/quant/panel_sums.h"
@@ -10,8 +10,8 @@
 namespace quire::cuda {
 namespace {
 
-// A block for panels of so many rows. Sums of fewer rows leave registers for more warpgroups: more
-// outputs share a panel, and more warps decode while others multiply.
+// A block for panels of kRowsOf rows. Sums of fewer rows leave registers for more warpgroups: more
+// outputs then share a panel, and more warps decode while others multiply.
 template <int kRowsOf>
 struct PanelBlock {
   static constexpr int kRows = kRowsOf;
@@ -19,9 +19,9 @@ struct PanelBlock {
   static constexpr int kConsumers = panel_warpgroups(kRows);
   static constexpr int kConsumerThreads = kConsumers * kWarpgroupThreads;
   static constexpr int kThreads = kWarpgroupThreads + kConsumerThreads;
-  static constexpr int kTiles = panel_tiles(kRows);  // one per consuming warp
+  static constexpr int kTiles = panel_tiles(kRows);  // one for each consuming warp
   static constexpr int kPanelBytes = kRows * kPanelRowBytes;
-  // All that a block is started with: 168 or 96 registers for each thread.
+  // The registers that a block starts with: 168 or 96 for each thread.
   static constexpr int kRegisters = kThreads * (kConsumers == 2 ? 168 : 96);
   static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : 112;
@@ -29,7 +29,7 @@ struct PanelBlock {
                 kRegisters);
 };
 
-// Panels go round in a ring of the block, codes in rings of the warps.
+// Panels go through a ring of the block, codes through rings of the warps.
 template <CodeKind kCodeOf, int kRowsOf>
 struct Shape : PanelBlock<kRowsOf> {
   using B = PanelBlock<kRowsOf>;
@@ -46,7 +46,8 @@ struct Shape : PanelBlock<kRowsOf> {
                 kSharedBytes <= 227 << 10);
 };
 
-// Of row tile 0 of an item, in a slice's sums: [slice][item][row tile][consuming thread].
+// Returns the sums of row tile 0 of an item, among the sums of a slice: [slice][item][row
+// tile][consuming thread].
 using Four = Elements<4, float>;
 template <class B>
 QUIRE_DEVICE Four* slice_sums_at(const QuantLinearArgs& args, const QuantItems& items, int slice,
@@ -104,7 +105,8 @@ class Consumer : PanelSums<S> {
  private:
   using Base = PanelSums<S>;
 
-  // The first part of K adds its slices; those of the others are added later, one after the other.
+  // The first part of K adds its slices here; those of the other parts are added later, one after
+  // the other.
   QUIRE_DEVICE void end_slice(int slice, int item) {
     const bool ends_part = slice + 1 == items_.end_slice();
     if (items_.first_slice() == 0) {
@@ -126,12 +128,12 @@ class Consumer : PanelSums<S> {
     for (int r = 0; r < S::kRowTiles; ++r)
       to[r * S::kConsumerThreads] = {{sums[r][0], sums[r][1], sums[r][2], sums[r][3]}};
   }
-  // Whether y takes 16 bytes at once.
+  // Returns whether y can be written in pieces of 16 bytes.
   QUIRE_DEVICE bool stores_vectors() const {
     return !args_.accumulate && !args_.y_is_float && args_.n % 8 == 0 && args_.y_stride % 8 == 0 &&
            reinterpret_cast<uintptr_t>(args_.y) % 16 == 0;
   }
-  // Of two tiles of eight rows and the warp's 16 outputs each lane stores eight outputs of a row.
+  // For two tiles of eight rows and the warp's 16 outputs, each lane stores eight outputs of a row.
   QUIRE_DEVICE void store_vectors(int tile, int first_row) const {
     const int lane = ptx::thread_index() % 32;
     const bool has_bias = args_.bias != nullptr;
@@ -160,8 +162,8 @@ class Consumer : PanelSums<S> {
       }
     }
   }
-  // As store_output() does it. The sums come from shared memory, which takes fewer registers; of two
-  // row tiles what is there is read before any is stored.
+  // Does the same as store_output(). The sums come from shared memory, which takes fewer registers.
+  // The old values of two row tiles are read before any is stored.
   template <typename Y>
   QUIRE_DEVICE void store(Y* y, int tile, int first_row) const {
     constexpr int kAtOnce = 2;
@@ -173,7 +175,7 @@ class Consumer : PanelSums<S> {
                            has_bias && output + 8 < args_.n ? args_.bias[output + 8] : 0.0f};
 #pragma unroll 1
     for (int first = 0; first < S::kRowTiles; first += kAtOnce) {
-      Y* to[kAtOnce][4];  // null behind the last row or output
+      Y* to[kAtOnce][4];  // null past the last row or output
       Y before[kAtOnce][4] = {};
 #pragma unroll
       for (int r = 0; r < kAtOnce; ++r)
@@ -214,27 +216,26 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(S::kThreads, 1)
   } else {
     ptx::take_registers<S::kConsumerRegisters>();
     Consumer<S> consumer(args, items);
-    ptx::wait_for_previous_kernel();  // y, where it is added to
+    ptx::wait_for_previous_kernel();  // y, if it accumulates
     ptx::let_next_kernel_start();
     consumer.run();
   }
 }
 
-// Adds the slices of several parts. A block: a row tile of an item; its threads have what the
-// consuming ones of the item's blocks had.
+// Adds the slices of several parts. A block takes one row tile of an item; its threads have the
+// sums of the consuming threads of the item's blocks.
 template <class B>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(B::kConsumerThreads, 1)
     fold_slices_kernel(const QuantLinearArgs args) {
   const QuantItems items(args, B::kTiles, B::kRows);
   const int item = ptx::block_index() / B::kRowTiles;
-  const int tile = ptx::block_index() % B::kRowTiles;  // of rows
+  const int tile = ptx::block_index() % B::kRowTiles;  // of eight rows
   const int lane = ptx::thread_index() % 32;
   const int row = items.row_block(item) * B::kRows + tile * 8 + lane % 4 * 2;
   const int output = (items.first_tile(item) + ptx::thread_index() / 32) * 16 + lane / 4;
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  const int first =
-      kQuantSlices / args.parts - 1;  // whose sums are those of the slices before, too
+  const int first = kQuantSlices / args.parts - 1;  // its sums include those of the slices before
   Four slices[kQuantSlices] = {};
 #pragma unroll
   for (int slice = 0; slice < kQuantSlices; ++slice) {

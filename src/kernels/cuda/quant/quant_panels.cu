@@ -1,4 +1,4 @@
-// Inputs as products with quantized weights read them.
+// Arranges inputs in the order in which products with quantized weights read them.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/quant/quant_args.h"
 
@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 256;
 using Eight = Elements<4, uint32_t>;  // bf16
 
-// A thread: 8 inputs of a row, in the weight's order of columns.
+// A thread arranges 8 inputs of a row, in the weight's order of columns.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     arrange_rows_kernel(const QuantLinearArgs args, const int32_t* order, const int64_t k,
                         bfloat16* rows) {
@@ -32,8 +32,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
   *reinterpret_cast<Eight*>(rows + at) = eight;
 }
 
-// A thread: 32 inputs of a row, which are two products' (quant_weight.h). Rows past the end are
-// zeros.
+// A thread arranges 32 inputs of a row, which two products use (quant_weight.h). Rows past the end
+// are zeros.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     arrange_panels_kernel(const QuantLinearArgs args, int panel_rows, uint8_t* panels) {
   ptx::wait_for_previous_kernel();
@@ -43,7 +43,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
   const int row = at / (chunks * 2);
   const int unit = at % (chunks * 2);
   if (row >= padded_to(panel_rows, args.num_rows)) return;
-  Eight lanes[4] = {};  // what each lane of a quad multiplies
+  Eight lanes[4] = {};  // by lane of a quad: what it multiplies
   if (row < args.num_rows) {
 #pragma unroll
     for (int t = 0; t < 4; ++t)

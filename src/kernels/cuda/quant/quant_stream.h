@@ -1,7 +1,7 @@
-// A warp's way through a quantized weight: chunk after chunk of its part of K, tiles after tiles.
-// What the warp needs comes through a ring of its own in shared memory, so that as much is on its
-// way as memory needs to be busy. Instructions are what bounds the kernels that use it: addresses
-// are carried along, and nothing is computed per chunk that need not be.
+// A warp's walk through a quantized weight: chunk after chunk of its part of K, for some tiles at
+// once. The data comes through the warp's own ring in shared memory, with enough in flight to keep
+// memory busy. The kernels that use it are limited by instructions, so addresses are updated
+// incrementally, and nothing is computed per chunk that can be avoided.
 #pragma once
 
 #include "kernels/cuda/quant/quant_args.h"
@@ -9,9 +9,9 @@
 
 namespace quire::cuda {
 
-// A stage is what a chunk of kTiles tiles has: the codes, and of each tile, at its side, the scales,
-// mins and zeros of one group, or of two where a group is half a chunk. Items: QuantItems, or others
-// of the same functions.
+// A stage of the ring has one chunk of kTiles tiles: the codes and, for each tile, the scales, mins
+// and zeros of one group, or of two if a group is half a chunk. Items is QuantItems, or a class
+// with the same functions.
 template <CodeKind kCode, bool kHasMins, int kTiles, int kStages, class Items = QuantItems>
 class QuantStream {
  public:
@@ -20,13 +20,14 @@ class QuantStream {
   static constexpr int kSides = kTiles * kTileBytes;
   static constexpr int kScaleBytes = scales_codes(kCode) ? 1 : int{sizeof(float)};
   static constexpr int kGroupBytes = 16 * kScaleBytes;
-  static constexpr int kMins = 2 * kGroupBytes;  // behind the scales
+  static constexpr int kMins = 2 * kGroupBytes;  // after the scales
   static constexpr int kZeros = kMins + (kHasMins ? 2 * kGroupBytes : 0);
   static constexpr int kSideBytes = kZeros + 32;
   static constexpr int kStageBytes = kSides + kTiles * kSideBytes;
   static constexpr int kRingBytes = kStages * kStageBytes;
 
-  // Of every item from the block's first on, chunks [begin, end) of kTiles tiles from that one on.
+  // Streams chunks [begin, end) of kTiles tiles from `tile` on, for every item from the block's
+  // first on.
   QUIRE_DEVICE QuantStream(const Args& args, const Items& items, int tile, int begin, int end,
                            uint8_t* ring)
       : args_(args),
@@ -61,7 +62,7 @@ class QuantStream {
     for (int i = 0; i < kStages - 1; ++i) fetch();
   }
 
-  // Until the next chunk is there. Sets out for one more, into the stage before it.
+  // Waits for the next chunk, and starts to fetch one more, into the stage that was read last.
   QUIRE_DEVICE void next() {
     ptx::copy_async_wait<kStages - 2>();
     ptx::sync_warp();
@@ -70,11 +71,11 @@ class QuantStream {
     stage_ = next_stage(stage_);
   }
 
-  // Of the chunk.
+  // Returns the codes of the current chunk.
   QUIRE_DEVICE TileCodes<kCode> codes(int tile) const {
     return load_codes<kCode>(chunk_ + tile * kTileBytes);
   }
-  // Of the lane's two outputs. `group`: of the chunk's one or two.
+  // Values for the lane's two outputs. `group` is 0 or 1, as a chunk has one or two groups.
   struct Pair {
     float low, high;
   };
@@ -109,7 +110,7 @@ class QuantStream {
     return stage == ring_end_ ? stage - kRingBytes : stage;
   }
 
-  // The last tile stands for those past it, whose outputs nobody stores.
+  // Tiles past the end repeat the last one; their outputs are not stored.
   QUIRE_DEVICE void open_item() {
     if (item_ >= items_.count) return;
     const QuantWeightLayout& layout = args_.layout;
@@ -131,7 +132,7 @@ class QuantStream {
     }
   }
 
-  // Sets out for the next chunk, if there is one.
+  // Starts to fetch the next chunk, if there is one.
   QUIRE_DEVICE void fetch() {
     if (item_ < items_.count) {
 #pragma unroll
@@ -159,33 +160,33 @@ class QuantStream {
 
   const Args& args_;
   const Items& items_;
-  int tile_;  // of an item
+  int tile_;  // the first tile within an item
   int begin_;
   int end_;
   int per_group_;  // chunks
   int first_group_;
   int first_group_left_;
-  // Of what is fetched next.
+  // The position of the next fetch.
   int item_;
   int chunks_left_ = 0;
   int group_left_ = 0;              // chunks
   const uint8_t* codes_ = nullptr;  // the lane's 16 bytes
   const uint8_t* side_ = nullptr;   // the lane's 16 bytes of scales, mins or zeros
-  // Of tiles, from the first.
+  // Offsets of the tiles from the first.
   typename Items::Distance codes_at_[kTiles] = {};
   typename Items::Distance side_at_[kTiles] = {};
-  // What the lane fetches beside codes.
-  int64_t side_base_ = 0;  // from the weight's begin
-  int side_bytes_ = 0;     // of a group; 0: it fetches nothing
-  int side_to_ = 0;        // from the lane's codes in a stage
-  // The lane's 16 bytes of codes in a stage.
+  // What the lane fetches in addition to codes.
+  int64_t side_base_ = 0;  // offset in the weight
+  int side_bytes_ = 0;     // of a group; 0: the lane fetches nothing
+  int side_to_ = 0;        // offset from the lane's codes in a stage
+  // The address of the lane's 16 bytes of codes in a stage of the ring.
   uint8_t* ring_end_;
   uint8_t* fetched_;
   uint8_t* stage_;
   const uint8_t* chunk_ = nullptr;
   int pair_;  // from there to the lane's first scale
   int zero_;
-  TileZeros zeros_;  // where those of all groups are one
+  TileZeros zeros_;  // if all groups have the same
 };
 
 }  // namespace quire::cuda

@@ -63,14 +63,14 @@ QuantCodeAt quant_code_at(int32_t bits, int32_t output, int32_t input) {
   const int32_t t = input % 32 / 8;
   const int32_t product = input / 32 * 2 + input % 8 / 4;
   const int32_t half = input % 4 / 2;  // registers 0, 1 or 2, 3
-  const int32_t element = input % 2;   // of the register's two
+  const int32_t element = input % 2;   // one of the register's two
   const int32_t upper = output / 8;    // registers 1, 3
   const int32_t lane = output % 8 * 4 + t;
-  if (bits == 4) {  // a word per product: register r at bits 4 r, the second element 16 above
+  if (bits == 4) {  // a word per product: register r at bits 4 r, the second element 16 bits higher
     const int32_t bit = 4 * (2 * half + upper) + 16 * element;
     return {lane * 16 + product * 4 + bit / 8, bit % 8};
   }
-  // Two words per product: registers 0, 1 and 2, 3, taking turns by bytes.
+  // Two words per product: registers 0, 1 and 2, 3, with interleaved bytes.
   return {product / 2 * 512 + lane * 16 + product % 2 * 8 + half * 4 + upper + 2 * element, 0};
 }
 
@@ -89,7 +89,7 @@ const TileRow& tile_row(int32_t bits, int64_t output) {
   return kTiles[bits == 4 ? 0 : 1][static_cast<size_t>(output)];
 }
 
-// One output.
+// Packs one output.
 class RowPacker {
  public:
   RowPacker(const PackedWeight& weight, const QuantWeightLayout& layout, int64_t output)
@@ -98,7 +98,7 @@ class RowPacker {
         base_(static_cast<uint8_t*>(weight.data)),
         output_(output) {}
 
-  // `row`: of `rows`.
+  // `row` is an index into `rows`.
   void pack(const QuantRows& rows, int64_t row) {
     const QuantSpec& quant = spec_.quant;
     const int64_t groups = quant.num_groups(spec_.k);
@@ -121,11 +121,13 @@ class RowPacker {
   }
 
  private:
-  // Of a group of the layout; the padding may make one more than the rows have.
+  // Returns the first input of a group of the layout. Padding may make one group more than the rows
+  // have.
   int64_t first_input(int64_t group) const {
     return group * layout_.units_per_group * kQuantUnitInputs;
   }
-  // In the padding whatever stands for 0. The minima need no care there: inputs are zeros too.
+  // Returns the code that means 0, for padding. Minima need no care there, since inputs are zeros
+  // too.
   uint8_t padding(int64_t k) const {
     const int64_t group = k / (layout_.units_per_group * kQuantUnitInputs);
     if (first_input(group) >= spec_.k) return 0;
@@ -177,7 +179,7 @@ std::array<QuantPiece, 4> quant_pieces(const WeightSpec& spec, int64_t first_row
   const QuantWeightLayout whole = quant_weight_layout(spec);
   const QuantWeightLayout own = quant_weight_layout(rows);
   const int64_t tile = first_row / kQuantTileOutputs;
-  const int64_t scales = whole.num_groups * kQuantTileOutputs;  // of a tile
+  const int64_t scales = whole.num_groups * kQuantTileOutputs;  // of each tile
   const auto piece = [&](int64_t to, int64_t from, int64_t tile_bytes) {
     return QuantPiece{to + tile * tile_bytes, from, own.num_tiles * tile_bytes};
   };

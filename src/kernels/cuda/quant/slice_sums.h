@@ -1,13 +1,13 @@
-// A warp's sums of a slice of K, for products of quantized weights with few rows. Bound by reading
-// the codes once, if instructions are few.
+// A warp's sums of a slice of K, for products of quantized weights with few rows. If it takes few
+// instructions, its time is that of reading the codes once.
 #pragma once
 
 #include "kernels/cuda/quant/quant_stream.h"
 
 namespace quire::cuda {
 
-// What a lane has of a warp's inputs: of each row tile the operands of a unit's two products, or of
-// a chunk's four where there are registers for them.
+// A lane's part of a warp's inputs: for each row tile the operands of a unit's two products, or of
+// a chunk's four if there are registers for them.
 template <int kRowTiles, class Items>
 class SliceInputs {
  public:
@@ -36,7 +36,7 @@ class SliceInputs {
     }
     at_ += kUnits * kQuantUnitInputs;
   }
-  // Operand `half` (0 or 1) of product `j` of the chunk.
+  // Returns operand `half` (0 or 1) of product `j` of the chunk.
   QUIRE_DEVICE uint32_t at(int r, int j, int half) const {
     return pairs_[r][j / 2 % kUnits].at[j % 2 * 2 + half];
   }
@@ -46,11 +46,11 @@ class SliceInputs {
 
   const bfloat16* from_[kRowTiles];
   int at_ = 0;
-  int left_ = 0;  // inputs of a row from there on, where rows may end inside a chunk
+  int left_ = 0;  // inputs of the row from there on, if rows may end inside a chunk
   Pairs pairs_[kRowTiles][kUnits];
 };
 
-// Sums of a warp's slice for 16 kOutTiles outputs and 8 kRowTiles rows. With minima the inputs of a
+// Sums a warp's slice for 16 kOutTiles outputs and 8 kRowTiles rows. With minima, the inputs of a
 // group are summed too, by a product with ones.
 template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles, int kStages,
           class Items = QuantItems>
@@ -93,7 +93,7 @@ class SliceSums {
     }
   }
 
-  // Of output tile o, row tile r, register i.
+  // Returns the total of output tile o, row tile r, register i.
   QUIRE_DEVICE float total(int o, int r, int i) const { return total_[o][r][i]; }
 
  private:
@@ -136,7 +136,7 @@ class SliceSums {
     }
   }
 
-  // `group`: of the stage's one or two.
+  // `group` is 0 or 1, as a stage has one or two groups.
   QUIRE_DEVICE void end_group(int group) {
 #pragma unroll
     for (int o = 0; o < kOutTiles; ++o) {
@@ -161,12 +161,12 @@ class SliceSums {
 
   const Args& args_;
   const Items& items_;
-  int begin_;  // of the slice's chunks
+  int begin_;  // the first of the slice's chunks
   int end_;
   int first_group_left_;  // chunks
   Stream stream_;
-  Sums partial_;      // of the group
-  InputSums inputs_;  // of the group: of each row the same for every output
+  Sums partial_;      // of the current group
+  InputSums inputs_;  // of the current group; for each row the same for every output
   Sums total_;
 };
 

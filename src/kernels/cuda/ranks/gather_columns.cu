@@ -1,10 +1,11 @@
-// gather_columns(): a rank stores its columns to the copies of the others, says so, and waits until
-// they have said the same. Stores to another GPU need no answer, where loads would wait for one.
+// gather_columns(): a rank stores its columns to the copies of the other ranks, signals that to
+// them, and waits for their signals. Stores to another GPU need no reply, while loads would wait
+// for one.
 //
-// Block b of a rank meets block b of the others, and no other block: so blocks may run in any order,
-// and all of them have met when the kernel ends. Ranks that share a GPU (as in tests) need each
-// other's kernels to run while they wait: hence few blocks, and the next kernel may begin only when
-// this one has ended.
+// Block b of a rank meets block b of the other ranks and no other block. So blocks may run in any
+// order, and all of them have met when the kernel ends. Ranks that share a GPU (as in tests) need
+// each other's kernels to run while they wait; so there are few blocks, and the next kernel may
+// begin only when this one has ended.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ranks/rank_ops.h"
 #include "kernels/cuda/ranks/signals.h"
@@ -27,7 +28,7 @@ QUIRE_DEVICE void store_to_others(const GatherColumnsParams& p) {
   }
 }
 
-// Whole rows that this rank has, to each other rank what it wants of them.
+// Stores, of each row that this rank has, the bytes that each other rank wants.
 template <typename Unit>
 QUIRE_DEVICE void store_rows_to_others(const GatherColumnsParams& p) {
   constexpr auto kUnitBytes = static_cast<int64_t>(sizeof(Unit));
@@ -76,7 +77,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSignalThreads, 1)
 
 void gather_columns(Stream& stream, const GatherColumnsParams& p) {
   const LaunchShape shape{.num_blocks = p.num_blocks, .num_threads = kSignalThreads};
-  // The widest unit that every piece of a row is made of.
+  // Uses the widest unit that divides every piece of a row.
   auto addresses = static_cast<uint64_t>(p.row_stride_bytes | p.begin_bytes | p.end_bytes) |
                    reinterpret_cast<uintptr_t>(p.matrices[p.rank]);
   for (int rank = 0; rank < p.num_ranks; ++rank)

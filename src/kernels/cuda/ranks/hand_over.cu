@@ -1,6 +1,7 @@
-// send_rows() and receive_rows(): block b of a stage stores its part of the rows to the next one's
-// inbox and says so there; block b of the next one waits for that and takes the part out. Stores over
-// NVLink need no answer, and blocks meet only their namesakes, so they may run in any order.
+// send_rows() and receive_rows(): block b of a stage stores its part of the rows to the inbox of
+// the next stage and signals that; block b of the next stage waits for the signal and takes the
+// part out. Stores over NVLink need no reply, and blocks meet only blocks of the same number, so
+// they may run in any order.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ranks/rank_ops.h"
 #include "kernels/cuda/ranks/signals.h"
@@ -8,7 +9,7 @@
 namespace quire::cuda {
 namespace {
 
-// The part of block b is the same on both sides.
+// Block b copies the same part on both sides.
 template <typename Unit>
 QUIRE_DEVICE void copy_part(const std::byte* from, std::byte* to, int64_t num_bytes) {
   const int64_t count = num_bytes / static_cast<int64_t>(sizeof(Unit));
@@ -28,7 +29,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSignalThreads, 1) send_rows_kernel(const SendRo
     ptx::store_release_system(&p.signals->arrivals[ptx::block_index()], p.number);
 }
 
-// How many of the stages before have begun the step.
+// Returns how many of the stages before have begun the step.
 QUIRE_DEVICE int count_begun(const ReceiveRowsParams& p) {
   int num_begun = 0;
   for (int stage = 0; stage < p.stage; ++stage)

@@ -1,4 +1,4 @@
-// RankOps on GPUs. No CUDA header is needed to call them.
+// The RankOps for GPUs. No CUDA header is needed to call them.
 #pragma once
 
 #include "kernels/api/ranks/rank_ops.h"

@@ -1,4 +1,5 @@
-// How kernels of several GPUs wait for each other: by numbers in memory that all of them reach.
+// How kernels of several GPUs wait for each other: through numbers in memory that all of them can
+// reach.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -13,7 +14,8 @@ namespace quire::cuda {
 
 inline constexpr int kSignalThreads = 256;  // of a block that copies and waits
 
-// Whether a signal has come to a number, or beyond: whoever gives it may be steps ahead.
+// Returns whether a signal has reached a number. It may be beyond it, since the sender may be steps
+// ahead.
 QUIRE_DEVICE bool has_come_to(const uint32_t* signal, uint32_t number) {
   return static_cast<int32_t>(ptx::load_acquire_system(signal) - number) >= 0;
 }
@@ -21,17 +23,18 @@ QUIRE_DEVICE bool has_come_to(const uint32_t* signal, uint32_t number) {
 struct SignalWait {
   const uint32_t* signal = nullptr;
   uint32_t number = 0;
-  // Of the host: 1 + who did not come, once somebody has missed it; 0 until then.
+  // Host memory: 1 + the rank or stage that did not come, once a waiting one has given up; 0 until
+  // then.
   uint32_t* missing = nullptr;
   int64_t deadline_us = 0;
 };
 
-// Returns whether the signal has come. `count_begun` says how many have begun of those that it takes; the
-// deadline starts anew with each of them, and the last one is who does not come, or the first where
-// none has begun.
+// Returns whether the signal has come before the deadline. count_begun() returns how many ranks or
+// stages before this one have begun; the deadline is extended whenever that number grows. After the
+// deadline the last of them is reported as missing, or number 0 if none has begun.
 template <typename F>
 QUIRE_DEVICE bool wait_for_signal(const SignalWait& wait, F&& count_begun) {
-  constexpr int kLooks = 1024;  // at the signal, before one at the clock and at the host's memory
+  constexpr int kLooks = 1024;  // checks of the signal per check of the clock and the host's memory
   uint64_t begin_ns = ptx::clock_ns();
   int num_begun = 0;
   for (int look = 1;; ++look) {

@@ -1,5 +1,5 @@
-// Operations that reach beyond one GPU, as ptx.h has those within; emulation/system/system_ptx.h says
-// the same for a host compiler.
+// Operations that reach beyond one GPU, in addition to those of ptx.h;
+// emulation/system/system_ptx.h has the same functions for a host compiler.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace quire::cuda::ptx {
 
-// For all GPUs and the host to see, behind everything that this thread's block has stored before the
-// last barrier.
+// Stores x for all GPUs and the host to see, after everything that this thread's block stored
+// before its last barrier.
 QUIRE_DEVICE void store_release_system(uint32_t* at, uint32_t x) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(x) : "memory");
 }
@@ -18,13 +18,13 @@ QUIRE_DEVICE uint32_t load_acquire_system(const uint32_t* at) {
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(at) : "memory");
   return x;
 }
-// Of a clock that goes on evenly, in steps of a microsecond or so.
+// Returns the time of a steady clock with steps of about a microsecond.
 QUIRE_DEVICE uint64_t clock_ns() {
   uint64_t ns;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
   return ns;
 }
-// Between two looks at what another GPU is to store.
+// Called between two checks of memory that another GPU will write.
 QUIRE_DEVICE void pause() {}
 
 }  // namespace quire::cuda::ptx

@@ -1,5 +1,5 @@
-// What becomes of the finished sums of a tile of dense_linear(): bias, activation, rounding, and
-// stores of whole vectors where y's layout allows it.
+// Processes the finished sums of a tile of dense_linear(): bias, activation, rounding, and stores
+// of whole vectors if y's layout allows it.
 #pragma once
 
 #include "kernels/cuda/activate.h"
@@ -10,14 +10,14 @@ namespace quire::cuda {
 
 struct DenseOutput {
   int64_t num_rows = 0;
-  int64_t n = 0;  // of y: half of the weight's where they are gated
+  int64_t n = 0;  // outputs of y; a gated weight has twice as many
   const float* bias = nullptr;
   void* y = nullptr;
   int64_t y_stride = 0;
   bool y_is_float = false;
   bool accumulate = false;
-  bool by_vectors = false;                    // 16 bytes of y at once
-  Activation activation = Activation::kSilu;  // of gated outputs
+  bool by_vectors = false;                    // y is written in pieces of 16 bytes
+  Activation activation = Activation::kSilu;  // for gated outputs
 };
 
 // Register i of lane j of four lanes becomes register j of lane i.
@@ -34,15 +34,15 @@ QUIRE_DEVICE void transpose_quad(uint32_t (&v)[4]) {
   }
 }
 
-// Where a lane's part of a row of sums goes: of every eight outputs, two neighbours in each of four
-// lanes.
+// Where a lane's part of a row of sums is written. Each of four lanes has two neighbouring outputs
+// of every eight.
 struct OutputRow {
   int64_t row = 0;
   int64_t first_output = 0;
-  int half = 0;  // rows lane / 4 or those eight behind them
+  int half = 0;  // 0: row lane / 4 of the sums; 1: the row eight below
 };
 
-// Stores four tiles of eight outputs from number `first` on as bf16; each lane stores one of them.
+// Stores four tiles of eight outputs from tile `first` on as bf16; each lane stores one tile.
 template <int kTiles>
 QUIRE_DEVICE void store_vectors(const DenseOutput& args, const OutputRow& at, int first,
                                 const float (&sums)[kTiles][4]) {
@@ -91,8 +91,8 @@ QUIRE_DEVICE void store_row(const DenseOutput& args, const OutputRow& at,
   }
 }
 
-// Adds `bias`, of outputs that y has or of as many more, to the two columns of a tile that a lane
-// has.
+// Adds `bias` to the lane's two columns of a tile. `output` counts within the half of the weight's
+// outputs that `bias` is for.
 QUIRE_DEVICE void add_bias(const DenseOutput& args, const float* bias, int64_t output,
                            float (&sums)[4]) {
 #pragma unroll
@@ -100,7 +100,8 @@ QUIRE_DEVICE void add_bias(const DenseOutput& args, const float* bias, int64_t o
     if (output + i % 2 < args.n) sums[i] = ptx::add(sums[i], bias[output + i % 2]);
 }
 
-// sums of gates = activation(gate) * up, of numbers rounded as if they had been stored between.
+// Sets `gate` to activation(gate) * up, where both are rounded as if they had been stored in
+// between.
 template <Activation kKind>
 QUIRE_DEVICE void apply_gate(float (&gate)[4], const float (&up)[4]) {
 #pragma unroll
@@ -110,8 +111,8 @@ QUIRE_DEVICE void apply_gate(float (&gate)[4], const float (&up)[4]) {
   }
 }
 
-// Finishes a warp's sums and stores them; `row` is the lane's first. Gated: the first half of the
-// tiles are gates, the second what they are to be multiplied with.
+// Finishes a warp's sums and stores them; `row` is the lane's first row. If gated, the first half
+// of the tiles are gates, and the second half the values that they multiply.
 template <bool kGated, int kTiles>
 QUIRE_DEVICE void finish_tile(const DenseOutput& args, int64_t row, int64_t first_output,
                               float (&sums)[kTiles][4]) {

@@ -1,5 +1,5 @@
-// How a product of ring_linear.h is cut into tiles, and how its ring in shared memory is laid out:
-// plain arithmetic. None of it changes the order of a sum.
+// How a product of ring_linear.h is cut into tiles, and the layout of its ring in shared memory, as
+// arithmetic on plain numbers. None of it changes the order of a sum.
 #pragma once
 
 #include <algorithm>
@@ -10,30 +10,30 @@
 
 namespace quire::cuda {
 
-inline constexpr int kGroupRows = 64;  // of x, of a warpgroup
+inline constexpr int kGroupRows = 64;  // rows of x of each warpgroup
 inline constexpr int kTileColumns[] = {8, 16, 32, 48, 64, 96, 128, 144, 192, 224, 256};
-// Of products of eight-bit codes: where groups of inputs are scaled, a lane holds three times the
-// sums.
+// For products of eight-bit codes: if groups of inputs have scales, a lane holds three times as
+// many sums.
 inline constexpr int kEightBitTileColumns[] = {16, 32, 48, 64, 96, 112, 128};
 
-// A tile is 64 rows of x per warpgroup times so many outputs.
+// A tile is 64 rows of x per warpgroup times `columns` columns.
 struct TileShape {
   int groups = 1;
   int columns = 64;
-  int blocks = 1;  // on an SM at once
+  int blocks = 1;  // that run on an SM at once
 };
 
-// Whether there is such a tile: two warpgroups read their rows again for every few columns, and
-// of gated columns there are two halves of whole eights.
+// Returns whether the tile may be used. With two warpgroups, few columns would mean reading rows
+// too often; gated columns consist of two halves that are multiples of eight.
 constexpr bool is_tile(const TileShape& shape, bool is_gated) {
   if (is_gated && shape.columns % 16 != 0) return false;
   return shape.groups == 1 || shape.columns >= 32;
 }
 
-// Returns how long a product of so many rows and outputs takes in such tiles: of each wave of blocks
-// the longer of its products with what comes between tiles, and of fetching what they are made of,
-// which costs something however little it is (fitted to an H200; the unit is a product of a row and
-// an output).
+// Returns an estimate of how long a product of so many rows and outputs takes in such tiles. For
+// each wave of blocks it is the greater of two times: that of the products plus the work between
+// tiles, and that of fetching the operands, which has a minimum (fitted to an H200; the unit is the
+// product of one row and one output).
 constexpr int64_t tile_time(const TileShape& shape, int64_t num_rows, int64_t n, int32_t num_sms) {
   constexpr int64_t kBetweenTiles = 1024;
   constexpr int64_t kFetchOfLine = 25;
@@ -46,12 +46,12 @@ constexpr int64_t tile_time(const TileShape& shape, int64_t num_rows, int64_t n,
          std::max(shape.blocks * rows * shape.columns + kBetweenTiles, fetch);
 }
 
-// Returns how many blocks of such a tile of eight-bit codes an SM has registers for.
+// Returns how many blocks with such a tile of eight-bit codes fit the registers of an SM.
 constexpr int most_eight_bit_blocks(int groups, int columns) {
   return groups == 1 && columns <= 112 ? 2 : 1;
 }
 
-// Returns the tile whose blocks together take least.
+// Returns the tile with which the product takes the least time.
 constexpr TileShape dense_tile_shape(int64_t num_rows, int64_t n, int32_t num_sms, bool is_gated) {
   TileShape best;
   int64_t least = 0;
@@ -86,8 +86,9 @@ constexpr TileShape eight_bit_tile_shape(int64_t num_rows, int64_t n, int32_t nu
   return best;
 }
 
-// Tiles go in bands of 16 tiles of rows, within a band by outputs first: the tiles that run at once
-// are about as many rows as outputs, so that the cache serves most of what they read.
+// Tiles are processed in bands of 16 tiles of rows, and in a band column by column. So the tiles
+// that run at once cover about as many rows as outputs, and the cache serves most of what they
+// read.
 struct TileOrder {
   int32_t row_tiles = 1;
   int32_t column_tiles = 1;
@@ -105,15 +106,16 @@ QUIRE_HOST_DEVICE constexpr TilePlace tile_place(const TileOrder& order, int32_t
   return {band + in_band % height, in_band / height};
 }
 
-// The ring of panels of x and of the weight in shared memory. A slot holds one step along k of both.
-// Where a tile has fewer lines than a panel, what lies behind them is multiplied too and not kept.
+// The ring of panels of x and of the weight in shared memory. A slot holds one step along k of
+// both. If a tile has fewer lines than a panel, the memory behind them is multiplied too, but its
+// results are not used.
 struct Ring {
   int32_t num_slots = 0;
-  int32_t x_bytes = 0;       // of a slot
-  int32_t weight_bytes = 0;  // of a slot
-  int32_t scale_bytes = 0;   // of a slot
+  int32_t x_bytes = 0;       // of each slot
+  int32_t weight_bytes = 0;  // of each slot
+  int32_t scale_bytes = 0;   // of each slot
 
-  // Products read 64 rows of x where a panel has fewer: behind the last slot there is room.
+  // Products read 64 rows of x even if a panel has fewer, so there is room behind the last slot.
   QUIRE_HOST_DEVICE constexpr int32_t weights_at() const { return num_slots * x_bytes; }
   QUIRE_HOST_DEVICE constexpr int32_t scales_at() const {
     return weights_at() + num_slots * weight_bytes + kGroupRows * kPanelRowBytes;
@@ -124,10 +126,10 @@ struct Ring {
   QUIRE_HOST_DEVICE constexpr int32_t total_bytes() const { return barriers_at() + num_slots * 16; }
 };
 
-// Lines are cut into parts of `part`, of which the last may be shorter.
+// Lines are cut into parts of `part` lines, of which the last may be shorter.
 struct Parts {
   int32_t count = 1;
-  int32_t last = 1;  // lines to fetch of the last part: whole groups of eight
+  int32_t last = 1;  // lines to fetch for the last part, rounded up to groups of eight
 };
 constexpr Parts parts_of(int64_t lines, int32_t part) {
   const auto count = static_cast<int32_t>((lines + part - 1) / part);
@@ -135,13 +137,14 @@ constexpr Parts parts_of(int64_t lines, int32_t part) {
   return {count, (last + 7) / 8 * 8};
 }
 
-// Returns how many panels of 128 bytes of inputs a slot holds: two where one would be a small copy.
+// Returns how many panels of 128 bytes of inputs a slot holds: two if a single panel would be a
+// small copy.
 constexpr int panels_of_slot(const TileShape& shape) {
   return shape.groups == 1 && shape.columns <= 64 ? 2 : 1;
 }
 
-// Returns the ring of as many slots as fit, with room beside it for a small block of the next kernel.
-// A block gives back a slot when it has begun the next, so there are at least two.
+// Returns the ring with as many slots as fit, leaving room for a small block of the next kernel. A
+// block releases a slot after it has begun the next one, so there are at least two slots.
 constexpr Ring dense_ring(const TileShape& shape, int64_t num_rows, bool has_scales = false) {
   constexpr int32_t kSharedBytes = 208 << 10;
   const int32_t panels = panels_of_slot(shape);

@@ -1,16 +1,16 @@
-// y = x W^T by warpgroups, for kernels in files named *_sm90a.cu. A block owns a tile: some outputs
-// of 64 rows per warpgroup. One thread fetches panels of 128 bytes of inputs of x and of the weight
-// through a ring in shared memory, the warpgroups multiply them. Products of 32 bytes of inputs are
-// added one after another from the first input to the last whatever the tile, which is what makes a
-// row's bits its own.
+// y = x W^T by warpgroups, for kernels in files named *_sm90a.cu. A block computes tiles: some
+// outputs of 64 rows per warpgroup. One thread fetches panels of 128 bytes of inputs of x and of
+// the weight through a ring in shared memory, and the warpgroups multiply them. Products of 32
+// bytes of inputs are added one after another from the first input to the last, whatever the tile,
+// so a row's bits depend on that row and the weight alone.
 //
-// What the operands are is said by a class of these members:
+// The class of operands has these members:
 //   Sum                 of products
 //   kHasGroupScales     a panel is a group of inputs, whose sum is scaled and added to the total
 //   kHasRowScales       a total is scaled when it is finished
 //   multiply(d, a, b, adds)  the warpgroup product
-//   kTileColumns, tile_shape()  the tiles that there are, and which of them a product takes
-//   most_blocks()       of a tile on an SM at once, as registers allow
+//   kTileColumns, tile_shape()  the widths of tiles, and the tile that a product uses
+//   most_blocks()       how many blocks with a tile fit the registers of an SM
 #pragma once
 
 #include <iterator>
@@ -26,12 +26,13 @@
 namespace quire::cuda {
 
 inline constexpr int kGroupThreads = 128;  // of a warpgroup
-// Of the weight that comes before x may be read. With more, x waits behind it, and with x the first
-// product: on an H200 one row of [4096, 4096] takes 16.8 us with all 20 slots and 13.8 us with 4.
+// How many slots of the weight are fetched before x may be read. With more, x queues behind them,
+// and the first product waits for x: on an H200 one row of [4096, 4096] takes 16.8 us with all 20
+// slots and 13.8 us with 4.
 inline constexpr int32_t kEarlySlots = 4;
 
-// The scales of codes: of groups [groups][stride], where each row of x and each output of the weight
-// has its own, or of rows, where there is one group.
+// The scales of codes. With scales of groups they are [groups][stride], with one for each row of x
+// and each output of the weight; else there is a single group.
 struct CodeScales {
   const float* x = nullptr;
   int64_t x_stride = 0;  // a multiple of 8
@@ -40,22 +41,22 @@ struct CodeScales {
 };
 
 struct RingLinearArgs {
-  int32_t num_steps = 0;  // along k, of a slot of the ring each
+  int32_t num_steps = 0;  // along k; a step is a slot of the ring
   TileOrder order;
-  int32_t last_rows = 0;     // of x, of the last row of tiles
-  int32_t last_outputs = 0;  // of the last column of tiles
+  int32_t last_rows = 0;     // rows of x in the last row of tiles
+  int32_t last_outputs = 0;  // outputs in the last column of tiles
   Ring ring;
   CodeScales scales;
   DenseOutput output;
 };
 
-// Of each operand a map with the boxes of whole tiles, and one with those of the last.
+// For each operand a map with the boxes of whole tiles, and one with those of the last tile.
 struct RingLinearMaps {
   ptx::TensorMap x[2];
   ptx::TensorMap weight[2];
 };
 
-// A RingWalk is a place in the ring, and the parity of the round that it is in.
+// A position in the ring, with the parity of its round.
 struct RingWalk {
   int32_t slot = 0;
   uint32_t parity = 0;
@@ -73,7 +74,8 @@ QUIRE_DEVICE uint8_t* x_at(const Ring& ring, int32_t slot) {
 QUIRE_DEVICE uint8_t* weight_at(const Ring& ring, int32_t slot) {
   return ptx::shared_memory() + ring.weights_at() + slot * ring.weight_bytes;
 }
-// Of each panel of a slot the scales of the tile's rows, then of each panel those of its outputs.
+// A slot has the scales of the tile's rows for each panel, then those of its outputs for each
+// panel.
 QUIRE_DEVICE float* scales_at(const Ring& ring, int32_t slot) {
   return reinterpret_cast<float*>(ptx::shared_memory() + ring.scales_at() +
                                   slot * ring.scale_bytes);
@@ -85,8 +87,8 @@ QUIRE_DEVICE uint64_t* empty_barrier(const Ring& ring, int32_t slot) {
   return full_barrier(ring, ring.num_slots + slot);
 }
 
-// A tile, as the kernel was compiled for. Of gated products half of its columns are gates, the
-// others what those are multiplied with.
+// A tile, as the kernel is compiled for it. For gated products half of its columns are gates, and
+// the others the values that they multiply.
 template <class OperandKind, int kGroupCount, int kColumnCount, bool kGated>
 struct Tile {
   using Operands = OperandKind;
@@ -111,7 +113,8 @@ struct Tile {
     is_last_row = place.row == args.order.row_tiles - 1;
     is_last_column = place.column == args.order.column_tiles - 1;
   }
-  // Of x and of the weight that are fetched; of gated outputs there are twice as many.
+  // The lines of x and of the weight that are fetched; for gated outputs, twice as many of the
+  // weight.
   QUIRE_DEVICE int32_t rows(const RingLinearArgs& args) const {
     return is_last_row ? args.last_rows : kRows;
   }
@@ -126,8 +129,8 @@ struct Tile {
   }
 };
 
-// This is the thread that fetches. Some of the weight comes before the kernel before this one has
-// ended, x does not.
+// The thread that fetches. It fetches some of the weight before the previous kernel has ended, but
+// x only after.
 template <class T>
 class RingProducer {
  public:
@@ -158,7 +161,7 @@ class RingProducer {
   }
 
  private:
-  // Panels are copied in units of two bytes, whatever they hold.
+  // Panels are copied in units of two bytes, whatever their type.
   QUIRE_DEVICE void fetch_panels(const ptx::TensorMap& map, int32_t line, int32_t step,
                                  int32_t slot, uint8_t* to, int32_t panel_bytes) const {
 #pragma unroll
@@ -167,7 +170,8 @@ class RingProducer {
                     full_barrier(ring_, slot));
     }
   }
-  // Of `count` lines; `to`: of the first panel, whose lines have `panel_lines` scales.
+  // Fetches the scales of `count` lines. `to` is for the first panel; panels are `panel_lines`
+  // scales apart.
   QUIRE_DEVICE void fetch_scales(const float* scales, int64_t stride, int32_t line, int32_t count,
                                  int32_t step, int32_t slot, float* to, int32_t panel_lines) const {
 #pragma unroll
@@ -222,7 +226,7 @@ class RingConsumer {
       } else {
         multiply(sums);
       }
-      if (!waited) ptx::wait_for_previous_kernel();  // y, if it is added to
+      if (!waited) ptx::wait_for_previous_kernel();  // y, if it accumulates
       waited = true;
       const T tile(args_, index);
       const int64_t row = tile.first_row + group_ * kGroupRows + row_in_group();
@@ -240,12 +244,12 @@ class RingConsumer {
   using Operands = typename T::Operands;
   using Sums = typename T::Sums;
 
-  // The lane's first; the other is eight rows further.
+  // Returns the lane's first row; the other is eight rows further.
   QUIRE_DEVICE static int row_in_group() {
     const int thread = ptx::thread_index() % kGroupThreads;
     return thread / 32 * 16 + thread % 32 / 4;
   }
-  // Says that this warp is done with the panels of that slot.
+  // Marks the panels of the slot as no longer used by this warp.
   QUIRE_DEVICE void release(int32_t slot) const {
     if (ptx::thread_index() % 32 == 0) ptx::arrive(empty_barrier(ring_, slot));
   }
@@ -293,7 +297,7 @@ class RingConsumer {
     begin_panel(slot, panel, false, sums);
     ptx::commit_products();
   }
-  // totals += what a panel gave, times the scales of its row and of its output.
+  // totals += the sums of a panel, times the scales of their row and output.
   QUIRE_DEVICE void add_scaled(int32_t slot, int panel, const Sums& sums, Sums& totals) const {
     const float* rows =
         scales_at(ring_, slot) + panel * T::kRows + group_ * kGroupRows + row_in_group();
@@ -311,8 +315,8 @@ class RingConsumer {
     }
     ptx::sync_warp();  // scales have been read
   }
-  // Where a slot has two groups, the second is multiplied while the first is scaled; else the other
-  // warpgroup of the SM multiplies meanwhile.
+  // If a slot has two groups, the second is multiplied while the first is scaled; else the SM's
+  // other warpgroup multiplies meanwhile.
   QUIRE_DEVICE void add_groups(Sums& totals) {
     Sums first, second;
     clear(totals);
@@ -377,8 +381,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(T::kThreads, T::kBlocks)
   }
   ptx::sync_threads();
   ptx::let_next_kernel_start();
-  // The number comes from a lane, so that the compiler knows it to be the warp's: descriptors are
-  // made of it.
+  // The number is taken from a lane, so that the compiler knows it is the same in the whole warp,
+  // as descriptors must be.
   const int group = ptx::shuffle(ptx::thread_index() / kGroupThreads, 0);
   if (group < T::kGroups) {
     RingConsumer<T>(args, group).run();
@@ -387,7 +391,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(T::kThreads, T::kBlocks)
   }
 }
 
-// The product as the kernel wants it. Of the matrices, columns and strides are in units of two bytes.
+// The product in the kernel's terms. Columns and strides of the matrices are in units of two bytes.
 struct RingProduct {
   DenseOutput output;
   MatrixMapShape x;
@@ -435,7 +439,7 @@ void launch_tiles(Stream& stream, const RingProduct& product, const TileShape& s
       args, maps);
 }
 
-// Goes from a number of columns at run time to one at compile time.
+// Dispatches from a number of columns at run time to one at compile time.
 template <class Operands, int kGroups, bool kGated, size_t kWidth = 0>
 void launch_columns(Stream& stream, const RingProduct& product, const TileShape& shape) {
   constexpr int kColumns = Operands::kTileColumns[kWidth];
@@ -459,7 +463,7 @@ inline bool is_multiple_of_16(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
 }
 
-// Where the results of a product of `p` go.
+// Returns where the results of a product of `p` are written.
 inline DenseOutput ring_output(const LinearParams& p) {
   const bool is_float = p.y.dtype() == DType::kF32;
   const int64_t n = p.gate != nullptr ? p.weight->spec.n / 2 : p.weight->spec.n;
@@ -475,7 +479,7 @@ inline DenseOutput ring_output(const LinearParams& p) {
           .activation = p.gate != nullptr ? p.gate->activation : Activation::kSilu};
 }
 
-// Multiplies, gated where `p` is.
+// Runs the product, gated if `p` is.
 template <class Operands>
 void ring_linear(Stream& stream, const LinearParams& p, const RingProduct& product) {
   QUIRE_CHECK(p.gate == nullptr || is_fused_activation(p.gate->activation),

@@ -1,5 +1,5 @@
-// A stream keeps the tensor maps of its launches here, because the driver takes a while to encode one
-// and a launch wants two or four.
+// Stores the tensor maps of a stream's launches, because the driver takes a while to encode one,
+// and a launch needs two or four.
 #pragma once
 
 #include <cstddef>
@@ -33,17 +33,17 @@ inline uint64_t place_hash(const MatrixMapShape& shape) {
                static_cast<uint64_t>(shape.columns * 257 + shape.box_rows));
 }
 
-// A TensorMapTable keeps maps by shape in a number of places that never changes. A map says where
-// memory lies and nothing of what is in it, so that none grows old; one whose place another shape has
-// taken is encoded again.
+// A TensorMapTable stores maps by shape, in a fixed number of places. A map only says where memory
+// is, not what it contains, so maps never become invalid. If another shape has taken a map's place,
+// the map is encoded again.
 template <class Shape>
 class TensorMapTable {
  public:
-  // `num_places` is a power of two.
+  // `num_places` must be a power of two.
   explicit TensorMapTable(size_t num_places) : places_(num_places) {}
 
-  // Returns the map of the shape, which is valid until the next call. Null: the shape is not mappable,
-  // or the driver cannot encode it.
+  // Returns the map of the shape, valid until the next call. Null: the shape cannot be mapped, or
+  // the driver cannot encode it.
   const ptx::TensorMap* find(const Shape& shape) {
     Place& place = places_[(place_hash(shape) >> 32) & (places_.size() - 1)];
     if (place.is_taken && place.shape == shape) return &place.map;
@@ -64,7 +64,8 @@ class TensorMapTable {
   int64_t num_encoded_ = 0;
 };
 
-// A stream has it from its first launch that wants a map until it ends. One thread may use it.
+// Created at the stream's first launch that needs a map, and destroyed with the stream. One thread
+// may use it.
 class TensorMaps final : public LibraryState {
  public:
   static TensorMaps& of(Stream& stream) {
@@ -78,7 +79,8 @@ class TensorMaps final : public LibraryState {
   int64_t num_encoded() const { return caches_.num_encoded() + matrices_.num_encoded(); }
 
  private:
-  // A layer has two caches and eight maps of matrices; batches of other sizes bring theirs.
+  // A layer uses two caches and eight maps of matrices; each other size of batch adds maps of its
+  // own.
   TensorMapTable<CacheMapShape> caches_{1 << 10};
   TensorMapTable<MatrixMapShape> matrices_{1 << 13};
 };

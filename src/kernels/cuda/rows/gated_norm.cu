@@ -1,5 +1,5 @@
-// gated_norm(): a block per group of a row. The order of a group's sum depends on its length alone
-// (L4).
+// gated_norm(): one block per group of a row. The order of a group's sum depends on its length
+// alone (L4).
 #include <cmath>
 #include <cstdint>
 

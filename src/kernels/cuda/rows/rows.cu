@@ -1,4 +1,4 @@
-// Values that go from one place to another, and factors of queries by their positions.
+// Copies of rows and values, and factors of queries by position.
 #include <cmath>
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kFloatsAtOnce = 256;  // what a kernel's parameters bring
+constexpr int kFloatsAtOnce = 256;  // passed in a kernel's parameters
 
 template <typename X, typename Out>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kElementThreads, 1)

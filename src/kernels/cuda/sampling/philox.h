@@ -1,4 +1,5 @@
-// Philox 4x32-10 (Salmon et al., SC11), word for word the host's philox4x32() (base/rng.h).
+// Philox 4x32-10 (Salmon et al., SC11), word for word the same as the host's philox4x32()
+// (base/rng.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// sample_rows(): a block per row, no sort. One pass finds the greatest logit of each chunk; cuts
-// read the row once more and then what may hold the cut; the draw reads the chunks that can win.
+// sample_rows(): one block per row, without a sort. One pass finds the greatest logit of each
+// chunk. Cuts read the row once more, and then only the chunks that may contain the cut. The draw
+// reads the chunks that can win.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 #include "kernels/cuda/sampling/philox.h"
@@ -11,7 +12,7 @@ namespace {
 
 // --- the draw ---
 
-// Standard Gumbel noise from 32 random bits, in double as sample/gumbel_argmax.cc.
+// Returns standard Gumbel noise from 32 random bits, in double as in sample/gumbel_argmax.cc.
 QUIRE_DEVICE double gumbel(uint32_t bits) {
   return -log(-log((static_cast<double>(bits) + 0.5) * 0x1p-32));
 }
@@ -25,8 +26,9 @@ QUIRE_DEVICE Leader leader_of(const Leader& a, const Leader& b) {
   return b_leads ? b : a;
 }
 
-// Lets four neighbouring tokens compete with `leader`. -log(u) <= e^(scaled - best) must hold to
-// lead, and -log(u) >= 1 - u, with a margin for rounding: few tokens need logarithms.
+// Lets four neighbouring tokens compete with `leader`. A token can only lead if -log(u) <=
+// e^(scaled - best). As -log(u) >= 1 - u, comparing 1 - u first, with a margin for rounding, leaves
+// few tokens that need logarithms.
 QUIRE_DEVICE void try_four(const LogitsRow& row, const SampleRow& sample, float threshold,
                            int64_t first, Leader& leader) {
   float x[4];
@@ -70,11 +72,12 @@ QUIRE_DEVICE Leader block_leader(Leader leader, SampleMemory& memory) {
   return leader;
 }
 
-// argmax(scaled + noise) over scaled >= threshold; ties to the smaller id.
+// Returns argmax(scaled + noise) over scaled >= threshold; ties go to the smaller id.
 QUIRE_DEVICE int32_t draw(const LogitsRow& row, const SampleRow& sample, SampleMemory& memory) {
   const float threshold = cut_row(row, sample, memory);
   Leader leader{-static_cast<double>(ptx::infinity()), INT32_MAX};
-  // The likeliest token's chunk first: with a mark to beat, little else needs a close look.
+  // Starts with the likeliest token's chunk: with a good leader, few other tokens need a closer
+  // look.
   const int64_t likeliest = row_argmax(row, memory) / kChunk * kChunk;
   if (ptx::thread_index() < kChunk / 4 && likeliest + ptx::thread_index() * 4 < row.size)
     try_four(row, sample, threshold, likeliest + ptx::thread_index() * 4, leader);
@@ -82,7 +85,7 @@ QUIRE_DEVICE int32_t draw(const LogitsRow& row, const SampleRow& sample, SampleM
   for_each_chunk(row.num_chunks(), [&](int chunk, int64_t first, bool is_inside) {
     if (!is_inside || first >= row.size) return;
     const float top = row.scaled(row.chunk_max[chunk]);
-    // Beyond it noise of 32 bits cannot make up the difference.
+    // Noise of 32 bits cannot make up a greater difference.
     if (!(top >= threshold) || ptx::add(top, -static_cast<float>(leader.score)) < -25.0f) return;
     try_four(row, sample, threshold, first, leader);
   });
@@ -95,7 +98,7 @@ QUIRE_DEVICE double log_total(const LogitsRow& row, SampleMemory& memory) {
   double sum = 0.0;
   LogitsRow unscaled = row;
   unscaled.inverse_temperature = 1.0f;
-  // A chunk's sum in the order of the host's vectors: 16 lanes, then halves.
+  // Sums a chunk in the order of the host's vectors: 16 lanes, then halves.
   for_each_chunk(row.num_chunks(), [&](int chunk, int64_t /*first*/, bool is_inside) {
     const int64_t begin = int64_t{chunk} * kChunk + ptx::thread_index() % 16;
     float lane_sum = 0.0f;
@@ -129,8 +132,9 @@ QUIRE_DEVICE int32_t rank_of(const LogitsRow& row, int32_t token, SampleMemory& 
   return block_add(before, memory.ints) + 1;
 }
 
-// The likeliest tokens one after the other: the greatest chunk gives its first token of that value,
-// and is looked at again for what comes after it. Uses up row.chunk_max.
+// Lists the likeliest tokens one after the other. The chunk with the greatest value gives its first
+// token of that value, and is then read again for the greatest value that comes after. Overwrites
+// row.chunk_max.
 QUIRE_DEVICE void list_top(LogitsRow row, int32_t count, double log_total, TokenId* ids,
                            float* logprobs, SampleMemory& memory) {
   float last_value = ptx::infinity();
@@ -196,7 +200,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSampleThreads, 1) sample_kernel(const SampleRow
     const float* logits = p.logits + index * p.vocab_size;
     if (sample.mask_row >= 0) {
       keep_masked_tokens(p, sample, logits, p.processed + index * p.vocab_size, memory, row);
-    } else if (row.values != logits) {  // of the model, not of the choice
+    } else if (row.values != logits) {  // logprobs are those of the model, not of the processed row
       row.values = logits;
       scan_row(row, memory);
     }

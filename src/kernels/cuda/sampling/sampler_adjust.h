@@ -1,12 +1,12 @@
-// What requests change about their logits before a token is chosen: sample/logits_processors.h on
-// a GPU, in the same order and with the same roundings.
+// What requests change about their logits before a token is chosen: sample/logits_processors.h on a
+// GPU, in the same order and with the same roundings.
 #pragma once
 
 #include "kernels/cuda/sampling/sampler_device.h"
 
 namespace quire::cuda {
 
-// Row `index` of `masks`; -1 has every token.
+// Returns whether row `index` of `masks` has the token; index -1 has every token.
 QUIRE_DEVICE bool has_token(const uint32_t* masks, int32_t index, int64_t vocab_size,
                             int64_t token) {
   if (index < 0) return true;
@@ -19,8 +19,8 @@ QUIRE_DEVICE bool is_allowed(const SampleRowsParams& p, const SampleRow& row, in
          has_token(p.allowed_masks, row.allowed_row, p.vocab_size, token);
 }
 
-// Repetition (prompt and output) divides positive logits and multiplies negative ones; frequency
-// and presence (output only) subtract.
+// The repetition penalty (prompt and output) divides positive logits and multiplies negative ones.
+// The frequency and presence penalties (output only) are subtracted.
 QUIRE_DEVICE float penalized(const SampleRowsParams& p, const SampleRow& row, int64_t token,
                              float logit) {
   if (row.counts_slot < 0) return logit;
@@ -34,7 +34,7 @@ QUIRE_DEVICE float penalized(const SampleRowsParams& p, const SampleRow& row, in
   return ptx::add(logit, -row.presence_penalty);
 }
 
-// Whether the tokens before a bad word's last one have just been generated.
+// Returns whether the tokens of a bad word before its last one have just been generated.
 QUIRE_DEVICE bool completes_bad_word(const SampleRowsParams& p, const SampleRow& row, int32_t begin,
                                      int32_t end) {
   const int32_t prefix = end - begin - 1;
@@ -64,14 +64,14 @@ class RowPatch {
   uint32_t* written_;
 };
 
-// The tokens that lists name.
+// Writes the tokens that are named in lists.
 QUIRE_DEVICE void patch_row(const SampleRowsParams& p, const SampleRow& row, const float* logits,
                             RowPatch patch) {
   const int threads = ptx::block_threads();
   for (int32_t i = ptx::thread_index(); i < row.biases.count; i += threads) {
     const TokenId* ids = p.bias_ids + row.biases.first;
     const TokenId token = ids[i];
-    // The first entry of a token applies all of them; ids outside of the row are ignored.
+    // The first entry of a token applies all its entries. Ids outside of the row are ignored.
     if (token < 0 || token >= p.vocab_size || (i > 0 && ids[i - 1] == token)) continue;
     float value = is_allowed(p, row, token) ? logits[token] : -ptx::infinity();
     for (int32_t j = i; j < row.biases.count && ids[j] == token; ++j)
@@ -89,8 +89,8 @@ QUIRE_DEVICE void patch_row(const SampleRowsParams& p, const SampleRow& row, con
   ptx::sync_threads();
 }
 
-// Fills `processed` from row.values and makes it the row, scanned. Whether the logits themselves
-// are all finite. `written`: a bit per token, shared memory.
+// Fills `processed` from row.values, makes it the row, and scans it. Returns whether the logits
+// themselves are all finite. `written` has a bit per token, in shared memory.
 QUIRE_DEVICE bool adjust_row(const SampleRowsParams& p, const SampleRow& sample, float* processed,
                              uint32_t* written, SampleMemory& memory, LogitsRow& row) {
   for (int64_t i = ptx::thread_index(); i < (row.size + 31) / 32; i += ptx::block_threads())
@@ -121,8 +121,8 @@ QUIRE_DEVICE bool adjust_row(const SampleRowsParams& p, const SampleRow& sample,
   return all_finite;
 }
 
-// Fills `processed` with the model's distribution over the tokens of the row's token mask and makes
-// it the row, scanned. `logits` are finite.
+// Fills `processed` with the logits of the tokens in the row's token mask and -infinity for others,
+// makes it the row, and scans it. `logits` must be finite.
 QUIRE_DEVICE void keep_masked_tokens(const SampleRowsParams& p, const SampleRow& sample,
                                      const float* logits, float* processed, SampleMemory& memory,
                                      LogitsRow& row) {

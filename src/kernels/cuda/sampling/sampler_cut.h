@@ -1,16 +1,17 @@
-// Where min_p, top_k and top_p cut a row, without a sort: a histogram of the values that still may
-// be the cut, over ranges that grow 2000 times finer each time, until a range is one float.
+// Finds where min_p, top_k and top_p cut a row, without a sort: it makes a histogram of the values
+// that may still be the cut, over ranges that get 2000 times finer each time, until a range is a
+// single float.
 //
-// A value's key is the bits of minus its scaled logit: the likeliest token has key 0, keys ascend
-// as probabilities descend. Mass is counted in units of 2^-44 of the likeliest token's: sums are
-// exact, so their order cannot matter.
+// A value's key is the bits of minus its scaled logit: the likeliest token has key 0, and keys
+// ascend as probabilities descend. Mass is counted in units of 2^-44 of the likeliest token's mass.
+// Sums are integers and exact, so their order does not matter.
 #pragma once
 
 #include "kernels/cuda/sampling/sampler_device.h"
 
 namespace quire::cuda {
 
-inline constexpr uint32_t kInfiniteKey = 0x7f800000u;  // of forbidden tokens
+inline constexpr uint32_t kInfiniteKey = 0x7f800000u;  // the key of forbidden tokens
 
 QUIRE_DEVICE uint32_t key_of(float scaled) { return ptx::float_to_bits(scaled) & 0x7fffffffu; }
 QUIRE_DEVICE float scaled_of(uint32_t key) { return -ptx::bits_to_float(key); }
@@ -18,7 +19,7 @@ QUIRE_DEVICE uint64_t mass_of(float scaled) {
   return static_cast<uint64_t>(ptx::multiply(exp_nonpositive(scaled), 0x1p44f));
 }
 
-// Keys [begin, end) in bins of 2^shift keys from `first` on; keys before it are bin 0.
+// Keys [begin, end) in bins of 2^shift keys from `first` on; keys before `first` are in bin 0.
 struct KeyBins {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -52,7 +53,7 @@ QUIRE_HOST_DEVICE inline KeyBins make_bins(uint32_t begin, uint32_t end) {
   return {begin, end, begin, shift, static_cast<int>((end - 1 - begin) >> shift) + 2};
 }
 
-// Counts and weighs the row's values by bin.
+// Counts the row's values, and adds up their mass, by bin.
 QUIRE_DEVICE void fill_bins(const LogitsRow& row, const KeyBins& bins, SampleMemory& memory) {
   for (int i = ptx::thread_index(); i < bins.count; i += ptx::block_threads())
     memory.counts[i] = memory.mass_low[i] = memory.mass_high[i] = 0;
@@ -94,10 +95,11 @@ QUIRE_DEVICE uint64_t bins_total(const KeyBins& bins, CutBy by, SampleMemory& me
 
 struct Crossing {
   int bin = 0;
-  uint64_t before = 0;  // amount of the bins before it
+  uint64_t before = 0;  // the amount in the bins before it
 };
 
-// The first bin with which `before` and the bins up to it reach `target`; some bin does.
+// Returns the first bin at which `before` plus the bins up to it reaches `target`; there is always
+// one.
 QUIRE_DEVICE Crossing find_crossing(const KeyBins& bins, CutBy by, uint64_t before, double target,
                                     SampleMemory& memory) {
   if (ptx::thread_index() < 32) {
@@ -131,8 +133,8 @@ QUIRE_DEVICE Crossing find_crossing(const KeyBins& bins, CutBy by, uint64_t befo
   return found;
 }
 
-// The least key for which the tokens with keys in [0, key] count or weigh at least the target:
-// `share` of the mass of all tokens with keys below `end`, or `share` tokens.
+// Returns the least key such that the tokens with keys in [0, key] reach the target: `share` of the
+// mass of all tokens with keys below `end`, or `share` tokens.
 QUIRE_DEVICE uint32_t cut_key(const LogitsRow& row, CutBy by, double share, uint32_t end,
                               SampleMemory& memory) {
   KeyBins bins = make_bins(0, end);
@@ -151,7 +153,7 @@ QUIRE_DEVICE uint32_t cut_key(const LogitsRow& row, CutBy by, double share, uint
   }
 }
 
-// The scaled logit below which min_p, top_k and top_p drop a token.
+// Returns the scaled logit below which min_p, top_k and top_p drop a token.
 QUIRE_DEVICE float cut_row(const LogitsRow& row, const SampleRow& sample, SampleMemory& memory) {
   float threshold = sample.min_scaled;
   if (sample.top_k > 0 && sample.top_k < row.size) {

@@ -1,6 +1,6 @@
-// What the sampler's parts share: a row of logits cut into chunks of 64, each worked on by half a
-// warp, four neighbouring values per lane (one Philox block of noise). After the first pass the
-// greatest value of each chunk is known, and later passes read only chunks that can matter.
+// Shared by the parts of the sampler: a row of logits is cut into chunks of 64, each processed by
+// half a warp, with four neighbouring values per lane (one Philox block of noise). The first pass
+// finds the greatest value of each chunk, and later passes read only chunks that can matter.
 #pragma once
 
 #include <cmath>
@@ -12,10 +12,10 @@
 namespace quire::cuda {
 
 inline constexpr int kSampleThreads = 1024;
-inline constexpr int kChunk = 64;  // as kernels/cpu/sampling/row_kernels.h
+inline constexpr int kChunk = 64;  // as in kernels/cpu/sampling/row_kernels.h
 inline constexpr int kMaxBins = 2304;
 
-// Dynamic shared memory of a block: the parts below, then a float per chunk, then a bit per token.
+// A block's dynamic shared memory: these members, then a float per chunk, then a bit per token.
 struct SampleMemory {
   float floats[32];
   double doubles[32];
@@ -34,21 +34,22 @@ struct LogitsRow {
   float inverse_temperature = 1.0f;
 
   QUIRE_DEVICE int num_chunks() const { return static_cast<int>((size + kChunk - 1) / kChunk); }
-  // As LogitScale::of() of kernels/cpu/sampling/row_kernels.h.
+  // Computes the same as LogitScale::of() of kernels/cpu/sampling/row_kernels.h.
   QUIRE_DEVICE float scaled(float x) const {
     return ptx::multiply(ptx::add(x, -max), inverse_temperature);
   }
 };
 
-// values[first, first + 4), -infinity from `size` on.
+// Loads values[first, first + 4), with -infinity from `size` on.
 QUIRE_DEVICE void load_four(const float* values, int64_t first, int64_t size, float (&x)[4]) {
   if (size % 4 == 0 && first < size) return load<4>(values + first, x);
 #pragma unroll
   for (int i = 0; i < 4; ++i) x[i] = first + i < size ? values[first + i] : -ptx::infinity();
 }
 
-// Calls visit(chunk, first, is_inside) for all chunks, 32 lanes together, half a warp per chunk:
-// the lane's values start at `first`. The last call of a warp may be outside for its second half.
+// Calls visit(chunk, first, is_inside) for all chunks, in all lanes of a warp together, with half a
+// warp per chunk. The lane's values start at `first`. In the last call of a warp, is_inside may be
+// false for its second half.
 template <typename Visit>
 QUIRE_DEVICE void for_each_chunk(int num_chunks, Visit visit) {
   const int lane = ptx::thread_index() % 32;
@@ -59,7 +60,8 @@ QUIRE_DEVICE void for_each_chunk(int num_chunks, Visit visit) {
   }
 }
 
-// e^x for x <= 0: exp_nonpositive() of kernels/cpu/sampling/vector_math.h, operation by operation.
+// Returns e^x for x <= 0, with the same operations as exp_nonpositive() of
+// kernels/cpu/sampling/vector_math.h.
 QUIRE_DEVICE float exp_nonpositive(float x) {
   constexpr float kRound = 12582912.0f;
   const float clamped = x < -87.0f ? -87.0f : x;
@@ -75,7 +77,7 @@ QUIRE_DEVICE float exp_nonpositive(float x) {
   return x < -87.0f ? 0.0f : ptx::multiply(p, power);
 }
 
-// --- over the block; `scratch` has 32 entries and is free again on return ---
+// --- over the block; `scratch` has 32 entries and may be reused on return ---
 
 template <typename T, typename Combine>
 QUIRE_DEVICE T block_fold(T x, T neutral, T* scratch, Combine combine) {
@@ -124,7 +126,7 @@ QUIRE_DEVICE void find_row_max(LogitsRow& row, SampleMemory& memory) {
   row.max = block_max(greatest, memory.floats);
 }
 
-// Fills row.chunk_max and row.max; whether all values are finite.
+// Fills row.chunk_max and row.max. Returns whether all values are finite.
 QUIRE_DEVICE bool scan_row(LogitsRow& row, SampleMemory& memory) {
   int32_t bad = 0;
   for_each_chunk(row.num_chunks(), [&](int chunk, int64_t first, bool is_inside) {
@@ -139,7 +141,7 @@ QUIRE_DEVICE bool scan_row(LogitsRow& row, SampleMemory& memory) {
   return all_finite;
 }
 
-// The first token, in order of ids, with the greatest value.
+// Returns the first token, in order of ids, with the greatest value.
 QUIRE_DEVICE int32_t row_argmax(const LogitsRow& row, SampleMemory& memory) {
   int32_t chunk = INT32_MAX;
   for (int c = ptx::thread_index(); c < row.num_chunks(); c += ptx::block_threads()) {

@@ -1,5 +1,5 @@
-// causal_conv(): a thread has a channel and walks the tokens of a chain with the last inputs in its
-// registers.
+// causal_conv(): each thread has a channel and walks the tokens of a chain, with the last inputs in
+// its registers.
 #include <cmath>
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kTokensAhead = 16;  // whose inputs are on their way
+constexpr int kTokensAhead = 16;  // whose inputs are being loaded
 
 struct ConvArgs {
   const float* x;
@@ -30,15 +30,15 @@ struct ConvArgs {
   int32_t num_tiles;  // of channels
 };
 
-// What a token brings to a channel. Nothing is computed of it before it is needed, so that nobody
-// waits for it.
+// A token's inputs for a channel. Nothing is computed from them before they are needed, so that no
+// thread waits for their loads.
 struct ConvToken {
   float x = 0.0f;
   float in_gate = 1.0f;
   float out_gate = 1.0f;
 };
 
-// kTaps - kernel_size leading taps are zero.
+// The first kTaps - kernel_size taps are zero.
 template <int kTaps>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) conv_kernel(const ConvArgs args) {
   ptx::wait_for_previous_kernel();

@@ -1,5 +1,6 @@
-// Segments of one sequence go on from each other, one after the other: a chain. Different sequences
-// of a step share no block that is written in it, so chains run side by side.
+// A chain is consecutive segments of one sequence, each of which continues from the state that the
+// one before leaves. Different sequences of a step share no block that is written in it, so chains
+// run in parallel.
 #pragma once
 
 #include "kernels/api/state.h"
@@ -7,26 +8,27 @@
 
 namespace quire::cuda {
 
-// Whether segment s begins a chain. Padding (a segment without tokens) is one of its own.
+// Returns whether segment s continues the chain of the segment before it. Padding (a segment
+// without tokens) never does.
 QUIRE_DEVICE bool continues_chain(const StateSegments& segments, int32_t s) {
   return s > 0 && s < segments.num_segments && segments.state_in[s] != 0 &&
          segments.state_in[s] == segments.state_out[s - 1];
 }
 
-// The state that a segment begins with; null: zeros.
+// Returns the state that a segment begins with; null stands for zeros.
 QUIRE_DEVICE const float* state_before(const StateSegments& segments, const StateView& view,
                                        int32_t s) {
   const int32_t block = segments.state_in[s];
   return block == 0 ? nullptr : view.data + block * view.block_stride;
 }
-// Where a segment leaves its state; null: nowhere.
+// Returns where a segment leaves its state; null: it leaves none.
 QUIRE_DEVICE float* state_behind(const StateSegments& segments, const StateView& view, int32_t s) {
   const int32_t block = segments.state_out[s];
   return block == 0 ? nullptr : view.data + block * view.block_stride;
 }
 
 // Runs the chain that begins with segment s, if one does: load(state) once, run(begin, end) for the
-// tokens of each of its segments in their order, save(state) behind each segment that leaves one.
+// tokens of each of its segments in order, and save(state) after each segment that leaves a state.
 template <typename Load, typename Run, typename Save>
 QUIRE_DEVICE void run_chain(const StateSegments& segments, const StateView& view, int32_t s,
                             const Load& load, const Run& run, const Save& save) {
@@ -40,8 +42,9 @@ QUIRE_DEVICE void run_chain(const StateSegments& segments, const StateView& view
   } while (continues_chain(segments, s));
 }
 
-// Calls step(token, inputs) for each token of a segment in their order. What fetch(token) returns is
-// on its way from memory for the next kAhead tokens meanwhile; 0: it is fetched when it is needed.
+// Calls step(token, inputs) for each token of a segment in order, with the inputs that fetch(token)
+// returns. The inputs of the next kAhead tokens are being loaded meanwhile; with 0 they are fetched
+// when they are needed.
 template <int kAhead, typename Fetch, typename Step>
 QUIRE_DEVICE void run_tokens(int32_t begin, int32_t end, const Fetch& fetch, const Step& step) {
   if constexpr (kAhead == 0) {

@@ -1,4 +1,4 @@
-// What the tokens of a chain bring to a block of state columns, in tiles of a few tokens that come
+// The inputs of a chain's tokens for a block of state columns, in tiles of a few tokens that go
 // through a ring in shared memory, so that no token waits for memory.
 #pragma once
 
@@ -9,11 +9,11 @@ namespace quire::cuda {
 inline constexpr int kTileTokens = 8;
 inline constexpr int kTilesInRing = 3;
 
-// The tiles of a chain one after the other. A tile ends where its segment does.
+// Walks the tiles of a chain one after the other. A tile ends where its segment does.
 struct TileCursor {
   int32_t segment;
-  int32_t begin;  // token
-  int32_t end;    // of the segment
+  int32_t begin;  // the tile's first token
+  int32_t end;    // the end of the segment
 
   QUIRE_DEVICE bool has_tile() const { return begin < end; }
   QUIRE_DEVICE int32_t num_tokens() const {
@@ -42,18 +42,20 @@ struct TokenRows {
     return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 4 == 0 && size % 4 == 0;
   }
 };
-// One float of each row, number `at`, with those that come in the same piece of 16 bytes.
+// Returns float number `at` of each row, together with the rest of its piece of 16 bytes, if rows
+// have whole pieces.
 QUIRE_DEVICE TokenRows piece_of(const float* data, int64_t stride, int32_t at) {
   const TokenRows piece{data + (at - at % 4), stride, 4};
   return piece.in_whole_pieces() ? piece : TokenRows{data + at, stride, 1};
 }
-// Where in that piece it lies.
+// Returns the index of the float in that piece.
 QUIRE_DEVICE int place_in_piece(const TokenRows& piece, int32_t at) {
   return piece.size == 4 ? at % 4 : 0;
 }
 
-// Starts copying a tile's rows to `to` in shared memory, kWidth floats per token, zeros behind the
-// last. Rows that are not in whole pieces of 16 bytes have been copied when it returns.
+// Starts copying a tile's rows to `to` in shared memory, kWidth floats per token, with zeros past
+// the end of a row. Rows that do not consist of whole pieces of 16 bytes are copied before it
+// returns.
 template <typename Form, int kWidth>
 QUIRE_DEVICE void fetch_rows(const TokenRows& rows, const TileCursor& tile, float* to) {
   constexpr int kPieces = kWidth / 4;
@@ -72,8 +74,8 @@ QUIRE_DEVICE void fetch_rows(const TokenRows& rows, const TileCursor& tile, floa
   }
 }
 
-// Where a tile's inputs lie in its part of the ring: kRowInputs of a float per row of a column, then
-// kColumnInputs of one per column, then kPieceInputs of a piece per token.
+// The layout of a tile's inputs in its part of the ring: kRowInputs inputs with a float per row of
+// a column, then kColumnInputs with one per column, then kPieceInputs with a piece per token.
 template <typename Form, int kRowInputs, int kColumnInputs, int kPieceInputs>
 struct TileLayout {
   static constexpr int kRowFloats = kTileTokens * Form::kPaddedRows;

@@ -1,6 +1,7 @@
-// The recurrences of states: selective_scan(), ssd_scan() and delta_rule(). Each moves the columns of
-// a state past one token after the other, in one order of arithmetic, so that a token's bits do not
-// depend on where its sequence is cut into steps and snapshots (law L4; decisions 022 and 118).
+// The recurrences of states: selective_scan(), ssd_scan() and delta_rule(). Each moves the columns
+// of a state past one token after the other, with the arithmetic in one order, so that a token's
+// bits do not depend on where its sequence is cut into steps and snapshots (law L4; decisions 022
+// and 118).
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,24 +13,24 @@
 namespace quire::cuda {
 namespace {
 
-// What all recurrences have in common. State h has `num_columns` columns of `num_rows` rows.
+// The arguments that all recurrences have. State h has `num_columns` columns of `num_rows` rows.
 struct ScanShape {
   StateSegments segments;
   StateView state;
   int32_t num_states = 1;
   int32_t num_columns = 0;
   int32_t num_rows = 0;
-  int32_t num_tiles = 0;  // of kBlockColumns columns of a state
+  int32_t num_tiles = 0;  // tiles of kBlockColumns columns in a state
 };
 
-// Where a block works.
+// The part of the states that a block computes.
 struct ScanPlace {
   int32_t state = 0;
   int32_t first_column = 0;
   int32_t num_columns = 0;
 };
 
-// Mamba: the columns are channels, the rows states of a channel.
+// Mamba: the columns are channels, and the rows the states of a channel.
 struct SelectiveScan {
   const float* x;
   int64_t x_stride;
@@ -43,7 +44,7 @@ struct SelectiveScan {
 
   template <typename Form>
   using Layout = TileLayout<Form, 2, 2, 0>;
-  // What a thread has of the model.
+  // The model's weights that a thread needs.
   template <typename Form>
   struct Weights {
     float rates[Form::kRows];
@@ -99,7 +100,7 @@ struct SelectiveScan {
   }
 };
 
-// Mamba-2: a state per head, its columns the dims of the head.
+// Mamba-2: one state per head; its columns are the dims of the head.
 struct SsdScan {
   const float* x;
   const float* b;
@@ -168,8 +169,8 @@ struct SsdScan {
   }
 };
 
-// Gated DeltaNet and, with a decay per row of a state, Kimi Delta Attention: a state per head, its
-// rows the dims of keys.
+// Gated DeltaNet and, with a decay per row of a state, Kimi Delta Attention: one state per head;
+// its rows are the dims of keys.
 template <bool kRowDecay>
 struct DeltaRule {
   const float* q;
@@ -260,8 +261,9 @@ struct DeltaRule {
   }
 };
 
-// Moves the warp's columns past kTokens tokens of a tile, of which `first` is the first, and writes
-// their results, which are added up over lanes for all of them at once. `out`: the tile's first token.
+// Moves the warp's columns past kTokens tokens of a tile, from token `first` on, and writes their
+// results, which are added up over the lanes for all of these tokens at once. `out` is that of the
+// tile's first token.
 template <int kTokens, typename Form, typename Scan, typename Weights>
 QUIRE_DEVICE void step_tokens(const ScanShape& shape, const Scan& scan, const ScanPlace& place,
                               const float* tile, int first, const Weights& weights,
@@ -278,7 +280,7 @@ QUIRE_DEVICE void step_tokens(const ScanShape& shape, const Scan& scan, const Sc
   int at = 0;
   fold_sums<kSums, Form::kLanes / 2>(sums, at);
   constexpr int kOwnSums = std::max(1, kSums / Form::kLanes);
-  constexpr int kSameSums = std::max(1, Form::kLanes / kSums);  // lanes with one sum
+  constexpr int kSameSums = std::max(1, Form::kLanes / kSums);  // lanes that have the same sum
   if (ptx::thread_index() % kSameSums != 0) return;
 #pragma unroll
   for (int i = 0; i < kOwnSums; ++i) {
@@ -335,7 +337,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(Form::kThreads, 512 / Form::kThreads)
        tile.go_on(shape.segments)) {
     ptx::copy_async_wait<kTilesInRing - 2>();
     ptx::sync_threads();
-    // The tile before this one has been read by all.
+    // All threads have read the tile before this one.
     fetch_next((in_ring + kTilesInRing - 1) % kTilesInRing);
     const float* const inputs = ring + in_ring * Layout::kFloats;
     in_ring = (in_ring + 1) % kTilesInRing;

@@ -1,5 +1,5 @@
 // The columns of a recurrence's state, in registers while a block walks the tokens of a chain. In a
-// block of the pool a column's rows lie one after the other.
+// block of the pool the rows of a column are consecutive.
 #pragma once
 
 #include "kernels/cuda/states/chains.h"
@@ -8,9 +8,9 @@ namespace quire::cuda {
 
 inline constexpr int kBlockColumns = 32;
 
-// How threads share columns: kLanes neighbouring lanes have a column, kRows rows of it each (those
-// beyond the state's are zeros), and hold kColumns neighbouring columns. A lane has every kLanes-th
-// piece of four rows, so that pieces of 16 bytes come from memory.
+// How threads divide columns: kLanes neighbouring lanes share kColumns neighbouring columns, and
+// each lane has kRows rows of them (rows past the state's are zeros). A lane has every kLanes-th
+// piece of four rows, so that memory is read in pieces of 16 bytes.
 template <int kLanesOfColumn, int kRowsOfLane, int kColumnsOfLane>
 struct ColumnForm {
   static constexpr int kLanes = kLanesOfColumn;
@@ -26,12 +26,12 @@ struct StateColumns {
   float at[Form::kColumns][Form::kRows];
 };
 
-// The thread's first column of those of the block.
+// Returns the thread's first column in the block.
 template <typename Form>
 QUIRE_DEVICE int block_column() {
   return ptx::thread_index() / Form::kLanes * Form::kColumns;
 }
-// The row where the thread's piece begins that holds its rows 4 * piece and on.
+// Returns the row at which the piece with the thread's rows 4 * piece to 4 * piece + 3 begins.
 template <typename Form>
 QUIRE_DEVICE int piece_row(int piece) {
   return 4 * (piece * Form::kLanes + ptx::thread_index() % Form::kLanes);
@@ -49,7 +49,7 @@ QUIRE_DEVICE void read_rows(const float* column, float (&to)[Form::kRows]) {
   }
 }
 
-// `column`: where it lies in memory, with num_rows rows, or null: zeros.
+// Loads the thread's rows of a column with num_rows rows; a null `column` stands for zeros.
 template <typename Form>
 QUIRE_DEVICE void load_column(const float* column, int32_t num_rows, float (&to)[Form::kRows]) {
   const bool whole_pieces = reinterpret_cast<uintptr_t>(column) % 16 == 0 && num_rows % 4 == 0;
@@ -85,7 +85,7 @@ QUIRE_DEVICE void save_column(const float (&from)[Form::kRows], int32_t num_rows
   }
 }
 
-// Returns the sum over the lanes of a column: the same bits in each of them.
+// Returns the sum over the lanes of a column, with the same bits in each of them.
 template <typename Form>
 QUIRE_DEVICE float column_sum(float x) {
 #pragma unroll
@@ -94,9 +94,10 @@ QUIRE_DEVICE float column_sum(float x) {
   return x;
 }
 
-// Adds up kSums values at once over the lanes that differ in bits up to kMask, with the bits of
-// column_sum() for each. While a lane has several, it passes half of them on and keeps the other
-// half. What it has in the end begins with the sum of value `first`, which it adds to.
+// Adds up kSums values at once over the lanes that differ in bits up to kMask, each with the bits
+// of column_sum(). As long as a lane has several values, it gives half of them to another lane and
+// keeps the other half. In the end its values begin with the sum of value number `first`, to which
+// the function adds that number.
 template <int kSums, int kMask, int kSize>
 QUIRE_DEVICE void fold_sums(float (&x)[kSize], int& first) {
   if constexpr (kMask > 0 && kSums > 1) {

@@ -1,4 +1,4 @@
-// step_gates() and sigmoid(): a thread per element.
+// step_gates() and sigmoid(), one thread per element.
 #include <cmath>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// The ops of several residual streams (AltUp) and of sparse MLPs: a block per token, whose sums have
-// an order that depends on the length of a row alone (L4).
+// The ops of several residual streams (AltUp) and of sparse MLPs, one block per token. The order of
+// its sums depends on the length of a row alone (L4).
 #include <cmath>
 #include <cstdint>
 
@@ -53,7 +53,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) correct_kernel(const CorrectStreams
   }
 }
 
-// The sum of a row's values, or of their squares, less `center`. `scratch`: as block_sum() takes it.
+// Returns the sum of a row's values, or of their squares, after subtracting `center`. `scratch` is
+// as in block_sum().
 template <typename T>
 QUIRE_DEVICE float row_sum(const T* row, int64_t size, float center, bool squares, float* scratch) {
   float sum = 0.0f;

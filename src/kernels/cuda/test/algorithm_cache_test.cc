@@ -34,7 +34,7 @@ MeasuredAlgorithm random_algorithm(std::mt19937& rng) {
   return algorithm;
 }
 
-// Against a map, through text and back.
+// Compares the cache with a map, through text and back.
 TEST(AlgorithmCache, KeepsWhatWasPut) {
   std::mt19937 rng(3);
   for (int run = 0; run < 20; ++run) {
@@ -56,7 +56,7 @@ TEST(AlgorithmCache, KeepsWhatWasPut) {
   }
 }
 
-// Any byte changed, lost or added is noticed, and nothing is taken over.
+// Any changed, lost or added byte is noticed, and then nothing is taken over.
 TEST(AlgorithmCache, NoticesDamage) {
   std::mt19937 rng(4);
   AlgorithmCache cache(kIdentity);

@@ -1,5 +1,4 @@
-// The emulation promises of copies, barriers and products that a kernel which reads or writes too
-// early is found out.
+// The emulation of copies, barriers and products detects kernels that read or write too early.
 #include "kernels/cuda/emulation/async_unit.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +43,7 @@ TEST(AsyncUnit, BarriersOfSomeThreadsLetThemTakeTurns) {
   std::vector<int> order;
   run_block([&] {
     const int group = ptx::thread_index() / 64;
-    if (group == 1) ptx::arrive_named(1, kThreads);  // group 0 begins
+    if (group == 1) ptx::arrive_named(1, kThreads);  // group 0 goes first
     for (int turn = 0; turn < 3; ++turn) {
       ptx::sync_named(1 + group, kThreads);
       if (ptx::thread_index() % 64 == 0) order.push_back(group);
@@ -54,7 +53,8 @@ TEST(AsyncUnit, BarriersOfSomeThreadsLetThemTakeTurns) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 0, 1, 0, 1}));
 }
 
-// A warpgroup product of random operands in panels, both orders of b, a from either place.
+// A warpgroup product of random operands in panels, with both orders of b, and a from registers or
+// memory.
 TEST(AsyncUnit, ProductsAreOfWhatDescriptorsName) {
   const auto element = [](int row, int k) {
     return static_cast<float>((row * 7 + k * 3) % 11 - 5);
@@ -72,7 +72,7 @@ TEST(AsyncUnit, ProductsAreOfWhatDescriptorsName) {
       at(b, i / 64, i % 64) = to_bfloat16(element(i % 64, i / 64)).bits;
     }
     ptx::sync_threads();
-    constexpr int kStep = 2;  // k from 32 on
+    constexpr int kStep = 2;  // along k, from 32 on
     float plain[8][4] = {};
     float by_rows[8][4] = {};
     const uint64_t a_place = panel_descriptor(ptx::shared_address(a) + kStep * 32);

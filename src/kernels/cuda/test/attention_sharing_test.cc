@@ -1,4 +1,5 @@
-// Which requests share the reading of splits: the lists of the cut against what block tables say.
+// Compares the lists of the cut, which say which requests share the reading of splits, with block
+// tables.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,8 +15,8 @@ namespace {
 
 constexpr int32_t kSplit = kDeterministicSplit;
 
-// Tables of requests whose contexts branch off each other. Blocks of a request's own have numbers
-// that nobody else has.
+// Block tables of requests whose contexts branch off each other. Each block that is not shared has
+// a number of its own.
 struct SharedTables {
   int32_t block_size = 16;
   int64_t max_blocks = 0;
@@ -29,7 +30,8 @@ struct SharedTables {
 
   int32_t num_reqs() const { return static_cast<int32_t>(seq_lens.size()); }
   int32_t& block(int32_t r, int64_t i) { return blocks[static_cast<size_t>(r * max_blocks + i)]; }
-  // The first `num_shared` positions, rounded down to blocks, are those of `parent`.
+  // Adds a request that shares the first `num_shared` positions, rounded down to blocks, with
+  // `parent`.
   void add(int32_t query_len, int32_t seq_len, int32_t parent = -1, int32_t num_shared = 0) {
     const int32_t r = num_reqs();
     query_start_loc.push_back(query_start_loc.back() + query_len);
@@ -69,8 +71,8 @@ class GpuAttentionSharing : public gpu_test::GpuTest {
     return host;
   }
 
-  // Every split of every request that decodes is read once, by an item of its own or of a pack whose
-  // requests have the same blocks there.
+  // Checks that every split of every decoding request is read once, by an item of its own or by
+  // that of a pack whose requests have the same blocks there.
   void expect_right(SharedTables& tables, const HostCut& host);
 };
 
@@ -106,7 +108,7 @@ void GpuAttentionSharing::expect_right(SharedTables& tables, const HostCut& host
   for (int32_t r = 0; r < num_reqs; ++r) {
     const RequestCut request = cut_request(
         host.cut, tables.query_start_loc[r + 1] - tables.query_start_loc[r], tables.seq_lens[r]);
-    const bool decodes = request.may_decode;  // there is room for all partial sums
+    const bool decodes = request.may_decode;  // all partial sums fit
     const int32_t taken = in_pack[static_cast<size_t>(r)].count();
     if (num_items > 0) {
       ASSERT_EQ(lists.packed[r].count(), taken);
@@ -125,7 +127,8 @@ AttentionCut sharing_cut(int32_t group, int32_t window = 0, bool is_chunk = fals
           .pack_rows = 32};
 }
 
-// Six requests share two splits of three, two of them with a third one, and one stands alone.
+// Six requests share two splits of three, two of them share a third split, and one request shares
+// none.
 TEST_F(GpuAttentionSharing, PacksTakeSharedSplits) {
   SharedTables tables(2600);
   tables.add(1, 1100);
@@ -139,7 +142,7 @@ TEST_F(GpuAttentionSharing, PacksTakeSharedSplits) {
   const HostCut all = cut(tables, sharing_cut(4));
   expect_right(tables, all);
   EXPECT_EQ(all.lists.decode_items[0], 2);
-  // A rest of one is left out.
+  // A pack that would have a single request is left out.
   SharedTables five(2600);
   five.add(1, 1100);
   for (int i = 0; i < 4; ++i) five.add(1, 1100, 0, 1040);
@@ -149,7 +152,8 @@ TEST_F(GpuAttentionSharing, PacksTakeSharedSplits) {
   EXPECT_EQ(rest.lists.packed[4].count(), 0);
 }
 
-// What is shared ends inside of a split, or one block of it is another: neither is read for both.
+// If requests stop sharing inside a split, or differ in one of its blocks, that split is not
+// shared.
 TEST_F(GpuAttentionSharing, SplitsThatDifferInOneBlockAreNotShared) {
   SharedTables tables(1200);
   tables.add(1, 1100);
@@ -159,14 +163,14 @@ TEST_F(GpuAttentionSharing, SplitsThatDifferInOneBlockAreNotShared) {
   const HostCut none = cut(tables, sharing_cut(2));
   expect_right(tables, none);
   EXPECT_EQ(none.lists.decode_items[0], 0);
-  // The split of a request's own token is never shared, whatever its table says.
+  // The split with a request's own token is never shared, whatever its block table says.
   SharedTables last(1200);
   last.add(1, 512);
   last.add(1, 512, 0, 512);
   EXPECT_EQ(cut(last, sharing_cut(2)).lists.decode_items[0], 0);
 }
 
-// With a small saving by many or a large one by two, requests take the larger.
+// If a class of many saves little and one of two saves more, requests choose the larger saving.
 TEST_F(GpuAttentionSharing, RequestsTakeTheLevelThatSavesMost) {
   SharedTables tables(6000);
   tables.add(1, 5900);

@@ -20,8 +20,8 @@ using kernel_test::Buffer;
 using kernel_test::kEpsilon;
 using kernel_test::random_floats;
 
-// The tokens of some requests in a paged, token-major cache whose every unused slot is NaN. A
-// request's tokens are a function of its identity alone.
+// Some requests' tokens in a paged, token-major cache whose every unused slot is NaN. A request's
+// tokens depend on its number alone.
 struct Request {
   uint64_t identity;
   int32_t context;
@@ -163,15 +163,16 @@ std::vector<Request> requests_of(const AttentionCase& c) {
   return requests;
 }
 
-// What a GPU takes of the shared table: even dims, blocks that are a power of two.
+// Returns whether a GPU supports a case of the shared table: even dims, and block sizes that are
+// powers of two.
 bool is_supported(const AttentionCase& c) {
   return c.causal && !c.has_images && c.bias_reach == 0 && c.latent_dim == 0 &&
          c.head_dim <= cuda::kMaxHeadDim && c.head_dim % 2 == 0 &&
          (c.block_size & (c.block_size - 1)) == 0;
 }
 
-// Weights are rounded to bf16 (2^-9 each, at worst all to one side; they also normalise), the
-// result to bf16, values below 1; scores as in the CPU's test.
+// Weights are rounded to bf16 (2^-9 each, at worst all in one direction; they are normalised by
+// rounded weights too), and the result, which is below 1, to bf16. Scores are as in the CPU's test.
 double tolerance(const AttentionCase& c) {
   return 0x1p-9 + 0x1p-9 + kEpsilon * 4.0 * (5.0 * std::sqrt(c.head_dim) + 16.0);
 }
@@ -180,10 +181,10 @@ class GpuAttention : public gpu_test::GpuTest {
  protected:
   struct Options {
     bool deterministic = false;
-    int64_t workspace_bytes = -1;  // -1: what the op asks for
+    int64_t workspace_bytes = -1;  // -1: as much as the op asks for
     int32_t max_query_len = 0;
     int64_t total_len = 0;
-    bool warpgroups = false;  // prefill by the kernel that only compute capability 9.0 has
+    bool warpgroups = false;  // prefill uses the kernel for compute capability 9.0
   };
   std::vector<bool> prefill_kernels() {
     const GpuStream& stream = device_->stream();
@@ -192,7 +193,7 @@ class GpuAttention : public gpu_test::GpuTest {
     return {false};
   }
 
-  // Room for what prefill needs, and not for one partial row.
+  // Returns a workspace that has room for prefill, but not for a single partial row.
   int64_t smallest_workspace(const AttentionCase& c) {
     return paged_attention_workspace_bytes(stream(), 0, 0, 1, c.num_heads, c.head_dim);
   }
@@ -255,12 +256,12 @@ void GpuAttention::expect_reference(DType cache_dtype) {
 
 TEST_F(GpuAttention, MatchesReference) { expect_reference(DType::kBF16); }
 
-// Codes are exact in bf16: the same error as with a bf16 cache of the same values.
+// Codes are exact in bf16, so the error is that of a bf16 cache with the same values.
 TEST_F(GpuAttention, MatchesReferenceWithAnFp8Cache) { expect_reference(DType::kF8E4M3); }
 
-// Items of many rows over many tiles: whole tiles, which a Hopper GPU fetches by boxes, between cut
-// ones; rings that go round several times; more than one split; items of several requests per
-// block.
+// Items with many rows over many tiles: whole tiles, which a Hopper GPU fetches by boxes, between
+// partial ones; rings that go round several times; more than one split; and items of several
+// requests per block.
 std::vector<AttentionCase> long_prompts() {
   return {
       {4, 1, 128, 16, {70, 33}, {600, 130}},
@@ -286,8 +287,8 @@ TEST_F(GpuAttention, LongPromptsMatchReference) {
   }
 }
 
-// Heads that go through the plain kernel: of few dims, of odd numbers of pairs; and those of more
-// than 256 through the wide one.
+// Heads that the plain kernel computes, with few dims or an odd number of pairs, and heads of more
+// than 256 dims, which the wide one computes.
 TEST_F(GpuAttention, PlainAndWideHeadsMatchReference) {
   const std::vector<AttentionCase> cases = {
       {3, 1, 2, 8, {5, 1}, {9, 0}},
@@ -310,7 +311,7 @@ TEST_F(GpuAttention, PlainAndWideHeadsMatchReference) {
   }
 }
 
-// Kernels with one stage of keys and values have the bits of those with two.
+// Kernels with one stage of keys and values compute the same bits as those with two.
 TEST_F(GpuAttention, LittleSharedMemoryGivesTheSameBits) {
   std::vector<AttentionCase> cases = long_prompts();
   cases.push_back({4, 1, 256, 16, {1, 3}, {700, 90}});
@@ -334,8 +335,8 @@ TEST_F(GpuAttention, LittleSharedMemoryGivesTheSameBits) {
   }
 }
 
-// Decoded rows over more splits than are folded at once, of more heads per KV head than an item has
-// rows, of several tokens, and where a window leaves the first splits out.
+// Decoded rows over more splits than are folded at once, with more heads per KV head than an item
+// has rows, with several tokens, and with a window that leaves the first splits out.
 TEST_F(GpuAttention, ManySplitsMatchReference) {
   const std::vector<AttentionCase> cases = {
       {8, 2, 64, 16, {1, 3, 1}, {1500, 1100, 20}},
@@ -357,7 +358,8 @@ TEST_F(GpuAttention, ManySplitsMatchReference) {
   }
 }
 
-// More requests than lanes, which search for theirs together; some have no token in the step.
+// There are more requests than lanes, which search for a request together. Some have no token in
+// the step.
 TEST_F(GpuAttention, ManyRequestsMatchReference) {
   AttentionCase c{2, 1, 16, 8, {}, {}};
   for (int32_t r = 0; r < 80; ++r) {
@@ -370,8 +372,8 @@ TEST_F(GpuAttention, ManyRequestsMatchReference) {
   ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
 }
 
-// A step of few short requests of which each might be long: where their total length is known, no
-// kernel is started for requests whose partial sums would not fit.
+// A step of few short requests, each of which might be long. If their total length is known, no
+// kernel is launched for requests whose partial sums would not fit.
 TEST_F(GpuAttention, DecodeStepsStartNoKernelOfPrompts) {
   AttentionCase c{4, 1, 64, 16, {1}, {1500}};
   for (int32_t r = 1; r < 16; ++r) {
@@ -385,7 +387,7 @@ TEST_F(GpuAttention, DecodeStepsStartNoKernelOfPrompts) {
     ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
   };
   expect_close(run(batch, {.deterministic = true, .max_query_len = 1}));
-  // 19 splits are there, and 16 x 3 may be.
+  // There are 19 splits; without the total length there could be 16 x 3.
   const int64_t room = int64_t{20} * 4 * (c.head_dim + 2) * 4;
   Options options{
       .deterministic = true, .workspace_bytes = smallest_workspace(c) + room, .max_query_len = 1};
@@ -398,8 +400,8 @@ TEST_F(GpuAttention, DecodeStepsStartNoKernelOfPrompts) {
   }
 }
 
-// Few requests go through a kernel that takes two tiles at once, many through one that takes one
-// after another: of tiles in even and odd numbers, with windows that begin within one.
+// Few requests use a kernel that takes two tiles at once, many use one that takes one tile after
+// another. Tested with even and odd numbers of tiles, and with windows that begin within a tile.
 TEST_F(GpuAttention, FewRequestsHaveTheBitsOfMany) {
   const std::vector<AttentionCase> shapes = {
       {8, 1, 128, 16, {}, {}},
@@ -428,8 +430,9 @@ TEST_F(GpuAttention, FewRequestsHaveTheBitsOfMany) {
   }
 }
 
-// The tail of a request decoded token by token, a few at a time, or as one chunk: the same bits,
-// also when the workspace is too small for decode and every row goes through prefill.
+// The end of a request has the same bits if it is decoded token by token, a few tokens at a time,
+// or as one chunk, also if the workspace is too small for decode and every row goes through
+// prefill.
 TEST_F(GpuAttention, DeterministicBitsDoNotDependOnHowARequestIsCut) {
   const std::vector<AttentionCase> shapes = {
       {4, 2, 64, 16, {}, {}},
@@ -467,7 +470,7 @@ TEST_F(GpuAttention, DeterministicBitsDoNotDependOnHowARequestIsCut) {
   }
 }
 
-// Request r of the batch by itself.
+// Returns a batch of only request r.
 Batch alone(const Batch& batch, size_t r) {
   Batch one = batch;
   one.requests = {batch.requests[r]};
@@ -482,7 +485,7 @@ Batch alone(const Batch& batch, size_t r) {
   return one;
 }
 
-// Requests that share the blocks of prefixes, in a tree, beside others: the bits of each alone.
+// Requests that share blocks of prefixes, in a tree, and others have the bits that each has alone.
 TEST_F(GpuAttention, RequestsThatShareBlocksHaveTheBitsOfEachAlone) {
   const std::vector<std::pair<AttentionCase, DType>> shapes = {
       {{4, 1, 128, 16, {}, {}, 0, 0.0f, true}, DType::kBF16},
@@ -492,7 +495,7 @@ TEST_F(GpuAttention, RequestsThatShareBlocksHaveTheBitsOfEachAlone) {
       {{4, 2, 32, 32, {}, {}, 1536, 0.0f, false, true, true, 0, true}, DType::kBF16},
       {{4, 2, 32, 32, {}, {}}, DType::kF8E4M3},
       {{17, 1, 8, 16, {}, {}}, DType::kBF16}};
-  // A parent and the positions that are shared with it.
+  // For each request a parent, and the number of positions that it shares with it.
   constexpr std::pair<size_t, int32_t> kTree[] = {{0, 0},    {0, 1030}, {0, 1100}, {0, 600},
                                                   {3, 1024}, {0, 0},    {2, 1024}};
   const std::vector<Request> requests = {{1, 1100, 1}, {2, 1055, 1}, {3, 1130, 1}, {4, 1090, 1},

@@ -1,4 +1,4 @@
-// What every device promises of its queue.
+// The guarantees of every device's queue.
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/rows/read_bytes.h"
 #include "kernels/cuda/test/test_device.h"
@@ -45,8 +45,8 @@ TEST_F(GpuDevice, AFailedCaptureLeavesTheQueueUsable) {
   EXPECT_EQ(download<int32_t>(memory, 1), (std::vector<int32_t>{7}));
 }
 
-// Copies beside the device's work come neither before what they wait for nor after what waits for
-// them, whenever else they run.
+// Copies beside the device's work run after what they wait for and before what waits for them, at
+// any time in between.
 TEST_F(GpuDevice, CopiesBesideItsWorkKeepTheirOrder) {
   for (const EmulatedCopies when :
        {EmulatedCopies::kLate, EmulatedCopies::kEarly, EmulatedCopies::kMixed}) {
@@ -72,7 +72,7 @@ TEST_F(GpuDevice, CopiesBesideItsWorkKeepTheirOrder) {
   }
 }
 
-// The driver would say "invalid argument" of no kernel in particular.
+// The driver's own error would be "invalid argument", without the name of the kernel.
 TEST_F(GpuDevice, AKernelThatDoesNotFitSaysItsName) {
   device_ = *gpu_test::open_test_device({.shared_bytes_per_block = 1 << 10});
   if (device_->stream().emulated() == nullptr)

@@ -1,5 +1,5 @@
-// Products of eight-bit codes on Hopper: FP8 in groups of inputs, and int8 beside the kernel that
-// other GPUs have.
+// Products of eight-bit codes on Hopper: FP8 in groups of inputs, and int8, compared with the
+// kernel for other GPUs.
 #include "kernels/cuda/linear/eight_bit_linear.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ WeightSpec int8_spec(int64_t n, int64_t k) {
           .quant = {.bits = 8, .offset = 128, .group_size = int64_t{1} << 40}};
 }
 
-// Random codes and scales as a GPU keeps them, and the numbers that they stand for.
+// Random codes and scales in the GPU's layout, and the numbers that they encode.
 struct CodeWeight {
   std::vector<uint8_t> bytes;
   std::vector<float> dense;
@@ -61,7 +61,7 @@ struct CodeWeight {
   }
 };
 
-// What inputs become in groups of 128: the largest of a group is 448.
+// The quantized form of a group of 128 inputs, the largest of which becomes 448.
 struct QuantizedGroup {
   float scale = 1.0f;
   std::vector<uint8_t> codes;
@@ -105,9 +105,9 @@ TEST_F(GpuEightBitLinear, RoundsGroupsAsTheHostDoes) {
   }
 }
 
-// Tiles of one and two warpgroups, blocks that take several tiles, odd ends of rows and outputs, an
-// even and an odd number of groups, the last of which has fewer inputs, biases and sums that are
-// added to.
+// Tiles of one and two warpgroups, blocks that take several tiles, numbers of rows and outputs that
+// do not fill tiles, even and odd numbers of groups, a last group with fewer inputs, biases, and
+// sums that are accumulated.
 TEST_F(GpuEightBitLinear, ProductsOfGroupsMatchReference) {
   const kernel_cases::LinearCase cases[] = {{1, 16, 256},
                                             {3, 48, 144, true},
@@ -124,7 +124,7 @@ TEST_F(GpuEightBitLinear, ProductsOfGroupsMatchReference) {
     const CodeWeight source(spec, 5);
     const PackedWeight weight{spec, upload(source.bytes)};
     const auto x = rounded(random_floats(2, c.m * c.k));
-    std::vector<float> seen;  // what the activations become
+    std::vector<float> seen;  // the quantized activations
     for (int64_t at = 0; at < c.m * c.k;) {
       const int64_t count = std::min(cuda::kFp8GroupInputs, c.k - at % c.k);
       const QuantizedGroup group(x.data() + at, count);
@@ -141,7 +141,7 @@ TEST_F(GpuEightBitLinear, ProductsOfGroupsMatchReference) {
   }
 }
 
-// The kernel of other GPUs gives the same.
+// The kernel for other GPUs computes the same bits.
 TEST_F(GpuEightBitLinear, ProductsOfInt8AreExact) {
   const struct {
     int64_t m, n, k;
@@ -169,7 +169,7 @@ TEST_F(GpuEightBitLinear, ProductsOfInt8AreExact) {
   }
 }
 
-// Gated, a product gives the bits of the product and the activation after it.
+// A gated product has the bits of the product followed by the activation.
 TEST_F(GpuEightBitLinear, GatesAsTheActivationDoes) {
   const struct {
     int64_t m, ffn, k;
@@ -205,7 +205,7 @@ TEST_F(GpuEightBitLinear, GatesAsTheActivationDoes) {
   EXPECT_FALSE(linear_gates(stream(), int8_spec(40, 64)));
 }
 
-// Law L4: the rows of every number of rows are those of the most rows, bit by bit.
+// Law L4: with any number of rows, each row has the same bits as among the most rows.
 TEST_F(GpuEightBitLinear, BitsDoNotDependOnTheNumberOfRows) {
   struct Case {
     int64_t n, k;

@@ -17,12 +17,13 @@ using kernel_test::random_floats;
 
 class GpuElement : public gpu_test::GpuTest {};
 
-// Rounding of the stored result (2^-9 of its size for bf16) and of sums and exponentials in float.
+// Allows for rounding of the stored result (2^-9 of its size for bf16), and of sums and
+// exponentials in float.
 double tolerance(DType out, double magnitude) {
   return magnitude * (out == DType::kBF16 ? 0x1p-8 : 0x1p-19);
 }
 
-// Odd sizes take the scalar path, multiples of 8 the vector path; one row longer than a block.
+// Odd sizes use the scalar path, multiples of 8 the vector path; one row is longer than a block.
 constexpr int64_t kSizes[] = {7, 64, 250, 4104};
 
 TEST_F(GpuElement, RmsNormOfEveryTypeGathersAndAdds) {
@@ -173,7 +174,7 @@ TEST_F(GpuElement, EmbeddingOfEveryTableType) {
       p.table_dtype = DType::kF32;
       p.out = want.data();
       ref::embedding(p);
-      // bf16 values in f16 lose what lies below its range.
+      // A bf16 value loses the bits that are below the range of f16.
       ASSERT_TRUE(close(got.data(), want.data(), 3 * size,
                         0x1p-19 + (type == DType::kF16 ? 0x1p-11 : 0.0)));
     }

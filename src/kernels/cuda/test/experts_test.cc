@@ -1,4 +1,5 @@
-// Routing and routed experts on a GPU against float64; tiles of every size give the same bits.
+// Compares routing and routed experts on a GPU with float64. Tiles of every size compute the same
+// bits.
 #include "kernels/api/experts.h"
 
 #include <gtest/gtest.h>
@@ -41,18 +42,19 @@ struct Kind {
   ExpertActivation activation = {};
   bool accumulate = false;
   DType out = DType::kF32;
-  QuantSpec quant = {};  // as the checkpoint has it; of outputs `down_quant`
+  QuantSpec quant = {};  // in the checkpoint; `down_quant` is for outputs
   QuantSpec down_quant = {};
 };
 
 struct Matrix {
   std::vector<float> values;  // [X, N, K] or [X, N]
   const std::byte* on_device = nullptr;
-  WeightSpec spec = {};  // of an expert's matrix
+  WeightSpec spec = {};  // of one expert's matrix
   int64_t expert_bytes = 0;
 };
 
-// As a GPU packs it: in simpler terms where it must be. Not quantized: it does not take it.
+// Returns the form in which a GPU packs it, which may be simplified. Not quantized: it is not
+// supported.
 QuantSpec packed_quant(const QuantSpec& stored) {
   for (const QuantSpec& quant : {stored, simpler_quant(stored)})
     if (cuda::check_quant_weight({.n = 16, .k = 1024, .quant = quant}).ok()) return quant;
@@ -99,7 +101,7 @@ class GpuExperts : public gpu_test::GpuTest {
     return layer;
   }
 
-  // `stored`: of one of `num_experts` experts.
+  // `stored` is the spec of one of `num_experts` experts.
   Matrix make_quantized(uint64_t seed, int64_t num_experts, const WeightSpec& stored) {
     WeightSpec all = stored;
     all.n *= num_experts;
@@ -145,7 +147,7 @@ class GpuExperts : public gpu_test::GpuTest {
                            .down = layer.down.values.data() + id * i * e});
   }
 
-  // Distinct experts per token.
+  // Returns different experts for each token.
   static std::vector<int32_t> choices(const Shape& shape) {
     std::vector<int32_t> ids;
     for (int64_t t = 0; t < shape.num_tokens; ++t) {
@@ -169,7 +171,7 @@ class GpuExperts : public gpu_test::GpuTest {
             .ids = choices(shape)};
   }
 
-  // Tokens [first, first + count) of the inputs.
+  // Runs tokens [first, first + count) of the inputs.
   std::vector<float> run(const Layer& layer, const Inputs& inputs, int64_t first, int64_t count) {
     const int64_t e = layer.shape.hidden_size, k = layer.shape.per_token;
     const auto part = [&](const auto& all, int64_t size) {
@@ -217,8 +219,8 @@ class GpuExperts : public gpu_test::GpuTest {
                                    double{largest} * 0x1p-7));
   }
 
-  // Law L4: alone a token is in a tile of eight rows, in crowds in larger ones. `shape`: 120 tokens,
-  // each of which goes to two of four experts.
+  // Law L4: a single token is in a tile of eight rows, and in larger tiles among others. `shape`
+  // has 120 tokens, each of which goes to two of four experts.
   void expect_bits_of_tokens_alone(const Shape& shape, const QuantSpec& quant = {}) {
     const Layer layer = make_layer(
         shape, {.has_bias = true, .accumulate = true, .quant = quant, .down_quant = quant});
@@ -306,7 +308,7 @@ TEST_F(GpuExperts, MatchReferenceOfQuantizedWeightsWithEveryActivation) {
                            .activation = {.activation = Activation::kRelu2},
                            .quant = int4,
                            .down_quant = int4});
-  // One of the two stages alone.
+  // Only one of the two stages is quantized.
   expect_reference(kShapes[4], {.quant = int4});
   expect_reference(kShapes[4], {.down_quant = int4});
 }
@@ -318,14 +320,14 @@ TEST_F(GpuExperts, BitsOfQuantizedWeightsDoNotDependOnTheCrowd) {
   }
 }
 
-// Where tiles of 64 and 128 rows go through warpgroup products.
+// Tiles of 64 and 128 rows, which use warpgroup products.
 class GpuExpertsOnHopper : public GpuExperts {
  protected:
   void SetUp() override { open_hopper(); }
 };
 
-// Tiles of one and two warpgroups that are not full, several columns of blocks, odd ends of outputs
-// and inputs, and more inputs than the ring holds.
+// Tiles of one and two warpgroups that are not full, several columns of blocks, numbers of outputs
+// and inputs that do not fill tiles, and more inputs than the ring holds.
 TEST_F(GpuExpertsOnHopper, MatchReference) {
   constexpr Shape kManyRows[] = {
       {72, 136, 3, 2, 40}, {40, 264, 1, 1, 130}, {392, 16, 2, 2, 70}, {40, 88, 4, 2, 40, true}};
@@ -335,7 +337,7 @@ TEST_F(GpuExpertsOnHopper, MatchReference) {
   }
 }
 
-// Warpgroup products add in the order of others.
+// Warpgroup products add in the same order as other kernels.
 TEST_F(GpuExpertsOnHopper, BitsDoNotDependOnTheCrowd) {
   expect_bits_of_tokens_alone({136, 72, 4, 2, 120});
   if (device_->stream().emulated() == nullptr) expect_bits_of_tokens_alone({2048, 768, 4, 2, 120});
@@ -353,7 +355,7 @@ TEST_F(GpuExpertsOnHopper, MatchReferenceOfQuantizedWeights) {
                                            .quant = quant,
                                            .down_quant = quant});
   }
-  // One of the two stages alone, or with minima, which take other tiles.
+  // Only one of the two stages is quantized, or with minima, which use other tiles.
   const QuantSpec& int4 = format("int4 g128");
   expect_reference({72, 136, 3, 2, 80}, {.quant = int4});
   expect_reference({72, 136, 3, 2, 80}, {.down_quant = int4});
@@ -404,7 +406,7 @@ TEST_F(GpuExperts, RoutesAsTheReference) {
   }
 }
 
-// Experts with scales of their own, and a single expert whose logit weighs its input instead.
+// Experts with scales of their own, and a single expert whose logit scales its input instead.
 TEST_F(GpuExperts, ScalesExpertsAndHandsTheLogitOn) {
   constexpr int64_t kTokens = 5;
   constexpr int32_t kExperts = 40;
@@ -438,7 +440,7 @@ TEST_F(GpuExperts, ScalesExpertsAndHandsTheLogitOn) {
   }
 }
 
-// Logits of equals, and none at all: what is chosen is there.
+// Logits that are equal, or all NaN; the chosen expert must exist.
 TEST_F(GpuExperts, RoutesTiesToTheLowestIdAndNaNToSomeExpert) {
   std::vector<float> logits = {1.0f, 2.0f, 2.0f, 1.0f, -0.0f, 0.0f, -1.0f, -1.0f};
   logits.resize(16, kernel_test::kNaN);
@@ -485,7 +487,7 @@ TEST(ExpertTiles, BlocksCoverEveryTileAndColumnOnce) {
   }
 }
 
-// However pairs fall, there are no more tiles than that.
+// For any distribution of pairs, the number of tiles is at most max_expert_tiles().
 TEST(ExpertTiles, AreNeverMoreThanTheMost) {
   for (int64_t draw = 0; draw < 2000; ++draw) {
     const auto random = [&](int64_t i, int64_t bound) {

@@ -10,14 +10,14 @@ namespace {
 
 class GpuBench : public gpu_test::GpuTest {};
 
-// A row that the emulated device can run too.
+// Measures a row that the emulated device can run too.
 TEST_F(GpuBench, MeasuresTheRowsThatAreWantedAgainstMeasuredLimits) {
   size_t num_told = 0;
   const auto rows = run_gpu_kernel_bench(
       *device_, {.filter = "rms_norm 4096 m=1", .memory_bytes = int64_t{8} << 20},
       [&](const KernelBenchRow&) { ++num_told; });
   ASSERT_TRUE(rows.ok()) << rows.status().message();
-  ASSERT_EQ(rows->size(), 3u);  // no product was wanted: its limit is not measured
+  ASSERT_EQ(rows->size(), 3u);  // no product was wanted, so their limit is not measured
   EXPECT_EQ(num_told, 3u);
   EXPECT_EQ((*rows)[0].name, "limit: read");
   EXPECT_EQ((*rows)[1].name.find("limit: copy"), 0u);
@@ -28,7 +28,7 @@ TEST_F(GpuBench, MeasuresTheRowsThatAreWantedAgainstMeasuredLimits) {
   EXPECT_NEAR(row.percent, 100.0 * row.bound_us / row.us, 1e-9);
 }
 
-// What a call writes is never another call's input, which would soon hold infinities.
+// A call's output is never another call's input, which would soon hold infinities.
 TEST_F(GpuBench, ResultsLieApartFromInputs) {
   const GpuBenchOptions options{.memory_bytes = int64_t{1} << 20};
   const std::function<void(const KernelBenchRow&)> on_row;

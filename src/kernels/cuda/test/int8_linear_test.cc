@@ -1,5 +1,5 @@
-// Products of int8 on a GPU: activations as the host rounds them, exact sums, and rows whose bits do
-// not depend on the others.
+// Products of int8 on a GPU: activations are rounded as on the host, sums are exact, and a row's
+// bits do not depend on the other rows.
 #include "kernels/cuda/linear/int8_linear.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ WeightSpec int8_spec(int64_t n, int64_t k) {
           .quant = {.bits = 8, .offset = 128, .group_size = kWholeRow}};
 }
 
-// Random codes and scales, and the numbers that they stand for.
+// Random codes and scales, and the numbers that they encode.
 struct Int8Weight {
   std::vector<uint8_t> bytes;
   std::vector<float> dense;
@@ -45,7 +45,7 @@ struct Int8Weight {
   }
 };
 
-// What a row of activations becomes.
+// Returns the quantized form of a row of activations.
 std::vector<float> quantized_row(const float* x, int64_t k, float& scale) {
   float largest = 0.0f;
   for (int64_t i = 0; i < k; ++i) largest = std::max(largest, std::abs(x[i]));
@@ -99,7 +99,7 @@ TEST_F(GpuInt8Linear, MatchesReference) {
   }
 }
 
-// One row alone, and among others in every place of a tile.
+// A row has the same bits alone and in every place of a tile among others.
 TEST_F(GpuInt8Linear, BitsDoNotDependOnTheNumberOfRows) {
   const WeightSpec spec = int8_spec(70, 272);
   const Int8Weight source(spec, 5);

@@ -39,7 +39,7 @@ constexpr Case kCases[] = {
     {2, 2, 320, 16, 320, RopeStyle::kInterleaved, false, QkNorm::kHead, false, false, true},
 };
 
-// Returns how far codes of e4m3 are apart at `value` >= 0.
+// Returns the distance of neighbouring e4m3 codes at `value` >= 0.
 double step_of_fp8(float value) {
   constexpr int kLeastExponent = -6, kMantissaBits = 3;
   const int exponent = value > 0.0f ? std::ilogb(value) : kLeastExponent;
@@ -122,8 +122,8 @@ void GpuKvCache::expect_cache_filled(const Case& c, DType dtype) {
                       int64_t{c.num_heads} * c.head_dim, 0.05));
   }
   ASSERT_EQ(got_value, want_value);
-  // Keys go through the norm and the rotation in other ways than the reference's: a code may be one
-  // off, a small one by what the scale makes of the difference.
+  // The norm and the rotation of keys are computed in another order than in the reference, so a
+  // code may differ by one, and a small one by as much as the scale makes of the difference.
   const auto step = [dtype](float a, float b) {
     if (dtype == DType::kBF16) return 0.05;
     return std::max(0.3, step_of_fp8(std::max(std::abs(a), std::abs(b))));
@@ -138,7 +138,7 @@ void GpuKvCache::expect_cache_filled(const Case& c, DType dtype) {
   }
 }
 
-// Every rounding, saturation and NaN: all values of bf16 as values, which pass unchanged.
+// Every rounding, saturation and NaN: all bf16 values are stored as values, which are not rotated.
 TEST_F(GpuKvCache, CodesOfFp8AreThoseOfTheHost) {
   constexpr int64_t kDims = 256;
   constexpr int64_t kTokens = 65536 / kDims;

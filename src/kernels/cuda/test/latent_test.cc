@@ -132,7 +132,7 @@ TEST_F(GpuLatent, HeadsAreMultipliedByMatricesOfTheirOwn) {
   }
 }
 
-// Requests whose tokens and latents are functions of what they are and of positions alone.
+// Requests whose tokens and latents depend only on their number and positions.
 struct LatentShape {
   int32_t rank, rope_dim, num_heads, block_size;
   int32_t sliding_window = 0;
@@ -149,7 +149,7 @@ struct LatentBatch {
   std::vector<uint8_t> keys;
   std::vector<float> key_scale{0.01f};
   std::vector<int32_t> start_loc{0}, seq_lens, table;
-  PagedAttentionParams params;  // of the host's memory
+  PagedAttentionParams params;  // of memory on the host
 
   int64_t row() const { return int64_t{shape.num_heads} * shape.rank; }  // of a token's outputs
   int64_t out_size() const { return start_loc.back() * row(); }
@@ -179,7 +179,7 @@ void fill_request(LatentBatch& batch, const LatentRequest& request, const int32_
   }
 }
 
-// Slots that no request has are NaN.
+// Slots that no request uses are NaN.
 std::unique_ptr<LatentBatch> make_batch(const LatentShape& shape, DType dtype,
                                         const std::vector<LatentRequest>& requests) {
   auto batch = std::make_unique<LatentBatch>(LatentBatch{.shape = shape, .dtype = dtype});
@@ -223,7 +223,7 @@ class GpuLatentAttention : public GpuLatent {
  protected:
   struct Options {
     bool deterministic = true;
-    bool has_room_for_partials = true;  // else every row goes through the kernel of prompts
+    bool has_room_for_partials = true;  // else every row goes through the prefill kernel
   };
   std::vector<float> run(const LatentBatch& batch, const Options& options) {
     device_->stream().set_deterministic(options.deterministic);
@@ -246,9 +246,9 @@ class GpuLatentAttention : public GpuLatent {
   }
 };
 
-// Requests in the middle of their prompts and ones that decode, within a split and across two or
-// three; values are the first dims of keys. Where rows are no whole pieces of 16 bytes they go
-// through the plain kernel, else through the wide one.
+// Requests in the middle of their prompts and requests that decode, within a split and across two
+// or three. Values are the first dims of keys. If rows do not consist of whole pieces of 16 bytes,
+// the plain kernel is used, else the wide one.
 TEST_F(GpuLatentAttention, MatchesReference) {
   struct Case {
     LatentShape shape;
@@ -271,7 +271,7 @@ TEST_F(GpuLatentAttention, MatchesReference) {
   }
 }
 
-// As in DeepSeek-V3: the rows of one token fill eight items.
+// As in DeepSeek-V3: the rows of a single token fill eight items.
 TEST_F(GpuLatentAttention, ManyHeadsMatchReference) {
   const auto batch = make_batch({512, 64, 128, 16}, DType::kBF16, {{1, 5, 1}, {2, 70, 1}});
   const auto want = batch->reference();
@@ -279,8 +279,8 @@ TEST_F(GpuLatentAttention, ManyHeadsMatchReference) {
   ASSERT_TRUE(close(got.data(), want.data(), batch->out_size(), 0x1p-7));
 }
 
-// A token decoded beside other requests, with room for partial sums or without, has the bits that
-// it has in one chunk; and so it does with less shared memory.
+// A token that is decoded beside other requests has the same bits as in one chunk, with and without
+// room for partial sums, and with less shared memory.
 TEST_F(GpuLatentAttention, BitsDoNotDependOnHowARequestIsCut) {
   constexpr int32_t kContext = 510, kTokens = 4;
   const struct {
@@ -309,7 +309,7 @@ TEST_F(GpuLatentAttention, BitsDoNotDependOnHowARequestIsCut) {
   }
 }
 
-// A GPU whose blocks may ask for less than a tile takes goes by the plain kernel.
+// A GPU whose blocks cannot request enough shared memory for a tile uses the plain kernel.
 TEST_F(GpuLatentAttention, LittleSharedMemoryIsEnough) {
   constexpr int64_t kBytes = 64 << 10;
   EXPECT_EQ(cuda::attention_way({576, 512, false}, kBytes), cuda::AttentionWay::kPlain);

@@ -17,7 +17,7 @@ using kernel_test::random_floats;
 
 class GpuLinear : public gpu_test::GpuLinearTest {
  protected:
-  // Memory of bf16 rows of `weight`, packed in two parts.
+  // Returns memory with the bf16 rows of `weight`, packed in two parts.
   void* packed(const PackedWeight& shape, const std::vector<float>& dense, bool transposed) {
     PackedWeight weight{shape.spec, poisoned(shape.spec.n * shape.spec.k * 2)};
     const int64_t half = transposed ? shape.spec.n : shape.spec.n / 2;
@@ -42,7 +42,7 @@ TEST_F(GpuLinear, MatchesReference) {
   for (const kernel_cases::LinearCase& c : kernel_cases::linear_cases()) {
     const PackedWeight shape{{.n = c.n, .k = c.k, .compute = ComputeType::kBF16}, nullptr};
     const auto dense = rounded(random_floats(1, c.n * c.k));
-    std::vector<float> source(dense.size());  // as the checkpoint has it
+    std::vector<float> source(dense.size());  // in the checkpoint's order
     for (int64_t n = 0; n < c.n; ++n) {
       for (int64_t k = 0; k < c.k; ++k)
         source[c.transposed ? k * c.n + n : n * c.k + k] = dense[n * c.k + k];
@@ -50,7 +50,7 @@ TEST_F(GpuLinear, MatchesReference) {
     const auto x = rounded(random_floats(2, c.m * c.k));
     for (const DType y_type : {DType::kF32, DType::kBF16}) {
       const PackedWeight weight{shape.spec, packed(shape, source, c.transposed)};
-      // Float sums of k products below 1; the result rounded to y's type.
+      // Allows for float sums of k products below 1, and for rounding the result to y's type.
       const double size = std::sqrt(static_cast<double>(c.k)) + 2.0;
       const double tolerance =
           static_cast<double>(c.k) * 0x1p-22 + size * (y_type == DType::kBF16 ? 0x1p-8 : 0.0);
@@ -59,7 +59,8 @@ TEST_F(GpuLinear, MatchesReference) {
   }
 }
 
-// A product of strided rows, added to y where y is float, else with a bias, against the reference.
+// Compares a product of strided rows with the reference: accumulated if y is float, else with a
+// bias.
 class GpuOwnLinear : public GpuLinear {
  protected:
   void expect_product(int64_t m, int64_t n, int64_t k, DType y_type, int64_t y_stride,
@@ -94,8 +95,8 @@ class GpuOwnLinear : public GpuLinear {
   }
 };
 
-// The kernel that linear() may take for a few rows, asked for by name: odd numbers of outputs,
-// fewer chunks of K than it has warps, rows apart, biases, sums that are added to.
+// The kernel that linear() may use for a few rows, called directly: odd numbers of outputs, fewer
+// chunks of K than it has warps, strided rows, biases, and sums that are accumulated.
 TEST_F(GpuOwnLinear, FewRowsMatchReference) {
   const struct {
     int64_t m, n, k;
@@ -120,7 +121,7 @@ TEST_F(GpuOwnLinear, PlainMatchesReference) {
   }
 }
 
-// A head of 12 dims begins between two pieces of 16 bytes.
+// A head of 12 dims begins in the middle of a piece of 16 bytes.
 TEST_F(GpuOwnLinear, OperandsMayBeginAnywhere) {
   constexpr int64_t kRows = 5, kHeads = 3, kDims = 12, kOutputs = 6;
   const auto x = rounded(random_floats(11, kRows * kHeads * kDims));
@@ -155,8 +156,8 @@ class GpuDenseLinear : public GpuOwnLinear {
   void SetUp() override { open_hopper(); }
 };
 
-// Every width of a tile, one and two warpgroups, blocks that take several tiles, odd ends of rows,
-// outputs and inputs, y in vectors and element by element.
+// Every width of a tile, one and two warpgroups, blocks that take several tiles, numbers of rows,
+// outputs and inputs that do not fill tiles, and y written in vectors and element by element.
 TEST_F(GpuDenseLinear, MatchesReference) {
   const struct {
     int64_t m, n, k;
@@ -175,7 +176,7 @@ TEST_F(GpuDenseLinear, MatchesReference) {
   }
 }
 
-// Gated, the product gives the bits of the product and the activation after it.
+// A gated product has the bits of the product followed by the activation.
 TEST_F(GpuDenseLinear, GatesAsTheActivationDoes) {
   const struct {
     int64_t m, ffn, k;
@@ -210,8 +211,8 @@ TEST_F(GpuDenseLinear, GatesAsTheActivationDoes) {
   }
 }
 
-// What a law of determinism is worth for a product (L4): on a GPU by linear(), at the shapes of an
-// 8B model.
+// Products for the determinism law (L4), computed by linear() on a GPU in the shapes of an 8B
+// model.
 struct BitsCase {
   int64_t n, k;
   std::vector<int64_t> rows;
@@ -223,8 +224,8 @@ std::vector<BitsCase> bits_cases(bool is_emulated) {
           {4096, 14336, {1, 16, 64, 129, 256, 1024}}};
 }
 
-// The rows of every number of rows are those of the most rows, bit by bit, in both types of y, with
-// and without a bias.
+// With any number of rows, each row has the same bits as among the most rows, for both types of y,
+// with and without a bias.
 TEST_F(GpuDenseLinear, BitsDoNotDependOnTheNumberOfRows) {
   device_->stream().set_deterministic(true);
   const bool is_emulated = device_->stream().emulated() != nullptr;

@@ -1,4 +1,4 @@
-// linear() on a GPU is compared with ref::linear() in float64, whatever its weights are.
+// Compares linear() on a GPU with ref::linear() in float64, for any kind of weight.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace quire::gpu_test {
 
-// The largest of sum |x| |w| over all outputs: what rounding errors are in proportion to.
+// Returns the largest sum |x| |w| over all outputs, to which rounding errors are proportional.
 inline double magnitude(const std::vector<float>& x, const std::vector<float>& w, int64_t m,
                         int64_t n, int64_t k) {
   double largest = 0.0;
@@ -28,8 +28,8 @@ inline double magnitude(const std::vector<float>& x, const std::vector<float>& w
 
 class GpuLinearTest : public GpuTest {
  protected:
-  // `x` [M, K] is of bf16 numbers; `dense` [N, K] is what the weight stands for. The product is
-  // that of `seen`, where the kernel rounds its inputs.
+  // `x` [M, K] has bf16 numbers; `dense` [N, K] are the numbers that the weight encodes. If the
+  // kernel rounds its inputs, `seen` are the rounded inputs.
   void expect_reference(const kernel_cases::LinearCase& c, const PackedWeight& weight,
                         const std::vector<float>& x, const std::vector<float>& dense, DType y_type,
                         double tolerance, const std::vector<float>* seen = nullptr) {

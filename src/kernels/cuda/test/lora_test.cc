@@ -1,4 +1,4 @@
-// Low-rank updates on a GPU: against the reference, and law L4 for rows among others.
+// Low-rank updates on a GPU: compared with the reference, and law L4 for rows among others.
 #include "kernels/api/lora.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::vector<uint16_t> bf16_bits(const std::vector<float>& values) {
   return bits;
 }
 
-// Rows of `columns`, padded with zeros.
+// Returns the rows, padded with zeros to `columns`.
 std::vector<uint16_t> padded_rows(const std::vector<uint16_t>& rows, int64_t columns) {
   const int64_t num_rows = std::ssize(rows) / columns, width = padded_lora_row(columns);
   std::vector<uint16_t> padded(static_cast<size_t>(num_rows * width));
@@ -40,7 +40,7 @@ class GpuLora : public gpu_test::GpuTest {
   static constexpr int64_t kOutputs = 58;
   static constexpr int32_t kParts = 3;
 
-  // Slots of one matrix: what the device reads, and the same for the reference.
+  // The slots of one matrix: what the device reads, and the same for the reference.
   struct Slots {
     int64_t k = 0;
     int64_t max_rank = 0;
@@ -91,7 +91,7 @@ class GpuLora : public gpu_test::GpuTest {
     return slots;
   }
 
-  // The rows [first, first + count) of the batch; `order`: as the step inputs have it.
+  // Runs the rows [first, first + count) of the batch. `order` is as in the step inputs.
   std::vector<float> run(const Slots& slots, const std::vector<int32_t>& slot_of, int64_t first,
                          int64_t count, DType y_type, bool ordered, bool scaled = false) {
     const int64_t num_rows = std::ssize(slot_of), width = slots.k + 3;
@@ -189,7 +189,8 @@ TEST_F(GpuLora, MatchesReference) {
   }
 }
 
-// Rows of one, of four and of eight to a block; ordered by slot or not; what has no adapter stays.
+// One, four and eight rows per block, ordered by slot or not; rows without an adapter do not
+// change.
 TEST_F(GpuLora, RowsAreAsAlone) {
   const Slots slots = make_slots(300, {{{0, 37, 16}, {37, 16, 4, true}}, {{0, kOutputs, 9}}});
   for (const int64_t num_rows : {3, 21, 140}) {

@@ -15,8 +15,8 @@ uintptr_t address(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
 }
 
-// Wherever a plan puts the memory of a product, the library's part begins at a multiple of 256, and what
-// is behind it ends within the bytes that were asked for. Nothing is read here.
+// Wherever the memory of a product begins, the library's part begins at a multiple of 256, and the
+// part behind it ends within the requested bytes. Nothing is read here.
 TEST(LtMemory, IsAlignedAtEveryOffsetOfAPlan) {
   for (int64_t offset = 0; offset < 1024; offset += Arena::kAlignment) {
     for (const int64_t k : {16, 48, 528, 4096, 14336}) {
@@ -36,8 +36,8 @@ TEST(LtMemory, IsAlignedAtEveryOffsetOfAPlan) {
   }
 }
 
-// Columns of an output that a part of a matrix fills begin where the library takes them, or nowhere that
-// it is asked for: heads of 12 dims of bf16 do.
+// Columns of an output that are a part of a matrix are either aligned as the library is told, or
+// the library is not used. Heads of 12 dims of bf16 are not aligned.
 TEST(LtMemory, PartsOfAMatrixBeginWhereTheLibraryIsTold) {
   const std::byte* const y = reinterpret_cast<std::byte*>(uintptr_t{1} << 40);
   for (int64_t head_dim = 2; head_dim <= 256; head_dim += 2) {

@@ -20,8 +20,8 @@ using kernel_cases::QuantFormat;
 using kernel_test::QuantSource;
 using kernel_test::random_floats;
 
-// Every format, as the GPU's kernel takes it: in simpler terms where it must be, and not at all
-// where groups are of 16 inputs.
+// Every format in the form that the GPU's kernel takes, which may be simplified; formats with
+// groups of 16 inputs are not supported.
 struct Format {
   const char* name;
   QuantSpec stored;
@@ -44,7 +44,7 @@ std::vector<Format> formats() {
 
 class GpuQuantLinear : public gpu_test::GpuLinearTest {
  protected:
-  // In two parts, the second first.
+  // Packs the weight in two parts, the second part first.
   PackedWeight packed(const Format& format, const QuantSource& source) {
     WeightSpec spec = source.spec;
     spec.compute = ComputeType::kBF16;
@@ -77,7 +77,8 @@ class GpuQuantLinear : public gpu_test::GpuLinearTest {
     expect_reference(c, packed(format, source), x, dense, y_type, tolerance);
   }
 
-  // A row alone, among few and among many, which run in blocks of other shapes (law L4).
+  // Checks that a row has the same bits alone, among few and among many rows, which use blocks of
+  // other shapes (law L4).
   void expect_same_bits(const Format& format, int64_t n, int64_t k, int64_t num_rows,
                         const std::vector<int64_t>& counts) {
     const QuantSource source({.n = n, .k = k, .quant = format.stored}, 7);
@@ -122,8 +123,8 @@ TEST_F(GpuQuantLinear, RowsHaveTheSameBitsHoweverManyThereAre) {
   for (const Format& format : formats()) expect_same_bits(format, 72, 700, 45, {1, 9, 20, 40});
 }
 
-// More rows than quant_linear.cu's kernel has there, and more outputs than a block; results that are
-// stored one by one, that are added to, and by 16 bytes.
+// More rows than quant_linear.cu's kernel takes on Hopper, and more outputs than a block has;
+// results that are stored one by one, accumulated, or stored in pieces of 16 bytes.
 TEST_F(HopperQuantLinear, ManyRowsMatchReferenceForEveryFormat) {
   for (const Format& format : formats())
     for (const LinearCase& c : {LinearCase{67, 40, 96, true, true}, LinearCase{130, 210, 300},
@@ -137,7 +138,7 @@ TEST_F(HopperQuantLinear, FewerRowsMatchReference) {
     expect_reference_of(all.front(), c);
 }
 
-// Parts of K that blocks of their own multiply, and whose sums are then added.
+// Parts of K that separate blocks multiply, and whose sums are then added.
 TEST_F(HopperQuantLinear, PartsMatchReference) {
   for (const int32_t num_sms : {3, 5, 9}) {
     open({.compute_capability = 90, .num_sms = num_sms});
@@ -146,7 +147,7 @@ TEST_F(HopperQuantLinear, PartsMatchReference) {
   }
 }
 
-// With all slices in one part, and with each in a part of its own.
+// With all slices in one part, and with each slice in a part of its own.
 TEST_F(HopperQuantLinear, RowsHaveTheSameBitsHoweverManyThereAre) {
   for (const Format& format : formats()) expect_same_bits(format, 24, 300, 65, {1, 17, 48});
   for (const int32_t num_sms : {1, 8}) {
@@ -166,7 +167,7 @@ TEST(QuantShapes, NumbersOfRowsChooseTheirPanels) {
   EXPECT_EQ(cuda::quant_panel_rows(4096), 128);
 }
 
-// Parts of a weight of [n, 64 * chunks] for a panel's rows on an H200.
+// Returns the number of parts of a weight of [n, 64 * chunks] for the rows of a panel on an H200.
 TEST(QuantShapes, PartsFillTheGpuWhereAddingThemCostsLess) {
   const auto parts = [](int64_t n, int64_t num_chunks, int panel_rows) {
     const int64_t outputs = cuda::panel_tiles(panel_rows) * int64_t{16};
@@ -177,11 +178,11 @@ TEST(QuantShapes, PartsFillTheGpuWhereAddingThemCostsLess) {
                               .most_bytes = int64_t{32} << 20},
                              132);
   };
-  EXPECT_EQ(parts(28672, 64, 64), 1);  // there are items enough
+  EXPECT_EQ(parts(28672, 64, 64), 1);  // there are enough items
   EXPECT_EQ(parts(6144, 64, 64), 4);
   EXPECT_EQ(parts(4096, 224, 64), 8);
   EXPECT_EQ(parts(4096, 224, 32), 8);
-  EXPECT_EQ(parts(4096, 4, 64), 1);  // there is too little to save
+  EXPECT_EQ(parts(4096, 4, 64), 1);  // too little time would be saved
   EXPECT_EQ(cuda::quant_parts({.num_items = 1, .num_chunks = 224, .slice_bytes = 1 << 16}, 132), 1);
   EXPECT_EQ(cuda::quant_parts({.num_items = 1, .num_chunks = 224, .most_bytes = 1 << 20}, 3), 2);
 }
@@ -217,10 +218,10 @@ TEST(QuantWeight, RefusesWhatItDoesNotTake) {
   EXPECT_FALSE(accepts(other));
   other = int4;
   other.zero_kind = ZeroKind::kInteger;
-  EXPECT_FALSE(accepts(other));  // with an offset too
+  EXPECT_FALSE(accepts(other));  // also with an offset
 }
 
-// Rows packed as a weight of their own and copied where they belong are the whole weight.
+// Rows that are packed as weights of their own and copied to their places make up the whole weight.
 TEST(QuantWeight, PiecesOfRowsMakeTheWholeWeight) {
   for (const Format& format : formats()) {
     const int64_t k = format.stored.group_size < 1024 ? 300 : 1000;
@@ -250,7 +251,7 @@ TEST(QuantWeight, PiecesOfRowsMakeTheWholeWeight) {
   }
 }
 
-// In simpler terms rows stand for the same numbers, and dequantize_rows() gives them.
+// The simplified form of rows encodes the same numbers, and dequantize_rows() returns them.
 TEST(QuantRowsTest, SimplerRowsStandForTheSameNumbers) {
   for (const QuantFormat& format : kernel_cases::quant_formats()) {
     const WeightSpec stored{.n = 5, .k = 1000, .quant = format.spec};

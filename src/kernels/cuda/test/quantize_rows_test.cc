@@ -17,7 +17,7 @@ namespace {
 using gpu_test::rounded;
 using kernel_test::random_floats;
 
-// What a row of activations becomes.
+// The quantized form of a row of activations.
 struct QuantizedRow {
   float scale = 1.0f;
   std::vector<uint8_t> codes;
@@ -69,14 +69,15 @@ TEST_F(GpuQuantizeRows, WhatIsNotFiniteStaysSo) {
   EXPECT_EQ(codes[32 + 7] & 0x7f, 0x7f);
 }
 
-// Products of FP8 against float64 of the same codes and scales.
+// Compares products of FP8 with float64 products of the same codes and scales.
 TEST_F(GpuQuantizeRows, ProductsMatchReference) {
   int num_cases = 0;
   for (kernel_cases::LinearCase c : kernel_cases::linear_cases()) {
     c.n = (c.n + 15) / 16 * 16;
     c.k = (c.k + 15) / 16 * 16;
     constexpr int64_t kWholeRow = int64_t{1} << 40;
-    // As far as the reference knows, products of float32: of what the activations became.
+    // The reference computes products of float32, of the numbers that the quantized activations
+    // encode.
     WeightSpec spec{.n = c.n,
                     .k = c.k,
                     .dtype = DType::kF8E4M3,
@@ -90,7 +91,7 @@ TEST_F(GpuQuantizeRows, ProductsMatchReference) {
               bytes.begin() + cuda::fp8_weight_layout(spec).scales_at);
     const PackedWeight weight{spec, upload(bytes)};
     const auto x = rounded(random_floats(2, c.m * c.k));
-    // The reference multiplies what the activations became.
+    // The reference multiplies the quantized activations.
     std::vector<float> seen(x.size());
     for (int64_t row = 0; row < c.m; ++row) {
       const QuantizedRow quantized(x.data() + row * c.k, c.k);
@@ -130,7 +131,7 @@ TEST(Fp8Products, TakeWeightsOfFp8WithAScalePerOutput) {
   EXPECT_TRUE(refused([](WeightSpec& s) { s.quant.has_column_order = true; }));
 }
 
-// Only Hopper multiplies; elsewhere such weights stay what they are.
+// Only Hopper has these products; elsewhere such weights are kept in their own format.
 TEST(Fp8Products, DependOnTheGpu) {
   WeightSpec spec{.n = 64,
                   .k = 128,

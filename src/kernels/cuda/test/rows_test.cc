@@ -59,7 +59,8 @@ TEST_F(GpuRows, CopiesZerosAtPositionZero) {
     EXPECT_EQ(got[i], i / kSize % 2 == 1 ? 0.0f : x[i]) << i;
 }
 
-// More than one kernel's parameters hold. The host's values may go as soon as the call is over.
+// Places more floats than one kernel's parameters hold. The host's values may be freed as soon as
+// the call returns.
 TEST_F(GpuRows, PlacesFloatsOfTheHost) {
   const auto want = random_floats(1, 700);
   auto* out = static_cast<float*>(poisoned(701 * 4));

@@ -1,5 +1,5 @@
-// The ops of states on a GPU: close to the reference over two steps, and the same bits however a
-// sequence is cut into segments.
+// The ops of states on a GPU: close to the reference over two steps, and with the same bits however
+// a sequence is cut into segments.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -26,8 +26,9 @@ const std::vector<int32_t> kLengths = {5, 1, 9, 2};
 
 int64_t num_tokens() { return std::accumulate(kLengths.begin(), kLengths.end(), int64_t{0}); }
 
-// Sequence i has kLengths[i] tokens, in segments of at most `chunk`; each snapshot is kept. The first
-// one goes on from block 1, which is zeros, the others begin. Two segments of nobody follow.
+// Sequence i has kLengths[i] tokens, in segments of at most `chunk`; each snapshot is kept. The
+// first sequence continues from block 1, which is zeros; the others begin anew. Two segments of
+// padding follow.
 struct Cut {
   explicit Cut(int32_t chunk) {
     int32_t block = 2;
@@ -54,8 +55,8 @@ struct Cut {
   std::vector<int32_t> start_loc = {0}, state_in, state_out, last_blocks;
 };
 
-// An op with its inputs, which `run` takes from the host (for the reference, with no stream) or the
-// device, and its results [T, width].
+// An op with its inputs, which `run` reads on the host (for the reference, without a stream) or on
+// the device, and its results [T, width].
 struct StateOp {
   int64_t width = 0;
   int64_t state_floats = 0;
@@ -64,7 +65,7 @@ struct StateOp {
 
 class GpuStates : public gpu_test::GpuTest {
  protected:
-  // What a step leaves behind: its results, and in `pool` the states.
+  // Returns the results of a step, and writes the states to `pool`.
   std::vector<float> run(const StateOp& op, const Cut& cut, float* pool) {
     auto* out = static_cast<float*>(GpuTest::poisoned(num_tokens() * op.width * 4));
     op.run(&stream(),
@@ -78,7 +79,8 @@ class GpuStates : public gpu_test::GpuTest {
     std::fill_n(pool.begin() + op.state_floats, op.state_floats, 0.0f);
     return pool;
   }
-  // The same sequences again, which go on from what the first step left.
+  // Returns segments for the same sequences, which continue from the states that the first step
+  // left.
   static Cut next_step(const Cut& cut) {
     Cut next(1 << 20);
     for (size_t i = 0; i < kLengths.size(); ++i)
@@ -110,7 +112,7 @@ class GpuStates : public gpu_test::GpuTest {
     check_unkept(op, first.front());
   }
 
-  // A state that is not kept gives the same results, and no block is written.
+  // Without keeping states the results are the same, and no block is written.
   void check_unkept(const StateOp& op, const std::vector<float>& kept) {
     Cut cut(1 << 20);
     std::fill(cut.state_out.begin(), cut.state_out.end(), 0);
@@ -122,7 +124,7 @@ class GpuStates : public gpu_test::GpuTest {
     EXPECT_TRUE(same_bits(after.data(), before.data(), std::ssize(before)));
   }
 
-  // The values where an op on `stream` reads them.
+  // Returns the values where an op on `stream` can read them.
   const float* at(Stream* stream, const std::vector<float>& host, const float* device) {
     return stream == nullptr ? host.data() : device;
   }
@@ -166,7 +168,7 @@ TEST_F(GpuStates, CausalConvMatchesReference) {
 TEST_F(GpuStates, SelectiveScanMatchesReference) {
   for (const int64_t channels : {1, 40}) {
     for (const int64_t states : {1, 5, 16, 70}) {
-      // Rows of whole pieces of 16 bytes, and others.
+      // Rows that consist of whole pieces of 16 bytes, and rows that do not.
       const int64_t gap = channels % 4 == 0 && states % 4 == 0 ? 4 : 3;
       const int64_t stride = 2 * states + gap;
       const int64_t x_stride = channels + gap;

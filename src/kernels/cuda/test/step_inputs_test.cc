@@ -1,4 +1,4 @@
-// The arrays that a GPU builds, step after step, are compared with those that the host would have
+// Compares the arrays that a GPU builds, step after step, with those that the host would have
 // filled.
 #include "kernels/api/step_inputs.h"
 
@@ -18,7 +18,7 @@ constexpr int64_t kMaxTokens = 64;
 
 class GpuStepInputs : public gpu_test::GpuTest {
  protected:
-  // A request as the host knows it.
+  // The host's data of a request.
   struct Known {
     std::vector<std::vector<int32_t>> tables;  // [G][max_blocks]
     TokenId last_token = -1;

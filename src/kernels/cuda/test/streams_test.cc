@@ -27,7 +27,7 @@ struct Rows {
   const float* scale;
 };
 
-using Op = void (*)(Stream*, const Case&, const Rows&);  // without a stream: the reference
+using Op = void (*)(Stream*, const Case&, const Rows&);  // without a stream: calls the reference
 
 void predict(Stream* stream, const Case& shape, const Rows& rows) {
   const PredictStreamsParams params{.streams = rows.streams,
@@ -53,7 +53,7 @@ void correct(Stream* stream, const Case& shape, const Rows& rows) {
   stream == nullptr ? ref::correct_streams(params) : correct_streams(*stream, params);
 }
 
-// The last stream takes the magnitude of the made rows.
+// The last stream gets the magnitude of the computed rows.
 void match(Stream* stream, const Case& shape, const Rows& rows) {
   const int64_t stride = shape.num_streams * shape.size;
   const MatchMagnitudeParams params{.x = rows.streams + stride - shape.size,
@@ -94,7 +94,7 @@ TEST_F(GpuStreams, MatchReference) {
       auto made = random_floats(2, shape.num_tokens * shape.size, 3.0f);
       const auto coefs = random_floats(3, shape.num_tokens * shape.num_streams * shape.num_streams);
       const auto scale = random_floats(4, shape.size);
-      // The first token is below the floor.
+      // The first token's magnitude is below the floor.
       for (int64_t i = 0; i < shape.num_streams * shape.size; ++i) streams[i] *= 1e-4f;
       const Rows rows{upload(streams), upload(made), upload(coefs), upload(scale)};
       op(&stream(), shape, rows);
@@ -107,7 +107,7 @@ TEST_F(GpuStreams, MatchReference) {
   }
 }
 
-// The inside of an MLP is of bf16.
+// The inside of an MLP is bf16.
 TEST_F(GpuStreams, CutsRowsOfBf16) {
   constexpr int64_t kTokens = 3, kSize = 130, kStride = 140;
   auto want = rounded(random_floats(1, kTokens * kStride, 2.0f));

@@ -18,7 +18,7 @@ void expect_same(const ptx::TensorMap& got, const ptx::TensorMap& want) {
   EXPECT_EQ(got.box_rows, want.box_rows);
 }
 
-// In a table that is too small for them, too.
+// Holds also for a table that is too small for all shapes.
 TEST(TensorMapTable, GivesTheMapOfEachShape) {
   std::mt19937 rng(1);
   const auto below = [&rng](uint32_t count) { return static_cast<int32_t>(rng() % count); };
@@ -58,7 +58,7 @@ class GpuTensorMaps : public gpu_test::GpuLinearTest {
   void SetUp() override { open_hopper(); }
 };
 
-// Maps whose places in the table are one, which addresses decide, are encoded again.
+// Maps that share a place in the table, which depends on addresses, are encoded again.
 TEST_F(GpuTensorMaps, AreEncodedOnceForAWeightAndANumberOfRows) {
   constexpr int64_t kSize = 64;
   const PackedWeight weight{

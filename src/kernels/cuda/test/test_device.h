@@ -1,5 +1,5 @@
-// These tests run on this device: the test program is linked once with the kernels compiled for the
-// CPU (always runs) and once with the real backend (skipped by name where there is no GPU).
+// The device that tests run on. The test program is linked twice: with the kernels compiled for the
+// CPU (always runs), and with the real backend (skipped by name where there is no GPU).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,23 +16,23 @@
 
 namespace quire::gpu_test {
 
-// What an emulated device is to be like; a GPU is as it is.
+// The properties of an emulated device. They do not apply to a real GPU.
 struct EmulatedGpu {
   int32_t compute_capability = 80;
   int32_t num_sms = 3;
-  int32_t num_failing_captures = 0;  // the first ones
+  int32_t num_failing_captures = 0;  // how many captures fail, from the first one on
   int64_t shared_bytes_per_block = 227 << 10;
   EmulatedCopies copies = EmulatedCopies::kMixed;
 };
 
-// The emulated device, or GPU 0.
+// Opens the emulated device, or GPU 0.
 Result<std::unique_ptr<Device>> open_test_device(const EmulatedGpu& emulated = {});
 
 class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override { open({}); }
 
-  // Opens such a device; without one the test is skipped.
+  // Opens the device; the test is skipped if there is none.
   void open(const EmulatedGpu& emulated) {
     Result<std::unique_ptr<Device>> device = open_test_device(emulated);
     if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
@@ -46,7 +46,7 @@ class GpuTest : public ::testing::Test {
 
   Stream& stream() { return device_->stream(); }
 
-  // Device memory with every byte 0xff: NaN in every float type.
+  // Returns device memory with every byte 0xff, which is NaN in every float type.
   void* poisoned(int64_t num_bytes) { return upload(std::vector<uint8_t>(num_bytes, 0xff)); }
 
   template <typename T>
@@ -60,7 +60,7 @@ class GpuTest : public ::testing::Test {
     EXPECT_TRUE(device_->synchronize().ok());
     return memory;
   }
-  // Rounded to `dtype`.
+  // Uploads the numbers, rounded to `dtype`.
   Activations upload_as(DType dtype, const std::vector<float>& values) {
     std::vector<uint8_t> bytes(values.size() * static_cast<size_t>(size_bytes(dtype)));
     for (size_t i = 0; i < values.size(); ++i)
@@ -75,7 +75,7 @@ class GpuTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status.message();
     return values;
   }
-  // Widened to float.
+  // Downloads the numbers, widened to float.
   std::vector<float> download_floats(ConstActivations memory, int64_t count) {
     const auto bytes = download<uint8_t>(memory.data(), count * size_bytes(memory.dtype()));
     std::vector<float> values(static_cast<size_t>(count));
@@ -88,7 +88,7 @@ class GpuTest : public ::testing::Test {
   std::vector<Arena> arenas_;
 };
 
-// x rounded to bf16 and back.
+// Returns x rounded to bf16 and widened again.
 inline std::vector<float> rounded(std::vector<float> x) {
   for (float& value : x) value = to_float(to_bfloat16(value));
   return x;

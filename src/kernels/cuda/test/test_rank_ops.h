@@ -1,4 +1,4 @@
-// What the devices of test_device.h do together.
+// The rank ops for the devices of test_device.h.
 #pragma once
 
 #include "kernels/api/ranks/rank_ops.h"

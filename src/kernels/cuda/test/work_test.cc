@@ -1,4 +1,4 @@
-// A GPU's kernels and launches rest on this arithmetic, which is tested on the CPU.
+// The arithmetic on which a GPU's kernels and launches rely, tested on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ TEST(ResidentBlocks, AreWhatSharedMemoryAndRegistersAllow) {
   EXPECT_EQ(resident_blocks(hopper, 75 << 10, 3), 3);
   EXPECT_EQ(resident_blocks(hopper, 76 << 10, 3), 2);
   EXPECT_EQ(resident_blocks(hopper, 227 << 10, 2), 1);
-  // A block that does not fit is refused when it is launched.
+  // A block that does not fit is refused at the launch, not here.
   EXPECT_EQ(resident_blocks(hopper, 300 << 10, 2), 1);
 }
 
@@ -66,8 +66,8 @@ TEST(Swizzle, EveryChunkHasItsPlaceAndEightRowsUseAllBanks) {
   }
 }
 
-// Of keys and values as decode keeps them: pairs of chunks are reached from the first, and rows 0 to
-// 7 of a chunk use all banks.
+// Rows of keys and values as decode stores them: pairs of chunks are reached from the first pair,
+// and rows 0 to 7 of a chunk use all banks.
 template <int kChunks>
 void expect_chunks_have_their_places() {
   std::set<int> places;
@@ -133,11 +133,11 @@ TEST(AttentionWork, NoRequestHasMoreSplitsThanTheBound) {
       EXPECT_LE(bound, most + 1) << window << " of " << max_len;
     }
   }
-  // A cache of whole splits has room for the partial sums of every step that decodes.
+  // A cache of whole splits has room for the partial sums of every decode step.
   EXPECT_EQ(max_decode_splits({.split_size = 256}, 4096), 16);
 }
 
-// Of many requests that may be long few are: their splits together are bound by their lengths.
+// Of many requests that may be long, few are: the total length limits their splits.
 TEST(AttentionWork, SplitsTogetherAreBoundByTheTotalLength) {
   const AttentionCut cut{.split_size = 512};
   EXPECT_EQ(max_total_splits(cut, 256, 256, 0), 256 * 256);
@@ -191,7 +191,7 @@ TEST(Panel, ChunksHaveTheirPlacesAndEightRowsUseAllBanks) {
         EXPECT_EQ(offset % 16, 0);
         EXPECT_LT(offset, kRows * chunks * 16);
         EXPECT_TRUE(places.insert(offset).second);
-        // What software writes is what TMA and wgmma mean: rows of 128 bytes, then swizzled.
+        // Software writes the layout that TMA and wgmma define: rows of 128 bytes, then swizzled.
         const auto plain = static_cast<uint32_t>((chunk / 8 * kRows + row) * 128 + chunk % 8 * 16);
         EXPECT_EQ(static_cast<uint32_t>(offset), swizzled_address(plain));
         EXPECT_EQ(swizzled_address(static_cast<uint32_t>(offset)), plain);
@@ -226,7 +226,7 @@ TEST(TilePieces, EveryTileOnceAsKeysAndAsValuesInTheOrderOfUse) {
       const TilePiece at = tile_piece(piece, num_tiles);
       EXPECT_TRUE((at.is_value ? values : keys).insert(at.tile).second);
       if (at.is_value) {
-        // Its own scores are done, the next tile's begun: no further.
+        // Keys are at most one tile ahead of the values.
         EXPECT_EQ(static_cast<int32_t>(keys.size()), std::min(at.tile + 2, num_tiles));
         EXPECT_EQ(static_cast<int32_t>(values.size()), at.tile + 1);
       }
@@ -260,8 +260,8 @@ TEST(CacheMap, TakesWhatTheCacheCanHave) {
       is_mappable({.head_dim = 12, .block_size = 16, .block_stride = 192, .box_rows = 16}));
 }
 
-// The shapes of an 8B model on 132 multiprocessors: few rows make 128 tiles of one warpgroup, more
-// rows are shared out so that every wave of blocks is nearly full.
+// The shapes of an 8B model on 132 multiprocessors: few rows make 128 tiles of one warpgroup; more
+// rows are divided so that every wave of blocks is nearly full.
 TEST(DenseTiles, FillTheMultiprocessors) {
   const auto is = [](const TileShape& shape, int groups, int columns) {
     return shape.groups == groups && shape.columns == columns;
@@ -277,8 +277,8 @@ TEST(DenseTiles, FillTheMultiprocessors) {
   EXPECT_TRUE(is(dense_tile_shape(8192, 4096, 132, false), 2, 256));
 }
 
-// Those of eight-bit codes are narrower, and two blocks share a multiprocessor where one would be
-// too wide.
+// Tiles of eight-bit codes are narrower, and two blocks share a multiprocessor if one block would
+// need tiles that are too wide.
 TEST(DenseTiles, OfEightBitCodesFillTheMultiprocessors) {
   const auto is = [](const TileShape& shape, int groups, int columns, int blocks) {
     return shape.groups == groups && shape.columns == columns && shape.blocks == blocks;

@@ -1,4 +1,4 @@
-// What GPUs do together, compiled for the CPU, for tests only.
+// The ops that GPUs do together, compiled for the CPU, for tests only.
 #pragma once
 
 #include "kernels/api/ranks/rank_ops.h"

@@ -1,4 +1,4 @@
-// Operations that reach beyond one GPU, whose ranks are threads here.
+// Operations that reach beyond one GPU. The ranks are threads here.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ inline uint64_t clock_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
 }
-// The other rank's thread may want this CPU.
+// Sleeps, since the other rank's thread may need this CPU.
 inline void pause() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 }  // namespace quire::cuda::ptx

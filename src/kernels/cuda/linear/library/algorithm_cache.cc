@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kMagic = "quire-algorithms 1";
 
-// This is FNV-1a with 64 bits.
+// Returns the 64-bit FNV-1a hash.
 uint64_t hash_of(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
@@ -35,7 +35,7 @@ uint32_t flags_of(const MatmulKey& key) {
          uint32_t{key.deterministic} << 2 | uint32_t{key.is_fp8} << 3;
 }
 
-// Fields takes numbers off the front of a line, each behind one space but the first.
+// Fields takes numbers off the front of a line; each but the first must follow one space.
 class Fields {
  public:
   explicit Fields(std::string_view line) : rest_(line) {}
@@ -87,7 +87,7 @@ bool parse_entry(std::string_view line, Entry& entry) {
   return true;
 }
 
-// Takes the text up to the next line break off, with the break; returns false when there is none.
+// Takes the text up to and including the next line break. Returns false if there is none.
 bool take_line(std::string_view& text, std::string_view& line) {
   const size_t end = text.find('\n');
   if (end == std::string_view::npos) return false;
@@ -157,7 +157,8 @@ Status AlgorithmCache::write(const std::string& dir) const {
   std::filesystem::create_directories(dir, error);
   if (error) return internal_error("{}: {}", dir, error.message());
   const std::string path = path_in(dir, identity_);
-  // The name is this process's own, so that two that start at once do not write into one file.
+  // The name contains the process id, so that two processes that start at once do not write to one
+  // file.
   const std::string partial = fmt::format("{}.{}.partial", path, ::getpid());
   bool good = false;
   {

@@ -1,5 +1,5 @@
-// An AlgorithmCache keeps the algorithms of a GPU's library that were measured to be the fastest on
-// disk between starts: nothing is measured twice on the same device with the same library.
+// An AlgorithmCache stores on disk which algorithms of a GPU's library were measured to be the
+// fastest, so that nothing is measured twice on the same device with the same library.
 //
 //   AlgorithmCache cache("NVIDIA H200, sm_90, 132 SMs; cuBLASLt 130002");
 //   cache.read(dir);  // takes what is there, fits and is undamaged
@@ -7,8 +7,8 @@
 //   cache.put(key, measured);
 //   cache.write(dir);
 //
-// There is a file per identity; it is text, written whole or not at all, and safe to delete. WORDs
-// are hexadecimal, and HASH is that of everything before its line:
+// There is one file per identity. It is text, written whole or not at all, and safe to delete.
+// WORDs are hexadecimal, and HASH is the hash of everything before its line:
 //   quire-algorithms 1
 //   for IDENTITY
 //   N K ROWS X_STRIDE Y_STRIDE Y_TYPE FLAGS MICROSECONDS FUSES_BIAS WORD * 8
@@ -30,17 +30,17 @@
 namespace quire::cuda {
 
 struct MeasuredAlgorithm {
-  std::array<uint64_t, 8> words{};  // the library's own, opaque
+  std::array<uint64_t, 8> words{};  // opaque data of the library
   bool fuses_bias = false;
   float microseconds = 0.0f;
   friend bool operator==(const MeasuredAlgorithm&, const MeasuredAlgorithm&) = default;
 };
 
-// One thread uses it.
+// One thread may use it.
 class AlgorithmCache {
  public:
-  // `identity` is one line that decides whether an algorithm may be used again and how fast it is:
-  // device, library, their versions.
+  // `identity` is one line with everything that decides whether an algorithm can be used again and
+  // how fast it is: the device, the library, and their versions.
   explicit AlgorithmCache(std::string identity) : identity_(std::move(identity)) {}
 
   const MeasuredAlgorithm* find(const MatmulKey& key) const;
@@ -48,14 +48,14 @@ class AlgorithmCache {
   size_t size() const { return entries_.size(); }
 
   std::string to_text() const;
-  // Returns `text` with the last line that belongs under it.
+  // Returns `text` with its last line, the hash, appended.
   static std::string with_sum(std::string text);
   // Adds what `text` holds. kDataLoss: it is damaged, or of another device or library; then nothing
   // is added.
   Status add_text(std::string_view text);
 
-  // Reads the file in the folder `dir`, which write() makes. kNotFound: there is no file; else the
-  // errors of add_text().
+  // Reads the file in the folder `dir`, which write() makes. kNotFound: there is no file. Else
+  // returns the errors of add_text().
   Status read(const std::string& dir);
   Status write(const std::string& dir) const;
 
@@ -64,9 +64,9 @@ class AlgorithmCache {
   std::map<MatmulKey, MeasuredAlgorithm> entries_;
 };
 
-// Returns which of the measured times to take: the least, but the first (the library's own choice)
-// unless another is faster by more than measurements waver. `microseconds` is not empty. A negative
-// time is an algorithm that failed; when all failed the result is -1.
+// Returns the index of the measured time to use: the least, but the first (the library's own
+// choice) unless another is faster by more than measurements vary. `microseconds` must not be
+// empty. A negative time is that of an algorithm that failed; when all failed the result is -1.
 int64_t fastest(std::span<const float> microseconds);
 
 }  // namespace quire::cuda

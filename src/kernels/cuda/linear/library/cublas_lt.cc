@@ -7,7 +7,7 @@ namespace quire::cuda {
 Result<CublasLt> CublasLt::load() {
   QUIRE_ASSIGN_OR_RETURN(const SharedLibrary library,
                          SharedLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12",
-                                              // where the toolkit lies unknown to the loader
+                                              // the toolkit, where the loader does not look
                                               "/usr/local/cuda/lib64/libcublasLt.so.13",
                                               "/usr/local/cuda/lib64/libcublasLt.so.12"}));
   CublasLt lt;

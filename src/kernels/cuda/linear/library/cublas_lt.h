@@ -1,4 +1,4 @@
-// This is the part of cuBLASLt that linear() needs, loaded when it is first used.
+// The part of cuBLASLt that linear() needs, loaded when it is first used.
 #pragma once
 
 #include <cublasLt.h>

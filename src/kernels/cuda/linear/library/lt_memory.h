@@ -1,4 +1,4 @@
-// Where a product by cuBLASLt works, and what its operands begin at.
+// The workspace of products by cuBLASLt, and the alignment of their operands.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,12 @@
 namespace quire::cuda {
 
 inline constexpr size_t kLtWorkspaceBytes = size_t{32} << 20;
-// The library refuses workspaces that begin elsewhere, and an arena's pieces are aligned to less.
+// The library refuses workspaces with less alignment, and an arena's allocations are aligned to
+// less.
 inline constexpr int64_t kLtWorkspaceAlignment = 256;
-// What the library is told of every matrix, since it assumes 256 where nobody says: a weight or an
-// output's columns begin anywhere in an arena's piece. plain_linear() takes what begins elsewhere.
+// The alignment of every matrix that the library is told; without it, the library would assume 256.
+// A weight or an output's columns may begin anywhere in an arena's allocation. plain_linear() takes
+// operands with less alignment.
 inline constexpr uint32_t kLtOperandAlignment = 16;
 
 inline bool is_lt_operand(const void* matrix) {
@@ -19,9 +21,10 @@ inline bool is_lt_operand(const void* matrix) {
 
 struct LtMemory {
   std::byte* workspace = nullptr;  // kLtWorkspaceBytes, for the library
-  std::byte* rows = nullptr;       // what a product is to have beside
+  std::byte* rows = nullptr;       // space for quantized rows of x
 };
-// Cuts lt_memory_bytes() that begin anywhere; both parts begin at multiples of kLtWorkspaceAlignment.
+// Divides lt_memory_bytes() that begin anywhere; both parts begin at multiples of
+// kLtWorkspaceAlignment.
 inline LtMemory lt_memory(void* memory) {
   const uintptr_t past = reinterpret_cast<uintptr_t>(memory) % kLtWorkspaceAlignment;
   std::byte* const workspace =

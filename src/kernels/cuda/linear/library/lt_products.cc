@@ -20,14 +20,14 @@ cudaDataType_t cuda_type(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F
 
 Status lt_status(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return {};
-  // The library does not say why; where the device is lost, the runtime does.
+  // The library does not say why a call failed; if the device is lost, the runtime does.
   const cudaError_t device = cudaPeekAtLastError();
   if (is_device_lost(device)) return to_status(device, what);
   return internal_error("cuBLASLt: {} failed with status {}", what, static_cast<int>(status));
 }
 
-// A Description is what one call describes to the library, and destroys it with itself. Attributes
-// that an older library does not know show in status().
+// A Description owns the library's descriptors of one call. Attributes that an older library does
+// not have are reported by status().
 class Description {
  public:
   Description(const CublasLt& lt, const MatmulKey& key, int64_t rows, const LtOperands& operands,
@@ -62,14 +62,14 @@ class Description {
   cublasLtMatrixLayout_t y = nullptr;
 
  private:
-  // Scales by a factor per output and one per row.
+  // Scales by a factor per output and a factor per row.
   void scale_by_vectors(const LtOperands& operands) {
     const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
     set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.weight_scales);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.x_scales);
-    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{0});  // parts of the sum are added in float32
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{0});  // partial sums are added in float32
   }
   void fuse_bias(const float* bias) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
@@ -89,7 +89,7 @@ class Description {
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
 };
 
-// Returns what decides which algorithm is fast, and whether its words mean what they meant.
+// Returns everything that decides which algorithm is fast, and whether its words mean the same.
 Result<std::string> identity_of(const CublasLt& lt) {
   int device = 0;
   int driver = 0;
@@ -103,13 +103,13 @@ Result<std::string> identity_of(const CublasLt& lt) {
                      lt.version());
 }
 
-// Scratch is memory for results that nobody reads, as long as algorithms are measured.
+// Memory for results that are not read, used while algorithms are measured.
 class Scratch {
  public:
   Scratch(const GpuStream& stream, size_t num_bytes) : stream_(handle_of(stream)) {
     if (cudaMallocAsync(&data_, num_bytes, stream_) != cudaSuccess) {
       data_ = nullptr;
-      (void)cudaGetLastError();  // what does not fit is not measured: no error
+      (void)cudaGetLastError();  // what does not fit is not measured, which is no error
     }
   }
   ~Scratch() {
@@ -133,7 +133,7 @@ bool is_capturing(const GpuStream& stream) {
 }  // namespace
 
 Result<std::unique_ptr<LtProducts>> LtProducts::open(const GpuStream& stream) {
-  const std::lock_guard lock(capture_mutex());  // a handle takes memory of the device
+  const std::lock_guard lock(capture_mutex());  // creating a handle allocates memory of the device
   std::unique_ptr<LtProducts> products(new LtProducts());
   QUIRE_ASSIGN_OR_RETURN(products->lt_, CublasLt::load());
   QUIRE_RETURN_IF_ERROR(lt_status(products->lt_.create(&products->handle_), "cublasLtCreate"));
@@ -220,8 +220,8 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtProducts::candidates(const MatmulKey
     (void)lt_.set_preference(preference, alignment, &kLtOperandAlignment,
                              sizeof kLtOperandAlignment);
   }
-  // Deterministic: no split over k, whose parts would be cut by the number of rows. Else none whose
-  // parts are added in y's type.
+  // Deterministic products must not be split over k, since the split would depend on the number of
+  // rows. Others may be split, but the parts must not be added in y's type.
   const uint32_t schemes =
       key.deterministic ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   (void)lt_.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
@@ -252,9 +252,10 @@ float LtProducts::time_once(GpuStream& stream, const std::function<bool()>& prod
 }
 
 float LtProducts::measure(GpuStream& stream, const std::function<bool()>& product) {
-  // In a forward pass a weight comes from memory: the last run's copy of it must leave the cache.
+  // In a forward pass a weight comes from memory, so the copy that the last run left in the cache
+  // is flushed.
   const Scratch flush(stream, kFlushBytes);
-  float best = time_once(stream, product);  // loads its kernel
+  float best = time_once(stream, product);  // the first run also loads the kernel
   for (int i = 0; i < kTimedRuns && best >= 0.0f; ++i) {
     if (flush.data() != nullptr)
       (void)cudaMemsetAsync(flush.data(), 0, kFlushBytes, handle_of(stream));
@@ -273,7 +274,7 @@ void LtProducts::remember(const MatmulKey& key, const Algorithm& algorithm, floa
   const Status written = measured_.write(cache_dir_);
   if (written.ok()) return;
   log_warn("algorithms: {}", written.message());
-  cache_dir_.clear();  // said once
+  cache_dir_.clear();  // warns only once
 }
 
 std::optional<LtProducts::Algorithm> LtProducts::choose(
@@ -309,9 +310,9 @@ std::optional<LtProducts::Algorithm> LtProducts::choose(
   return chosen;
 }
 
-// Chosen once per key. Deterministic products take the library's own first choice, which is a pure
-// function of the shape, the device and the library; others the fastest of what it proposes, by
-// measurement on the operands at hand.
+// The algorithm is chosen once per key. Deterministic products take the library's own first choice,
+// which is a pure function of the shape, the device and the library. Others take the fastest of
+// those it proposes, as measured on the given operands.
 Result<const LtProducts::Algorithm*> LtProducts::algorithm_for(GpuStream& stream,
                                                                const MatmulKey& key,
                                                                const LtOperands& operands,
@@ -343,7 +344,7 @@ Result<const LtProducts::Algorithm*> LtProducts::algorithm_for(GpuStream& stream
   if (key.deterministic) return &algorithms_.emplace(key, algorithm).first->second;
   const std::optional<Algorithm> chosen = choose(stream, key, operands, other, proposed, algorithm);
   if (chosen) return &algorithms_.emplace(key, *chosen).first->second;
-  unmeasured_ = algorithm;  // whoever asks again measures
+  unmeasured_ = algorithm;  // the next call with this key measures
   return &unmeasured_;
 }
 

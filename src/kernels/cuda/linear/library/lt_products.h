@@ -1,5 +1,5 @@
-// The matrix products of linear() by cuBLASLt. Row-major y [M, N] = x [M, K] W [N, K]^T is, in its
-// column-major terms, D [N, M] = W^T x with W stored [K, N] and transposed.
+// The matrix products of linear() by cuBLASLt. Row-major y [M, N] = x [M, K] W [N, K]^T is, in the
+// library's column-major terms, D [N, M] = W^T x with W stored as [K, N] and transposed.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,50 +28,53 @@ struct LtOperands {
   const float* x_scales = nullptr;       // FP8: [M]
   const float* bias = nullptr;           // [N] or null
   void* y = nullptr;
-  void* workspace = nullptr;  // kLtWorkspaceBytes, aligned as LtMemory
+  void* workspace = nullptr;  // kLtWorkspaceBytes, aligned as in LtMemory
   int64_t num_rows = 0;
 };
 
-// Kept by a stream. One thread.
+// Stored with a stream. One thread may use it.
 class LtProducts final : public LibraryState {
  public:
-  // kNotFound: there is no such library. Reads what was measured before from the stream's folder.
+  // Loads the library, and reads earlier measurements from the stream's folder. kNotFound: there is
+  // no such library.
   static Result<std::unique_ptr<LtProducts>> open(const GpuStream& stream);
   ~LtProducts() override;
 
-  // Another way to the product, bias included, that writes it to `y`; queued like a kernel. Empty:
-  // there is none.
+  // Another kernel for the product, bias included, that writes it to `y`. It is queued like any
+  // kernel. Empty: there is none.
   using OtherKernel = std::function<void(void* y)>;
-  // Queues the product. Where it cannot take the bias along, place_bias() is called first, and the
+  // Queues the product. If the algorithm cannot add the bias, place_bias() is called first, and the
   // product is added to y.
   Status run(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
              const OtherKernel& other, const std::function<void()>& place_bias);
-  // Whether the library has an algorithm for the product at all.
+  // Returns whether the library has any algorithm for the product.
   bool supports(const MatmulKey& key);
 
  private:
   struct Algorithm {
-    cublasLtMatmulAlgo_t algorithm{};  // zeros: the other kernel, which no word of the library is
+    cublasLtMatmulAlgo_t algorithm{};  // all zeros, which no library algorithm is: the other kernel
     bool fuses_bias = false;
     bool is_other_kernel() const;
   };
 
   LtProducts() = default;
-  // The product that the library is asked for: where it does not fuse the bias, y has it already.
+  // Returns the product that the library computes: if it does not fuse the bias, y already contains
+  // it.
   static MatmulKey as_asked(const MatmulKey& key, bool fuses_bias);
   Result<const Algorithm*> algorithm_for(GpuStream& stream, const MatmulKey& key,
                                          const LtOperands& operands, const OtherKernel& other);
-  // The fastest of what was proposed, and of the other kernel; nothing where nothing could be
-  // measured. `first` is the first that was proposed.
+  // Returns the fastest of the proposed algorithms and the other kernel, or nothing if nothing
+  // could be measured. `first` is the first proposed algorithm.
   std::optional<Algorithm> choose(GpuStream& stream, const MatmulKey& key,
                                   const LtOperands& operands, const OtherKernel& other,
                                   const std::vector<cublasLtMatmulAlgo_t>& proposed,
                                   const Algorithm& first);
-  // Best first, by the library's own ranking; empty: none. `bias`: to be fused, or null.
+  // Returns algorithms, best first by the library's own ranking; empty: there is none. `bias` is
+  // the bias to fuse, or null.
   Result<std::vector<cublasLtMatmulAlgo_t>> candidates(const MatmulKey& key,
                                                        const LtOperands& operands,
                                                        const float* bias, int max_count);
-  // The least time of some runs, microseconds; negative: it failed.
+  // Returns the least time of some runs in microseconds; negative: a run failed.
   float measure(GpuStream& stream, const std::function<bool()>& product);
   float time_once(GpuStream& stream, const std::function<bool()>& product);
   cublasStatus_t multiply(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
@@ -82,8 +85,8 @@ class LtProducts final : public LibraryState {
   cublasLtHandle_t handle_ = nullptr;
   std::string cache_dir_;
   AlgorithmCache measured_{""};
-  std::map<MatmulKey, Algorithm> algorithms_;  // of this run
-  Algorithm unmeasured_;                       // of the product that was asked for last
+  std::map<MatmulKey, Algorithm> algorithms_;  // in use by this process
+  Algorithm unmeasured_;                       // for the last product that was not measured
   cudaEvent_t begin_ = nullptr;
   cudaEvent_t end_ = nullptr;
 };

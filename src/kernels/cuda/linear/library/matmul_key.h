@@ -1,4 +1,4 @@
-// Which products of linear() share one algorithm of the library.
+// The key under which products of linear() share one algorithm of the library.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace quire::cuda {
 
-// The number of rows that an algorithm is chosen for: few rows exactly (each count has its own
-// best), many rounded up. Deterministic products use one algorithm for any number of rows, so that
-// a row's bits do not depend on how many others there are.
+// Returns the number of rows that an algorithm is chosen for: small numbers exactly (each has its
+// own best algorithm), large ones rounded up. Deterministic products use one algorithm for any
+// number of rows, so that a row's bits do not depend on how many others there are.
 inline constexpr int64_t kDeterministicRows = 256;
 constexpr int64_t algorithm_rows(int64_t num_rows, bool deterministic) {
   if (deterministic) return kDeterministicRows;
