@@ -8,12 +8,13 @@
 namespace quire {
 namespace {
 
-constexpr double kPriorDrafts = 8;       // a prior counts as much as this many drafts
-constexpr double kHistoryDrafts = 3;     // so does the average request, for what is taken of one
-constexpr double kMemoryDrafts = 256;    // a source's counts are an average over about as many
-constexpr double kHistoryMemory = 0.85;  // what an older step's drafts count, each step
+constexpr double kPriorDrafts = 8;  // a prior counts as much as this many drafts
+// The average of all requests counts as this many drafts in the estimate for one request.
+constexpr double kHistoryDrafts = 3;
+constexpr double kMemoryDrafts = 256;    // a source's counts average over about this many drafts
+constexpr double kHistoryMemory = 0.85;  // per step: the weight that remains of older drafts
 constexpr double kMostAcceptance = 0.98;
-constexpr double kLeastSurvival = 0.02;  // no step is so cheap that less would pay
+constexpr double kLeastSurvival = 0.02;  // drafts less likely than this never pay
 
 }  // namespace
 
@@ -38,7 +39,7 @@ void DraftPlanner::on_verified(DraftHistory& history, const DraftClass& draft_cl
   QUIRE_CHECK(source >= 0 && source < kMaxDraftSources, "draft source {}", source);
   history.num_accepted *= kHistoryMemory;
   history.num_expected *= kHistoryMemory;
-  // Drafts behind one that did not come out say nothing.
+  // Drafts after a refused one tell nothing.
   for (int32_t i = 0; i < std::min(num_drafts, num_accepted + 1); ++i) {
     history.num_expected += estimate(draft_class, i);
     history.num_accepted += i < num_accepted;
@@ -83,7 +84,7 @@ void DraftPlanner::choose(std::span<DraftCandidate> candidates, const DraftStep&
   if (count == 0) probe(candidates, step);
 }
 
-// In order of the candidates, as long as there is room.
+// Gives every candidate all its drafts, in order, as long as there is room.
 void DraftPlanner::give_all(std::span<DraftCandidate> candidates, int32_t max_drafts) const {
   for (DraftCandidate& candidate : candidates) {
     candidate.num_chosen = std::min(candidate.num_drafts, max_drafts);
@@ -91,8 +92,8 @@ void DraftPlanner::give_all(std::span<DraftCandidate> candidates, int32_t max_dr
   }
 }
 
-// All drafts, those most likely to come out first. Since a draft is never likelier than the one
-// before it, the first of them are always whole beginnings of the requests' drafts.
+// Lists all drafts, the likeliest ones first. A draft is never likelier than the one before it, so
+// that the first options always are complete prefixes of the requests' drafts.
 void DraftPlanner::collect(std::span<const DraftCandidate> candidates) {
   choices_.clear();
   gains_.assign(candidates.size(), 0);
@@ -110,7 +111,8 @@ void DraftPlanner::collect(std::span<const DraftCandidate> candidates) {
   });
 }
 
-// How many of choices_ give the most tokens per time. All counts are tried: times are a staircase.
+// Returns how many of choices_ give the most tokens per time. It tries all counts, because times
+// grow in steps.
 size_t DraftPlanner::best_count(const DraftStep& step, const DraftingCost* cost) {
   num_at_index_.assign(num_at_index_.size(), 0);
   const double base_us = step_us(step, 0);
@@ -137,7 +139,8 @@ size_t DraftPlanner::best_count(const DraftStep& step, const DraftingCost* cost)
   return best;
 }
 
-// Whether all that are in the step bear that it takes `delay` times as long.
+// Returns whether no request gets its tokens slower by more than kMostDelay if the step takes
+// `delay` times as long.
 bool DraftPlanner::is_fair(const DraftStep& step, double delay) const {
   if (delay <= kMostDelay) return true;
   if (step.num_bystanders > 0) return false;

@@ -1,4 +1,5 @@
-// How many drafts each request gets in a step, so that tokens come as fast as they can.
+// DraftPlanner decides how many drafts each request gets in a step, so that tokens come as fast as
+// possible.
 #pragma once
 
 #include <array>
@@ -11,35 +12,34 @@
 
 namespace quire {
 
-// Counts what became of a request's own drafts. It is part of the scheduler's record of the
-// request.
+// Statistics of a request's own drafts, which are part of the scheduler's record of the request.
 struct DraftHistory {
-  double num_accepted = 0;  // of recent drafts, older ones count less
-  double num_expected = 0;  // what the planner took that number to be
-  int32_t num_idle = 0;     // steps since the last one with drafts, in which it might have had some
+  double num_accepted = 0;  // of recent drafts; older ones count less
+  double num_expected = 0;  // the planner's estimate of num_accepted
+  int32_t num_idle = 0;     // steps since its last one with drafts, in which it could have had some
 };
 
 struct DraftCandidate {
   const DraftHistory* history = nullptr;
   DraftClass draft_class;
-  int32_t num_drafts = 0;  // that it may have
+  int32_t num_drafts = 0;  // the most that it can have
 
-  int32_t num_chosen = 0;  // the answer
+  int32_t num_chosen = 0;  // the result
 };
 
-// The step without drafts.
+// The step as it is without drafts.
 struct DraftStep {
   int32_t num_rows = 0;        // scheduled tokens
-  int32_t num_tokens = 0;      // that it brings: requests whose next token it samples
-  int32_t num_bystanders = 0;  // requests that are no candidates
-  double fixed_us = 0;         // beside what its rows take: attention to long contexts
-  int32_t max_drafts = 0;      // of all requests together
+  int32_t num_tokens = 0;      // that the step samples: one per request whose next token it samples
+  int32_t num_bystanders = 0;  // requests that are not candidates
+  double fixed_us = 0;         // time that does not depend on the rows: attention to long contexts
+  int32_t max_drafts = 0;      // over all requests together
 };
 
 struct DraftPlannerOptions {
-  RowTimes row_times;  // unknown: every candidate gets all its drafts, as far as they go
-  // A limit says how many drafts a request may have while at least so many requests are candidates.
-  // Limits are in ascending order; they correspond to vLLM's num_speculative_tokens_per_batch_size.
+  RowTimes row_times;  // unknown: every candidate gets all its drafts, as far as max_drafts allows
+  // At most max_drafts drafts per request while there are at least num_requests candidates. Limits
+  // are in ascending order; they correspond to vLLM's num_speculative_tokens_per_batch_size.
   struct Limit {
     int32_t num_requests = 0;
     int32_t max_drafts = 0;
@@ -47,30 +47,35 @@ struct DraftPlannerOptions {
   std::vector<Limit> limits;
 };
 
-// A draft is worth the chance that it and all before it come out, and costs a row of the step. The
-// counts chosen are those with the most tokens per time, over all requests together. Counting what
-// came out is all that it learns; the same calls give the same counts. One thread may use it.
+// The value of a draft is the probability that it and all drafts before it are accepted; its cost
+// is a row of the step. The planner chooses the numbers of drafts that give the most tokens per
+// time, over all requests together. It learns only from the numbers of accepted drafts, and the
+// same calls give the same choices. One thread may use it.
 class DraftPlanner {
  public:
   explicit DraftPlanner(DraftPlannerOptions options);
 
-  // Nobody is expected to get tokens slower than without drafts by more than this factor, so that
-  // requests with few drafts do not pay for those with many.
+  // Drafts may slow down the tokens of no request by more than this factor, compared with a step
+  // without drafts, so that requests with few drafts do not pay for those with many.
   static constexpr double kMostDelay = 1.25;
-  // Drafts must bring at least this much, since times and chances are estimates.
+  // Drafts must raise the tokens per time by at least this factor, because times and probabilities
+  // are estimates.
   static constexpr double kLeastGain = 1.02;
-  // A request whose drafts do not pay gets one now and then, to see whether that has changed.
+  // A request whose drafts do not pay gets one draft each time this many steps have passed, to see
+  // whether that has changed.
   static constexpr int32_t kStepsBetweenProbes = 64;
 
-  // Whether drafts could pay if all of `max_drafts` came out.
+  // Returns whether drafts would pay if all of `max_drafts` were accepted.
   bool could_pay(const DraftStep& step) const;
-  // Fills num_chosen. `cost` null: drafts cost nothing but their rows.
+  // Sets num_chosen of each candidate. With a null `cost`, drafts cost nothing but their rows.
   void choose(std::span<DraftCandidate> candidates, const DraftStep& step,
               const DraftingCost* cost = nullptr);
-  // Returns the estimated chance that draft `index` (from 0) comes out when those before it have.
+  // Returns the estimated probability that draft `index` (from 0) is accepted if those before it
+  // are.
   double acceptance(const DraftCandidate& candidate, int32_t index) const;
 
-  // A step has verified `num_drafts` drafts of a source, of which the first `num_accepted` came out.
+  // Called when a step has verified `num_drafts` drafts of a source and accepted the first
+  // `num_accepted`.
   void on_verified(DraftHistory& history, const DraftClass& draft_class, int32_t num_drafts,
                    int32_t num_accepted);
 
@@ -78,12 +83,12 @@ class DraftPlanner {
   const RowTimes& row_times() const { return options_.row_times; }
 
  private:
-  static constexpr int32_t kMaxIndex = 8;  // drafts further behind are counted with the last one
+  static constexpr int32_t kMaxIndex = 8;  // later drafts are counted with the last index
   struct Count {
     double num_tried = 0;
     double num_accepted = 0;
   };
-  // A draft that may be chosen, with the chance that it comes out.
+  // A draft that could be chosen, and the probability that it is accepted.
   struct Option {
     double survival = 0;
     int32_t candidate = 0;
@@ -100,9 +105,9 @@ class DraftPlanner {
 
   DraftPlannerOptions options_;
   std::array<std::array<Count, kMaxIndex>, kMaxDraftSources> counts_{};
-  std::vector<Option> choices_;        // kept for its capacity
-  std::vector<int32_t> num_at_index_;  // of chosen options; the same
-  std::vector<double> gains_;          // of candidates: tokens that drafts bring; the same
+  std::vector<Option> choices_;        // kept for its capacity, as the next two
+  std::vector<int32_t> num_at_index_;  // chosen options by index
+  std::vector<double> gains_;          // by candidate: expected additional tokens
 };
 
 }  // namespace quire

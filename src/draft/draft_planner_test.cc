@@ -55,7 +55,7 @@ class DraftPlannerTest : public ::testing::Test {
     return row_times(std::move(points));
   }
 
-  // Teaches the planner and the histories something.
+  // Trains the planner and the histories.
   void teach(DraftPlanner& planner, std::span<DraftHistory> histories) {
     for (int32_t i = pick(0, 200); i > 0; --i) {
       const int32_t num_drafts = pick(1, 4);
@@ -70,7 +70,7 @@ class DraftPlannerTest : public ::testing::Test {
   std::mt19937 rng_{7};
 };
 
-// The tokens per time of given counts, from their definition.
+// Returns the tokens per time of the chosen counts, from their definition.
 double rate(const DraftPlanner& planner, std::span<const DraftCandidate> candidates,
             const std::vector<int32_t>& counts, const DraftStep& step, const DraftingCost* cost) {
   double num_tokens = step.num_tokens;
@@ -106,8 +106,8 @@ void for_all_counts(std::span<const DraftCandidate> candidates, int32_t max_draf
   }
 }
 
-// Of all counts, or where more than one request is there of all that delay nobody by too much. Zero
-// where less is gained than is asked for.
+// Compares with all counts; with more than one request, with all that delay no request too much.
+// Zero drafts are right if the gain is too small.
 TEST_F(DraftPlannerTest, NoOtherCountsBringMoreTokensPerTime) {
   int32_t num_with_drafts = 0;
   int32_t num_without = 0;
@@ -154,12 +154,12 @@ TEST_F(DraftPlannerTest, NoOtherCountsBringMoreTokensPerTime) {
     if (num_chosen > 0) {
       ASSERT_GE(got, DraftPlanner::kLeastGain * none);
     }
-    // Drafts that hardly ever come out are not looked at; they bring less than this in all.
+    // The planner ignores drafts that are rarely accepted; in total they gain less than this.
     const double slack = 1.0 + 0.02 * 12 / step.num_tokens;
     for_all_counts(candidates, step.max_drafts, [&](const std::vector<int32_t>& counts) {
       const int32_t sum = std::accumulate(counts.begin(), counts.end(), 0);
       const double us = step.fixed_us + times.us(step.num_rows + sum);
-      // Beyond this all must gain, for which drafts are not picked.
+      // Beyond this delay every request must gain, which the planner does not search for.
       if ((delays_somebody || n > 1) && us > DraftPlanner::kMostDelay * base_us) return;
       EXPECT_LE(rate(planner, candidates, counts, step, nullptr),
                 slack * std::max(got, DraftPlanner::kLeastGain * none))
@@ -171,7 +171,8 @@ TEST_F(DraftPlannerTest, NoOtherCountsBringMoreTokensPerTime) {
   EXPECT_GT(num_without, 100);
 }
 
-// One request, so that all prefixes are counts and all counts prefixes: exactly the best.
+// With one request, the counts are the prefixes of its drafts, so that the choice is exactly the
+// best one.
 TEST_F(DraftPlannerTest, WeighsWhatDraftsCostToMake) {
   for (int round = 0; round < 500; ++round) {
     DraftPlanner planner({.row_times = random_times(), .limits = {}});

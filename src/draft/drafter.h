@@ -1,4 +1,4 @@
-// Who guesses the next tokens of requests, so that one step can verify several of them.
+// A Drafter guesses the next tokens of requests, so that one step can verify several of them.
 #pragma once
 
 #include <cstdint>
@@ -10,50 +10,51 @@
 
 namespace quire {
 
-// Where a draft comes from and how sure its drafter is, by drafters' own numbering from 0. How often
-// drafts come out is counted for each apart.
+// A number, from 0, for where a draft comes from and how sure its drafter is; each drafter assigns
+// its own. The accepted drafts are counted separately for each source.
 using DraftSource = int32_t;
 inline constexpr DraftSource kMaxDraftSources = 32;
 
 struct DraftClass {
   DraftSource source = 0;
-  // The share of such drafts that is taken to come out, when those before them did, until enough
-  // have been counted.
+  // The assumed probability that such a draft is accepted if those before it are, until enough
+  // drafts have been counted.
   double prior = 0.6;
-  bool from_prediction = false;  // of the client: SamplingParams::prediction_token_ids
+  bool from_prediction = false;  // the draft is the client's: SamplingParams::prediction_token_ids
 };
 
 struct DraftQuery {
   const Request* request = nullptr;
   int32_t max_drafts = 0;  // >= 1
 
-  // The drafter answers with at most max_drafts tokens that may follow request->token_ids, in
-  // order. They are valid until the next call.
+  // The answer: at most max_drafts tokens that may follow request->token_ids, in order. They are
+  // valid until the next call.
   std::span<const TokenId> token_ids;
   DraftClass draft_class;
 };
 
-// What the drafts of a model cost and which class they belong to is known before they are made.
+// The cost and the class of a model's drafts, which are known before the drafts are made.
 struct DraftingCost {
-  RowTimes step_times;  // of the model's steps: each drafts one token of some requests
+  RowTimes step_times;  // of the draft model's steps; each drafts one token for some requests
   DraftClass draft_class;
 };
 
-// Guesses change how soon tokens come and never which: a step samples every row as it would
-// without drafts, and a draft counts only where it equals the sample. One thread, the scheduler's.
+// Drafts change how soon tokens come, but not which ones: a step samples every row as it would
+// without drafts, and a draft is accepted only if it equals the sample. Only the scheduler's thread
+// uses a drafter.
 class Drafter {
  public:
   virtual ~Drafter() = default;
 
-  // Answers queries of different requests. Asked when a step is planned that samples the requests'
-  // next tokens; what it answers is a function of the calls before.
+  // Answers the queries, each of another request. It is called when a step is planned that samples
+  // the requests' next tokens. The answers are a function of the calls so far.
   virtual void propose(std::span<DraftQuery> queries) = 0;
 
-  // The request has ended.
+  // Called when the request has ended.
   virtual void forget(RequestId id) = 0;
 
-  // Returns the cost of a draft, or null when drafts cost next to nothing: then all that may be of
-  // use are asked for.
+  // Returns the cost of a draft, or null if drafts cost next to nothing; then the scheduler asks
+  // for all drafts that may be useful.
   virtual const DraftingCost* cost() const { return nullptr; }
 };
 

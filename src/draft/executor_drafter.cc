@@ -45,7 +45,7 @@ void ExecutorDrafter::propose(std::span<DraftQuery> queries) {
     query.max_drafts = static_cast<int32_t>(
         std::clamp<int64_t>(int64_t{max_model_len_} - num_tokens, 0, query.max_drafts));
     if (options_.max_drafts > 0) query.max_drafts = std::min(query.max_drafts, options_.max_drafts);
-    // The model here is without adapters: what it would say is something else.
+    // The draft model has no adapters, so that its tokens would be those of another model.
     if (query.request->adapter != nullptr) query.max_drafts = 0;
     if (query.max_drafts == 0 || std::ssize(active_) == options_.max_seqs) continue;
     const Request& request = *query.request;
@@ -55,7 +55,7 @@ void ExecutorDrafter::propose(std::span<DraftQuery> queries) {
                           .params = request.params};
     Record& record = record_of(text);
     if (!place(text, record)) continue;
-    // Behind the last token's state.
+    // The text must end one token after the last stored hidden state.
     if (reads_states() && options_.hidden_rows->range(query.request->id).end != num_tokens - 1)
       continue;
     add_active(text, record, query.max_drafts);
@@ -71,8 +71,8 @@ void ExecutorDrafter::propose(std::span<DraftQuery> queries) {
   }
 }
 
-// States that wait for drafts take memory: those of prompts, and of requests that draft seldom, are
-// computed with as they come.
+// Hidden states that wait for drafts take memory. Those of prompts, and of requests that rarely
+// draft, are used as soon as there are enough of them.
 void ExecutorDrafter::follow(std::span<const HiddenText> texts) {
   ++num_calls_;
   active_.clear();
@@ -95,13 +95,14 @@ void ExecutorDrafter::follow(std::span<const HiddenText> texts) {
     const int32_t num_waiting = end - record.next_state();
     if (num_waiting <= kMaxWaitingRows || std::ssize(active_) == options_.max_seqs) continue;
     add_active(text, record, 0);
-    // The last one is for the first draft.
+    // The last token is left for the first draft.
     active_.back().num_fed = record.num_computed + num_waiting - (end == num_known ? 1 : 0);
   }
   while (feed()) {
   }
   for (Active& active : active_) {
-    if (active.record->num_computed < active.num_fed) {  // no room, or it failed: anew from here
+    // It failed or had no room: start again here.
+    if (active.record->num_computed < active.num_fed) {
       release(*active.record);
       rows.drop_before(active.id, rows.range(active.id).end - 1);
     }
@@ -112,7 +113,7 @@ void ExecutorDrafter::follow(std::span<const HiddenText> texts) {
 ExecutorDrafter::Record& ExecutorDrafter::record_of(const HiddenText& text) {
   Record& record = records_[text.id];
   if (record.params == nullptr) {
-    // As the request samples, without what it wants to know of its samples.
+    // Samples as the request does, but without logprobs and the like.
     SamplingParams params = *text.params;
     params.logprobs.reset();
     params.prompt_logprobs.reset();
@@ -127,7 +128,7 @@ ExecutorDrafter::Record& ExecutorDrafter::record_of(const HiddenText& text) {
   return record;
 }
 
-// With the request's tokens, as far as its KV holds them.
+// Takes over the request's tokens, and keeps the part of the KV that agrees with them.
 void ExecutorDrafter::take_text(std::span<const TokenId> text, Record& record) const {
   text = text.subspan(std::min(static_cast<size_t>(record.first_position), text.size()));
   const auto num_kept = static_cast<std::ptrdiff_t>(
@@ -139,8 +140,9 @@ void ExecutorDrafter::take_text(std::span<const TokenId> text, Record& record) c
   record.token_ids.assign(text.begin(), text.end());
 }
 
-// Where the record goes on with the states that there are: where it was, or, if those in between were
-// never computed (a prefix that was in the cache), anew behind the gap. False: there are none for it.
+// Moves the record to a position from which the stored hidden states continue: its own, or, if the
+// states in between were never computed (a cached prefix), behind the gap, with nothing computed.
+// Returns false if there are no states for it.
 bool ExecutorDrafter::place(const HiddenText& text, Record& record) {
   if (!reads_states()) return true;
   HiddenRows& rows = *options_.hidden_rows;
@@ -151,7 +153,7 @@ bool ExecutorDrafter::place(const HiddenText& text, Record& record) {
     record.num_computed = static_cast<int32_t>(record.token_ids.size()) - 1;
     return true;
   }
-  if (record.next_state() > range.end) {  // the served model computes once more what it has lost
+  if (record.next_state() > range.end) {  // the served model recomputes evicted tokens
     rows.forget(text.id);
     return false;
   }
@@ -174,15 +176,16 @@ void ExecutorDrafter::add_active(const HiddenText& text, Record& record, int32_t
        .num_prompt_tokens = std::max(0, text.num_prompt_tokens - record.first_position)});
 }
 
-// What was computed for drafts had states of the drafter's own: the served model's take their place.
-// The last token's is kept, since drafts may be wanted behind it once more.
+// KV that was computed for drafts is based on the draft model's own hidden states, and must be
+// recomputed from those of the served model. The last token's hidden state is kept, because drafts
+// may be wanted after it again.
 void ExecutorDrafter::drop_used(const Active& active) {
   Record& record = *active.record;
   record.num_computed = std::min(record.num_computed, static_cast<int32_t>(active.num_text_tokens));
   options_.hidden_rows->drop_before(active.id, record.next_state() - 1);
 }
 
-// Blocks for so many tokens; false: there are not as many.
+// Reserves blocks for so many tokens; returns false if there are not enough.
 bool ExecutorDrafter::reserve(Record& record, int32_t num_tokens) {
   const auto num_blocks = static_cast<size_t>((num_tokens + kv_.block_size - 1) / kv_.block_size);
   for (std::vector<BlockId>& table : record.tables) {
@@ -195,7 +198,8 @@ bool ExecutorDrafter::reserve(Record& record, int32_t num_tokens) {
   return true;
 }
 
-// Evicts the request that was asked least recently, of those not asked now; of equals the oldest.
+// Evicts the request that was queried least recently, among those not in this call; of equals, the
+// oldest.
 bool ExecutorDrafter::evict() {
   auto victim = records_.end();
   for (auto it = records_.begin(); it != records_.end(); ++it) {
@@ -230,8 +234,8 @@ void ExecutorDrafter::forget(RequestId id) {
   records_.erase(it);
 }
 
-// One step: the tokens that the model has not seen, and the first draft of those that have all.
-// False: there was nothing to compute.
+// Runs one step: tokens that the model has not computed yet, and the first draft of requests whose
+// text is complete. Returns false if there was nothing to compute.
 bool ExecutorDrafter::feed() {
   StepPlan plan;
   std::vector<Active*> scheduled;
@@ -248,14 +252,14 @@ bool ExecutorDrafter::feed() {
   }
   if (!run(plan, scheduled)) return false;
   for (Active* active : scheduled) {
-    // Its prompt takes more steps.
+    // Requests whose prompts need more steps are not done.
     if (active->max_drafts > 0 && active->record->token_ids.size() == active->num_text_tokens)
       active->done = true;
   }
   return true;
 }
 
-// A request whole, with its next n tokens.
+// Sends the whole request, with its next n tokens.
 void ExecutorDrafter::add_to_plan(Active& active, int32_t n, StepPlan& plan) {
   Record& record = *active.record;
   if (reads_states()) options_.hidden_rows->set_first_position(active.id, record.first_position);
@@ -293,7 +297,8 @@ void ExecutorDrafter::draft_on() {
   }
 }
 
-// A step, and what it samples behind the requests' tokens. After a failure nobody drafts.
+// Runs a step and appends the sampled tokens to the requests. After a failure, no request gets
+// drafts.
 bool ExecutorDrafter::run(StepPlan& plan, std::span<Active*> scheduled) {
   if (scheduled.empty()) return false;
   plan.step_id = ++step_id_;

@@ -1,4 +1,4 @@
-// How sure a draft is that repeats what followed the same tokens before.
+// Sets the source of a draft that repeats what followed the same tokens before.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// Longer matches are continued more often, so lengths are told apart, roughly. The priors are
-// guesses that a few dozen drafts replace.
+// Longer matches are continued more often, so there is a source for each range of lengths. The
+// priors are guesses that a few dozen drafts replace.
 inline void set_match(DraftQuery& query, int32_t length, DraftSource first_source = 0) {
   struct Class {
     int32_t min_length;

@@ -1,5 +1,5 @@
-// Drafts from the request's own text: what followed its last few tokens when they stood there
-// before. The rule is vLLM's method "ngram" (prompt lookup decoding).
+// NgramDrafter drafts from the request's own text: the tokens that followed an earlier occurrence of
+// its last tokens. The rule is that of vLLM's method "ngram" (prompt lookup decoding).
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class NgramDrafter final : public Drafter {
   };
   explicit NgramDrafter(const Options& options) : options_(options) {}
 
-  // Finds the earliest place where the longest end of the text, of prompt_lookup_min to
-  // prompt_lookup_max tokens, stood before, and proposes the tokens behind it. It takes time linear
-  // in the requests' lengths.
+  // Takes the longest end of the text, of prompt_lookup_min to prompt_lookup_max tokens, that
+  // occurred before, and proposes the tokens behind its earliest occurrence. The time is linear in
+  // the requests' lengths.
   void propose(std::span<DraftQuery> queries) override;
   void forget(RequestId) override {}
 
@@ -27,7 +27,7 @@ class NgramDrafter final : public Drafter {
   void propose(DraftQuery& query);
 
   const Options options_;
-  std::vector<int32_t> borders_;  // of the reversed text, by its prefixes' lengths
+  std::vector<int32_t> borders_;  // of the reversed text, by the lengths of its prefixes
 };
 
 }  // namespace quire

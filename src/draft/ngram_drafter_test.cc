@@ -28,7 +28,7 @@ TEST(NgramDrafter, ContinuesTheLongestEndFromItsEarliestPlace) {
   EXPECT_EQ(propose(options, {4, 4, 4, 4}, 9), (Tokens{4}));
 }
 
-// Against every place of every length.
+// Compares with a search through all places and lengths.
 TEST(NgramDrafter, AgreesWithAPlainSearch) {
   std::mt19937 rng(1);
   for (int round = 0; round < 3000; ++round) {

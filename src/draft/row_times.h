@@ -1,4 +1,4 @@
-// What a step takes by the number of its rows: what counts of drafts are weighed by.
+// RowTimes stores the time of a step by the number of its rows, for weighing numbers of drafts.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace quire {
 
-// Measured once and frozen, so that the same events give the same plans. Between two known counts of
-// rows the time is linear, and beyond the last it grows as it did before. Steps need not take longer
-// with more rows: kernels have favourite sizes.
+// Measured once and then constant, so that the same events give the same plans. Between two
+// measured numbers of rows, time is linear; beyond the last one it goes on growing at the last
+// slope. More rows do not always take longer, because kernels prefer some sizes.
 class RowTimes {
  public:
   struct Point {
@@ -19,13 +19,13 @@ class RowTimes {
     double us = 0;
   };
 
-  // Nothing is known.
+  // An unknown table.
   RowTimes() = default;
-  // Takes at least two points, of ascending rows >= 1 and times > 0, and fails otherwise.
+  // Fails unless there are at least two points with ascending rows >= 1 and times > 0.
   static Result<RowTimes> create(std::vector<Point> points);
 
   bool known() const { return !points_.empty(); }
-  // Of a known table. 0 rows take no time.
+  // Returns the time of so many rows; 0 rows take no time. The table must be known.
   double us(int32_t num_rows) const;
   std::span<const Point> points() const { return points_; }
 

@@ -5,12 +5,12 @@
 namespace quire {
 namespace {
 
-// Stands behind an output: no token, so no match spans two.
+// Separates outputs. It is not a token, so that no match spans two outputs.
 constexpr TokenId kEndOfOutput = -1;
 
 }  // namespace
 
-// The salt's latest volume, or a new one when that is full.
+// Returns the salt's latest volume, or a new one if that is full.
 SharedSuffixes::Volume& SharedSuffixes::open_volume(const std::string& salt) {
   for (auto it = volumes_.end(); it != volumes_.begin();) {
     if ((--it)->salt != salt) continue;
@@ -26,7 +26,7 @@ SharedSuffixes::Volume& SharedSuffixes::open_volume(const std::string& salt) {
 }
 
 void SharedSuffixes::add(const std::string& salt, std::span<const TokenId> output) {
-  // A vector doubles as it grows.
+  // Includes the unused half of a vector that has just doubled.
   constexpr int64_t kMostBytesPerToken = 800;
   const auto most = static_cast<size_t>(max_bytes_ / kVolumes / kMostBytesPerToken);
   output = output.last(std::min(output.size(), most));
@@ -52,7 +52,7 @@ SharedSuffixes::Match SharedSuffixes::find(const std::string& salt, std::span<co
     const auto known = std::ranges::find(reader.places, volume.id, &Place::volume);
     Place place{.volume = volume.id};
     const int32_t volume_tokens = volume.automaton.num_tokens();
-    // Where the volume has grown, a longer end of the text may stand there now.
+    // In a volume that has grown, a longer end of the text may occur.
     if (known != reader.places.end() && known->volume_tokens == volume_tokens &&
         known->num_read <= num_tokens) {
       place = *known;
@@ -62,7 +62,7 @@ SharedSuffixes::Match SharedSuffixes::find(const std::string& salt, std::span<co
       volume.automaton.advance(place.cursor, text[static_cast<size_t>(i)]);
     place.num_read = num_tokens;
     places.push_back(place);
-    if (place.cursor.length < std::max(best.length, 1)) continue;  // of equals the latest
+    if (place.cursor.length < std::max(best.length, 1)) continue;  // of equals, the latest
     const auto end = static_cast<size_t>(volume.automaton.end_of(place.cursor));
     const std::span<const TokenId> behind = volume.automaton.text().subspan(end);
     best = {.length = place.cursor.length,

@@ -13,7 +13,8 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-// The longest end of the text, of at most kReach tokens, that stands in one of the outputs.
+// Returns the length of the longest end of the text, up to kReach tokens, that occurs in one of the
+// outputs.
 int32_t longest_end(const Tokens& text, const std::vector<Tokens>& outputs) {
   auto n = std::min<std::ptrdiff_t>(std::ssize(text), SharedSuffixes::kReach);
   for (; n > 0; --n) {
@@ -25,8 +26,8 @@ int32_t longest_end(const Tokens& text, const std::vector<Tokens>& outputs) {
   return static_cast<int32_t>(n);
 }
 
-// Whether an output has the last `length` tokens of the text and `continuation` up to its end, or so
-// far as it goes.
+// Returns whether an output contains the last `length` tokens of the text followed by
+// `continuation`, as far as the output goes.
 bool was_said(const Tokens& text, int32_t length, std::span<const TokenId> continuation,
               const std::vector<Tokens>& outputs) {
   Tokens piece(text.end() - length, text.end());
@@ -37,7 +38,8 @@ bool was_said(const Tokens& text, int32_t length, std::span<const TokenId> conti
   });
 }
 
-// Texts of several salts that grow while answers end, against a search through all of them.
+// Compares with a search through all outputs, for texts of several salts that grow while requests
+// end.
 TEST(SharedSuffixes, FindTheLongestEndAmongTheSaltsOwn) {
   std::mt19937 random(5);
   SharedSuffixes shared(int64_t{64} << 20);
@@ -81,7 +83,7 @@ TEST(SharedSuffixes, KeepToTheirMemory) {
     if (salt == "tenant 0") outputs.push_back(output);
     ASSERT_LE(shared.memory_bytes(), kMaxBytes);
     if (outputs.empty() || outputs.back().size() < 10) continue;
-    // What was said last is there, what was said first need not be.
+    // The latest outputs must be found; the first ones may have been removed.
     const Tokens text(outputs.back().begin(), outputs.back().begin() + 8);
     SharedSuffixes::Reader fresh;
     const SharedSuffixes::Match match = shared.find("tenant 0", text, fresh);
@@ -112,7 +114,7 @@ DraftQuery ask(SuffixDrafter& drafter, const Request& request) {
   return query;
 }
 
-// An answer that has ended drafts for others of its salt, and for nobody else.
+// The output of a request that has ended gives drafts to others of its salt, and to nobody else.
 TEST(SharedSuffixes, AnswersDraftForTheirOwnSalt) {
   SuffixDrafter drafter({});
   Request first = request_of(1, {1, 2, 3}, "a");
@@ -128,11 +130,11 @@ TEST(SharedSuffixes, AnswersDraftForTheirOwnSalt) {
   EXPECT_FALSE(query.draft_class.from_prediction);
   for (const std::string salt : {"", "b"})
     EXPECT_TRUE(ask(drafter, request_of(3, {7, 10, 11}, salt)).token_ids.empty()) << salt;
-  // A prompt is nothing that the model has said.
+  // A prompt is no output of the model.
   EXPECT_TRUE(ask(drafter, request_of(5, {7, 1, 2}, "a")).token_ids.empty());
 }
 
-// A longer end in the request's own text goes before.
+// Of ends of equal length, the one in the request's own text is used.
 TEST(SharedSuffixes, OwnTextGoesBeforeOfEquals) {
   SuffixDrafter drafter({});
   Request first = request_of(1, {1}, "");

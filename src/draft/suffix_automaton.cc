@@ -3,8 +3,9 @@
 namespace quire {
 namespace {
 
-// States whose latest place is brought up to date with each token: the longest ends of the text.
-// Shorter ones are found when longer ones have not been seen before, and then an older place does.
+// The number of states whose latest occurrence is updated for each token: those of the longest ends
+// of the text. Shorter ends are looked up only if the longer ones have not occurred before, and
+// then an older occurrence will do.
 constexpr int32_t kUpdatedStates = 8;
 
 }  // namespace
@@ -56,8 +57,8 @@ void SuffixAutomaton::rehash(size_t num_slots) {
   }
 }
 
-// The pieces that reach the edge's end by way of `from` get a state of their own, with the same
-// continuations. Returns it.
+// Gives the substrings that reach the edge's end through `from` a state of their own, with the same
+// continuations, and returns it.
 int32_t SuffixAutomaton::split(int32_t from, int32_t edge) {
   const TokenId token_id = edges_[static_cast<size_t>(edge)].token_id;
   const int32_t whole = edges_[static_cast<size_t>(edge)].to;

@@ -1,5 +1,5 @@
-// SuffixAutomaton holds all pieces of a growing text and finds what followed the text's end when
-// that end stood there before.
+// SuffixAutomaton stores all substrings of a growing text, and finds what followed earlier
+// occurrences of the text's end.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace quire {
 
-// This is the suffix automaton of Blumer et al. (1985), built token by token. It has at most two
-// states and three edges per token, takes constant time per token on average, and about 150 bytes
-// per token. One thread at a time may use it.
+// The suffix automaton of Blumer et al. (1985), built token by token. It has at most two states and
+// three edges per token, takes constant time per token on average, and about 150 bytes per token.
+// One thread at a time may use it.
 class SuffixAutomaton {
  public:
   SuffixAutomaton();
@@ -23,34 +23,34 @@ class SuffixAutomaton {
   int64_t memory_bytes() const;
 
   struct Match {
-    int32_t length = 0;  // of the text's longest end that stood in it before; 0: none
-    int32_t end = 0;     // the position behind an earlier place of it, the latest known one
+    int32_t length = 0;  // of the longest end of the text that occurred before; 0: none
+    int32_t end = 0;     // position behind an earlier occurrence, the latest known one
   };
   Match longest_match() const;
 
-  // A cursor is the longest end of another text that stands somewhere in this one. It follows that
-  // text token by token, while this one does not grow.
+  // The longest end of another text that occurs anywhere in this one. It follows the other text
+  // token by token, while this text must not grow.
   struct Cursor {
     int32_t state = 0;
     int32_t length = 0;
   };
   void advance(Cursor& cursor, TokenId token_id) const;
-  // Returns the position behind one of the cursor's places. The cursor's length must be above 0.
+  // Returns the position behind one of the occurrences. The cursor's length must be above 0.
   int32_t end_of(Cursor cursor) const;
 
  private:
   struct State {
-    int32_t length = 0;  // of the longest piece that leads here
-    int32_t link = -1;   // the state of the longest end of it that leads elsewhere
+    int32_t length = 0;  // of the longest substring that leads here
+    int32_t link = -1;   // the state of its longest end that leads elsewhere
     int32_t first_edge = -1;
-    int32_t last_end = 0;  // the position behind the latest known place of its pieces
-    int32_t before = 0;    // the same of the place before that one; 0: none
+    int32_t last_end = 0;  // position behind the latest known occurrence
+    int32_t before = 0;    // the same for the occurrence before that; 0: none
   };
   struct Edge {
     int32_t from = 0;
     TokenId token_id = 0;
     int32_t to = 0;
-    int32_t next = -1;  // of the same state
+    int32_t next = -1;  // of the same state, index into edges_
   };
 
   int32_t add_state(const State& state);

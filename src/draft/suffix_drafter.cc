@@ -7,10 +7,10 @@
 namespace quire {
 namespace {
 
-// Stands between a prediction and the request's text: no token, so no match spans both.
+// Separates a prediction from the request's text. It is not a token, so that no match spans both.
 constexpr TokenId kEndOfPrediction = -1;
 
-// Tokens of an automaton before the request's own.
+// Returns the number of tokens of an automaton before the request's own.
 int32_t num_tokens_before(const Request& request) {
   if (request.params == nullptr || request.params->prediction_token_ids.empty()) return 0;
   return static_cast<int32_t>(request.params->prediction_token_ids.size()) + 1;
@@ -22,7 +22,7 @@ void SuffixDrafter::propose(std::span<DraftQuery> queries) {
   for (DraftQuery& query : queries) propose(query);
 }
 
-// The request's text, up to date; null: there is no memory for it.
+// Returns the request's automaton, brought up to date; null if there is no memory for it.
 SuffixDrafter::Text* SuffixDrafter::text_of(const Request& request) {
   const std::span<const TokenId> prediction =
       request.params == nullptr ? std::span<const TokenId>() : request.params->prediction_token_ids;

@@ -1,6 +1,7 @@
-// Drafts from the request's own text, and from what its client predicts, by a suffix automaton of
-// both: what followed the longest end of the text when it stood there before. Where the model has said
-// a longer end of it in an answer that has ended, what followed there.
+// SuffixDrafter drafts from a suffix automaton of the request's own text and of its client's
+// prediction: the tokens that followed an earlier occurrence of the longest end of the text. If an
+// output of a request that has ended contains a longer end of the text, the drafts are the tokens
+// that followed there.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,13 @@ namespace quire {
 class SuffixDrafter final : public Drafter {
  public:
   struct Options {
-    // There are at most so many drafts per matching token, as in vLLM's
-    // suffix_decoding_max_spec_factor.
+    // The most drafts per matching token, as vLLM's suffix_decoding_max_spec_factor.
     double max_spec_factor = 1.0;
-    // Automata are kept up to this much memory, a quarter of it for answers that have ended. Requests
-    // beyond it get no drafts.
+    // The most memory of the automata, a quarter of which is for outputs of requests that have
+    // ended. Requests beyond it get no drafts.
     int64_t max_memory_bytes = int64_t{64} << 20;
   };
-  static constexpr DraftSource kSharedSource = 17;  // and those behind it
+  static constexpr DraftSource kSharedSource = 17;  // the first source of such outputs
 
   explicit SuffixDrafter(const Options& options)
       : options_(options), shared_(options.max_memory_bytes / 4) {}
@@ -36,7 +36,7 @@ class SuffixDrafter final : public Drafter {
  private:
   struct Text {
     SuffixAutomaton automaton;
-    int32_t output_begin = 0;  // of the request's output in it
+    int32_t output_begin = 0;  // where the request's output begins in it
     std::string salt;
     SharedSuffixes::Reader reader;
   };
@@ -45,7 +45,7 @@ class SuffixDrafter final : public Drafter {
 
   const Options options_;
   std::unordered_map<RequestId, Text> texts_;
-  int64_t memory_bytes_ = 0;  // of their automata
+  int64_t memory_bytes_ = 0;  // of the requests' automata
   SharedSuffixes shared_;
 };
 

@@ -1,5 +1,5 @@
-// What the suffix drafter takes per request and step at a context of 8,192 tokens, with and without
-// answers that have ended before.
+// Measures the suffix drafter's time per request and step at a context of 8,192 tokens, with and
+// without outputs of earlier requests.
 //   quire_draft_bench
 #include <benchmark/benchmark.h>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kContext = 8192;
 constexpr int32_t kSteps = 512;  // then the request begins anew
 
-// Pieces of text that come again now and then, as prompts and code have them.
+// Returns pieces of text that repeat now and then, as in prompts and code.
 std::vector<TokenId> text_of(uint32_t seed, int32_t num_tokens) {
   std::mt19937 random(seed);
   std::vector<TokenId> text;

@@ -10,7 +10,7 @@ namespace {
 
 using Tokens = std::vector<TokenId>;
 
-// The longest end of `text` that also stands in it earlier, by trying all.
+// Returns the length of the longest end of `text` that also occurs earlier in it, by trying all.
 int32_t longest_end(const Tokens& text) {
   for (auto n = static_cast<std::ptrdiff_t>(text.size()) - 1; n > 0; --n) {
     if (std::search(text.begin(), text.end() - 1, text.end() - n, text.end()) != text.end() - 1)
@@ -78,7 +78,7 @@ TEST(SuffixDrafter, FollowsItsRequests) {
   const int64_t of_answers = drafter.memory_bytes();
   drafter.forget(RequestId(1));
   EXPECT_EQ(drafter.memory_bytes(), of_answers);
-  EXPECT_LT(of_answers, 4096);  // of its two tokens
+  EXPECT_LT(of_answers, 4096);  // the outputs that have ended: two tokens
 }
 
 TEST(SuffixDrafter, KeepsToItsMemory) {

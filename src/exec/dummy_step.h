@@ -1,4 +1,4 @@
-// A step that does nothing anybody wants, so that the first request is as fast as the second.
+// A step without a real request, which makes the first real request as fast as the second.
 #pragma once
 
 #include "core/executor.h"

@@ -1,5 +1,5 @@
 // InputBatch turns a step into flat arrays, the only form in which kernels see requests. The arrays
-// are made once, for the largest step.
+// are allocated once, for the largest step.
 #pragma once
 
 #include <cstdint>
@@ -15,70 +15,71 @@
 
 namespace quire {
 
-// This is one row of logits that somebody wants. Rows of a request that sample come in the order of
-// their positions; those behind the first one are each computed from a draft.
+// A row of logits that the step needs. The rows that sample for one request come in the order of
+// their positions; every row but the first is computed from a draft.
 struct LogitsRow {
   int32_t token = 0;          // row of the flattened batch
   int32_t request_index = 0;  // into StepPlan::scheduled
   int32_t position = 0;       // of the token that the logits predict
-  bool samples =
-      false;  // the request's next token; otherwise the logprob of a known prompt token is wanted
+  // Whether the row samples the request's next token; otherwise it gives a known prompt token's
+  // logprob.
+  bool samples = false;
   int32_t mask_row = -1;  // of the step's token masks; -1: none
-  // The drafted token at the position before: the row counts if that is the request's token there.
-  // -1: the tokens before the row are known.
+  // The drafted token at the position before the row's, from which the row was computed; the row
+  // counts only if the request has this token there. -1: all tokens before the row are known.
   TokenId draft = -1;
 };
 
-// Whether the request's tokens, those sampled in this step included, are what the row was computed
-// from.
+// Returns whether the row was computed from the tokens that the request has by now, those sampled
+// in this step included.
 bool is_reached(const LogitsRow& row, const RequestState& state);
 
-// Empties results that come back for their memory.
+// Empties the results but keeps their memory for the next step.
 void clear_results(std::vector<RequestStepResult>& results);
 
-// Runs of tokens of a step that carry states, at most: of a request one more than it fills blocks of
-// states.
+// Returns the most segments, which are runs of tokens with states, that a step can have: per
+// request one more than the number of state blocks that it fills.
 int64_t max_state_segments(const DecoderLimits& limits, const KvSpec& kv);
 
 class InputBatch {
  public:
   InputBatch(const DecoderLimits& limits, const KvSpec& kv, Arena& arena);
-  // Checks plans, lists rows of logits and cuts segments, for a device that builds the other arrays
-  // itself.
+  // Makes a batch without arrays, which checks plans, lists rows of logits and cuts segments, for a
+  // device that builds the arrays itself.
   InputBatch(const DecoderLimits& limits, const KvSpec& kv);
   static int64_t arena_bytes(const DecoderLimits& limits, const KvSpec& kv);
   static int64_t max_blocks(const DecoderLimits& limits, int32_t block_size) {
     return (limits.max_seq_len + block_size - 1) / block_size;
   }
 
-  // Sets the sides of what becomes one embedding of a picture, for models whose tokens have rows
-  // and columns.
+  // Sets how many pixels of a picture's side become one embedding, for models whose tokens have
+  // rows and columns.
   void set_picture_cell_size(int32_t pixels) { picture_cell_size_ = pixels; }
 
   // The tokens of a picture see each other in both directions (MediaInfo::is_bidirectional).
   void set_sees_whole_pictures() { sees_whole_pictures_ = true; }
 
-  // Flattens the plan. kInternal: the plan contradicts the requests or the limits; nothing may run
-  // then.
+  // Flattens the plan. kInternal: the plan contradicts the requests or the limits; then nothing may
+  // run.
   Status build(const StepPlan& plan, RequestTable& requests);
 
-  // Returns the arrays, which are valid until the next build(). Without them a batch has no more
-  // than numbers and adapters.
+  // Returns the arrays, which are valid until the next build(). A batch without arrays returns only
+  // the counts and the adapters.
   ForwardInputs inputs() const;
-  // Returns segments in host memory, which are valid until the next build().
+  // Returns the segments in host memory, valid until the next build().
   StateSegments segments() const {
     return {segment_start_loc_, state_in_, state_out_, num_segments_};
   }
   int64_t num_tokens() const { return num_tokens_; }
   int32_t num_reqs() const { return num_reqs_; }
   int32_t max_query_len() const { return max_query_len_; }
-  // Starts one result per scheduled request, with its id and whether it was found wrong when it
-  // came.
+  // Starts one result per scheduled request, with its id and, if the request was found invalid when
+  // it came, its error.
   void start_results(const StepPlan& plan, std::vector<RequestStepResult>& results) const;
   std::span<const LogitsRow> logits_rows() const { return rows_; }
   RequestState& request(size_t index) const { return *states_[index]; }
-  // Returns the tokens that the row may sample; it is empty where all may be. The plan need not be
-  // there any more.
+  // Returns the mask of the tokens that the row may sample; empty: it may sample all. The plan need
+  // not exist any more.
   std::span<const uint32_t> token_mask(const LogitsRow& row) const {
     return row.mask_row < 0 ? std::span<const uint32_t>() : token_masks_.row(row.mask_row);
   }
@@ -91,11 +92,11 @@ class InputBatch {
   Status check(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
                const RequestState& state) const;
   Status add_blocks(const ScheduledRequest& scheduled, const RequestState& state, size_t group);
-  // The request's tokens, cut where a block of states ends.
+  // Adds the request's tokens, cut wherever a block of states ends.
   Status add_segments(const ScheduledRequest& scheduled, const RequestState& state, size_t group);
   void add_tokens(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
                   const RequestState& state);
-  // Where what each of the request's tokens sees ends.
+  // Sets, for each of the request's tokens, the end of the positions that it sees.
   Status add_seen_ends(const ScheduledRequest& scheduled, const RequestState& state);
   void add_logits_rows(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
                        const RequestState& state, int32_t index);
@@ -107,12 +108,12 @@ class InputBatch {
   int64_t max_blocks_;
   int32_t picture_cell_size_ = 0;
   bool sees_whole_pictures_ = false;
-  bool has_own_ends_ = false;  // of what some token of the step sees
+  bool has_own_ends_ = false;  // some token of the step sees beyond its own position
   int64_t vocab_size_ = 0;     // of the step
   int64_t num_tokens_ = 0;
   int32_t num_reqs_ = 0;
   int32_t max_query_len_ = 0;
-  // Null without the arrays.
+  // The arrays; null in a batch without them.
   TokenId* input_ids_ = nullptr;          // [T]
   int32_t* positions_ = nullptr;          // [T]
   int32_t* axis_positions_ = nullptr;     // [T, 3]
@@ -120,13 +121,13 @@ class InputBatch {
   int32_t* seen_ends_ = nullptr;          // [T]
   int32_t* query_start_loc_ = nullptr;    // [R + 1]
   int32_t* seq_lens_ = nullptr;           // [R]
-  std::vector<int64_t*> slot_mapping_;    // per group [T]; null of states
-  std::vector<int32_t*> block_table_;     // per group [R, max_blocks]; null of states
+  std::vector<int64_t*> slot_mapping_;    // per group [T]; null for states
+  std::vector<int32_t*> block_table_;     // per group [R, max_blocks]; null for states
   int32_t* segment_start_loc_ = nullptr;  // [max_segments + 1], with states
   int32_t* state_in_ = nullptr;           // [max_segments]
   int32_t* state_out_ = nullptr;          // [max_segments]
   int32_t num_segments_ = 0;
-  std::vector<int32_t> own_segments_;  // where they lie without an arena
+  std::vector<int32_t> own_segments_;  // the segments of a batch without an arena
   std::vector<KvGroupInputs> groups_;
   std::vector<int32_t> lora_rows_;  // [T], adapter by adapter
   std::vector<LoraRows> adapters_;
@@ -135,7 +136,7 @@ class InputBatch {
   std::vector<RequestState*> states_;  // [R]
 };
 
-// Fills `texts` with the step's requests, as who reads hidden states knows them.
+// Fills `texts` with the step's requests, in the form that readers of hidden states need.
 void list_texts(const InputBatch& batch, std::vector<HiddenText>& texts);
 
 }  // namespace quire

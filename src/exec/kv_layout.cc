@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Of blocks in which a rank's stage keeps nothing.
+// The block size of a stage of a rank that stores nothing in the pool.
 constexpr int64_t kLeastBlockBytes = 64;
 
 bool has(const RowRange& layers, size_t layer) {
@@ -22,7 +22,7 @@ int64_t half_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
                              layout.spec.block_size);
 }
 
-// Of the index keys of a layer.
+// The bytes of a layer's index keys in a block.
 int64_t index_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
   if (place.index_dim == 0) return 0;
   return kv_half_block_bytes(layout.dtype, 1, place.index_dim, layout.spec.block_size);
@@ -33,8 +33,8 @@ int64_t layer_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
          index_block_bytes(layout, place);
 }
 
-// Whoever sees all tokens computes a prompt in one step: keys and values of a layer are read before
-// those of the next one are written, so that all layers have the same place.
+// A model whose tokens see all others computes a prompt in one step. It reads a layer's keys and
+// values before it writes those of the next layer, so that all layers can use the same place.
 void share_one_place(KvLayout& layout) {
   KvGroupSpec group;
   for (size_t i = 0; i < layout.layers.size(); ++i) {
@@ -46,7 +46,7 @@ void share_one_place(KvLayout& layout) {
   layout.spec.groups = {std::move(group)};
 }
 
-// The layers' keys and values, in no group yet.
+// Returns the sizes of the layers' keys and values, in no group yet.
 std::vector<KvLayerPlace> places_of(const DecoderSpec& spec) {
   std::vector<KvLayerPlace> places;
   int64_t num_scales = 0;
@@ -64,12 +64,12 @@ std::vector<KvLayerPlace> places_of(const DecoderSpec& spec) {
   return places;
 }
 
-// Groups of the layers with attention, by what they take in the whole model: on a rank, layers of
-// several widths may take the same.
+// Groups the layers with attention by their bytes in the whole model, because on one rank layers of
+// different widths can have the same size.
 void add_attention_groups(const DecoderSpec& whole, KvLayout& layout) {
   const std::vector<KvLayerPlace> places = places_of(whole);
   std::vector<KvLayerKind> kinds;
-  std::vector<int32_t> layers;  // that the kinds are of
+  std::vector<int32_t> layers;  // the layer of each kind
   for (size_t i = 0; i < whole.layers.size(); ++i) {
     const AttentionSpec& attention = whole.layers[i].attention;
     if (!attention.any() || !attention.has_own_kv()) continue;
@@ -83,7 +83,7 @@ void add_attention_groups(const DecoderSpec& whole, KvLayout& layout) {
   }
 }
 
-// Where the kept layers lie in the blocks of their groups.
+// Sets where the kept layers lie in the blocks of their groups.
 void place_layers(const RowRange& kept, KvLayout& layout) {
   int64_t most_bytes = 0;
   for (size_t g = 0; g < layout.spec.groups.size(); ++g) {
@@ -170,7 +170,7 @@ double KvLayout::bytes_per_element() const {
 
 namespace {
 
-// `key`: of the layer's latents in block 0.
+// `key` is where the layer's latents lie in block 0.
 KvCacheView index_view(const KvLayout& layout, const KvLayerPlace& place, std::byte* key) {
   if (place.index_dim == 0) return {};
   return {.key = key + half_block_bytes(layout, place),
@@ -224,7 +224,7 @@ std::vector<StateView> KvLayout::state_views(void* pool) const {
 
 namespace {
 
-// Rows of one kind, `num_heads` of them per token, that begin at offset_bytes in each block.
+// Rows of one kind, `num_heads` of them per token, which begin at offset_bytes of each block.
 struct StripRows {
   KvStrip::Part part;
   KvStrip::Part scales;
@@ -232,7 +232,7 @@ struct StripRows {
   int32_t num_heads = 0;
   int32_t first_head = 0;
   int32_t head_dim = 0;
-  bool by_token = true;  // a token's numbers are side by side
+  bool by_token = true;  // the numbers of a token and head are contiguous
 };
 
 void add_rows(const KvLayout& layout, int32_t layer, const StripRows& rows,
@@ -260,7 +260,7 @@ void add_rows(const KvLayout& layout, int32_t layer, const StripRows& rows,
   }
 }
 
-// What a layer has of each block: keys, values or index keys, and where they have any their scales.
+// Adds the strips of a layer's keys, values or index keys, and of their scales if they have any.
 void add_strips(const KvLayout& layout, int32_t layer, std::vector<KvStrip>& strips) {
   using Part = KvStrip::Part;
   const KvLayerPlace& place = layout.layers[static_cast<size_t>(layer)];

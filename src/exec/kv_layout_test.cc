@@ -54,7 +54,7 @@ TEST(KvLayout, HybridGroupsHaveEqualBlocksAndCoverEveryLayerOnce) {
   EXPECT_EQ(make_kv_layout(spec_with(13, 13), 16, DType::kBF16).spec.groups.size(), 2u);
 }
 
-// How many layers of one group touch each byte of a pool of four blocks.
+// Returns how many layers of a group use each byte of a pool of four blocks.
 std::vector<int> owners_of(const KvLayout& layout, int32_t group) {
   std::vector<std::byte> pool(static_cast<size_t>(4 * layout.spec.block_bytes));
   std::vector<int> owners(pool.size());
@@ -78,7 +78,7 @@ std::vector<int> owners_of(const KvLayout& layout, int32_t group) {
   return owners;
 }
 
-// Two layers that share a block must never touch the same bytes, and leave none unused.
+// Layers that share a block never use the same bytes, and leave none unused.
 TEST(KvLayout, LayersOfAGroupDoNotOverlap) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI8}) {
     const KvLayout layout = make_kv_layout(spec_with(3, 0), 16, dtype);
@@ -109,13 +109,12 @@ TEST(KvLayout, LayersMayDifferInShape) {
     EXPECT_EQ(num_kv_heads, (std::vector<int32_t>{6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6,  //
                                                   2, 2, 2, 2}));
     EXPECT_EQ(layout.layers.back().first_scale, 12 * 6 + 3 * 2);
-    // The padding is less than a tenth of what the layers take.
+    // The padding is less than a tenth of the bytes of the layers.
     EXPECT_LE(layout.bytes_per_token() * 16 * 4, 1.1 * bytes) << to_string(dtype);
   }
 }
 
-// What quantization saves, scales counted.
-// Index keys lie behind the latents of the layers that choose, all token by token.
+// Index keys lie behind the latents of the layers that have an indexer, token by token.
 TEST(KvLayout, IndexKeysLieBehindLatents) {
   DecoderSpec spec = spec_with(2, 0);
   for (LayerSpec& layer : spec.layers) {
@@ -148,7 +147,8 @@ TEST(KvLayout, BytesPerToken) {
   EXPECT_EQ(make_kv_layout(spec, 16, DType::kI8).bytes_per_token(), elements + scales * 2);
 }
 
-// A layer that reads the keys and values of another takes no memory and has its place.
+// A layer that reads the keys and values of another layer takes no memory and has that layer's
+// place.
 TEST(KvLayout, LayersShareKeysAndValues) {
   DecoderSpec spec = spec_with(4, 0);
   const double alone = make_kv_layout(spec, 16, DType::kBF16).bytes_per_token();

@@ -1,8 +1,9 @@
 // An fp8 KV cache with the scales of the checkpoint, through ModelRunner.
 //
-// The golden llama, its keys and values made 2^-14 and 2^-12 as large by other weights (queries and
-// outputs make up for it), computes the same bits wherever no number is rounded to a coarse format.
-// In an e4m3 cache most of what it stores would become zero, unless each KV head's scale is known.
+// The test scales the keys and values of the golden llama by 2^-14 and 2^-12 through its weights,
+// and its queries and outputs by the inverse. It computes the same bits wherever no number is
+// rounded to a coarse format. In an e4m3 cache, most of the stored values would become zero without
+// the scale of each KV head.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -21,7 +22,7 @@ namespace {
 using test::LogitsByPosition;
 
 constexpr int kLayers = 3, kHeads = 4, kKvHeads = 2, kHeadDim = 8, kHidden = 32;
-constexpr int kKeyShift[kKvHeads] = {14, 13};  // keys are 2^-shift as large
+constexpr int kKeyShift[kKvHeads] = {14, 13};  // keys are scaled by 2^-shift
 constexpr int kValueShift[kKvHeads] = {12, 14};
 
 struct Tensor {
@@ -30,7 +31,7 @@ struct Tensor {
   std::string data;
 };
 
-// The tensors of a safetensors file, to be changed and written again.
+// The tensors of a safetensors file, which can be changed and written again.
 class Tensors {
  public:
   explicit Tensors(const std::filesystem::path& path) {
@@ -53,7 +54,8 @@ class Tensors {
                       std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size())};
   }
 
-  // Element [row, column] of a bf16 matrix of kHidden columns times 2^exponent(row, column).
+  // Multiplies element [row, column] of a bf16 matrix of kHidden columns by 2^exponent(row,
+  // column).
   template <typename Exponent>
   void scale(const std::string& name, Exponent&& exponent) {
     std::string& data = tensors_.at(name).data;
@@ -90,7 +92,7 @@ std::string attention_name(int layer, const char* name) {
   return fmt::format("model.layers.{}.self_attn.{}", layer, name);
 }
 
-// As described at the top.
+// Scales the model as described at the top.
 Tensors small_keys_and_values(Tensors tensors) {
   constexpr int kGroup = kHeads / kKvHeads;
   for (int layer = 0; layer < kLayers; ++layer) {
@@ -135,7 +137,7 @@ class KvScales : public ::testing::Test {
     return ModelRunner::create(options);
   }
 
-  // Logits of every token of a prompt of 60, one after the other.
+  // Returns the logits of all 60 tokens of a prompt, one after the other.
   std::vector<float> logits(const Tensors& tensors, const std::string& kv_dtype) {
     const std::string file = tensors.file();
     auto runner = load(file, kv_dtype);

@@ -1,4 +1,5 @@
-// LoadedAdapter is an adapter of a model that a runner runs. The adapters that live are counted.
+// LoadedAdapter is an adapter that a runner has loaded. The runner counts those that are still in
+// use.
 #pragma once
 
 #include <atomic>
@@ -10,18 +11,17 @@
 
 namespace quire {
 
-// Of all adapters that live, shared by the runner and them.
+// The number and size of all adapters that exist, shared by the runner and the adapters.
 struct AdaptersInUse {
   std::atomic<int32_t> count = 0;
   std::atomic<int64_t> num_bytes = 0;
 };
 
-// Holds one of the slots that the memory plan has, and counts the bytes that its adapter takes. It
-// gives both back when the adapter goes, on whatever thread that is, also after its runner has
-// gone.
+// Holds one of the planned slots and counts the bytes of its adapter. Both are freed with the slot,
+// on any thread, also after the runner is gone.
 class AdapterSlot {
  public:
-  // Returns an empty slot when `most` are taken.
+  // Returns an empty slot if `most` slots are taken.
   static AdapterSlot take(std::shared_ptr<AdaptersInUse> in_use, int32_t most) {
     if (in_use->count.fetch_add(1) < most) return AdapterSlot(std::move(in_use));
     in_use->count.fetch_sub(1);
@@ -37,7 +37,7 @@ class AdapterSlot {
   }
   bool is_empty() const { return in_use_ == nullptr; }
 
-  // Once; false: all adapters would take more than `most` bytes.
+  // Called once. Returns false if all adapters together would take more than `most` bytes.
   bool take_bytes(int64_t num_bytes, int64_t most) {
     if (in_use_->num_bytes.fetch_add(num_bytes) + num_bytes > most) {
       in_use_->num_bytes.fetch_sub(num_bytes);
@@ -59,7 +59,7 @@ struct LoadedAdapter final : Adapter {
   AdapterSlot slot;
   LoraWeights weights;
   int32_t device_slot = -1;                   // on a GPU
-  std::shared_ptr<const void> device_memory;  // goes back with it
+  std::shared_ptr<const void> device_memory;  // freed with the adapter
 };
 
 }  // namespace quire

@@ -31,7 +31,7 @@ LogitsStage::LogitsStage(ComputeLogits compute, FindGreatest find_greatest, Thre
       allowed_(max_rows_) {
   tokens_.reserve(max_rows_);
   starts_.reserve(max_rows_);
-  // Which thread draws which row depends on the machine's other work, so warming up reaches not all.
+  // Threads take rows as they become free, so a warm-up does not reach every sampler.
   for (Sampler& sampler : samplers_) sampler.reserve(vocab_size_);
 }
 
@@ -79,7 +79,7 @@ Status LogitsStage::compute_only(const InputBatch& batch) {
 }
 
 void LogitsStage::sample_rows(const InputBatch& batch, std::span<const LogitsRow> rows) {
-  // A row, and those behind its drafts, one after the other.
+  // Samples a row and then, in order, those behind its drafts.
   const auto sample_from = [&](size_t start, int thread) {
     size_t i = start;
     do {
@@ -109,7 +109,8 @@ bool LogitsStage::find_greatest(const InputBatch& batch, std::span<const LogitsR
   return find_greatest_(tokens_, allowed_.data(), greatest_);
 }
 
-// As sampling would: the first of equals, and no row with a logit that is not finite.
+// Makes the same choices as the sampler: the first of equal logits, and an error for a row with a
+// logit that is not finite.
 void LogitsStage::choose_greatest(const InputBatch& batch, std::span<const LogitsRow> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
     RequestState& state = batch.request(static_cast<size_t>(rows[i].request_index));

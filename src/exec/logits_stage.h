@@ -1,6 +1,6 @@
-// LogitsStage goes from hidden states to sampled tokens and logprobs: it computes logits of the
-// wanted rows, so many at a time that their buffer stays bounded, then samples each row by itself
-// on a thread of its own. A row's outcome depends on that row alone (law L4).
+// LogitsStage computes sampled tokens and logprobs from hidden states. It computes the logits of
+// the wanted rows in batches, so that their buffer stays bounded, and then samples the rows in
+// parallel, each on one thread. A row's outcome depends on that row alone (law L4).
 #pragma once
 
 #include <cstdint>
@@ -19,38 +19,42 @@ namespace quire {
 
 class LogitsStage {
  public:
-  // Fills the first rows of `logits` with those of the given tokens of the last forward pass.
+  // Computes the logits of the given tokens of the last forward pass into the first rows of
+  // `logits`.
   using ComputeLogits = std::function<Status(std::span<const int32_t> tokens)>;
-  // Of those rows the greatest logits, in the first of `found`, [threads, tokens]; `logits` is
-  // scratch. `allowed`: as LinearParams::allowed. false: it cannot tell, and the logits are wanted.
+  // Finds the greatest logits of those rows, as `found` [threads, tokens], with `logits` as scratch
+  // memory. `allowed` is that of LinearParams. Returns false if it cannot tell, in which case the
+  // logits are computed.
   using FindGreatest =
       std::function<bool(std::span<const int32_t> tokens, const uint32_t* const* allowed,
                          std::span<RowGreatest> found)>;
 
-  // `logits` [max_rows, vocab_size] are borrowed. `find_greatest` may be empty; else it takes the
-  // steps whose rows all want nothing but their likeliest token.
+  // Borrows `logits` [max_rows, vocab_size]. `find_greatest` may be empty; otherwise it runs for
+  // steps in which every row wants its likeliest token and nothing else.
   LogitsStage(ComputeLogits compute, FindGreatest find_greatest, ThreadTeam& team,
               std::span<float> logits, int64_t vocab_size, int64_t max_rows);
 
   using Observer = std::function<void(RequestId, int32_t, std::span<const float>)>;
 
   // Fills `results` (one per request of the batch) and appends sampled tokens to the requests. A
-  // row that cannot be sampled fails its request only, and behind a draft it is as if the draft had
-  // been wrong: the next step comes to the same row. Logits that cannot be computed fail the step.
+  // row that cannot be sampled fails its own request only. If that row is behind a draft, it is
+  // treated as if the draft had been wrong, and the next step computes the same row again. If the
+  // logits cannot be computed, the step fails.
   Status run(const InputBatch& batch, std::vector<RequestStepResult>& results,
              const Observer& observer, StepTimings& timings);
 
-  // The logits alone, in as many calls: what a rank does whose samples another draws.
+  // Computes the logits in the same batches and samples nothing, for a rank whose tokens another
+  // rank samples.
   Status compute_only(const InputBatch& batch);
 
   struct Outcome {
-    bool is_reached = true;  // false: a draft before the row was wrong, and nothing came of it
+    bool is_reached = true;  // false: a draft before the row was wrong, and the row is ignored
     Status status;
     SampleOutput output;
   };
-  // Appends what was sampled in a row to the request: in the order of its rows.
+  // Appends the token that a row sampled to the request. Called in the order of the request's rows.
   static void append(const LogitsRow& row, RequestState& state, Outcome& outcome);
-  // Writes the outcome of a row that was reached into the request's status and its result.
+  // Writes the outcome of a row that is_reached into the request's status and its result.
   static void store(const LogitsRow& row, RequestState& state, Outcome& outcome,
                     RequestStepResult& result);
 
@@ -69,7 +73,7 @@ class LogitsStage {
   size_t max_rows_;
   std::vector<Sampler> samplers_;         // one per thread
   std::vector<int32_t> tokens_;           // [max_rows]
-  std::vector<size_t> starts_;            // of rows that do not wait for the row before, [max_rows]
+  std::vector<size_t> starts_;            // rows that need not wait for another, [max_rows]
   std::vector<Outcome> outcomes_;         // [max_rows]
   std::vector<RowGreatest> greatest_;     // [threads, max_rows]
   std::vector<const uint32_t*> allowed_;  // [max_rows]

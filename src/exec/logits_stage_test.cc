@@ -1,4 +1,4 @@
-// Rows of logits that are not finite, at and behind drafts.
+// Rows of logits that are not finite, with drafts and without.
 #include "exec/logits_stage.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kVocab = 8;
 
-// As a product that keeps only the greatest logit of each row that its mask leaves.
+// Stands for a product that keeps only the greatest logit of each row that its mask allows.
 void find_greatest(std::span<const float> logits, size_t num_rows, const uint32_t* const* allowed,
                    std::span<RowGreatest> found) {
   for (size_t row = 0; row < num_rows; ++row) {
@@ -27,8 +27,9 @@ void find_greatest(std::span<const float> logits, size_t num_rows, const uint32_
   }
 }
 
-// A request of two known tokens with the drafts 5 and 6, and what comes of a step in which each row
-// has one greatest logit; -1: the row has a NaN. `masks` are of its rows; empty: all tokens may come.
+// Returns the result of a request with two known tokens and the drafts 5 and 6, in a step in which
+// each row has one greatest logit; -1: the row has a NaN. `masks` are by row; empty: all tokens are
+// allowed.
 RequestStepResult run(const std::vector<TokenId>& greatest, const std::vector<uint32_t>& masks = {},
                       bool keeps_greatest = false) {
   StepPlan plan;
@@ -89,7 +90,7 @@ TEST(LogitsStage, TakesDraftsUpToTheFirstThatIsWrong) {
   EXPECT_EQ(run({5, 2, 4}).sampled_token_ids, (std::vector<TokenId>{5, 2}));
 }
 
-// Whether masks are looked at with the product by the head or behind it.
+// The tokens are the same whether the product or the sampler applies the masks.
 TEST(LogitsStage, MasksLeaveTheSameTokens) {
   constexpr uint32_t kAll = 0xFF;
   for (const bool keeps_greatest : {false, true}) {
@@ -100,9 +101,9 @@ TEST(LogitsStage, MasksLeaveTheSameTokens) {
     };
     EXPECT_EQ(tokens({5, 6, 4}, {kAll, kAll, kAll}), (std::vector<TokenId>{5, 6, 4}));
     EXPECT_EQ(tokens({5, 6, 4}, {kAll, kAll, 1u << 2}), (std::vector<TokenId>{5, 6, 2}));
-    // Of equal logits the first.
+    // The first of equal logits is chosen.
     EXPECT_EQ(tokens({5, 6, 4}, {kAll & ~(1u << 5), kAll, kAll}), (std::vector<TokenId>{0}));
-    // Nothing is left: behind a draft as if that had been wrong.
+    // The mask forbids every token: behind a draft that counts as if the draft were wrong.
     EXPECT_EQ(tokens({5, 6, 4}, {kAll, 0, kAll}), (std::vector<TokenId>{5}));
     const RequestStepResult none = run({5, 6, 4}, {0, kAll, kAll}, keeps_greatest);
     EXPECT_EQ(none.status.code(), StatusCode::kInvalidArgument);
@@ -111,7 +112,7 @@ TEST(LogitsStage, MasksLeaveTheSameTokens) {
   }
 }
 
-// It was computed from a draft that did not come out, or the next step comes to it again.
+// The row either was computed from a wrong draft, or the next step computes it again.
 TEST(LogitsStage, ARowBehindADraftThatIsNotFiniteHarmsNobody) {
   for (const std::vector<TokenId>& greatest :
        {std::vector<TokenId>{3, -1, -1}, std::vector<TokenId>{5, -1, 2}}) {

@@ -107,8 +107,8 @@ DriverRequest request_with(uint64_t id, std::shared_ptr<const Adapter> adapter) 
 
 class LoraBits : public testing::TestWithParam<const char*> {};
 
-// One batch of several adapters and none: each is what it is alone, and what has no adapter is what
-// a runner without adapters makes of it.
+// One batch of several adapters and none: each request gets what it gets alone, and one without an
+// adapter what a runner without adapters computes.
 void expect_crowd_as_alone(const std::string& model, const std::vector<std::string>& names,
                            const char* dtype) {
   const auto plain = load(model, {.max_adapters = 0, .dtype = dtype});
@@ -151,7 +151,7 @@ TEST_P(LoraBits, CrowdWithExpertsIsAsAlone) {
   expect_crowd_as_alone("mixtral", {"experts", "down"}, GetParam());
 }
 
-// What is said without a look at the logits is what they say.
+// Tokens that are chosen without computing logits are those that the logits say.
 TEST_P(LoraBits, GreatestOfAChangedHead) {
   const auto runner = load("llama", {.dtype = GetParam()});
   for (const char* name : {"llama.ends", "llama.whole"}) {
@@ -200,15 +200,15 @@ std::vector<float> floats_of(const RawTensor& tensor) {
   return values;
 }
 
-// The adapter as PEFT saved it when it took the second extent of a parameter for what it reads: the
-// update of each expert is the transpose of B A.
+// Saves the adapter as PEFT did when it took the second dimension of a parameter for its inputs:
+// the update of each expert is then the transpose of B A.
 void save_swapped(const LoraFiles& files, const std::filesystem::path& folder) {
   std::vector<test::AdapterTensor> tensors;
   for (const LoraModule& module : files.modules()) {
     std::vector<float> a = floats_of(*module.a), b = floats_of(*module.b);
     std::vector<int64_t> a_shape = module.a->shape, b_shape = module.b->shape;
     if (module.num_experts > 1) {
-      // Of the parameter's own rank, which the module alone does not say.
+      // The rank of the parameter, which the module alone does not tell.
       const int64_t experts = 4, rank = a_shape[0] / experts;
       const int64_t inputs = module.num_inputs(), outputs = module.num_outputs();
       std::vector<float> old_a(b.size()), old_b(a.size());
@@ -251,7 +251,7 @@ TEST(LoraExperts, OlderFilesAreReadToo) {
   expect_same_bits(run(*older), run(load_adapter(*runner, "mixtral.experts")), "older files");
 }
 
-// Whole modules come out of the same memory as all else that adapters take.
+// Modules that are replaced as a whole take the same memory as the other updates.
 TEST(LoraErrors, MemoryIsBoundedAndComesBack) {
   const std::string path = test::lora_golden_dir("llama.whole").string();
   const auto runner = load("llama", {.lora_memory_bytes = 80 << 10});
@@ -264,7 +264,7 @@ TEST(LoraErrors, MemoryIsBoundedAndComesBack) {
   EXPECT_TRUE(runner->load_adapter("b", path).ok());
 }
 
-// A layer's update of a block would be all layers'.
+// A block that layers share cannot have an update for one of these layers alone.
 TEST(LoraErrors, SharedBlocksTakeNone) {
   auto files = ModelFiles::open(test::golden_model(test::golden_dir("zamba2")));
   ASSERT_TRUE(files.ok()) << files.status().message();
@@ -277,8 +277,8 @@ TEST(LoraErrors, SharedBlocksTakeNone) {
   EXPECT_NE(status.message().find("--enable-lora"), std::string::npos) << status.message();
 }
 
-// Engines of one process: the weights and what one runner has loaded serve both, at the same time,
-// and there is room for as many adapters as one runner has.
+// Two runners of one process use the same weights and the same loaded adapters at the same time,
+// and together have room for as many adapters as one runner.
 TEST(LoraReplicas, GiveTheBitsOfOneRunner) {
   const auto alone = load("llama", {});
   PlanDriver alone_driver(*alone, kNumBlocks);

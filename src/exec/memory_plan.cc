@@ -70,7 +70,7 @@ std::string MemoryPlan::table() const {
 int64_t least_kv_bytes(const MemoryPlan& plan) {
   const int64_t state_bytes =
       plan.kv_spec.uses(KvPool::kState) ? plan.kv_spec.state.block_bytes : 0;
-  // States of requests that run take at most half of what there is beside attention.
+  // The states of running requests may fill at most half of the blocks beside those of attention.
   return 2 * plan.block_bytes + (plan.block_bytes > 0 ? 4 : 2) * state_bytes;
 }
 

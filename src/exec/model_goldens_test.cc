@@ -1,12 +1,12 @@
 // Golden parity: tiny random models of every family against transformers
 // (tools/make_model_goldens.py).
 //
-// float32: logits within 1e-4 of the oracle's, as the norm of the difference over the norm of the
-// row; 64 greedy tokens equal. The goldens hold no step whose two best logits are closer than
-// min_gap, so that equal tokens are no luck. bfloat16: weights, activations entering products, and
-// KV have 8 bits of mantissa (2^-9 relative rounding each); through 2 to 6 layers whose random
-// weights do not damp errors we allow 6 % of the row's norm, teacher-forced, and a different best
-// token only where the oracle's logit for it is within that budget of its best.
+// float32: logits are within 1e-4 of the oracle's (norm of the difference over norm of the row),
+// and 64 greedy tokens are equal. No step of a golden has two best logits closer than min_gap, so
+// that equal tokens are not luck. bfloat16: weights, activations that enter products, and KV have 8
+// bits of mantissa (2^-9 relative rounding each). Through 2 to 6 layers, whose random weights do
+// not damp errors, the test allows 6 % of the row's norm, teacher-forced, and another best token
+// only where the oracle's logit for it is within that budget of its best.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void expect_float32_parity(const std::filesystem::path& dir, const std::filesyst
   const auto runner =
       test::load_golden(model, "float32", golden.max_model_len, seen, to_string(isa));
   PlanDriver driver(*runner, test::kGoldenBlocks);
-  // In chunks that fall on neither block nor window bounds.
+  // Uses chunks that end neither at block nor at window bounds.
   auto outputs =
       driver.run({test::greedy_request(golden.prompt, golden.tokens.size())}, {.chunk = 19});
   ASSERT_TRUE(outputs[1].status.ok()) << outputs[1].status.message();
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(All, GgufGolden, ::testing::ValuesIn(model_golden_names
 
 std::string yes(bool there) { return there ? "yes" : ""; }
 
-// What a model's layers are made of, as far as it decides about speed.
+// Returns the kinds of blocks in a model's layers, as far as they matter for speed.
 std::set<std::string> block_kinds(const ModelConfig& config) {
   const auto spec =
       make_decoder_spec(config, std::min<int64_t>(config.max_model_len(), 256), DType::kBF16);
@@ -133,15 +133,16 @@ std::set<std::string> block_kinds(const ModelConfig& config) {
   return kinds;
 }
 
-// Named shapes that have all kinds of blocks of a family: one after the other the one with the most that
-// are missing, then with the fewest that the family lacks. None: a kind has no shape.
+// Returns named shapes that together have all kinds of blocks of a family. It picks one at a time:
+// the one with the most missing kinds, and among those the one with the fewest kinds that the
+// family lacks. Returns nothing if no shape has some kind.
 std::string speed_shapes(const std::vector<std::string>& goldens) {
   std::set<std::string> wanted;
   for (const std::string& name : goldens) wanted.merge(block_kinds(test::golden_config(name)));
   std::set<std::string> missing = wanted;
   std::string list;
   while (!missing.empty()) {
-    std::pair<int64_t, int64_t> most;  // kinds that are missing, and minus those to no use
+    std::pair<int64_t, int64_t> most;  // missing kinds, and minus the unwanted ones
     std::string best;
     std::stringstream names(known_model_shapes());
     for (std::string name; std::getline(names >> std::ws, name, ',');) {
@@ -161,7 +162,7 @@ std::string speed_shapes(const std::vector<std::string>& goldens) {
   return list;
 }
 
-// The table of docs/models.md: what a test stands behind, per family.
+// Returns the table of docs/models.md, which lists for each family what tests cover.
 std::string families_table() {
   std::map<const Family*, std::vector<std::string>> goldens;
   for (const std::string& name : model_golden_names())
@@ -178,7 +179,8 @@ std::string families_table() {
       "| family | config.json | GGUF | quantized | same bits (L4) | speed shape |\n"
       "|---|---|---|---|---|---|\n";
   for (const Family* family : all_families()) {
-    if (family->is_bidirectional || family->reads_source) continue;  // in tables of their own
+    // These have tables of their own.
+    if (family->is_bidirectional || family->reads_source) continue;
     const std::vector<std::string>& names = goldens[family];
     const bool has_gguf = std::any_of(names.begin(), names.end(), [](const std::string& name) {
       return std::filesystem::exists(golden_dir(name) / "model.gguf");

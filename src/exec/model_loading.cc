@@ -16,14 +16,14 @@
 namespace quire {
 namespace {
 
-// What the checkpoint was calibrated to, into the layout of an fp8 cache.
+// Reads the scales that the checkpoint was calibrated to into the layout of an fp8 cache.
 Status read_scales(const TensorSource& source, const RankShare& share, ModelPlan& plan) {
   std::vector<int32_t> num_kv_heads;  // of the checkpoint
   for (const LayerSpec& layer : plan.whole.layers)
     num_kv_heads.push_back(layer.attention.num_kv_heads);
   QUIRE_ASSIGN_OR_RETURN(CacheScales scales,
                          read_cache_scales(checkpoint_names(plan.config), source, num_kv_heads));
-  // e5m2 reaches as far as float16: it needs no scales.
+  // e5m2 has the range of float16 and needs no scales.
   if (scales.num_silent_layers > 0 && plan.kv_dtype == DType::kF8E4M3) {
     log_warn(
         "--kv-cache-dtype fp8_e4m3: the checkpoint has no k_scale and v_scale for {} of {} layers; "
@@ -123,7 +123,7 @@ Result<ThreadTeam> start_team(const ModelRunnerOptions& options) {
 Status load_weights(WeightPacking& packing, ThreadTeam* team, const ModelRunnerOptions& options,
                     const ModelLoading& loading, const DecoderWeights& weights, Arena& arena) {
   if (!loading.source) return fill_random(packing, weights.slots(), arena);
-  // What lies in memory and not in a file must not be given back: it would be gone.
+  // Pages may be given back only if the weights lie in files: memory would be lost.
   bool is_mapped = options.files->source() != "<memory>";
   if (options.draft_head != nullptr) {
     for (const auto& files : options.draft_head->files) is_mapped &= files->source() != "<memory>";

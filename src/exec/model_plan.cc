@@ -20,7 +20,7 @@ Result<DType> parse_dtype(std::string_view flag, std::string_view name, DType au
   return invalid_argument("{}: expected auto, float32, bfloat16 or float16, got {}", flag, name);
 }
 
-// vLLM's spellings; fp8 is e4m3.
+// Takes vLLM's names, where fp8 is e4m3.
 Result<DType> parse_kv_dtype(std::string_view name, DType automatic) {
   if (name == "fp8" || name == "fp8_e4m3") return DType::kF8E4M3;
   if (name == "fp8_e5m2") return DType::kF8E5M2;
@@ -34,7 +34,7 @@ Result<DType> parse_kv_dtype(std::string_view name, DType automatic) {
       name);
 }
 
-// What random weights of a shape are packed as; nullopt: as floats.
+// Returns the packing of a shape's random weights; nullopt: floats.
 Result<std::optional<WeightSpec>> parse_shape_weights(const std::string& name,
                                                       ComputeType compute) {
   constexpr int64_t kWholeRow = int64_t{1} << 40;
@@ -64,7 +64,7 @@ Result<std::optional<WeightSpec>> parse_shape_weights(const std::string& name,
         "such as q4_k, got {}",
         name);
   }
-  // Groups of whole rows are longer than any that take them.
+  // A group that spans a whole row is longer than any group that int8 activations support.
   spec.k = kWholeRow;
   if (spec.quant.is_quantized() && compute == ComputeType::kInt8 && !takes_int8_activations(spec)) {
     spec.compute = ComputeType::kBF16;
@@ -78,8 +78,8 @@ Status check_range(std::string_view name, int64_t value, int64_t min, int64_t ma
   return invalid_argument("{}: expected a value in [{}, {}], got {}", name, min, max, value);
 }
 
-// Encoders are narrow: so many tokens go through the MLP at once that its inside stays in a core's
-// cache.
+// Encoders are narrow: this many tokens go through the MLP at once, so that its intermediate values
+// stay in a core's cache.
 int64_t encoder_mlp_tokens(int64_t intermediate_size) {
   constexpr int64_t kCacheBytes = int64_t{1} << 20;
   const int64_t tokens = kCacheBytes / (intermediate_size * static_cast<int64_t>(sizeof(float)));
@@ -129,7 +129,8 @@ Status choose_types(const ModelRunnerOptions& options, DType checkpoint_dtype, M
   QUIRE_ASSIGN_OR_RETURN(plan.kv_dtype, parse_kv_dtype(options.kv_cache_dtype, plan.dtype));
   plan.compute =
       options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
-  // Who asks for float16 by name wants its precision, which bfloat16 activations do not have.
+  // A user who asks for float16 by name wants its precision, which bfloat16 activations do not
+  // have.
   const bool keeps_floats = plan.dtype == DType::kF32 || is_float16(options.dtype);
   plan.quant_compute =
       options.compute.value_or(keeps_floats ? ComputeType::kF32 : ComputeType::kBF16);
@@ -216,7 +217,8 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   QUIRE_RETURN_IF_ERROR(check_stages(plan.whole, options.stage.count));
   plan.staged = stage_of(plan.whole, options.stage);
   plan.spec = share_of(plan.staged, options.share);
-  // What has no use here is another stage's. Who makes stages checks the whole model first.
+  // Tensors without a slot here belong to another stage. The code that creates the stages checks
+  // the whole model first.
   static constexpr std::string_view kEverything[] = {""};
   if (options.stage.count > 1) plan.config.names.ignored = kEverything;
   set_limits(options, max_len, plan);

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Tensors whose bytes nobody reads.
+// Tensors whose bytes are never read.
 class DominantDtype : public ::testing::Test {
  protected:
   void add(std::string name, std::optional<DType> dtype, size_t num_bytes) {

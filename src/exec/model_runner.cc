@@ -22,7 +22,7 @@
 namespace quire {
 namespace {
 
-// Packed weights out of the cache folder, or into it.
+// Reads the packed weights from the cache folder, or packs them and writes them there.
 Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& options,
                              const LoadPlan& plan) {
   const LoadOptions load{.on_progress = options.on_progress,
@@ -34,7 +34,8 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
                               .packing = std::string(to_string(stream.isa()))});
 }
 
-// For as many sources as requests run at once, in a quarter of the memory that may be used at most.
+// Returns how many sources are kept: one per running request, as far as a quarter of the memory
+// that may be used suffices.
 int32_t num_source_places(const ModelRunnerOptions& options, const ModelPlan& plan) {
   const int64_t free =
       options.free_memory_bytes > 0 ? options.free_memory_bytes : free_memory_bytes();
@@ -102,7 +103,8 @@ Result<std::unique_ptr<SourceStage>> make_source(const ModelRunnerOptions& optio
                                        stream);
 }
 
-// What the decoder looks at, and its memory; null: nothing, or it is a rank of several or a draft head.
+// Opens the encoder of the decoder's sources and plans its memory. Null: the model has none, or
+// this is one of several ranks or a draft head.
 Result<std::unique_ptr<SourceStage>> open_source(const ModelRunnerOptions& options,
                                                  const ModelLoading& loading,
                                                  const DecoderWeights& weights,
@@ -116,14 +118,14 @@ Result<std::unique_ptr<SourceStage>> open_source(const ModelRunnerOptions& optio
   return source;
 }
 
-// What reads images, and plans it; null: the model has none. Each rank has the tower whole, and makes
-// the embeddings of every image itself, with the same bits.
+// Opens what reads images and plans its memory; null: the model reads none. Each rank has the whole
+// tower and computes the embeddings of every image itself, with the same bits.
 Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& options,
                                                 const ModelLoading& loading, WeightPacking& packing,
                                                 HostStream& stream, ModelPlan& plan) {
   std::unique_ptr<MediaStage> media;
   if (!loading.source || options.draft_head != nullptr) return media;
-  if (plan.spec.cross.any()) return media;  // open_source() has seen to it
+  if (plan.spec.cross.any()) return media;  // open_source() handles it
   if (!has_tower(*options.files, *loading.source)) return media;
   QUIRE_ASSIGN_OR_RETURN(plan.vision, read_vision(*options.files, plan.spec.hidden_size));
   if (!plan.vision) return media;
@@ -138,7 +140,7 @@ Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& option
         options.files->source());
   }
   QUIRE_RETURN_IF_ERROR(limit_image_tokens(options.max_image_tokens, *plan.vision));
-  // A picture that fills a prompt is as much as anybody can ask about.
+  // A request cannot have more of a picture than fills its prompt.
   plan.vision->max_cells =
       std::min(plan.vision->max_cells, static_cast<int32_t>(plan.limits.max_seq_len));
   QUIRE_ASSIGN_OR_RETURN(TowerTensors tensors,
@@ -150,7 +152,7 @@ Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& option
     return tower.status().with_context(
         options.files->mmproj_name().value_or(options.files->source()));
   }
-  // As many as a step has tokens, as vLLM does it.
+  // Keeps as many embeddings as a step has tokens, as vLLM does.
   const int64_t cached = std::max<int64_t>(plan.limits.max_tokens, plan.vision->max_embeddings());
   media = std::make_unique<MediaStage>(std::move(*tower), static_cast<int32_t>(cached));
   plan.memory.vision =
@@ -158,7 +160,7 @@ Result<std::unique_ptr<MediaStage>> open_vision(const ModelRunnerOptions& option
   return media;
 }
 
-// Reads experts anew from the checkpoint, which is not loaded from any more.
+// Makes the reader of single experts from the opened checkpoint, which nothing else reads any more.
 Result<std::unique_ptr<ExpertReader>> make_reader(const ModelRunnerOptions& options,
                                                   const ModelPlan& plan, Isa isa,
                                                   ModelLoading loading) {
@@ -172,7 +174,7 @@ Result<std::unique_ptr<ExpertReader>> make_reader(const ModelRunnerOptions& opti
                               isa);
 }
 
-// Fills `pooled` of the requests whose last token the step has computed.
+// Fills `pooled` of those requests whose last token the step has computed.
 void align_tokens(const InputBatch& batch, const SourceStage& source, TokenAlignment& alignment,
                   std::vector<RequestStepResult>& results) {
   const ForwardInputs inputs = batch.inputs();
@@ -368,11 +370,11 @@ KvHostMemory ModelRunner::host_memory() {
 }
 
 Status ModelRunner::warm_up() {
-  // It fills caches, starts threads, maps first pages.
+  // The dummy step fills caches, starts threads and maps the first pages.
   return execute_dummy(*this, plan_.limits, kv_.plan());
 }
 
-// A request whose image or source cannot be encoded fails alone.
+// A request whose image or source cannot be encoded fails by itself.
 void ModelRunner::encode_media(const StepPlan& plan, ForwardInputs& inputs, StepResult& result) {
   if (media_ != nullptr) {
     media_->apply(plan, result.media_encode_us);
@@ -435,7 +437,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
   if (!options_.stage.is_last()) {
-    // A later stage has the head.
+    // Otherwise a later stage has the head.
   } else if (options_.share.rank == 0) {
     QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
   } else {
@@ -475,7 +477,7 @@ Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::stri
   return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 
-// Requests come and go, but while they stay no list of a step is allocated anew.
+// While the set of running requests stays the same, no list of a step is allocated again.
 void ModelRunner::recycle(StepResult&& result) {
   spare_ = {.requests = std::move(result.requests)};
   clear_results(spare_.requests);

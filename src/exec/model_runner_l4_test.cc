@@ -70,7 +70,7 @@ class LawL4 : public ::testing::TestWithParam<Setup> {
     options.pin_threads = false;
     options.max_num_batched_tokens = 4096;
     options.max_num_seqs = 64;
-    options.max_logits_bytes = 5 * 160 * 4;  // rows of logits in several rounds
+    options.max_logits_bytes = 5 * 160 * 4;  // so that logits are computed in several batches
     auto runner = ModelRunner::create(options);
     QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
     QUIRE_CHECK(
@@ -145,7 +145,7 @@ TEST_P(LawL4, PromptLogprobs) {
   expect_same_bits(outputs[100], want, "among 32");
 }
 
-// Drafts, right and wrong, under penalties, bad words and min_tokens, alone and in a crowd.
+// Right and wrong drafts with penalties, bad words and min_tokens, alone and in a crowd.
 TEST_P(LawL4, Drafts) {
   const auto runner = load(2);
   if (has_states(*runner)) GTEST_SKIP() << "SKIPPED: states take no drafts";
@@ -202,7 +202,7 @@ TEST_P(LawL4, TokenMasks) {
     crowd[3].mask = mask;
     auto outputs = driver.run(crowd, {.chunk = 13, .step_tokens = 200, .preempt_after_output = 4});
     expect_same_bits(outputs[100], want, "among 32");
-    if (has_states(*runner)) continue;  // which take no drafts
+    if (has_states(*runner)) continue;  // models with states take no drafts
     PlanDriver drafts(*runner, kNumBlocks);
     auto drafted = drafts.run({masked}, {.num_drafts = 4, .outputs = {{1, want.token_ids}}});
     EXPECT_GT(drafts.num_accepted_drafts(), 5);
@@ -224,7 +224,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"bitnet_bitnet", "auto"}),
     name_of);
 
-// The first golden of every family. GoogleTest asks for each test of the suite, in every process.
+// Returns the first golden of every family. It is computed once per process, because GoogleTest
+// calls it for each test of the suite.
 const std::vector<Setup>& one_of_every_family() {
   static std::vector<Setup> setups;
   if (!setups.empty()) return setups;
@@ -238,7 +239,8 @@ const std::vector<Setup>& one_of_every_family() {
 }
 INSTANTIATE_TEST_SUITE_P(Families, LawL4, ::testing::ValuesIn(one_of_every_family()), name_of);
 
-// Blocks that the families above do not show, and options of kernels on other instruction sets.
+// Kinds of blocks that the families above do not have, and kernel options on other instruction
+// sets.
 INSTANTIATE_TEST_SUITE_P(
     Blocks, LawL4,
     ::testing::Values(Setup{"falcon_rw", "bfloat16"}, Setup{"stablelm_parallel", "bfloat16"},
@@ -251,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"glm_moe_dsa", "bfloat16", "amx-emulated", "fp8"}),
     name_of);
 
-// Mixtures of experts: whom a token shares an expert with leaves no trace in it.
+// Mixtures of experts: the other tokens of an expert change no bit of a token.
 INSTANTIATE_TEST_SUITE_P(Experts, LawL4,
                          ::testing::Values(Setup{"qwen3_moe", "float32"},
                                            Setup{"qwen2_moe", "bfloat16", "avx2"},
@@ -262,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(Experts, LawL4,
                                            Setup{"gpt_oss", "bfloat16", "amx-emulated"}),
                          name_of);
 
-// Mixers with a state, alone and beside attention, MLPs and experts.
+// Layers with a state, alone and beside attention, MLPs and experts.
 INSTANTIATE_TEST_SUITE_P(
     States, LawL4,
     ::testing::Values(Setup{"lfm2", "bfloat16"}, Setup{"lfm2", "float32", "portable"},
@@ -275,7 +277,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"zamba2_one_block", "float32", "avx2"}),
     name_of);
 
-// A token's codes depend on that token alone, so quantized caches change nothing about the law.
+// A token's codes depend on that token alone, so quantized caches keep the law.
 INSTANTIATE_TEST_SUITE_P(QuantizedCaches, LawL4,
                          ::testing::Values(Setup{"llama", "bfloat16", "auto", "fp8"},
                                            Setup{"gemma3", "bfloat16", "auto", "int8"},
@@ -295,7 +297,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"gguf_k_mix_qwen2", "auto", "portable", "auto", true}),
     name_of);
 
-// On every instruction set, whichever is the best one here.
+// Every instruction set that this machine has.
 INSTANTIATE_TEST_SUITE_P(
     InstructionSets, LawL4,
     ::testing::Values(Setup{"llama", "float32", "portable"}, Setup{"llama", "bfloat16", "portable"},

@@ -1,4 +1,4 @@
-// Published models through ModelRunner: the text and ids that others got from them.
+// Published models through ModelRunner: the text and ids that other programs got from them.
 #include "exec/model_runner.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ std::vector<TokenId> generate(ModelRunner& runner, std::vector<TokenId> prompt,
   return outputs[1].token_ids;
 }
 
-// The vocabulary inside the GGUF file is enough to read SentencePiece tokens.
+// The vocabulary in the GGUF file suffices to turn SentencePiece tokens into text.
 std::string detokenize(const std::filesystem::path& gguf, const std::vector<TokenId>& ids) {
   const std::string bytes = test::read_file(gguf);
   const auto file = GgufFile::parse("stories260K.gguf", std::as_bytes(std::span(bytes)));
@@ -77,8 +77,8 @@ TEST_P(Stories, GivesThePublishedText) {
     const auto max_tokens = static_cast<int32_t>(one.at("max_tokens").as_int64());
     std::string text = detokenize(dir / "stories260K.gguf", generate(*runner, {1}, max_tokens));
     std::string want(one.at("text").as_string());
-    // Published with bf16 weights rounded from float32 in mind: from token 185 on the two best are
-    // 0.004 apart.
+    // The bf16 weights were rounded from float32: from token 185 on, the two best logits are 0.004
+    // apart.
     const size_t compared = name == "hf_bf16" ? want.size() / 2 : want.size();
     EXPECT_EQ(text.substr(0, compared), want.substr(0, compared));
   }
@@ -110,7 +110,7 @@ std::unique_ptr<ModelRunner> load_tiny() {
   return load(test::source_dir() / "tests" / "goldens" / "models" / "llama");
 }
 
-// Whoever makes a runner or runs a step comes to its CPUs, and goes back.
+// A thread that makes a runner or runs a step moves to the runner's CPUs, and back afterwards.
 TEST(ModelRunner, RunsOnItsCpus) {
   const std::vector<int> all = allowed_cpus();
   std::vector<int> used;
@@ -192,8 +192,9 @@ TEST(Options, AreCheckedByName) {
   EXPECT_NE(error({.kv_cache_memory_bytes = 1000}).find("memory:"), std::string::npos);
 }
 
-// Whoever looks at the logits makes the runner keep them: then the sampler chooses, else the
-// product does. With a soft cap, and beside a request that samples, it is always the sampler.
+// A callback for logits makes the runner compute them all, and then the sampler chooses; otherwise
+// the product of the head does. With a soft cap, or beside a request that samples, the sampler
+// always chooses.
 TEST(Greedy, TokensAreThoseOfKeptLogits) {
   for (const char* model : {"llama", "qwen2", "gemma2"}) {
     SCOPED_TRACE(model);

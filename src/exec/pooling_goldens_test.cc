@@ -1,5 +1,5 @@
-// Tiny random embedders, rerankers and classifiers against transformers
-// (tools/make_pooling_goldens.py), and law L4 for what is pooled.
+// Tiny random embedders, rerankers and classifiers: values against transformers
+// (tools/make_pooling_goldens.py), and law L4 for pooled outputs.
 //
 // float32: values within 2e-4 of the oracle's and rows in the same direction (cosine >= 0.99999).
 // bfloat16: weights, activations that enter products, and keys and values have 8 bits of mantissa;
@@ -91,7 +91,8 @@ TEST_P(PoolingGolden, Bfloat16) {
   EXPECT_GE(distance(cases, run(*runner, cases, options)).cosine, 0.995);
 }
 
-// Alone, in a crowd of other lengths, in chunks, on any number of threads: equal bits.
+// A request has the same bits alone, in a crowd of other lengths, in chunks, and on any number of
+// threads.
 TEST_P(PoolingGolden, SameBitsInAnyCompany) {
   for (const char* dtype : {"float32", "bfloat16"}) {
     std::vector<PooledOutput> first;
@@ -118,7 +119,7 @@ TEST_P(PoolingGolden, SameBitsInAnyCompany) {
 INSTANTIATE_TEST_SUITE_P(All, PoolingGolden, ::testing::ValuesIn(golden_names()),
                          [](const auto& info) { return info.param; });
 
-// Matryoshka: fewer dimensions are the first ones, scaled to length 1 again.
+// Matryoshka: a request for fewer dimensions gets the first ones, scaled to length 1 again.
 TEST(Pooling, DimensionsAreCutBeforeTheVectorIsNormalized) {
   const auto runner = load("bert_mean", {});
   const auto cases = read_cases("bert_mean", runner->plan().spec.pooling);
@@ -152,7 +153,7 @@ TEST(Pooling, TokenEmbeddingsAreOneRowPerToken) {
     EXPECT_EQ(outputs[i].num_rows(), std::ssize(cases[i].ids));
 }
 
-// jina-embeddings-v3: what the model makes of texts for each of its tasks, alone and all in one step.
+// jina-embeddings-v3: the outputs of texts for each of its tasks, alone and all in one step.
 TEST(Pooling, AdaptersOfTasksAreTheOracles) {
   const std::string name = "jina_v3_tasks";
   const boost::json::value golden = test::read_pooling_golden(name);
@@ -181,7 +182,7 @@ TEST(Pooling, AdaptersOfTasksAreTheOracles) {
   }
 }
 
-// All layers of an encoder keep keys and values in one place.
+// All layers of an encoder store keys and values in one place.
 TEST(Pooling, EncodersKeepTheKvOfOneLayer) {
   const auto runner = load("bert_mean", {});
   const KvSpec kv = runner->kv_spec();

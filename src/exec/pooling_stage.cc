@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Below it a vector counts as zero and stays as it is.
+// A vector whose norm is below this counts as zero and is not scaled.
 constexpr double kLeastNorm = 1e-12;
 
 void normalize(std::span<float> row) {
@@ -26,7 +26,7 @@ void softmax(std::span<float> row) {
   for (float& x : row) x = static_cast<float>(std::exp(double{x} - greatest) / sum);
 }
 
-// Of what the layers behind the model read and write at a time; 0: there are none.
+// The floats that the layers behind the pooling read and write at a time; 0: there are none.
 int64_t layer_floats(const DecoderSpec& spec) {
   if (spec.pooling.layers.empty()) return 0;
   int64_t widest = spec.hidden_size;
@@ -128,7 +128,7 @@ Status PoolingStage::run(const StepPlan& plan, const InputBatch& batch,
   return {};
 }
 
-// Into state.pooled: rows of all tokens, or what the tokens so far have come to.
+// Appends the rows of all tokens to state.pooled, or adds the tokens to what it has accumulated.
 void PoolingStage::pool(const Rows& rows, const PoolingParams& params, RequestState& state) const {
   const int64_t size = spec_.hidden_size;
   std::vector<float>& out = state.pooled;
@@ -167,7 +167,7 @@ void PoolingStage::pool(const Rows& rows, const PoolingParams& params, RequestSt
   for (float& x : out) x /= count;
 }
 
-// Of tokens that end a step: all, or the last.
+// Keeps the hidden states of tokens that end a step: all of them, or the last one.
 void PoolingStage::pool_steps(const Rows& rows, bool all, std::vector<float>& out) const {
   for (int64_t i = 0; i < rows.num_tokens; ++i) {
     if (rows.tokens[i] != *spec_.pooling.step_token) continue;
@@ -182,7 +182,7 @@ Status PoolingStage::finish(const PoolingParams& params, RequestState& state,
   std::vector<float> values = std::move(state.pooled);
   state.pooled = {};
   if (!state.status.ok()) return {};
-  if (values.empty()) {  // a text always has a token, but not always one that ends a step
+  if (values.empty()) {  // a text has tokens, but perhaps none that ends a step
     state.status = invalid_argument("the text has no token {}, which ends a step",
                                     spec_.pooling.step_token.value_or(-1));
     result.status = state.status;
@@ -208,7 +208,7 @@ Status PoolingStage::finish(const PoolingParams& params, RequestState& state,
   return {};
 }
 
-// Rows [R, E] become [R, num_columns].
+// Turns rows [R, E] into [R, num_columns].
 Status PoolingStage::apply_layers(std::vector<float>& rows, int64_t num_rows) {
   const PoolingSpec& pooling = spec_.pooling;
   if (pooling.layers.empty()) return {};

@@ -1,7 +1,7 @@
-// From hidden states to what pooled requests ask: one row for the prompt or one per token, then the
-// layers that the model has behind them, then its normalization or its probabilities. A request's
-// outcome depends on its own hidden states alone, which are summed in the order of its tokens
-// (law L4).
+// PoolingStage computes what pooled requests ask for from hidden states: one row for the prompt or
+// one per token, then the model's own layers behind the pooling, then normalization or
+// probabilities. A request's outcome depends on its own hidden states alone, which are summed in
+// the order of its tokens (law L4).
 #pragma once
 
 #include <cstdint>
@@ -21,42 +21,42 @@ namespace quire {
 // Borrows the decoder, the stream and the team. One thread at a time may use it.
 class PoolingStage {
  public:
-  // The model's layers are computed on the stream, and all else on the host.
+  // The layers behind the pooling run on the stream, everything else runs on the host.
   struct Place {
     Stream& stream;
     ThreadTeam& team;
     Arena& arena;
     RowTransfer transfer = {};  // of num_floats()
   };
-  // Return how many bytes it takes of the arena, and how many floats its transfer moves at a time.
-  // Both are 0 for a model that is not for pooling.
+  // memory_bytes() returns the bytes that it takes of the arena; num_floats() returns how many
+  // floats its transfer moves at a time. Both are 0 for a model that does not pool.
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits);
   static int64_t num_floats(const DecoderSpec& spec, const DecoderLimits& limits);
 
   PoolingStage(const DecoderSpec& spec, const DecoderLimits& limits, Decoder& decoder,
                const Place& place);
 
-  // What the executor can make of prompts.
+  // Returns which tasks the executor can compute from prompts.
   PoolingInfo info() const;
 
-  // Fills `pooled` of the plan's requests whose last token the step has computed, from the hidden states
-  // of the last forward pass, for which it waits. Values that are not finite fail their request alone.
-  // kUnavailable: the GPU is lost.
+  // Waits for the last forward pass, and fills `pooled` of the plan's requests whose last token the
+  // step has computed. Values that are not finite fail their request alone. kUnavailable: the GPU
+  // is lost.
   Status run(const StepPlan& plan, const InputBatch& batch,
              std::vector<RequestStepResult>& results);
 
  private:
-  // The rows of hidden states [tokens, E] that the step has computed for one request.
+  // The hidden states [tokens, E] that the step has computed for one request.
   struct Rows {
-    int64_t first = 0;                // of the step's tokens
-    const float* hidden = nullptr;    // of that one
-    const TokenId* tokens = nullptr;  // likewise
+    int64_t first = 0;                // index among the step's tokens
+    const float* hidden = nullptr;    // of the token `first`; null until known
+    const TokenId* tokens = nullptr;  // from the token `first` on
     int64_t num_tokens = 0;
-    bool ends = false;  // the last of them is the prompt's last
+    bool ends = false;  // whether the last of them is the prompt's last token
   };
-  // Fills rows_ with those of each request, where `hidden` is not known yet.
+  // Fills rows_ with one entry per request, whose `hidden` is not set yet.
   void find_rows(const StepPlan& plan, const InputBatch& batch);
-  // Returns the tokens of the step whose states pool() reads.
+  // Returns which tokens of the step have hidden states that pool() reads.
   WorkRange rows_read(const Rows& rows, const RequestState& state) const;
   void pool(const Rows& rows, const PoolingParams& params, RequestState& state) const;
   void pool_steps(const Rows& rows, bool all, std::vector<float>& out) const;
@@ -70,8 +70,8 @@ class PoolingStage {
   ThreadTeam& team_;
   RowTransfer transfer_;
   std::vector<Rows> rows_;  // of the requests of the last step
-  float* buffers_[2];       // [kMaxPooledRows, widest], of models with layers behind
-  Activations inputs_;      // the same in the type that products read
+  float* buffers_[2];       // [kMaxPooledRows, widest], of models with layers behind the pooling
+  Activations inputs_;      // the same values in the type that products read
 };
 
 }  // namespace quire

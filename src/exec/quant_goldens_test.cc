@@ -1,12 +1,12 @@
 // Golden parity of quantized checkpoints (tools/make_quant_goldens.py): formats x families against
 // transformers with the dequantized weights in float32.
 //
-// With float32 products logits agree to 1e-4 and 64 greedy tokens are equal, as for float weights:
-// nothing is lost in reading a format. int8 activations are the exception: an input that falls
-// beside the middle of two steps of 1/127 is rounded the other way when its last bit differs, which
-// moves a row by up to a few thousandths. As served by default, activations enter products in
-// bfloat16: the budget is that of bfloat16 weights, which tiles round quantized weights to. With
-// `--dtype float16` they stay floats, and what is left is that tables and KV cache are in float16.
+// With float32 products, logits agree to 1e-4 and 64 greedy tokens are equal, as for float weights:
+// reading a format loses nothing. int8 activations are the exception: an input close to the middle
+// between two steps of 1/127 is rounded the other way when its last bit differs, which moves a row
+// by up to a few thousandths. With the default compute type, activations enter products in
+// bfloat16, and the budget is that of bfloat16 weights, to which tiles round quantized weights.
+// With `--dtype float16` activations stay float32, and only tables and KV cache are in float16.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -54,7 +54,8 @@ void plan_workspace(const ModelRunnerOptions& options, const DecoderWeights& wei
   memory.batch = InputBatch::arena_bytes(plan.limits, plan.kv.spec);
 }
 
-// Those of all requests that run, and a snapshot wherever each has come by.
+// Returns the bytes of the states of all running requests, and of a snapshot at each place where
+// one of them can take one.
 int64_t useful_state_bytes(const ModelPlan& plan) {
   const KvSpec& kv = plan.kv.spec;
   if (!kv.uses(KvPool::kState)) return 0;
@@ -102,7 +103,7 @@ void plan_adapters(const ModelRunnerOptions& options, const DecoderWeights& weig
   }
   LoraLimits& limits = plan.limits.lora;
   limits = LoraWeights::limits(slots, options.max_lora_rank, plan.dtype, layout);
-  if (layout == LoraLayout::kRows) return;  // nothing more is changed on a GPU
+  if (layout == LoraLayout::kRows) return;  // the other limits do not matter on a GPU
   for (size_t i = 0; i < plan.spec.layers.size(); ++i) {
     const RouterSpec& router = plan.spec.layers[i].ffn.experts.router;
     limits.num_experts = std::max(limits.num_experts, std::ssize(weights.layer(i).experts.slots));

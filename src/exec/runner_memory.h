@@ -1,4 +1,4 @@
-// What a ModelRunner takes, by arithmetic: weights, workspace, and what is left for KV.
+// Computes the memory of a ModelRunner: weights, workspace, and what is left for KV blocks.
 #pragma once
 
 #include "base/result.h"
@@ -11,20 +11,21 @@
 
 namespace quire {
 
-// Fills plan.memory, but for `vision`, which is there, and what else of the plan depends on how the
-// weights are packed. kResourceExhausted: check_memory().
+// Fills plan.memory except for `vision`, which is set already, and the other fields of the plan
+// that depend on how the weights are packed. Fails with the error of check_memory().
 Status plan_memory(const ModelRunnerOptions& options, const ModelLoading& loading,
                    const DecoderWeights& weights, const WeightPacking& packing,
                    const HostStream& stream, ModelPlan& plan);
 
-// Of plans with adapters: their memory, and what every batch of theirs keeps to.
+// For plans with adapters: sets their memory and the limits that every batch with adapters keeps
+// to.
 void plan_adapters(const ModelRunnerOptions& options, const DecoderWeights& weights,
                    const Stream& stream, LoraLayout layout, ModelPlan& plan);
 
-// Memory of more blocks than all requests can fill at once, which would only be written over and
-// over, is never needed. Reads plan.memory.kv_bytes_per_token.
+// Returns the memory of the most blocks that all requests can fill at once. More blocks would never
+// be needed. Reads plan.memory.kv_bytes_per_token.
 int64_t useful_kv_bytes(const ModelPlan& plan);
-// How plan.memory.kv_cache is divided among the pools.
+// Returns how plan.memory.kv_cache is divided among the pools.
 KvPlan divided_kv_memory(const ModelPlan& plan);
 
 }  // namespace quire

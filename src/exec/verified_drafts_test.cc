@@ -1,5 +1,5 @@
-// Sampling the rows of a step with drafts gives what sampling one token after the other gives: with all
-// that sampling parameters may ask for, and drafts right and wrong.
+// Sampling the rows of a step with drafts gives what sampling one token after the other gives, with
+// every sampling parameter and with right and wrong drafts.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -14,7 +14,7 @@ constexpr int32_t kVocab = 48;
 constexpr int32_t kMaxLen = 64;
 constexpr int32_t kMaxDrafts = 6;
 
-// Logits that are a function of the tokens before.
+// Fills in logits that are a function of the tokens before.
 void fill_logits(std::span<const TokenId> context, std::span<float> logits) {
   uint64_t key = 0;
   for (const TokenId id : context) key = key * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(id) + 1;
@@ -22,7 +22,7 @@ void fill_logits(std::span<const TokenId> context, std::span<float> logits) {
     logits[i] = 8.0f * uniform_open(key, i, 0) - (i % 5 == 0 ? 4.0f : 0.0f);
 }
 
-// One step of a request that begins anew with it, as behind a preemption.
+// One step of a request that starts anew in it, as after a preemption.
 class Step {
  public:
   Step()
@@ -74,7 +74,7 @@ class Step {
     kv.groups.push_back({.kind = KvKind::kFull, .layers = {}});
     return kv;
   }
-  // Row i of the step is the one behind the known text and i drafts.
+  // Computes row i of the step: the one behind the known text and i drafts.
   Status compute(std::span<const int32_t> rows) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto end = num_known_ + static_cast<size_t>(rows[i]);
@@ -116,7 +116,7 @@ std::shared_ptr<const SamplingParams> random_params(std::mt19937& rng) {
   return params;
 }
 
-// Up to the end of the text: a step brings the drafts that come out and one token more.
+// Generates to the end of the text: a step adds the accepted drafts and one more token.
 std::vector<TokenId> generate(Step& step, std::vector<TokenId> text,
                               const std::shared_ptr<const SamplingParams>& params,
                               const std::vector<TokenId>& known, int percent_right,

@@ -1,5 +1,5 @@
-// Packed weights kept on disk: the same logits from the cache, and nothing wrong out of a cache
-// that is stale, damaged or cut short.
+// Packed weights in a cache on disk: the logits are the same from the cache, and a stale, damaged
+// or truncated cache does no harm.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -22,7 +22,7 @@ class WeightCache : public ::testing::Test {
     }
   }
 
-  // Logits of a prompt with weights from the cache, or straight from the checkpoint.
+  // Returns the logits of a prompt, with weights from the cache or straight from the checkpoint.
   test::LogitsByPosition logits(bool cached, const char* dtype = "float32") {
     auto files = ModelFiles::open((root_ / "model").string());
     QUIRE_CHECK(files.ok());

@@ -1,5 +1,4 @@
-// These are parts of configuration reading that the two formats share. They are not meant for other
-// folders.
+// Parts of configuration reading that config.json and GGUF files share. Internal to models/.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -13,32 +12,32 @@ namespace quire {
 
 inline constexpr int64_t kMaxPositions = int64_t{1} << 30;
 
-// Parses the object of a file. Messages begin with `where`, its name.
+// Parses a file that holds one JSON object. `where`, the file's name, begins error messages.
 Result<boost::json::object> parse_config_object(std::string_view text, std::string_view where);
 
-// Reads all fields of a family from an object with Hugging Face's keys. Messages begin with
-// `where`.
+// Reads all fields of a family from an object with Hugging Face's keys. `where` begins error
+// messages.
 Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& stated,
                                        std::string where);
 
-// Reads rope_parameters (flat or one per layer kind) or rope_scaling, rope_theta,
+// Reads rope_parameters (flat or one object per layer kind), or rope_scaling, rope_theta and
 // rope_local_base_freq.
 void read_rope(const ConfigReader& reader, ModelConfig& config);
 
-// no_rope_layers says 1 for the layers that rotate; by default those but every
-// no_rope_layer_interval-th do.
+// Reads which layers rotate: those that have a 1 in no_rope_layers, or by default all but every
+// no_rope_layer_interval-th.
 void read_rotating_layers(const ConfigReader& reader, ModelConfig& config);
 
 // Reads Granite's multipliers of embedding, residual stream, scores and logits.
 void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config);
 
-// Reads the same, and which layers see a window and which rotate, by layer_rope_theta.
+// Reads Granite's multipliers, and by layer_rope_theta which layers have a window and which rotate.
 void read_granite_layers(const ConfigReader& reader, ModelConfig& config);
 
-// MiniCPM's.
+// Reads MiniCPM's multipliers.
 void read_minicpm_multipliers(const ConfigReader& reader, ModelConfig& config);
 
-// Returns the GGUF metadata under the keys that config.json would use.
+// Returns the GGUF metadata under the keys of config.json.
 Result<boost::json::object> gguf_config_object(const Family& family, const GgufFile& file);
 
 }  // namespace quire

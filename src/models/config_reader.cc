@@ -26,7 +26,7 @@ std::optional<double> as_number(const boost::json::value& value) {
   if (value.is_double()) return value.get_double();
   if (value.is_int64()) return static_cast<double>(value.get_int64());
   if (value.is_uint64()) return static_cast<double>(value.get_uint64());
-  // transformers' way to write what is no number in JSON.
+  // transformers writes numbers that JSON lacks (infinity, for example) as an object.
   const boost::json::value* special =
       value.is_object() ? value.get_object().if_contains("__float__") : nullptr;
   if (special != nullptr && *special == "Infinity") return 1e300;
@@ -78,7 +78,7 @@ int64_t ConfigReader::integer(std::string_view key, IntRange range,
     if (!default_value) fail(fmt::format("{}: expected an integer, got nothing", key));
     return default_value.value_or(range.min);
   }
-  // A list with one number per layer counts as that number when all agree.
+  // A list of equal numbers, one per layer, is read as one number.
   if (value->is_array() && !value->get_array().empty()) {
     const boost::json::array& list = value->get_array();
     if (std::all_of(list.begin(), list.end(),

@@ -7,21 +7,23 @@
 namespace quire {
 namespace {
 
-// The rotary dimension is a share of the head, rounded down as transformers does. From a GGUF file,
-// which has the dimension itself, the share was computed: its last bit must not cost a dimension.
+// The rotary dimension is a share of the head, rounded down as in transformers. For a GGUF file,
+// which has the dimension itself, the share was computed from it, and an error in its last bit must
+// not cost a dimension.
 int32_t rotary_dim(const ModelConfig& config, const RopeConfig& rope, int64_t head_dim) {
   if (rope.type == RopeType::kProportional) return static_cast<int32_t>(head_dim);
   const double slack = config.format == CheckpointFormat::kGguf ? 1e-6 : 0.0;
   return static_cast<int32_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor + slack);
 }
 
-// Of a layer with such a window.
+// Returns the head dimension of a layer with such a window.
 int64_t head_dim_of(const ModelConfig& config, int32_t window) {
   return window == 0 && config.full_head_dim > 0 ? config.full_head_dim : config.head_dim;
 }
 
-// The slopes of ALiBi (Press et al., 2022): a geometric sequence for a power of two of heads;
-// otherwise that of the next lower one, then every second of the next higher one.
+// The slopes of ALiBi (Press et al., 2022). For a power of two of heads they are a geometric
+// sequence; otherwise they are those of the next lower power of two, followed by every second one
+// of the next higher power.
 std::vector<float> alibi_slopes(const ModelConfig& config) {
   const auto heads = static_cast<uint64_t>(config.num_attention_heads);
   const uint64_t floor = std::bit_floor(heads);
@@ -55,14 +57,14 @@ Status add_ropes(const ModelConfig& config, int64_t max_model_len, DecoderSpec& 
   return {};
 }
 
-// Of layer `index`, from 0.
+// `index` counts layers from 0.
 RopeStyle rope_style(const ModelConfig& config, size_t index) {
   if (config.positions != PositionKind::kRope || !config.layer_rope[index]) return RopeStyle::kNone;
   return config.format == CheckpointFormat::kGguf ? config.family->gguf_rope_style
                                                   : config.family->rope_style;
 }
 
-// YaRN sharpens the scores of latent attention and leaves cos and sin alone.
+// YaRN scales the scores of latent attention and leaves cos and sin unchanged.
 double latent_scale(const ModelConfig& config) {
   const LatentSpec& latent = config.latent;
   const double scale = 1.0 / std::sqrt(static_cast<double>(latent.nope_dim + latent.rope_dim));
@@ -72,14 +74,14 @@ double latent_scale(const ModelConfig& config) {
   return scale * mscale * mscale;
 }
 
-// Of layer `index`, from 0. A sequence that is never longer than top_k has no choice to make.
+// `index` counts layers from 0. If no sequence is longer than top_k, there is nothing to choose.
 IndexSpec index_spec(const ModelConfig& config, size_t index, int64_t max_model_len) {
   if (max_model_len <= config.index.top_k) return {};
   if (config.index_layers.empty() || config.index_layers[index]) return config.index;
   return {.top_k = config.index.top_k};
 }
 
-// Of layer `index`, from 0.
+// `index` counts layers from 0.
 AttentionSpec attention_spec(const ModelConfig& config, size_t index, int64_t max_model_len) {
   const Family& family = *config.family;
   const int32_t window = config.layer_windows[index];
@@ -127,7 +129,7 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index, int64_t ma
           .index = index_spec(config, index, max_model_len)};
 }
 
-// Of layer `index`, from 0.
+// `index` counts layers from 0.
 FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
   if (!config.layer_parts[index].ffn) return {};
   const bool has_sizes = !config.ffn_sizes.empty();
@@ -149,7 +151,7 @@ FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
 
 void set_cross(const ModelConfig& config, int64_t max_model_len, DecoderSpec& spec) {
   spec.cross = config.cross;
-  // Without positions of its own a source may be as long as what is made of it.
+  // Without positions, a source may be as long as the decoder's own sequence.
   if (config.positions == PositionKind::kNone)
     spec.cross.max_source_len = static_cast<int32_t>(max_model_len);
   for (size_t i = 0; i < spec.layers.size(); ++i)
@@ -201,7 +203,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.embedding_scale = static_cast<float>(config.embedding_multiplier / r);
   if (family.scaled_embedding) {
     spec.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
-    // These models were trained with the scale in the weights' own precision.
+    // These models were trained with the scale rounded to the weights' type.
     if (dtype == DType::kBF16) spec.embedding_scale = to_float(to_bfloat16(spec.embedding_scale));
   }
   spec.logit_scale = static_cast<float>(config.logit_multiplier);

@@ -1,4 +1,4 @@
-// Checkpoints name routers and experts so; these names are added to those of standard_names.h.
+// The names of routers and experts in checkpoints, which are added to those of standard_names.h.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@
 
 namespace quire {
 
-// What DeepSeek's configurations, and those after them, call their counts.
+// The keys of counts in DeepSeek's configurations and those that follow them.
 inline constexpr KeyAlias kDeepseekAliases[] = {{"num_experts", "n_routed_experts"},
                                                 {"num_shared_experts", "n_shared_experts"}};
 
-// Mixtral's words, which others took over: w1 is the gate, w3 up, w2 down.
+// Mixtral's names, which others use as well: w1 is the gate, w3 up, w2 down.
 inline constexpr NameMapEntry kSparseMoeEntries[] = {
     {TensorRole::kRouter, "layers.{}.block_sparse_moe.gate"},
     {TensorRole::kExpertGate, "layers.{}.block_sparse_moe.experts.{e}.w1"},
@@ -55,7 +55,7 @@ inline constexpr NameMap kGgufExpertNames{.entries = kGgufExpertEntries,
                                           .ignored = kIgnoredTensors,
                                           .base = &kGgufNames};
 
-// Where the norm before the experts is called after what it follows.
+// For files that name the norm before the experts after the attention that it follows.
 inline constexpr NameMapEntry kGgufPostAttentionEntries[] = {
     {TensorRole::kSinks, "blk.{}.attn_sinks"},
     {TensorRole::kPreMlpNorm, "blk.{}.post_attention_norm"},

@@ -156,7 +156,7 @@ void read_experts(const ConfigReader& reader, ModelConfig& config) {
                             spec.router.experts_per_token));
   }
   if (rules->has_clamp) {
-    constexpr double kAlpha = 1.702;  // what kQuickGelu multiplies by
+    constexpr double kAlpha = 1.702;  // the factor in kQuickGelu
     const double alpha = reader.positive("swiglu_alpha", kAlpha);
     if (std::abs(alpha - kAlpha) > 1e-6) {
       reader.fail(fmt::format("swiglu_alpha: expected {}, got {}", kAlpha, alpha));

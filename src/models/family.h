@@ -1,6 +1,6 @@
-// A Family is a model family as data: how its configuration reads, what its layers are made of, how
-// its checkpoints name their tensors. Each family or kin of families has one file
-// (families/llama.cc, …) and one line in registry.cc (docs/recipes/add-model.md).
+// A Family describes a model family as data: the keys of its configuration, the structure of its
+// layers, the tensor names of its checkpoints. Each family or group of similar families has one
+// file (families/llama.cc, …) and one line in registry.cc (docs/recipes/add-model.md).
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ struct ModelConfig;
 class ConfigReader;
 class GgufFile;
 
-// Values that the family's configurations may leave out; 0 or empty: required (or derived, where a
-// rule says so).
+// Values of keys that the family's configurations may lack; 0 or empty: the key is required, or
+// derived where a rule says so.
 struct FamilyDefaults {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;  // else intermediate_ratio * hidden_size
+  int64_t intermediate_size = 0;  // 0: intermediate_ratio * hidden_size
   int64_t intermediate_ratio = 0;
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
-  int64_t num_key_value_heads = 0;  // else num_attention_heads
-  int64_t head_dim = 0;             // else hidden_size / num_attention_heads
+  int64_t num_key_value_heads = 0;  // 0: num_attention_heads
+  int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
   int64_t max_position_embeddings = 0;
   int64_t sliding_window = 0;
   double norm_eps = 1e-6;
@@ -46,60 +46,61 @@ struct FamilyDefaults {
 enum class WindowRule : uint8_t {
   kNone,
   kAll,          // every layer, when sliding_window is set (Mistral, Phi-3)
-  kAllWhenUsed,  // every layer, when use_sliding_window too (Qwen3-MoE)
-  kFromLayer,    // layers from max_window_layers on, when use_sliding_window (Qwen)
-  kPattern,      // every window_pattern-th layer is full, the others slide (Gemma)
+  kAllWhenUsed,  // every layer, when use_sliding_window is set, too (Qwen3-MoE)
+  kFromLayer,    // layers from max_window_layers on, when use_sliding_window is set (Qwen)
+  kPattern,      // every window_pattern-th layer is full, the others have a window (Gemma)
 };
 
 enum class BiasRule : uint8_t { kNever, kAlways, kConfig };
 
-// Where the order of tokens comes from.
+// How a model represents the order of tokens.
 enum class PositionKind : uint8_t { kRope, kLearned, kAlibi, kNone };
 
-// What stands between a pooled state and the scores of labels.
+// The layers between a pooled hidden state and the scores of labels.
 enum class ClassifierKind : uint8_t {
   kLinear,       // "score" or "classifier" alone
   kPooler,       // BERT: pooler.dense and tanh before "classifier"
   kDense,        // RoBERTa: classifier.dense and tanh before classifier.out_proj
-  kNormedDense,  // ModernBERT: head.dense, gelu and head.norm before "classifier", of tokens too
+  kNormedDense,  // ModernBERT: head.dense, gelu and head.norm before "classifier", also per token
 };
 
-// Another name for a key, as transformers' attribute_map has it.
+// Another name for a key, as in transformers' attribute_map.
 struct KeyAlias {
-  std::string_view key;    // what the shared reader asks for
-  std::string_view alias;  // what this family's configurations say
+  std::string_view key;    // the key that the shared reader reads
+  std::string_view alias;  // its name in this family's configurations
 };
 
 struct Family {
   std::string_view name;
   std::span<const std::string_view> model_types = {};  // of config.json
-  std::string_view gguf_architecture = {};             // empty: has none of its own
-  std::string_view gguf_moe_architecture = {};         // of models with experts, if another
+  std::string_view gguf_architecture = {};             // empty: the family has none
+  std::string_view gguf_moe_architecture = {};         // of models with experts, if it is another
 
   FamilyDefaults defaults = {};
   std::span<const KeyAlias> aliases = {};
-  // Objects of the configuration whose keys are read as if they stood beside them.
+  // Nested objects whose keys are read as if they were at the top level.
   std::span<const std::string_view> nested = {};
-  // Lists or texts with one entry per layer, for configurations without num_hidden_layers.
+  // Keys of lists or texts with one entry per layer, for configurations without num_hidden_layers.
   std::span<const std::string_view> layer_lists = {};
   WindowRule window_rule = WindowRule::kNone;
   int32_t window_pattern = 0;
   PositionKind positions = PositionKind::kRope;
   RopeStyle rope_style = RopeStyle::kNeox;
   bool rotates_backwards = false;     // RopeConfig::backwards
-  bool has_local_rope = false;        // sliding layers rotate by rope_local_base_freq
-  bool has_sections_in_turn = false;  // RopeConfig::sections_in_turn, of files that do not say it
-  int64_t first_position_row = 0;     // of learned positions
-  bool is_bidirectional = false;  // an encoder: tokens see those behind them, and no head follows
-  bool reads_source = false;      // a decoder that looks at what an encoder has made of something
-  // What reads the source, where that is a text: the same configuration, read as that of another
-  // family, which the registry does not list. Null: it is none.
+  bool has_local_rope = false;        // layers with a window rotate by rope_local_base_freq
+  bool has_sections_in_turn = false;  // default of RopeConfig::sections_in_turn
+  int64_t first_position_row = 0;     // of learned positions, see DecoderSpec
+  bool is_bidirectional = false;  // an encoder: tokens see those behind them, and there is no head
+  bool reads_source = false;      // a decoder with cross-attention to an encoder's output
+  // The encoder of a decoder whose source is a text: the same configuration is read as that of this
+  // family, which the registry does not list. Null: the source is no text.
   const Family& (*text_encoder)() = nullptr;
   ClassifierKind classifier = ClassifierKind::kLinear;
-  PoolingKind default_pooling = PoolingKind::kLast;  // where no file says it
+  PoolingKind default_pooling = PoolingKind::kLast;  // if no file says it
 
-  bool has_own_heads = false;  // layers may differ in their heads and the width of their MLP
-  bool has_sinks = false;  // one more score per attention head, which takes weight and adds nothing
+  // Layers may differ in their numbers of heads and in the width of their MLP.
+  bool has_own_heads = false;
+  bool has_sinks = false;                // AttentionSpec::has_sinks
   const ExpertRules* experts = nullptr;  // null: no layer has experts
 
   BlockStyle block = {};
@@ -110,19 +111,19 @@ struct Family {
   BiasRule mlp_bias = BiasRule::kNever;  // kConfig: mlp_bias
   bool head_bias = false;
   bool gated_mlp = true;
-  bool scaled_embedding = false;  // embeddings times sqrt(hidden_size)
-  // Fields that no other family has, and what they change of the above; may be null.
+  bool scaled_embedding = false;  // embeddings are multiplied by sqrt(hidden_size)
+  // Reads keys that no other family has, and adjusts the fields read before; may be null.
   void (*read_more)(const ConfigReader& reader, ModelConfig& config) = nullptr;
 
-  // What the configuration says of a model whose text part is this one; may be null.
+  // Reads the configuration of a whole model whose text part is this one; may be null.
   void (*read_whole)(const ConfigReader& top, ModelConfig& config) = nullptr;
 
   NameMap hf_names = {};
   NameMap gguf_names = {};
   RopeStyle gguf_rope_style = RopeStyle::kNeox;
-  std::string_view gguf_activation = {};  // of GGUF files, where it is not that of the defaults
-  // It says which files of an architecture that several families share are this family's; where it
-  // is null, the others are.
+  std::string_view gguf_activation = {};  // of GGUF files, if it is not that of the defaults
+  // Returns whether a file is this family's, for an architecture that several families share. The
+  // family whose owns_gguf is null has all files that no other family claims.
   bool (*owns_gguf)(const GgufFile& file) = nullptr;
 };
 
@@ -258,9 +259,9 @@ const Family& mllama_family();
 const Family& t5_family();
 const Family& bart_family();
 
-// Returns all families, in the order in which errors list them.
+// Returns all families, in the order in which error messages list them.
 std::span<const Family* const> all_families();
-// Both return nullptr where they know none.
+// Both return nullptr if no family matches.
 const Family* find_family(std::string_view model_type);
 const Family* find_gguf_family(const GgufFile& file, std::string_view architecture);
 std::string known_model_types();         // "llama, mistral, …"

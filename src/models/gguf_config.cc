@@ -46,7 +46,7 @@ constexpr GgufKey kKeys[] = {
     {"ssm.group_count", "n_groups"},
     {"ssm.group_count", "mamba_n_groups"},
     {"ssm.inner_size", "mamba_d_ssm"},
-    // The rank of Mamba's step, or Mamba-2's heads.
+    // The rank of Mamba's step, or the number of Mamba-2's heads.
     {"ssm.time_step_rank", "time_step_rank"},
     {"ssm.time_step_rank", "mamba_dt_rank"},
     {"ssm.time_step_rank", "num_heads"},
@@ -81,8 +81,8 @@ constexpr GgufKey kKeys[] = {
     {"rope.freq_base_swa", "rope_local_base_freq"},
 };
 
-// Gemma's largest models scale queries by the width of a head as hidden_size / num_attention_heads,
-// the others by head_dim; GGUF does not say which, so that the number of layers must.
+// Gemma's largest models scale queries by a head width of hidden_size / num_attention_heads, the
+// others by head_dim. GGUF files do not tell which, but the number of layers does.
 constexpr int64_t kGemma27bLayers[] = {46, 62};
 
 constexpr double kMaxLayers = 4096;
@@ -118,12 +118,12 @@ class Translator {
     object_["attention_out_bias"] = has("blk.0.attn_output.bias");
     object_["mlp_bias"] = has("blk.0.ffn_down.bias");
     object_["use_qk_norm"] = has("blk.0.attn_q_norm.weight");
-    // Norms without weights, of all Llama 4 models but the largest.
+    // All Llama 4 models but the largest have norms of queries and keys, which have no weights.
     constexpr int64_t kMaverickExperts = 128;
     if (family_.gguf_architecture == "llama4")
       object_["use_qk_norm"] = number("expert_count") != kMaverickExperts;
     object_["num_ln_in_parallel_attn"] = has("blk.0.attn_norm_2.weight") ? 2 : 1;
-    // A window in the file is a window in use.
+    // If the file states a window, it is used.
     object_["use_sliding_window"] = object_.contains("sliding_window");
     if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
     QUIRE_RETURN_IF_ERROR(add_layer_types());
@@ -131,7 +131,8 @@ class Translator {
     QUIRE_RETURN_IF_ERROR(add_gguf_streams(file_, object_));
     add_gguf_text_source(file_, object_);
     add_delta_net();
-    // Left out, it is as many as query heads, whatever config.json of the family would mean.
+    // In a GGUF file without this key, there are as many KV heads as query heads, whatever the
+    // default of the family's config.json is.
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;
     add_query_scale();
     QUIRE_RETURN_IF_ERROR(add_rope());
@@ -155,7 +156,7 @@ class Translator {
     return value == nullptr ? std::nullopt : value->as_float();
   }
 
-  // Layers behind the last that predict tokens further ahead count as blocks, but are not run.
+  // Layers beyond the last one, which predict further tokens, are counted as blocks but not run.
   void drop_prediction_layers() {
     const GgufValue* count = find("nextn_predict_layers");
     boost::json::value* layers = object_.if_contains("num_hidden_layers");
@@ -163,7 +164,7 @@ class Translator {
     *layers = layers->get_int64() - count->as_int().value_or(0);
   }
 
-  // What files leave out because their architecture says it.
+  // Adds keys that files leave out because they follow from the architecture.
   void add_expert_rules() {
     if (family_.experts == nullptr) return;
     if (family_.experts->may_have_none && !object_.contains("num_experts"))
@@ -177,11 +178,11 @@ class Translator {
         object_[key] = step->as_int().value_or(1);
     }
     object_["lm_head_bias"] = has("output.bias");
-    object_["mup_enabled"] = true;  // files of AFMoE are of models with scaled embeddings
+    object_["mup_enabled"] = true;  // all of AFMoE's files are of models with scaled embeddings
   }
 
-  // A list with one number per layer counts as that number when all agree. Those of MLPs may differ;
-  // KV heads are looked at by add_layer_shapes().
+  // A list of equal numbers, one per layer, is copied as one number. The widths of MLPs may differ;
+  // add_layer_shapes() handles the numbers of KV heads.
   Status copy_scalar(const GgufKey& key) {
     const GgufValue* value = find(key.gguf);
     if (value == nullptr) return {};
@@ -198,7 +199,7 @@ class Translator {
         out = std::ranges::max(*list);
         return {};
       }
-      // Layers without an MLP say 0.
+      // Layers without an MLP have a width of 0.
       if (key.json == "intermediate_size" &&
           std::ranges::any_of(*list, [](int64_t x) { return x > 0; }))
         std::erase(*list, 0);
@@ -220,8 +221,8 @@ class Translator {
     return {};
   }
 
-  // Which layers slide, where the file says so: one flag per layer, or the period n of which the
-  // last layer sees everything.
+  // Adds which layers have a window, if the file says it: by one flag per layer, or by the period
+  // n, where the last of every n layers sees everything.
   Status add_layer_types() {
     const GgufValue* pattern = find("attention.sliding_window_pattern");
     if (pattern == nullptr) return {};
@@ -243,7 +244,7 @@ class Translator {
     return {};
   }
 
-  // What layers have of their own: a list, or a number for all of them.
+  // Adds sizes that differ between layers; the file has a list, or one number for all layers.
   Status add_layer_counts() {
     constexpr GgufKey kCounts[] = {{"attention.head_count", "layer_num_heads"},
                                    {"attention.head_count_kv", "layer_num_kv_heads"},
@@ -263,7 +264,7 @@ class Translator {
     return {};
   }
 
-  // Layers that slide may have other heads than those that see everything: the keys of Gemma 4.
+  // Layers with a window may have other numbers of heads than those without (Gemma 4's keys).
   Status add_layer_shapes() {
     if (const GgufValue* swa = find("attention.key_length_swa")) {
       if (const auto* full = object_.if_contains("head_dim")) object_["global_head_dim"] = *full;
@@ -284,7 +285,7 @@ class Translator {
     const auto* types = object_.if_contains("layer_types");
     std::optional<int64_t> sliding, full;
     for (size_t i = 0; i < heads->size(); ++i) {
-      if ((*heads)[i] == 0) continue;  // a layer without attention
+      if ((*heads)[i] == 0) continue;  // the layer has no attention
       const bool slides = types != nullptr && types->is_array() && i < types->get_array().size() &&
                           types->get_array()[i] == "sliding_attention";
       std::optional<int64_t>& kind = slides ? sliding : full;
@@ -302,8 +303,8 @@ class Translator {
     return {};
   }
 
-  // Value heads of a gated DeltaNet, which lie in the order in which they read key heads in turn, but
-  // for the first models.
+  // Adds the sizes of a gated DeltaNet. Its value heads use the key heads in turn, except in the
+  // first models.
   void add_delta_net() {
     const auto integer = [&](std::string_view key) {
       return find(key) == nullptr ? std::nullopt : find(key)->as_int();
@@ -340,7 +341,7 @@ class Translator {
 
   Status add_rope() {
     boost::json::object scaling;
-    // Granite's hybrids say so whether they rotate.
+    // Granite's hybrid models say here whether they rotate.
     const GgufValue* rotates = find("rope.scaling.finetuned");
     const bool* flag = rotates == nullptr ? nullptr : std::get_if<bool>(&rotates->value);
     const bool is_hybrid = family_.gguf_architecture == "granitehybrid";
@@ -374,8 +375,8 @@ class Translator {
     return {};
   }
 
-  // Pairs that turn by time, row and column; a fourth number has no meaning here. All at 0 in files of
-  // models without pictures.
+  // Adds the number of pairs that rotate by time, row and column. A fourth number is ignored, and
+  // all are 0 in files of models without pictures.
   Status add_sections(const GgufValue& value, boost::json::object& scaling) const {
     const auto sections = value.as_ints();
     if (!sections || sections->size() < 3)
@@ -396,8 +397,8 @@ class Translator {
       object_["partial_rotary_factor"] = *rotary / *head_dim;
   }
 
-  // Heads of latent attention. Newer files say what the cache holds of a token as key_length, and
-  // what a head has beside it.
+  // Adds the sizes of latent attention's heads. In newer files, key_length is the size of a cached
+  // token, and other keys give the sizes of heads.
   void add_latent() {
     if (!object_.contains("kv_lora_rank")) return;
     const auto integer = [&](std::string_view key) {

@@ -6,7 +6,8 @@
 namespace quire {
 namespace {
 
-// A configuration with more fields, of which the last of a key counts as in Python.
+// Returns the configuration with more fields; as in Python, the last value of a repeated key
+// counts.
 std::string with(std::string_view base, std::string_view more) {
   return fmt::format("{}{}{}}}", base, more.empty() ? "" : ", ", more);
 }
@@ -39,7 +40,8 @@ TEST(LayeredConfig, Gemma3nSaysWhatItLeavesOut) {
   EXPECT_EQ(spec.final_soft_cap, 30.0f);
   EXPECT_TRUE(spec.tied_head);
   ASSERT_EQ(spec.layers.size(), 12u);
-  // Every fifth layer is full, the first ten are sparse, the last five read the last of their kind.
+  // Every fifth layer is full, the first ten are sparse, and the last five read the keys and values
+  // of the last layer of their kind.
   EXPECT_EQ(spec.layers[3].attention.sliding_window, 512);
   EXPECT_EQ(spec.layers[4].attention.sliding_window, 0);
   EXPECT_EQ(spec.layers[4].attention.scale, 1.0f);
@@ -120,7 +122,7 @@ TEST(LayeredConfig, BlocksOfZamba2AreUsedInTurn) {
   two.layers[4].attention = {};
   two.layers[4].ffn = {};
   EXPECT_EQ(third - two.num_parameters(), 64 * 64 + 4 * (64 + 512));
-  // Without tied embeddings each use has a block of its own.
+  // Without tied embeddings, each use has a block of its own.
   const DecoderSpec untied = spec_of(kZamba2, R"("tie_word_embeddings": false)");
   EXPECT_EQ(untied.layers[4].shared.weights_layer, 4);
   EXPECT_EQ(untied.layers[4].attention.rope_style, RopeStyle::kNone);

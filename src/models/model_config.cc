@@ -46,7 +46,7 @@ constexpr ActivationName kActivations[] = {
 
 void read_activation(const ConfigReader& reader, ModelConfig& config) {
   const std::string name = reader.string("hidden_act", config.family->defaults.activation);
-  // Only Apertus has its parameters.
+  // The activation's parameters are stored only by Apertus.
   const bool has_xielu = config.family->defaults.activation == "xielu";
   for (const ActivationName& known : kActivations) {
     if (known.name == name && (known.activation != Activation::kXielu || has_xielu)) {
@@ -60,8 +60,8 @@ void read_activation(const ConfigReader& reader, ModelConfig& config) {
   reader.fail(fmt::format("hidden_act: expected one of {}, got {}", list, name));
 }
 
-// The weights' own types count, not this field; but a file whose type nobody knows is not what it
-// seems to be.
+// This field is informative, because each weight states its own type; but a file with an unknown
+// type cannot be what it claims to be.
 void check_stored_type(const ConfigReader& reader) {
   constexpr std::string_view kKnown[] = {"auto",    "float",   "half", "double", "bfloat16",
                                          "float16", "float32", "int8", "uint8",  "float64"};
@@ -82,7 +82,7 @@ bool has_bias(BiasRule rule, bool configured) {
   return rule == BiasRule::kAlways || (rule == BiasRule::kConfig && configured);
 }
 
-// What the family says of every layer, until its read_more() knows better.
+// Sets what the family says of every layer, before its read_more().
 void read_block(const ConfigReader& reader, ModelConfig& config) {
   const Family& family = *config.family;
   const bool attention_bias = reader.boolean("attention_bias", family.defaults.attention_bias);
@@ -94,11 +94,11 @@ void read_block(const ConfigReader& reader, ModelConfig& config) {
   config.qk_norm = family.qk_norm;
   config.positions = family.positions;
   config.head_bias = family.head_bias;
-  // Decoders that were made embedders say it themselves (gte-Qwen2).
+  // Decoders that were turned into embedders say so here (gte-Qwen2).
   config.is_bidirectional = family.is_bidirectional || !reader.boolean("is_causal", true);
 }
 
-// A width for each layer.
+// Reads a width per layer.
 std::vector<int64_t> read_ffn_sizes(const ConfigReader& reader) {
   std::vector<int64_t> sizes;
   for (const double size : reader.numbers("intermediate_size")) {
@@ -108,7 +108,7 @@ std::vector<int64_t> read_ffn_sizes(const ConfigReader& reader) {
     }
     sizes.push_back(reader.status().ok() ? static_cast<int64_t>(size) : 1);
   }
-  if (sizes.empty()) sizes.push_back(1);  // the list is none of numbers, which has been said
+  if (sizes.empty()) sizes.push_back(1);  // the list has no numbers, which was reported
   return sizes;
 }
 
@@ -182,7 +182,7 @@ bool is_per_layer(const ConfigReader& reader, const ModelConfig& config, std::st
   return false;
 }
 
-// layer_types, where the family knows it, goes before the family's rule.
+// layer_types, if present, takes precedence over the family's rule.
 void read_windows(const ConfigReader& reader, ModelConfig& config) {
   const Family& family = *config.family;
   config.layer_windows.assign(static_cast<size_t>(config.num_hidden_layers), 0);
@@ -211,7 +211,8 @@ void read_windows(const ConfigReader& reader, ModelConfig& config) {
   }
 }
 
-// Products that later arithmetic relies on: no count of elements or bytes comes near 2^63.
+// Limits the products that later arithmetic computes: no number of elements or bytes comes near
+// 2^63.
 void check_products(const ConfigReader& reader, const ModelConfig& config) {
   constexpr int64_t kMaxElements = int64_t{1} << 40;
   const int64_t heads =
@@ -229,7 +230,7 @@ void check_products(const ConfigReader& reader, const ModelConfig& config) {
   }
 }
 
-// Python writes Infinity for the bounds of a step, which JSON does not know.
+// Python writes Infinity for the upper bound of a step, which JSON lacks.
 std::string with_finite_numbers(std::string_view text) {
   constexpr std::string_view kInfinity = "Infinity";
   std::string out;
@@ -247,7 +248,7 @@ std::string with_finite_numbers(std::string_view text) {
   return out;
 }
 
-// A multimodal configuration may state it for all its parts or for the text alone.
+// A multimodal configuration may state the quantization at the top level or in its text part.
 Result<QuantConfig> read_quantization(const boost::json::object& top,
                                       const boost::json::object& model) {
   for (const char* key : {"quantization_config", "compression_config"}) {
@@ -261,7 +262,7 @@ Result<QuantConfig> read_quantization(const boost::json::object& top,
   return QuantConfig();
 }
 
-// Files in which older tools state the quantization.
+// Reads the files in which older tools state the quantization.
 Result<QuantConfig> read_quantization_file(const ModelFiles& files) {
   for (const char* name : {"quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
     if (!files.contains(name)) continue;
@@ -271,8 +272,8 @@ Result<QuantConfig> read_quantization_file(const ModelFiles& files) {
   return QuantConfig();
 }
 
-// Some files that tie head and embedding hold the head as well. It is the same tensor twice, or
-// else the head was trained on its own after all.
+// Some files have a head even though head and embedding are tied. It is either the same tensor
+// again, or the head was trained separately.
 bool has_own_head(const NameMap& names, const TensorSource& source) {
   const NameMapEntry* embedding_entry = find_role(names, TensorRole::kTokenEmbedding);
   const NameMapEntry* head_entry = find_role(names, TensorRole::kLmHead);
@@ -289,7 +290,7 @@ bool has_own_head(const NameMap& names, const TensorSource& source) {
   return false;
 }
 
-// What stands in the family's nested objects, too.
+// Returns the object together with the fields of the family's nested objects.
 boost::json::object with_nested(const Family& family, const boost::json::object& object) {
   boost::json::object all = object;
   for (const std::string_view key : family.nested) {
@@ -300,7 +301,8 @@ boost::json::object with_nested(const Family& family, const boost::json::object&
   return all;
 }
 
-// T5EncoderModel and the like, of models that have a decoder too.
+// Returns whether the class is T5EncoderModel or a similar encoder of a model that also has a
+// decoder.
 bool is_encoder_alone(const ConfigReader& top) {
   const std::vector<std::string> classes = top.strings("architectures");
   return !classes.empty() && classes.front().ends_with("EncoderModel");
@@ -329,7 +331,7 @@ void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config) {
   config.logit_multiplier = 1.0 / reader.positive("logits_scaling", 1.0);
 }
 
-// GGUF files state the multipliers themselves.
+// In GGUF files, the multipliers have keys of their own.
 void read_minicpm_multipliers(const ConfigReader& reader, ModelConfig& config) {
   const double depth = reader.positive("scale_depth", 1.4);
   const double width = reader.positive("dim_model_base", 256.0);
@@ -381,7 +383,7 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   std::string model_type = top.string("model_type", "");
   const boost::json::object* model = &object;
   std::string where = "config.json";
-  // A multimodal model: its text part is served.
+  // In a multimodal model, the text part is served.
   if (top.has("text_config") && top.child("text_config")) {
     model = &object.at("text_config").get_object();
     where = "config.json: text_config";
@@ -390,7 +392,7 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   check_stored_type(top);
   check_stored_type(ConfigReader(*model, where, {}, status));
   if (!status.ok()) return status;
-  // Jina's third embeddings are published as an XLM-RoBERTa that rotates.
+  // Jina's third embeddings are published as an XLM-RoBERTa with rope.
   if (model_type == "xlm-roberta" && top.string("position_embedding_type", "") == "rotary")
     model_type = "jina_embeddings_v3";
   const Family* family = find_family(model_type);
@@ -403,7 +405,7 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(*family, *model, where));
   QUIRE_ASSIGN_OR_RETURN(config.quantization, read_quantization(object, *model));
   if (family->read_whole != nullptr) family->read_whole(top, config);
-  // A multimodal model ties its head itself, whatever its text part says.
+  // In a multimodal model, the top level decides whether the head is tied.
   config.tie_word_embeddings = top.boolean("tie_word_embeddings", config.tie_word_embeddings);
   if (!status.ok()) return status;
   return config;
@@ -417,7 +419,7 @@ Result<ModelConfig> parse_text_encoder(std::string_view text, const ModelConfig&
 
 namespace {
 
-// Of the first of the files that says it.
+// Reads the token from the first of the files that has the key.
 Result<std::optional<TokenId>> read_token(const ModelFiles& files, std::string_view key,
                                           int64_t vocab_size) {
   for (const std::string name : {"generation_config.json", "config.json"}) {
@@ -434,7 +436,7 @@ Result<std::optional<TokenId>> read_token(const ModelFiles& files, std::string_v
   return std::optional<TokenId>();
 }
 
-// What answers begin with, and whether there is a bias of logits.
+// Reads the first tokens of the decoder, and whether there is a bias of logits.
 Status read_text_decoder(const ModelFiles& files, const TensorSource& source, ModelConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(const std::optional<TokenId> start,
                          read_token(files, "decoder_start_token_id", config.vocab_size));
@@ -446,14 +448,14 @@ Status read_text_decoder(const ModelFiles& files, const TensorSource& source, Mo
   QUIRE_ASSIGN_OR_RETURN(const std::optional<TokenId> forced,
                          read_token(files, "forced_bos_token_id", config.vocab_size));
   config.decoder_start = {*start};
-  // What is not the model's to choose is given, not sampled.
+  // A forced token is given instead of sampled.
   if (forced) config.decoder_start.push_back(*forced);
   const NameMapEntry* const bias = find_role(config.names, TensorRole::kLogitBias);
   config.logit_bias = bias != nullptr && source.find(std::string(bias->pattern)) != nullptr;
   return {};
 }
 
-// What a GGUF file says, as the keys of config.json.
+// Reads the GGUF metadata under the keys of config.json.
 Result<ModelConfig> read_gguf_object(const Family& family, const boost::json::object& object,
                                      const std::string& where) {
   QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(family, object, where));

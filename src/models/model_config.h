@@ -1,5 +1,5 @@
-// What a checkpoint says about its model, checked: one struct for every family and both file
-// formats.
+// ModelConfig is the checked configuration of a checkpoint: one struct for every family and both
+// file formats.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ namespace quire {
 enum class CheckpointFormat : uint8_t { kHuggingFace, kGguf };
 
 struct ModelConfig {
-  const Family* family = nullptr;  // one of all_families(), never null once read
+  const Family* family = nullptr;  // one of all_families(), never null after reading
   CheckpointFormat format = CheckpointFormat::kHuggingFace;
 
-  // Fields are named as in config.json.
+  // The fields have the names of config.json.
   int64_t vocab_size = 0;
   int64_t unsaid_tokens = 0;  // DecoderSpec::unsaid_tokens
   int64_t hidden_size = 0;
@@ -44,7 +44,8 @@ struct ModelConfig {
   std::vector<int64_t> layer_heads = {};     // query heads per layer; empty: num_attention_heads
   std::vector<int64_t> layer_kv_heads = {};  // likewise; empty: num_key_value_heads
   int64_t max_position_embeddings = 0;
-  // Behind so many tokens the model attends in a way that is not served; 0: at any length it is.
+  // The longest sequence that is served: beyond it, the model attends in a way that Quire does not
+  // support; 0: no such limit.
   int64_t served_length = 0;
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
@@ -55,7 +56,7 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   BlockStyle block;
   std::optional<QkNorm> qk_norm;
-  bool plain_qk_norm = false;  // of layers that rotate alone, without weights
+  bool plain_qk_norm = false;  // only of layers that rotate; norms without weights
   bool value_norm = false;     // AttentionSpec::value_norm
   double qkv_clip = 0.0;       // AttentionSpec::qkv_clip
   LayerInputSpec layer_inputs;
@@ -66,68 +67,72 @@ struct ModelConfig {
   std::vector<int32_t> layer_windows;   // per layer: tokens seen, 0 = all
   bool windows_are_chunks = false;      // AttentionSpec::window_is_chunk
   bool full_layers_see_ends = true;     // AttentionSpec::sees_ends of layers without a window
-  std::vector<bool> layer_rope;         // per layer: whether it rotates, with PositionKind::kRope
+  std::vector<bool> layer_rope;         // per layer, with PositionKind::kRope: whether it rotates
   std::vector<LayerParts> layer_parts;  // per layer
   std::vector<SharedBlockSpec> shared_blocks = {};  // per layer; empty: none
   StateSpec state;                                  // of the layers that have one
   RopeConfig rope;                                  // unused without PositionKind::kRope
-  RopeConfig local_rope;  // of sliding layers, with Family::has_local_rope
+  RopeConfig local_rope;  // of layers with a window, with Family::has_local_rope
   std::optional<QueryScale> query_scale;
-  bool scales_rotated_queries = true;     // by query_scale; else those of layers without rope alone
-  double alibi_scale = 1.0;               // times the slopes of PositionKind::kAlibi
+  // Whether query_scale applies to every layer; false: only to those without rope.
+  bool scales_rotated_queries = true;
+  double alibi_scale = 1.0;               // factor on the slopes of PositionKind::kAlibi
   double alibi_bias_max = 8.0;            // the steepest slope is 2^-(bias_max / heads)
-  std::optional<double> attention_scale;  // of scores, else head_dim^-0.5
-  bool scale_by_inverse_layer = false;    // layer i, from 1, divides attention scores by i
+  std::optional<double> attention_scale;  // factor on scores; not set: head_dim^-0.5
+  bool scale_by_inverse_layer = false;    // layer i, counted from 1, divides attention scores by i
   double embedding_multiplier = 1.0;
-  double residual_multiplier = 1.0;  // of what attention and MLP add
+  double residual_multiplier = 1.0;  // factor on the outputs of attention and MLP
   double logit_multiplier = 1.0;
   std::optional<double> attn_logit_softcapping;
   std::optional<double> final_logit_softcapping;
   double attention_output_scale = 1.0;
   bool has_output_gate = false;  // of attention
   bool has_inner_norms = false;  // AttentionSpec::has_output_norm and FfnSpec::has_inner_norm
-  bool norms_experts = false;    // FfnSpec::has_output_norm, of layers with experts
+  bool norms_experts = false;    // FfnSpec::has_output_norm of layers with experts
   double ffn_gate_scale = 1.0;
   double ffn_inner_scale = 1.0;
   bool head_bias = false;
   bool logit_bias = false;  // DecoderSpec::logit_bias
   ExpertsConfig experts;
-  CrossSpec cross;                          // any(): layers look at what an encoder has made
-  std::vector<bool> source_layers = {};     // per layer: whether it does; empty: all of them
-  std::vector<TokenId> decoder_start = {};  // what it begins with, of a source that is a text
+  // If any(), the model has cross-attention to an encoder's output.
+  CrossSpec cross;
+  // By layer: whether it has cross-attention; empty: all layers have.
+  std::vector<bool> source_layers = {};
+  std::vector<TokenId> decoder_start = {};  // first tokens of the decoder, if its source is a text
   LatentSpec latent;                        // any(): of every layer's attention
   bool is_bidirectional = false;
   RelativeBiasSpec relative_bias;
-  bool first_layer_norm = true;  // of what the first layer's attention reads
+  bool first_layer_norm = true;  // on the input of the first layer's attention
   int64_t num_token_types = 0;
-  int64_t max_seq_length = 0;  // that texts are cut to before they are embedded; 0: not said
-  // A model that drafts has it (models/drafting/draft_head.h).
+  int64_t max_seq_length = 0;  // texts are cut to it before they are embedded; 0: not stated
+  // Set for draft models (models/drafting/draft_head.h).
   DraftInputSpec draft_input = {};
   int64_t head_size = 0;  // DecoderSpec::head_size
   int64_t draft_layer =
       -1;  // the layer that its one is like; -1: it has those of the configuration
-  PoolingSpec pooling = {};              // any(): the model makes embeddings or scores, and no text
+  // If any(), the model computes embeddings or scores instead of text.
+  PoolingSpec pooling = {};
   std::vector<std::string> labels = {};  // of a classifier
   NameMap names = {};                    // how the checkpoint names its tensors
-  QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves
-  IndexSpec index;           // any(): every layer attends to the tokens that are chosen
-  std::vector<bool> index_layers = {};  // per layer: whether it chooses; empty: all do
+  QuantConfig quantization;  // from config.json; GGUF files state the type of each tensor
+  IndexSpec index;           // any(): every layer attends to chosen tokens only
+  std::vector<bool> index_layers = {};  // per layer: whether it has an indexer; empty: all have
 
-  // Returns the longest sequence that the configuration vouches for: max_position_embeddings,
-  // stretched by linear, dynamic and YaRN scaling.
+  // Returns the longest sequence that the configuration allows: max_position_embeddings, stretched
+  // by linear, dynamic and YaRN scaling.
   int64_t max_model_len() const;
 };
 
-// Reads config.json, or the metadata of the GGUF file (`source`: its tensors, for what only they
-// say: a head that differs from the token embedding is used, whatever tie_word_embeddings says).
-// Errors name the file, the key, what was expected and what came.
+// Reads config.json, or the metadata of the GGUF file. `source` has the model's tensors, for what
+// only they tell: a head that differs from the token embedding is used, whatever
+// tie_word_embeddings says. Errors name the file, the key, what was expected and what was found.
 Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source);
 
-// Is the reader of config.json behind it.
+// The part of read_model_config() that reads the text of config.json.
 Result<ModelConfig> parse_model_config(std::string_view text);
 
-// The spec of the decoder that is served with sequences of up to `max_model_len` tokens and weights
-// of type `dtype` (Gemma rounds its embedding scale to it).
+// Returns the spec of the decoder for sequences of up to `max_model_len` tokens and weights of type
+// `dtype` (Gemma rounds its embedding scale to it).
 Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_model_len,
                                       DType dtype);
 

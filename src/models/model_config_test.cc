@@ -15,7 +15,7 @@ constexpr std::string_view kLlama =
     R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
         "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4)";
 
-// kLlama and more keys.
+// Returns kLlama with more keys.
 std::string llama_with(std::string_view more) { return fmt::format("{}, {}}}", kLlama, more); }
 
 std::string error_of(std::string_view text) {
@@ -279,7 +279,7 @@ TEST(ModelConfig, AlibiSlopesAreThoseOfThePaper) {
             (std::vector<float>{0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f}));
 }
 
-// x' = x / r is the residual stream: what is folded into the embedding and the norms' epsilon.
+// x' = x / r is the residual stream: r is folded into the embedding and the norms' epsilon.
 TEST(ModelConfig, ResidualMultipliersCostNothing) {
   const auto config = parse_model_config(
       R"({"model_type": "granite", "residual_multiplier": 0.25, "embedding_multiplier": 12,
@@ -322,7 +322,7 @@ TEST(ModelShape, OfAFile) {
             std::string::npos);
 }
 
-// Mixtures of experts: what is read, and one clear error for what cannot be.
+// Mixtures of experts: what is read, and one clear error for what is not supported.
 constexpr std::string_view kMoe =
     R"({"model_type": "qwen3_moe", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
         "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8)";
@@ -452,7 +452,7 @@ TEST(ModelConfig, ReadsIndexers) {
       kinds += layer.attention.index.chooses() ? 'F' : 'S';
     }
     EXPECT_EQ(spec->layers[0].attention.index.rope_style, RopeStyle::kInterleaved);
-    // No sequence has more tokens than all of which are chosen.
+    // No sequence has more tokens than an indexer chooses.
     EXPECT_FALSE(make_decoder_spec(*config, 32, DType::kF32)->has_indexers());
     return kinds;
   };
@@ -526,7 +526,7 @@ TEST(ModelConfig, LayersOfGemma4DifferInShape) {
   EXPECT_EQ(spec->layers[2].ffn.intermediate_size, 128);
   EXPECT_EQ(spec->layers[3].ffn.intermediate_size, 256);
   EXPECT_EQ(spec->layer_inputs.size, 8);
-  // 4 of 16 pairs rotate, by the frequencies of the whole head.
+  // 4 of 16 pairs rotate, with the frequencies of the whole head.
   const RopeSpec& rope = spec->ropes[0];
   ASSERT_EQ(rope.inv_freq.size(), 16u);
   EXPECT_NEAR(rope.inv_freq[3], std::pow(1e6, -6.0 / 32), 1e-12);
@@ -558,7 +558,7 @@ constexpr std::string_view kLlama4 =
         "num_attention_heads": 4, "num_key_value_heads": 4)";
 
 TEST(ModelConfig, LayersOfLlama4RotateInChunks) {
-  // As the first checkpoints state it: a number for true, and lists that are empty.
+  // As in the first checkpoints: a number for true, and empty lists.
   const auto config = parse_model_config(fmt::format(
       R"({}, "attn_temperature_tuning": 4, "no_rope_layers": [], "interleave_moe_layer_step": 2}})",
       kLlama4));
@@ -642,7 +642,7 @@ TEST(ModelConfig, AListOfWidthsIsOnePerLayer) {
             std::string::npos);
 }
 
-// Hunyuan-A13B states the same for every layer.
+// Hunyuan-A13B repeats the same number for every layer.
 TEST(ModelConfig, AListOfEqualIntegersIsOneOfThem) {
   constexpr std::string_view kHunyuan =
       R"({"model_type": "hunyuan_v1_moe", "num_hidden_layers": 3, "intermediate_size": 96, "num_experts": 8,

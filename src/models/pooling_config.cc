@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// What the layers behind pooling are called, whatever the family.
+// The names of the layers behind pooling in every family.
 constexpr NameMapEntry kPoolingEntries[] = {
     {TensorRole::kPoolerDense, "pooler.dense"},
     {TensorRole::kClassifierDense, "classifier.dense"},
@@ -31,12 +31,13 @@ Result<boost::json::object> read_object(const ModelFiles& files, const std::stri
   return parse_config_object(text, name);
 }
 
-// The last part of a Python path, as "torch.nn.modules.activation.Tanh".
+// Returns the last part of a Python path such as "torch.nn.modules.activation.Tanh".
 std::string_view class_of(std::string_view path) {
   return path.substr(path.rfind('.') == path.npos ? 0 : path.rfind('.') + 1);
 }
 
-// What a classifier's scores go through: what its tools say, else what its number of labels means.
+// Returns the activation of a classifier's scores: the one that is stated, otherwise the one that
+// its number of labels implies.
 ScoreActivation score_activation(const ConfigReader& reader, int64_t num_labels) {
   std::string name = reader.string("sbert_ce_default_activation_function", "");
   if (const auto tool = reader.child("sentence_transformers"))
@@ -97,9 +98,10 @@ void add_classifier(const Family& family, bool per_token, ModelConfig& config) {
                             .bias = family.is_bidirectional || per_token});
 }
 
-// Qwen2.5-Math-RM and -PRM: two layers on the last state, or on that of the token behind each step.
+// Qwen2.5-Math-RM and -PRM: two layers on the last hidden state, or on that of each token that ends
+// a step.
 void add_reward_head(const ConfigReader& reader, bool judges_steps, ModelConfig& config) {
-  constexpr int64_t kExtra0 = 151651;  // <extra_0>, which ends a step in the published vocabulary
+  constexpr int64_t kExtra0 = 151651;  // <extra_0> ends a step; its id in the published vocabulary
   PoolingSpec& pooling = config.pooling;
   const int64_t size = config.hidden_size;
   pooling.classifies = true;
@@ -118,7 +120,7 @@ void add_reward_head(const ConfigReader& reader, bool judges_steps, ModelConfig&
       {.role = TensorRole::kClassifier, .num_inputs = size, .num_outputs = pooling.num_columns}};
 }
 
-// Where the file says it (ModernBERT).
+// Reads the kind of pooling if the file states it (ModernBERT).
 void read_classifier_pooling(const ConfigReader& reader, ModelConfig& config) {
   const std::string pooling = reader.string("classifier_pooling", "");
   if (pooling == "cls") config.pooling.kind = PoolingKind::kCls;
@@ -159,7 +161,7 @@ Status add_dense(const ModelFiles& files, const SentenceModule& module, int32_t 
   return {};
 }
 
-// What config_sentence_transformers.json says that scores go through.
+// Reads the activation of scores from config_sentence_transformers.json.
 Status read_score_function(const ModelFiles& files, ModelConfig& config) {
   constexpr const char* kName = "config_sentence_transformers.json";
   config.pooling.activation = ScoreActivation::kSigmoid;
@@ -175,7 +177,8 @@ Status read_score_function(const ModelFiles& files, ModelConfig& config) {
   return status;
 }
 
-// A reranker that says yes or no (Qwen3-Reranker): its head's rows of the two are a classifier.
+// A reranker that answers yes or no (Qwen3-Reranker): the head's rows for the two tokens are a
+// classifier.
 Status add_logit_score(const ModelFiles& files, const SentenceModule& module, ModelConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(const LogitTokens tokens,
                          read_logit_tokens(files, module, config.vocab_size));
@@ -220,7 +223,7 @@ Status add_modules(const ModelFiles& files, ModelConfig& config) {
   return {};
 }
 
-// Texts are cut at this length by sentence-transformers.
+// sentence-transformers cuts texts to this length.
 Status read_max_seq_length(const ModelFiles& files, ModelConfig& config) {
   constexpr const char* kName = "sentence_bert_config.json";
   if (!files.contains(kName)) return {};
@@ -254,7 +257,7 @@ Status read_pooling(const ModelFiles& files, ModelConfig& config) {
   const bool judges_steps = name.ends_with("ForProcessRewardModel");
   const bool rewards = judges_steps || name.ends_with("ForRewardModel");
   const bool has_modules = files.contains("modules.json");
-  // ChatGLM calls so what has a head.
+  // ChatGLM uses this class name for models with a head.
   const bool is_trunk =
       name.ends_with("Model") && !name.ends_with("LMHeadModel") && name != "ChatGLMModel";
   if (!classifies && !has_modules && !config.is_bidirectional && !is_trunk) return status;
@@ -285,7 +288,7 @@ Status read_pooling(const ModelFiles& files, ModelConfig& config) {
 
 namespace {
 
-// The modules 2_Dense and 3_Dense of EmbeddingGemma, which files hold when they were made to.
+// Adds the modules 2_Dense and 3_Dense of EmbeddingGemma, if the file contains them.
 void add_gguf_dense(const GgufFile& file, ModelConfig& config) {
   for (const int32_t index : {2, 3}) {
     const std::string name = fmt::format("dense_{}.weight", index);

@@ -19,7 +19,7 @@ Result<boost::json::value> parse_json(std::string_view text, std::string_view wh
 }
 
 struct PoolingMode {
-  std::string_view key;   // older files: a flag for each
+  std::string_view key;   // older files: one flag per kind
   std::string_view name;  // newer files: the value of pooling_mode
   std::optional<PoolingKind> kind;
 };
@@ -32,7 +32,7 @@ constexpr PoolingMode kModes[] = {
     {"pooling_mode_weightedmean_tokens", "weightedmean", std::nullopt},
 };
 
-// The head, which may be the embedding's table.
+// Finds the head, which may be the embedding's table.
 Result<const RawTensor*> find_head(const ModelConfig& config, const TensorSource& source) {
   const NameMap& names = checkpoint_names(config);
   const NameMapEntry* const entry = find_role(
@@ -49,7 +49,7 @@ Result<const RawTensor*> find_head(const ModelConfig& config, const TensorSource
   return invalid_argument("LogitScore: expected a checkpoint with a head");
 }
 
-// The head's rows of the tokens that a LogitScore compares, as a matrix of their own.
+// Adds the head's rows for the tokens that a LogitScore compares, as a matrix of their own.
 Status add_logit_rows(const ModelConfig& config, const LogitTokens& tokens,
                       const TensorSource& source, std::vector<RawTensor>& tensors,
                       std::vector<std::unique_ptr<std::byte[]>>& memory) {

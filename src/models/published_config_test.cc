@@ -1,5 +1,5 @@
-// Configurations as published checkpoints have them, with keys that nothing reads and older spellings:
-// what they say is told by the size of the model that results.
+// Configurations of published checkpoints, with keys that nothing reads and with older names. The
+// number of parameters of the resulting model shows whether they were read correctly.
 #include <gtest/gtest.h>
 
 #include <string_view>
@@ -157,7 +157,7 @@ TEST(PublishedConfig, IsOfTheSizeThatItsNameSays) {
   }
 }
 
-// Of 49 billion parameters: three of its 80 blocks.
+// Three of the 80 blocks of the model with 49 billion parameters.
 TEST(PublishedConfig, BlocksOfNemotronSayWhatTheyLack) {
   const auto config =
       parse_model_config(R"({"architectures": ["DeciLMForCausalLM"], "model_type": "nemotron-nas",

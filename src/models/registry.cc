@@ -55,7 +55,7 @@ constexpr const Family& (*kFamilies[])() = {
     axk1_family,          persimmon_family,    granitemoe_swa_family,
     gemma4_unified_family};
 
-// Of GGUF files alone: folders of these models are read as those of a family above.
+// Families that exist only as GGUF files; folders of these models are read as a family above.
 constexpr const Family& (*kGgufFamilies[])() = {gemma_embed_family};
 
 }  // namespace
@@ -80,8 +80,8 @@ const Family* find_family(std::string_view model_type) {
   return nullptr;
 }
 
-// Among families that share an architecture, and what reads texts for some of them, returns the one that claims the file, otherwise the
-// first: the files of Mistral say llama.
+// Several families, and text encoders of some of them, may share an architecture. Returns the one
+// that claims the file, otherwise the first (files of Mistral, for example, say llama).
 const Family* find_gguf_family(const GgufFile& file, std::string_view architecture) {
   const Family* found = nullptr;
   for (const Family* family : all_families()) {

@@ -18,7 +18,7 @@ constexpr TypeName kTypes[] = {
     {"llama3", RopeType::kLlama3},
     {"longrope", RopeType::kLongRope},
     {"su", RopeType::kLongRope},    // LongRoPE's name in the first Phi-3 checkpoints
-    {"mrope", RopeType::kDefault},  // of text that is what it would be without images
+    {"mrope", RopeType::kDefault},  // for text, it has no effect
     {"proportional", RopeType::kProportional},
     {"ntk", RopeType::kDefault},  // a larger base and divisors (apply_ntk())
 };
@@ -35,12 +35,12 @@ RopeType read_type(const ConfigReader& reader) {
   return RopeType::kDefault;
 }
 
-// `model`: the fields around it, for what older files keep there.
+// `model` has the fields around the scaling, where older files have some of its keys.
 RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
                         const ModelConfig& config) {
   RopeConfig rope;
   rope.type = read_type(reader);
-  // Phi-3 has one way to lengthen, and names it by the lists it carries.
+  // Phi-3 has only one kind of scaling, which its lists of factors identify.
   if (rope.type == RopeType::kYarn && reader.has("short_factor")) rope.type = RopeType::kLongRope;
   rope.max_position_embeddings = config.max_position_embeddings;
   constexpr std::string_view kOriginal = "original_max_position_embeddings";
@@ -64,7 +64,7 @@ RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
       break;
   }
   rope.attention_factor = reader.optional_positive("attention_factor");
-  // Phi-3.5-MoE names the factor by the regime that it belongs to.
+  // The key of Phi-3.5-MoE's factor names the regime to which it applies.
   if (const auto mscale = reader.optional_positive("long_mscale")) {
     if (reader.optional_positive("short_mscale") != mscale)
       reader.fail("short_mscale: expected the same as long_mscale");
@@ -97,7 +97,7 @@ void finish(const ConfigReader& scaling, const ConfigReader& model, const ModelC
   const FamilyDefaults& defaults = config.family->defaults;
   rope.backwards = config.family->rotates_backwards;
   rope.theta = scaling.positive("rope_theta", model.positive("rope_theta", defaults.rope_theta));
-  // ChatGLM states how many times as large the base is.
+  // ChatGLM states a factor on the base.
   rope.theta *= model.positive("rope_ratio", 1.0);
   // MiniMax states the dimension itself.
   const double share = model.has("rotary_dim")
@@ -111,7 +111,7 @@ void finish(const ConfigReader& scaling, const ConfigReader& model, const ModelC
   }
 }
 
-// Hunyuan's "dynamic" scaling with an alpha is a larger base and no scaling.
+// Hunyuan's "dynamic" scaling with an alpha only enlarges the base.
 void apply_alpha(const ConfigReader& scaling, ModelConfig& config) {
   const std::optional<double> alpha = scaling.optional_positive("alpha");
   if (!alpha || config.rope.type != RopeType::kDynamic || config.head_dim <= 2) return;
@@ -120,7 +120,8 @@ void apply_alpha(const ConfigReader& scaling, ModelConfig& config) {
   config.rope.type = RopeType::kDefault;
 }
 
-// GTE's: every frequency is that of a base that is `factor` times as large, divided by the same number.
+// GTE's scaling: every frequency is that of a base which is `factor` times as large, divided by one
+// number.
 void apply_ntk(const ConfigReader& scaling, ModelConfig& config) {
   if (scaling.string("rope_type", scaling.string("type", "")) != "ntk") return;
   if (scaling.has("mixed_b")) return scaling.fail("mixed_b: expected none");
@@ -149,7 +150,7 @@ void read_rotating_layers(const ConfigReader& reader, ModelConfig& config) {
 
 void read_rope(const ConfigReader& reader, ModelConfig& config) {
   const FamilyDefaults& defaults = config.family->defaults;
-  // Where a file has both, the older key was added by hand to lengthen the context.
+  // If a file has both keys, the older one was added by hand to lengthen the context.
   const std::string_view first = config.family->has_local_rope ? "rope_parameters" : "rope_scaling";
   std::optional<ConfigReader> parameters = reader.child(first);
   if (!parameters) {

@@ -9,7 +9,7 @@ namespace {
 
 struct ShapeRow {
   std::string_view name;
-  std::string_view config;  // as config.json would have it
+  std::string_view config;  // in the form of config.json
 };
 
 constexpr ShapeRow kShapes[] = {
@@ -130,7 +130,7 @@ Result<ModelConfig> read_shape(const std::string& path) {
   const std::string text(std::istreambuf_iterator<char>(file), {});
   Result<ModelConfig> config = parse_model_config(text);
   if (!config.ok()) return config.status().with_context(path);
-  config->quantization = {};  // weights are made, and stored as asked
+  config->quantization = {};  // weights are random, and packed as the options say
   return config;
 }
 

@@ -1,4 +1,4 @@
-// Shapes of well-known models, for measuring speed without their weights.
+// The sizes of well-known models, for measuring speed without their weights.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace quire {
 
-// `name` is "llama-3.2-1b" and the like, or the path of a config.json (NAME.json), whose
-// quantization is not looked at. kInvalidArgument lists the known ones. kNotFound: the file cannot
-// be read.
+// Returns the shape `name`, such as "llama-3.2-1b", or reads that of a config.json (a path that
+// ends with .json), without its quantization. kInvalidArgument lists the known names. kNotFound:
+// the file cannot be read.
 Result<ModelConfig> model_shape(std::string_view name);
 
 std::string known_model_shapes();  // "llama-3.2-1b, …"

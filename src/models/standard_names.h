@@ -1,17 +1,18 @@
-// Most checkpoints use these names. A family whose tensors are called otherwise says what differs
-// in a map of its own with one of these as its base.
+// The tensor names of most checkpoints. A family with other names lists the differences in a map of
+// its own that has one of these as its base.
 #pragma once
 
 #include "weights/names/name_map.h"
 
 namespace quire {
 
-// Buffers that old checkpoints carry and nothing reads, and what multimodal ones hold beside text.
+// Buffers of old checkpoints that nothing reads, and the parts of multimodal checkpoints beside the
+// text model.
 inline constexpr std::string_view kIgnoredTensors[] = {
     "rotary_emb.inv_freq",    "rope_freqs.",   "rope_factors_", "vision_tower.",
     "multi_modal_projector.", "vision_model.", "connector.",    "image_newline"};
 
-// Hugging Face checkpoints of Llama have these names.
+// The names of Llama's Hugging Face checkpoints.
 inline constexpr NameMapEntry kLlamaNameEntries[] = {
     {TensorRole::kTokenEmbedding, "embed_tokens"},
     {TensorRole::kFinalNorm, "norm"},
@@ -28,7 +29,7 @@ inline constexpr NameMapEntry kLlamaNameEntries[] = {
     {TensorRole::kUp, "layers.{}.mlp.up_proj"},
     {TensorRole::kDown, "layers.{}.mlp.down_proj"},
 };
-// The last two are the text model inside a multimodal checkpoint, as older and newer tools save it.
+// The last two are the text model in a multimodal checkpoint, as older and newer tools save it.
 inline constexpr NamePrefix kLlamaPrefixes[] = {{"model.", ""},
                                                 {"", ""},
                                                 {"language_model.model.", "language_model."},
@@ -36,8 +37,7 @@ inline constexpr NamePrefix kLlamaPrefixes[] = {{"model.", ""},
                                                 {"model.text_model.", ""}};
 inline constexpr NameMap kLlamaNames{kLlamaNameEntries, kLlamaPrefixes, kIgnoredTensors};
 
-// GGUF files have these names, whatever the architecture. Fused projections are read where a file
-// has them.
+// The names in GGUF files of any architecture. Fused projections are read where a file has them.
 inline constexpr NameMapEntry kGgufNameEntries[] = {
     {TensorRole::kTokenEmbedding, "token_embd"},
     {TensorRole::kPositionEmbedding, "position_embd"},
@@ -62,7 +62,7 @@ inline constexpr NameMapEntry kGgufNameEntries[] = {
 inline constexpr NamePrefix kGgufPrefixes[] = {{"", ""}};
 inline constexpr NameMap kGgufNames{kGgufNameEntries, kGgufPrefixes, kIgnoredTensors};
 
-// Here gate and up are one tensor.
+// For files in which gate and up are one tensor.
 inline constexpr NameMapEntry kGgufGateUpEntry[] = {{TensorRole::kGateUp, "blk.{}.ffn_up"}};
 inline constexpr NameMap kGgufGateUpNames{kGgufGateUpEntry, kGgufPrefixes, kIgnoredTensors, 0.0f,
                                           &kGgufNames};

@@ -1,5 +1,5 @@
-// How checkpoints name Mamba's tensors, where a layer calls them "mamba"; added to the names of
-// standard_names.h and expert_names.h.
+// The names of Mamba's tensors in checkpoints whose layers call them "mamba". They are added to the
+// names of standard_names.h and expert_names.h.
 #pragma once
 
 #include "models/expert_names.h"
@@ -34,7 +34,7 @@ inline constexpr NameMap kMambaNames{.entries = kMambaEntries,
                                      .ignored = kIgnoredTensors,
                                      .base = &kLlamaNames};
 
-// GGUF files have these names; they hold the decay itself.
+// The names in GGUF files, which store the decay itself.
 inline constexpr NameMapEntry kGgufStateEntries[] = {
     {TensorRole::kStateIn, "blk.{}.ssm_in"},
     {TensorRole::kStateConv, "blk.{}.ssm_conv1d"},

@@ -1,4 +1,4 @@
-// What reads the sources of a decoder, where they are texts (Family::text_encoder).
+// Reads the encoder of a decoder whose sources are texts (Family::text_encoder).
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Reads the encoder of the model whose decoder `config` is. `text` is config.json. Errors name the
+// Reads the encoder that belongs to the decoder `config`. `text` is config.json. Errors name the
 // key.
 Result<ModelConfig> parse_text_encoder(std::string_view text, const ModelConfig& config);
 // Reads the same from a folder or a GGUF file.

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// All experts of a layer and what decides about them.
+// Counts all experts of a layer, with their routers, norms and scales.
 int64_t num_expert_parameters(const ExpertsSpec& experts, int64_t hidden_size) {
   if (!experts.any()) return 0;
   const int64_t rows = experts.intermediate_size * (experts.gated ? 2 : 1);
@@ -20,7 +20,7 @@ int64_t num_expert_parameters(const ExpertsSpec& experts, int64_t hidden_size) {
          hidden_size * ((experts.has_shared_router ? 1 : 0) + (experts.own_norms ? 4 : 0));
 }
 
-// Of latent attention, but for its projections from and to the hidden state.
+// Counts latent attention, except for its projections from and to the hidden state.
 int64_t num_latent_parameters(const AttentionSpec& attention) {
   const LatentSpec& latent = attention.latent;
   if (!latent.any()) return 0;
@@ -31,7 +31,7 @@ int64_t num_latent_parameters(const AttentionSpec& attention) {
   return sum;
 }
 
-// Of an indexer, whose keys' norm has a bias.
+// Counts an indexer; the norm of its keys has a bias.
 int64_t num_index_parameters(const AttentionSpec& attention, int64_t hidden_size) {
   const IndexSpec& index = attention.index;
   if (!index.chooses()) return 0;
@@ -39,7 +39,7 @@ int64_t num_index_parameters(const AttentionSpec& attention, int64_t hidden_size
          index.head_dim * (hidden_size + 2);
 }
 
-// Of a block that layers share, beside its attention and MLP.
+// Counts a block that layers share, except for its attention and MLP.
 int64_t num_shared_parameters(const LayerSpec& layer, int32_t index, int64_t hidden_size) {
   const SharedBlockSpec& shared = layer.shared;
   if (!shared.any()) return 0;
@@ -50,7 +50,7 @@ int64_t num_shared_parameters(const LayerSpec& layer, int32_t index, int64_t hid
   return sum;
 }
 
-// `width`: of the decoder.
+// `width` is the hidden size of the decoder.
 int64_t num_draft_input_parameters(const DraftInputSpec& input, int64_t width) {
   if (!input.any()) return 0;
   const int64_t norms = input.has_norms ? width + (input.is_beside ? width : input.hidden_size) : 0;

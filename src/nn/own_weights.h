@@ -1,4 +1,4 @@
-// Which weights a layer has of its own, where layers share some (nn/spec/shared_block_spec.h).
+// Removes from a layer what it shares with another layer (nn/spec/shared_block_spec.h).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Layer `index` without the attention and MLP that another layer has the weights of.
+// Returns layer `index` without the attention and MLP whose weights belong to another layer.
 inline LayerSpec with_own_weights(LayerSpec layer, int32_t index) {
   if (!layer.shared.any() || layer.shared.weights_layer == index) return layer;
   layer.attention = {};

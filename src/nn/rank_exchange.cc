@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Bytes of the shared buffers, in their order.
+// The bytes of the shared buffers, in their order.
 struct RankExchange::Places {
   int64_t heads = 0, inside = 0, experts = 0, num_experts_buffers = 1, outputs = 0, logits = 0;
   static constexpr int64_t kNumbers = Arena::padded(RankGroup::kMaxRanks);
@@ -172,14 +172,14 @@ ExpertsSpread RankExchange::spread_experts(size_t layer, int64_t num_tokens,
 }
 
 bool RankExchange::combines_columns(size_t layer) const {
-  constexpr int64_t kGpuColumns = 8;  // that a GPU's thread sums at once
+  constexpr int64_t kGpuColumns = 8;  // summed at once by a thread of a GPU
   for (RankShare share{0, share_.num_ranks}; is_on_gpu_ && share.rank < share.num_ranks;
        ++share.rank)
     if (share.outputs(whole_.hidden_size).begin % kGpuColumns != 0) return false;
   return share_.combines_by_all_to_all(whole_.layers[layer].ffn.experts.router.experts_per_token);
 }
 
-// Rows of slots lie one after the other, so those of a rank are together.
+// The rows of one slot follow those of another, so that a rank's rows are contiguous.
 void RankExchange::combine_expert_rows(std::span<const int32_t> first_row) {
   const ExpertsSpec& experts = whole_.layers[experts_layer_].ffn.experts;
   rows_.clear();
@@ -193,7 +193,7 @@ void RankExchange::combine_expert_rows(std::span<const int32_t> first_row) {
   const int64_t row_bytes = whole_.hidden_size * int64_t{sizeof(float)};
   const std::byte* at = experts_[experts_turn_];
   if (!combines_columns(experts_layer_)) {
-    // All rows are one row to the group, of which each rank has a piece.
+    // All rows are one row to the group, and each rank has a piece of it.
     const int64_t num_rows = experts_tokens_ * experts.router.experts_per_token;
     return gather(at, num_rows, row_bytes, 1, false, [&](const RankShare& share) {
       const MatrixRows& rows = rows_[static_cast<size_t>(share.rank)];
@@ -208,7 +208,7 @@ void RankExchange::combine_expert_rows(std::span<const int32_t> first_row) {
                      .columns = columns_});
 }
 
-// Rows of pairs lie in the order of the pairs.
+// The rows are in the order of the pairs of token and expert.
 void RankExchange::combine_expert_rows_on_gpu() {
   const RouterSpec& router = whole_.layers[experts_layer_].ffn.experts.router;
   rows_.clear();

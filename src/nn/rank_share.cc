@@ -5,8 +5,9 @@
 namespace quire {
 namespace {
 
-// Kernels work on panels of 32 outputs, and read the scales of quantized blocks for 128 rows at once:
-// the widest runs of them that ranks can share evenly, else the widest that give each rank one.
+// Kernels work on panels of 32 outputs and read the scales of quantized blocks for 128 rows at
+// once. Returns the widest runs of these widths that ranks can share evenly, else the widest that
+// give each rank at least one.
 int64_t run_of(int64_t count, int64_t num_ranks) {
   for (const int64_t run : {128, 64, 32}) {
     if (count % (run * num_ranks) == 0) return run;
@@ -62,8 +63,9 @@ RowRange RankShare::expert_slots(int64_t num_experts) const {
   return split(num_expert_slots(num_experts), 1, *this);
 }
 
-// With R ranks, k experts a token and rows of B bytes, a rank gets k (R - 1) / R rows a token by
-// all-gather; by all-to-all the same in one of R parts, and (R - 1) / R of a row with the sums.
+// With R ranks, k experts per token and rows of B bytes, a rank receives k (R - 1) / R rows per
+// token by all-gather. By all-to-all it receives 1 / R of that, and (R - 1) / R of a row with the
+// sums.
 bool RankShare::combines_by_all_to_all(int64_t experts_per_token) const {
   if (combine != ExpertCombine::kFewerBytes) return combine == ExpertCombine::kAllToAll;
   return experts_per_token + num_ranks < experts_per_token * num_ranks;
@@ -105,7 +107,7 @@ HeadShare share_of(const AttentionSpec& attention, const RankShare& share) {
     const RowRange own = split(kv_heads, 1, share);
     return {times(own, heads_per_kv, 0), own};
   }
-  // Several ranks share a KV head and keep a copy each.
+  // Several ranks use the same KV head, and each stores a copy.
   const int64_t kv_head = share.rank / (share.num_ranks / kv_heads);
   return {split(heads, 1, share), {kv_head, kv_head + 1}};
 }

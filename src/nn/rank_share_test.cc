@@ -5,7 +5,8 @@
 namespace quire {
 namespace {
 
-// Ranks take all outputs, each once, in order, and none of them nothing where there are enough.
+// The ranks share all outputs, each exactly once and in order, and every rank gets some if there
+// are enough.
 TEST(RankShare, OutputsAreDealtOutWhole) {
   for (const int64_t count : {1, 3, 17, 48, 64, 100, 160, 1000, 2048, 49152, 128256}) {
     for (int32_t num_ranks = 1; num_ranks <= 9; ++num_ranks) {
@@ -43,7 +44,8 @@ TEST(RankShare, HeadsFollowTheirKvHeads) {
       next_head = own.heads.end;
       const int64_t group = heads / kv_heads;
       for (int64_t head = own.heads.begin; head < own.heads.end; ++head) {
-        // As attention computes it: head i of the rank reads its KV head i / (heads per KV head).
+        // As attention computes it: head i of a rank reads the rank's KV head i / (heads per KV
+        // head).
         const int64_t local = (head - own.heads.begin) / (own.heads.size() / own.kv_heads.size());
         EXPECT_EQ(own.kv_heads.begin + local, head / group) << heads << " " << kv_heads;
       }

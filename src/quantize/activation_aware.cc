@@ -35,7 +35,7 @@ class Scaler {
   Rescales take() { return std::move(rescales_); }
 
  private:
-  // Returns the tensors of the roles that this checkpoint has.
+  // Returns the tensors of those roles that this checkpoint has.
   std::vector<const RawTensor*> tensors(int32_t layer, std::initializer_list<TensorRole> roles) {
     std::vector<const RawTensor*> found;
     for (const TensorRole role : roles) {
@@ -70,7 +70,7 @@ class Scaler {
     for (const RawTensor* matrix : matrices) rescales_[matrix->name].columns = factors;
   }
 
-  // The rows of up produce the inputs of down, times what the gate lets through.
+  // The rows of up produce the inputs of down, which are multiplied by the gate.
   void scale_down(int32_t layer, const std::vector<double>& mean_squares) {
     const std::vector<const RawTensor*> down = tensors(layer, {TensorRole::kDown});
     const std::vector<const RawTensor*> up = tensors(layer, {TensorRole::kGateUp, TensorRole::kUp});
@@ -118,7 +118,7 @@ class Scaler {
 
   struct Sample {
     DType dtype;
-    std::vector<float> values;  // rows after each other
+    std::vector<float> values;  // one row after the other
   };
 
   static std::vector<Sample> sample_rows(const std::vector<const RawTensor*>& matrices) {

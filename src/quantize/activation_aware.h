@@ -1,11 +1,11 @@
-// This is activation-aware scaling (after "AWQ: Activation-aware Weight Quantization", Lin et al.
-// 2023). Inputs that are large lose most when their weights are rounded, so their weights are made
-// larger before rounding, and what produces the inputs is made smaller by as much. The model
-// computes the same but for rounding.
+// Activation-aware scaling (after "AWQ: Activation-aware Weight Quantization", Lin et al. 2023).
+// Rounding weights does the most harm where their inputs are large. So these weights are scaled up
+// before rounding, and what produces the inputs is scaled down by the same factor. The model
+// computes the same except for rounding.
 //
-// The inputs of q, k, v and of gate, up are scaled by factors that go into the norms before them,
-// and those of down by factors that go into the rows of up. For each group of matrices the exponent
-// is searched that gives the least expected error, by the mean squares of the inputs.
+// The inputs of q, k, v and of gate, up are scaled by factors in the norms before them, and those
+// of down by factors in the rows of up. For each group of matrices, a search finds the exponent
+// with the least expected error, from the mean squares of the inputs.
 #pragma once
 
 #include <functional>
@@ -22,10 +22,10 @@ namespace quire {
 
 struct ScalingOptions {
   WriteScheme scheme;
-  std::function<void(int64_t done, int64_t total)> on_progress = {};  // layers
+  std::function<void(int64_t done, int64_t total)> on_progress = {};  // in layers
 };
 
-// kUnimplemented: the family's norms have biases, or the scheme has no groups to gain from.
+// kUnimplemented: the family's norms have biases, or the scheme has no groups, which scaling needs.
 Result<Rescales> activation_aware_rescales(const TensorSource& source, const ModelConfig& config,
                                            const std::vector<LayerInputMeans>& inputs,
                                            ThreadTeam& team, const ScalingOptions& options);

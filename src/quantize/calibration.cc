@@ -15,8 +15,8 @@ namespace {
 
 constexpr int32_t kBlockSize = 16;
 
-// WatchingStream runs everything on a host stream of its own, and sums the squares of what linear()
-// is given for the weights that it watches.
+// WatchingStream runs everything on its own host stream, and sums the squares of linear()'s inputs
+// for the weights that it watches.
 class WatchingStream final : public Stream {
  public:
   WatchingStream(ThreadTeam& team, Isa isa) : host_(team, isa) {}
@@ -65,7 +65,7 @@ void watched_linear(Stream& stream, const LinearParams& params) {
   cpu_ops().linear(host_of(stream), params);
 }
 
-// These are the ops that a forward pass uses; the others stay null.
+// The ops that a forward pass uses; the others stay null.
 const OpTable& WatchingStream::watching_ops() {
   static const OpTable kTable{
       .activation = pass_on<ActivationParams, &OpTable::activation>,
@@ -95,7 +95,7 @@ const OpTable& WatchingStream::watching_ops() {
   return kTable;
 }
 
-// Runs one sequence of all tokens in blocks of its own, group after group.
+// Runs all tokens as one sequence, in blocks of its own, group after group.
 void forward(Decoder& decoder, const KvLayout& kv, std::span<const TokenId> tokens) {
   const auto num_tokens = static_cast<int32_t>(tokens.size());
   const int32_t num_blocks = (num_tokens + kBlockSize - 1) / kBlockSize;

@@ -1,5 +1,5 @@
-// layer_inputs() measures what enters the linear layers of a model on a text: the mean square of
-// every input.
+// layer_inputs() measures the inputs of a model's linear layers on a text: the mean square of every
+// input.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,7 @@
 
 namespace quire {
 
-// LayerInputMeans has, for one layer, the mean of x^2 over the tokens of each input of the layer's
-// matrices.
+// For one layer and each input of its matrices: the mean of x^2 over the tokens.
 struct LayerInputMeans {
   std::vector<double> qkv;      // [E]
   std::vector<double> gate_up;  // [E]
@@ -26,10 +25,10 @@ struct LayerInputMeans {
 
 struct CalibrationOptions {
   Isa isa = Isa::kPortable;
-  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // of loading
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // while loading
 };
 
-// Loads the model and runs the tokens through it once, in one sequence. The errors are those of
+// Loads the model and runs the tokens through it once, as one sequence. Fails with the errors of
 // resolve_checkpoint().
 Result<std::vector<LayerInputMeans>> layer_inputs(const TensorSource& source,
                                                   const ModelConfig& config,

@@ -1,5 +1,5 @@
-// Quantized models are compared on this text when none is given: plain prose, a dialogue, a list,
-// code and numbers, so that no kind of input is left out.
+// The default text for comparing quantized models: plain prose, a dialogue, a list, code and
+// numbers, so that no kind of input is left out.
 #pragma once
 
 #include <string_view>

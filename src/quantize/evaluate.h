@@ -1,5 +1,4 @@
-// These functions measure how far a quantized model's predictions are from those of its source, on
-// one text.
+// Measures how far a quantized model's predictions are from those of its source, on one text.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,7 @@
 
 namespace quire {
 
-// TextLogits has the logits of every token of a text but the last, [num_rows, V], and the token
-// that came next.
+// The logits of every token of a text but the last, [num_rows, V], and the tokens that came next.
 struct TextLogits {
   int64_t vocab_size = 0;
   std::vector<float> logits;
@@ -24,8 +22,8 @@ struct TextLogits {
   std::span<const float> row(int64_t i) const;
 };
 
-// Loads the model, runs the tokens through it in one sequence, and lets it go again. `options` name
-// files or shape, types and threads; lengths are set here.
+// Loads the model, runs the tokens through it as one sequence, and frees it. `options` has files or
+// shape, types and threads; this function sets the lengths.
 Result<TextLogits> text_logits(ModelRunnerOptions options, std::span<const TokenId> tokens);
 
 struct LogitComparison {
@@ -36,7 +34,7 @@ struct LogitComparison {
   double same_best_token = 0.0;  // share of rows
   int64_t num_rows = 0;
 };
-// Both must be of the same tokens and vocabulary.
+// Both must have the same tokens and vocabulary.
 LogitComparison compare_logits(const TextLogits& source, const TextLogits& quantized);
 
 }  // namespace quire

@@ -20,10 +20,10 @@ constexpr TensorRole kLinearRoles[] = {TensorRole::kQkv,  TensorRole::kQ,  Tenso
                                        TensorRole::kV,    TensorRole::kO,  TensorRole::kGateUp,
                                        TensorRole::kGate, TensorRole::kUp, TensorRole::kDown};
 
-// A Job is one tensor of the source and what becomes of it.
+// One tensor of the source, and what is done with it.
 struct Job {
   const RawTensor* tensor = nullptr;
-  std::string module;  // empty: copied
+  std::string module;  // empty: the tensor is copied
   std::vector<WriteTensor> outputs;
 };
 
@@ -63,7 +63,7 @@ class Quantizer {
             ThreadTeam& team, const QuantizeOptions& options)
       : files_(files), source_(source), config_(config), team_(team), options_(options) {}
 
-  // Checks everything that can be refused, and makes the folder.
+  // Makes all checks that can refuse the job, and creates the folder.
   Status prepare() {
     QUIRE_RETURN_IF_ERROR(check_source());
     plan_jobs();
@@ -134,7 +134,7 @@ class Quantizer {
     }
   }
 
-  // The folder is new, or one that an interrupted run of this very job has left.
+  // The folder must be new, or left by an interrupted run of the same job.
   Status open_folder() const {
     const std::string job =
         boost::json::serialize(boost::json::object{{"source", files_.source()},

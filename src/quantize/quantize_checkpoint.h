@@ -18,19 +18,19 @@
 
 namespace quire {
 
-// A Rescale is applied to a tensor before it is rounded or copied: a matrix takes a factor per
-// input and per output, a vector one per element. An empty list stands for factors of 1.
+// Factors for a tensor before it is rounded or copied: a matrix has a factor per input and per
+// output, a vector one per element. An empty list stands for factors of 1.
 struct Rescale {
   std::vector<float> columns = {};
   std::vector<float> rows = {};
-  float offset = 0.0f;  // what the model adds to the stored vector: (w + offset) is scaled
+  float offset = 0.0f;  // the model adds it to the stored vector w: (w + offset) is scaled
 };
 using Rescales = std::map<std::string, Rescale, std::less<>>;  // by tensor name
 
 struct QuantizeOptions {
-  std::string output;  // a folder that is made here, or holds an unfinished run of the same job
+  std::string output;  // a new folder, or one with an unfinished run of the same job
   WriteScheme scheme;
-  std::string method = "rtn";  // named in the unfinished folder, so that jobs are not mixed
+  std::string method = "rtn";  // stored in the unfinished folder, so that jobs are not mixed
   Rescales rescales = {};
   int64_t shard_bytes = int64_t{1} << 30;
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};
@@ -40,19 +40,20 @@ struct QuantizeSummary {
   int64_t source_bytes = 0;
   int64_t written_bytes = 0;
   int64_t num_modules = 0;                // quantized
-  std::vector<std::string> kept_modules;  // linear layers that stay float
+  std::vector<std::string> kept_modules;  // names of linear layers that stay float
   int64_t num_shards = 0;
   int64_t num_shards_kept = 0;  // whole shards of an earlier run
 };
 
-// Refuses what quantize_checkpoint() would refuse and makes the folder, which then is that of an
-// unfinished run. It is for what must be known before hours of calibration.
+// Creates the output folder, marked as unfinished, and fails where quantize_checkpoint() would. It
+// lets callers find out before hours of calibration.
 Status claim_output(const ModelFiles& files, const TensorSource& source, const ModelConfig& config,
                     ThreadTeam& team, const QuantizeOptions& options);
 
-// One tensor is in memory at a time. kInvalidArgument: the folder holds something else, or the
-// model is quantized already or a GGUF file. kDataLoss: a weight is no number. An interrupted run
-// keeps its whole shards and is taken up by the next call; config.json is written last.
+// Keeps one tensor in memory at a time. kInvalidArgument: the folder holds something else, or the
+// model is quantized already or a GGUF file. kDataLoss: a weight is not finite. After an
+// interrupted run, the next call keeps its complete shards and continues; config.json is written
+// last.
 Result<QuantizeSummary> quantize_checkpoint(const ModelFiles& files, const TensorSource& source,
                                             const ModelConfig& config, ThreadTeam& team,
                                             const QuantizeOptions& options);

@@ -115,8 +115,8 @@ Result<TextLogits> logits_of(const std::string& path, bool activation_int8 = fal
   return text_logits(options, some_tokens());
 }
 
-// The tests allow this relative error of logits. Random weights damp no error, so that a rounding
-// of 0.4, 2.6 and 7 % of each weight grows to 3, 12 and 41 % (measured).
+// The relative error of logits that the tests allow. Random weights do not damp errors, so that
+// rounding each weight by 0.4, 2.6 or 7 % grows to 3, 12 and 41 % (measured).
 struct Case {
   const char* scheme;
   double worst_error;
@@ -179,13 +179,13 @@ TEST(ActivationAware, ChangesNothingButRounding) {
       ASSERT_TRUE(after.ok()) << after.status().message();
       errors[scaled ? 1 : 0] = compare_logits(*before, *after).relative_error;
     }
-    // The function is the same but for rounding, and wrong factors would change it altogether. The
-    // stored norms are bfloat16 here, whose own rounding is about that of int8.
+    // The function is the same except for rounding, and wrong factors would change it completely.
+    // The stored norms are bfloat16 here, whose rounding is about as large as that of int8.
     EXPECT_LE(errors[1], 2.0 * errors[0] + 0.01);
   }
 }
 
-// Codes that stand for integers take activations of int8.
+// Codes that stand for integers can be multiplied with int8 activations.
 TEST(ActivationsOfInt8, ChangeLogitsALittle) {
   const auto models = test::source_dir() / "tests" / "goldens" / "quant_models";
   for (const char* path : {"gguf_simple_mix_llama/model.gguf", "gptq_llama", "awq_qwen2"}) {
@@ -212,7 +212,7 @@ TEST(QuantizeFolder, InterruptedRunsAreTakenUpAndNothingIsWrittenOver) {
   ASSERT_FALSE(again.ok());
   EXPECT_NE(again.status().message().find("nothing is written over"), std::string::npos);
 
-  // A run that was killed in its second shard leaves the folder like this.
+  // A run that is killed in its second shard leaves the folder like this.
   const auto before = logits_of(folder.string());
   ASSERT_TRUE(before.ok());
   fs::remove(folder.path() / "config.json");

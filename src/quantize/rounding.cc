@@ -60,7 +60,7 @@ void round_to_groups(std::span<const float> row, int bits, int64_t group_size, D
   const auto size = static_cast<size_t>(group_size);
   for (size_t g = 0; g < scales.size(); ++g) {
     const auto group = row.subspan(g * size, std::min(size, row.size() - g * size));
-    // -middle is a code and +middle is not: half a step of either is lost at the ends.
+    // -middle is a code and +middle is not: with this scale, both ends lose half a step.
     float scale = rounded_to(largest_magnitude(group) / (middle - 0.5f), scale_type);
     if (scale == 0.0f) scale = 1.0f;
     scales[g] = scale;

@@ -1,4 +1,4 @@
-// These functions round float weights to codes and scales, to nearest: pure functions over rows.
+// Round float weights to codes and scales, to nearest: pure functions over rows.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace quire {
 uint8_t to_e4m3(float x);
 float from_e4m3(uint8_t code);
 
-// Returns the nearest value of `dtype` (F32, F16 or BF16): scales are stored in 16 bits, and codes
-// are chosen for what is stored.
+// Returns the nearest value of `dtype` (F32, F16 or BF16). Scales are stored in 16 bits, and codes
+// are chosen for the stored scale.
 float rounded_to(float x, DType dtype);
 
 // Writes codes[i] ~ row[i] / scale, in [-127, 127], and returns the scale: max|row| / 127 (1 for a

@@ -56,8 +56,8 @@ struct RowTarget {
   std::byte* scales;
 };
 
-// RowWriter writes one row in the scheme's own layout. `scratch` holds the columns' codes and the
-// row's scales.
+// Writes one row in the scheme's own layout. `scratch` holds the columns' codes and the row's
+// scales.
 class RowWriter {
  public:
   RowWriter(const WriteScheme& scheme, int64_t columns, DType dtype)

@@ -48,7 +48,7 @@ int64_t data_bytes(const std::vector<WriteTensor>& tensors) {
 struct ShardWriter::State {
   std::string path;
   int fd = -1;
-  int64_t remaining = 0;  // bytes that are still to come
+  int64_t remaining = 0;  // bytes that are still to be appended
   ~State() {
     if (fd >= 0) ::close(fd);
   }

@@ -1,5 +1,5 @@
-// ShardWriter writes a safetensors file piece by piece; the file takes its name only when it is
-// whole.
+// ShardWriter writes a safetensors file piece by piece; the file gets its name only when it is
+// complete.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ bool is_whole_shard(const std::string& path, const std::vector<WriteTensor>& ten
 
 class ShardWriter {
  public:
-  // Writes to PATH.partial. kInternal: the system refuses.
+  // Writes to PATH.partial. kInternal: a system call fails.
   static Result<ShardWriter> create(std::string path, const std::vector<WriteTensor>& tensors);
   ShardWriter(ShardWriter&&) noexcept;
   ShardWriter& operator=(ShardWriter&&) noexcept;
-  ~ShardWriter();  // what was not finished stays as PATH.partial and is written over next time
+  ~ShardWriter();  // leaves an unfinished PATH.partial, which the next run overwrites
 
   // Appends the bytes of the tensors, in their order.
   Status append(std::span<const std::byte> bytes);

@@ -1,5 +1,5 @@
-// How often a draft comes out: a row takes it when its own sample, drawn with the noise of the
-// request's seed and the token's position, is the same.
+// Measures how often a draft is accepted: a row accepts it if the row's own sample, drawn with the
+// same noise from the request's seed and the token's position, is the same token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@ constexpr size_t kVocab = 300;
 
 using Row = std::vector<float>;
 
-// Falls like words of a language, in no order; `noise` is how far the second row is from the first.
+// A distribution like that of words in a language, in random order, and a second one; `noise` is
+// their distance.
 struct Pair {
   Row target, drafter;
 };
@@ -38,14 +39,14 @@ std::vector<double> softmax(const Row& row, double temperature) {
   return out;
 }
 
-// Means over rows.
+// Means over all rows.
 struct Shares {
-  double accepted = 0;   // of drafts drawn with the same noise, as measured
-  double coupled = 0;    // the same by sum_i 1 / sum_j max(p_j / p_i, q_j / q_i)
-  double overlap = 0;    // 1 - TV: what rejection sampling accepts
+  double accepted = 0;   // drafts drawn with the same noise, as measured
+  double coupled = 0;    // the same, by sum_i 1 / sum_j max(p_j / p_i, q_j / q_i)
+  double overlap = 0;    // 1 - TV: the share that rejection sampling accepts
   double bound = 0;      // (1 - TV) / (1 + TV)
-  double one_hot = 0;    // of the drafter's likeliest token, as measured
-  double likeliest = 0;  // the target's probability of it
+  double one_hot = 0;    // the drafter's likeliest token, as measured
+  double likeliest = 0;  // its probability in the target distribution
 };
 
 constexpr int32_t kNumPairs = 24;
@@ -97,8 +98,9 @@ double four_sigma(double share) {
   return 4 * std::sqrt(share * (1 - share) / (kNumPairs * kDrawsPerPair));
 }
 
-// A draft that is no draw is right as often as the model says that token; one drawn with the same
-// noise comes close to what two distributions allow at all. A poor drafter, the last, is further off.
+// A draft that is not drawn is right as often as the model's probability of it. One that is drawn
+// with the same noise comes close to the bound for two distributions; a poor drafter, the last one,
+// is further off.
 TEST(CoupledDraws, ComeOutAsOftenAsTwoDistributionsAllow) {
   for (const float noise : {0.2f, 0.5f, 0.9f}) {
     for (const float temperature : {0.3f, 0.7f, 1.0f}) {

@@ -71,7 +71,7 @@ void DeviceRows::add_token_mask(std::span<const uint32_t> mask, SampleRow& row) 
   token_masks.insert(token_masks.end(), mask.begin(), mask.end());
 }
 
-// Entries of one token side by side, in the order of the request.
+// The biases of one token are put side by side, in the order of the request.
 void DeviceRows::add_biases(const SamplingParams& params, SampleRow& row) {
   std::vector<std::pair<TokenId, float>> biases = params.logit_bias;
   std::stable_sort(biases.begin(), biases.end(),

@@ -1,5 +1,5 @@
-// What sample_rows() (kernels/api/sampling.h) needs to know of the requests of a step, flattened:
-// the device's form of SamplingParams and SamplerState.
+// DeviceRows flattens what sample_rows() (kernels/api/sampling.h) reads of the requests of a step:
+// it is the device's form of SamplingParams and SamplerState.
 //
 //   DeviceRows rows(vocab_size);
 //   rows.add({.params = params, .position = p, …});       one per row of logits, in order
@@ -19,17 +19,16 @@ struct DeviceRowInput {
   const SamplingParams& params;
   int32_t position = 0;           // of the new token in the request, prompt included
   int32_t num_output_tokens = 0;  // before it
-  // The last output tokens, oldest first, at least as many as the longest bad word has before its
-  // last token: SamplerState::recent_output().
+  // The last output tokens, oldest first: SamplerState::recent_output(). There must be at least as
+  // many as the longest bad word has before its last token, or all of them.
   std::span<const TokenId> recent_output = {};
-  int32_t counts_slot = -1;   // where the device counts this request's tokens; with penalties
-  TokenId forced_token = -1;  // >= 0: for the logprobs of this token (of a prompt)
-  int32_t num_logprobs = -1;  // alternatives, -1: no logprobs
+  int32_t counts_slot = -1;   // for penalties: where the device counts this request's tokens
+  TokenId forced_token = -1;  // >= 0: the row gives the logprobs of this prompt token
+  int32_t num_logprobs = -1;  // alternatives; -1: no logprobs
   std::span<const uint32_t> token_mask = {};  // as SampleInput::token_mask
 };
 
-// Borrowed by nobody: lists grow with add() and keep their memory over clear(). One thread at a
-// time may use it.
+// Lists grow with add(), and clear() keeps their memory. One thread at a time may use it.
 class DeviceRows {
  public:
   explicit DeviceRows(int64_t vocab_size) : vocab_size_(vocab_size) { clear(); }

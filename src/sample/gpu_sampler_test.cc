@@ -1,5 +1,5 @@
-// The sampler of a GPU against sample/sampler.h: the same tokens and the same logprobs for random
-// requests. Runs on the emulated device, and on a GPU where there is one.
+// Compares the sampler of a GPU with sample/sampler.h: tokens and logprobs must be equal for random
+// requests. Runs on the emulated device, and on a GPU if there is one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,7 +35,7 @@ class GpuSampler : public gpu_test::GpuTest {
     std::vector<float> top_logprobs;
   };
 
-  // Counts of each case's tokens in the slot of its number.
+  // Counts the tokens of each case in the slot with its number.
   uint32_t* count(const std::vector<Case>& cases, int64_t vocab) {
     auto* counts = upload(std::vector<uint32_t>(cases.size() * static_cast<size_t>(vocab), 0));
     for (const bool in_prompt : {true, false}) {
@@ -100,7 +100,7 @@ class GpuSampler : public gpu_test::GpuTest {
             download<float>(p.top_logprobs, n * kMaxLogprobs)};
   }
 
-  // Every case as the CPU's sampler has it.
+  // Expects every case to have the result of the CPU's sampler.
   void expect_same(const std::vector<Case>& cases) {
     const Outcome got = run(cases);
     Sampler sampler;
@@ -137,7 +137,7 @@ class GpuSampler : public gpu_test::GpuTest {
   }
 };
 
-// Of sampled tokens, and of one slot.
+// Counts sampled tokens, and those of one slot.
 TEST_F(GpuSampler, CountsTokensOfEveryForm) {
   constexpr int64_t kVocab = 7;
   auto* counts = upload(std::vector<uint32_t>(3 * kVocab, 0));
@@ -184,7 +184,7 @@ std::vector<float> random_row(Rng& rng, size_t size) {
   return row;
 }
 
-// What one request in a few asks for, each on its own.
+// Returns random parameters, each of which one request in a few has.
 SamplingParams random_params(Rng& rng, int64_t vocab) {
   SamplingParams params;
   params.seed = uint64_t{rng()} << 32 | rng();
@@ -198,7 +198,7 @@ SamplingParams random_params(Rng& rng, int64_t vocab) {
   if (rng() % 4 == 0) {
     for (int i = 0; i < 6; ++i)
       params.logit_bias.emplace_back(below(rng, vocab + 2) - 1, static_cast<float>(rng() % 9) - 4);
-    params.logit_bias.push_back(params.logit_bias.front());  // twice the same token
+    params.logit_bias.push_back(params.logit_bias.front());  // the same token twice
   }
   if (rng() % 5 == 0) {
     params.allowed_token_ids.emplace();
@@ -223,7 +223,7 @@ Case random_case(Rng& rng, int64_t vocab) {
   for (int32_t i = 0; i < tokens; ++i)
     c.token_ids.push_back(below(rng, std::min<int64_t>(vocab, 40)));
   if (rng() % 4 == 0) {
-    // One that is being completed when there is enough output, one that is not, one single token.
+    // A bad word that the output may complete, one that it does not, and one of a single token.
     const auto tail = c.token_ids.end() - std::min<int32_t>(2, c.num_output());
     std::vector<TokenId> word(tail, c.token_ids.end());
     word.push_back(below(rng, vocab));
@@ -271,7 +271,7 @@ TEST_F(GpuSampler, ChoosesTheTokensOfTheCpuOverWholeVocabularies) {
   }
 }
 
-// Rows whose cut falls among values that differ by an ulp, or not at all.
+// The cut falls among values that differ by an ulp or not at all.
 TEST_F(GpuSampler, CutsFlatRowsWhereTheCpuDoes) {
   for (const float step : {0.0f, 1e-7f, 1e-4f, 0.5f}) {
     std::vector<Case> cases;
@@ -296,7 +296,7 @@ TEST_F(GpuSampler, BadRowsFailAloneAndTheRestIsSampled) {
   cases[1].logits[129] = std::nanf("");
   cases[2].logits[0] = HUGE_VALF;
   cases[3].logits[77] = -HUGE_VALF;
-  cases[3].params.logit_bias = {{77, 5.0f}};  // also where a bias touches it
+  cases[3].params.logit_bias = {{77, 5.0f}};  // also compares the cut with a bias
   cases[4].params.allowed_token_ids = {2};
   cases[4].params.eos_token_ids = {2};
   cases[4].params.min_tokens = 1;

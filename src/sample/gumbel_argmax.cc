@@ -10,18 +10,19 @@
 namespace quire {
 namespace {
 
-// Standard Gumbel noise from 32 random bits. Drawn in double: the 24 bits of a float would cut the
-// upper tail where unlikely tokens win.
+// Returns standard Gumbel noise from 32 random bits. It is computed in double, because the 24 bits
+// of a float would cut off the upper tail, in which unlikely tokens win.
 double gumbel(uint32_t bits) {
   return -std::log(-std::log((static_cast<double>(bits) + 0.5) * 0x1p-32));
 }
 
-// The leader so far. Few tokens ever lead, and only for those logarithms are taken.
+// The best token so far. Few tokens ever lead, and logarithms are computed only for those that
+// might.
 class Leader {
  public:
   explicit Leader(const GumbelDraw& draw) : draw_(draw) {}
 
-  // Lets the tokens of one chunk compete.
+  // Compares the tokens of one chunk with the leader.
   void try_chunk(size_t chunk) {
     constexpr uint32_t kBlocksPerChunk = kRowChunk / 4;
     const std::span<const float> values = draw_.row.chunk(chunk);
@@ -43,8 +44,8 @@ class Leader {
   TokenId token() const { return token_; }
 
  private:
-  // -log(u) <= e^(scaled - best) must hold to lead, and -log(u) >= 1 - u; with a margin for
-  // rounding.
+  // To lead, a token needs -log(u) <= e^(scaled - best), and -log(u) >= 1 - u; there is a margin
+  // for rounding.
   bool may_lead(float scaled, uint32_t word) const {
     if (token_ < 0) return true;
     const float lead = scaled - best();
@@ -64,7 +65,8 @@ static_assert(kRowChunk == 64, "a chunk takes the 16 Philox blocks of one call")
 TokenId gumbel_argmax(const RowKernels& kernels, const GumbelDraw& draw) {
   const std::span<const float> chunk_max = draw.row.chunk_max;
   Leader leader(draw);
-  // The likeliest token's chunk first: with a high mark to beat, few others are looked at closely.
+  // Starts with the likeliest token's chunk: against a high leader, few other tokens need a closer
+  // look.
   const size_t first =
       static_cast<size_t>(std::max_element(chunk_max.begin(), chunk_max.end()) - chunk_max.begin());
   leader.try_chunk(first);

@@ -30,7 +30,7 @@ void copy_allowed(std::span<const float> logits, const SamplingParams& params,
   }
 }
 
-// The last token of a bad word is forbidden when the tokens before it have just been generated.
+// Forbids the last token of each bad word whose other tokens have just been generated.
 void forbid_bad_words(const SamplingParams& params, const SamplerState& state,
                       std::vector<float>& row) {
   const std::span<const TokenId> recent = state.recent_output();
@@ -48,8 +48,8 @@ void add_bias(const SamplingParams& params, std::vector<float>& row) {
   }
 }
 
-// Repetition (prompt and output) divides positive logits and multiplies negative ones; frequency
-// and presence (output only) subtract.
+// The repetition penalty (prompt and output) divides positive logits and multiplies negative ones;
+// frequency and presence penalties (output only) are subtracted.
 void penalize(const SamplingParams& params, const SamplerState& state, std::vector<float>& row) {
   for (const SamplerState::TokenCount& seen : state.counts()) {
     if (!inside(row, seen.token_id)) continue;

@@ -1,5 +1,5 @@
-// Changes to a row of logits before a token is chosen, in DESIGN's order: allowed tokens, bad
-// words, bias, penalties, min_tokens. A forbidden token's logit becomes -infinity.
+// Changes to a row of logits before a token is chosen, in this order: allowed tokens, bad words,
+// bias, penalties, min_tokens. The logit of a forbidden token becomes -infinity.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace quire {
 
-// Whether process_logits would change anything.
+// Returns whether process_logits() would change anything.
 bool needs_processing(const SamplingParams& params, int32_t num_output_tokens);
 
-// Whether a row wants nothing but the token of its greatest logit, of those that a mask leaves.
+// Returns whether a row wants nothing but the token with the greatest logit among those that its
+// mask allows.
 bool wants_greatest(const SamplingParams& params, int32_t num_output_tokens);
 
-// Writes the processed copy of `logits` [V] to `row` (resized; capacity reused). Ids outside the
-// row are ignored.
+// Writes the processed copy of `logits` [V] to `row` (resized; its capacity is reused). Ids beyond
+// the row are ignored.
 void process_logits(std::span<const float> logits, const SamplingParams& params,
                     const SamplerState& state, int32_t num_output_tokens, std::vector<float>& row);
 

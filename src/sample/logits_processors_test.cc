@@ -27,7 +27,8 @@ TEST(LogitsProcessors, PenaltiesByHand) {
   params.repetition_penalty = 2;
   params.frequency_penalty = 0.5f;
   params.presence_penalty = 0.25f;
-  // 0: prompt only; 1: output twice, negative; 2: output once; 3: unseen.
+  // Token 0: in the prompt only; 1: twice in the output, negative; 2: once in the output; 3:
+  // unseen.
   const auto row = process({4, -4, 6, 8}, params, {0, 0}, {1, 2, 1});
   EXPECT_EQ(row, (std::vector<float>{2.0f, -8.0f - 1.0f - 0.25f, 3.0f - 0.5f - 0.25f, 8.0f}));
 }
@@ -64,7 +65,7 @@ TEST(LogitsProcessors, MinTokensForbidEosAndStopIds) {
   EXPECT_EQ(process({1, 1, 1}, params, {}, {1, 1}), (std::vector<float>{1, 1, 1}));
 }
 
-// The state after a preemption is built from all tokens at once; it must equal the one that grew.
+// A state that is rebuilt from all tokens after a preemption must equal the one that grew.
 TEST(LogitsProcessors, RebuiltStateEqualsGrownStateAndNaiveCounts) {
   for (uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
@@ -92,7 +93,8 @@ TEST(LogitsProcessors, RebuiltStateEqualsGrownStateAndNaiveCounts) {
     const std::set<TokenId> seen(all.begin(), all.end());
     std::map<TokenId, int> in_output;
     for (const TokenId id : output) ++in_output[id];
-    for (TokenId id = 10; id < static_cast<TokenId>(kVocab); ++id) {  // 10: clear of the bad words
+    // Ids from 10 on are in no bad word.
+    for (TokenId id = 10; id < static_cast<TokenId>(kVocab); ++id) {
       float expected = logits[static_cast<size_t>(id)];
       if (seen.contains(id)) expected = expected > 0 ? expected / 1.3f : expected * 1.3f;
       if (in_output.contains(id)) expected -= 0.7f * static_cast<float>(in_output[id]);

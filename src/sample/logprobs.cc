@@ -20,7 +20,7 @@ int32_t rank_of(const ScannedRow& row, size_t token) {
   return before + 1;
 }
 
-// The tokens of `token_ids`, each once, in the order of select_top().
+// Selects the tokens of `token_ids`, each once, in the order of select_top().
 void select_given(const ScannedRow& row, std::span<const TokenId> token_ids,
                   std::vector<Candidate>& out) {
   out.clear();

@@ -1,4 +1,4 @@
-// Logarithms of the raw model distribution: before bias, penalties and temperature.
+// Log-probabilities of the model's own distribution: before bias, penalties and temperature.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 
 namespace quire {
 
-// Which tokens are listed beside the chosen one: the `num_top` most likely (-1: all) or, unless it
-// is empty, those of `token_ids`, which lie inside the row. Both lists begin with the most likely.
+// The tokens that are listed beside the chosen one: the `num_top` most likely ones (-1: all), or,
+// if it is not empty, those of `token_ids`, which must lie inside the row. Either list begins with
+// the most likely token.
 struct LogprobAlternatives {
   int32_t num_top = 0;
   std::span<const TokenId> token_ids = {};
 };
 
-// Log-probability and rank of `token_id`, and those of the alternatives. Rank
-// counts the tokens that come before it when ties are ordered by id. `row` is finite and what
-// `scanner` has last scanned; `token_id` is inside it. `scratch` is overwritten.
+// Returns log-probability and rank of `token_id`, and those of the alternatives. The rank counts
+// the tokens before it, where ties are ordered by id. `row` must be finite and the last row that
+// `scanner` has scanned; `token_id` is inside it. `scratch` is overwritten.
 TokenLogprobs compute_logprobs(RowScanner& scanner, const ScannedRow& row, TokenId token_id,
                                const LogprobAlternatives& alternatives,
                                std::vector<Candidate>& scratch);

@@ -62,7 +62,7 @@ Result<SampleOutput> Sampler::sample(const SampleInput& input) {
   SampleOutput output;
   QUIRE_ASSIGN_OR_RETURN(output.token_id, choose(input, row));
   if (input.params.logprobs) {
-    // Again: the choice may have scanned the processed row.
+    // Scans the row again, because choose() may have scanned the processed row.
     output.logprobs = compute_logprobs(
         scanner_, scanner_.scan(logits), output.token_id,
         {.num_top = *input.params.logprobs, .token_ids = input.params.logprob_token_ids},
@@ -103,7 +103,8 @@ TokenId Sampler::draw(const ScannedRow& row, const SamplingParams& params, int32
                                             .position = position});
 }
 
-// The scaled logit below which min_p, top_k and top_p drop a token. The greatest scaled logit is 0.
+// Returns the scaled logit below which min_p, top_k and top_p remove a token. The greatest scaled
+// logit is 0.
 float Sampler::cut_off(const ScannedRow& row, LogitScale scale, const SamplingParams& params) {
   float threshold = kLowest;
   if (params.min_p > 0) threshold = std::min(0.0f, std::log(params.min_p));

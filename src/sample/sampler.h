@@ -1,9 +1,9 @@
-// From one row of logits to one token.
+// Sampler chooses one token from one row of logits.
 //
-// Order: the token mask and the rules of transcripts; logprobs when asked for; allowed tokens, bad
-// words, bias, penalties, min_tokens; then greedy argmax, or temperature -> min_p -> top_k -> top_p ->
-// Gumbel-max. A pure function of (logits, params, the request's own tokens, position): what else is in
-// the batch cannot matter (law L4).
+// The order is: the token mask and the rules of transcripts; logprobs if wanted; allowed tokens,
+// bad words, bias, penalties, min_tokens; then greedy argmax, or temperature -> min_p -> top_k ->
+// top_p -> Gumbel-max. The result is a pure function of (logits, params, the request's own tokens,
+// position): nothing else in the batch matters (law L4).
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,22 @@
 
 namespace quire {
 
-// What sampling from logits with NaN or infinity says (kInternal), and sampling where every token
-// is forbidden (kInvalidArgument).
+// The errors of sampling from logits with NaN or infinity (kInternal), and of sampling when every
+// token is forbidden (kInvalidArgument).
 Status not_finite(int32_t position);
 Status all_forbidden();
 
 struct SampleInput {
   std::span<const float> logits;  // [V], as the model gave them
   const SamplingParams& params;
-  const SamplerState& state;  // of all tokens before this one; sample() does not change it:
-                              // append() the token after
+  // The state after all tokens before this one. sample() does not change it; the caller must
+  // append() the token.
+  const SamplerState& state;
   int32_t position =
       0;  // of the new token in the request, prompt included; with the seed the RNG's key
   int32_t num_output_tokens = 0;  // before this one
-  // [ceil(V / 32)], bit t % 32 of word t / 32: token t is part of the distribution. Empty: all are.
+  // [ceil(V / 32)]: token t is part of the distribution if bit t % 32 of word t / 32 is set. Empty:
+  // all tokens are.
   std::span<const uint32_t> token_mask = {};
 };
 
@@ -44,14 +46,14 @@ struct SampleOutput {
   std::optional<TokenLogprobs> logprobs;  // when params.logprobs is set
 };
 
-// Holds scratch rows, so that nothing is allocated in steady state but the logprobs that are
-// returned. One per thread.
+// Holds scratch rows, so that in steady state nothing is allocated but the returned logprobs. Use
+// one per thread.
 class Sampler {
  public:
-  // What is sampled does not depend on `isa`.
+  // The sampled tokens do not depend on `isa`.
   explicit Sampler(Isa isa = best_isa()) : scanner_(isa), top_p_(isa) {}
 
-  // Takes the memory for rows of so many logits at once.
+  // Allocates the scratch memory for rows of so many logits.
   void reserve(size_t vocab_size) {
     scanner_.reserve(vocab_size);
     top_p_.reserve(vocab_size);
@@ -59,12 +61,12 @@ class Sampler {
     processed_.reserve(vocab_size);
   }
 
-  // kInternal: non-finite logits. kInvalidArgument: the parameters or the mask forbid every token.
-  // Either fails this request only.
+  // kInternal: the logits are not finite. kInvalidArgument: the parameters or the mask forbid every
+  // token. Both errors concern this request only.
   Result<SampleOutput> sample(const SampleInput& input);
 
-  // Raw log-probability, rank and `num_top` alternatives (-1: all) of a token under `logits` [V]:
-  // for prompt logprobs. kInternal: non-finite logits.
+  // Returns raw log-probability, rank and `num_top` alternatives (-1: all) of a token under
+  // `logits` [V], for prompt logprobs. kInternal: the logits are not finite.
   Result<TokenLogprobs> logprobs(std::span<const float> logits, TokenId token_id, int32_t num_top);
 
  private:

@@ -1,4 +1,5 @@
-// Cost of one token: quire_sample_bench [--benchmark_filter=…]. V = 151936 is Qwen's vocabulary.
+// Measures the time of one token: quire_sample_bench [--benchmark_filter=…]. V = 151936 is Qwen's
+// vocabulary.
 #include <benchmark/benchmark.h>
 
 #include <random>
@@ -9,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Logits of a language model, nearly: a wide bell with a few likely tokens.
+// Returns logits much like those of a language model: a wide bell, and a few likely tokens.
 std::vector<float> logits(int64_t vocab_size) {
   std::mt19937 rng(7);
   std::normal_distribution<float> bulk(0, 2.5f);

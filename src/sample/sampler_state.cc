@@ -24,7 +24,8 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
   recent_output_.reserve(look_back_);
   const auto num_prompt = static_cast<size_t>(num_prompt_tokens);
   if (counting_) {
-    // Every token to come may be a new one; a longer output than this grows the table as it comes.
+    // Every further token may be a new one, so the table is allocated for this many; longer outputs
+    // make it grow.
     constexpr int64_t kMostExpected = 8192;
     const int64_t expected =
         std::min<int64_t>(int64_t{num_prompt_tokens} + params.max_tokens, kMostExpected);

@@ -1,6 +1,6 @@
-// What the sampler must remember of one request between tokens. It is a function of the request's
-// token ids alone, so it may be rebuilt at any time (after a preemption, say) without changing what
-// is sampled.
+// SamplerState stores what the sampler needs of one request between tokens. It is a function of the
+// request's token ids alone, so it can be rebuilt at any time (after a preemption, say) without
+// changing what is sampled.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace quire {
 
-// Whether a request needs to know how often each token occurred.
+// Returns whether the counts of a request's tokens are needed.
 bool uses_penalties(const SamplingParams& params);
 
-// Penalties need how often each token occurred; bad words need the last few output tokens. Requests
-// that use neither keep nothing. One thread at a time may use it.
+// Penalties need the counts of all tokens, bad words the last few output tokens. For requests with
+// neither, nothing is stored. One thread at a time may use it.
 class SamplerState {
  public:
   struct TokenCount {
@@ -27,19 +27,19 @@ class SamplerState {
   };
 
   SamplerState() = default;
-  // `token_ids` is the prompt, then output known so far (after a preemption).
+  // `token_ids` is the prompt, followed by the output so far (after a preemption).
   SamplerState(const SamplingParams& params, std::span<const TokenId> token_ids,
                int32_t num_prompt_tokens);
 
-  // Tells of one more output token. Whoever keeps the request's tokens calls it once per token it
-  // appends.
+  // Adds an output token. Must be called once for each token that is appended to the request.
   void append(TokenId token_id);
 
-  // Distinct tokens of prompt and output, in no particular order; empty when no penalty is on.
+  // Returns the distinct tokens of prompt and output, in no particular order; empty without
+  // penalties.
   std::span<const TokenCount> counts() const { return counts_; }
-  // The last output tokens, as many as the longest bad word can look back on; oldest first.
+  // Returns the last output tokens, oldest first: as many as the longest bad word needs.
   std::span<const TokenId> recent_output() const { return recent_output_; }
-  // With SamplingParams::transcript_rules.
+  // For SamplingParams::transcript_rules.
   const TranscriptProgress& transcript() const { return transcript_; }
 
  private:

@@ -27,9 +27,9 @@ TokenId sample_one(Sampler& sampler, const std::vector<float>& logits, const Sam
   return out.ok() ? out->token_id : -1;
 }
 
-// The distribution that temperature -> min_p -> top_k -> top_p leaves, by a full sort in double.
-// `slack` says how close a decision about any token was: cases decided by rounding are not
-// comparable.
+// Computes the distribution that temperature -> min_p -> top_k -> top_p leave, by a full sort in
+// double. `slack` says how close the decision about any token was: cases that rounding decides
+// cannot be compared.
 struct Reference {
   std::vector<double> probs;
   double slack = 1;
@@ -71,7 +71,8 @@ Reference reference(const std::vector<float>& logits, const SamplingParams& para
   return ref;
 }
 
-// Upper 99.99 % point of chi-square with `freedom` degrees, by the Wilson-Hilferty approximation.
+// Returns the upper 99.99 % point of chi-square with `freedom` degrees, by the Wilson-Hilferty
+// approximation.
 double chi_square_limit(double freedom) {
   const double z = 3.72, a = 2 / (9 * freedom);
   return freedom * std::pow(1 - a + z * std::sqrt(a), 3);
@@ -152,7 +153,7 @@ TEST(Sampler, FilteredDrawsFollowTheFilteredSoftmax) {
   expect_distribution(normal_row(8, 400, 2), params, 20000);
 }
 
-// Which tokens can come out at all: against the naive reference, for many shapes of rows and
+// Compares which tokens can be sampled at all with the naive reference, for many shapes of rows and
 // filters.
 TEST(Sampler, SurvivorsMatchTheReference) {
   int compared = 0;
@@ -221,7 +222,7 @@ TEST(Sampler, DrawDependsOnSeedAndPositionOnly) {
   std::vector<TokenId> first, second, reseeded;
   for (int32_t i = 0; i < 100; ++i) first.push_back(sample_one(a, row, params, i));
   for (int32_t i = 99; i >= 0; --i) {
-    sample_one(b, other, params, i);  // something else in between
+    sample_one(b, other, params, i);  // another request in between
     second.insert(second.begin(), sample_one(b, row, params, i));
   }
   params.seed = 6;
@@ -258,14 +259,14 @@ TEST(Sampler, IsGumbelMaxOverPhiloxWords) {
   }
 }
 
-// The token that a full sort and noise for every token give, in double; nullopt when rounding could
-// have decided.
+// Returns the token that a full sort and noise for every token give, in double; nullopt if rounding
+// could have decided.
 std::optional<TokenId> reference_token(const std::vector<float>& row, const SamplingParams& params,
                                        int32_t position) {
   constexpr double kClose = 2e-5;
   const Reference ref = reference(row, params);
   if (params.top_p < 1 || params.min_p > 0) {
-    // Slack is in units of the greatest probability; that of a single token may be far below it.
+    // Slack is relative to the greatest probability; that of a single token can be far below it.
     double total = 0;
     const double max = static_cast<double>(*std::max_element(row.begin(), row.end()));
     for (const float x : row)
@@ -318,8 +319,8 @@ TEST(Sampler, EqualsTheReferenceForAnyParameters) {
   EXPECT_GT(compared, 300);
 }
 
-// Rows long enough that the cut is guessed from a part of them, also where that part misleads: its
-// chunks lack the light tokens, or hold most of them.
+// Rows are long enough for the cut to be guessed from a part of them, also where that part misleads
+// because it lacks the light tokens or holds most of them.
 TEST(Sampler, TopPOverLongRowsEqualsTheReference) {
   int compared = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
@@ -346,7 +347,7 @@ TEST(Sampler, TopPOverLongRowsEqualsTheReference) {
   EXPECT_GT(compared, 15);
 }
 
-// A row so flat that top_p needs most of the vocabulary.
+// The row is so flat that top_p needs most of the vocabulary.
 TEST(Sampler, TopPOverAFlatRowKeepsTheRightMass) {
   for (const float deviation : {0.0f, 0.0001f, 0.01f, 0.3f, 1.0f}) {
     const auto row = normal_row(12, 3000, deviation);
@@ -364,7 +365,7 @@ TEST(Sampler, TopPOverAFlatRowKeepsTheRightMass) {
     }
     EXPECT_GT(drawn.size(), 200u) << deviation;
     if (deviation > 0) {
-      // Nothing from the lower end, which no rounding brings in.
+      // No token of the lower end may be sampled, since no rounding could include it.
       std::vector<float> sorted = row;
       std::sort(sorted.begin(), sorted.end());
       for (const TokenId token : drawn) {
@@ -374,7 +375,7 @@ TEST(Sampler, TopPOverAFlatRowKeepsTheRightMass) {
   }
 }
 
-// Skipping chunks that cannot win must not change who wins.
+// Skipping chunks that cannot win must not change the winner.
 TEST(Sampler, SkippingDoesNotChangeTheWinner) {
   for (uint32_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
@@ -383,7 +384,7 @@ TEST(Sampler, SkippingDoesNotChangeTheWinner) {
     params.seed = seed;
     Sampler sampler;
     const TokenId winner = sample_one(sampler, row, params, 1);
-    // A longer row takes other paths; the noise of a token stays its own.
+    // A longer row takes other paths in the code; the noise of a token stays the same.
     std::vector<float> padded(row);
     padded.resize(row.size() + 777, -1e30f);
     ASSERT_EQ(sample_one(sampler, padded, params, 1), winner);
@@ -422,7 +423,7 @@ TEST(Sampler, NoAllowedTokenIsAnErrorNotAGuess) {
   EXPECT_EQ(out.status().code(), StatusCode::kInvalidArgument);
 }
 
-// Logprobs are those of the model, whatever the parameters do to the choice.
+// Logprobs are those of the model, whatever the parameters change.
 TEST(Sampler, LogprobsAreRaw) {
   Sampler sampler;
   SamplingParams params;
@@ -442,8 +443,8 @@ TEST(Sampler, LogprobsAreRaw) {
   EXPECT_EQ(out->logprobs->top[0].first, 2);
 }
 
-// What a mask forbids is no part of the distribution: never drawn, whatever speaks for it, and the
-// logprobs are those of the tokens left.
+// A token that the mask forbids is not in the distribution: it is never drawn, whatever the
+// parameters say, and logprobs are those of the remaining tokens.
 TEST(Sampler, KeepsToTheTokenMask) {
   std::vector<float> logits(70);
   for (size_t i = 0; i < logits.size(); ++i) logits[i] = 0.1f * static_cast<float>(i);
@@ -481,7 +482,7 @@ TEST(Sampler, KeepsToTheTokenMask) {
   EXPECT_EQ(greedy->token_id, 64);
 }
 
-// The first of equals, whatever the mask leaves: many logits are equal here.
+// Many logits are equal here; the first one that the mask allows wins.
 TEST(Sampler, TheGreatestOfAMaskIsTheFirstOfThoseItLeaves) {
   std::mt19937 rng(3);
   Sampler sampler;

@@ -13,17 +13,17 @@ namespace quire {
 namespace {
 
 constexpr int kBucketBits = 11;
-constexpr int32_t kSampleFrom = 256;             // below, the chunks' greatest values tell more
-constexpr size_t kSampledRow = size_t{1} << 14;  // of smaller rows a part tells too little
+constexpr int32_t kSampleFrom = 256;             // for fewer, the chunks' greatest values tell more
+constexpr size_t kSampledRow = size_t{1} << 14;  // for smaller rows, a part tells too little
 
-// Monotone map of floats (no NaN) to integers.
+// Maps floats (no NaN) to integers of the same order.
 uint32_t order_key(float x) {
   const float positive_zero = x + 0.0f;  // -0 and 0 are equal
   const auto bits = std::bit_cast<uint32_t>(positive_zero);
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The n-th greatest of the chunks' greatest values: at least n tokens are no smaller.
+// Finds the n-th greatest of the chunks' greatest values: at least n tokens are at least as great.
 void collect_from_chunks(const ScannedRow& row, size_t n, std::vector<Candidate>& out) {
   for (const float x : row.chunk_max) out.push_back({x, 0});
   const auto nth = out.begin() + static_cast<std::ptrdiff_t>(n - 1);
@@ -36,10 +36,10 @@ void collect_from_chunks(const ScannedRow& row, size_t n, std::vector<Candidate>
   });
 }
 
-// All values that are no smaller than some that a part of the row suggests: at least n, and few
-// more, very probably.
+// Returns all values that are at least as great as a bound, which is guessed from a part of the
+// row: at least n, and very probably few more.
 std::span<float> collect_by_sample(RowScanner& scanner, const ScannedRow& row, size_t n) {
-  constexpr size_t kStride = 32;  // of the chunks
+  constexpr size_t kStride = 32;  // of chunks
   constexpr double kDeviations = 4;
   const std::span<float> part = scanner.sample(row, kStride);
   const double expected = static_cast<double>(n) * static_cast<double>(part.size()) /
@@ -54,7 +54,7 @@ std::span<float> collect_by_sample(RowScanner& scanner, const ScannedRow& row, s
   return scanner.collect(row, kAsIs, {.low = *low, .below = kInfinity});
 }
 
-// Counts by the leading bits and gathers the buckets that hold the best n.
+// Counts values by their leading bits and collects the buckets that hold the best n.
 void collect_by_buckets(std::span<const float> row, size_t n, std::vector<Candidate>& out) {
   std::array<uint32_t, size_t{1} << kBucketBits> counts{};
   for (const float x : row) ++counts[order_key(x) >> (32 - kBucketBits)];
@@ -67,7 +67,7 @@ void collect_by_buckets(std::span<const float> row, size_t n, std::vector<Candid
   }
 }
 
-// The best n in no particular order.
+// Collects the best n in no particular order.
 void collect_top(const ScannedRow& row, size_t n, std::vector<Candidate>& out) {
   out.clear();
   if (n == 0) return;
@@ -111,12 +111,12 @@ float kth_greatest(RowScanner& scanner, const ScannedRow& row, int32_t k,
 float mass_threshold(std::span<WeightedValue> items, double target) {
   QUIRE_CHECK(!items.empty());
   constexpr size_t kSortBelow = 32;
-  double above = 0;  // weight of the items left of `rest`, all of greater value
+  double above = 0;  // weight of the items left of `rest`, which all have greater values
   std::span<WeightedValue> rest = items;
   float smallest = items[0].value;
   while (rest.size() > kSortBelow) {
     const float pivot = median(rest.front().value, rest[rest.size() / 2].value, rest.back().value);
-    // [ greater | equal | not looked at | smaller ]
+    // [ greater | equal | not compared yet | smaller ]
     size_t greater = 0, equal = 0, smaller = rest.size();
     double greater_weight = 0, equal_weight = 0;
     while (equal < smaller) {

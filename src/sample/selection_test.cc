@@ -52,8 +52,8 @@ TEST(Selection, TopMatchesAStableSortWithTies) {
   }
 }
 
-// Rows and k for which a part of the row is looked at first, also where that part misleads: the
-// greatest values in the chunks that it leaves out, or in those alone that it takes.
+// Rows and k for which a part of the row is read first, also where that part misleads because the
+// greatest values are in the chunks that it leaves out, or only in those that it has.
 TEST(Selection, KthOfLargeRowsIsExact) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);

@@ -37,7 +37,7 @@ void apply_token_mask(std::span<const float> logits, std::span<const uint32_t> m
   }
 }
 
-// Chunks whose greatest logit is no greater than what was found are not looked into.
+// Skips chunks whose greatest logit does not exceed the best one found.
 TokenId greatest_allowed(const ScannedRow& row, std::span<const uint32_t> mask) {
   static_assert(kRowChunk % kWordBits == 0);
   float greatest = -std::numeric_limits<float>::infinity();

@@ -1,4 +1,4 @@
-// Rows of logits without the tokens that a mask forbids (core/token_masks.h).
+// Removes the tokens that a mask forbids from rows of logits (core/token_masks.h).
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace quire {
 
-// Writes `logits` [V] to `row` (resized; capacity reused), -infinity where `mask` [ceil(V / 32)]
-// has no bit.
+// Writes `logits` [V] to `row` (resized; its capacity is reused), with -infinity for each token
+// whose bit in `mask` [ceil(V / 32)] is not set.
 void apply_token_mask(std::span<const float> logits, std::span<const uint32_t> mask,
                       std::vector<float>& row);
 
-// The first of the greatest logits that `mask` has a bit for; -1: it has none.
+// Returns the token with the greatest logit among those that `mask` allows, the first of equals; -1
+// if it allows none.
 TokenId greatest_allowed(const ScannedRow& row, std::span<const uint32_t> mask);
 
 }  // namespace quire

@@ -12,16 +12,16 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kPlaces = 8;
-constexpr size_t kSampleStride = 32;      // of the chunks, one in so many is looked at for a guess
-constexpr size_t kSampleFrom = 1u << 14;  // values; shorter rows are searched as a whole
+constexpr size_t kSampleStride = 32;      // of the chunks, one in this many is read for a guess
+constexpr size_t kSampleFrom = 1u << 14;  // shorter rows are searched as a whole
 constexpr float kNarrow = 1.0f / 32;      // a few thousand of 150,000 tokens at most
-constexpr float kBandParts = 64;          // a guessed band is narrowed to so small a part
+constexpr float kBandParts = 64;          // a guessed band is narrowed to this fraction
 
 using Places = std::array<float, kPlaces>;  // descending
 using Masses = std::array<double, kPlaces>;
 
-// Scaled logits between which the mass of all at or above crosses a target: mass(low) >= target >
-// mass(high) = mass_at_high.
+// A band of scaled logits in which the mass of all tokens at or above a logit crosses a target:
+// mass(low) >= target > mass(high) = mass_at_high.
 struct Band {
   float low;
   float high;
@@ -43,7 +43,7 @@ Masses mass_above(const RowKernels& kernels, std::span<const float> row, LogitSc
   return mass;
 }
 
-// Narrows a band by looking at 8 places inside it at a time.
+// Narrows a band by computing the mass at 8 places inside it at a time.
 Band narrow(const RowKernels& kernels, std::span<const float> row, LogitScale scale, double target,
             Band band, float narrow_enough) {
   constexpr int kMaxRounds = 6;
@@ -64,8 +64,8 @@ Band narrow(const RowKernels& kernels, std::span<const float> row, LogitScale sc
 
 }  // namespace
 
-// Most rows are decided by the tokens that hold at least a thousandth each; the others by a narrow
-// band that the set ends in, guessed from a part of the row and then weighed exactly.
+// In most rows, the tokens that hold at least a thousandth of the mass each decide. In others, the
+// set ends in a narrow band, which is guessed from a part of the row and then weighed exactly.
 float TopP::cut_off(RowScanner& scanner, const ScannedRow& row, LogitScale scale, float top_p,
                     float threshold) {
   const double total = scanner.weigh(row, scale, threshold);
@@ -75,9 +75,10 @@ float TopP::cut_off(RowScanner& scanner, const ScannedRow& row, LogitScale scale
   double mass = 0;
   for (const WeightedValue& item : weighted_) mass += static_cast<double>(item.weight);
   if (mass >= target && !weighted_.empty()) return mass_threshold(weighted_, target);
-  if (likely == threshold) return threshold;  // all there are, short by rounding only
+  // All tokens there are; they fall short by rounding only.
+  if (likely == threshold) return threshold;
 
-  // Everything below `rest` together weighs less than 1 - top_p of the total.
+  // All tokens below `rest` together weigh less than 1 - top_p of the total.
   const double spare = (1.0 - static_cast<double>(top_p)) * total;
   const double rest = std::log(spare / static_cast<double>(row.row.size()) * 0.5);
   const float low = std::max(threshold, static_cast<float>(std::max(rest, -87.0)));
@@ -95,16 +96,17 @@ float TopP::cut_off(RowScanner& scanner, const ScannedRow& row, LogitScale scale
   return weighted_.empty() ? band.low : mass_threshold(weighted_, target - band.mass_at_high);
 }
 
-// All within `range`, and what they weigh.
+// Collects all tokens within `range`, and their weights.
 void TopP::gather(RowScanner& scanner, const ScannedRow& row, LogitScale scale, ScaledRange range) {
   const std::span<const float> found = scanner.collect(row, scale, range);
   weighted_.clear();
-  weighted_.reserve(row.row.size());  // once: no row of the vocabulary needs more
+  weighted_.reserve(row.row.size());  // once: no other row of the vocabulary needs more
   for (const float scaled : found) weighted_.push_back({scaled, exp_nonpositive(scaled)});
 }
 
-// Where in `range` the tokens below weigh `spare`, very probably. They are light and many, so that
-// a part of the row tells: what it weighs below x varies by no more than sqrt(that * e^x).
+// Returns the band in which, very probably, the tokens below a logit weigh `spare`. These are many
+// and light, so that a part of the row suffices: the weight that it gives below x has a standard
+// deviation of at most sqrt(that * e^x).
 ScaledRange TopP::guess(RowScanner& scanner, const ScannedRow& row, LogitScale scale, double spare,
                         ScaledRange range) {
   constexpr double kDeviations = 4;
@@ -134,7 +136,7 @@ ScaledRange TopP::guess(RowScanner& scanner, const ScannedRow& row, LogitScale s
   return range;
 }
 
-// The cut among all values of a range.
+// Finds the cut among all values of a range.
 float TopP::resolve(std::span<const float> values, double target, ScaledRange range) {
   const ScannedRow row = band_scanner_.scan(values);
   constexpr LogitScale kAsIs;

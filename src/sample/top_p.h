@@ -1,4 +1,4 @@
-// The least set of likeliest values that holds a share of a row's mass.
+// Finds the smallest set of the most likely tokens that holds a given share of a row's probability.
 #pragma once
 
 #include <vector>
@@ -8,20 +8,20 @@
 
 namespace quire {
 
-// Holds scratch rows that it reuses. One per thread.
+// Holds scratch rows that it reuses. Use one per thread.
 class TopP {
  public:
   explicit TopP(Isa isa) : band_scanner_(isa) {}
 
-  // Takes the memory for rows of so many logits at once.
+  // Allocates the scratch memory for rows of so many logits.
   void reserve(size_t vocab_size) {
     band_scanner_.reserve(vocab_size);
     weighted_.reserve(vocab_size);
   }
 
-  // The scaled logit that the least set of most likely tokens, among those with scaled >=
-  // `threshold`, that holds `top_p` < 1 of their mass ends with. `row`: of `scanner`, whose
-  // greatest scaled logit is 0.
+  // Returns the smallest scaled logit in the smallest set of most likely tokens that holds `top_p`
+  // < 1 of the probability of all tokens with a scaled logit >= `threshold`. `row` was scanned by
+  // `scanner`, and its greatest scaled logit is 0.
   float cut_off(RowScanner& scanner, const ScannedRow& row, LogitScale scale, float top_p,
                 float threshold);
 

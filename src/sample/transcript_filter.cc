@@ -18,7 +18,7 @@ void forbid(std::span<float> row, const std::vector<TokenId>& token_ids) {
   for (const TokenId id : token_ids) forbid(row, id);
 }
 
-// Which of text and timestamps may come, by those that have.
+// Sets which of text and timestamps may come next, from the tokens so far.
 void keep_order(const TranscriptRules& rules, const TranscriptProgress& progress,
                 std::span<float> text, std::span<float> times) {
   if (progress.num_tokens == 0) {
@@ -29,7 +29,7 @@ void keep_order(const TranscriptRules& rules, const TranscriptProgress& progress
     return;
   }
   const bool is_behind_time = progress.last >= rules.first_timestamp;
-  // What stands before the first token counts as a timestamp.
+  // The start of the output counts as a timestamp.
   const bool is_behind_pair =
       is_behind_time && (progress.num_tokens < 2 || progress.before_last >= rules.first_timestamp);
   if (is_behind_pair) {
@@ -39,14 +39,15 @@ void keep_order(const TranscriptRules& rules, const TranscriptProgress& progress
     std::ranges::fill(text.first(std::min(num_text, text.size())), kForbidden);
   }
   if (progress.last_timestamp < 0) return;
-  // A segment begins where the one before it has ended, and does not end where it begins.
+  // A segment begins at or after the end of the one before, and must end after its own begin.
   const bool begins = is_behind_time && !is_behind_pair;
   const auto first =
       static_cast<size_t>(progress.last_timestamp - rules.first_timestamp + (begins ? 0 : 1));
   std::ranges::fill(times.first(std::min(first, times.size())), kForbidden);
 }
 
-// Whether the probabilities of `times` have a greater sum than that of the likeliest of `text`.
+// Returns whether the probabilities of `times` have a greater sum than the greatest probability of
+// `text`.
 bool times_are_likelier(std::span<const float> text, std::span<const float> times) {
   if (text.empty() || times.empty()) return false;
   const float max_time = *std::ranges::max_element(times);

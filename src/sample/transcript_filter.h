@@ -1,4 +1,4 @@
-// Rows of logits without the tokens that TranscriptRules forbid at this place of an answer.
+// Removes the tokens that TranscriptRules forbid at this place of a transcript from rows of logits.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// What the rules must know of the tokens so far. A function of them alone.
+// What the rules need of the tokens so far, and a function of these alone.
 struct TranscriptProgress {
   int32_t num_tokens = 0;  // of the output
   TokenId last = -1;
@@ -19,8 +19,9 @@ struct TranscriptProgress {
   void append(const TranscriptRules& rules, TokenId token_id);
 };
 
-// Writes `logits` [V] to `row` (resized; capacity reused), -infinity where a token is forbidden. Where
-// all timestamps together are likelier than the likeliest text, text is forbidden too.
+// Writes `logits` [V] to `row` (resized; its capacity is reused), with -infinity for each forbidden
+// token. If all timestamps together are likelier than the likeliest text token, text is forbidden,
+// too.
 void apply_transcript_rules(std::span<const float> logits, const TranscriptRules& rules,
                             const TranscriptProgress& progress, std::vector<float>& row);
 

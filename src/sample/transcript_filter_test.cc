@@ -34,7 +34,8 @@ TranscriptProgress after(const Tokens& tokens, const TranscriptRules& of = rules
   return progress;
 }
 
-// The tokens that may come, of logits that are all alike but for those of timestamps, which are low.
+// Returns the tokens that may come next, when all logits are equal except those of timestamps,
+// which are low.
 std::set<TokenId> allowed_after(const Tokens& tokens, const TranscriptRules& of = rules()) {
   std::vector<float> logits(kVocab, 0.0f), row;
   std::fill(logits.begin() + kFirst, logits.end(), -50.0f);
@@ -46,7 +47,7 @@ std::set<TokenId> allowed_after(const Tokens& tokens, const TranscriptRules& of 
   return allowed;
 }
 
-// As the paper says it, token by token.
+// Applies the rules token by token, as the paper describes them.
 std::set<TokenId> naive(const Tokens& tokens) {
   const auto is_time = [](TokenId id) { return id >= kFirst; };
   std::set<TokenId> allowed;
@@ -123,7 +124,7 @@ TEST(TranscriptFilter, IsPartOfSampling) {
     EXPECT_TRUE(std::isfinite(sampled->logprobs->logprob));
     tokens.push_back(sampled->token_id);
     state.append(sampled->token_id);
-    // Made anew from all tokens, as after a preemption.
+    // Rebuilt from all tokens, as after a preemption.
     const SamplerState again(params, tokens, 2);
     EXPECT_EQ(again.transcript().last_timestamp, state.transcript().last_timestamp);
     EXPECT_EQ(again.transcript().num_tokens, state.transcript().num_tokens);

@@ -9,7 +9,8 @@
 namespace quire {
 namespace {
 
-// Line by line, as they lie in memory; what is summed of a row is so in the order of tokens.
+// Goes through the matrix line by line, as it lies in memory, so that a row's sums are in the order
+// of the tokens.
 void standardize(std::span<float> weights, const WarpShape& shape) {
   const auto size = static_cast<size_t>(shape.num_rows);
   const auto count = static_cast<double>(shape.num_tokens);
@@ -28,15 +29,15 @@ void standardize(std::span<float> weights, const WarpShape& shape) {
   for (size_t first = 0; first < weights.size(); first += size) {
     for (size_t row = 0; row < size; ++row) {
       const double off = weights[first + row] - means[row];
-      // Where all tokens are alike a row says nothing.
+      // A row to which all tokens attend alike says nothing.
       weights[first + row] =
           deviations[row] > 0.0 ? static_cast<float>(off / deviations[row]) : 0.0f;
     }
   }
 }
 
-// Medians of kColumns neighbouring windows at once: the least of what is left moves to the front until
-// the one in the middle is there.
+// Takes the medians of kColumns neighbouring windows at once: the smallest of the remaining values
+// moves to the front until the middle one is there.
 constexpr size_t kColumns = 32;
 
 void order(float* __restrict least, float* __restrict greatest) {
@@ -65,7 +66,7 @@ struct MedianScratch {
 void take_medians(std::span<float> line, size_t width, MedianScratch& scratch) {
   const size_t reach = width / 2, size = line.size();
   if (size <= reach) return;
-  // Whole blocks are read: what stands behind the line counts for none of its medians.
+  // Whole groups of kColumns are read. What stands behind the line affects none of its medians.
   const size_t whole = (size + kColumns - 1) / kColumns * kColumns;
   std::vector<float>& padded = scratch.padded;
   padded.assign(whole + 2 * reach, 0.0f);
@@ -81,7 +82,7 @@ void take_medians(std::span<float> line, size_t width, MedianScratch& scratch) {
   }
 }
 
-// Where a path comes from.
+// The cell before a cell of the path: one token and one row back, one token back, or one row back.
 enum class Step : uint8_t { kBoth, kToken, kRow };
 
 }  // namespace
@@ -99,7 +100,8 @@ std::vector<int32_t> first_rows(std::span<const float> fit, const WarpShape& sha
   const int64_t tokens = shape.num_tokens, rows = shape.num_rows;
   QUIRE_CHECK(tokens > 0 && rows > 0 && std::ssize(fit) == tokens * rows, "{} x {}", tokens, rows);
   constexpr float kNever = std::numeric_limits<float>::infinity();
-  // Costs of the token before and of this one, with a place before the first row.
+  // Costs of the token before and of this token, each with one more place in front of the first
+  // row.
   std::vector<float> before(static_cast<size_t>(rows + 1), kNever), here = before;
   before[0] = 0.0f;
   std::vector<Step> steps(fit.size());

@@ -1,5 +1,5 @@
-// Against a plain search through all paths, and the medians against sorted windows. What transformers
-// makes of a model's attention is in tests/laws/speech_test.cc.
+// Compares paths with a plain search through all of them, and medians with sorted windows.
+// tests/laws/speech_test.cc compares the result of a model's attention with transformers.
 #include "exec/alignment/time_warp.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::vector<float> random_values(size_t count, uint64_t seed) {
   return values;
 }
 
-// The greatest sum of any path from (token, row) to the end.
+// Returns the greatest sum of any path from (token, row) to the end.
 double best_from(const std::vector<float>& fit, const WarpShape& shape, int64_t token,
                  int64_t row) {
   if (token >= shape.num_tokens || row >= shape.num_rows)
@@ -32,8 +32,8 @@ double best_from(const std::vector<float>& fit, const WarpShape& shape, int64_t 
                    best_from(fit, shape, token, row + 1)});
 }
 
-// The greatest sum of a path whose tokens begin in these rows: each goes on until the next one begins, or
-// one row further where both may share it.
+// Returns the greatest sum of a path whose tokens begin in these rows. A token goes on until the
+// next one begins, and may share that row with it.
 double best_with(const std::vector<float>& fit, const WarpShape& shape,
                  const std::vector<int32_t>& first) {
   double sum = 0.0;

@@ -8,11 +8,11 @@
 namespace quire {
 namespace {
 
-// Tokens that read the keys together.
+// How many tokens read the keys at once.
 constexpr size_t kTokens = 4;
 
-// What each of the queries, `stride` apart, scores with each of `keys` [D, rows], into out
-// [queries, rows]. Each score is summed by itself, in the order of D.
+// Writes to out [queries, rows] the score of each of the queries with each of `keys` [D, rows].
+// Each score is summed by itself, in the order of D.
 void score(std::span<const float* const> queries, size_t dim, std::span<const float> keys,
            float scale, std::span<float> out) {
   const size_t num_rows = keys.size() / dim;
@@ -51,7 +51,7 @@ void TokenAlignment::add(const ScheduledRequest& scheduled, const PoolingParams&
       {.first_token = first_row + skipped, .num_tokens = count, .out = queries.data() + end});
 }
 
-// Each head by itself, then their mean, in the heads' order.
+// Computes each head by itself, and then their mean in the heads' order.
 PooledOutput TokenAlignment::align(std::span<const float> queries, const PoolingParams& params,
                                    const SourceStage& source, const std::string& key) {
   const size_t num_heads = cross_.alignment_heads.size();

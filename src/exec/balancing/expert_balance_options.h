@@ -1,4 +1,4 @@
-// How experts that are spread over ranks are dealt out by load (EPLB).
+// Options for placing the experts of a model on ranks by their load (EPLB).
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@ namespace quire {
 
 struct ExpertBalanceOptions {
   bool is_enabled = false;
-  // Tokens are counted in the last so many steps of an interval.
+  // Tokens are counted in the last `window_size` steps of each interval.
   int64_t window_size = 1000;
   // Steps from one placement to the next one.
   int64_t step_interval = 3000;
-  // Tests set it. It is called on the first rank's thread of execute() when a layer's experts have
-  // moved.
+  // Set by tests only. It is called on the first rank's thread of execute() when the experts of a
+  // layer have moved.
   std::function<void(size_t layer)> on_change = {};
 };
 

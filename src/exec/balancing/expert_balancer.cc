@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Experts move where the heaviest rank is then left with at most so much of its tokens.
+// Experts move only if the most loaded rank then has at most this share of its current tokens.
 constexpr double kWorthMoving = 0.98;
 
 const PackedWeight* packed(const LinearWeights& weights) {
@@ -23,7 +23,8 @@ bool is_same(const LinearWeights& a, const LinearWeights& b) {
          x.quant == y.quant;
 }
 
-// Whether one may take the place of the other: the memory that products work in is planned for it.
+// Returns whether either expert can take the place of the other: the workspace of products is
+// planned for these shapes.
 bool is_same(const ExpertsWeights::Expert& a, const ExpertsWeights::Expert& b) {
   return is_same(a.gate, b.gate) && is_same(a.up, b.up) && is_same(a.down, b.down);
 }
@@ -47,7 +48,7 @@ void ExpertBalancer::begin_step() {
 }
 
 void ExpertBalancer::place(const std::vector<std::vector<int64_t>>& tokens) {
-  if (!changes_.empty()) return;  // the last placement is not even in place
+  if (!changes_.empty()) return;  // the last placement has not been reached yet
   double before = 0.0, after = 0.0, mean = 0.0;
   for (size_t layer = 0; layer < tokens.size(); ++layer) {
     if (tokens[layer].empty()) continue;
@@ -97,7 +98,7 @@ void ExpertBalancer::read(const Change& change) {
         parts_.reader->read(static_cast<int32_t>(change.layer), orders);
     status = experts.status();
     if (experts.ok()) read_ = std::move(*experts);
-  } catch (const std::exception& e) {  // memory is short
+  } catch (const std::exception& e) {  // too little memory
     status = resource_exhausted("{}", e.what());
   }
   for (const ReadExpert& expert : read_) {

@@ -1,13 +1,13 @@
-// Deals the experts of a model out to ranks by their loads, while it runs (EPLB).
+// ExpertBalancer moves the experts of a running model between ranks by their loads (EPLB).
 //
 //   balancer.begin_step();  // on every rank, before every forward pass
 //
-// Every rank counts the tokens of all experts, since each of them routes all tokens, and comes to the
-// same placement (nn/experts/expert_placement.h). Then layers change one after the other: each rank
-// reads the experts that it gets on a thread of its own, steps go on meanwhile, and with the step in
-// which all ranks say that they have them the layer takes its new placement. A rank that cannot read
-// an expert says so, and all of them leave the experts where they are until the next interval. No
-// answer depends on any of this (law L4).
+// Every rank routes all tokens, so every rank counts the tokens of all experts and computes the
+// same placement (nn/experts/expert_placement.h). Then layers change one after the other. Each rank
+// reads the experts that it gets on a background thread while steps go on; when all ranks report
+// that they have read theirs, the layer takes its new placement before the next step. A rank that
+// cannot read an expert reports that, and all ranks keep their experts where they are until the
+// next interval. No answer depends on the placement (law L4).
 #pragma once
 
 #include <atomic>
@@ -27,20 +27,20 @@
 
 namespace quire {
 
-// Borrows all but the reader. One thread at a time may use it.
+// Borrows everything in Parts but the reader, which it owns. One thread at a time may use it.
 class ExpertBalancer {
  public:
   struct Parts {
     const DecoderSpec& spec;  // of this rank
     DecoderWeights& weights;
-    Arena& arena;  // that the weights were loaded into
+    Arena& arena;  // the one that the weights were loaded into
     ExpertsBlock& experts;
     RankExchange& ranks;
     std::unique_ptr<ExpertReader> reader;
   };
 
   ExpertBalancer(const ExpertBalanceOptions& options, Parts parts);
-  // Waits for what is being read.
+  // Waits for the background thread that reads experts.
   ~ExpertBalancer();
   ExpertBalancer(const ExpertBalancer&) = delete;
   ExpertBalancer& operator=(const ExpertBalancer&) = delete;
@@ -55,7 +55,7 @@ class ExpertBalancer {
   enum Progress : uint8_t { kFailed, kReading, kReady };  // the least of all ranks' counts
 
   void place(const std::vector<std::vector<int64_t>>& tokens);
-  // Begins to read what this rank gets with the first change.
+  // Starts to read the experts that the first change gives this rank.
   void start_reading();
   void read(const Change& change);
   void advance();
@@ -65,17 +65,17 @@ class ExpertBalancer {
   Parts parts_;
   int64_t num_steps_ = 0;
   std::deque<Change> changes_;
-  // It makes the first change. The thread writes what it makes until progress_ says that it is
-  // done.
+  // The thread reads the experts of the first change. It alone writes read_, until progress_ says
+  // that it is done.
   std::thread thread_;
   std::atomic<uint8_t> progress_ = kReady;
   std::vector<ReadExpert> read_;
-  // By layer and slot, of experts that have been read.
+  // The memory of experts that were read, by layer and slot.
   std::map<std::pair<size_t, size_t>, Arena> memory_;
 };
 
-// Returns the most bytes that experts take while they are read and those that they replace are
-// still there: as much as all of a rank's experts in one layer.
+// Returns the most bytes that newly read experts take while those that they replace are still in
+// memory: as many as all of a rank's experts in one layer.
 int64_t moving_expert_bytes(const std::vector<WeightSlot>& slots, const WeightPacking& packing);
 
 }  // namespace quire

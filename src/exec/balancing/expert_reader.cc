@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// All tensors but those of the experts that are read have no use here.
+// Ignores every tensor but those of the experts that are read.
 constexpr std::string_view kEverything[] = {""};
 
 }  // namespace

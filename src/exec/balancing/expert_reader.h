@@ -1,4 +1,5 @@
-// Reads single experts out of a checkpoint, into memory of their own, beside a model that runs.
+// ExpertReader reads single experts out of a checkpoint, into memory of their own, while the model
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@
 
 namespace quire {
 
-// This is an expert that was read for a slot of a layer.
+// An expert that was read for a slot of a layer.
 struct ReadExpert {
   size_t slot = 0;
   ExpertsWeights::Expert weights;
   Arena memory;  // of the weights
 };
 
-// The checkpoint as the model was loaded from it.
+// The checkpoint, opened as it was when the model was loaded from it.
 struct ExpertSource {
   const DecoderSpec& spec;  // of all ranks
   WeightOptions options;
@@ -42,10 +43,11 @@ class ExpertReader {
     int32_t expert = 0;
   };
 
-  // kResourceExhausted: the system gives no more threads.
+  // kResourceExhausted: the system cannot start another thread.
   static Result<std::unique_ptr<ExpertReader>> create(ExpertSource source, Isa isa);
 
-  // Errors of resolve_checkpoint() and load_checkpoint(); kResourceExhausted: memory is short.
+  // Fails with the errors of resolve_checkpoint() and load_checkpoint(), and with
+  // kResourceExhausted when memory is short.
   Result<std::vector<ReadExpert>> read(int32_t layer, std::span<const Order> orders);
 
  private:

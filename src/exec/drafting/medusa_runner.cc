@@ -92,8 +92,8 @@ ExecutorInfo MedusaRunner::info() const {
 
 Status MedusaRunner::warm_up() { return quire::execute_dummy(*this, limits_, {}); }
 
-// The state that the served model sampled the request's last known token from is the last one there
-// is; each token drafted behind that is another head's.
+// The served model's last stored hidden state is the one that it sampled the request's last known
+// token from. Each token drafted after that one comes from the next head.
 void MedusaRunner::find_places() {
   for (const LogitsRow& row : batch_.logits_rows()) {
     const RequestState& state = batch_.request(static_cast<size_t>(row.request_index));
@@ -109,7 +109,7 @@ void MedusaRunner::find_places() {
 void MedusaRunner::compute(std::span<const int32_t> tokens, float* out) {
   const int64_t width = checkpoint_.spec.hidden_size;
   const bool knows_all = checkpoint_.token_map.empty();
-  // Rows of one head after the other, in order.
+  // Computes consecutive rows of one head together, in order.
   for (size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
     const auto place = [&](size_t i) -> const Place& {
       return places_[static_cast<size_t>(tokens[i])];

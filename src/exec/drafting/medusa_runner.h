@@ -1,5 +1,5 @@
-// Runs Medusa's heads as if they were a model that drafts: an Executor without a KV cache, whose
-// state of a request is the served model's last one.
+// MedusaRunner runs Medusa's heads as a draft model: an Executor without a KV cache, which reads
+// the served model's last hidden state of each request.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,8 @@ namespace quire {
 // It runs on CPUs only. One thread at a time uses it, in the order that core/executor.h prescribes.
 class MedusaRunner final : public Executor {
  public:
-  // `options.files`: the heads'; what they read comes by options.hidden_rows, from `served`.
+  // `options.files` are the files of the heads. The hidden states that they read come from the
+  // model `served`, through options.hidden_rows.
   static Result<std::unique_ptr<MedusaRunner>> create(ModelRunnerOptions options,
                                                       const ModelConfig& served);
 
@@ -37,7 +38,7 @@ class MedusaRunner final : public Executor {
   Result<StepResult> execute(const StepPlan& plan) override;
 
  private:
-  // A place is a row of logits that a step wants: of which state, and from which head.
+  // A row of logits that a step wants: which hidden state it reads, and which head computes it.
   struct Place {
     RequestId id;
     int32_t position = 0;  // in the text, of the token whose state is read

@@ -1,5 +1,5 @@
-// Every family that a GPU runs: goldens against transformers, and law L4 for each way in which layers
-// differ from llama's. Linked twice, as gpu_runner_test.cc.
+// Every family that GPUs run: goldens against transformers, and law L4 for each difference between
+// its layers and llama's. Linked twice, like gpu_runner_test.cc.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -34,8 +34,9 @@ TEST_P(GpuFamily, LogitsWithinTheBudgetOfBf16) {
 INSTANTIATE_TEST_SUITE_P(All, GpuFamily, ::testing::ValuesIn(test::model_golden_names()),
                          case_name);
 
-// Law L4: alone or in a crowd, in one chunk or several, with graphs or without, after a prefix hit and
-// after a preemption. Snapshots of states lie 16 tokens apart.
+// Law L4: a request has the same bits alone and in a crowd, in one chunk and in several, with
+// graphs and without, after a prefix hit and after a preemption. Snapshots of states are 16 tokens
+// apart.
 class GpuFamilyBits : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(GpuFamilyBits, DoNotDependOnBatchChunksGraphsHitsOrPreemption) {
@@ -60,10 +61,10 @@ TEST_P(GpuFamilyBits, DoNotDependOnBatchChunksGraphsHitsOrPreemption) {
   gpu_test::expect_same(driver.run_after_hit(again, 1, 2, {}), alone);
 }
 
-// Norms of outputs alone, of all heads, after rotation, of heads with weights of their own; gates and
-// scales of heads; queries scaled by position; xIELU; chunks and weighed inputs; experts with norms;
-// layer inputs, shared keys and values; heads of 512; ALiBi; every kind of state; latents; several streams and sparse
-// MLPs; blocks that layers share.
+// Norms of outputs alone, of all heads, after rotation, of heads with weights of their own; gates
+// and scales of heads; queries scaled by position; xIELU; chunked attention and weighted inputs;
+// experts with norms; layer inputs, shared keys and values; heads of 512; ALiBi; every kind of
+// state; latents; several streams and sparse MLPs; blocks that layers share.
 INSTANTIATE_TEST_SUITE_P(All, GpuFamilyBits,
                          ::testing::Values("olmo2", "exaone4", "hunyuan", "cohere_qk_norm",
                                            "minimax_m2", "ministral3", "apertus", "llama4",

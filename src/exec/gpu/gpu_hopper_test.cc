@@ -1,5 +1,5 @@
-// Whole models with the kernels that only compute capability 9.0 has: prefill by warpgroup
-// products. On the emulated device, which plays such a GPU, and on a GPU as it is.
+// Whole models with the kernels that exist only for compute capability 9.0: prefill by warpgroup
+// products. Runs on a GPU, and on the emulated device, which reports that capability.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ TEST_P(GpuHopperGolden, LogitsWithinTheBudgetOfBf16) {
     gpu_test::expect_golden(GetParam(), hopper(deterministic), kHopperBf16Budget);
   }
 }
-// Groups of query heads, windows, scores with a cap, biases.
+// Models with groups of query heads, windows, capped scores and biases.
 INSTANTIATE_TEST_SUITE_P(All, GpuHopperGolden,
                          ::testing::Values("llama", "gemma3_linear", "gpt2", "phi3_window_partial",
                                            "qwen2_window"),
@@ -42,9 +42,9 @@ TEST_F(GpuRunnerTest, HopperKernelsTakeAnFp8Cache) {
   gpu_test::expect_golden("awq_llama", setup, 2 * kHopperBf16Budget);
 }
 
-// Law L4 with every prefill chunk by warpgroup products and every token after it by decode: alone,
-// in a crowd, in chunks, after a prefix hit and after a preemption. On a GPU it holds where
-// warpgroup products round sums as a warp's do.
+// Law L4 when warpgroup products compute every prefill chunk and the decode kernel every later
+// token: alone, in a crowd, in chunks, after a prefix hit and after a preemption. On a GPU it holds
+// as far as warpgroup products round sums as a warp's products do.
 TEST_F(GpuRunnerTest, HopperBitsDoNotDependOnBatchChunksHitsOrPreemption) {
   for (const char* model : {"llama", "qwen2_window"}) {
     SCOPED_TRACE(model);
@@ -72,8 +72,8 @@ TEST_F(GpuRunnerTest, HopperBitsDoNotDependOnBatchChunksHitsOrPreemption) {
   }
 }
 
-// Up to the first token that two nearly equal logits decide: tokens and logprobs within what bf16
-// rounds.
+// Expects tokens and logprobs to differ by no more than bf16 rounding, up to the first token whose
+// two best logits are nearly equal.
 void expect_near(const DriverOutput& a, const DriverOutput& b) {
   constexpr float kNear = 0.1f;
   ASSERT_TRUE(a.status.ok()) << a.status.message();
@@ -84,7 +84,7 @@ void expect_near(const DriverOutput& a, const DriverOutput& b) {
   }
 }
 
-// --no-deterministic: short splits, and answers that are the same but for rounding.
+// --no-deterministic uses short splits, and answers differ by rounding alone.
 TEST_F(GpuRunnerTest, WithoutDeterminismAnswersDifferByRoundingAlone) {
   for (const char* model : {"llama", "qwen2_window"}) {
     SCOPED_TRACE(model);

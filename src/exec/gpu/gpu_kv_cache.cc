@@ -58,7 +58,8 @@ Status GpuKvCache::initialize(const KvPlan& plan) {
   }
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState})
     QUIRE_RETURN_IF_ERROR(allocate_host(pool));
-  if (copy_stream_ != nullptr) copy_stream_->wait_for_device();  // which clears the pools
+  // The device clears the pools first.
+  if (copy_stream_ != nullptr) copy_stream_->wait_for_device();
   is_initialized_ = true;
   return {};
 }
@@ -79,7 +80,7 @@ Status GpuKvCache::allocate_host(KvPool pool) {
 HostBlocks GpuKvCache::host_blocks(KvPool pool) const {
   std::byte* const data = host_pools_[static_cast<size_t>(pool)];
   if (data == nullptr) return {};
-  KvLayout layout = layout_;  // in the order of GPUs, as layer_caches() says
+  KvLayout layout = layout_;  // with the order of GPUs, as in layer_caches()
   for (KvLayerPlace& place : layout.layers) place.order = KvOrder::kTokenMajor;
   return {.data = data,
           .block_bytes = layout_.spec.pool(pool).block_bytes,
@@ -146,8 +147,8 @@ Status GpuKvCache::check(const std::vector<HostBlockCopy>& copies) const {
   return {};
 }
 
-// A block is one piece of memory, on the device as on the host. A copy waits for those before it, so
-// the first of a block in use has all behind it wait, too.
+// A block is contiguous on the device and on the host. A copy waits for those queued before it, so
+// that once one copy of a block in use waits, all later ones do.
 Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
   if (copies.empty()) return {};
   QUIRE_RETURN_IF_ERROR(check(copies));
@@ -155,7 +156,7 @@ Status GpuKvCache::copy_to_and_from_host(const std::vector<HostBlockCopy>& copie
   for (const HostBlockCopy& copy : copies) {
     const auto pool = static_cast<size_t>(copy.pool);
     const int64_t bytes = layout_.spec.pool(copy.pool).block_bytes;
-    if (host_pools_[pool] == nullptr) continue;  // other stages have all of its layers
+    if (host_pools_[pool] == nullptr) continue;  // all its layers are on other stages
     if (!waits && is_in_use(copy.block, copy.pool)) {
       copy_stream_->wait_for_device();
       waits = true;
@@ -184,7 +185,7 @@ Status GpuKvCache::copy_blocks(size_t turn, const std::vector<BlockCopy>& copies
   int32_t* const list = lists_[turn][index];
   int32_t* const on_device = lists_on_device_[index];
   int64_t count = 0;
-  if (layout_.spec.pool(pool).block_bytes == 0) return {};  // other stages have all of its layers
+  if (layout_.spec.pool(pool).block_bytes == 0) return {};  // all its layers are on other stages
   const auto flush = [&] {
     if (count == 0) return;
     device_.copy_to_device(on_device, list, kListBytes);

@@ -1,5 +1,5 @@
-// The KV cache of a GPU has the pools of blocks, what evicted blocks leave of it in host memory,
-// and the copies of blocks that steps ask for.
+// GpuKvCache owns the pools of KV blocks on a GPU and the pinned host memory for blocks that are
+// evicted from them, and makes the copies of blocks that steps ask for.
 #pragma once
 
 #include <array>
@@ -19,10 +19,12 @@
 
 namespace quire {
 
-// One thread. As GpuStepInputs: host buffers of `num_staged` steps, which take turns.
+// One thread may use it. As in GpuStepInputs, consecutive steps use `num_staged` host buffers in
+// turn.
 class GpuKvCache {
  public:
-  // Returns what it takes beside the pools, for lists of blocks and for scales of an e4m3 cache.
+  // Returns the device memory that it needs beside the pools: lists of blocks to copy, and the
+  // scales of an e4m3 cache.
   static int64_t device_bytes(const KvLayout& layout);
   static int64_t pinned_bytes(int32_t num_staged);
 
@@ -30,30 +32,32 @@ class GpuKvCache {
   GpuKvCache(const KvLayout& layout, int32_t num_staged, Device& device, Arena& device_memory,
              Arena& pinned);
 
-  // Is called once, before anything below.
+  // Called once, before any of the methods below.
   Status initialize(const KvPlan& plan);
   bool is_initialized() const { return is_initialized_; }
   const KvPlan& plan() const { return plan_; }
-  // By group, how many blocks its pool has.
+  // Returns the number of blocks of each group's pool.
   std::vector<int32_t> group_blocks() const;
   // Returns one cache per layer, for Decoder::bind_cache().
   std::vector<LayerCache> layer_caches() const;
   std::vector<StateView> state_views() const;
-  // Returns the blocks of pinned memory, with the strips of the layout; `data` is null where there
-  // are none.
+  // Returns the blocks in pinned memory, with the strips of the layout; `data` is null if there are
+  // none.
   HostBlocks host_blocks(KvPool pool) const;
 
-  // Says what the step under way has: the block tables of its requests, by group, beside the blocks
-  // that it copied. What no table has since forget_blocks_in_use(), nothing under way reads or writes.
+  // These three tell the cache which blocks the steps under way use: forget_blocks_in_use() clears
+  // the set, and the other two add the blocks of all, or of these block tables (by group). A block
+  // that is in no table since forget_blocks_in_use(), and that no copy of the newest step names, is
+  // neither read nor written by steps under way.
   void forget_blocks_in_use();
   void note_all_blocks_in_use();
   void note_blocks_in_use(const std::vector<std::vector<int32_t>>& block_tables);
-  // Queues the copies to and from host memory, before what is queued on the device next. They run
-  // beside the step under way, but for blocks that it has: those wait for its end. kInternal: a block
-  // that is not there.
+  // Queues the copies to and from host memory, before anything that is queued on the device later.
+  // They run beside the step under way, except for blocks that it uses: those wait until it ends.
+  // kInternal: a block does not exist.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  // Queues the copies on the device. `turn` is the step's number modulo num_staged. Every step
-  // calls it, also without any copies.
+  // Queues the copies within the device. `turn` is the step's number modulo num_staged. It is
+  // called in every step, also without copies.
   Status copy_blocks(size_t turn, const std::vector<BlockCopy>& copies);
 
  private:
@@ -71,11 +75,11 @@ class GpuKvCache {
   std::array<void*, kNumKvPools> pools_ = {};
   std::array<Arena, kNumKvPools> host_memory_;  // pinned
   std::array<std::byte*, kNumKvPools> host_pools_ = {};
-  std::unique_ptr<CopyStream> copy_stream_;                 // where there is host memory
+  std::unique_ptr<CopyStream> copy_stream_;                 // null without host memory
   std::array<std::vector<bool>, kNumKvPools> in_use_ = {};  // by block; empty without host memory
   std::vector<BlockCopy> last_copies_;                      // of the newest step
-  // Both hold [2, kCopiesAtOnce] per KvPool: the pinned ones by steps, which take turns, and the
-  // device's.
+  // The lists of blocks to copy, [2, kCopiesAtOnce] per KvPool: lists_ are pinned and used by steps
+  // in turn, lists_on_device_ is the device's copy.
   std::vector<std::array<int32_t*, kNumKvPools>> lists_;
   std::array<int32_t*, kNumKvPools> lists_on_device_;
   float* scales_ = nullptr;  // e4m3: keys' and values', [2, layers, Hkv]

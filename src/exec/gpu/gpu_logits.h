@@ -1,4 +1,4 @@
-// Logits of chosen tokens of the last forward pass, for the sampler on the host.
+// GpuLogits computes logits of chosen tokens of the last forward pass, for the sampler on the host.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time may use it.
+// Borrows its arguments. One thread at a time may use it.
 class GpuLogits {
  public:
   struct Shape {
     int64_t max_rows = 0;    // per call
     int64_t vocab_size = 0;  // V
     std::span<const TokenId> token_map =
-        {};  // of a head that knows these alone; empty: it knows all
+        {};  // the tokens that a reduced head computes; empty: the whole vocabulary
     int64_t num_logits() const { return token_map.empty() ? vocab_size : std::ssize(token_map); }
     int64_t values_bytes() const { return max_rows * num_logits() * 4; }
     int64_t rows_bytes() const { return Arena::padded(max_rows * 4); }
   };
-  // `on_device` [max_rows, num_logits()]: overwritten. Each of `rows` and `pinned_rows` has rows_bytes(), and
-  // `pinned_values` values_bytes().
+  // `on_device` [max_rows, num_logits()] is overwritten. `rows` and `pinned_rows` have rows_bytes()
+  // each, and `pinned_values` has values_bytes().
   struct Memory {
     float* on_device;
     Arena& rows;
@@ -34,7 +34,7 @@ class GpuLogits {
   };
   GpuLogits(const Shape& shape, Device& device, Decoder& decoder, const Memory& memory);
 
-  // Waits until on_host() has those of `tokens`, in this order.
+  // Computes the logits of `tokens` and waits until on_host() has them, in this order.
   Status compute(std::span<const int32_t> tokens);
   std::span<float> on_host() { return expanded_.empty() ? computed_ : std::span<float>(expanded_); }
 

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// What the driver takes for itself beside our allocations: kernels' code, stacks, library handles.
+// Memory that the driver takes beside our allocations: kernels' code, stacks, library handles.
 constexpr int64_t kDriverBytes = int64_t{512} << 20;
 
 }  // namespace

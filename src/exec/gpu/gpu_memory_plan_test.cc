@@ -23,7 +23,7 @@ TEST(GpuMemoryPlan, KvTakesWhatUtilizationLeaves) {
                                .useful_kv_bytes = 1000 * kGiB},
                               plan)
                   .ok());
-  // 126 allowed, 2 used by others, half for the driver.
+  // 126 GiB are allowed, others use 2, the driver takes half of one.
   EXPECT_EQ(plan.budget, 124 * kGiB);
   EXPECT_EQ(plan.kv_cache, 124 * kGiB - 17 * kGiB - kGiB / 2);
 }

@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-// What ranks on GPUs do not do, and what would let their bits drift apart.
+// Refuses what ranks on GPUs do not support, and what would make their bits differ.
 Status check_ranked(const ModelRunnerOptions& options, const GpuRunnerOptions& gpu_options) {
   if (options.share.is_whole() != (gpu_options.ranks == nullptr))
     return internal_error("a rank without its group, or a group without ranks");
@@ -51,7 +51,7 @@ GpuModel::GpuModel(ModelRunnerOptions options, const GpuRunnerOptions& gpu_optio
       device_(std::move(device)),
       team_(std::move(team)),
       packing_(*device_, team_) {
-  // What such a model reads differs from step to step (DraftRows).
+  // A draft model's input differs from step to step (DraftRows), and a graph's must not.
   if (options_.draft_head != nullptr) gpu_options_.graphs = GraphMode::kNone;
   device_->stream().set_deterministic(gpu_options.deterministic);
   device_->stream().set_programmatic_launch(gpu_options.programmatic_launch);
@@ -87,7 +87,7 @@ GpuStepInputs::Shape GpuModel::inputs_shape() const {
 }
 
 GpuSampling::Shape GpuModel::sampling_shape() const {
-  constexpr int64_t kRowsPerRequest = 8;  // where all requests have drafts
+  constexpr int64_t kRowsPerRequest = 8;  // when all requests have drafts
   return {.max_requests = plan_.limits.max_reqs,
           .max_rows = std::min(plan_.limits.max_tokens, kRowsPerRequest * plan_.limits.max_reqs),
           .max_logit_rows = plan_.limits.max_logit_rows,
@@ -151,7 +151,7 @@ Status GpuModel::plan_memory(const ModelLoading& loading) {
   memory.kv_spec = kv;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   const DeviceInfo info = device_->info();
-  // Whoever shares the GPU has asked, too, before anybody takes memory.
+  // All ranks that share the GPU must have measured its free memory before any of them allocates.
   if (ranks != nullptr && !ranks->all(true)) return ranks->status();
   if (link != nullptr && !link->meet()) return link->status();
   const int64_t num_on_gpu = gpu_options_.num_on_gpu;

@@ -21,18 +21,20 @@ namespace quire {
 
 struct GpuRunnerOptions {
   GraphMode graphs = GraphMode::kFull;
-  // Kernels begin while the one before them ends, up to where they need its results.
+  // A kernel may begin while the one before it ends, up to the point where it needs its results.
   bool programmatic_launch = true;
-  // A request's bits then do not depend on its batch (law L4).
+  // Makes the bits of a request independent of its batch (law L4).
   bool deterministic = true;
   bool sample_on_device = true;
-  // Kernels of warpgroup products run where there are such, which is on compute capability 9.0.
+  // Whether to use the kernels for warpgroup products where the GPU has them (compute capability
+  // 9.0).
   bool warpgroup_products = true;
-  // Of a rank that computes ModelRunnerOptions::share of the model: its seat, of this device. Borrowed.
+  // For a rank that computes ModelRunnerOptions::share of the model: its seat in the group, on this
+  // device. Borrowed.
   GpuRanks* ranks = nullptr;
-  // Of a stage of a pipeline, which ModelRunnerOptions::stage is: its way to the others. Borrowed.
+  // For a stage of a pipeline (ModelRunnerOptions::stage): its link to the other stages. Borrowed.
   GpuStageLink* link = nullptr;
-  // Runners that are yet to take their memory of the device's GPU, this one among them.
+  // How many runners, this one included, have yet to allocate their memory on this device's GPU.
   int num_on_gpu = 1;
 
   int steps_in_flight() const {

@@ -17,14 +17,14 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kConvertedElements = int64_t{1} << 22;  // at once
+constexpr int64_t kConvertedElements = int64_t{1} << 22;  // per pass
 
 WeightSpec dense_spec(const WeightSpec& spec) {
   return {.n = spec.n, .k = spec.k, .dtype = DType::kBF16, .compute = ComputeType::kBF16};
 }
 
-// As tiles of kernels/cuda/quant/quant_weight.h, in simpler terms where it must be; nothing where
-// no kernel takes the format.
+// Returns the format of the tiles of kernels/cuda/quant/quant_weight.h for a stored format, with
+// simpler codes and scales (simpler_quant()) where needed; nothing if no kernel supports that.
 std::optional<WeightSpec> tile_spec(const WeightSpec& stored) {
   WeightSpec spec = stored;
   spec.dtype = DType::kBF16;
@@ -34,7 +34,7 @@ std::optional<WeightSpec> tile_spec(const WeightSpec& stored) {
   return spec;
 }
 
-// Codes of a byte and a scale per output (fp8_weight_layout()).
+// Returns whether the weight has codes of one byte and a scale per output (fp8_weight_layout()).
 bool is_of_bytes(const WeightSpec& spec) {
   return cuda::has_fp8_products(spec) || cuda::has_int8_products(spec);
 }
@@ -91,14 +91,15 @@ Result<WeightSpec> GpuPacking::choose_of_expert(const WeightSpec& stored,
 }
 
 void GpuPacking::expand_unlike_experts(const std::vector<WeightSlot>& slots) {
-  // Of the matrices that are multiplied at once, by layer: gates with what they gate, or outputs.
+  // The layer and part of matrices that one kernel multiplies: false for gates and up projections,
+  // true for down projections.
   using Stage = std::pair<int32_t, bool>;
   std::map<Stage, const WeightSpec*> first;
   std::set<Stage> unlike;
   const auto for_each_expert = [&](const auto& f) {
     for (const WeightSlot& slot : slots) {
       if (slot.matrix == nullptr || slot.expert < 0) continue;
-      if (slot.matrix->n == 0) continue;  // another rank's
+      if (slot.matrix->n == 0) continue;  // it is another rank's
       f(Stage{slot.layer, slot.parts.front().role == TensorRole::kExpertDown},
         slot.matrix->parts.front().spec);
     }
@@ -121,7 +122,7 @@ int64_t GpuPacking::packed_bytes(const WeightSpec& spec) const {
   return spec.n * spec.k * size_bytes(DType::kBF16);
 }
 
-// Tiles are packed whole.
+// Tiles can only be packed whole.
 bool GpuPacking::may_stack(const WeightSpec& spec, int64_t rows) const {
   if (!spec.quant.is_quantized() || is_of_bytes(spec)) return true;
   return !spec.quant.has_column_order && rows % cuda::kQuantTileOutputs == 0;
@@ -138,7 +139,7 @@ void GpuPacking::pack_weight_rows(const PackedWeight& weight, const WeightRows& 
   });
 }
 
-// Rows of another float type, on all threads.
+// Converts rows of another float type, on all threads.
 void GpuPacking::convert(const PackedWeight& weight, const WeightRows& rows) {
   const int64_t k = weight.spec.k;
   const int64_t at_once = std::max<int64_t>(1, kConvertedElements / k);
@@ -187,7 +188,7 @@ void GpuPacking::pack_bytes(const PackedWeight& weight, const QuantRows& rows) {
   const QuantRows values = simpler.of(rows);
   const int64_t count = rows.num_rows * spec.k;
   const uint8_t* codes = values.codes;
-  if (cuda::has_int8_products(spec)) {  // stored as integers and 128
+  if (cuda::has_int8_products(spec)) {  // the codes are integers plus 128
     packed_.assign(codes, codes + count);
     for (uint8_t& code : packed_) code ^= 0x80;
     codes = packed_.data();
@@ -196,7 +197,8 @@ void GpuPacking::pack_bytes(const PackedWeight& weight, const QuantRows& rows) {
   pack_scales(weight, rows.first_row, rows.num_rows, static_cast<const float*>(values.scales));
 }
 
-// [rows][groups] go group after group; a group that only makes their number even has zeros.
+// Copies scales [rows][groups] group by group. Where the layout needs an even number of groups, the
+// additional one has zeros.
 void GpuPacking::pack_scales(const PackedWeight& weight, int64_t first_row, int64_t num_rows,
                              const float* scales) {
   const cuda::Fp8WeightLayout layout = cuda::fp8_weight_layout(weight.spec);
@@ -212,7 +214,8 @@ void GpuPacking::pack_scales(const PackedWeight& weight, int64_t first_row, int6
   }
 }
 
-// As a weight of their own, whose parts then go where they belong.
+// Packs the rows as a weight of their own, and then copies its pieces to their places in the whole
+// one.
 void GpuPacking::pack_tiles(const PackedWeight& weight, const QuantSpec& stored,
                             const QuantRows& rows) {
   WeightSpec own = weight.spec;

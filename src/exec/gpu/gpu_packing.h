@@ -1,4 +1,4 @@
-// How a GPU keeps the weights of a model, and their way there.
+// How a GPU stores the weights of a model, and how they are copied there.
 //
 //   float matrices        rows of bf16, what cuBLASLt reads
 //   quantized matrices    FP8 rows for products of FP8, where the checkpoint is made for FP8
@@ -6,8 +6,8 @@
 //                         (kernels/cuda/linear/fp8_linear.h); int8 rows for products of int8,
 //                         where it is made for int8 activations
 //                         (kernels/cuda/linear/int8_linear.h); else the tiles of
-//                         kernels/cuda/quant/quant_weight.h, in simpler terms where its kernel
-//                         does not know the format; else (groups of 16 inputs) rows of bf16
+//                         kernels/cuda/quant/quant_weight.h, simplified where their kernel does
+//                         not support the format; else (groups of 16 inputs) rows of bf16
 //   matrices of experts   the same tiles, if all experts of a layer are quantized alike and their
 //                         columns have no order of their own; else rows of bf16
 //   tables                rows of bf16
@@ -22,7 +22,7 @@
 
 namespace quire {
 
-// What choose() decided, in numbers of matrices.
+// How many matrices choose() gave each format.
 struct GpuPackingCounts {
   int64_t fp8_products = 0;
   int64_t int8_products = 0;
@@ -34,7 +34,7 @@ struct GpuPackingCounts {
 
 class GpuPacking final : public WeightPacking {
  public:
-  // Borrows both. Tests choose other `upload_buffer_bytes`.
+  // Borrows both. Tests set another `upload_buffer_bytes`.
   GpuPacking(Device& device, ThreadTeam& team,
              int64_t upload_buffer_bytes = GpuUpload::kBufferBytes)
       : device_(device), team_(team), upload_(device, team, upload_buffer_bytes) {}
@@ -44,8 +44,8 @@ class GpuPacking final : public WeightPacking {
   Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) override;
   Result<WeightSpec> choose_of_expert(const WeightSpec& stored,
                                       QuantActivations activations) override;
-  // A layer's experts are multiplied by one kernel: expands those that were not chosen alike. Once,
-  // when all slots have their specs.
+  // Expands those experts to bf16 that were not given the format of the others of their layer,
+  // since one kernel multiplies all of them. It is called once, when all slots have their specs.
   void expand_unlike_experts(const std::vector<WeightSlot>& slots);
   int64_t packed_bytes(const WeightSpec& spec) const override;
   bool may_stack(const WeightSpec& spec, int64_t rows) const override;
@@ -73,7 +73,7 @@ class GpuPacking final : public WeightPacking {
   std::vector<uint8_t> packed_;
   std::vector<float> scales_;
   std::vector<bfloat16> expanded_;
-  std::vector<int32_t> order_;  // of the columns of a matrix that is expanded
+  std::vector<int32_t> order_;  // of the columns of a matrix that is being expanded
 };
 
 }  // namespace quire

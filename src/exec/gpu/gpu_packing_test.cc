@@ -29,7 +29,7 @@ TEST_F(GpuPackingTest, KeepsExpertsAsTheyAreStoredWhereAKernelTakesThem) {
   };
   EXPECT_EQ(chosen(kGroups).quant, kGroups);
   EXPECT_EQ(chosen(kMxfp4).quant, kMxfp4);
-  // Codes of four bits, and of each group of 32 a scale of a byte.
+  // Codes of four bits, and a scale of one byte for each group of 32.
   EXPECT_EQ(packing.packed_bytes(chosen(kMxfp4)), 48 * 256 / 2 + 48 * 256 / 32);
   EXPECT_EQ(packing.counts().quantized_of_experts, 3);
   EXPECT_FALSE(chosen(kGroupsOf16).quant.is_quantized());
@@ -40,7 +40,7 @@ TEST_F(GpuPackingTest, KeepsExpertsAsTheyAreStoredWhereAKernelTakesThem) {
   EXPECT_EQ(packing.counts().quantized, 0);
 }
 
-// One kernel multiplies the gates of a layer and what they gate, another one the outputs.
+// One kernel multiplies a layer's gate and up projections, and another one its down projections.
 TEST_F(GpuPackingTest, ExpandsExpertsOfALayerThatAreNotAlike) {
   GpuPacking packing(*device_, team_);
   struct Matrix {

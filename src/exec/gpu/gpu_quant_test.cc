@@ -17,17 +17,18 @@ using gpu_test::GpuRunnerTest;
 using gpu_test::load_runner;
 using test::PlanDriver;
 
-// As the CPU serves them by default (quant_goldens_test.cc).
+// The budget for the CPU's default compute types (quant_goldens_test.cc).
 constexpr double kServedBudget = 6e-2;
-// Activations of three bits behind the point, in every layer.
+// Activations have three bits of mantissa in every layer.
 constexpr double kFp8Budget = 0.15;
 
 std::vector<std::string> quant_goldens() {
   std::vector<std::string> names;
   const auto dir = test::source_dir() / "tests" / "goldens" / "quant_models";
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    // Those of rows of int8 stand for families, of which GPUs run some; blocks of 128 x 128 are
-    // multiplied with FP8 activations on Hopper, which has a budget of its own.
+    // Rows of int8 are left out because each tests a family, not all of which GPUs run; and blocks
+    // of 128 x 128 because Hopper multiplies them with FP8 activations, for which there is another
+    // budget.
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("int8_rows_") && !name.starts_with("fp8_block_128_"))
       names.push_back(name);
@@ -59,7 +60,7 @@ TEST_P(GpuQuantGolden, LogitsAsServed) {
 INSTANTIATE_TEST_SUITE_P(All, GpuQuantGolden, ::testing::ValuesIn(quant_goldens()),
                          [](const auto& info) { return info.param; });
 
-// Checkpoints made for FP8 activations, with a scale per tensor, per output, or per block.
+// Checkpoints made for FP8 activations, with a scale per tensor, per output or per block.
 TEST_F(GpuRunnerTest, MultipliesFp8OnHopper) {
   for (const char* model : {"fp8_llama", "fp8_tensor_gemma2", "fp8_block_128_wide_llama"}) {
     SCOPED_TRACE(model);
@@ -69,13 +70,13 @@ TEST_F(GpuRunnerTest, MultipliesFp8OnHopper) {
     EXPECT_GT(counts.fp8_products, 0);
     EXPECT_EQ(counts.quantized, 0);
   }
-  // Scales of other blocks: by value, as everywhere.
+  // Weights with scales of other blocks are multiplied by value, as on any GPU.
   const GpuPackingCounts counts = gpu_test::expect_golden(
       "fp8_block_qwen3", {.emulated = {.compute_capability = 90}}, kServedBudget);
   EXPECT_EQ(counts.fp8_products, 0);
 }
 
-// Law L4 for every way in which a weight or the cache is kept.
+// Law L4 for every format in which weights or the cache are stored.
 TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
   struct Case {
     const char* model;
@@ -111,7 +112,7 @@ TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
   }
 }
 
-// e4m3 codes lose about what they lose on the CPU, and take half of the memory.
+// e4m3 codes cost about as much accuracy as on the CPU, and take half of the memory.
 TEST_F(GpuRunnerTest, KeepsTheCacheInFp8) {
   constexpr double kFp8CacheBudget = 0.1;
   gpu_test::expect_golden("awq_llama", {.kv_cache_dtype = "fp8"}, kFp8CacheBudget);
@@ -126,7 +127,7 @@ TEST_F(GpuRunnerTest, KeepsTheCacheInFp8) {
 TEST_F(GpuRunnerTest, RefusesCachesThatItsKernelsDoNotTake) {
   const auto int8 = load_runner("llama", {.kv_cache_dtype = "int8"});
   EXPECT_EQ(int8.status().code(), StatusCode::kInvalidArgument);
-  // Heads of 8 dims, whose codes tensor cores do not take, go through the plain kernel.
+  // Tensor cores do not support codes of heads with 8 dims, which the plain kernel handles.
   EXPECT_TRUE(load_runner("llama", {.kv_cache_dtype = "fp8"}).ok());
 }
 

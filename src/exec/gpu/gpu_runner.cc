@@ -44,14 +44,14 @@ Result<GpuRunnerMemory> allocate_memory(GpuModel& model) {
   return memory;
 }
 
-// Of work that is done: kUnavailable where it had to wait for a rank or stage that did not come.
+// Returns kUnavailable if finished work had to wait for a rank or stage that did not come.
 Status group_status(const GpuModel& model) {
   const GpuRunnerOptions& options = model.gpu_options();
   if (options.ranks != nullptr) QUIRE_RETURN_IF_ERROR(options.ranks->status());
   return options.link == nullptr ? Status() : options.link->status();
 }
 
-// The positions that the requests of a step see, all together.
+// Returns the sum of the sequence lengths of a step's requests.
 int64_t total_len(const StepPlan& plan) {
   int64_t total = 0;
   for (const ScheduledRequest& scheduled : plan.scheduled)
@@ -59,10 +59,10 @@ int64_t total_len(const StepPlan& plan) {
   return total;
 }
 
-// Else a later stage has the head.
+// Returns false where a later stage has the head.
 bool samples(const GpuModel& model) { return model.options().stage.is_last(); }
 
-// Whether something about the step can only be told from tokens that a step under way samples.
+// Returns whether building the step needs tokens that a step under way has yet to sample.
 bool needs_values(const StepPlan& plan, RequestTable& requests) {
   return std::any_of(
       plan.scheduled.begin(), plan.scheduled.end(), [&](const ScheduledRequest& scheduled) {
@@ -71,9 +71,10 @@ bool needs_values(const StepPlan& plan, RequestTable& requests) {
       });
 }
 
-// The tokens of the step without a graph that runs while idle after one of `last_size`; 0: none does.
-// Larger steps than any graph's run products whose algorithms are chosen by measuring, which the
-// first of them would wait for. Each number of rows that has algorithms of its own is one size.
+// Returns the number of tokens of the next step that runs without a graph while idle, after one of
+// `last_size`; 0: no more such steps. Steps larger than any graph use products whose algorithms are
+// chosen by measuring, and the first real step of a size would have to wait for that. There is one
+// size for each number of rows that has algorithms of its own.
 int64_t next_eager_size(const GpuRunnerOptions& options, int64_t max_tokens, int64_t last_size) {
   const bool measures = !options.deterministic;
   if (!measures || last_size >= max_tokens) return 0;
@@ -153,7 +154,7 @@ GpuRunner::GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory,
 }
 
 GpuRunner::~GpuRunner() {
-  (void)device_.synchronize();  // queued work names memory that goes now
+  (void)device_.synchronize();  // queued work uses memory that is freed below
 }
 
 ExecutorInfo GpuRunner::info() const {
@@ -178,7 +179,8 @@ KvHostMemory GpuRunner::host_memory() {
   return memory;
 }
 
-// Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
+// Makes libraries choose their algorithms and loads the kernels, which must not happen during a
+// capture.
 Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, kv_->plan()); }
 
 bool GpuRunner::work_while_idle() {
@@ -216,11 +218,12 @@ const GraphCounts* GpuRunner::graph_counts() const {
   return &graph_counts_;
 }
 
-// Stages before the last only come to the same decision: where the host samples, all of them wait for
-// the step before the next one is queued.
+// Stages before the last one make the same decision but sample nothing: if the host samples, every
+// stage waits for the step before it queues the next one.
 Status GpuRunner::sample(const StepPlan& plan, GpuStep& step) {
   const bool takes_part = model_->gpu_options().sample_on_device && !model_->options().on_logits &&
-                          plan_.spec.head_size == 0;  // whose tokens the host finds
+                          // The host expands the logits of a reduced head.
+                          plan_.spec.head_size == 0;
   const bool has_rows = !step.batch->logits_rows().empty();
   step.on_device = !has_rows || (takes_part && sampling_->takes(*step.batch));
   if (!step.on_device || !has_rows || !samples(*model_)) return {};
@@ -249,14 +252,15 @@ Status GpuRunner::submit(const StepPlan& plan) {
     return internal_error("submit: {} steps are under way", steps_.num_under_way());
   }
   if (steps_.num_under_way() > 0) {
-    // The next forward pass overwrites the hidden states that the host's sampler still needs.
+    // The next forward pass overwrites the hidden states, which the host's sampler still needs.
     GpuStep& before = steps_.newest();
     if (!before.on_device || needs_values(plan, *requests_)) finish(before);
   }
   GpuStep& step = steps_.start(plan.step_id, clock.now_us());
   Status queued = queue(plan, step);
   if (!queued.ok()) {
-    // The step's number is given to the next one, whose staging buffers are still being read.
+    // The next step gets the same number and staging buffers, which the device may still be
+    // reading.
     (void)device_.synchronize();
     return queued;
   }
@@ -267,7 +271,8 @@ Status GpuRunner::submit(const StepPlan& plan) {
 void GpuRunner::find_blocks_in_use() {
   kv_->forget_blocks_in_use();
   if (steps_.num_under_way() == 0 || steps_.newest().is_done) return;
-  if (steps_.num_under_way() > 1) return kv_->note_all_blocks_in_use();  // those of stages
+  // A stage of a pipeline can have several steps under way.
+  if (steps_.num_under_way() > 1) return kv_->note_all_blocks_in_use();
   const InputBatch& batch = *steps_.newest().batch;
   for (int32_t i = 0; i < batch.num_reqs(); ++i)
     kv_->note_blocks_in_use(batch.request(static_cast<size_t>(i)).block_tables);
@@ -275,7 +280,8 @@ void GpuRunner::find_blocks_in_use() {
 
 Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   const SteadyClock clock;
-  if (!plan.host_copies.empty()) find_blocks_in_use();  // by the tables as they were in that step
+  // Uses the block tables before this plan changes them.
+  if (!plan.host_copies.empty()) find_blocks_in_use();
   const Status applied = apply(plan);
   QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
   QUIRE_RETURN_IF_ERROR(applied);
@@ -295,7 +301,7 @@ Status GpuRunner::queue(const StepPlan& plan, GpuStep& step) {
   const int64_t num_tokens = bucket ? bucket->size : size.num_tokens;
   ForwardInputs inputs = inputs_->build(step.turn, plan, *step.batch,
                                         is_whole ? bucket->size : size.num_reqs, num_tokens);
-  // A graph that is captured now will run other steps.
+  // A graph that is captured now will run other steps, too.
   inputs.total_len = is_whole ? GraphDispatcher::kMaxTotalLen : size.total_len;
   if (size.has_adapters) inputs.lora_slots = adapters_->place(step.turn, adapters, num_tokens);
   if (hidden_ != nullptr) QUIRE_RETURN_IF_ERROR(hidden_->before(plan, *requests_, inputs));

@@ -1,8 +1,9 @@
-// GpuRunner is the Executor that runs a model on one GPU: it does the forward pass of ModelRunner
-// on another stream. Inputs are built on the GPU from what changed; steps in which every request
-// brings one token run as captured graphs; tokens are sampled on the GPU and stay there as the next
-// step's inputs, so that the next step is queued while one runs. What the GPU's sampler does not
-// know (gpu_sampling.h) is sampled on the host by the CPU's sampler, before the next step starts.
+// GpuRunner is the Executor that runs a model on one GPU, with the forward pass of ModelRunner on
+// the GPU's stream. The GPU builds its inputs from what changed since the last step. A step in
+// which every request has one token runs as a captured graph. Tokens are sampled on the GPU and
+// stay there as the next step's inputs, so that the next step can be queued while one runs.
+// Requests whose parameters the GPU's sampler does not support (gpu_sampling.h) are sampled on the
+// host by the CPU's sampler, before the next step starts.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto device, open_cuda_device({}, cuda_ops()));
 //   QUIRE_ASSIGN_OR_RETURN(auto runner, GpuRunner::create({.files = files}, {},
@@ -33,20 +34,22 @@
 
 namespace quire {
 
-// What a runner takes of the device and of pinned host memory beside the weights and the KV cache.
+// Memory of the device and pinned host memory that a runner takes beside the weights and the KV
+// cache.
 struct GpuRunnerMemory {
   Arena workspace;
   Arena batch;
-  Arena pinned;  // what travels between host and device
+  Arena pinned;  // buffers of the copies between host and device
   Arena pinned_logits;
 };
 
-// One thread at a time calls it, in the order of core/executor.h. When the device is lost,
-// execute() fails with kUnavailable, then and ever after.
+// One thread at a time calls it, in the order of core/executor.h. When the device is lost, this and
+// every later execute() fails with kUnavailable.
 class GpuRunner final : public Executor {
  public:
-  // Of `options`, isa has no meaning; threads load and sample. The dtype is auto or bfloat16, for
-  // what the checkpoint does not quantize, and kv_cache_dtype is one of these or fp8 (e4m3).
+  // `options.isa` is ignored, and the threads load weights and sample. The dtype must be auto or
+  // bfloat16; it is that of the weights that the checkpoint does not quantize. kv_cache_dtype is
+  // auto, bfloat16 or fp8 (e4m3).
   static Result<std::unique_ptr<GpuRunner>> create(ModelRunnerOptions options,
                                                    const GpuRunnerOptions& gpu_options,
                                                    std::unique_ptr<Device> device);
@@ -79,12 +82,12 @@ class GpuRunner final : public Executor {
   GpuRunner(std::unique_ptr<GpuModel> model, GpuRunnerMemory memory, GpuSteps::Events events,
             std::unique_ptr<GpuAdapters> adapters);
 
-  // What the plan says of requests, to all who keep something of them: also where one refuses it,
-  // since `dropped` is said once.
+  // Applies the plan to every part that keeps a state per request. A part that fails does not keep
+  // the others from seeing the plan, since a plan reports each dropped request only once.
   Status apply(const StepPlan& plan);
-  // Queues all work of the step, from the requests' state to the copies of its results.
-  // Tells the cache which blocks the step under way has.
+  // Tells the KV cache which blocks the step under way uses.
   void find_blocks_in_use();
+  // Queues all work of the step, from the requests' state to the copies of its results.
   Status queue(const StepPlan& plan, GpuStep& step);
   Status sample(const StepPlan& plan, GpuStep& step);
   // Waits for the step and fills its result.
@@ -105,11 +108,11 @@ class GpuRunner final : public Executor {
   std::unique_ptr<RequestTable> requests_;
   std::unique_ptr<StepGraphs> graphs_;
   std::unique_ptr<GpuAdapters> adapters_;    // null: there are none
-  std::unique_ptr<GpuHiddenStates> hidden_;  // null: logits are all that becomes of them
+  std::unique_ptr<GpuHiddenStates> hidden_;  // null: the step computes nothing but logits from them
   GpuSteps steps_;
   int64_t num_host_sampled_steps_ = 0;
   mutable GraphCounts graph_counts_;  // kept for its memory
-  int64_t num_idle_tokens_ = 0;       // of the last step that ran without a graph while idle
+  int64_t num_idle_tokens_ = 0;       // of the last step that ran eagerly while idle
 };
 
 }  // namespace quire

@@ -1,5 +1,6 @@
-// GpuRunner: graphs, batches and chunks leave no trace; what it samples and how it fails. Linked
-// twice: with the kernels compiled for the CPU, and with a GPU (skipped by name where there is none).
+// GpuRunner: graphs, batches and chunks change no bit; what it samples and how it fails. Linked
+// twice: with the kernels compiled for the CPU, and with a GPU (skipped, with a message, where
+// there is none).
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -28,7 +29,8 @@ TEST_F(GpuRunnerTest, RefusesAHeadDimThatTheGpuHasNoSharedMemoryFor) {
   }
 }
 
-// Law L4 on a GPU: alone or in a batch, in one chunk or several, with graphs or without.
+// Law L4 on a GPU: the same bits alone and in a batch, in one chunk and in several, with graphs and
+// without.
 TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
   for (const char* model : {"llama", "qwen2_window", "qwen2_moe", "gpt_oss"}) {
     SCOPED_TRACE(model);
@@ -56,7 +58,7 @@ TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
       return std::accumulate(counts.begin(), counts.end(), int64_t{0});
     };
     EXPECT_GT(sum(stats.launches), 10);
-    EXPECT_GT(sum(stats.piece_launches), 2);  // chunks of one bucket, the second on
+    EXPECT_GT(sum(stats.piece_launches), 2);  // of one bucket, from the second chunk on
     EXPECT_GT(stats.padding_tokens, 0);       // three requests in a graph of four
     EXPECT_EQ((*plain)->graph_stats().tokens, 0);
   }
@@ -86,8 +88,8 @@ TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
   EXPECT_EQ(num_steps, 9);
 }
 
-// Products whose algorithms are measured are run while nobody waits, for every number of tokens that
-// has algorithms of its own: 16, 32 and 64 here.
+// Products whose algorithms are chosen by measuring run while the engine is idle, for every number
+// of tokens that has algorithms of its own: 16, 32 and 64 here.
 TEST_F(GpuRunnerTest, RunsSizesWithoutGraphsWhileIdle) {
   for (const bool deterministic : {false, true}) {
     auto runner =
@@ -102,8 +104,8 @@ TEST_F(GpuRunnerTest, RunsSizesWithoutGraphsWhileIdle) {
   }
 }
 
-// A capture that something outside spoils is made again; only captures that go on failing end the
-// attempts, and steps run without graphs then.
+// A capture that something outside spoils is tried again. Only when captures keep failing are the
+// attempts given up, and steps run without graphs.
 TEST_F(GpuRunnerTest, CapturesAgainWhatFailed) {
   const auto device = gpu_test::open_test_device();
   if ((*device)->stream().emulated() == nullptr)
@@ -120,7 +122,7 @@ TEST_F(GpuRunnerTest, CapturesAgainWhatFailed) {
   }
 }
 
-// Two steps may be under way, and the second takes the first one's token from the device.
+// Two steps may be under way, and the second reads the first one's token on the device.
 TEST_F(GpuRunnerTest, TakesTheNextStepWhileOneRuns) {
   auto runner = load_runner("llama", {});
   ASSERT_TRUE(runner.ok());
@@ -166,7 +168,7 @@ TEST_F(GpuRunnerTest, GoesOnAfterFailedSteps) {
   test::expect_recovery_from_failed_submit(**other);
 }
 
-// Penalties, bad words and min_tokens need what was sampled before; the device counts it itself.
+// Penalties, bad words and min_tokens depend on earlier tokens, which the device counts itself.
 TEST_F(GpuRunnerTest, SamplesWithPenaltiesOnTheDevice) {
   std::vector<DriverRequest> requests;
   for (uint64_t id = 1; id <= 4; ++id) {
@@ -199,7 +201,7 @@ TEST_F(GpuRunnerTest, SamplesWithPenaltiesOnTheDevice) {
   EXPECT_GT((*host)->num_host_sampled_steps(), 14);
 }
 
-// Token masks on the device and on the host, beside requests without one.
+// Token masks on the device and on the host, next to requests without a mask.
 TEST_F(GpuRunnerTest, KeepsToTokenMasks) {
   auto device = load_runner("llama", {});
   auto host = load_runner("llama", {.gpu = {.sample_on_device = false}});
@@ -230,7 +232,7 @@ TEST_F(GpuRunnerTest, KeepsToTokenMasks) {
   }
 }
 
-// Drafts, right and wrong, sampled on the device and, with penalties, on the host.
+// Right and wrong drafts, sampled on the device and, with penalties, on the host.
 TEST_F(GpuRunnerTest, VerifiesDrafts) {
   for (const bool penalties : {false, true}) {
     SCOPED_TRACE(penalties);
@@ -258,7 +260,7 @@ TEST_F(GpuRunnerTest, VerifiesDrafts) {
   }
 }
 
-// A step that only the host can sample in the middle: its tokens are counted afterwards.
+// One step in the middle can only be sampled by the host; its tokens are counted afterwards.
 TEST_F(GpuRunnerTest, CountsWhatTheHostSampled) {
   DriverRequest watched = gpu_test::sampled_request(1, 20);
   watched.params.repetition_penalty = 1.7f;

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Rows of the batch, of the sampler, slots; then the lists.
+// The bytes of the rows of the batch, the rows of the sampler and the slots, followed by the lists.
 int64_t sent_bytes(const GpuSampling::Shape& shape) {
   const int64_t per_row = static_cast<int64_t>(sizeof(SampleRow)) + 3 * 4;
   return Arena::padded(shape.max_rows * per_row + 12 * 16 + GpuSampling::kListBytes);
@@ -95,14 +95,14 @@ GpuSampling::GpuSampling(const Shape& shape, float* logits, Device& device, Aren
              .top_logprobs = device_memory.allocate<float>(alternatives)};
 }
 
-// Alternatives that a row lists; -1: no logprobs.
+// Returns how many alternatives a row lists; -1: it wants no logprobs.
 int32_t GpuSampling::num_logprobs(const LogitsRow& row, const RequestState& state) const {
   const SamplingParams& params = *state.params;
   const int32_t wanted = (row.samples ? params.logprobs : params.prompt_logprobs).value_or(-1);
   return static_cast<int32_t>(std::min<int64_t>(wanted, shape_.vocab_size));
 }
 
-// False: there is no memory to count its tokens.
+// Returns false if there is no memory to count the request's tokens.
 bool GpuSampling::add_row(const LogitsRow& row, const InputBatch& batch) {
   const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
   const bool counts = row.samples && uses_penalties(*state.params);
@@ -143,7 +143,7 @@ bool GpuSampling::takes(const InputBatch& batch) {
   for (const LogitsRow& row : rows) {
     const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
     if (is_for_the_host(state)) return false;
-    // What a row behind a draft is processed with depends on the draft.
+    // The processing of a row behind a draft depends on the draft.
     if (row.draft >= 0 && (uses_penalties(*state.params) || !state.params->bad_words.empty()))
       return false;
     if (!add_row(row, batch) || list_bytes() > kListBytes) return false;
@@ -151,7 +151,7 @@ bool GpuSampling::takes(const InputBatch& batch) {
   return true;
 }
 
-// Into the staging buffer; returns where it will lie on the device.
+// Copies the values into the staging buffer and returns where they will lie on the device.
 template <typename T>
 const T* GpuSampling::send(const Staging& staging, const std::vector<T>& values, int64_t& offset) {
   offset = (offset + 15) / 16 * 16;
@@ -181,7 +181,7 @@ Status GpuSampling::run(size_t turn, const StepPlan& plan, const InputBatch& bat
   slots_.clear();
   for (const LogitsRow& row : batch_rows) {
     const ScheduledRequest& scheduled = plan.scheduled[static_cast<size_t>(row.request_index)];
-    // Which of the rows' tokens is the last one, the host finds out with drafts.
+    // With drafts, only the host finds out which row's token is the request's last one.
     const bool keeps = row.samples && scheduled.num_drafts == 0;
     slots_.push_back(keeps ? inputs.slot(scheduled.id) : -1);
   }

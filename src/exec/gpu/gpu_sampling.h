@@ -1,5 +1,6 @@
-// GpuSampling makes the sampled rows of a step on the GPU: logits, tokens and logprobs, of which
-// only the tokens travel. The tokens also stay on the device, as the next step's inputs.
+// GpuSampling computes the logits, tokens and logprobs of a step's sampled rows on the GPU, and
+// copies tokens and logprobs alone to the host. The tokens also stay on the device, as the next
+// step's inputs.
 #pragma once
 
 #include <cstdint>
@@ -17,33 +18,34 @@
 
 namespace quire {
 
-// One thread at a time may use it. Like GpuStepInputs it has host buffers of several steps, which
-// take turns.
+// One thread at a time may use it. Like GpuStepInputs it has host buffers for several steps, which
+// consecutive steps use in turn.
 class GpuSampling {
  public:
   struct Shape {
     int64_t max_requests = 0;
-    int64_t max_rows = 0;        // of a step; steps with more go to the host
-    int64_t max_logit_rows = 0;  // at once
+    int64_t max_rows = 0;        // of a step; the host samples steps with more
+    int64_t max_logit_rows = 0;  // computed at once
     int64_t vocab_size = 0;
     int32_t num_staged = kGpuStepsInFlight;
   };
-  static int64_t device_bytes(const Shape& shape);  // beside the logits
+  static int64_t device_bytes(const Shape& shape);  // beside the memory of `logits`
   static int64_t pinned_bytes(const Shape& shape);
 
   // `logits` [max_logit_rows, V] lie on the device and are borrowed.
   GpuSampling(const Shape& shape, float* logits, Device& device, Arena& device_memory,
               Arena& pinned);
 
-  // Is called for every plan, in order.
+  // Must be called for every plan, in order.
   void apply(const StepPlan& plan) { counts_.apply(plan); }
-  // Whether the device samples every row of the batch. It does not know long lists of tokens, more
-  // than kMaxLogprobs alternatives, more than max_rows rows, penalties of more requests than it has
-  // memory to count for, or drafts of requests whose logits depend on their tokens.
+  // Returns whether the device can sample every row of the batch. It cannot with long lists of
+  // tokens, more than kMaxLogprobs alternatives, more than max_rows rows, penalties of more
+  // requests than it has memory to count for, or drafts of requests whose logits depend on their
+  // tokens.
   bool takes(const InputBatch& batch);
-  // Queues logits and sampling of the batch that takes() was asked about last. Results are on the
-  // host when the device has reached this point. `turn` is the step's number modulo
-  // num_staged, as for store().
+  // Queues the logits and the sampling of the batch that takes() was last called with. The results
+  // are on the host when the device has reached this point. `turn` is the step's number modulo
+  // num_staged, for run() and store() alike.
   Status run(size_t turn, const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
              GpuStepInputs& inputs);
   // Writes the outcome of each row into the requests' state and the results of the step.
@@ -53,7 +55,7 @@ class GpuSampling {
   static constexpr int64_t kListBytes = int64_t{4} << 20;
 
  private:
-  // What the host sends and what comes back, in pinned memory.
+  // One step's buffers in pinned memory: `sent` goes to the device, the others come back from it.
   struct Staging {
     std::byte* sent = nullptr;
     SampledToken* tokens = nullptr;  // [max_rows]

@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// Requests, entries of tables and token ids, one behind the other: one copy carries them all.
+// The bytes of the requests, the entries of block tables and the token ids, which one copy sends.
 int64_t diff_bytes(int64_t num_requests, int64_t num_entries, int64_t num_tokens) {
   return num_requests * static_cast<int64_t>(sizeof(StepRequest)) +
          num_entries * static_cast<int64_t>(sizeof(BlockEntry)) +
@@ -17,7 +17,7 @@ int64_t max_diff_bytes(const GpuStepInputs::Shape& shape) {
       diff_bytes(shape.limits.max_reqs, shape.num_table_entries(), shape.limits.max_tokens));
 }
 
-// Whether a change of block tables is one of attention, which the device keeps.
+// Returns whether the update is one of attention blocks, whose tables the device stores.
 bool is_entry(const BlockTableUpdate& update, const GpuStepInputs::Shape& shape) {
   return update.group < shape.num_groups;
 }
@@ -88,7 +88,7 @@ Status GpuStepInputs::apply(const StepPlan& plan) {
     slots_.erase(it);
   }
   for (const NewRequest& request : plan.new_requests) {
-    if (slots_.contains(request.id)) continue;  // sent again
+    if (slots_.contains(request.id)) continue;  // the request was sent again
     if (free_slots_.empty()) {
       return internal_error("step plan: request {} is one more than {}", request.id,
                             shape_.limits.max_reqs);
@@ -99,8 +99,8 @@ Status GpuStepInputs::apply(const StepPlan& plan) {
   return {};
 }
 
-// Fills one staging buffer and points params_ at where its parts will lie on the device. Returns
-// their bytes.
+// Fills one staging buffer, points params_ at the places where its parts will lie on the device,
+// and returns their bytes.
 int64_t GpuStepInputs::stage(const StepPlan& plan, const InputBatch& batch, std::byte* to) {
   const auto num_requests = static_cast<int64_t>(plan.scheduled.size());
   const int64_t num_entries = count_entries(plan, shape_);

@@ -1,5 +1,6 @@
-// A step's inputs on a GPU: the device remembers block tables and last tokens by slot, and builds
-// the arrays of each step from the little that has changed (kernels/api/step_inputs.h).
+// GpuStepInputs prepares a step's inputs on a GPU. The device stores block tables and last tokens
+// by slot, and builds the arrays of each step from the few values that have changed
+// (kernels/api/step_inputs.h).
 #pragma once
 
 #include <algorithm>
@@ -17,23 +18,23 @@
 
 namespace quire {
 
-// Steps whose host buffers are in use at once: one runs while the next is made ready. A stage of a
-// pipeline has as many as there are stages.
+// The number of steps whose host buffers are in use at once: one runs while the next is prepared. A
+// stage of a pipeline has as many as there are stages.
 inline constexpr int32_t kGpuStepsInFlight = 2;
 
-// One thread. The host's buffers take turns: step n's are written again for step n + num_staged, by
-// which time step n must be done.
+// One thread may use it. Consecutive steps use the host buffers in turn: step n + num_staged
+// overwrites those of step n, which must be done by then.
 class GpuStepInputs {
  public:
   struct Shape {
     DecoderLimits limits;
     int32_t block_size = 16;
-    int32_t num_groups = 1;    // of attention
-    int64_t max_segments = 0;  // of states; 0: the model has none
+    int32_t num_groups = 1;    // KV groups of attention layers
+    int64_t max_segments = 0;  // of recurrent states; 0: the model has none
     int32_t num_staged = kGpuStepsInFlight;
     int64_t max_blocks() const { return InputBatch::max_blocks(limits, block_size); }
     int64_t num_table_entries() const { return num_groups * limits.max_reqs * max_blocks(); }
-    // Counts padded requests as well: a request has at least one entry.
+    // Counts padding requests as well: each request has at least one entry.
     int64_t num_segment_entries() const {
       return max_segments == 0 ? 0 : 3 * std::max(max_segments, limits.max_reqs) + 1;
     }
@@ -43,12 +44,12 @@ class GpuStepInputs {
 
   GpuStepInputs(const Shape& shape, Device& device, Arena& device_memory, Arena& pinned);
 
-  // Gives new requests their slots and takes those of dropped ones. It is called for every plan, in
-  // order. kInternal: there are more requests than max_reqs.
+  // Gives new requests their slots and frees those of dropped ones. Must be called for every plan,
+  // in order. kInternal: there are more requests than max_reqs.
   Status apply(const StepPlan& plan);
   // Queues the arrays of the plan that `batch` was built from, padded with requests and tokens that
-  // do nothing. The pointers are the same for every step. `turn` is the step's number modulo
-  // num_staged.
+  // compute nothing. The returned pointers are the same for every step. `turn` is the step's number
+  // modulo num_staged.
   ForwardInputs build(size_t turn, const StepPlan& plan, const InputBatch& batch,
                       int32_t padded_requests, int64_t padded_tokens);
 

@@ -23,7 +23,7 @@ GpuStep& GpuSteps::start(uint64_t step_id, int64_t now_us) {
   return step;
 }
 
-// Results of several steps may be with the caller before the first comes back.
+// The caller may hold the results of several steps before it returns the first one.
 void GpuSteps::recycle(StepResult&& result) {
   clear_results(result.requests);
   for (std::vector<RequestStepResult>& spare : spare_results_) {

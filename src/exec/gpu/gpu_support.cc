@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// What the decoder asks of ops that GPUs do not have.
+// Checks that GPUs have all ops that the decoder needs.
 Status check_ops(const DecoderSpec& spec) {
   const auto refuse = [](std::string_view what) {
     return unimplemented("cuda: {}: models with that run on a CPU alone (--device cpu)", what);

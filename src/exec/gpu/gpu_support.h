@@ -1,4 +1,4 @@
-// Which models a GPU runs, and what it refuses.
+// Checks whether a GPU can run a model.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Fails where the GPU does not take something of the planned model (kUnimplemented) or of its
+// Fails if the GPU does not support something of the planned model (kUnimplemented) or of its
 // options (kInvalidArgument). `num_table_entries` counts the entries of all block tables.
 Status check_gpu_support(const ModelPlan& plan, const GpuInfo& gpu, int64_t num_table_entries);
 

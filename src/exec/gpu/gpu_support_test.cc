@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// A model of one layer of attention.
+// Returns the plan of a model of one attention layer.
 ModelPlan plan_of(const AttentionSpec& attention) {
   ModelPlan plan;
   plan.spec.layers.resize(1);

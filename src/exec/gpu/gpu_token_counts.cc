@@ -7,8 +7,8 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kCountBytes = int64_t{256} << 20;  // more requests at once go to the host
-constexpr int64_t kStagedTokens = int64_t{1} << 17;  // sent at once
+constexpr int64_t kCountBytes = int64_t{256} << 20;  // further requests are sampled by the host
+constexpr int64_t kStagedTokens = int64_t{1} << 17;  // tokens per copy
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void GpuTokenCounts::begin_step(size_t turn) {
 
 Status GpuTokenCounts::send(const Slot& slot, const TokenId* ids, int64_t count, bool in_prompt) {
   while (count > 0) {
-    if (num_ids_ == kStagedTokens) {  // rare: long prompts that begin to sample together
+    if (num_ids_ == kStagedTokens) {  // rare: long prompts that start to sample in the same step
       QUIRE_RETURN_IF_ERROR(device_.synchronize());
       num_ids_ = 0;
     }

@@ -1,5 +1,5 @@
-// How often each token occurred in requests with penalties, on the device: what its sampler needs
-// to apply them without asking the host.
+// GpuTokenCounts counts on the device how often each token occurred in requests with penalties, so
+// that the device's sampler can apply the penalties without the host.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,9 @@
 
 namespace quire {
 
-// One thread. A slot counts a request's tokens up to some position: those that the host knows are
-// sent, those that the device samples are counted there and never travel.
+// One thread may use it. A slot counts the tokens of one request up to some position. Tokens that
+// the host knows are sent to the device; tokens that the device samples are counted there and never
+// sent.
 class GpuTokenCounts {
  public:
   struct Shape {
@@ -31,17 +32,18 @@ class GpuTokenCounts {
 
   GpuTokenCounts(const Shape& shape, Device& device, Arena& device_memory, Arena& pinned);
 
-  // Takes the slots of requests that are dropped or sent anew. It is called for every plan, in
+  // Frees the slots of requests that are dropped or sent again. Must be called for every plan, in
   // order.
   void apply(const StepPlan& plan);
-  // The slot of a request; -1: none is free.
+  // Returns the slot of a request; -1 if none is free.
   int32_t slot(RequestId id);
-  // begin_step() comes before the counts of a step are used. Then count_known(), for each of the
-  // step's requests, queues the counting of what the host knows of its tokens before `position`;
-  // its error is one of the device.
+  // begin_step() comes before a step uses the counts. Then count_known() is called for each request
+  // of the step and queues the counting of those of its tokens before `position` that the host
+  // knows; it fails with the device's error.
   void begin_step(size_t turn);
   Status count_known(const RequestState& state, int32_t position);
-  // The device counts the request's token at `position` itself (count_tokens() of what it sampled).
+  // Notes that the device itself counts the request's token at `position` (count_tokens() of what
+  // it sampled).
   void counted_on_device(RequestId id, int32_t position);
 
   uint32_t* counts() const { return counts_; }  // [slots, V] on the device
@@ -57,9 +59,9 @@ class GpuTokenCounts {
   Device& device_;
   uint32_t* counts_;
   TokenId* ids_on_device_;
-  std::vector<TokenId*> staging_;  // pinned, of steps that take turns
-  size_t turn_ = 0;                // this step's
-  int64_t num_ids_ = 0;            // of this step
+  std::vector<TokenId*> staging_;  // pinned, used by steps in turn
+  size_t turn_ = 0;                // of the current step
+  int64_t num_ids_ = 0;            // of the current step
   std::unordered_map<RequestId, Slot> slots_;
   std::vector<int32_t> free_slots_;
 };

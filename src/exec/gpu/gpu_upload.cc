@@ -26,7 +26,7 @@ Status GpuUpload::take_buffer() {
 
 void GpuUpload::gather(std::byte* to, const std::byte* from, int64_t num_bytes) {
   constexpr int64_t kPageBytes = 4096;
-  constexpr int64_t kLeastShared = int64_t{1} << 20;  // less is not worth waking threads
+  constexpr int64_t kLeastShared = int64_t{1} << 20;  // a smaller copy is not worth waking threads
   if (num_bytes < kLeastShared) {
     std::memcpy(to, from, static_cast<size_t>(num_bytes));
     return;

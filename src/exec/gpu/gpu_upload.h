@@ -1,5 +1,5 @@
-// Host memory to a GPU while the host goes on: what is to be copied is gathered in pinned buffers,
-// one of which the host fills while the device reads the others.
+// GpuUpload copies host memory to a GPU while the host goes on: it gathers the bytes in pinned
+// buffers, and the host fills one of them while the device reads the others.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// One thread; borrows the device and the team, whose threads share the reading of `from` (memory
-// that maps a file is read from the file then).
+// One thread may use it. Borrows the device and the team, whose threads share the work of reading
+// `from`. Where `from` maps a file, they read it from the file.
 class GpuUpload {
  public:
   static constexpr int64_t kBufferBytes = int64_t{16} << 20;
@@ -20,20 +20,20 @@ class GpuUpload {
   GpuUpload(Device& device, ThreadTeam& team, int64_t buffer_bytes = kBufferBytes)
       : device_(device), team_(team), buffer_bytes_(buffer_bytes) {}
 
-  // Queues the copy; `from` has been read when it returns.
+  // Queues the copy; `from` has been read when copy() returns.
   void copy(void* to, const void* from, int64_t num_bytes);
-  // Waits until everything is on the device, gives the buffers back, and returns the first error of
-  // any call.
+  // Waits until everything is on the device, frees the buffers, and returns the first error of any
+  // call.
   Status finish();
 
  private:
   struct Buffer {
     Arena memory;
     std::byte* data = nullptr;
-    std::unique_ptr<Event> event;  // of the copies out of it
-    bool is_copied = true;         // nothing was queued since the last wait
+    std::unique_ptr<Event> event;  // reached when the copies out of it are done
+    bool is_copied = true;         // no copy was queued since the last wait
   };
-  // Goes on with the next buffer, when the device has read what was in it.
+  // Switches to the next buffer, once the device has read its earlier contents.
   Status take_buffer();
   void gather(std::byte* to, const std::byte* from, int64_t num_bytes);
 
@@ -42,7 +42,7 @@ class GpuUpload {
   int64_t buffer_bytes_;
   std::array<Buffer, 2> buffers_;
   size_t current_ = 0;
-  int64_t used_bytes_ = 0;  // of the current buffer
+  int64_t used_bytes_ = 0;  // in the current buffer
   bool has_buffer_ = false;
   Status status_;
 };

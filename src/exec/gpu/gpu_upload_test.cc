@@ -12,7 +12,7 @@ namespace {
 
 class GpuUploadTest : public gpu_test::GpuTest {};
 
-// Pieces of random sizes through small buffers; the sources are overwritten at once.
+// Uploads pieces of random sizes through small buffers, and overwrites the sources at once.
 TEST_F(GpuUploadTest, CopiesThatAreQueuedSeeWhatWasThere) {
   constexpr int64_t kBytes = int64_t{3} << 20;
   for (const int64_t buffer_bytes : {int64_t{64}, int64_t{4096}, int64_t{2} << 20}) {
@@ -24,7 +24,7 @@ TEST_F(GpuUploadTest, CopiesThatAreQueuedSeeWhatWasThere) {
     for (uint8_t& byte : want) byte = static_cast<uint8_t>(rng());
     auto* memory = static_cast<uint8_t*>(poisoned(kBytes));
     int64_t at = 0;
-    const int64_t end = buffer_bytes == 64 ? kBytes / 64 : kBytes;  // each buffer is a wait
+    const int64_t end = buffer_bytes == 64 ? kBytes / 64 : kBytes;  // every buffer costs a wait
     while (at < end) {
       const int64_t size = std::min<int64_t>(end - at, 1 + rng() % (buffer_bytes * 3));
       std::vector<uint8_t> source(want.begin() + at, want.begin() + at + size);
@@ -35,7 +35,7 @@ TEST_F(GpuUploadTest, CopiesThatAreQueuedSeeWhatWasThere) {
     ASSERT_TRUE(upload.finish().ok());
     const auto got = download<uint8_t>(memory, end);
     EXPECT_EQ(std::memcmp(got.data(), want.data(), static_cast<size_t>(end)), 0);
-    // Again after finish().
+    // Works again after finish().
     const std::vector<uint8_t> again(100, uint8_t{3});
     upload.copy(memory, again.data(), 100);
     ASSERT_TRUE(upload.finish().ok());
@@ -43,7 +43,7 @@ TEST_F(GpuUploadTest, CopiesThatAreQueuedSeeWhatWasThere) {
   }
 }
 
-// What goes wrong on the device comes out of finish(), once.
+// finish() returns an error of the device, once.
 TEST_F(GpuUploadTest, ErrorsComeOutOfFinish) {
   ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
   GpuUpload upload(*device_, team);

@@ -1,5 +1,5 @@
-// Finds the hidden states that a drafting model reads: those of the served model, and behind them its
-// own.
+// HiddenInlet collects the hidden states that a draft model reads: first those of the served model,
+// then the draft model's own.
 #pragma once
 
 #include <memory>
@@ -15,29 +15,31 @@
 
 namespace quire {
 
-// Token i of a request that drafts stands at HiddenRows::first_position() + i of the text and reads
-// the state of the position before. Borrows the decoder. One thread may use it.
+// Token i of a draft model's request stands at position HiddenRows::first_position() + i of the
+// text, and reads the hidden state of the position before. Borrows the decoder. One thread may use
+// it.
 class HiddenInlet {
  public:
-  // Return how many floats a step reads at most, and how many bytes of the arena they take.
+  // num_floats() returns the most floats that a step reads; memory_bytes() returns the bytes that
+  // they take of the arena.
   static int64_t num_floats(const DecoderSpec& spec, const DecoderLimits& limits);
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits);
 
   HiddenInlet(std::shared_ptr<HiddenRows> rows, Decoder& decoder, const DecoderSpec& spec,
               const DecoderLimits& limits, Arena& arena, RowTransfer transfer);
 
-  // Returns the states that the step's tokens read, zeros where nobody has put any. They are valid
-  // until the next call. kInternal: the step has states of both models.
+  // Returns the hidden states that the step's tokens read, with zeros where there are none. They
+  // are valid until the next call. kInternal: the step would need states of both models.
   Result<DraftRows> rows(const StepPlan& plan);
-  // Returns what a pass of no request reads.
+  // Returns the input of a pass without a request.
   DraftRows empty_rows() const { return {.rows = buffer_}; }
-  // Takes what the decoder's own states of the requests' last tokens have come to.
+  // Stores the decoder's own hidden states of each request's last token in the step.
   Status keep(const StepPlan& plan);
 
  private:
   struct Record {
     int32_t first_position = 0;
-    std::vector<float> own;  // behind its last computed token
+    std::vector<float> own;  // hidden state of its last computed token; empty: none yet
   };
   void apply(const StepPlan& plan);
 
@@ -45,7 +47,7 @@ class HiddenInlet {
   Decoder& decoder_;
   const DecoderSpec& spec_;
   RowTransfer transfer_;
-  float* buffer_;  // [T, max(E, hidden_size)], where kernels read it
+  float* buffer_;  // [T, max(E, hidden_size)], read by kernels
   std::unordered_map<RequestId, Record> records_;
 };
 

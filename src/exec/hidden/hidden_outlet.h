@@ -1,4 +1,4 @@
-// Puts the hidden states of a served model where one that drafts finds them.
+// HiddenOutlet copies the hidden states of a served model to where a draft model reads them.
 #pragma once
 
 #include <memory>
@@ -15,23 +15,24 @@ namespace quire {
 // Borrows the decoder. One thread may use it.
 class HiddenOutlet {
  public:
-  // Return how many floats come of a step at most, and how many bytes of the arena they take.
+  // num_floats() returns the most floats that a step produces; memory_bytes() returns the bytes
+  // that they take of the arena.
   static int64_t num_floats(const HiddenRowsSpec& spec, const DecoderSpec& decoder,
                             const DecoderLimits& limits);
   static int64_t memory_bytes(const HiddenRowsSpec& spec, const DecoderSpec& decoder,
                               const DecoderLimits& limits);
 
-  // `residual_scale` is what the decoder's residual stream is divided by (Granite's multiplier).
+  // `residual_scale` is the divisor of the decoder's residual stream (Granite's multiplier).
   HiddenOutlet(std::shared_ptr<HiddenRows> rows, Decoder& decoder, const DecoderSpec& spec,
                const DecoderLimits& limits, float residual_scale, Arena& arena,
                RowTransfer transfer);
 
   std::span<const HiddenTap> taps() const { return taps_; }
-  // Puts the states of the step that the decoder has just computed.
+  // Copies the states of the step that the decoder has just computed.
   Status put(const StepPlan& plan);
 
  private:
-  // Returns the first of a request's tokens in the step whose state is wanted.
+  // Returns the first of a request's tokens in the step whose hidden state is to be stored.
   int32_t first_wanted(const ScheduledRequest& scheduled) const;
 
   const std::shared_ptr<HiddenRows> rows_;
@@ -39,7 +40,7 @@ class HiddenOutlet {
   const float residual_scale_;
   int64_t width_;
   RowTransfer transfer_;
-  float* buffer_;  // [T, width], where kernels write it
+  float* buffer_;  // [T, width], written by kernels
   std::vector<HiddenTap> taps_;
 };
 

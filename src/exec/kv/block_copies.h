@@ -1,4 +1,4 @@
-// Whether the copies of KV blocks that a plan asks for are between blocks that exist.
+// Checks that the copies of KV blocks that a plan asks for are between blocks that exist.
 #pragma once
 
 #include "base/result.h"
@@ -7,8 +7,7 @@
 
 namespace quire {
 
-// Checks the plan's copies. kInternal: one copies from or to a block that does not exist, or to the
-// null block.
+// kInternal: a copy reads or writes the null block or a block that does not exist.
 Status check_block_copies(const StepPlan& plan, const KvPlan& kv);
 
 }  // namespace quire

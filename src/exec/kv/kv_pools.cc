@@ -12,7 +12,8 @@ Status KvPools::allocate_pool(KvPool pool, int64_t free_memory_bytes) {
                             plan_.count(pool));
   }
   const int64_t bytes = plan_.count(pool) * spec_.pool(pool).block_bytes;
-  // Mapping more than there is would succeed, and end the process when the pages are used.
+  // Mapping more memory than there is would succeed, and the process would be killed when it uses
+  // the pages.
   if (free_memory_bytes > 0 && bytes > free_memory_bytes) {
     constexpr int64_t kMiB = int64_t{1} << 20;
     return resource_exhausted(
@@ -65,7 +66,8 @@ SharedMemoryOffer KvPools::offer_of_host_blocks(KvPool pool) const {
   return memory ? memory->offer() : SharedMemoryOffer{};
 }
 
-// Each thread makes its part of every copy, in their order: what one copy wrote the next may read.
+// Each thread makes its part of every copy, in the copies' order: a copy may read what an earlier
+// one wrote.
 Status KvPools::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
   for (const HostBlockCopy& copy : copies) {
     if (copy.block.value <= 0 || copy.block.value >= plan_.count(copy.pool) ||

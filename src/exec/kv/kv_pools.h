@@ -1,5 +1,5 @@
-// KvPools holds the memory of KV blocks on a CPU: a pool for each kind, and beside them blocks for
-// copies on their way to and from files. It makes the copies that steps ask for.
+// KvPools owns the memory of KV blocks on a CPU: a pool for each kind, and a pool of host blocks
+// for copies on their way to and from files. It makes the copies that steps ask for.
 #pragma once
 
 #include <array>
@@ -24,27 +24,28 @@ class KvPools {
   explicit KvPools(HostStream& stream) : stream_(stream) {}
 
   struct Limits {
-    int64_t free_memory_bytes = 0;    // what the machine has left; 0: unknown
+    int64_t free_memory_bytes = 0;    // of the machine; 0: unknown
     bool shares_host_blocks = false;  // with other processes of this machine
   };
-  // Once.
+  // Called once.
   Status allocate(const KvSpec& spec, const KvPlan& plan, const Limits& limits);
   bool is_allocated() const { return is_allocated_; }
   const KvPlan& plan() const { return plan_; }
   // Returns the pool's memory, or null when the model does not use that pool.
   void* pool(KvPool pool) const { return pools_[static_cast<size_t>(pool)]; }
-  // By group, how many blocks its pool has.
+  // Returns the number of blocks of each group's pool.
   const std::vector<int32_t>& group_blocks() const { return group_blocks_; }
-  // Without strips; `data` is null where there are none.
+  // Returns the host blocks, without strips; `data` is null if there are none.
   HostBlocks host_blocks(KvPool pool) const;
-  // Nothing is offered where there are none, or none that are shared.
+  // Returns an empty offer if there are no host blocks or if they are not shared.
   SharedMemoryOffer offer_of_host_blocks(KvPool pool) const;
 
-  // Copies between these blocks and those beside them, before anything else of a step.
+  // Copies between KV blocks and host blocks, before anything else of a step.
   Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  // Copies between blocks that exist, which check_block_copies() has checked.
+  // Copies between KV blocks that check_block_copies() has checked.
   void copy_blocks(const std::vector<BlockCopy>& copies);
-  // Gives the memory of all blocks back; it comes again, empty, when it is written.
+  // Returns the memory of all blocks to the system; a page is allocated again, zeroed, when it is
+  // written.
   void discard();
 
  private:

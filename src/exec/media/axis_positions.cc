@@ -14,12 +14,13 @@ void write_text(int32_t begin, int32_t end, int32_t shift, int32_t* out) {
 void write_axis_positions(std::span<const MediaSpan> media, int32_t cell_size, int32_t begin,
                           int32_t count, int32_t* out) {
   const int32_t end = begin + count;
-  int32_t shift = 0;     // of the text behind the pictures so far
-  int32_t next = begin;  // the first token without positions
+  int32_t shift = 0;     // of text tokens behind the pictures so far
+  int32_t next = begin;  // the first token that has no positions yet
   for (const MediaSpan& span : media) {
     if (cell_size == 0 || span.begin >= end) break;
     const int32_t height = span.item->height / cell_size, width = span.item->width / cell_size;
-    if (height <= 0 || width <= 0) continue;  // it cannot be encoded, and its request fails
+    // The picture cannot be encoded, and its request fails.
+    if (height <= 0 || width <= 0) continue;
     if (span.begin > next) {
       write_text(next, span.begin, shift, out + 3 * (next - begin));
       next = span.begin;

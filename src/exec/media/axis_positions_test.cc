@@ -29,7 +29,7 @@ Positions positions_of(const std::vector<MediaSpan>& media, int32_t begin, int32
   return out;
 }
 
-// From the first token to the last, as the paper says it.
+// Numbers all tokens from the first to the last, as the paper describes it.
 Positions naive(const std::vector<MediaSpan>& media, int32_t num_tokens) {
   Positions out;
   int32_t next = 0, token = 0;
@@ -64,7 +64,7 @@ TEST(AxisPositions, TextBehindAPictureBeginsBehindItsLongerSide) {
                        2, 3, 2, 2, 3, 3, 2, 3, 4, 5, 5, 5, 6, 6, 6}));
 }
 
-// Whatever part of the tokens is asked for, they stand where a walk over all of them puts them.
+// The positions of any range of tokens are those of a walk over all tokens.
 TEST(AxisPositions, AnyPartIsThatOfTheWhole) {
   std::mt19937 random(7);
   const auto pick = [&](int32_t bound) {

@@ -13,7 +13,7 @@ void add_scaled(const float* from, float scale, int64_t width, float* to) {
   for (int64_t i = 0; i < width; ++i) to[i] += scale * from[i];
 }
 
-// A channel x, 0 to 255, enters as (x - mean) / std.
+// The encoder reads a channel's value x, 0 to 255, as (x - mean) / std.
 struct ChannelScale {
   float mean, std;
 };
@@ -23,7 +23,8 @@ ChannelScale scale_of(const VisionSpec& spec, size_t channel) {
   return {mean + 0.5f * std, 0.5f * std};
 }
 
-// Where one of `size` patches stands among `side` rows of a table that is stretched over them.
+// The two of a table's `side` rows that one of `size` patches lies between, when the table is
+// stretched over them.
 struct Between {
   int64_t first = 0;
   int64_t second = 0;
@@ -36,7 +37,8 @@ Between between(int32_t place, int64_t size, int64_t side) {
   return {first, std::min(first + 1, side - 1), at - static_cast<float>(first)};
 }
 
-// Rows of the table of positions that are kept as floats: all, or those of the patches at hand.
+// Returns how many rows of the table of positions are stored as floats: all, or those of the
+// current patches.
 int64_t num_kept_positions(const VisionSpec& spec) {
   return spec.positions == PatchPositions::kPerAxis ? 2 * DecoderLimits::kMaxPooledRows
                                                     : spec.encoder.num_positions;
@@ -47,7 +49,7 @@ int64_t num_kept_positions(const VisionSpec& spec) {
 void cut_patch(const VisionSpec& spec, const PicturePixels& picture, const PatchPlace& place,
                float* out) {
   const int64_t size = spec.patch_size;
-  const int64_t step = spec.channels_last ? 3 : 1;  // from a pixel to the next one
+  const int64_t step = spec.channels_last ? 3 : 1;  // between the values of neighbouring pixels
   float* to = out;
   for (size_t channel = 0; channel < 3; ++channel) {
     const auto [mean, std] = scale_of(spec, channel);
@@ -85,7 +87,7 @@ PatchRows::PatchRows(const VisionSpec& spec, const DecoderWeights& weights, Deco
   if (spec.positions == PatchPositions::kRows) add_scaled(positions_, 1.0f, width, class_row_);
 }
 
-// As float32.
+// Reads the rows as float32.
 void PatchRows::read_table(const TableWeight& table, int64_t num_rows, float* out) {
   ids_.resize(static_cast<size_t>(num_rows));
   std::iota(ids_.begin(), ids_.end(), 0);
@@ -114,7 +116,7 @@ void PatchRows::embed(const PicturePixels& picture, const PictureGrid& grid, flo
   add_positions(grid, rows);
 }
 
-// Patches [first, first + count) of the order.
+// Cuts patches [first, first + count) of the grid's order.
 void PatchRows::cut(const PicturePixels& picture, const PictureGrid& grid, int64_t first,
                     int64_t count) {
   for (int64_t i = 0; i < count; ++i) {

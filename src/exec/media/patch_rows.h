@@ -1,4 +1,4 @@
-// PatchRows: the rows that a tower's encoder begins with.
+// PatchRows computes the rows that a vision tower's encoder reads.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ struct PicturePixels {
   int32_t width = 0;
 };
 
-// Writes one normalized patch, [3, frames, patch, patch] or, with VisionSpec::channels_last,
-// [patch, patch, 3].
+// Writes one normalized patch: [3, frames, patch, patch], or [patch, patch, 3] with
+// VisionSpec::channels_last.
 void cut_patch(const VisionSpec& spec, const PicturePixels& picture, const PatchPlace& place,
                float* out);
 
-// One thread at a time may use it. Borrows all that it is made with.
+// Borrows its arguments. One thread at a time may use it.
 class PatchRows {
  public:
-  // With loaded weights; reads the table of positions.
+  // Called once the weights are loaded; reads the table of positions.
   PatchRows(const VisionSpec& spec, const DecoderWeights& weights, Decoder& decoder, Stream& stream,
             Arena& arena);
   static int64_t arena_bytes(const VisionSpec& spec);
 
-  // rows [num_rows, E]: the class token's, if there is one, and those of the patches in their order,
-  // with positions.
+  // Writes to rows [num_rows, E] the class token's row, if there is one, and then those of the
+  // patches in their order, positions included.
   void embed(const PicturePixels& picture, const PictureGrid& grid, float* rows);
 
  private:
-  // The first `num_rows` rows of a table, or those that ids_ names.
+  // Reads the first `num_rows` rows of a table, or those that ids_ lists.
   void read_table(const TableWeight& table, int64_t num_rows, float* out);
   void read_rows(const TableWeight& table, float* out) const;
   void cut(const PicturePixels& picture, const PictureGrid& grid, int64_t first, int64_t count);

@@ -14,13 +14,13 @@ struct PatchPlace {
   int32_t x = 0;
 };
 
-// Patches of a cell follow each other, row by row, and so do the cells of a window. Windows follow
-// each other row by row, and without them cells do.
+// The order of an encoder's rows: the patches of a cell follow each other, row by row; so do the
+// cells of a window, and so do the windows. Without windows, all cells follow each other.
 struct PictureGrid {
   int32_t height = 0;  // in cells
   int32_t width = 0;
   std::vector<PatchPlace> patches;
-  std::vector<int32_t> cells;  // the place of each cell of that order among those of the rows
+  std::vector<int32_t> cells;          // by place in this order: the cell counted row by row
   std::vector<int32_t> window_starts;  // in patches; one more than there are windows
 
   int32_t num_cells() const { return height * width; }

@@ -19,8 +19,8 @@ TEST(PictureGrid, PatchesOfACellFollowEachOther) {
   EXPECT_EQ(grid.window_starts, (std::vector<int32_t>{0, 8}));
 }
 
-// Every patch comes once; two patches are in one window exactly if their cells' places divided by its
-// sides are equal; there are never more windows than were planned for.
+// Every patch comes once. Two patches share a window exactly if their cells' coordinates, divided
+// by the window's sides, are equal. There are never more windows than were planned for.
 TEST(PictureGrid, WindowsShareThePictureOut) {
   VisionSpec spec;
   for (spec.merge_size = 1; spec.merge_size <= 2; ++spec.merge_size) {

@@ -16,12 +16,12 @@ constexpr int32_t kBlockSize = 16;
 
 int64_t blocks_of(int64_t num_rows) { return (num_rows + kBlockSize - 1) / kBlockSize; }
 
-// Each window may leave a block half empty.
+// Counts one block more per window, because each window may leave a block partly empty.
 int64_t num_blocks(const VisionSpec& spec) {
   return blocks_of(spec.max_rows()) + spec.max_windows();
 }
 
-// Of keys, and as many of values.
+// The floats of the keys; the values take as many.
 int64_t cache_floats(const VisionSpec& spec) {
   return num_blocks(spec) * kBlockSize * spec.encoder.layers.front().attention.kv_rows();
 }
@@ -33,12 +33,12 @@ int64_t widest_projection(const VisionSpec& spec) {
   return widest;
 }
 
-// Elements of a cell's patches side by side.
+// The elements of all patches of a cell.
 int64_t cell_elements(const VisionSpec& spec) {
   return spec.patches_per_cell() * spec.encoder.hidden_size;
 }
 
-// Of all embeddings of an item's tiles, which are then put in order.
+// The floats of all embeddings of an item's tiles, before they are put in order.
 int64_t tile_floats(const VisionSpec& spec) {
   if (spec.grids.empty()) return 0;
   return int64_t{spec.max_tiles()} * spec.tile_embeddings() * spec.embedding_size();
@@ -115,7 +115,8 @@ void VisionTower::place_buffers() {
   window_table_.resize(window_lens_.size() * static_cast<size_t>(window_blocks(spec_)));
 }
 
-// Keys and values of a layer are read before those of the next one are written: all have one place.
+// A layer's keys and values are read before those of the next layer are written, so all layers use
+// one place.
 std::vector<LayerCache> VisionTower::one_cache() {
   const AttentionSpec& attention = spec_.encoder.layers.front().attention;
   const KvCacheView view{.key = workspace_.allocate<float>(cache_floats(spec_)),
@@ -157,7 +158,7 @@ Status VisionTower::check_size(const MediaItem& item) const {
   if (!item.order.empty()) return check_tiles(item);
   const int32_t side = spec_.image_size, cell = spec_.cell_size();
   const int64_t num_cells = int64_t{item.width / cell} * (item.height / cell);
-  // Tables of positions for each axis have an end.
+  // A table of positions per axis limits the number of patches on each side.
   const int64_t most_patches = spec_.positions == PatchPositions::kPerAxis
                                    ? spec_.encoder.num_positions / 2
                                    : std::numeric_limits<int32_t>::max();
@@ -236,7 +237,7 @@ void VisionTower::run_layers(const PictureGrid& grid, float* out) {
           out);
 }
 
-// What a projector reads of `count` cells.
+// Returns what a projector reads of `count` cells.
 const float* VisionTower::projector_input(size_t layer, const float* from, int64_t count) {
   from = cell_rows(from, count);
   const std::optional<InputNormSpec>& norm = spec_.encoder.pooling.layers[layer].input_norm;
@@ -275,7 +276,7 @@ void VisionTower::shift_cells(const PoolingLayerWeights& weights, int64_t size, 
   }
 }
 
-// The patches of `count` cells as VisionSpec::cells says: `from`, or cells_.
+// Returns the patches of `count` cells, arranged as VisionSpec::cells says: in `from` or in cells_.
 const float* VisionTower::cell_rows(const float* from, int64_t count) {
   const int64_t num_patches = spec_.patches_per_cell(), width = spec_.encoder.hidden_size;
   const int64_t size = cell_elements(spec_);
@@ -334,7 +335,7 @@ void VisionTower::encode_picture(const PicturePixels& picture, int32_t height, f
   run_layers(grid, out);
 }
 
-// The tiles lie one below the other.
+// The tiles lie below each other in the item's picture.
 void VisionTower::encode_tiles(const MediaItem& item, float* out) {
   const int64_t side = spec_.image_size, size = spec_.embedding_size();
   for (int64_t tile = 0; tile < item.height / side; ++tile) {

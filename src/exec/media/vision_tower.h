@@ -1,5 +1,5 @@
-// VisionTower computes the embeddings of a picture on the host. It computes one picture at a time,
-// whatever else the step encodes, so that the picture's bits are its own (law L4).
+// VisionTower computes the embeddings of a picture on the host. It computes each picture by itself,
+// whatever else the step encodes, so that a picture's bits never depend on others (law L4).
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace quire {
 // One thread at a time may use it.
 class VisionTower {
  public:
-  // Finds and checks the tower's tensors; reads none. Borrows stream and packing. The files of
-  // `tensors` must outlive load().
+  // Finds and checks the tower's tensors without reading any. Borrows stream and packing. The files
+  // of `tensors` must outlive load().
   static Result<std::unique_ptr<VisionTower>> open(const VisionSpec& spec,
                                                    const WeightOptions& options,
                                                    TowerTensors tensors, WeightPacking& packing,
@@ -35,8 +35,8 @@ class VisionTower {
   int64_t workspace_bytes() const;
   Status load(const LoadOptions& options);
 
-  // out [num_embeddings, VisionSpec::embedding_size()]. kInvalidArgument: the picture is of another
-  // size, or what comes of it is no number.
+  // Writes to out [num_embeddings, VisionSpec::embedding_size()]. kInvalidArgument: the picture has
+  // another size, or an embedding is not finite.
   Status encode(const MediaItem& item, float* out);
 
  private:
@@ -49,12 +49,12 @@ class VisionTower {
   void encode_tiles(const MediaItem& item, float* out);
   void cut_windows(const PictureGrid& grid);
   void run_layers(const PictureGrid& grid, float* out);
-  // Projects the cells of `hidden` by the projector of the last layer or of a tap, into `out` from
-  // column `column` on.
+  // Projects the cells of `hidden` with projector `projector` (the last layer's or a tap's) into
+  // `out`, from column `column` on.
   void project(const PictureGrid& grid, const float* hidden, size_t projector, float* out);
   const float* projector_input(size_t layer, const float* from, int64_t count);
   const float* cell_rows(const float* from, int64_t count);
-  // Moves and scales the columns of `count` rows of cells_ (InputNormSpec::shifts_input).
+  // Shifts and scales the columns of `count` rows of cells_ (InputNormSpec::shifts_input).
   void shift_cells(const PoolingLayerWeights& weights, int64_t size, int64_t count);
 
   const VisionSpec spec_;
@@ -66,14 +66,14 @@ class VisionTower {
   Arena weight_arena_, workspace_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<PatchRows> patch_rows_;
-  float* rows_ = nullptr;        // [max_rows, E], what the encoder begins with
-  float* cells_ = nullptr;       // [kMaxPooledRows, cell], made ready for a projector
+  float* rows_ = nullptr;        // [max_rows, E], inputs of the encoder
+  float* cells_ = nullptr;       // [kMaxPooledRows, cell], inputs of a projector
   float* projected_ = nullptr;   // [2, kMaxPooledRows, widest]
   float* tiles_ = nullptr;       // [tiles, tile_embeddings, embedding_size], with VisionSpec::grids
   float* line_break_ = nullptr;  // [embedding_size]
-  std::vector<float> ones_;      // the weights of a projector's norm that has none
+  std::vector<float> ones_;      // the norm weights of a projector that stores none
   std::vector<int32_t> zeros_, sequence_, axis_positions_;
-  // Keys lie in blocks, those of a window in blocks of their own.
+  // Keys lie in blocks; those of a window lie in blocks of their own.
   std::vector<int32_t> block_table_, window_table_, window_lens_;
   std::vector<int64_t> slots_, window_slots_;
 };

@@ -18,7 +18,7 @@ std::string read_proc_file(const char* path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// The number in a one-line file; -1 when there is none ("max").
+// Returns the number in a one-line file; -1 if there is none ("max").
 int64_t read_number(const std::string& path) {
   std::ifstream file(path);
   std::string text;
@@ -30,7 +30,7 @@ int64_t read_number(const std::string& path) {
 
 int64_t smaller_limit(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
 
-// The number after the word `key` that begins a line; -1 without such a line.
+// Returns the number after the word `key` at the start of a line; -1 if there is no such line.
 int64_t read_field(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   std::string word;
@@ -41,7 +41,7 @@ int64_t read_field(const std::string& path, std::string_view key) {
   return -1;
 }
 
-// The memory files of a control group; the fields are those of its memory.stat.
+// The names of a control group's memory files, and of the fields of its memory.stat.
 struct GroupFiles {
   const char* limit;
   const char* used;
@@ -52,8 +52,8 @@ constexpr GroupFiles kVersion1 = {"/memory.limit_in_bytes", "/memory.usage_in_by
                                   "total_inactive_file", "total_active_file"};
 constexpr GroupFiles kVersion2 = {"/memory.max", "/memory.current", "inactive_file", "active_file"};
 
-// The page cache of files is given up before a group is out of memory (as in MemAvailable); shared
-// memory, which counts as cache too, is not.
+// The kernel drops the page cache of files before a group runs out of memory (as in MemAvailable),
+// but not shared memory, which counts as cache, too.
 int64_t room_in(const std::string& folder, const GroupFiles& files) {
   const int64_t limit = read_number(folder + files.limit);
   if (limit < 0) return -1;
@@ -64,7 +64,7 @@ int64_t room_in(const std::string& folder, const GroupFiles& files) {
   return std::max<int64_t>(0, limit - used);
 }
 
-// In `group` ("/a/b") and the groups that it lies in.
+// Returns the least room in `group` ("/a/b") and in its parents.
 int64_t room_up_from(std::string group, const std::string& mount, const GroupFiles& files) {
   int64_t room = -1;
   while (true) {
@@ -74,13 +74,13 @@ int64_t room_up_from(std::string group, const std::string& mount, const GroupFil
   }
 }
 
-// MemAvailable of /proc/meminfo in bytes; -1 when it is not there.
+// Returns MemAvailable of /proc/meminfo in bytes; -1 if it is missing.
 int64_t available_bytes() {
   const int64_t kib = read_field("/proc/meminfo", "MemAvailable:");
   return kib < 0 ? -1 : kib * 1024;
 }
 
-// What RLIMIT_AS leaves of the address space; -1 without such a limit.
+// Returns how much of the address space RLIMIT_AS leaves; -1 without such a limit.
 int64_t address_space_left() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return -1;
@@ -106,7 +106,8 @@ int64_t control_group_room(const std::string& proc_self_cgroup, const std::strin
       room = smaller_limit(room, room_up_from(group, root + "/memory", kVersion1));
     }
   }
-  // In a container the group's own name may mean nothing here: what is mounted is the group.
+  // In a container, the name in /proc/self/cgroup may not exist below `root`; the mounted folder is
+  // then the group itself.
   room = smaller_limit(room, room_in(root, kVersion2));
   return smaller_limit(room, room_in(root + "/memory", kVersion1));
 }

@@ -43,7 +43,7 @@ TEST_F(ControlGroupTest, InAContainerTheMountIsTheGroup) {
 TEST_F(ControlGroupTest, VersionOne) {
   write("memory/memory.limit_in_bytes", "9223372036854771712");
   write("memory/jobs/17/memory.limit_in_bytes", "4096");
-  write("jobs/17/memory.max", "1");  // of no hierarchy
+  write("jobs/17/memory.max", "1");  // belongs to no mounted hierarchy
   EXPECT_EQ(room("9:cpu,cpuacct:/\n4:blkio,memory:/jobs/17\n0::/\n"), 4096);
   EXPECT_EQ(room("5:memory_other:/jobs/17\n"), 9223372036854771712);
 }
@@ -55,11 +55,11 @@ TEST_F(ControlGroupTest, WhatIsUsedIsNotFree) {
   // File pages can be reclaimed; shared memory is in `file`, but not among them.
   write("job/memory.stat", "anon 2500\nfile 3500\nshmem 500\ninactive_file 1000\nactive_file 2000");
   EXPECT_EQ(room("0::/job\n"), 7000);
-  write("job/memory.current", "13000");  // a limit that was lowered
+  write("job/memory.current", "13000");  // as after the limit was lowered
   EXPECT_EQ(room("0::/job\n"), 0);
-  write("job/memory.current", "100");  // read a moment before memory.stat
+  write("job/memory.current", "100");  // as if read a moment before memory.stat
   EXPECT_EQ(room("0::/job\n"), 10000);
-  write("memory.max", "20000");  // a group beside it takes what this one may
+  write("memory.max", "20000");  // a sibling group uses the parent's memory
   write("memory.current", "19000");
   EXPECT_EQ(room("0::/job\n"), 1000);
 }
@@ -68,7 +68,7 @@ TEST_F(ControlGroupTest, WhatIsUsedOfVersionOne) {
   write("memory/jobs/17/memory.limit_in_bytes", "10000");
   write("memory/jobs/17/memory.usage_in_bytes", "9000");
   EXPECT_EQ(room("4:memory:/jobs/17\n"), 1000);
-  // Those without total_ leave out the groups below, which the usage counts.
+  // The fields without total_ leave out child groups, which the usage includes.
   write("memory/jobs/17/memory.stat",
         "inactive_file 1\nactive_file 1\ntotal_inactive_file 2000\ntotal_active_file 300");
   EXPECT_EQ(room("4:memory:/jobs/17\n"), 3300);

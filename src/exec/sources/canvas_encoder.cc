@@ -109,8 +109,8 @@ Result<SourceRows> CanvasEncoder::encode(const MediaItem& item) {
   return SourceRows{.rows = source_, .count = spec_.source_rows(), .num_shown = num_seen};
 }
 
-// An input of the projector: the second encoder's output, and behind it each of its columns as it leaves
-// the layers of the first.
+// An input of the projector is a row of the second encoder's output, followed by, for each of its
+// columns, that column in the outputs of the chosen layers of the first encoder.
 void CanvasEncoder::project(const float* global) {
   const int64_t width = spec_.encoder.hidden_size, num_outputs = std::ssize(outputs_);
   for (int64_t first = 0; first < spec_.source_rows(); first += DecoderLimits::kMaxPooledRows) {

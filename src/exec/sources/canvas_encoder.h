@@ -1,5 +1,5 @@
-// CanvasEncoder computes, from a picture on a canvas of tiles, the rows that a decoder looks at, on
-// the host (Llama 3.2 Vision).
+// CanvasEncoder computes on the host the rows that a decoder's cross-attention reads from a picture
+// on a canvas of tiles (Llama 3.2 Vision).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace quire {
 
 class CanvasEncoder final : public SourceEncoder {
  public:
-  // Finds and checks the tower's tensors; reads none. Borrows stream and packing. The files of
-  // `tensors` must outlive load().
+  // Finds and checks the tower's tensors without reading any. Borrows stream and packing. The files
+  // of `tensors` must outlive load().
   static Result<std::unique_ptr<CanvasEncoder>> open(const VisionSpec& spec,
                                                      const WeightOptions& options,
                                                      TowerTensors tensors, WeightPacking& packing,
@@ -38,7 +38,7 @@ class CanvasEncoder final : public SourceEncoder {
   void project(const float* global);
 
   const VisionSpec spec_;
-  const DecoderSpec all_layers_;  // of both encoders, for whoever counts them
+  const DecoderSpec all_layers_;  // of both encoders, for code that counts layers
   TowerTensors tensors_;
   CanvasFront front_;
   EncoderStack local_, global_;

@@ -101,7 +101,7 @@ void CanvasFront::embed(const Canvas& canvas, float* rows) {
   std::fill(rows + num_real * width, rows + num_rows() * width, 0.0f);
 }
 
-// Patches of tiles that the canvas has not are of nothing.
+// The patches of tiles that the canvas does not have are zeros.
 void CanvasFront::embed_tile(const Canvas& canvas, int32_t tile, float* rows) {
   const int64_t width = spec_.encoder.hidden_size, num_patches = tile_rows() - 1;
   const int32_t side = spec_.image_size / spec_.patch_size;

@@ -1,5 +1,5 @@
-// CanvasFront makes the rows that a tower begins with which reads a canvas of tiles (CanvasSpec),
-// and what it adds to them behind its first layers.
+// CanvasFront computes the input rows of a tower that reads a canvas of tiles (CanvasSpec), and the
+// embeddings that are added after the tower's first layers.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace quire {
 
-// This is a picture that fills a canvas of `grid` tiles.
+// A picture that fills a canvas of `grid` tiles.
 struct Canvas {
   PicturePixels picture;
   TileGrid grid;
-  size_t id = 0;  // among VisionSpec::grids, from 1 on
+  size_t id = 0;  // of the grid, 1 + its index in VisionSpec::grids
 };
 
 // One thread at a time may use it. Borrows spec and stream.
@@ -30,16 +30,18 @@ class CanvasFront {
   Status open(const TensorSource& source, WeightPacking& packing);
   int64_t weight_bytes() const { return plan_.arena_bytes(); }
   int64_t arena_bytes() const;
-  // `decoder` makes rows of patches and holds the class token, `weights` are its weights.
+  // `decoder` computes the rows of patches and stores the class token; `weights` are its weights.
   Status load(const LoadOptions& options, const DecoderWeights& weights, Decoder& decoder,
               Arena& arena);
 
-  // Rows of a tile; of all tiles with the zeros that fill them up.
+  // tile_rows() returns the rows of one tile; num_rows() those of all tiles, padding included.
   int32_t tile_rows() const { return spec_.max_rows(); }
   int32_t num_rows() const;
-  // rows [num_rows, E]: tile by tile those of the class token and the patches, then the zeros.
+  // Writes to rows [num_rows, E], tile by tile, the rows of the class token and of the patches, and
+  // then the padding, which is zeros.
   void embed(const Canvas& canvas, float* rows);
-  // Adds to rows [num_rows, E] of the same order what each tile has of its own behind the first layers.
+  // Adds each tile's own embedding to its rows, after the first layers. `rows` [num_rows, E] has
+  // the order of embed().
   void add_behind(const Canvas& canvas, float* rows);
 
  private:
@@ -61,7 +63,7 @@ class CanvasFront {
   float* patches_ = nullptr;        // [kMaxPooledRows, elements of a patch]
   float* class_row_ = nullptr;      // [E]
   float* all_positions_ = nullptr;  // [tile_rows, E]
-  float* of_tiles_ = nullptr;       // [tiles, tile_rows, E], of the canvas at hand
+  float* of_tiles_ = nullptr;       // [tiles, tile_rows, E], of the current canvas
   float* before_rows_ = nullptr;    // [tiles, E]
   float* behind_rows_ = nullptr;    // [tiles, E]
 };

@@ -65,7 +65,8 @@ Status EncoderStack::load(const LoadOptions& options, int64_t more_bytes) {
   return {};
 }
 
-// Keys and values of a layer are read before those of the next one are written: all have one place.
+// A layer's keys and values are read before those of the next layer are written, so all layers use
+// one place.
 std::vector<LayerCache> EncoderStack::one_cache() {
   const AttentionSpec& attention = spec_.layers.front().attention;
   const KvCacheView view{.key = workspace_.allocate<float>(cache_floats()),
@@ -84,7 +85,8 @@ const float* EncoderStack::run_tokens(const TokenId* token_ids, int32_t count) {
   return run(token_ids, {.count = count});
 }
 
-// A run has no more rows than it sees: attention that is not causal wants it so.
+// A run must not have more rows than it attends to, because attention without a causal mask
+// requires that.
 void EncoderStack::cut_runs(const EncoderRows& rows, KvGroupInputs& group) {
   run_starts_ = {0, rows.num_seen};
   run_lens_ = {rows.count};

@@ -1,4 +1,4 @@
-// SourceEncoder computes the rows that a decoder looks at from what requests are about: a
+// SourceEncoder computes the rows that a decoder's cross-attention reads from a request's source: a
 // recording, a text or a picture.
 #pragma once
 
@@ -12,10 +12,10 @@
 namespace quire {
 
 struct SourceRows {
-  const float* rows = nullptr;  // [count, size of a row], valid until the next one is encoded
+  const float* rows = nullptr;  // [count, size of a row], valid until the next item is encoded
   int32_t count = 0;
-  // Tokens look at this many of the rows from where the source stands in the prompt on; 0 stands
-  // for all.
+  // Tokens at or after the source's place in the prompt attend to the first num_shown rows; 0: to
+  // all.
   int32_t num_shown = 0;
 };
 
@@ -28,7 +28,7 @@ class SourceEncoder {
   virtual int64_t weight_bytes() const = 0;
   virtual int64_t workspace_bytes() const = 0;
   virtual Status load(const LoadOptions& options) = 0;
-  // kInvalidArgument: the item is none that the model was made for, or what comes of it is no number.
+  // kInvalidArgument: the item is not of the kind that the model reads, or a row is not finite.
   virtual Result<SourceRows> encode(const MediaItem& item) = 0;
 };
 

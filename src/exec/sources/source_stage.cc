@@ -19,14 +19,14 @@ int64_t half_block_bytes(const CrossSpec& cross, DType dtype) {
   return kv_half_block_bytes(dtype, cross.num_kv_heads, cross.head_dim, kBlockSize);
 }
 
-// Of all layers that read sources.
+// The bytes of a block, over all layers that read sources.
 int64_t block_bytes(const DecoderSpec& spec, DType dtype) {
   const auto num_layers = std::count_if(spec.layers.begin(), spec.layers.end(),
                                         [](const LayerSpec& layer) { return layer.reads_source; });
   return 2 * half_block_bytes(spec.cross, dtype) * num_layers;
 }
 
-// Element `at` of a cache's keys, without its scale.
+// Returns element `at` of a cache's keys, without its scale.
 float key_element(const KvCacheView& kv, int64_t at) {
   if (kv.dtype == DType::kI8) return static_cast<const int8_t*>(kv.key)[at];
   if (is_fp8(kv.dtype)) {
@@ -67,7 +67,7 @@ int64_t SourceStage::place_bytes(const DecoderSpec& spec, DType kv_dtype) {
 
 int64_t SourceStage::max_blocks() const { return blocks_of(spec_.cross.max_source_len); }
 
-// Texts count as many rows as their blocks have.
+// A text counts as many rows as its blocks hold.
 MediaInfo SourceStage::info() const {
   const bool is_text = shape_.text.any();
   const int32_t longest =
@@ -185,7 +185,8 @@ void SourceStage::clear_segments() {
 }
 
 void SourceStage::add_run(const Kept& kept, const Run& run) {
-  // None is longer than what it sees: attention that is not causal wants it so.
+  // A run must not have more tokens than rows that it attends to, because attention without a
+  // causal mask requires that.
   for (int32_t first = 0; first < run.num_tokens; first += run.num_rows) {
     const int32_t count = std::min(run.num_rows, run.num_tokens - first);
     start_loc_.push_back(start_loc_.back() + count);
@@ -208,7 +209,7 @@ Status SourceStage::add_segments(const ScheduledRequest& scheduled,
   const int32_t shown_from = media.empty() ? 0 : media.front().shown_from;
   const int32_t num_before = std::clamp(shown_from - scheduled.num_computed_tokens, 0, num_tokens);
   const bool reads = is_there || !spec_.cross.gated;
-  // Who reads nothing takes part all the same, with as few rows as may be.
+  // Tokens that attend to no source are computed all the same, with as few rows as possible.
   const int32_t num_shown =
       reads ? kept.num_shown : std::min(num_tokens, spec_.cross.max_source_len);
   add_run(kept,

@@ -1,5 +1,5 @@
-// SourceStage keeps the keys and values that the layers of a decoder look at, for each source that
-// plans name, and tells which tokens of a step look at which source.
+// SourceStage stores the keys and values of each source that plans name, for the cross-attention of
+// a decoder, and lists which tokens of a step attend to which source.
 #pragma once
 
 #include <cstdint>
@@ -18,38 +18,40 @@
 
 namespace quire {
 
-// One thread at a time may use it. Sources lie in blocks of 16 rows, as many as each has need of:
+// One thread at a time may use it. A source is stored in blocks of 16 rows, as many as it needs:
 //
 //   block b   | K, V of layer 0 | K, V of layer 1 | … |
 class SourceStage {
  public:
   struct Shape {
     DType kv_dtype = DType::kF32;
-    int32_t num_places = 1;    // for sources of the longest kind that are kept
-    TextSourceInfo text = {};  // with sources that are texts
+    int32_t num_places = 1;    // how many sources of the longest kind are kept
+    TextSourceInfo text = {};  // if sources are texts
   };
   // Borrows spec, weights and stream, which must outlive it.
   SourceStage(std::unique_ptr<SourceEncoder> encoder, const DecoderSpec& spec,
               const DecoderWeights& weights, const DecoderLimits& limits, const Shape& shape,
               HostStream& stream);
 
-  // Returns the bytes of keys and values of one source of the greatest length, in all layers that read
-  // it.
+  // Returns the bytes of the keys and values of one source of the greatest length, over all layers
+  // that read it.
   static int64_t place_bytes(const DecoderSpec& spec, DType kv_dtype);
 
   MediaInfo info() const;
   int64_t memory_bytes() const;
   Status load(const LoadOptions& options);
 
-  // Frees, then encodes. What cannot be encoded has no rows. Appends how long each source took, in
-  // microseconds, to `encode_us`.
+  // Frees sources, then encodes new ones. A source that cannot be encoded has no rows. Appends the
+  // time that each source took, in microseconds, to `encode_us`.
   void apply(const StepPlan& plan, std::vector<int64_t>& encode_us);
 
-  // What the tokens of the step's batch look at: first nothing, then what those of each scheduled
-  // request do, whose media these are. An error: its source has no rows.
+  // The sources of the tokens of the step's batch. clear_segments() empties the list; then
+  // add_segments() is called for each scheduled request, with its media, and fails if its source
+  // has no rows.
   void clear_segments();
   Status add_segments(const ScheduledRequest& scheduled, std::span<const MediaSpan> media);
-  // Rows of a source that is there, and their keys in one head of a layer that reads it: [D, rows].
+  // num_rows() returns the rows of a source that is stored; read_keys() returns their keys in one
+  // head of a layer that reads it, [D, rows].
   int32_t num_rows(const std::string& key) const { return kept_.at(key).num_rows; }
   std::vector<float> read_keys(const std::string& key, CrossSpec::AlignmentHead head) const;
   CrossBlock* block() { return &*block_; }
@@ -65,7 +67,8 @@ class SourceStage {
   int64_t max_blocks() const;  // of a source
   std::vector<KvCacheView> views(void* pool) const;
   Status encode(const MediaItem& item, Kept& kept);
-  // A run is tokens that look at some rows of a source, or stand beside it.
+  // Consecutive tokens that attend to the same rows of a source, or that take no part in
+  // cross-attention.
   struct Run {
     int32_t num_tokens = 0;
     int32_t num_rows = 0;
@@ -85,8 +88,8 @@ class SourceStage {
   std::optional<CrossBlock> block_;
   std::unordered_map<std::string, Kept> kept_;  // by MediaItem::key
   std::vector<int32_t> free_blocks_;
-  const Kept nothing_;          // what requests that warm up look at
-  std::vector<int64_t> slots_;  // [max_source_len], of the source that is being written
+  const Kept nothing_;          // the source of requests that only warm up
+  std::vector<int64_t> slots_;  // [max_source_len], of the source that is being encoded
   std::vector<int32_t> start_loc_, source_lens_, block_table_;
   std::vector<uint8_t> reads_, shown_;  // per token
   int32_t max_len_ = 0;

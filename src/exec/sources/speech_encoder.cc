@@ -52,7 +52,7 @@ Status SpeechEncoder::load(const LoadOptions& options) {
   return {};
 }
 
-// As float32.
+// Reads the positions as float32.
 void SpeechEncoder::read_positions() {
   const TableWeight& table = stack_.weights().position_embedding();
   embedding(stream_, {.token_ids = stack_.sequence(),
@@ -63,7 +63,7 @@ void SpeechEncoder::read_positions() {
                       .hidden_size = spec_.encoder.hidden_size});
 }
 
-// Before the first time and behind the last one there is silence: zeros.
+// Times before the first one and behind the last one are silent: zeros.
 void SpeechEncoder::convolve(size_t index, const Signal& in, int64_t step, float* out) {
   const int64_t num_outputs = in.num_times / step;
   for (int64_t first = 0; first < num_outputs; first += DecoderLimits::kMaxPooledRows) {

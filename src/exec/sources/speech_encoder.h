@@ -1,5 +1,5 @@
-// SpeechEncoder computes the rows that a decoder looks at from the bands of a recording, on the
-// host.
+// SpeechEncoder computes on the host the rows that a decoder's cross-attention reads from the mel
+// bands of a recording.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace quire {
 
 class SpeechEncoder final : public SourceEncoder {
  public:
-  // Finds and checks the encoder's tensors; reads none. Borrows stream and packing. `source` must
-  // outlive load().
+  // Finds and checks the encoder's tensors without reading any. Borrows stream and packing.
+  // `source` must outlive load().
   static Result<std::unique_ptr<SpeechEncoder>> open(const SpeechSpec& spec,
                                                      const WeightOptions& options,
                                                      const TensorSource& source,
@@ -31,8 +31,8 @@ class SpeechEncoder final : public SourceEncoder {
   SpeechEncoder(const SpeechSpec& spec, const WeightOptions& options, HostStream& stream);
   int64_t buffer_bytes() const;
   void read_positions();
-  // out [count, E] = convolution `index` of in, of which a channel's value at a time stands at
-  // in[channel * channel_stride + time * time_stride]; every `step`-th time has an output.
+  // convolve() computes out [count, E] = convolution `index` of `in`. The value of a channel at a
+  // time is in[channel * channel_stride + time * time_stride]; every `step`-th time has an output.
   struct Signal {
     const float* data;
     int64_t num_channels, num_times, channel_stride, time_stride;
@@ -43,9 +43,9 @@ class SpeechEncoder final : public SourceEncoder {
   HostStream& stream_;
   EncoderStack stack_;
   float* positions_ = nullptr;  // [num_rows, E]
-  float* taps_ = nullptr;       // [kMaxPooledRows, widest]: what a convolution reads, row by row
-  float* halves_ = nullptr;     // [num_frames, E]: of the first convolution
-  float* rows_ = nullptr;       // [num_rows, E], what the layers begin with
+  float* taps_ = nullptr;       // [kMaxPooledRows, widest]: inputs of a convolution, row by row
+  float* halves_ = nullptr;     // [num_frames, E]: outputs of the first convolution
+  float* rows_ = nullptr;       // [num_rows, E], inputs of the layers
 };
 
 }  // namespace quire

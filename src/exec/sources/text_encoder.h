@@ -1,4 +1,5 @@
-// TextEncoder computes the rows that a decoder looks at from a text's tokens, on the host.
+// TextEncoder computes on the host the rows that a decoder's cross-attention reads from a text's
+// tokens.
 #pragma once
 
 #include <memory>
@@ -11,8 +12,8 @@ namespace quire {
 
 class TextEncoder final : public SourceEncoder {
  public:
-  // Finds and checks the encoder's tensors for texts of up to max_tokens, and reads none of them.
-  // It borrows stream and packing. `source` must outlive load().
+  // Finds and checks the encoder's tensors, for texts of up to max_tokens, without reading any.
+  // Borrows stream and packing. `source` must outlive load().
   static Result<std::unique_ptr<TextEncoder>> open(const ModelConfig& config, int32_t max_tokens,
                                                    const WeightOptions& options,
                                                    const QuantConfig& quantization,

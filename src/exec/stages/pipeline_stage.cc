@@ -11,7 +11,7 @@ namespace quire {
 
 namespace {
 
-// Parameters of the stage that has most, then the sum of their squares: less is better.
+// The parameters of the largest stage, and then the sum of their squares; less is better.
 struct Balance {
   double most = 0.0;
   double squares = 0.0;
@@ -24,7 +24,7 @@ struct Balance {
   }
 };
 
-// [layer]: whether a stage may begin there.
+// Returns for each layer whether a stage may begin there.
 std::vector<bool> find_begins(const DecoderSpec& whole) {
   const auto num_layers = static_cast<int64_t>(whole.layers.size());
   std::vector<bool> may_begin(whole.layers.size(), true);
@@ -39,8 +39,8 @@ std::vector<bool> find_begins(const DecoderSpec& whole) {
   return may_begin;
 }
 
-// The first layers of all stages, and the end of the last one. Empty: there are none that begin where
-// they may.
+// Returns the first layer of each stage, followed by the end of the last one; empty if there are no
+// such stages.
 std::vector<int64_t> balance(const DecoderSpec& whole, int32_t num_stages,
                              const std::vector<bool>& may_begin) {
   const auto num_layers = static_cast<int64_t>(whole.layers.size());
@@ -48,7 +48,8 @@ std::vector<int64_t> balance(const DecoderSpec& whole, int32_t num_stages,
   for (size_t i = 0; i < whole.layers.size(); ++i)
     before.push_back(before.back() + static_cast<double>(whole.num_layer_parameters(i)));
   if (whole.has_head) before.back() += static_cast<double>(whole.num_logits() * whole.hidden_size);
-  // By number of stages and layers that they have: the best balance, and where the last of them begins.
+  // By number of stages and of layers in them: the best balance, and the first layer of the last
+  // stage.
   struct Best {
     std::optional<Balance> balance;
     int64_t begin = 0;

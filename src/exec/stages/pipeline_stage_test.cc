@@ -35,7 +35,7 @@ TEST(PipelineStage, LayersAreDealtOutOnceAndEvenly) {
   }
 }
 
-// Against all ways to cut three stages.
+// Compares with all ways to cut a model into three stages.
 TEST(PipelineStage, TheLargestStageIsAsSmallAsCanBe) {
   std::mt19937 random(9);
   for (int round = 0; round < 50; ++round) {

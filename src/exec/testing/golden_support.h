@@ -1,4 +1,4 @@
-// Tiny models under tests/goldens with what transformers computes with them, and running them.
+// Runs tiny models under tests/goldens, and reads what transformers computes with them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,36 +30,37 @@ struct Golden {
 
 // Returns the folder of a golden: models/NAME or quant_models/NAME.
 std::filesystem::path golden_dir(const std::string& name);
-// What ModelFiles::open() is given: the folder, or the GGUF file when that is all it holds.
+// Returns what ModelFiles::open() opens: the folder, or the GGUF file if the folder holds nothing
+// else.
 std::string golden_model(const std::filesystem::path& dir);
 
 Golden read_golden(const std::filesystem::path& dir);
 
-// The goldens under models/, sorted; with a GGUF twin alone, or all.
+// Returns the goldens under models/, sorted; with those that exist only as GGUF, if `with_gguf`.
 std::vector<std::string> model_golden_names(bool with_gguf = false);
 // Returns the names of the folders under quant_models/, sorted.
 std::vector<std::string> quant_golden_names();
-// Adapters under lora/, sorted: "phi3.rslora" is one of the golden model phi3.
+// Returns the adapters under lora/, sorted: "phi3.rslora" is an adapter of the golden model phi3.
 std::vector<std::string> lora_golden_names();
 std::filesystem::path lora_golden_dir(const std::string& name);
 // Returns the name of an adapter's golden model.
 std::string lora_golden_base(const std::string& name);
-// What the config.json of a golden model says.
+// Returns the config.json of a golden model.
 ModelConfig golden_config(const std::string& name);
 
 using LogitsByPosition = std::map<int32_t, std::vector<float>>;  // of the predicted token
 
-// Loads a golden to run on one thread. Logits of every computed row land in `seen`. `isa` is as
-// parse_isa() takes it.
+// Loads a golden to run on one thread. The logits of every computed row are written to `seen`.
+// `isa` is a name that parse_isa() takes.
 std::unique_ptr<ModelRunner> load_golden(const std::filesystem::path& path,
                                          const std::string& dtype, int64_t max_model_len,
                                          LogitsByPosition& seen, std::string_view isa = "auto");
 
-// This names a golden and an instruction set to run it on.
+// A golden and an instruction set to run it on.
 using GoldenOnIsa = std::tuple<std::string, Isa>;
-// These return the sets that this CPU has: all, or those that differ in float32 products, which
-// tiles do not do. Emulated tiles are not among them: whole models are slow on them, and kernel
-// tests hold them to the same bits.
+// Return instruction sets of this CPU: golden_isas() all of them, golden_vector_isas() those that
+// differ in float32 products, which tiles do not compute. Emulated tiles are left out: whole models
+// are slow on them, and kernel tests hold them to the same bits.
 std::vector<Isa> golden_isas();
 std::vector<Isa> golden_vector_isas();
 // Returns the name of a test's case.

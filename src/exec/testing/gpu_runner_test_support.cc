@@ -13,7 +13,7 @@
 namespace quire::gpu_test {
 namespace {
 
-// Makes a copy of the checkpoint whose activations are to be fp8 too, in `folder`.
+// Copies the checkpoint to `folder` and makes the copy ask for fp8 activations.
 std::string with_fp8_activations(const std::string& model_dir, const test::TempFolder& folder) {
   namespace fs = std::filesystem;
   const fs::path copy = folder / "model";
@@ -49,7 +49,7 @@ Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const R
   options.max_model_len = setup.max_model_len;
   options.kv_cache_memory_bytes = int64_t{8} << 20;
   options.threads = 1;
-  options.state_block_size = 16;  // so that hits of few blocks end at snapshots
+  options.state_block_size = 16;  // so that prefix hits of few blocks end at snapshots
   options.pin_threads = false;
   options.max_num_batched_tokens = 64;
   options.max_num_seqs = 6;

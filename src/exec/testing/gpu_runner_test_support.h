@@ -13,13 +13,14 @@
 
 namespace quire::gpu_test {
 
-// Skips by name where there is no GPU.
+// A test that is skipped, with a message, where there is no GPU.
 class GpuRunnerTest : public ::testing::Test {
  protected:
   void SetUp() override;
 };
 
-// A forward pass in bf16 differs by so much of a row's norm at most, as model_goldens_test.cc argues.
+// The greatest error of a bf16 forward pass, relative to the row's norm (model_goldens_test.cc says
+// why).
 inline constexpr double kBf16Budget = 0.06;
 
 struct RunnerSetup {
@@ -27,19 +28,20 @@ struct RunnerSetup {
   std::string kv_cache_dtype = "auto";
   int64_t max_model_len = 0;
   EmulatedGpu emulated = {};
-  bool fp8_activations = false;  // the checkpoint asks for them, chosen per row as the step runs
+  bool fp8_activations = false;  // as if the checkpoint asked for them, scaled per row at run time
   int32_t num_blocks = test::kGoldenBlocks;
   int32_t num_host_blocks = 0;
   int32_t max_adapters = 0;
   int64_t max_lora_rank = 16;
-  test::LogitsByPosition* seen = nullptr;  // gets the logits of every row; the host samples then
+  // Receives the logits of every row, which makes the host sample.
+  test::LogitsByPosition* seen = nullptr;
 };
 
-// Of tests/goldens, ready to run.
+// Loads a model of tests/goldens.
 Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const RunnerSetup& setup);
 
-// What transformers computed, within `budget` of a row's norm; greedy tokens by the near-tie rule.
-// Returns how the weights were packed.
+// Expects the logits of transformers, within `budget` of a row's norm, and its greedy tokens by the
+// near-tie rule. Returns how the weights were packed.
 GpuPackingCounts expect_golden(const std::string& model, RunnerSetup setup, double budget);
 
 test::DriverRequest sampled_request(uint64_t id, int32_t prompt_tokens);

@@ -1,4 +1,4 @@
-// Requests for tests of law L4, and what it takes for two outputs to be the same bits.
+// Requests for tests of law L4, and a check that two outputs have the same bits.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline constexpr int32_t kOutputTokens = 20;
 // Makes a request that samples with logprobs, and whose token ids are below 160.
 DriverRequest make_request(uint64_t id, uint32_t seed, int32_t num_prompt_tokens);
 
-// Makes the request that is watched, and 32 of all lengths beside it.
+// Makes the request that is tested, at index `place`, and 32 others of all lengths.
 std::vector<DriverRequest> make_crowd(uint64_t first_id, size_t place);
 
 // Expects the same token ids and logprobs; `what` names the case in failures.

@@ -17,7 +17,7 @@ PoolingTask own_task(const PoolingSpec& pooling) {
   return pooling.per_token ? PoolingTask::kTokenClassify : PoolingTask::kClassify;
 }
 
-// Adds `num_tokens` more of the case to the plan, in blocks of its own.
+// Adds the next `num_tokens` tokens of the case to the plan, in blocks of its own.
 void schedule(const Executor& runner, const PoolingCase& one, size_t index, int32_t computed,
               int32_t num_tokens, StepPlan& plan) {
   const RequestId id(index + 1);

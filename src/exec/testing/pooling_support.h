@@ -1,5 +1,5 @@
-// Tiny random models for pooling, and what transformers makes of their cases
-// (tools/make_pooling_goldens.py), for any executor.
+// Runs tiny random models for pooling on any executor, and reads what transformers computes for
+// their cases (tools/make_pooling_goldens.py).
 #pragma once
 
 #include <boost/json.hpp>
@@ -29,17 +29,17 @@ std::vector<PoolingCase> parse_cases(const boost::json::value& list, const Pooli
 std::vector<PoolingCase> read_cases(const std::string& name, const PoolingSpec& pooling);
 
 struct PoolingRun {
-  int32_t chunk = 1 << 20;  // tokens of a request in a step, of models that allow it
+  int32_t chunk = 1 << 20;  // tokens of a request per step, for models that allow chunks
   bool together = false;    // all requests in one step, in reverse order
   bool use_activation = true;
   int32_t dimensions = 0;
 };
-// Returns what the model makes of each case.
+// Returns what the model computes for each case.
 std::vector<PooledOutput> run_pooling(Executor& runner, std::vector<PoolingCase> cases,
                                       const PoolingRun& options);
 
 double cosine(std::span<const float> a, std::span<const float> b);
-// They are the worst over all rows.
+// The worst values over all rows.
 struct Distance {
   double difference = 0.0;
   double cosine = 1.0;

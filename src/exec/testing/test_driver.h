@@ -1,6 +1,7 @@
-// Drives an Executor by hand-made plans, for tests of what lies below the scheduler: it decides
-// chunks, batch mates, reused blocks and preemptions, which must never change what a request gets. Where
-// an executor wants several steps under way, each of them has its part of the requests.
+// PlanDriver drives an Executor with plans that it makes itself, for tests of everything below the
+// scheduler. It decides chunks, batch mates, reused blocks and preemptions, none of which may
+// change a request's output. If an executor wants several steps under way, each step gets a part of
+// the requests.
 #pragma once
 
 #include <array>
@@ -18,9 +19,9 @@ namespace quire::test {
 struct DriverRequest {
   uint64_t id = 0;
   std::vector<TokenId> prompt = {};
-  SamplingParams params = {};  // max_tokens counts; stops do not
+  SamplingParams params = {};  // stop rules are ignored, max_tokens is not
   std::shared_ptr<const Adapter> adapter = {};
-  // It gives the token mask behind the tokens known so far; without it there are no masks.
+  // Returns the token mask for the token after those given; empty function: no masks.
   std::function<std::vector<uint32_t>(std::span<const TokenId>)> mask = {};
 };
 
@@ -34,18 +35,19 @@ struct DriverOutput {
 struct DriverOptions {
   int32_t chunk = 1 << 20;    // most tokens of one request per step
   int32_t step_tokens = 512;  // most tokens per step
-  // Above 0, so many drafts stand behind each request's known tokens, and every third of them is
-  // wrong. The right ones are those of `outputs`, by request id.
+  // Above 0: this many drafts follow each request's known tokens, and every third draft is wrong.
+  // The right ones are taken from `outputs`, by request id.
   int32_t num_drafts = 0;
   std::map<uint64_t, std::vector<TokenId>> outputs = {};
   int32_t preempt_after_output =
       0;  // > 0: each request is dropped once, after so many output tokens, and sent again
 };
 
-// A mask per output: of every three tokens one is forbidden, which depends on the last token.
+// Returns a mask that forbids one of every three tokens, depending on the last token.
 std::vector<uint32_t> third_mask(int32_t vocab_size, std::span<const TokenId> token_ids);
 
-// One per executor: it hands out every block of each pool once, so that tests cannot confuse them.
+// Use one per executor: it hands out every block of each pool only once, so that tests cannot
+// confuse requests.
 class PlanDriver {
  public:
   PlanDriver(Executor& executor, int32_t num_blocks)
@@ -57,8 +59,8 @@ class PlanDriver {
   std::map<uint64_t, DriverOutput> run(const std::vector<DriverRequest>& requests,
                                        const DriverOptions& options);
 
-  // As run() for one request whose first `num_blocks` logical blocks are those that request
-  // `source` computed.
+  // As run(), for one request whose first `num_blocks` logical blocks are those that request
+  // `source` has computed.
   DriverOutput run_after_hit(const DriverRequest& request, uint64_t source, int32_t num_blocks,
                              const DriverOptions& options);
 
@@ -81,7 +83,7 @@ class PlanDriver {
     StepPlan plan;
     std::vector<Live*> scheduled;
   };
-  // Makes a step of every num_parts-th request, from number `part` on.
+  // Makes a step of every num_parts-th request, starting with request number `part`.
   Step make_step(std::vector<Live>& lives, const DriverOptions& options, size_t part,
                  size_t num_parts);
   void finish(const Step& step, const Result<StepResult>& result, const DriverOptions& options);

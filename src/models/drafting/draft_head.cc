@@ -22,7 +22,8 @@ constexpr NameMapEntry kDraftHeadEntries[] = {
 };
 constexpr NamePrefix kPrefixes[] = {{"", ""}};
 
-// Tensors under the names of kDraftHeadEntries and of a family, without a prefix and with layers from 0.
+// Tensors under the names of kDraftHeadEntries and of a family, without a prefix, and with layers
+// numbered from 0.
 class Tensors {
  public:
   void add(std::string name, RawTensor tensor) {
@@ -64,14 +65,15 @@ std::string renamed(std::string_view name, std::span<const Rename> renames) {
   return std::string(name);
 }
 
-// A tensor of the served model by its role there; null: it has none under its own name.
+// Returns a tensor of the served model by its role; null if the served model has no tensor of that
+// role.
 const RawTensor* find_in(const TensorSource& source, const NameMap& names, TensorRole role) {
   const NameMapEntry* entry = find_role(names, role);
   if (entry == nullptr) return nullptr;
   return source.find(tensor_name(*entry, find_prefix(names, source), -1, "weight"));
 }
 
-// What the drafter shares with the served model and has not in its own files.
+// Takes from the served model what the draft model shares with it and its own files lack.
 Status borrow(const DraftTarget& target, const TensorSource& theirs, Tensors& tensors) {
   const NameMap& names = target.config.names;
   const RawTensor* embedding = find_in(theirs, names, TensorRole::kTokenEmbedding);
@@ -110,7 +112,8 @@ Result<json::object> read_object(const ModelFiles& files) {
   return std::move(value.get_object());
 }
 
-// The decoder's own part of a configuration: speculators keep it apart, and so do vLLM's older files.
+// Returns the decoder's part of a configuration, which the speculators format and vLLM's older
+// files keep in an object of its own.
 json::object& decoder_part(json::object& config) {
   for (const std::string_view key : {"transformer_layer_config", "model"}) {
     json::value* part = config.if_contains(key);
@@ -119,14 +122,14 @@ json::object& decoder_part(json::object& config) {
   return config;
 }
 
-// Of the speculators format.
+// Checks the kind that the speculators format names.
 void check_kind(const ConfigReader& reader) {
   const std::string kind = reader.string("speculators_model_type", "eagle3");
   if (kind != "eagle3" && kind != "eagle")
     reader.fail(fmt::format("speculators_model_type: expected eagle or eagle3, got {}", kind));
 }
 
-// What is to be done with drafts, in the same format. Ours are exact.
+// Reads how drafts are to be accepted, in the same format. Quire only accepts exact drafts.
 Status read_proposal_methods(const json::object& config, DraftHead& head) {
   const json::value* speculators = config.if_contains("speculators_config");
   if (speculators == nullptr || !speculators->is_object()) return {};
@@ -153,7 +156,7 @@ Status read_proposal_methods(const json::object& config, DraftHead& head) {
   return {};
 }
 
-// The configuration as one of a decoder with the served model's vocabulary and length.
+// Returns the configuration as that of a decoder with the served model's vocabulary and length.
 Result<ModelConfig> decoder_config(const json::object& part, const DraftTarget& target) {
   json::object object = part;
   if (!object.contains("model_type") || object["model_type"] == "eagle")
@@ -169,7 +172,7 @@ Result<ModelConfig> decoder_config(const json::object& part, const DraftTarget& 
   return config;
 }
 
-// The layers whose input is read: by default one near each end and the one between.
+// Returns the layers whose inputs are read; the default is one near each end and one in the middle.
 std::vector<int32_t> read_layers(const ConfigReader& reader, int64_t num_layers) {
   constexpr std::string_view kKey = "eagle_aux_hidden_state_layer_ids";
   const std::optional<ConfigReader> inner = reader.child("eagle_config");
@@ -203,7 +206,7 @@ void refuse_variants(const ConfigReader& reader) {
     eagle->fail("use_aux_hidden_state: expected true, got false");
 }
 
-// The tokens that its head knows.
+// Reads which tokens the head covers.
 Status read_vocabulary(const ConfigReader& reader, Tensors& tensors, DraftHead& head) {
   const int64_t vocab_size = head.config.vocab_size;
   const int64_t size = reader.integer("draft_vocab_size", {1, vocab_size}, vocab_size);
@@ -299,7 +302,7 @@ Status read_eagles(DraftHeadKind kind, const DraftTarget& target, DraftHead& hea
   return {};
 }
 
-// MTP layers as DeepSeek-V3 and GLM-4.5 have them: one more layer, with more inside.
+// The MTP layers of DeepSeek-V3 and GLM-4.5 are one more layer with additional tensors.
 constexpr Rename kNextnRenames[] = {
     {"enorm.", "embedding_norm."},
     {"hnorm.", "hidden_norm."},
@@ -309,7 +312,7 @@ constexpr Rename kNextnRenames[] = {
     {"embed_tokens.", "embed_tokens."},
     {"", "layers.0."},
 };
-// As Qwen3-Next has them.
+// The MTP layers of Qwen3-Next.
 constexpr Rename kQwenRenames[] = {{"pre_fc_norm_embedding.", "embedding_norm."},
                                    {"pre_fc_norm_hidden.", "hidden_norm."}};
 
@@ -342,7 +345,7 @@ Status read_mtp(const DraftTarget& target, DraftHead& head) {
     if (config.layer_parts[layer].attention && !config.layer_parts[layer].state)
       config.draft_layer = static_cast<int64_t>(layer);
   }
-  config.index_layers = {};  // with no layer before it that chooses, it does so itself
+  config.index_layers = {};  // no earlier layer has an indexer, so this one must
   QUIRE_RETURN_IF_ERROR(borrow(target, theirs, tensors));
   QUIRE_ASSIGN_OR_RETURN(head.source, std::move(tensors).finish());
   return {};

@@ -1,6 +1,6 @@
-// A DraftHead is the checkpoint of a model that drafts from the hidden states of another: EAGLE,
-// EAGLE-3, or MTP layers inside the served model's own files. Whatever its tensors are called
-// there, they get the names that config.names has.
+// A DraftHead is the checkpoint of a draft model that reads the hidden states of another model:
+// EAGLE, EAGLE-3, or MTP layers in the served model's own files. Its tensors are renamed to the
+// names of config.names.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@
 namespace quire {
 
 struct DraftHead {
-  ModelConfig config;  // with draft_input
+  ModelConfig config;  // draft_input is set
   TensorSource source{std::vector<RawTensor>{}};
-  std::vector<int32_t> layers;  // of the served model, whose states on entering are read; or none
-  std::vector<TokenId> token_map;      // config.head_size: the served model's token of each row
-  int32_t num_speculative_tokens = 0;  // that the checkpoint advises; 0: it says nothing
-  // Whose mappings the tensors borrow.
+  std::vector<int32_t> layers;  // layers of the served model whose inputs are read; may be empty
+  // With config.head_size: the served model's token for each row of the head.
+  std::vector<TokenId> token_map;
+  int32_t num_speculative_tokens = 0;  // advised by the checkpoint; 0: it gives none
+  // The files that the tensors borrow.
   std::vector<std::shared_ptr<const ModelFiles>> files;
 };
 
-// This is the model that is served.
+// The served model.
 struct DraftTarget {
   std::shared_ptr<const ModelFiles> files;
   ModelConfig config;
@@ -34,8 +35,9 @@ struct DraftTarget {
 
 enum class DraftHeadKind : uint8_t { kEagle, kEagle3, kMtp };
 
-// `files` are the drafter's, and for MTP the target's. kInvalidArgument, kNotFound and
-// kUnimplemented come with one line that names the key or tensor, what was expected and what came.
+// `files` are those of the draft model, and for MTP those of the target. kInvalidArgument,
+// kNotFound and kUnimplemented have a message of one line that names the key or tensor, what was
+// expected and what was found.
 Result<std::shared_ptr<const DraftHead>> read_draft_head(DraftHeadKind kind,
                                                          std::shared_ptr<const ModelFiles> files,
                                                          const DraftTarget& target);

@@ -1,4 +1,5 @@
-// Hostile and odd drafters: one line that says what was expected and what came.
+// Hostile and odd checkpoints of draft models: the error is one line that says what was expected
+// and what was found.
 #include "models/drafting/draft_head.h"
 
 #include <gtest/gtest.h>
@@ -139,7 +140,7 @@ TEST_F(DraftHeads, MedusaHeadsThatCannotBe) {
   EXPECT_NE(error_of(blobs).find("got a pickle"), std::string::npos) << error_of(blobs);
 }
 
-// Bytes that are changed at random: an answer or an error, and nothing else.
+// Bytes that are changed at random give a result or an error, and nothing else.
 TEST_F(DraftHeads, SurviveChangedBytes) {
   std::mt19937 random(7);
   const std::pair<const char*, DraftHeadKind> kHeads[] = {

@@ -22,7 +22,7 @@ constexpr NameMap kNames{.entries = kMedusaCheckpointEntries};
 constexpr int64_t kMostHeads = 64;
 constexpr int64_t kMostBlocks = 16;
 
-// A number and a dot at the front of `name`, which loses both.
+// Removes a number and a dot from the front of `name`, and returns the number.
 std::optional<int64_t> take_number(std::string_view& name) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -33,7 +33,7 @@ std::optional<int64_t> take_number(std::string_view& name) {
   return number;
 }
 
-// FasterDecoding numbers the modules of a head: its blocks, and behind them its matrix to logits.
+// FasterDecoding numbers the modules of a head: first its blocks, then its matrix to logits.
 std::string canonical_name(std::string_view name) {
   for (const std::string_view prefix : {"medusa_heads.", "medusa_head."}) {
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
@@ -48,7 +48,7 @@ std::string canonical_name(std::string_view name) {
   return fmt::format("blocks.{}.layers.{}.{}", *head, *module, rest);
 }
 
-// The file that older tools write is a pickle, which is a program.
+// Refuses the pickle that older tools write, because a pickle is a program.
 Result<std::vector<RawTensor>> read_tensors(const ModelFiles& files) {
   constexpr std::string_view kOwnName = "medusa_lm_head.safetensors";
   if (files.contains(kOwnName)) {
@@ -86,7 +86,7 @@ Status check_counts(const ModelFiles& files, const MedusaSpec& spec) {
   return status;
 }
 
-// How many there are from 0 on without a gap.
+// Returns how many tensors exist, counted from 0 without a gap.
 template <typename Name>
 int64_t count(const TensorSource& source, int64_t most, Name name) {
   int64_t n = 0;

@@ -1,4 +1,4 @@
-// Medusa's heads as checkpoints have them: those of FasterDecoding, and those in vLLM's format.
+// Reads Medusa's heads from the checkpoints of FasterDecoding and from those in vLLM's format.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ namespace quire {
 struct MedusaCheckpoint {
   MedusaSpec spec;
   TensorSource source{std::vector<RawTensor>{}};  // under the names of medusa_names()
-  std::vector<TokenId> token_map;  // the token of each of a head's rows; empty: they are all tokens
+  std::vector<TokenId> token_map;  // the token of each row of a head; empty: row i is token i
 };
 
 const NameMap& medusa_names();
 
-// `files` must outlive it. Errors are one line that names the tensor or key.
+// `files` must outlive the result. Errors are one line that names the tensor or key.
 Result<MedusaCheckpoint> read_medusa(const ModelFiles& files, int64_t hidden_size,
                                      int64_t vocab_size);
 

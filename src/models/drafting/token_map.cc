@@ -29,7 +29,7 @@ Result<std::vector<TokenId>> read_token_map(const RawTensor& tensor, int64_t num
   for (int64_t row = 0; row < num_rows; ++row) {
     const int64_t value =
         is_wide ? integer_at<int64_t>(tensor, row) : integer_at<int32_t>(tensor, row);
-    // An offset beyond any vocabulary must not overflow.
+    // Adding the row's index to an offset beyond any vocabulary must not overflow.
     const bool is_sane = value > -(int64_t{1} << 32) && value < int64_t{1} << 32;
     const int64_t token = is_sane && are_offsets ? value + row : value;
     if (!is_sane || token < 0 || token >= vocab_size || is_known[static_cast<size_t>(token)]) {

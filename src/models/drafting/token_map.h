@@ -1,4 +1,4 @@
-// Which tokens a head knows, where it does not know all.
+// Reads which tokens a reduced head covers.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace quire {
 
-// Of integers [n], n as expected: the token of each row is the row's value, with `are_offsets` plus
-// the row. kInvalidArgument: other integers, or a token outside [0, vocab_size), or twice the same.
+// Reads integers [n], where n must be num_rows. The token of each row is the row's value, plus the
+// row's index with `are_offsets`. kInvalidArgument: another number of integers, a token outside [0,
+// vocab_size), or one that comes twice.
 Result<std::vector<TokenId>> read_token_map(const RawTensor& tensor, int64_t num_rows,
                                             int64_t vocab_size, bool are_offsets);
 

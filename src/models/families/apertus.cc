@@ -11,7 +11,7 @@ constexpr NameMapEntry kApertusEntries[] = {
     {.role = TensorRole::kXieluP, .pattern = "layers.{}.mlp.act_fn.alpha_p", .bare = true},
     {.role = TensorRole::kXieluN, .pattern = "layers.{}.mlp.act_fn.alpha_n", .bare = true},
 };
-// Constants of the activation.
+// Buffers with the constants of the activation.
 constexpr std::string_view kApertusIgnored[] = {"rotary_emb.inv_freq", "act_fn.beta", "act_fn.eps"};
 constexpr NameMap kApertusNames{kApertusEntries, kLlamaPrefixes, kApertusIgnored, 0.0f,
                                 &kLlamaNames};
@@ -20,7 +20,8 @@ constexpr std::string_view kApertusTypes[] = {"apertus"};
 
 }  // namespace
 
-// GGUF files keep the parameters of the activation among their metadata and are not read.
+// Apertus's GGUF files, which store the activation's parameters in their metadata, are not
+// supported.
 const Family& apertus_family() {
   static constexpr Family family{
       .name = "apertus",

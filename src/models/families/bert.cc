@@ -1,6 +1,6 @@
-// BERT and RoBERTa (XLM-R, CamemBERT): encoders whose LayerNorms stand behind each sum. RoBERTa's
-// position table begins with two rows for padding. Jina's second embeddings say that they are BERT, and
-// have ALiBi for positions and a gate in the MLP.
+// BERT and RoBERTa (XLM-R, CamemBERT): encoders with a LayerNorm after each sum. RoBERTa's position
+// table begins with two rows for padding. Jina's second embeddings call themselves BERT, and have
+// ALiBi for positions and a gate in the MLP.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -19,7 +19,7 @@ constexpr NameMapEntry kBertEntries[] = {
     {TensorRole::kV, "encoder.layer.{}.attention.self.value"},
     {TensorRole::kO, "encoder.layer.{}.attention.output.dense"},
     {TensorRole::kPostAttentionNorm, "encoder.layer.{}.attention.output.LayerNorm"},
-    // Jina's, whose gate and what it gates have no biases.
+    // Jina's MLP, whose gate and up projections have no biases.
     {.role = TensorRole::kGate,
      .pattern = "encoder.layer.{}.mlp.gated_layers",
      .rows = {0, 2},
@@ -35,7 +35,7 @@ constexpr NameMapEntry kBertEntries[] = {
     {TensorRole::kPostMlpNorm, "encoder.layer.{}.mlp.layernorm"},
 };
 constexpr NamePrefix kBertPrefixes[] = {{"bert.", ""}, {"roberta.", ""}, {"", ""}};
-// A pooler that nothing reads, heads for words, and a buffer of old checkpoints.
+// A pooler that is not used, heads for words, and a buffer of old checkpoints.
 constexpr std::string_view kBertIgnored[] = {"pooler.", "cls.", "lm_head.", "position_ids"};
 
 constexpr NameMapEntry kBertGgufEntries[] = {
@@ -45,7 +45,7 @@ constexpr NameMapEntry kBertGgufEntries[] = {
 };
 constexpr std::string_view kGgufIgnored[] = {"cls."};
 constexpr NameMap kGgufBertNames{kBertGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufNames};
-// Jina's gate and what it gates lie in one matrix, as in its checkpoints.
+// Jina's gate and up projections are one matrix, as in its checkpoints.
 constexpr NameMapEntry kJinaGgufEntries[] = {
     {.role = TensorRole::kGate, .pattern = "blk.{}.ffn_up", .rows = {0, 2}, .has_bias = false},
     {.role = TensorRole::kUp, .pattern = "blk.{}.ffn_up", .rows = {1, 2}, .has_bias = false},
@@ -131,7 +131,7 @@ constexpr Family kBert{
 
 const Family& bert_family() { return kBert; }
 
-// Its GGUF files are those of BERT, without the rows for padding.
+// Its GGUF files look like BERT's, without the rows for padding.
 const Family& roberta_family() {
   static const Family family = [] {
     Family roberta = kBert;
@@ -148,7 +148,7 @@ const Family& roberta_family() {
   return family;
 }
 
-// What GGUF files of jina-embeddings-v2 say; its checkpoints say that they are BERT.
+// For GGUF files of jina-embeddings-v2; its checkpoints call themselves BERT.
 const Family& jina_bert_family() {
   static const Family family = [] {
     Family jina = kBert;

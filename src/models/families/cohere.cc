@@ -1,5 +1,5 @@
-// Cohere's Command R: one LayerNorm without bias for attention and MLP side by side, rope on pairs,
-// scaled logits. Cohere 2 slides in three of four layers; the fourth does not rotate.
+// Cohere's Command R: one LayerNorm without bias, attention and MLP in parallel, rope on pairs,
+// scaled logits. Cohere 2 has windows in three of four layers; the fourth does not rotate.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"

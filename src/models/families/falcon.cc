@@ -1,5 +1,6 @@
-// Falcon: an MLP without a gate beside attention. 7B has one KV head and one norm, 40B and later
-// groups of heads and two norms or one, the first (RW) ones ALiBi and a sequential block.
+// Falcon: an MLP without a gate, in parallel with attention. 7B has one KV head and one norm; 40B
+// and later models have groups of heads and one or two norms; the first models (RW) have ALiBi and
+// a sequential block.
 #include <cmath>
 
 #include "models/config_reader.h"
@@ -25,7 +26,7 @@ constexpr NameMapEntry kFalconEntries[] = {
 };
 constexpr NamePrefix kFalconPrefixes[] = {{"transformer.", ""}, {"", ""}};
 
-// The second norm, where there is one, is attention's.
+// If there are two norms, the second one is attention's.
 constexpr NameMapEntry kFalconGgufEntries[] = {
     {TensorRole::kInputNorm, "blk.{}.attn_norm_2"},
     {TensorRole::kInputNorm, "blk.{}.attn_norm"},
@@ -58,7 +59,7 @@ void read_falcon(const ConfigReader& reader, ModelConfig& config) {
   }
   if (!reader.boolean("alibi", false)) return;
   config.positions = PositionKind::kAlibi;
-  // The slopes are added before scores are scaled.
+  // The slopes are added before the scores are scaled.
   config.alibi_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
 }
 

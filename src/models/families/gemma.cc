@@ -1,5 +1,5 @@
-// Gemma, Gemma 2 (soft caps), VaultGemma (that without norms of outputs) and Gemma 3 text (norms on q
-// and k, its own rope for sliding layers). Norms multiply by 1 + w.
+// Gemma, Gemma 2 (soft caps), VaultGemma (Gemma 2 without norms of outputs) and Gemma 3 text (norms
+// of queries and keys, another rope for layers with a window). Norms multiply by 1 + w.
 #include <cmath>
 
 #include "models/config_reader.h"
@@ -22,21 +22,21 @@ constexpr std::string_view kVaultTypes[] = {"vaultgemma"};
 constexpr std::string_view kGemma3Types[] = {"gemma3_text", "gemma3"};
 constexpr KeyAlias kGemmaAliases[] = {{"hidden_act", "hidden_activation"}};
 
-// GGUF files have the 1 added.
-// Files of embedders may hold the layers behind pooling.
+// GGUF files of embedders may contain the layers behind pooling.
 constexpr NameMapEntry kDenseNames[] = {{TensorRole::kSentenceDense, "dense_{}"}};
 
+// Hugging Face's checkpoints store norm weights less 1; GGUF files store them whole.
 constexpr NameMap kHf{kGemmaNames, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
 constexpr NameMap kPlainHf{{}, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
 
-// Its first checkpoints say gelu and mean the approximation.
+// The first checkpoints say gelu but were trained with the tanh approximation.
 void read_gemma(const ConfigReader& /*reader*/, ModelConfig& config) {
   config.activation = Activation::kGeluTanh;
 }
 
 void read_gemma2(const ConfigReader& reader, ModelConfig& config) {
   config.attention_scale = 1.0 / std::sqrt(reader.positive("query_pre_attn_scalar", 256.0));
-  // Present and null means no cap; absent means the family's own.
+  // null means no cap; a missing key means the family's default.
   config.attn_logit_softcapping = reader.positive_or_null("attn_logit_softcapping", 50.0);
   config.final_logit_softcapping = reader.positive_or_null("final_logit_softcapping", 30.0);
 }
@@ -45,7 +45,7 @@ void read_gemma3_layers(const ConfigReader& reader, ModelConfig& config) {
   config.attention_scale = 1.0 / std::sqrt(reader.positive("query_pre_attn_scalar", 256.0));
   config.final_logit_softcapping = reader.optional_positive("final_logit_softcapping");
   if (!reader.boolean("use_bidirectional_attention", config.is_bidirectional)) return;
-  // An embedder (EmbeddingGemma): half a window lies on each side of a token.
+  // An embedder (EmbeddingGemma): half of a window lies on each side of a token.
   config.is_bidirectional = true;
   for (int32_t& window : config.layer_windows) window = window == 0 ? 0 : window / 2 + 1;
 }
@@ -119,7 +119,7 @@ const Family& gemma2_family() {
   return family;
 }
 
-// EmbeddingGemma's GGUF files; its folders are Gemma 3's with use_bidirectional_attention.
+// For EmbeddingGemma's GGUF files; its folders are Gemma 3's with use_bidirectional_attention.
 const Family& gemma_embed_family() {
   static const Family family = [] {
     Family embedder = gemma3_family();

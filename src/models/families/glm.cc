@@ -1,5 +1,5 @@
-// GLM-4: rope on pairs over half of a head, gate and up in one tensor; glm4 (0414 and later) norms
-// the outputs of attention and MLP too.
+// GLM-4: rope on pairs over half of a head, gate and up in one tensor; glm4 (0414 and later) also
+// has norms of the outputs of attention and MLP.
 #include "models/family.h"
 #include "models/standard_names.h"
 

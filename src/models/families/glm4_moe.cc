@@ -1,5 +1,5 @@
-// A first few layers with an MLP, then experts beside a shared MLP: GLM-4.5, 4.6 and 4.7 (half of
-// each head is rotated, as two halves) and Ernie 4.5 (rotated in pairs).
+// A few first layers with an MLP, and then experts beside a shared MLP: GLM-4.5, 4.6 and 4.7 (half
+// of each head is rotated, as two halves) and Ernie 4.5 (rotated in pairs).
 #include "models/config_reader.h"
 #include "models/expert_names.h"
 #include "models/family.h"

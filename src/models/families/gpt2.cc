@@ -16,7 +16,7 @@ constexpr NameMapEntry kHfNames[] = {
     {TensorRole::kUp, "h.{}.mlp.c_fc", true},   {TensorRole::kDown, "h.{}.mlp.c_proj", true},
 };
 constexpr NamePrefix kHfPrefixes[] = {{"transformer.", ""}, {"", ""}};
-// The causal masks that old checkpoints store.
+// The causal masks in old checkpoints.
 constexpr std::string_view kGpt2Ignored[] = {".attn.bias", ".attn.masked_bias"};
 
 constexpr std::string_view kGpt2Types[] = {"gpt2"};

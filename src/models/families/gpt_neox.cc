@@ -1,5 +1,5 @@
-// GPT-NeoX and Pythia: queries, keys and values in one tensor head by head, attention and MLP side
-// by side with a norm each, rope over a quarter of a head.
+// GPT-NeoX and Pythia: queries, keys and values in one tensor head by head, attention and MLP in
+// parallel with a norm each, rope over a quarter of a head.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -21,7 +21,7 @@ constexpr NameMapEntry kGptNeoxEntries[] = {
     {TensorRole::kDown, "layers.{}.mlp.dense_4h_to_h"},
 };
 constexpr NamePrefix kGptNeoxPrefixes[] = {{"gpt_neox.", ""}, {"", ""}};
-// The rotary and mask buffers that old checkpoints store.
+// The rotary and mask buffers in old checkpoints.
 constexpr std::string_view kGptNeoxIgnored[] = {"rotary_emb.inv_freq", "attention.bias",
                                                 "attention.masked_bias"};
 

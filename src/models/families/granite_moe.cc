@@ -1,4 +1,4 @@
-// Granite-MoE (multipliers, gate and up of all experts in one tensor, perhaps a shared MLP, perhaps
+// Granite-MoE (multipliers, gate and up of all experts in one tensor, optionally a shared MLP,
 // windows and sinks) and OLMoE (queries and keys normed over all heads).
 #include "models/config_fields.h"
 #include "models/expert_names.h"
@@ -22,7 +22,7 @@ constexpr NameMapEntry kGraniteEntries[] = {
     {.role = TensorRole::kSharedUp, .pattern = kSharedInputs, .rows = kUpRows},
     {TensorRole::kSharedDown, "layers.{}.shared_mlp.output_linear"},
 };
-// With windows and sinks, and experts by the names of newer tools.
+// For models with windows and sinks, and experts under the names of newer tools.
 constexpr std::string_view kSwaInputs = "layers.{}.block_sparse_moe.experts.gate_up_proj.{e}";
 constexpr NameMapEntry kSwaEntries[] = {
     {.role = TensorRole::kSinks, .pattern = "layers.{}.self_attn.sinks", .bare = true},

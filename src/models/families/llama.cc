@@ -1,4 +1,4 @@
-// Llama 2 and 3, and what shares its layout on disk: Mistral and Ministral 3 (queries scaled by
+// Llama 2 and 3, and families with the same tensors: Mistral and Ministral 3 (queries scaled by
 // their position).
 #include "models/config_reader.h"
 #include "models/family.h"
@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// Those behind the first have Llama's layers and names.
+// The types after the first one have Llama's layers and names.
 constexpr std::string_view kLlamaTypes[] = {"llama", "iquestcoder", "aquila"};
 constexpr std::string_view kMistralTypes[] = {"mistral", "ministral"};
 
@@ -21,7 +21,7 @@ void read_llama(const ConfigReader& reader, ModelConfig&) {
     reader.fail("use_sliding_window: expected false, got true");
 }
 
-// Of rope_parameters; GGUF files have it beside the rest.
+// Reads from rope_parameters; in GGUF files the key is beside the others.
 void read_ministral3(const ConfigReader& reader, ModelConfig& config) {
   const std::optional<ConfigReader> rope = reader.child("rope_parameters");
   const std::optional<double> beta =

@@ -1,6 +1,6 @@
 // Families with Llama's tensors and small differences: Granite 3 and MiniCPM (multipliers), SmolLM3
 // (layers without rope), Seed-OSS, Hunyuan (norms after the rotation), Arcee (no gate), Ernie 4.5,
-// Helium, InternLM 3, CWM (three of four layers slide), Jais 2 (layer norms, no gate).
+// Helium, InternLM 3, CWM (windows in three of four layers), Jais 2 (LayerNorms, no gate).
 #include <cmath>
 
 #include "models/config_fields.h"
@@ -52,7 +52,7 @@ constexpr KeyAlias kInternLm3Aliases[] = {{"attention_bias", "qkv_bias"}, {"mlp_
 
 constexpr std::string_view kCwmTypes[] = {"cwm"};
 
-// Without layer_types every fourth layer, from the first, sees everything.
+// Without layer_types, every fourth layer, starting with the first, sees everything.
 void read_cwm(const ConfigReader& reader, ModelConfig& config) {
   if (reader.has("layer_types")) return;
   for (size_t i = 0; i < config.layer_windows.size(); i += 4) config.layer_windows[i] = 0;

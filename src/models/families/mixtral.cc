@@ -1,6 +1,6 @@
-// Mixtral and what took over its words for experts: MiniMax-M2 (sigmoid router, queries and keys
-// normed over all heads, half of each head rotated) and Phi-3.5-MoE (LayerNorms, biases, a router
-// of its own).
+// Mixtral, and families with its names of experts: MiniMax-M2 (sigmoid router, queries and keys
+// normed over all heads, half of each head rotated) and Phi-3.5-MoE (LayerNorms, biases, another
+// kind of router).
 #include "models/config_reader.h"
 #include "models/expert_names.h"
 #include "models/family.h"

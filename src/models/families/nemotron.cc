@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// GGUF files have the 1 added.
+// GGUF files store the norms' weights with the 1 added.
 constexpr NameMap kNemotronNames{kLlamaNameEntries, kLlamaPrefixes, kIgnoredTensors, 1.0f};
 
 constexpr std::string_view kNemotronTypes[] = {"nemotron"};

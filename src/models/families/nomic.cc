@@ -1,5 +1,5 @@
-// Encoders with BERT's order of norms and parts of their own: NomicBERT rotates positions, gates its
-// MLP and has no biases; DistilBERT has no token types.
+// Encoders with BERT's order of norms: NomicBERT has rope, a gate in its MLP and no biases;
+// DistilBERT has no token types.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"

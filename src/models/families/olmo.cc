@@ -1,6 +1,6 @@
-// OLMo (LayerNorms without weights), and norms on the outputs of attention and MLP alone: OLMo 2 and 3
-// (queries and keys normed over all heads), FlexOlmo (experts instead of the MLP), EXAONE 4 (normed per
-// head; full layers beside sliding ones do not rotate).
+// OLMo (LayerNorms without weights), and models with norms only of the outputs of attention and
+// MLP: OLMo 2 and 3 (queries and keys normed over all heads), FlexOlmo (experts instead of the
+// MLP), EXAONE 4 (normed per head; in models with windows, layers without one do not rotate).
 #include "models/config_reader.h"
 #include "models/expert_names.h"
 #include "models/family.h"
@@ -124,7 +124,7 @@ const Family& olmo2_family() {
   return family;
 }
 
-// Sliding layers rotate without the scaling of the full ones.
+// Layers with a window rotate without the scaling of the full ones.
 const Family& olmo3_family() {
   static constexpr Family family{
       .name = "olmo3",

@@ -1,5 +1,5 @@
-// OPT and BioGPT: learned positions whose first two rows are for padding, LayerNorms with bias, biases
-// everywhere.
+// OPT and BioGPT: learned positions whose first two rows are for padding, LayerNorms with bias,
+// biases everywhere.
 #include <cmath>
 
 #include "models/config_reader.h"
@@ -48,7 +48,7 @@ constexpr NameMap kBioNames{kBioEntries, kBioPrefixes, {}, 0.0f, &kOptNames};
 
 constexpr std::string_view kBioTypes[] = {"biogpt"};
 
-// Its LayerNorms have an epsilon of their own, whatever layer_norm_eps says.
+// Its LayerNorms have a fixed epsilon, whatever layer_norm_eps says.
 void read_biogpt(const ConfigReader& reader, ModelConfig& config) {
   if (reader.boolean("scale_embedding", true))
     config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));

@@ -1,5 +1,5 @@
-// Phi-1, 1.5 and 2: one LayerNorm for attention and MLP side by side, biases everywhere, the head's
-// included.
+// Phi-1, 1.5 and 2: one LayerNorm, attention and MLP in parallel, biases everywhere, also in the
+// head.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"

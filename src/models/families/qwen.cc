@@ -1,13 +1,13 @@
-// Qwen2 and 2.5 (biases on q, k and v), Qwen3 dense (norms on q and k instead), and the text models of
-// Qwen2-VL, 2.5-VL and 3-VL: the positions of text are those of any rope (models/vision/ reads their
-// towers).
+// Qwen2 and 2.5 (biases of queries, keys and values), Qwen3 dense (norms of queries and keys
+// instead), and the text models of Qwen2-VL, 2.5-VL and 3-VL, whose positions of text are ordinary
+// (models/vision/ reads their towers).
 #include "models/family.h"
 #include "models/standard_names.h"
 
 namespace quire {
 namespace {
 
-// MiMo is Qwen2 with layers that predict further tokens.
+// MiMo is Qwen2 with additional layers that predict further tokens.
 constexpr std::string_view kQwen2Types[] = {"qwen2", "mimo"};
 constexpr std::string_view kQwen2Ignored[] = {
     "rotary_emb.inv_freq", "vision_tower.", "multi_modal_projector.", "vision_model.", "connector.",

@@ -1,5 +1,6 @@
-// Qwen2-MoE (a shared MLP that each token takes a part of), Qwen3-MoE (no shared one) and Mellum 2 (some
-// layers slide, by a rope of their own): the attention of dense models with routed experts in some layers.
+// The attention of dense models, with routed experts in some layers: Qwen2-MoE (a shared MLP with a
+// weight per token), Qwen3-MoE (no shared MLP) and Mellum 2 (windows in some layers, which have a
+// rope of their own).
 #include "models/expert_names.h"
 #include "models/family.h"
 
@@ -95,7 +96,7 @@ const Family& qwen3_moe_family() {
   return family;
 }
 
-// Layers slide where layer_types says so alone.
+// Only layer_types decides which layers have a window.
 const Family& mellum_family() {
   static constexpr Family family{
       .name = "mellum",

@@ -1,5 +1,5 @@
-// StableLM: LayerNorms with bias, rope over a quarter of a head, queries and keys normed head by
-// head in the 12B.
+// StableLM: LayerNorms with bias, rope over a quarter of a head, and in the 12B norms of each
+// head's queries and keys.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"

@@ -20,12 +20,12 @@ class LayerTensors {
   bool has(int64_t layer, std::string_view name) const {
     return names_.contains(fmt::format("blk.{}.{}", layer, name));
   }
-  // Mamba's, a short convolution, or Kimi's.
+  // Returns whether the layer has Mamba, a short convolution, or Kimi's DeltaNet.
   bool has_state(int64_t layer) const {
     return has(layer, "ssm_in.weight") || has(layer, "shortconv.in_proj.weight") ||
            has_delta_rule(layer);
   }
-  // A state whose queries, keys and values have convolutions of their own.
+  // Returns whether the layer's queries, keys and values have convolutions of their own.
   bool has_delta_rule(int64_t layer) const { return has(layer, "ssm_conv1d_q.weight"); }
 
  private:
@@ -38,7 +38,7 @@ int64_t integer_or_zero(const boost::json::object& object, std::string_view key)
   return value != nullptr && value->is_int64() ? value->get_int64() : 0;
 }
 
-// Models of mixers alone say 0 for what they do not have.
+// Models that consist of mixers only have zeros for attention and MLP.
 void drop_zeros(boost::json::object& object) {
   for (const char* key : {"num_attention_heads", "num_key_value_heads", "intermediate_size"}) {
     const boost::json::value* value = object.if_contains(key);
@@ -53,7 +53,7 @@ void add_layer_kinds(const LayerTensors& tensors, int64_t num_layers, boost::jso
     const bool attends = tensors.has(i, "attn_q.weight");
     const bool routes = tensors.has(i, "ffn_gate_inp.weight");
     mixers.emplace_back(has_state ? "linear_attention" : "full_attention");
-    // Of layers that are one thing each (Nemotron-H).
+    // For models whose layers have one part each (Nemotron-H).
     blocks.emplace_back(has_state ? "mamba" : attends ? "attention" : routes ? "moe" : "mlp");
     mlps.emplace_back(routes ? "sparse" : "dense");
   }
@@ -62,8 +62,8 @@ void add_layer_kinds(const LayerTensors& tensors, int64_t num_layers, boost::jso
   object["mlp_layer_types"] = std::move(mlps);
 }
 
-// The width of a head of Mamba-2, and how often the model's width goes into the mixer's. `is_scan`: it
-// is Mamba, whose step has a rank where Mamba-2 has heads.
+// Adds the head width of Mamba-2 and the ratio of the mixer's width to the model's. With `is_scan`,
+// the model is Mamba, which stores the step's rank under the key of Mamba-2's heads.
 void add_mixer_sizes(bool is_scan, boost::json::object& object) {
   const int64_t inner = integer_or_zero(object, "mamba_d_ssm");
   const int64_t heads = integer_or_zero(object, "mamba_n_heads");
@@ -83,7 +83,7 @@ void add_gguf_states(const GgufFile& file, boost::json::object& object) {
   constexpr int64_t kMaxLayers = 4096;
   const LayerTensors tensors(file);
   const int64_t num_layers = std::min(integer_or_zero(object, "num_hidden_layers"), kMaxLayers);
-  int64_t first = 0;  // layer with a state
+  int64_t first = 0;  // the first layer with a state
   while (first < num_layers && !tensors.has_state(first)) ++first;
   if (first >= num_layers) return;
   drop_zeros(object);
@@ -100,8 +100,8 @@ void add_gguf_states(const GgufFile& file, boost::json::object& object) {
   set("shortconv.conv.bias", {"conv_bias"});
   set("ssm_norm.weight", {"mamba_rms_norm"});
   object["mamba_norm_before_gate"] = false;
-  object["block_auto_adjust_ff_dim"] = false;  // widths are what they say
-  // Norms inside the mixer have the eps of all.
+  object["block_auto_adjust_ff_dim"] = false;  // widths are stated as they are
+  // The norms in the mixer have the same epsilon as the others.
   if (const boost::json::value* eps = object.if_contains("rms_norm_eps"))
     object["mixer_rms_eps"] = *eps;
 }

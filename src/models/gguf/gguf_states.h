@@ -1,4 +1,4 @@
-// What GGUF files say of layers that carry a state: not a door for other folders.
+// Reads from GGUF files which layers have a state. Internal to models/.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -7,9 +7,9 @@
 
 namespace quire {
 
-// Adds to `object`, which has the sizes of the model and of Mamba already, what is told by tensors
-// alone: which layers have a state, attention, experts or an MLP, which projections have a bias. Files
-// without such layers add nothing.
+// Adds to `object`, which has the sizes of the model and of Mamba already, what only the tensors
+// tell: which layers have a state, attention, experts or an MLP, and which projections have a bias.
+// Does nothing for files without states.
 void add_gguf_states(const GgufFile& file, boost::json::object& object);
 
 }  // namespace quire

@@ -21,7 +21,7 @@ void copy_integer(const GgufFile& file, std::string_view from, const char* to,
   if (integer) object[to] = *integer;
 }
 
-// Minus infinity stands for layers that are not sparse.
+// Minus infinity marks a layer that is not sparse.
 Status add_sparsity(const GgufFile& file, boost::json::object& object) {
   constexpr std::string_view kKey = "gemma3n.activation_sparsity_scale";
   const GgufValue* value = file.find(kKey);
@@ -46,7 +46,8 @@ Status add_gguf_streams(const GgufFile& file, boost::json::object& object) {
   if (!narrow->shape.empty()) object["laurel_rank"] = narrow->shape[0];
   copy_integer(file, "gemma3n.altup.num_inputs", "altup_num_inputs", object);
   copy_integer(file, "gemma3n.altup.active_idx", "altup_active_idx", object);
-  // Older files do not say which layers read the keys and values of others: those behind the first 20.
+  // Older files do not say which layers read the keys and values of others: all after the first 20
+  // do.
   constexpr int64_t kLayersWithKeys = 20;
   const boost::json::value* layers = object.if_contains("num_hidden_layers");
   if (!object.contains("num_kv_shared_layers") && layers != nullptr && layers->is_int64()) {

@@ -1,4 +1,5 @@
-// What GGUF files of models with several residual streams (Gemma 3n) say under the keys of config.json.
+// Translates the GGUF keys of models with several residual streams (Gemma 3n) to those of
+// config.json.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -8,7 +9,7 @@
 
 namespace quire {
 
-// Nothing happens for files of other models.
+// Does nothing for files of other models.
 Status add_gguf_streams(const GgufFile& file, boost::json::object& object);
 
 }  // namespace quire

@@ -11,8 +11,8 @@ void add_gguf_text_source(const GgufFile& file, boost::json::object& object) {
   };
   if (!has("enc.blk.0.attn_rel_b.weight")) return;
   object["model_type"] = has("enc.blk.1.attn_rel_b.weight") ? "umt5" : "t5";
-  // Converters write neither the activation nor the distance from which on biases are the same: all
-  // models whose MLPs have a gate have gated-gelu, and all are trained with a distance of 128.
+  // Files contain neither the activation nor the distance beyond which biases are equal. All models
+  // whose MLPs have a gate use gated-gelu, and all were trained with a distance of 128.
   object["feed_forward_proj"] = has("enc.blk.0.ffn_gate.weight") ? "gated-gelu" : "relu";
 }
 

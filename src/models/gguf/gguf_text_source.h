@@ -1,4 +1,4 @@
-// What GGUF files say of T5 and its kin: not a door for other folders.
+// Reads what GGUF files of T5 and similar models say. Internal to models/.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Adds to `object` what tensors alone tell: which activation MLPs have, and whether each layer has biases
-// of its own. Other files add nothing.
+// Adds to `object` what only the tensors tell: the activation of MLPs, and whether each layer has
+// biases of its own. Does nothing for other files.
 void add_gguf_text_source(const GgufFile& file, boost::json::object& object);
 
 }  // namespace quire

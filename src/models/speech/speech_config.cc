@@ -156,7 +156,7 @@ TensorSource speech_tensors(const TensorSource& source) {
     if (name.starts_with(kModel)) name.erase(0, kModel.size());
     if (!name.starts_with(kEncoder)) continue;
     name.erase(0, kEncoder.size());
-    // Layers count from 0.
+    // Layers are numbered from 0.
     constexpr std::string_view kConvolution = "conv";
     if (name.starts_with(kConvolution) && name.size() > kConvolution.size())
       --name[kConvolution.size()];

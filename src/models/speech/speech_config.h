@@ -1,4 +1,4 @@
-// These functions read a SpeechSpec from a checkpoint's files.
+// Reads a SpeechSpec from a checkpoint's files.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,21 @@
 
 namespace quire {
 
-// nullopt: the model hears nothing. Errors name the file and the key.
+// Returns nullopt if the model does not hear. Errors name the file and the key.
 Result<std::optional<SpeechSpec>> read_speech(const ModelFiles& files);
 
-// Is the reader of config.json behind it.
+// The part of read_speech() that reads the text of config.json.
 Result<std::optional<SpeechSpec>> parse_speech(std::string_view config);
 
-// Which heads say what a token is about (`alignment_heads` of generation_config.json), and how that is
-// smoothed, into the decoder's spec. Without such a list there are none.
+// Reads into the decoder's spec which heads tell what a token is about (`alignment_heads` of
+// generation_config.json) and how their attention is smoothed. Without that key there are none.
 Status read_alignment(const ModelFiles& files, DecoderSpec& decoder);
-// Is the reader behind it. `generation` is generation_config.json, or empty.
+// The part of read_alignment() that reads the texts; `generation` is generation_config.json, or
+// empty.
 Status parse_alignment(std::string_view config, std::string_view generation, DecoderSpec& decoder);
 
-// Returns the tensors of the encoder under the names of SpeechSpec::names, convolutions with a row
-// per output.
+// Returns the tensors of the encoder under the names of SpeechSpec::names, with convolutions
+// reshaped to a row per output.
 TensorSource speech_tensors(const TensorSource& source);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Heads that align tokens, as files name them.
+// The alignment heads that files list.
 #include "models/speech/speech_config.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What makes rows of a recording for a decoder to look at, as plain data: exec/sources/speech_encoder.h
-// carries it out.
+// SpeechSpec describes how a recording becomes the rows that a decoder attends to, as plain data;
+// exec/sources/speech_encoder.h computes them.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 
 namespace quire {
 
-// A recording's bands go through two convolutions of three frames, of which the second takes every
-// other frame; what comes of them are the rows of an encoder in which all see each other.
+// The bands of a recording go through two convolutions of three frames, the second of which takes
+// every other frame. Their outputs are the rows of an encoder in which all rows attend to each
+// other.
 struct SpeechSpec {
-  // Its first two pooling.layers are the convolutions, as matrices: an input's column is band by band
-  // the three frames around it.
+  // The first two of its pooling.layers are the convolutions, as matrices: the columns of an input
+  // are, band by band, the three frames.
   DecoderSpec encoder;
   NameMap names;
   int32_t num_bands = 0;
-  int32_t num_rows = 0;  // of a window, and so many positions
+  int32_t num_rows = 0;  // of a window; also the number of positions
 
-  static constexpr int32_t kTaps = 3;  // frames that a convolution sees
+  static constexpr int32_t kTaps = 3;  // frames that a convolution reads
   int32_t num_frames() const { return 2 * num_rows; }
 };
 

@@ -1,5 +1,6 @@
-// The towers of CLIP and SigLIP: squares of one size, learned positions, LayerNorms with biases before
-// attention and MLP. CLIP has a class token and a norm on what enters, SigLIP a norm on what leaves.
+// The towers of CLIP and SigLIP: square pictures of one size, learned positions, LayerNorms with
+// biases before attention and MLP. CLIP has a class token and a norm of the encoder's input, SigLIP
+// a norm of its output.
 #include <fmt/format.h>
 
 #include "models/vision/tower_reader.h"
@@ -24,7 +25,7 @@ constexpr NameMapEntry kClipTowerEntries[] = {
     {TensorRole::kFinalNorm, "vision_tower.post_layernorm"},
     {TensorRole::kSentenceDense, "dense.{}"},
 };
-// What stands behind the layer that is read, buffers, and what pools a whole picture.
+// The parts after the layer whose output is read, buffers, and the pooling of a whole picture.
 constexpr std::string_view kIgnored[] = {"post_layernorm", "position_ids", "vision_tower.head."};
 
 }  // namespace
@@ -55,7 +56,7 @@ void read_clip(const ConfigReader& reader, const ClipTower& tower, VisionSpec& v
                             tower.feature_layer));
   }
   const AttentionSpec attention = tower_attention(reader, encoder.hidden_size, heads);
-  // SigLIP's leave out the pixels that fill no patch.
+  // SigLIP's towers ignore pixels at the edges that do not fill a patch.
   if (!tower.is_siglip && vision.image_size % vision.patch_size != 0) {
     reader.fail(fmt::format("image_size: expected a multiple of patch_size {}, got {}",
                             vision.patch_size, vision.image_size));

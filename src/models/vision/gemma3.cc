@@ -1,5 +1,5 @@
-// Gemma 3: SigLIP's tower; the patches of a cell are averaged, and one layer behind a norm makes an
-// embedding of them. The tokens of a picture see each other.
+// Gemma 3: SigLIP's tower. The patches of a cell are averaged, and a norm and one layer compute an
+// embedding from the mean. The tokens of a picture attend to each other.
 #include <fmt/format.h>
 
 #include <cmath>

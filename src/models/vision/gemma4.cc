@@ -1,9 +1,9 @@
-// Gemma 4's tower: pictures as large as a number of cells allows, with their shape kept; positions by a
-// table for each axis, and heads of which one half turns by the column and the other by the row;
-// norms before and behind attention and MLP. The patches of a cell are averaged, in larger models
-// moved and scaled column by column, and one layer behind a norm without weights makes an
-// embedding of them. In some models the tokens of a picture see each other, in layers with a
-// window alone.
+// Gemma 4's tower: pictures keep their shape and are as large as a number of cells allows.
+// Positions come from a table per axis, and half of each head rotates by the column, the other half
+// by the row. There are norms before and after attention and MLP. The patches of a cell are
+// averaged, in larger models shifted and scaled column by column, and a norm without weights and
+// one layer compute an embedding from the mean. In some models, the tokens of a picture attend to
+// each other in layers with a window only.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -44,10 +44,10 @@ constexpr NameMapEntry kGemma4TowerEntries[] = {
     bare(TensorRole::kDenseInputFactor, "vision_tower.std_scale"),
     {TensorRole::kSentenceDense, "dense.{}"},
 };
-// Bounds may be there without being used.
+// Files may have bounds that are not used.
 constexpr std::string_view kIgnored[] = {".bounds"};
 
-// The first half of a head's pairs turns by the column, the second by the row.
+// The first half of a head's pairs rotates by the column, the second by the row.
 RopeSpec halves_rope(int32_t head_dim, double theta) {
   RopeSpec rope{.rotary_dim = head_dim};
   for (const uint8_t axis : {uint8_t{2}, uint8_t{1}}) {
@@ -125,8 +125,8 @@ void read_gemma4(const ConfigReader& top, int64_t hidden_size, VisionSpec& visio
   vision.num_projector_layers = 1;
   const int64_t width = vision.encoder.hidden_size;
   PoolingLayerSpec projector = tower_dense(1, width, hidden_size, false);
-  // Means are multiplied by the root of their width. Behind a norm that counts in its epsilon alone,
-  // and in what is added to them.
+  // Means are multiplied by the square root of their width. After a norm, that only affects its
+  // epsilon, and the shift that is added to the means.
   const auto scale = std::sqrt(static_cast<float>(width));
   projector.input_norm = {.is_rms = true,
                           .has_weight = false,

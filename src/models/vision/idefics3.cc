@@ -1,5 +1,5 @@
-// Idefics3 and SmolVLM: SigLIP's tower over tiles, and one layer that makes an embedding of the patches
-// of a cell (pixel shuffle).
+// Idefics3 and SmolVLM: SigLIP's tower over tiles, and one layer that computes an embedding from
+// the patches of a cell (pixel shuffle).
 #include <fmt/format.h>
 
 #include <optional>

@@ -1,5 +1,5 @@
-// InternVL in the format of transformers: a tower whose layers scale what they add column by column,
-// over tiles, and two layers behind a norm of a cell's patches (pixel shuffle).
+// InternVL in the format of transformers: a tower over tiles, whose layers scale their outputs
+// column by column, and a norm and two layers for the patches of a cell (pixel shuffle).
 #include <fmt/format.h>
 
 #include <optional>
@@ -35,7 +35,7 @@ constexpr NameMapEntry kInternvlTowerEntries[] = {
     {TensorRole::kDenseInputNorm, "dense_norm.{}"},
 };
 
-// What a tower of another kind would have.
+// Refuses keys of towers of another kind.
 void check_kind(const ConfigReader& top, const ConfigReader& reader) {
   check_last_layer(top);
   const std::string strategy = top.string("vision_feature_select_strategy", "default");

@@ -1,5 +1,5 @@
-// LLaVA 1.5 and NeXT: two linear layers between a tower, CLIP's or in 1.5 Pixtral's, and the language
-// model. NeXT cuts pictures into tiles.
+// LLaVA 1.5 and NeXT: two linear layers between a tower and the language model. The tower is
+// CLIP's, or in 1.5 also Pixtral's. NeXT cuts pictures into tiles.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ void read_projector(const ConfigReader& top, int64_t hidden_size, std::string_vi
 
 constexpr std::string_view kClipPatches = "vision_tower.embeddings.patch_embedding";
 
-// Sizes of pictures as grids of tiles.
+// Reads sizes of pictures and turns them into grids of tiles.
 void read_grids(const ConfigReader& top, VisionSpec& vision) {
   std::vector<std::pair<double, double>> sizes = top.number_pairs("image_grid_pinpoints");
   if (sizes.empty()) sizes = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};

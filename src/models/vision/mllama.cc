@@ -1,6 +1,7 @@
-// Llama 3.2 Vision's tower: a canvas of tiles of one size, whose patches see each other across tiles;
-// LayerNorms before attention and MLP. A second encoder, whose layers are gated, reads what comes of
-// the first. Outputs of both, side by side, become the rows that the language model looks at.
+// Llama 3.2 Vision's tower: a canvas of tiles of one size, whose patches attend to each other
+// across tiles; LayerNorms before attention and MLP. A second encoder with gated layers reads the
+// output of the first. The outputs of both, side by side, become the rows of the language model's
+// cross-attention.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -50,7 +51,7 @@ constexpr NameMapEntry kFrontEntries[] = {
     bare(TensorRole::kTileBehindGate, "vision_tower.post_tile_positional_embedding.gate"),
     {TensorRole::kEmbeddingNorm, "vision_tower.layernorm_pre"},
 };
-// Each of the three reads its part of the tower.
+// Each of the two encoders and the front reads its own part of the tower and ignores the others.
 constexpr std::string_view kNotFront[] = {"transformer.layers.", "layernorm_post", "dense.",
                                           "class_embedding"};
 constexpr std::string_view kNotLocal[] = {"global_transformer.", "_embedding.", "layernorm_pre"};
@@ -71,7 +72,7 @@ void read_encoders(const ConfigReader& reader, VisionSpec& vision) {
   const auto num_layers = static_cast<size_t>(reader.integer("num_hidden_layers", {1, 256}, 32));
   const auto num_global = static_cast<size_t>(reader.integer("num_global_layers", {1, 256}, 8));
   local.norm_eps = static_cast<float>(reader.positive("norm_eps", 1e-5));
-  // The norms before and behind the first encoder have the epsilon of their kind.
+  // The norms before and after the first encoder have a fixed epsilon.
   if (local.norm_eps != 1e-5f) {
     reader.fail(fmt::format("norm_eps: expected 1e-05, as before and behind the layers, got {}",
                             local.norm_eps));
@@ -96,7 +97,7 @@ void read_encoders(const ConfigReader& reader, VisionSpec& vision) {
   }
 }
 
-// All that have no more than so many tiles, the narrowest first.
+// Returns all grids of at most max_tiles tiles, the narrowest first.
 std::vector<TileGrid> all_canvases(int32_t max_tiles) {
   std::vector<TileGrid> canvases;
   for (int32_t rows = 1; rows <= max_tiles; ++rows) {

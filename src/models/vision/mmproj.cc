@@ -23,13 +23,14 @@ struct Translation {
 struct Kind {
   std::string_view type;        // clip.projector_type
   std::string_view model_type;  // of config.json
-  std::string_view marker;      // the token whose place embeddings take
+  std::string_view marker;      // the token that embeddings replace
   void (*translate)(const Translation& in);
 };
 
 json::object square(int64_t side) { return {{"height", side}, {"width", side}}; }
 
-// The activation of a tower that says no more than a flag: what its family means by it.
+// Adds the activation of a tower that has only a flag for it: `gelu` is what its family means by
+// gelu.
 void add_activation(const Translation& in, std::string_view gelu) {
   std::string_view name = "quick_gelu";
   if (in.file.flag("clip.use_gelu")) name = gelu;
@@ -42,7 +43,7 @@ void add_eps(const Translation& in) {
     in.tower["layer_norm_eps"] = *eps;
 }
 
-// Of towers whose readers know it: the file must mean the same.
+// For towers whose readers have a fixed epsilon: the file must state the same.
 void check_eps(const Translation& in, double expected) {
   const double eps = in.file.number("attention.layer_norm_epsilon").value_or(expected);
   if (static_cast<float>(eps) != static_cast<float>(expected)) {
@@ -60,7 +61,7 @@ void add_sizes(const Translation& in) {
   in.tower["image_size"] = in.file.integer("image_size");
 }
 
-// Sizes of pictures as grids of tiles, in one list.
+// Adds sizes of pictures, which are in one list, as grids of tiles.
 void add_grids(const Translation& in) {
   const GgufValue* const points = in.file.find("image_grid_pinpoints");
   const auto sides = points == nullptr ? std::nullopt : points->as_ints();
@@ -79,7 +80,7 @@ void translate_llava(const Translation& in) {
   add_eps(in);
   add_activation(in, "gelu");
   in.tower["model_type"] = "clip_vision_model";
-  // Files hold the layers that are run.
+  // Files contain only the layers that are run.
   in.out.config["vision_feature_layer"] = in.file.integer("block_count");
   if (const GgufValue* const layers = in.file.find("feature_layer")) {
     const auto numbers = layers->as_ints();
@@ -140,8 +141,8 @@ void translate_internvl(const Translation& in) {
     in.out.preprocessor["max_patches"] = *tiles;
 }
 
-// Whether tokens of a picture see each other is a matter of the language model, whose file does not say
-// it: they do in models whose layers have no inputs of their own (26B-A4B, 31B).
+// The language model decides whether the tokens of a picture attend to each other, but its file
+// does not say it. They do in models whose layers have no inputs of their own (26B-A4B, 31B).
 bool has_layer_inputs(const GgufFile& model) {
   const GgufValue* const width = model.find("gemma4.embedding_length_per_layer_input");
   return width != nullptr && width->as_int().value_or(0) > 0;
@@ -170,7 +171,7 @@ void translate_gemma4(const Translation& in) {
   }
 }
 
-// Of Mistral 3 where cells are merged, else of LLaVA.
+// The tower is Mistral 3's if cells are merged, otherwise LLaVA's.
 void translate_pixtral(const Translation& in) {
   add_sizes(in);
   check_eps(in, 1e-5);
@@ -188,7 +189,7 @@ void translate_pixtral(const Translation& in) {
   in.out.preprocessor["size"] = json::object{{"longest_edge", in.file.integer("image_size")}};
 }
 
-// Which layers of Qwen2.5 see the whole picture: every n-th.
+// Adds the layers of Qwen2.5 that see the whole picture: every n-th.
 void add_full_layers(const Translation& in) {
   json::array full;
   if (const GgufValue* const layers = in.file.find("wa_layer_indexes")) {
@@ -222,7 +223,7 @@ void translate_qwen2(const Translation& in) {
   const int64_t width = in.file.integer("embedding_length");
   in.tower["embed_dim"] = width;
   in.tower["hidden_size"] = in.file.integer("projection_dim");
-  // Converters write something else for the width of MLPs.
+  // Converters write a wrong width of MLPs.
   const bool is_swapped = in.file.has_swapped_mlps();
   const int64_t ffn =
       in.file.rows(is_swapped ? "v.blk.0.ffn_down.weight" : "v.blk.0.ffn_up.weight");

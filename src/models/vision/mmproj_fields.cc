@@ -63,7 +63,7 @@ std::string_view mmproj_type(const GgufFile& file) {
     const GgufValue* const value = file.find(key);
     if (value != nullptr) return value->as_string().value_or("");
   }
-  // The first files have LLaVA's, and do not say so.
+  // The first files have LLaVA's projector, and do not name its type.
   const GgufValue* const is_llava = file.find("clip.has_llava_projector");
   return is_llava != nullptr && is_llava->as_bool().value_or(false) ? "mlp" : "";
 }

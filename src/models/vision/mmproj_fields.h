@@ -1,4 +1,4 @@
-// What an mmproj file says, key by key: not a door for other folders.
+// Reads an mmproj file key by key. Internal to models/.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// The first thing that does not fit is kept; whoever reads asks once, at the end.
+// Keeps the first error; the code that reads checks status() once, at the end.
 class MmprojFields {
  public:
   explicit MmprojFields(const GgufFile& file) : file_(file) {}
@@ -23,7 +23,7 @@ class MmprojFields {
     if (status_.ok()) status_ = std::move(status);
   }
 
-  // Keys are those behind "clip.vision.".
+  // The key is looked up with the prefix "clip.vision.".
   const GgufValue* find(std::string_view key) const {
     return file_.find(fmt::format("clip.vision.{}", key));
   }
@@ -32,14 +32,14 @@ class MmprojFields {
   std::optional<double> number(std::string_view key);
   bool flag(std::string_view whole_key) const;  // absent is false
 
-  // Null: there is none.
+  // Returns null if there is no such tensor.
   const RawTensor* tensor(std::string_view name) const;
   bool has_tensor(std::string_view name) const { return tensor(name) != nullptr; }
-  // Rows of a matrix or a table that the file must have.
+  // Returns the rows of a matrix or table, which must exist.
   int64_t rows(std::string_view name);
 
-  // Whether the file has the two layers of MLPs under each other's names, as converters long wrote
-  // them: told by the width of what they read.
+  // Returns whether the names of the MLPs' two matrices are swapped, as converters long wrote them;
+  // their widths tell.
   bool has_swapped_mlps() const;
 
  private:
@@ -47,7 +47,7 @@ class MmprojFields {
   Status status_;
 };
 
-// "mlp", "gemma3", "qwen2.5vl_merger", …; empty: the file says none.
+// Returns "mlp", "gemma3", "qwen2.5vl_merger", …, or nothing if the file names no type.
 std::string_view mmproj_type(const GgufFile& file);
 
 }  // namespace quire

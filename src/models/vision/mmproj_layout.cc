@@ -1,4 +1,4 @@
-// Names of tensors in mmproj files, and how their weights differ from those of transformers.
+// The names of tensors in mmproj files, and how their weights differ from those of transformers.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -42,7 +42,7 @@ constexpr NameMapEntry kGemmaEntries[] = {
     {TensorRole::kSentenceDense, "dense.{}"},
     {.role = TensorRole::kSentenceDense, .pattern = "dense.{}", .transposed = true, .bare = true},
 };
-// Bounds of a matrix lie beside it.
+// The bounds of a matrix are tensors beside it.
 constexpr NameMapEntry bare(TensorRole role, std::string_view pattern) {
   return {.role = role, .pattern = pattern, .bare = true};
 }
@@ -61,15 +61,15 @@ constexpr NameMapEntry kGemma4Entries[] = {
     {TensorRole::kSentenceDense, "dense.{}"},
 };
 constexpr NameMapEntry kMergerEntries[] = {{TensorRole::kFinalNorm, "mm.input_norm"}};
-// What stands behind the layer that is read, rows of the language model's own table, and the projector
-// of what hears.
+// The parts after the layer whose output is read, rows of the language model's own table, and the
+// projector of an audio tower.
 constexpr std::string_view kIgnored[] = {"v.post_ln", "v.token_embd.img_break", "mm.a."};
 
 constexpr NameMap kNames{.entries = kMmprojLayoutEntries, .prefixes = kTowerPrefix};
 constexpr NameMap kSwappedNames{
     .entries = kSwappedEntries, .prefixes = kTowerPrefix, .base = &kNames};
 
-// "v.deepstack.8", for each tap in turn.
+// Adds names such as "v.deepstack.8", for each tap in turn.
 void add_tap_names(VisionSpec& vision) {
   for (const int32_t layer : vision.tap_layers) {
     for (const char* part : {"fc1", "fc2"})
@@ -103,13 +103,13 @@ void name_projector(const MmprojFields& file, std::string_view type, VisionSpec&
     vision.dense_norm_names.resize(vision.dense_names.size());
     add_tap_names(vision);
   }
-  // Older converters write "model." before it, which goes with other prefixes.
+  // Older converters write "model." before the name, together with other prefixes.
   if (!vision.grids.empty())
     add({file.has_tensor("v.image_newline") ? "v.image_newline" : "image_newline"});
   vision.dense_norm_names.resize(vision.dense_names.size());
 }
 
-// [O, 3, P, P] of each of two frames, as [O, 3, 2, P, P].
+// Joins weights [O, 3, P, P] of two frames to [O, 3, 2, P, P].
 Result<RawTensor> join_frames(const RawTensor& first, const RawTensor& second,
                               std::vector<std::unique_ptr<std::byte[]>>& memory) {
   const bool fits = first.shape.size() == 4 && first.shape == second.shape && first.dtype &&
@@ -149,11 +149,11 @@ void use_mmproj_layout(const GgufFile& mmproj, VisionSpec& vision) {
     vision.names = {.entries = kGemmaEntries, .prefixes = kTowerPrefix, .base = &shared};
   if (type == "gemma4v") {
     vision.names = {.entries = kGemma4Entries, .prefixes = kTowerPrefix, .base = &shared};
-    vision.channels_last = false;  // what reads patches is stored as a convolution
+    vision.channels_last = false;  // the matrix for patches is stored as a convolution
   }
   if (type == "pixtral") {
     vision.names = {.entries = kMergerEntries, .prefixes = kTowerPrefix, .base = &shared};
-    // Rows of queries and keys are turned around so that pairs lie side by side.
+    // Rows of queries and keys are stored in the order in which rotated pairs are adjacent.
     for (LayerSpec& layer : vision.encoder.layers)
       layer.attention.rope_style = RopeStyle::kInterleaved;
   }

@@ -1,5 +1,5 @@
-// Files that do not fit are refused in one line; what fits is tested from pictures to tokens
-// (tests/laws/vision_test.cc).
+// Files that do not fit are refused with one line. tests/laws/vision_test.cc tests those that fit,
+// from pictures to tokens.
 #include "models/vision/mmproj.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::string read_tower(const std::string& name) {
   return test::read_file(golden(name) / "mmproj-model.gguf");
 }
 
-// Bytes as they lie in a file, changed in place: lengths stay.
+// Replaces bytes of a file; the lengths must be equal.
 std::string replaced(std::string file, std::string_view from, std::string_view to) {
   QUIRE_CHECK(from.size() == to.size());
   const size_t at = file.find(from);
@@ -32,7 +32,7 @@ std::string replaced(std::string file, std::string_view from, std::string_view t
   return file.replace(at, to.size(), to);
 }
 
-// Of an unsigned number of 32 bits under `key`.
+// Sets an unsigned 32-bit number under `key`.
 std::string with_number(std::string file, std::string_view key, uint32_t value) {
   const size_t at = file.find(key);
   QUIRE_CHECK(at != std::string::npos, "{}", key);
@@ -79,7 +79,8 @@ TEST(Mmproj, SaysWhatDoesNotFit) {
 TEST(Mmproj, FramesMustBeAlike) {
   const std::string tower = read_tower("qwen2_vl");
   const std::string name = "v.patch_embd.weight.1";
-  // The last of four sides, behind their number: a tensor of fewer rows.
+  // Changes the last of the four sides, which come after their number, so that the tensor has fewer
+  // rows.
   const size_t rows = tower.find(name) + name.size() + 4 + 3 * 8;
   std::string cut = tower;
   cut[rows] = 12;
@@ -88,7 +89,7 @@ TEST(Mmproj, FramesMustBeAlike) {
             "of rank 4");
 }
 
-// Whatever the numbers of a file say, the answer is a tower or one line.
+// Whatever the numbers in a file are, the result is a tower or an error of one line.
 TEST(Mmproj, RandomNumbersAreAnsweredInOneLine) {
   std::mt19937 random(7);
   for (const char* name : {"llava", "gemma3", "smolvlm", "internvl", "mistral3", "qwen2_vl",

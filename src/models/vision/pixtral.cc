@@ -1,5 +1,5 @@
-// Pixtral's tower: pictures of any size, patches that turn by their row and column; with the projector
-// of Mistral 3, which makes one embedding of a cell, or that of LLaVA.
+// Pixtral's tower: pictures of any size, whose patches rotate by their row and column. The
+// projector is that of Mistral 3, which computes one embedding per cell, or that of LLaVA.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr NameMapEntry kPixtralTowerEntries[] = {
     {TensorRole::kSentenceDense, "dense.{}"},
 };
 
-// Even frequencies turn by the row, odd ones by the column.
+// Even frequencies rotate by the row, odd ones by the column.
 RopeSpec axial_rope(int32_t head_dim, double theta) {
   RopeSpec rope{.rotary_dim = head_dim};
   for (const uint8_t axis : {uint8_t{1}, uint8_t{2}}) {

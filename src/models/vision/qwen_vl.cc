@@ -1,5 +1,6 @@
-// The towers of Qwen2-VL, 2.5-VL, 3-VL and 3.5: pictures of any size in cells of 2 x 2 patches, which
-// turn by their row and column; the language model's tokens have positions on the picture too.
+// The towers of Qwen2-VL, 2.5-VL, 3-VL and 3.5: pictures of any size in cells of 2 x 2 patches,
+// which rotate by their row and column. The language model's tokens also have positions on the
+// picture.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace quire {
 namespace {
 
-// Of all; others follow.
+// The names that all have in common.
 constexpr NameMapEntry kSharedEntries[] = {
     {TensorRole::kPositionEmbedding, "visual.pos_embed"},
     {TensorRole::kInputNorm, "visual.blocks.{}.norm1"},
@@ -55,7 +56,7 @@ NameMap names_of(Kind kind) {
   return names;
 }
 
-// Half of a head's pairs turn by the row, half by the column.
+// Half of a head's pairs rotate by the row, the others by the column.
 RopeSpec axial_rope(int32_t head_dim, double theta) {
   RopeSpec rope{.rotary_dim = head_dim};
   const int32_t quarter = head_dim / 4;
@@ -68,7 +69,7 @@ RopeSpec axial_rope(int32_t head_dim, double theta) {
   return rope;
 }
 
-// Whole numbers of a list, each below `end`.
+// Reads a list of whole numbers below `end`.
 std::vector<int32_t> read_layers(const ConfigReader& reader, std::string_view key, int64_t end,
                                  std::vector<int32_t> default_layers) {
   if (!reader.has(key)) return default_layers;
@@ -83,7 +84,7 @@ std::vector<int32_t> read_layers(const ConfigReader& reader, std::string_view ke
   return layers;
 }
 
-// Windows are given in pixels; layers without them are listed.
+// Windows are stated in pixels, and the layers without a window are listed.
 void read_windows(const ConfigReader& reader, VisionSpec& vision) {
   const size_t num_layers = vision.encoder.layers.size();
   const int64_t pixels = reader.integer("window_size", {1, 1 << 16}, 112);
@@ -101,7 +102,7 @@ void read_windows(const ConfigReader& reader, VisionSpec& vision) {
   }
 }
 
-// A table that is a square of rows, stretched over pictures.
+// Reads a table of positions that is a square grid and is interpolated to the size of pictures.
 void read_table(const ConfigReader& reader, VisionSpec& vision) {
   const int64_t count = reader.integer("num_position_embeddings", {1, 1 << 20}, 2304);
   const auto side = std::llround(std::sqrt(static_cast<double>(count)));
@@ -155,7 +156,7 @@ void read_encoder(const ConfigReader& reader, Kind kind, const TowerSizes& sizes
   encoder.has_head = false;
 }
 
-// Two linear layers over the patches of a cell; of taps, behind a norm of all of them.
+// Adds two linear layers over the patches of a cell; those of taps follow a norm of all patches.
 void add_projector(Kind kind, const TowerSizes& sizes, size_t projector, VisionSpec& vision) {
   std::vector<PoolingLayerSpec>& layers = vision.encoder.pooling.layers;
   const int64_t cell = sizes.width * vision.patches_per_cell();

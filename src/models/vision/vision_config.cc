@@ -31,7 +31,7 @@ constexpr TowerFamily kTowers[] = {
     {"internvl", read_internvl},    {"gemma4", read_gemma4},         {"mllama", read_mllama},
 };
 
-// Three numbers of preprocessor_config.json.
+// Reads three numbers of preprocessor_config.json.
 std::array<float, 3> read_channels(const ConfigReader& reader, std::string_view key,
                                    std::array<float, 3> default_values, bool is_divisor) {
   const std::vector<double> numbers = reader.numbers(key);
@@ -49,7 +49,7 @@ std::array<float, 3> read_channels(const ConfigReader& reader, std::string_view 
   return channels;
 }
 
-// How many cells a picture is made to have, of patches that are those of the tower.
+// Reads the most cells of a picture, whose patches must be those of the tower.
 void read_cell_budget(const ConfigReader& reader, VisionSpec& vision) {
   const auto check = [&](std::string_view key, int32_t expected) {
     const int64_t value = reader.integer(key, {1, 1 << 16}, expected);
@@ -64,8 +64,8 @@ void read_cell_budget(const ConfigReader& reader, VisionSpec& vision) {
       static_cast<int32_t>(reader.integer("max_soft_tokens", {1, VisionSpec::kMaxCells}, 280));
 }
 
-// How large a picture of any size may be. Towers see all of it at once: what they need grows faster
-// than the picture.
+// Reads how large a picture of any size may be. A tower sees all of it at once, and its memory
+// grows faster than the picture.
 void read_picture_size(const ConfigReader& reader, VisionSpec& vision) {
   if (vision.image_size > 0) return;
   if (vision.fit == PictureFit::kMostCells) return read_cell_budget(reader, vision);
@@ -84,7 +84,7 @@ void read_picture_size(const ConfigReader& reader, VisionSpec& vision) {
       static_cast<int32_t>(std::clamp<int64_t>(pixels / (cell * cell), 1, VisionSpec::kMaxCells));
 }
 
-// Where messages say that something was read.
+// Error messages say where a value was read.
 struct Source {
   std::string config = "config.json";
   std::string preprocessor = "preprocessor_config.json";
@@ -99,7 +99,7 @@ Result<std::optional<VisionSpec>> read_objects(const boost::json::object& config
   const auto* const family =
       std::find_if(std::begin(kTowers), std::end(kTowers),
                    [&](const TowerFamily& one) { return one.model_type == type; });
-  // Some files keep a language model of such a family alone.
+  // Some files contain only the language model of such a family.
   const bool is_text =
       family == std::end(kTowers) || (!type.starts_with("llava") && !top.has("vision_config"));
   if (is_text) {
@@ -112,7 +112,8 @@ Result<std::optional<VisionSpec>> read_objects(const boost::json::object& config
   const ConfigReader of_file(preprocessor, source.preprocessor, {}, status);
   const ConfigReader reader = of_file.child("image_processor").value_or(of_file);
   read_picture_size(reader, vision);
-  // Who centers channels leaves the rest out, unless the file asks for it.
+  // In families that center channels, pictures are not normalized further unless the file asks for
+  // it.
   if (!vision.centers_channels || reader.boolean("do_normalize", false)) {
     vision.mean = read_channels(reader, "image_mean", vision.mean, false);
     vision.std = read_channels(reader, "image_std", vision.std, true);
@@ -231,7 +232,7 @@ bool is_float(const RawTensor& tensor) {
   return tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16;
 }
 
-// The four numbers that each matrix with bounds has, by its name, become one tensor beside it.
+// Joins the four bounds of each matrix to one tensor with the matrix's name.
 void join_bounds(std::vector<RawTensor>& tensors,
                  std::vector<std::unique_ptr<std::byte[]>>& memory) {
   constexpr std::string_view kFirst = ".input_min";
@@ -256,7 +257,7 @@ void join_bounds(std::vector<RawTensor>& tensors,
       write_element(bytes.get(), DType::kF32, static_cast<int64_t>(i),
                     std::isinf(bound) ? std::copysign(kMost, bound) : bound);
     }
-    if (!is_whole) continue;  // whoever wants them finds none
+    if (!is_whole) continue;  // the missing tensor is reported when the matrix is loaded
     tensors.push_back({.name = module + ".bounds",
                        .type_name = "F32",
                        .dtype = DType::kF32,
@@ -266,7 +267,7 @@ void join_bounds(std::vector<RawTensor>& tensors,
   }
 }
 
-// A table of rows for each axis, [2, P, E], is one of them all.
+// A table of rows per axis, [2, P, E], is read as one table of all rows.
 void join_axes(RawTensor& tensor) {
   const bool is_table =
       tensor.name.ends_with(".position_embedding_table") || tensor.name == "v.position_embd.weight";
@@ -274,7 +275,7 @@ void join_axes(RawTensor& tensor) {
   tensor.shape = {tensor.shape[0] * tensor.shape[1], tensor.shape[2]};
 }
 
-// Those of `out` that are the tower's, under the names of VisionSpec::names.
+// Keeps the tensors of `out` that are the tower's, under the names of VisionSpec::names.
 void name_tensors(const VisionSpec& vision, TowerTensors& out) {
   const auto rename = [](const std::vector<std::string>& names, std::string_view to,
                          std::string& name) {
@@ -293,16 +294,16 @@ void name_tensors(const VisionSpec& vision, TowerTensors& out) {
     const auto begins = [&](const std::string& prefix) { return name.starts_with(prefix); };
     if (std::none_of(vision.tensor_prefixes.begin(), vision.tensor_prefixes.end(), begins))
       continue;
-    // Older tools put this part into names of CLIP and SigLIP.
+    // In files of older tools, names of CLIP and SigLIP contain this part.
     constexpr std::string_view kTower = "vision_tower.", kInner = "vision_model.";
     if (name.starts_with(kTower) &&
         std::string_view(name).substr(kTower.size()).starts_with(kInner))
       name.erase(kTower.size(), kInner.size());
-    // Where there is no other tower.
+    // In files without another tower, names begin with this part.
     if (name.starts_with(kInner)) name.replace(0, kInner.size(), kTower);
     rename(vision.dense_names, "dense", name);
     rename(vision.dense_norm_names, "dense_norm", name);
-    // A vector by itself: what a layer of one input makes of a 1.
+    // A vector without a bias is the matrix of a layer with one input, which is 1.
     if (name.starts_with("dense.") && tensor.shape.size() == 1 && !name.ends_with(".bias"))
       tensor.shape.push_back(1);
     if (tensor.shape.size() > 3) {

@@ -25,7 +25,7 @@ TEST(VisionConfig, Llava) {
   EXPECT_FLOAT_EQ((*vision)->mean[0], 0.48145466f);
 }
 
-// The configuration of the released model leaves out what CLIP's defaults say.
+// The configuration of the released model leaves out CLIP's defaults.
 TEST(VisionConfig, DefaultsOfThePublishedModel) {
   const auto vision = parse_vision(R"({"model_type": "llava", "vision_config": {
       "hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
@@ -39,7 +39,7 @@ TEST(VisionConfig, DefaultsOfThePublishedModel) {
   EXPECT_EQ((*vision)->placeholder, 32000);
 }
 
-// What the configuration of Qwen/Qwen2.5-VL-7B-Instruct says.
+// The configuration of Qwen/Qwen2.5-VL-7B-Instruct.
 TEST(VisionConfig, Qwen25Vl) {
   const auto vision = parse_vision(R"({"model_type": "qwen2_5_vl", "hidden_size": 3584,
       "image_token_id": 151655, "vision_config": {"depth": 32, "hidden_act": "silu",
@@ -86,7 +86,7 @@ TEST(VisionConfig, ErrorsOfQwenNameTheField) {
                                     {R"("patch_size": 0)", "patch_size"},
                                     {R"("spatial_merge_size": 9)", "spatial_merge_size"},
                                     {R"("hidden_act": "relu")", "hidden_act"}}) {
-    // Of a key that comes twice the last one counts.
+    // The last value of a repeated key counts.
     const std::string config =
         std::string(R"({"model_type": "qwen2_5_vl", "vision_config": {"hidden_size": 32,
         "num_heads": 4, "depth": 2, "intermediate_size": 8, "out_hidden_size": 32, "fullatt_block_indexes": [1], )") +
@@ -104,7 +104,7 @@ TEST(VisionConfig, ErrorsOfQwenNameTheField) {
       << table.status().message();
 }
 
-// What the configuration of google/gemma-3-4b-it says.
+// The configuration of google/gemma-3-4b-it.
 TEST(VisionConfig, Gemma3) {
   const auto vision = parse_vision(R"({"model_type": "gemma3", "mm_tokens_per_image": 256,
       "boi_token_index": 255999, "eoi_token_index": 256000, "image_token_index": 262144,
@@ -123,13 +123,13 @@ TEST(VisionConfig, Gemma3) {
   EXPECT_EQ(spec.encoder.layers[0].ffn.activation, Activation::kGeluTanh);
   EXPECT_TRUE(spec.is_bidirectional);
   EXPECT_EQ(spec.placeholder, 262144);
-  // What transformers' processor writes around a picture and its crops.
+  // The text that transformers' processor writes around a picture and its crops.
   EXPECT_EQ(spec.text.crops.before_whole, "Here is the original image ");
   EXPECT_EQ(spec.text.crops.behind_whole, " and here are some crops to help you see better ");
   EXPECT_EQ(spec.text.crops.between, " ");
 }
 
-// Where the configuration of Gemma 4 says nothing, the sizes of the smaller models are meant.
+// Missing keys of Gemma 4's configuration stand for the sizes of the smaller models.
 TEST(VisionConfig, Gemma4) {
   const auto vision = parse_vision(R"({"model_type": "gemma4", "vision_config": {
       "model_type": "gemma4_vision", "use_clipped_linears": true},
@@ -178,7 +178,7 @@ TEST(VisionConfig, ErrorsOfGemma4NameTheField) {
   }
 }
 
-// What Llama 3.2 Vision's tower is where its configuration says nothing but the size of tiles.
+// Llama 3.2 Vision's tower, when the configuration states only the size of tiles.
 TEST(VisionConfig, Mllama) {
   const auto vision = parse_vision(R"({"model_type": "mllama", "image_token_index": 128256,
       "vision_config": {"model_type": "mllama_vision_model", "image_size": 560}})",
@@ -213,8 +213,8 @@ TEST(VisionConfig, ErrorsOfMllamaNameTheField) {
   }
 }
 
-// What those of llava-hf/llava-v1.6-mistral-7b-hf, HuggingFaceTB/SmolVLM-Instruct and
-// OpenGVLab/InternVL3-1B-hf say.
+// The configurations of llava-hf/llava-v1.6-mistral-7b-hf, HuggingFaceTB/SmolVLM-Instruct and
+// OpenGVLab/InternVL3-1B-hf.
 TEST(VisionConfig, FamiliesOfTiles) {
   const auto next = parse_vision(R"({"model_type": "llava_next", "image_grid_pinpoints":
       [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]], "image_token_index": 32000,

@@ -1,5 +1,5 @@
-// What makes a model's embeddings of an image, as plain data: exec/media/vision_tower.h carries it
-// out.
+// VisionSpec describes how a model computes the embeddings of an image, as plain data;
+// exec/media/vision_tower.h computes them.
 #pragma once
 
 #include <algorithm>
@@ -15,85 +15,90 @@
 
 namespace quire {
 
-// How rows of the table of positions become those of patches.
+// How patches get their rows of the table of positions.
 enum class PatchPositions : uint8_t {
   kNone,
-  kRows,       // one row for each patch, row by row, behind that of the class token
-  kResampled,  // the table is a square grid, stretched over the picture's by linear interpolation
-  kPerAxis,    // a row for each column, and behind as many for each row: the two are added
+  kRows,       // one row per patch, row by row, after that of the class token
+  kResampled,  // the table is a square grid, interpolated linearly to the size of the picture
+  kPerAxis,    // a row for each column, followed by as many for rows; the two are added
 };
 
-// What the projector reads of a cell's patches.
+// The projector's input for a cell of patches.
 enum class CellRows : uint8_t {
   kJoined,     // all of them, patch by patch
   kByChannel,  // all of them, channel by channel
   kAveraged,   // their mean
 };
 
-// A CanvasSpec is of a tower that reads a canvas of tiles as one picture, and whose rows the
-// language model looks at instead of reading them as tokens (Llama 3.2 Vision). The class token and
-// the patches of a tile are rows; rows of zeros fill each tile up to a multiple of kRowMultiple,
-// and so they fill tiles that the canvas does not have. Rows of zeros see the others, and not each
-// other.
+// CanvasSpec describes a tower that reads a canvas of tiles as one picture, and whose rows are the
+// source of the language model's cross-attention instead of tokens (Llama 3.2 Vision). The rows of
+// a tile are those of its class token and patches; the patches of tiles that the canvas does not
+// have are zeros. Behind all tiles come rows of zeros, which pad each tile to a multiple of
+// kRowMultiple. All rows attend to those of the canvas's own tiles, and to no others.
 struct CanvasSpec {
   static constexpr int32_t kRowMultiple = 8;
-  int32_t max_tiles = 0;  // 0: the tower is none of that kind
-  // The second encoder reads what comes of VisionSpec::encoder behind its last norm, and its rows
-  // are gated.
+  int32_t max_tiles = 0;  // 0: the tower has no canvas
+  // The second encoder. It reads the output of VisionSpec::encoder after its last norm, and its
+  // layers are gated.
   DecoderSpec global;
   NameMap global_names;
-  NameMap front_names;  // of what is added before and between the two
-  // Layers of the first encoder whose outputs the projector reads beside those of the second.
+  NameMap front_names;  // of the embeddings that are added before the encoders and between them
+  // Layers of the first encoder whose outputs the projector reads together with the second
+  // encoder's output.
   std::vector<int32_t> layers;
 
   bool any() const { return max_tiles > 0; }
 };
 
-// A picture is cut into square patches. Each becomes a row of the encoder, which reads them all in
-// both directions; then the patches of a cell, side by side, become one embedding as wide as those of
+// A picture is cut into square patches. Each becomes a row of the encoder, whose rows all attend to
+// each other. Then the patches of a cell, side by side, become one embedding as wide as those of
 // the language model's tokens.
 struct VisionSpec {
-  // With a class token before the patches vocab_size is 1, and its embedding is the table of tokens.
-  // The first of pooling.layers makes rows of patches. Then come num_projector_layers that make
-  // embeddings of cells, and as many for each of tap_layers.
+  // With a class token, vocab_size is 1, and the table of tokens has its embedding. The first of
+  // pooling.layers computes rows from patches. It is followed by num_projector_layers that compute
+  // embeddings from cells, and by as many for each of tap_layers.
   DecoderSpec encoder;
   NameMap names;
-  // The names of the tower's tensors begin so. The checkpoint calls the i-th of pooling.layers, and
-  // the norm of its input if it has one, what `names` calls "dense.{i}" and "dense_norm.{i}".
+  // tensor_prefixes begin the names of the tower's tensors. The other two lists have the
+  // checkpoint's names of the i-th of pooling.layers and of the norm of its input, which `names`
+  // calls "dense.{i}" and "dense_norm.{i}".
   std::vector<std::string> tensor_prefixes;
   std::vector<std::string> dense_names;
   std::vector<std::string> dense_norm_names;
 
-  int32_t image_size = 0;  // sides of the picture; 0: any that cells fill
-  int32_t patch_size = 0;  // sides of a patch
-  int32_t merge_size = 1;  // a cell is so many patches each way
+  int32_t image_size = 0;  // side of the picture in pixels; 0: any size that cells fill
+  int32_t patch_size = 0;  // side of a patch in pixels
+  int32_t merge_size = 1;  // patches on each side of a cell
   PictureFit fit = PictureFit::kMiddle;
-  int32_t num_frames = 1;  // a patch is so many frames of a film, all alike
-  // A patch is read pixel by pixel, and not channel by channel; then it is one frame.
+  // Frames of a film that a patch spans; a picture repeats itself in all of them.
+  int32_t num_frames = 1;
+  // Patches are read pixel by pixel instead of channel by channel; then num_frames is 1.
   bool channels_last = false;
-  int32_t max_cells = 0;   // of a picture of any size; at most kMaxCells
-  int32_t max_tokens = 0;  // of a picture of any kind, if that is bounded
+  int32_t max_cells = 0;   // of a picture, if image_size is 0; at most kMaxCells
+  int32_t max_tokens = 0;  // of any picture; 0: no limit
   static constexpr int32_t kMaxCells = 2048;
   PatchPositions positions = PatchPositions::kNone;
-  // That a picture may be cut into, all in one item with a line break behind each row: then the last of
-  // pooling.layers makes the line break of a 1.
+  // The grids of tiles that a picture may be cut into. All tiles are in one item, with a line break
+  // after each row of tiles; the last of pooling.layers, applied to 1, computes the line break.
   std::vector<TileGrid> grids;
-  CanvasSpec canvas;                    // any(): then `grids` are the canvases that there are
-  int32_t window_cells = 0;             // sides of a window; 0: all layers see the whole picture
-  std::vector<bool> layer_has_windows;  // per layer, with window_cells
+  CanvasSpec canvas;  // any(): `grids` are then the possible canvases
+  // Side of a window in cells; 0: all layers attend to the whole picture.
+  int32_t window_cells = 0;
+  std::vector<bool> layer_has_windows;  // per layer, if window_cells is set
   int32_t num_projector_layers = 2;
   CellRows cells = CellRows::kJoined;
-  // Layers from whose output more embeddings are made, for the language model's first layers: the
-  // i-th is added to the output of its layer i.
+  // Layers whose outputs give further embeddings for the language model's first layers: the i-th is
+  // added to the output of its layer i.
   std::vector<int32_t> tap_layers;
   bool drops_class_token = true;    // before the projector
-  bool is_bidirectional = false;    // the tokens of a picture see each other
-  bool has_grid_positions = false;  // tokens have rows and columns (RopeSpec::pair_axes)
-  // A channel x, 0 to 255, enters as (x - 255 mean) / (255 std), CLIP's unless a family has its own.
+  bool is_bidirectional = false;    // the tokens of a picture attend to each other
+  bool has_grid_positions = false;  // tokens have a row and a column (RopeSpec::pair_axes)
+  // The encoder reads a channel's value x, 0 to 255, as (x - 255 mean) / (255 std). The defaults
+  // are CLIP's.
   std::array<float, 3> mean = {0.48145466f, 0.4578275f, 0.40821073f};
   std::array<float, 3> std = {0.26862954f, 0.26130258f, 0.27577711f};
-  bool centers_channels = false;  // then 2 x - 1 of that enters
-  TokenId placeholder = -1;       // the token whose place in a prompt an image takes
+  bool centers_channels = false;  // the value above, v, becomes 2 v - 1
+  TokenId placeholder = -1;       // the token of a prompt that an image replaces
   PictureText text;
 
   bool has_class_token() const { return encoder.vocab_size > 0; }
@@ -103,7 +108,7 @@ struct VisionSpec {
     const int32_t side = image_size / std::max(1, cell_size());
     return image_size > 0 ? side * side : max_cells;
   }
-  // These are of a picture of so many cells; max_rows() is that of the largest.
+  // For a picture of `num_cells` cells; max_rows() is for the largest picture.
   int32_t num_rows(int32_t num_cells) const {
     return num_cells * patches_per_cell() + (has_class_token() ? 1 : 0);
   }
@@ -111,15 +116,15 @@ struct VisionSpec {
     return num_cells + (has_class_token() && !drops_class_token ? 1 : 0);
   }
   int32_t max_rows() const { return num_rows(most_cells()); }
-  // With `canvas`, returns the rows of the language model's source, those of all tiles.
+  // With `canvas`: returns the rows of the language model's source, over all tiles.
   int32_t source_rows() const { return canvas.max_tiles * max_rows(); }
   int32_t tile_embeddings() const { return num_embeddings(most_cells()); }
-  // Returns at most how many embeddings a picture has that is cut into such a grid.
+  // Returns the most embeddings of a picture that is cut into such a grid.
   int32_t grid_embeddings(const TileGrid& grid) const {
     return tile_embeddings() * (1 + grid.size()) + grid.rows * (image_size / cell_size());
   }
-  // Returns at most how many embeddings an item has; max_tiles() counts its tiles, the whole
-  // picture among them.
+  // Returns the most embeddings of an item; max_tiles() returns the most tiles, including the whole
+  // picture.
   int32_t max_embeddings() const {
     int32_t most = tile_embeddings();
     for (const TileGrid& grid : grids) most = std::max(most, grid_embeddings(grid));
@@ -130,7 +135,7 @@ struct VisionSpec {
     for (const TileGrid& grid : grids) most = std::max(most, grid.size());
     return most + 1;
   }
-  // A picture of C cells has at most so many windows: along each side, one more than fill it.
+  // Returns the most windows of a picture of C cells: along each side, one more than fill it.
   int32_t max_windows() const {
     if (window_cells == 0) return 1;
     const int32_t cells = most_cells();
@@ -146,8 +151,8 @@ struct VisionSpec {
             .grids = grids};
   }
   int64_t patch_elements() const { return int64_t{3} * num_frames * patch_size * patch_size; }
-  // embedding_width() is the elements of an embedding; embedding_size() adds what is added to
-  // layers' outputs.
+  // embedding_width() is the number of elements of an embedding; embedding_size() adds those for
+  // tap_layers.
   int64_t embedding_width() const { return encoder.pooling.layers.back().num_outputs; }
   int64_t embedding_size() const {
     return embedding_width() * (1 + static_cast<int64_t>(tap_layers.size()));

@@ -8,7 +8,8 @@
 namespace quire {
 namespace {
 
-// Rows whose product is made once more, for updates that scale it (DoRA) or by another matrix.
+// How many rows at a time have their product computed again, for updates that scale it (DoRA) or
+// with another matrix.
 constexpr int64_t kBaseRows = kWholeHeadRows;
 
 int64_t experts_bytes(const LoraLimits& limits, int64_t max_tokens) {
@@ -146,7 +147,7 @@ void LoraBatch::apply(const Product& product, std::span<const LoraSegment> segme
                        .workspace = workspace_});
 }
 
-// A row of a product depends on no other, so it has the bits that it would have among others.
+// A row of a product depends on no other row, so it has the same bits as among others.
 void LoraBatch::multiply_rows(const Product& product, const MatrixWeight& matrix, void* workspace,
                               std::span<const int32_t> rows) {
   const float* const x = product.x;
@@ -166,7 +167,7 @@ void LoraBatch::multiply_rows(const Product& product, const MatrixWeight& matrix
   }
 }
 
-// y has got a bias, a residual or more by now, so the product alone is made again.
+// By now y includes a bias, a residual or more, so the product alone is computed again.
 void LoraBatch::apply_to_scaled(const Product& product, const LoraRows& adapter) {
   for (size_t begin = 0; begin < adapter.rows.size(); begin += kBaseRows) {
     const std::span<const int32_t> rows =

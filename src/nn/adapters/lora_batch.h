@@ -1,6 +1,6 @@
-// The adapters of one batch: adds the low-rank updates of its rows to what linears have computed,
-// and puts replaced modules in the place of the model's. Rows without an adapter are not touched,
-// and cost nothing.
+// LoraBatch applies the adapters of one batch: it adds the low-rank updates of the batch's rows to
+// what linears have computed, and replaces modules of the model by those of an adapter. Rows
+// without an adapter are not touched and cost nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace quire {
 
-// These are the rows of a batch that have one adapter.
+// The rows of a batch that use one adapter.
 struct LoraRows {
   const LoraWeights* weights = nullptr;
   int32_t slot = -1;                   // on a GPU
@@ -30,16 +30,17 @@ class LoraBatch {
   static int64_t memory_bytes(const LoraLimits& limits, int64_t max_tokens);
   LoraBatch(const LoraLimits& limits, int64_t max_tokens, Stream& stream, Arena& arena);
 
-  // The lists stay valid until the next call. On a GPU there are `slots` in place of lists.
+  // `adapters` must stay valid until the next call. On a GPU, `slots` takes its place.
   void begin(std::span<const LoraRows> adapters, const LoraSlots& slots, int64_t num_tokens);
-  // From here on rows are those of the batch's tokens [begin, begin + count).
+  // Selects the batch's tokens [begin, begin + count): row i of later calls is token begin + i.
   void select(int64_t begin, int64_t count);
-  // From here on row i is that of the batch's token tokens[i], each of which is there once.
+  // Selects tokens, each at most once: row i of later calls is the batch's token tokens[i].
   void select(std::span<const int32_t> tokens);
-  // Whether any selected row's adapter changes the matrix; on a GPU, whether it could.
+  // Returns whether the adapter of any selected row changes the matrix; on a GPU, whether one
+  // could.
   bool changes(const MatrixWeight& matrix) const;
-  // y += the updates of x, for the selected rows. y holds the matrix's outputs already, and gets
-  // those of an adapter that replaces the matrix.
+  // A product y = x W^T whose selected rows get y += the updates of x. y holds the matrix's outputs
+  // already; for an adapter that replaces the matrix, it gets the outputs of the replacement.
   struct Product {
     const MatrixWeight& matrix;
     const float* bias = nullptr;
@@ -49,19 +50,20 @@ class LoraBatch {
     int64_t y_stride = 0;
     void* linear_workspace = nullptr;
   };
-  // Before the product is made, which may overwrite what it reads, and behind it.
+  // prepare() is called before the product is computed, because that may overwrite x; apply()
+  // after.
   void prepare(const Product& product);
   void apply(const Product& product);
 
-  // Returns the updates of a layer's experts for the selected rows, which are `num_rows`, or null
-  // where no adapter changes them. The result is valid until the next call.
+  // Returns the updates of a layer's experts for the `num_rows` selected rows, or null if no
+  // adapter changes the experts. The result is valid until the next call.
   const ExpertUpdates* experts(size_t layer, int64_t num_rows);
 
-  // Changes rows of embeddings [T, E] that have been made from `params`, CPU only.
+  // Changes rows of embeddings [T, E] that have been looked up with `params`. CPU only.
   void apply_to_embeddings(const EmbeddingParams& params);
 
-  // Calls run(first, count, weights) for each run of the rows [0, num_rows), as they are selected,
-  // that are normed by the same weights: those of an adapter that replaces `base`, or `base`.
+  // Calls run(first, count, weights) for each run of the selected rows [0, num_rows) whose norms
+  // have the same weights: those of an adapter that replaces `base`, or `base` itself.
   template <class Run>
   void for_each_norm(const NormWeights& base, int64_t num_rows, const Run& run) {
     if (!list_norms(base, num_rows)) return run(int64_t{0}, num_rows, base);
@@ -78,23 +80,25 @@ class LoraBatch {
  private:
   void apply(const Product& product, std::span<const LoraSegment> segments);
   LoraSlotsParams slots_params(const Product& product) const;
-  // Of an adapter whose updates need what the matrix itself gives.
+  // For an adapter whose updates depend on the matrix's own outputs.
   void apply_to_scaled(const Product& product, const LoraRows& adapter);
   void replace(const Product& product, const LinearWeights& weights, const LoraRows& adapter);
-  // Copies what some rows of the product read, and multiplies it by `matrix`, into base_y_.
+  // Copies the inputs of some rows of the product and multiplies them by `matrix` into base_y_.
   void multiply_rows(const Product& product, const MatrixWeight& matrix, void* workspace,
                      std::span<const int32_t> rows);
-  // Of row `row` of the embeddings: what the table has for its token, and what an update adds.
+  // Writes row `row` of the embeddings: its token's row of the table, and an update if there is
+  // one.
   void embed_row(const EmbeddingParams& params, const TableWeight& table, int64_t row);
   static void add_to_row(const EmbeddingParams& params, const EmbeddingUpdate& update, int64_t row);
-  // Fills norms_; false: all rows have `base`.
+  // Fills norms_; returns false if all rows use `base`.
   bool list_norms(const NormWeights& base, int64_t num_rows);
 
   LoraLimits limits_;
   Stream& stream_;
   std::span<const LoraRows> adapters_;
   LoraSlots slots_;
-  const int32_t* tokens_ = nullptr;  // of the selected rows, on the device; null: theirs is the row
+  // The batch's token of each selected row, on the device; null: row i is token i.
+  const int32_t* tokens_ = nullptr;
   int64_t num_selected_ = 0;
   int32_t* rows_ = nullptr;  // [T], of the selection
   float* workspace_ = nullptr;

@@ -1,4 +1,4 @@
-// How an adapter is loaded.
+// Options for loading an adapter.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,18 @@
 namespace quire {
 
 struct LoraOptions {
-  DType dtype = DType::kBF16;               // that the updates and whole modules are kept in
+  DType dtype = DType::kBF16;               // of the stored updates and whole modules
   LoraLayout layout = LoraLayout::kPanels;  // of the updates
-  ComputeType compute = ComputeType::kF32;  // of a whole head
-  // Rows of q and k lie in pairs, where the adapter's lie in halves (GGUF files of Llama's kin).
+  ComputeType compute = ComputeType::kF32;  // of products with a replaced head
+  // The model stores rows of q and k in pairs and the adapter in halves (GGUF files of Llama and
+  // similar families).
   bool pairs_rows = false;
-  Isa isa = Isa::kPortable;  // that the model's weights are packed for
-  // A stage of a pipeline has these of num_layers layers. What changes another layer is that
-  // stage's to read, and to refuse.
+  Isa isa = Isa::kPortable;  // that the weights of the model are packed for
+  // The layers, of num_layers, that this stage of a pipeline has. An adapter's changes to other
+  // layers are read and checked by the stages that have these.
   RowRange own_layers = {};
   int64_t num_layers = 0;                                   // 0: all layers are here
-  int64_t max_bytes = std::numeric_limits<int64_t>::max();  // that the adapter may take
+  int64_t max_bytes = std::numeric_limits<int64_t>::max();  // of the loaded adapter
 };
 
 }  // namespace quire

@@ -14,11 +14,12 @@ namespace {
 constexpr std::string_view kExpertEnd = ".{e}";
 constexpr std::string_view kBaseLayer = ".base_layer";
 constexpr std::string_view kWeight = ".weight";
-// The first of PEFT's versions, as AdapterConfig::peft_version(), that is known to keep A for what a
-// stacked parameter reads; older ones took the parameter's second extent for that.
+// The first version of PEFT, as AdapterConfig::peft_version(), in which A of a stacked parameter
+// has the size of the parameter's inputs. Older versions took the parameter's second dimension for
+// the inputs.
 constexpr int32_t kVersionOfInputsFirst = 21;
 
-// Of layers, what stands beside attention, mixer and MLP.
+// The roles of a layer's matrices beside attention, mixer and MLP.
 constexpr TensorRole kBeside[] = {TensorRole::kLayerInputGate, TensorRole::kLayerInputUp,
                                   TensorRole::kStreamRouter,   TensorRole::kStreamPredict,
                                   TensorRole::kStreamCorrect,  TensorRole::kLaurelDown,
@@ -36,7 +37,8 @@ bool is_one_of(const Roles& roles, TensorRole role) {
   return std::find(std::begin(roles), std::end(roles), role) != std::end(roles);
 }
 
-// The head of a model may be its embeddings, but adapters call it by its own name.
+// Returns whether the slot is the head. A model's head may be its embeddings, but adapters use the
+// head's own name.
 bool is_head(const WeightSlot& slot) {
   const TensorRole role = slot.parts.front().role;
   return slot.matrix != nullptr && slot.layer < 0 &&
@@ -51,7 +53,7 @@ Status wrong_shape(const std::string& module, std::string_view what, int64_t exp
   return invalid_argument("module '{}': expected {} {}, got {}", module, expected, what, got);
 }
 
-// Vectors alone are read: nothing is packed.
+// Reads vectors only and packs nothing.
 class VectorsOnly final : public WeightPacking {
  public:
   Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations) override { return stored; }
@@ -67,7 +69,7 @@ class VectorsOnly final : public WeightPacking {
   Status finish() override { return {}; }
 };
 
-// The update is one of the stacked rows from `first` on, of which the slot may have only some.
+// The update covers the stacked rows from `first` on, of which the slot may have only some.
 void keep_outputs(const WeightSlot& slot, int64_t first, LoraUpdate& update) {
   int64_t rows = 0;
   for (const SlotPart& part : update.parts) rows += part.rows;
@@ -108,7 +110,7 @@ LoraReader::LoraReader(const LoraFiles& files, const NameMap& names)
   if (prefixes_.empty()) prefixes_.emplace_back();
 }
 
-// B is stored [outputs, rank], however the checkpoint stores the matrix.
+// B is stored as [outputs, rank], however the checkpoint stores the matrix.
 void LoraReader::flatten(const NameMap& names) {
   std::set<TensorRole> known;
   for (const NameMapEntry& entry : entries_) known.insert(entry.role);
@@ -120,8 +122,8 @@ void LoraReader::flatten(const NameMap& names) {
   if (names.base != nullptr) flatten(*names.base);
 }
 
-// Checkpoints may have their experts one by one, and the model that PEFT trained all of a layer in
-// two parameters, under "mlp" whatever the checkpoint calls it.
+// A checkpoint may have a layer's experts one by one while the model that PEFT trained has all of
+// them in two parameters, under "mlp", whatever the checkpoint's name is.
 void LoraReader::add_stacked_names() {
   constexpr std::string_view kExperts = "experts.{e}.";
   std::set<std::string> modules;
@@ -220,7 +222,8 @@ Result<const LoraModule*> LoraReader::find_module(const WeightSlot& slot, const 
 }
 
 // A parameter "experts.down_proj" is changed by a module "experts", or by "experts.base_layer" if
-// another parameter of the same module is changed too. Their shapes tell which is whose.
+// another parameter of the same module is changed, too. The shapes tell which module belongs to
+// which parameter.
 Result<const LoraModule*> LoraReader::find_stacked(const WeightSlot& slot,
                                                    const NameMapEntry& entry, int64_t rows) {
   const int64_t inputs = slot.matrix->k, outputs = rows * entry.rows.parts;
@@ -249,15 +252,15 @@ Result<const LoraModule*> LoraReader::find_stacked(const WeightSlot& slot,
                                 module.a->shape[0]);
       }
       used_.insert(&module);
-      if (slot.kept_rows() == 0) return nullptr;  // another rank has the expert
+      if (slot.kept_rows() == 0) return nullptr;  // the expert is another rank's
       return cut_expert(module, known_as, !fits, slot.expert);
     }
   }
   return nullptr;
 }
 
-// A has the experts' rows one after the other, B for each of the ranks all experts' columns. With
-// `is_swapped` W is the transpose of their product.
+// A has the rows of one expert after the other; B has, for each of its ranks, the columns of all
+// experts. With `is_swapped`, W is the transpose of their product.
 const LoraModule* LoraReader::cut_expert(const LoraModule& module, const std::string& parameter,
                                          bool is_swapped, int32_t expert) {
   const LoraModule*& known = cut_[{parameter, expert}];
@@ -371,8 +374,8 @@ Status LoraReader::check_all_used(const LoraOptions& options) const {
   return {};
 }
 
-// Whether another stage has what is named: a layer, by the first number between two dots, or what
-// stands before or behind all layers.
+// Returns whether another stage has the module: one of another layer, by the first number between
+// two dots of its name, or one before or behind all layers.
 bool LoraReader::is_elsewhere(std::string_view module, const LoraOptions& options) const {
   if (options.num_layers == 0) return false;
   for (size_t at = 0; at < module.size();) {

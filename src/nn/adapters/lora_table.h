@@ -1,5 +1,5 @@
-// The updates of all adapters that are loaded, as a GPU reads them: each adapter has a slot, and which
-// row has which slot is known on the device alone.
+// The updates of all loaded adapters, as a GPU reads them: each adapter has a slot, and only the
+// device stores which row uses which slot.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace quire {
 
-// LoraTable says where in a slot the parts of each matrix lie. It is immutable, and any thread may
-// read it.
+// LoraTable stores where the parts of each matrix lie in a slot. It is immutable, and any thread
+// may read it.
 class LoraTable {
  public:
   struct Parts {
     int64_t first = 0;
-    int32_t count = 0;  // 0: the matrix takes no updates
+    int32_t count = 0;  // 0: the matrix cannot have updates
   };
   LoraTable() = default;
-  // Of the matrices that can have updates.
+  // `slots` are those of the model; matrices that can have updates get a place.
   explicit LoraTable(std::span<const WeightSlot> slots);
 
-  // Returns the number of parts of a slot, those that its adapter does not have included.
+  // Returns the number of parts of a slot, including those that its adapter lacks.
   int64_t slot_stride() const { return slot_stride_; }
   Parts parts_of(const MatrixWeight& matrix) const {
     const auto found = parts_.find(&matrix);
@@ -36,7 +36,7 @@ class LoraTable {
   int64_t slot_stride_ = 0;
 };
 
-// What a batch has of them.
+// The slots of a batch.
 struct LoraSlots {
   const LoraTable* table = nullptr;  // null: no row of the batch has an adapter
   const LoraPart* parts = nullptr;   // on the device: [number of slots, table->slot_stride()]

@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-// `num_vectors`: of floats, one for each output.
+// `num_vectors` counts vectors of floats, with one element per output.
 int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, int64_t num_vectors, DType dtype,
                    LoraLayout layout) {
   const int64_t size = size_bytes(dtype);
@@ -24,10 +24,10 @@ int64_t part_bytes(int64_t rank, int64_t inputs, int64_t outputs, int64_t num_ve
          num_vectors * Arena::padded(outputs * 4);
 }
 
-// A bias, or the gains of updates and of what they are added to (DoRA); never all three.
+// A bias, or the gains of updates and of the matrix's own outputs (DoRA); never all three.
 constexpr int64_t kMostVectors = 2;
 
-// Row i of the model's head among those of the adapter.
+// Returns which row of the adapter is row i of the model's matrix.
 int64_t stored_row(const LoraUpdate& update, int64_t row, bool pairs_rows) {
   const TensorRole role = update.parts.front().role;
   const int64_t head = update.slot->head_rows;
@@ -36,7 +36,7 @@ int64_t stored_row(const LoraUpdate& update, int64_t row, bool pairs_rows) {
   return row - in_head + in_head % 2 * (head / 2) + in_head / 2;
 }
 
-// Calls use(n, row n of the matrix) for its outputs [begin, end), in order.
+// Calls use(n, row n of the matrix) for the outputs [begin, end), in order.
 template <typename Use>
 void for_each_row(Isa isa, const MatrixWeight& matrix, int64_t begin, int64_t end, Use&& use) {
   std::vector<float> row(static_cast<size_t>(matrix.k));
@@ -51,8 +51,8 @@ void for_each_row(Isa isa, const MatrixWeight& matrix, int64_t begin, int64_t en
   }
 }
 
-// DoRA: an output's row of W + scale B A is brought to the length that its magnitude says. With
-// gain = magnitude / length, y = gain W x + gain scale B A x; the base has added W x already.
+// DoRA scales each row of W + scale B A to the length that its magnitude says. With gain =
+// magnitude / length, y = gain W x + gain scale B A x; the base model has already added W x.
 void add_gains(const LoraUpdate& update, const LoraOptions& options, Arena& arena, LoraPart& part) {
   const LoraModule& module = *update.module;
   const int64_t rank = module.rank, inputs = module.num_inputs();
@@ -92,7 +92,7 @@ const void* pack_a(const LoraModule& module, const LoraOptions& options, Arena& 
   return a;
 }
 
-// Rows of B in the order of the model.
+// Packs the rows of B in the order of the model.
 const void* pack_b(const LoraUpdate& update, const LoraOptions& options, Arena& arena) {
   const int64_t rank = update.module->rank, outputs = update.num_outputs;
   const int64_t size = size_bytes(options.dtype);
@@ -131,8 +131,8 @@ LoraPart pack(const LoraUpdate& update, const LoraOptions& options, const void* 
   return part;
 }
 
-// GPUs add updates to products that are one kernel each, and know an adapter's rows on the device
-// alone.
+// Refuses what GPUs do not support: there, updates are added to products that are one kernel each,
+// and only the device stores which rows an adapter has.
 Status check_for_gpu(const LoraFiles& files, const LoraReader& reader) {
   const auto refuse = [](std::string_view module, std::string_view what) {
     return unimplemented("module '{}': cuda: {}, which CPUs alone do: use --device cpu", module,
@@ -176,7 +176,8 @@ Result<LoraWeights> LoraWeights::load(const LoraFiles& files, const DecoderWeigh
   LoraWeights lora;
   QUIRE_ASSIGN_OR_RETURN(lora.arena_, Arena::create(bytes));
   lora.num_bytes_ = bytes;
-  std::unordered_map<const LoraModule*, const void*> packed;  // A of what several matrices read
+  // The A matrices that several updates share.
+  std::unordered_map<const LoraModule*, const void*> packed;
   for (const LoraUpdate& update : reader.updates()) {
     const void*& a = packed[update.module];
     if (a == nullptr) a = pack_a(*update.module, options, lora.arena_);
@@ -188,7 +189,7 @@ Result<LoraWeights> LoraWeights::load(const LoraFiles& files, const DecoderWeigh
   return lora;
 }
 
-// Of experts whose matrices are in one part each, every part is a whole matrix's.
+// Each of an expert's matrices has one part, so that every part is a whole matrix's.
 void LoraWeights::list_experts(const DecoderWeights& weights) {
   experts_.resize(weights.num_layers());
   const auto part_of = [&](const LinearWeights& matrix) {
@@ -261,7 +262,7 @@ LoraLimits LoraWeights::limits(std::span<const WeightSlot> slots, int64_t rank, 
   for (const WeightSlot& slot : slots) {
     if (!takes_updates(slot) || (is_for_gpu && slot.expert >= 0)) continue;
     limits.max_ranks = std::max(limits.max_ranks, rank * std::ssize(slot.parts));
-    if (is_for_gpu || slot.expert >= 0) continue;  // nothing is made twice for them
+    if (is_for_gpu || slot.expert >= 0) continue;  // no product of these is computed again
     limits.max_inputs = std::max(limits.max_inputs, slot.matrix->k);
     limits.max_outputs = std::max(limits.max_outputs, slot.matrix->n);
   }

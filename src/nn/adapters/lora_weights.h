@@ -1,4 +1,4 @@
-// LoraWeights is a LoRA adapter in the layout of the kernels: the low-rank updates of a model's
+// LoraWeights is a LoRA adapter in the layout of the kernels: its low-rank updates of a model's
 // matrices, and the modules that it replaces.
 #pragma once
 
@@ -23,46 +23,46 @@
 
 namespace quire {
 
-// Owns its memory, unless that was moved. It is immutable once loaded and moved; then any thread
-// may read it.
+// Owns its memory until move_to(). It is immutable once it is loaded and moved; then any thread may
+// read it.
 class LoraWeights {
  public:
-  // `names` are those of the modules of the Hugging Face model. kInvalidArgument: the adapter
-  // changes a module that the model does not have, or that takes no such changes, or has another
-  // shape. kResourceExhausted: it takes more than options.max_bytes.
+  // `names` maps to the modules of the Hugging Face model. kInvalidArgument: the adapter changes a
+  // module that the model does not have, that cannot be changed, or that has another shape.
+  // kResourceExhausted: it takes more than options.max_bytes.
   static Result<LoraWeights> load(const LoraFiles& files, const DecoderWeights& weights,
                                   const NameMap& names, const LoraOptions& options);
 
-  // Returns the updates of a matrix of the model; they are empty where it has none.
+  // Returns the updates of a matrix of the model, or none.
   std::span<const LoraPart> parts(const MatrixWeight& matrix) const;
-  // Returns the updates of a layer's experts, by slot; they are empty where it has none.
+  // Returns the updates of a layer's experts, by slot, or none.
   std::span<const ExpertUpdate> experts(size_t layer) const { return experts_[layer]; }
   bool changes_experts() const { return changes_experts_; }
   const ReplacedModules& replaced() const { return replaced_; }
-  // Whether parts have gains for what the matrix itself gives (DoRA).
+  // Returns whether some parts scale the matrix's own outputs (DoRA).
   bool scales_base() const { return scales_base_; }
   int64_t num_bytes() const { return num_bytes_; }
-  // Whether it has updates of matrices alone.
+  // Returns whether the adapter has nothing but updates of matrices.
   bool has_updates_only() const { return !changes_experts_ && replaced_.is_empty(); }
 
-  // Returns all of it, as load() left it.
+  // Returns all of its memory, as load() left it.
   std::span<const std::byte> bytes() const {
     return {arena_.data(), static_cast<size_t>(num_bytes_)};
   }
-  // From here on it lies at `to`, where somebody else keeps a copy of bytes(); its own memory goes.
-  // Only of adapters that have updates alone.
+  // Makes it point to `to`, where the caller keeps a copy of bytes(), and frees its own memory.
+  // Only for adapters with has_updates_only().
   void move_to(std::byte* to);
 
-  // What an adapter with this rank takes at most: of every matrix but experts, and of the embeddings; and
-  // of all experts. In the layout of GPUs, which have neither adapters of experts nor of embeddings,
-  // without these.
+  // The most memory of an adapter with this rank: `dense` for all matrices but experts and for the
+  // embeddings, `experts` for all experts. In the layout of GPUs, which support no updates of
+  // experts and embeddings, these are not counted.
   struct MostBytes {
     int64_t dense = 0;
     int64_t experts = 0;
   };
   static MostBytes most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
                               LoraLayout layout);
-  // Returns the limits of adapters of at most this rank.
+  // Returns the limits of a batch with adapters of at most this rank.
   static LoraLimits limits(std::span<const WeightSlot> slots, int64_t rank, DType dtype,
                            LoraLayout layout);
 

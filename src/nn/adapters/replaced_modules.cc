@@ -32,7 +32,7 @@ WeightSpec head_spec(const ReplacedWeights& found, const LoraOptions& options) {
           .compute = options.compute};
 }
 
-// The rows of a stack that a slot keeps.
+// Returns the rows that a slot keeps of a stack.
 std::vector<RowRange> rows_of(const WeightSlot& slot) {
   return slot.kept.empty() ? std::vector<RowRange>{{0, slot.rows()}} : slot.kept;
 }

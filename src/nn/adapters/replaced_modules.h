@@ -1,5 +1,5 @@
-// What an adapter has beside the updates of matrices: head, embeddings and norms that take the place
-// of the model's, and a low-rank update of the embeddings.
+// What an adapter contains beside updates of matrices: a head, embeddings and norms that replace
+// those of the model, and a low-rank update of the embeddings.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace quire {
 
-// A token's row of embeddings gets += scale * sum_r a[token, r] * b[r].
+// A low-rank update of the embeddings: a token's row += scale * sum_r a[token, r] * b[r].
 struct EmbeddingUpdate {
   int64_t rank = 0;
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  const float* a = nullptr;  // [V, rank], times scale
+  const float* a = nullptr;  // [V, rank], multiplied by scale
   const float* b = nullptr;  // [rank, E]
 
   static int64_t bytes(int64_t rank, int64_t vocab_size, int64_t hidden_size) {
@@ -33,20 +33,20 @@ struct EmbeddingUpdate {
 // Points into its adapter's arena. It is immutable once loaded; then any thread may read it.
 class ReplacedModules {
  public:
-  // kInvalidArgument: a module has another shape than the model's.
+  // kInvalidArgument: a module's shape differs from the model's.
   static Status check(const ReplacedWeights& found);
-  // That load() takes from the arena.
+  // Returns the bytes that load() takes from the arena.
   static int64_t bytes(const ReplacedWeights& found, const LoraOptions& options);
   Status load(const ReplacedWeights& found, const LoraOptions& options, Arena& arena);
 
   bool is_empty() const { return !table_ && !update_ && head_ == nullptr && norms_.empty(); }
   const TableWeight* embedding() const { return table_ ? &*table_ : nullptr; }  // null: the model's
   const EmbeddingUpdate* embedding_update() const { return update_ ? &*update_ : nullptr; }
-  // Returns what multiplies instead of this matrix, or null where the matrix itself does.
+  // Returns the matrix that replaces this one, or null if none does.
   const LinearWeights* matrix(const MatrixWeight& base) const {
     return head_ != nullptr && head_ == &base ? &own_head_ : nullptr;
   }
-  // Returns what norms instead of these, or null where they do themselves.
+  // Returns the weights that replace those of this norm, or null if none do.
   const NormWeights* norm(const NormWeights& base) const;
 
  private:
@@ -54,7 +54,7 @@ class ReplacedModules {
   std::optional<EmbeddingUpdate> update_;
   const MatrixWeight* head_ = nullptr;
   LinearWeights own_head_;
-  std::unordered_map<const float*, NormWeights> norms_;  // by the model's weights
+  std::unordered_map<const float*, NormWeights> norms_;  // by the weights that they replace
 };
 
 }  // namespace quire

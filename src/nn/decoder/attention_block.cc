@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-// The weights of norms that have none.
+// The weights of norms that store none.
 constexpr auto kOnes = [] {
   std::array<float, kMaxAttentionHeadDim> ones{};
   ones.fill(1.0f);
@@ -45,7 +45,7 @@ AttentionBlock::AttentionBlock(const DecoderSpec& spec, const DecoderWeights& we
   const int64_t cut_bytes = Arena::padded(paged_attention_cut_bytes(stream_, limits.max_reqs));
   for (size_t i = 0; i < kinds.size(); ++i) cuts_.push_back(arena.allocate_bytes(cut_bytes));
   for (const LayerSpec& layer : spec.layers) {
-    // Layers without attention never read their entry.
+    // The entries of layers without attention are never read.
     const auto at = std::lower_bound(kinds.begin(), kinds.end(), cut_kind(layer.attention));
     layer_cut_.push_back(static_cast<size_t>(at - kinds.begin()));
   }
@@ -132,7 +132,7 @@ void AttentionBlock::project_heads(const ForwardInputs& inputs, size_t index, Co
   if (attention.qkv_clip > 0.0f) clip(attention, inputs.num_tokens);
   KvCacheView kv = cache.view;
   if (!attention.has_own_kv()) {
-    kv.num_kv_heads = 0;  // there are queries alone
+    kv.num_kv_heads = 0;  // only queries are rotated
   } else if (attention.value_norm) {
     gated_norm(stream_, {.x = qkv_.from(attention.q_rows() + attention.kv_rows()),
                          .x_stride = attention.qkv_rows(),

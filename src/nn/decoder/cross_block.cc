@@ -12,9 +12,9 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 128;  // of a source
+constexpr int64_t kRowsAtOnce = 128;  // rows of a source
 
-// Of each buffer, in the order in which the constructor takes them.
+// The sizes of the buffers, in the order in which the constructor takes them.
 struct CrossSizes {
   int64_t normed, heads, key_value;  // floats
   int64_t linear_workspace_bytes = 0, attention_workspace_bytes, cut_bytes;

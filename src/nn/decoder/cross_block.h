@@ -1,6 +1,6 @@
-// CrossBlock computes the attention of every layer to a source: keys and values made of an
-// encoder's rows, once, and the queries of each step's tokens over them. It owns no memory; its
-// buffers lie in the arena.
+// CrossBlock computes the cross-attention of every layer: it computes the keys and values of an
+// encoder's rows once, and attention of each step's queries to them. It owns no memory; its buffers
+// lie in the arena.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,25 @@
 
 namespace quire {
 
-// Where the queries of CrossSpec::alignment_heads of some tokens of a step are wanted.
+// A place to which the queries of CrossSpec::alignment_heads are copied for some tokens of a step.
 struct QueryCopy {
   int64_t first_token = 0;
   int64_t num_tokens = 0;
   float* out = nullptr;  // [num_tokens, alignment heads, D]
 };
 
-// Runs of a step's tokens that look at one source, each of at most as many tokens as the source has
-// rows. All arrays lie where the stream's device reads them.
+// Runs of a step's tokens that attend to one source. A run has at most as many tokens as its source
+// has rows. All arrays are in memory of the stream's device.
 struct CrossSegments {
-  // With CrossSpec::gated, [T] each: whether a token looks at its run's source, and whether what it looks
-  // at is shown to it, so that the layer's MLP counts too. Whether any does.
+  // For CrossSpec::gated, [T] each: whether a token attends to its run's source, and whether the
+  // source is also shown to it, in which case the output of the layer's MLP counts for it.
+  // any_reads and any_shown say whether this is true of at least one token.
   const uint8_t* reads = nullptr;
   const uint8_t* shown = nullptr;
   bool any_reads = false;
   bool any_shown = false;
   int32_t count = 0;
-  int32_t max_len = 0;                   // tokens of the longest
+  int32_t max_len = 0;                   // tokens of the longest run
   const int32_t* start_loc = nullptr;    // [count + 1]
   const int32_t* source_lens = nullptr;  // [count]
   const int32_t* block_table = nullptr;  // [count, max_blocks]
@@ -41,28 +42,28 @@ struct CrossSegments {
   std::span<const QueryCopy> query_copies = {};
 };
 
-// Borrows what it is made of. One thread at a time may use it. It works on CPUs alone.
+// Borrows its arguments. One thread at a time may use it. It works on CPUs only.
 class CrossBlock {
  public:
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
                               const DecoderLimits& limits, const Stream& stream);
-  // Returns how many segments a step has at most.
+  // Returns the most segments that a step has.
   static int64_t max_segments(const DecoderLimits& limits) { return limits.max_tokens; }
 
-  // `layers` say where the keys and values of each layer lie that reads a source.
+  // `layers` are the caches of the layers that read a source.
   CrossBlock(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
              std::vector<KvCacheView> layers, Stream& stream, Arena& arena);
 
-  // Writes the keys and values of rows [count, source_size], in all layers that read them, to slots
-  // [count].
+  // Computes the keys and values of rows [count, source_size] for all layers that read them, and
+  // writes them to slots [count].
   void write(const float* rows, const int64_t* slots, int64_t count);
-  // hidden [T, E] += what the tokens of layer `index` read of their sources, gated or not; or a norm of
-  // the sum, as the model's blocks are.
+  // hidden [T, E] += the output of layer `index`'s attention to the sources, gated if the spec says
+  // so; or the norm of the sum, depending on the model's BlockStyle.
   void run(size_t index, const CrossSegments& segments, float* hidden, int64_t num_tokens);
 
  private:
   void copy_queries(size_t index, std::span<const QueryCopy> copies) const;
-  // Adds what heads_ come to.
+  // Projects heads_ and adds the result to `hidden`.
   void add_output(const CrossWeights& weights, const CrossSegments& segments, float* hidden,
                   int64_t num_tokens);
 

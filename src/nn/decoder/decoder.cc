@@ -16,7 +16,7 @@
 namespace quire {
 namespace {
 
-// Fills the taps of the residual stream [T, E] that comes to a piece.
+// Copies the residual stream [T, E] at the start of a piece to the taps.
 void copy_taps(Stream& stream, const ForwardInputs& inputs, size_t piece, const float* hidden,
                int64_t width) {
   for (const HiddenTap& tap : inputs.taps) {
@@ -109,7 +109,7 @@ void Decoder::take_adapters(const ForwardInputs& inputs) {
 }
 
 void Decoder::embed(const ForwardInputs& inputs) {
-  // A stage behind the first goes on from hidden_; without a vocabulary all rows are given.
+  // A later stage of a pipeline starts from hidden_. Without a vocabulary, all rows are given.
   const TableWeight& table = weights_.token_embedding();
   if (spec_.vocab_size > 0 && table.data == nullptr && !table.packed) return;
   const GpuRange range(stream_, "embedding");
@@ -193,7 +193,7 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
   const LayerSpec& layer = spec_.layers[index];
   if (layer.state.any()) states_->add_output(index, hidden_, num_tokens, linear_workspace_);
   if (!layer.attention.any() || layer.shared.any()) return;
-  // The MLP is to read what attention has read.
+  // The MLP must read the same rows as the attention.
   if (spec_.block.residual == ResidualStyle::kParallel)
     norm(weights.pre_mlp_norm, hidden_, normed_, num_tokens);
   ConstActivations heads = attention_->heads();

@@ -1,12 +1,12 @@
-// Decoder does the forward pass of every family: embedding, then per layer attention over the paged
-// cache or a mixer with a state, and MLP, then the head for chosen rows, or hidden states for
-// whoever pools them. An encoder is a decoder whose attention is not causal. A call takes one
-// flattened batch; nothing is allocated after construction.
+// Decoder computes the forward pass of every family: the embedding, then for each layer attention
+// over the paged cache or a mixer with a state, and the MLP, and then the head for chosen rows, or
+// hidden states for pooling. An encoder is a decoder whose attention is not causal. A call takes
+// one flattened batch. Nothing is allocated after construction.
 //
 //   Decoder decoder(spec, weights, {.max_tokens = 2048, .max_reqs = 64, …}, stream, arena);
 //   decoder.bind_cache(layers);
 //   decoder.forward(inputs);
-//   decoder.logits(rows, out);
+//   decoder.head().logits(rows, out);
 #pragma once
 
 #include <cstdint>
@@ -38,33 +38,35 @@ namespace quire {
 // Borrows spec, weights, stream and arena. One thread at a time may use it.
 class Decoder {
  public:
-  // `ranks` belongs to a rank that computes its share of a model, which `spec` is then; it is null
-  // where one decoder computes all.
+  // With `ranks`, `spec` is the share of a model that this rank computes; `ranks` is null where one
+  // decoder computes the whole model.
   Decoder(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
           Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
 
-  // There is one cache per layer. `states` may be empty for models without.
+  // Takes one cache per layer. `states` may be empty for models without states.
   void bind_cache(std::vector<LayerCache> layers, std::vector<StateView> states = {});
 
-  // Leaves the hidden states of the batch ready for logits(), until the next call.
+  // Computes the hidden states of the batch for logits() and other methods of head(), which can be
+  // called until the next forward().
   void forward(const ForwardInputs& inputs);
 
-  // What forward() begins with: who runs its kernels as a captured graph calls it before, since
-  // logits() is to know which rows have adapters.
+  // The first part of forward(). A runner that launches a captured graph instead of forward() calls
+  // it before the launch, because logits() needs to know which rows have adapters.
   void take_adapters(const ForwardInputs& inputs);
-  // Graphs run forward() in parts: for each layer its piece, then mix(), and one piece more. Piece
-  // p is what lies between the mixers of layers p - 1 and p, and the first begins with the
-  // embedding: all of it depends on the arrays and num_tokens alone, and on no request.
+  // Pieces of forward() for graphs: call run_piece() and mix() for each layer, and then run_piece()
+  // for the last piece. Piece p lies between the mixers of layers p - 1 and p, and the first one
+  // begins with the embedding. The pieces depend only on the arrays and num_tokens, not on the
+  // requests.
   size_t num_pieces() const { return spec_.layers.size() + 1; }
   void run_piece(const ForwardInputs& inputs, size_t piece);
   void mix(const ForwardInputs& inputs, size_t layer);
 
-  // [T, E], float: without an embedding (WeightOptions) what forward() goes on from; then what the layers
-  // before the last piece that has run have come to, before the final norm.
+  // [T, E], float. Without an embedding (WeightOptions), forward() reads its input there. Then it
+  // holds the residual stream after the layers that have run so far, before the final norm.
   float* hidden() { return hidden_; }
 
   ExpertsBlock* experts() { return ffn_->experts(); }  // null: there are none
-  // What becomes of the residual stream that the last forward() left: logits, final states.
+  // Computes logits and final hidden states from the residual stream of the last forward().
   DecoderHead& head() { return *head_; }
 
  private:
@@ -74,13 +76,15 @@ class Decoder {
   void mixer_input(const ForwardInputs& inputs, size_t layer);
   void output_block(size_t layer, int64_t num_tokens);
   void ffn_block(const ForwardInputs& inputs, size_t layer);
-  // Computes the rest of a block before the layer's mixer with a state, and what that mixer reads.
+  // Computes the rest of a shared block that comes before the layer's mixer with a state, and the
+  // input of that mixer.
   void shared_block(size_t layer, int64_t num_tokens);
-  // What a layer adds and multiplies behind its MLP.
+  // Adds the layer's own input, and scales the residual stream, after the MLP.
   void end_layer(const ForwardInputs& inputs, size_t layer);
-  // Rows of the residual stream as products read them, which no norm has made.
+  // Returns rows of the residual stream, without a norm, in the type that products read.
   ConstActivations plain_input(const float* hidden, int64_t num_tokens);
-  // What the MLP reads of `count` tokens from `begin` on, whose residual stream is `hidden`.
+  // Returns the input of the MLP for `count` tokens, from `begin` on, whose residual stream is
+  // `hidden`.
   ConstActivations mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
                              int64_t count);
   void norm(const NormWeights& weights, ConstActivations x, Activations out, int64_t num_tokens);
@@ -98,16 +102,16 @@ class Decoder {
   Activations normed_;     // [T, E]
   Activations block_out_;  // [T, E], with norms of outputs
   void* linear_workspace_;
-  std::optional<LoraBatch> lora_;        // with adapters
-  std::optional<SharedBlocks> shared_;   // of models with blocks that layers share
-  std::optional<BatchLinears> linears_;  // this and the next three: from construction on
+  std::optional<LoraBatch> lora_;        // null without adapters
+  std::optional<SharedBlocks> shared_;   // for models with blocks that layers share
+  std::optional<BatchLinears> linears_;  // these four are set by the constructor
   std::optional<AttentionBlock> attention_;
   std::optional<FfnBlock> ffn_;
   std::optional<DecoderHead> head_;
   std::optional<LayerInputs> layer_inputs_;
   std::optional<ResidualStreams> streams_;
-  std::optional<DraftInput> draft_input_;  // of models that draft from hidden states
-  std::optional<StateBlock> states_;       // of models with states
+  std::optional<DraftInput> draft_input_;  // for models that draft from hidden states
+  std::optional<StateBlock> states_;       // for models with states
   std::vector<StateView> state_views_;     // per layer
 };
 

@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-// The logit of tokens that no head knows: low enough for no sampler to draw them, and a number.
+// The logit of tokens that the head has no row for: finite, and so low that no sampler draws them.
 constexpr float kNeverSaid = -1e30f;
 
 }  // namespace
@@ -61,7 +61,7 @@ void DecoderHead::head_inputs(int64_t num_tokens, float* out) {
   }
   norm(out, num_tokens);
   if (spec_.logit_scale == 1.0f) return;
-  // Its weights have the scale of the logits.
+  // The weights of the norm include the scale of the logits.
   scale_columns(stream_, {out, spec_.hidden_size}, spec_.hidden_size, 1.0f / spec_.logit_scale,
                 num_tokens);
 }

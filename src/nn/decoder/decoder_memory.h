@@ -1,4 +1,4 @@
-// What a decoder takes from its arena, by arithmetic: the plan of its memory.
+// Plans the memory that a decoder takes from its arena, by arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace quire {
 
-// A Decoder takes buffers of so many bytes from its arena.
+// The bytes of the buffers that a Decoder takes from its arena.
 struct DecoderMemory {
-  int64_t activations = 0;  // and what experts need
+  int64_t activations = 0;  // with those of the experts
   int64_t linear_workspace = 0;
-  int64_t attention_workspace = 0;  // and the cuts of the batch
+  int64_t attention_workspace = 0;  // with the cuts of the batch
   int64_t total() const { return activations + linear_workspace + attention_workspace; }
 };
 DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,

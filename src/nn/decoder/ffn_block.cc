@@ -43,7 +43,7 @@ void FfnBlock::run(size_t index, ConstActivations x, Activations out, int64_t nu
   }
   if (ffn.intermediate_size == 0) return;
   Columns inside{ffn.gated ? inside_ : gate_up_, ffn.intermediate_size};
-  // What is computed with gaps between its rows need not be copied to the other ranks' columns.
+  // Values that are written with gaps between their rows go straight to this rank's columns.
   const bool in_place = ranks != nullptr && !ffn.experts.has_shared_router &&
                         !linears_.has_updates(weights.gate_up) && gates_in_product(ffn, weights);
   if (in_place) inside = {ranks->own_inside(index), ranks->inside_stride(index)};
@@ -75,7 +75,7 @@ void FfnBlock::add_experts_beside(size_t index, const float* hidden, Activations
 
 bool FfnBlock::gates_in_product(const FfnSpec& ffn, const LayerWeights& weights) const {
   const std::vector<PackedWeight>& parts = weights.gate_up.weight.parts;
-  // A GPU's products end with these two activations alone.
+  // Products on a GPU can only end with these two activations.
   const bool is_known = gate_up_.dtype() == DType::kF32 || ffn.activation == Activation::kSilu ||
                         ffn.activation == Activation::kGeluTanh;
   return ffn.gated && is_known && ffn.gate_scale == 1.0f && !ffn.gate_cut && parts.size() == 1 &&
@@ -105,7 +105,8 @@ void FfnBlock::activate(size_t index, ConstActivations x, const Columns& inside,
   const LayerWeights& weights = weights_.block(index);
   const LinearWeights& gate_up = weights.gate_up;
   const bool is_shared = spec_.layers[index].shared.any();
-  // An update changes what is activated, so it must stand between the two.
+  // An update changes the input of the activation, so that it must come between product and
+  // activation.
   const bool has_updates = is_shared || linears_.has_updates(gate_up);
   if (!has_updates && gates_in_product(ffn, weights))
     return activate_in_product(index, x, inside, num_tokens);

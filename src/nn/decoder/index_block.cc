@@ -23,7 +23,7 @@ struct IndexSizes {
       key = std::max(key, limits.max_tokens * index.head_dim);
       head_weights = std::max(head_weights, limits.max_tokens * index.num_heads);
       chosen = std::max(chosen, limits.max_tokens * index.top_k);
-      // The widest type that a cache may have.
+      // The workspace for the widest type that a cache can have.
       const int64_t attention_bytes = sparse_attention_workspace_bytes(
           stream, DType::kF32, attention.num_heads, attention.head_dim, index.top_k);
       const int64_t choice_bytes = choose_tokens_workspace_bytes(stream, limits.max_seq_len,

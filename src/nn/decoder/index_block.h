@@ -1,5 +1,6 @@
 // IndexBlock computes the indexer of every layer that has one (kernels/api/sparse_attention.h), and
-// attention to what it has chosen. It owns no memory; its buffers lie in the decoder's arena.
+// attention to the tokens that it chooses. It owns no memory; its buffers lie in the decoder's
+// arena.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +16,37 @@
 
 namespace quire {
 
-// What a layer's indexer reads of a batch.
+// The inputs of a layer's indexer for a batch.
 struct IndexStep {
-  ConstActivations x = nullptr;             // [T, E]: what the layer's attention reads
+  ConstActivations x = nullptr;             // [T, E]: the input of the layer's attention
   ConstActivations query_latent = nullptr;  // [T, LatentSpec::query_rank], normed
   int64_t query_latent_stride = 0;
   const float* cos = nullptr;  // [T, LatentSpec::rope_dim / 2]
   const float* sin = nullptr;
 };
 
-// Borrows what it is made of. One thread at a time may use it.
+// Borrows its arguments. One thread at a time may use it.
 class IndexBlock {
  public:
-  // What an object takes from its arena.
+  // Returns the bytes that it takes from its arena.
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits,
                               const Stream& stream);
 
   IndexBlock(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
              Stream& stream, Arena& arena);
 
-  // Writes the layer's index keys and chooses for every token of the batch. A layer without an indexer
-  // of its own keeps what the one before it has chosen.
+  // Writes the layer's index keys, and chooses tokens for every token of the batch. A layer without
+  // an indexer of its own uses the choice of the nearest earlier layer that has one.
   void choose(size_t layer, const ForwardInputs& inputs, const LayerCache& cache,
               const IndexStep& step, void* linear_workspace);
-  // Computes attention to what was chosen, as `params` say but for the workspace.
+  // Computes attention to the chosen tokens, with `params` except for the workspace.
   void attend(size_t layer, const PagedAttentionParams& params);
 
  private:
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
-  // These have room for the widest layer:
+  // These have room for the widest layer.
   Activations query_;         // [T, H * D]
   Activations key_;           // [T, D]
   Activations head_weights_;  // [T, H]

@@ -1,6 +1,6 @@
-// The latent attention of every layer that has it (kernels/api/latent.h), but for the walk over the
-// cache: projections, norms, queries absorbed, values expanded. Owns no memory; its buffers lie in
-// the decoder's arena.
+// LatentBlock computes latent attention (kernels/api/latent.h) for every layer that has it, except
+// attention over the cache itself: projections, norms, absorbed queries, expanded values. It owns
+// no memory; its buffers lie in the decoder's arena.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace quire {
 
-// This says where the tokens of a step stand.
+// The positions of a step's tokens, and their slots in the cache.
 struct LatentStep {
   const float* cos = nullptr;  // [T, P / 2]
   const float* sin = nullptr;
@@ -24,25 +24,25 @@ struct LatentStep {
   int64_t num_tokens = 0;
 };
 
-// Borrows what it is made of. One thread at a time may use it.
+// Borrows its arguments. One thread at a time may use it.
 class LatentBlock {
  public:
-  // What an object takes from its arena.
+  // Returns the bytes that it takes from its arena.
   static int64_t memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
                               const BlockLimits& limits, const Stream& stream);
 
   LatentBlock(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
               Stream& stream, Arena& arena);
 
-  // The parts of a layer's attention come in this order. This first one brings x [T, E] to
-  // queries() and the cache.
+  // The methods below are called in this order for a layer. project() computes queries() from x [T,
+  // E] and writes the latents to the cache.
   void project(size_t layer, ConstActivations x, const LatentStep& step, void* linear_workspace);
   ConstActivations queries() const { return queries_; }  // [T, Hq, R + P]
-  // What queries are made of, where they have a latent, normed: [T, down_rows()], of which the first
-  // LatentSpec::query_rank are it.
+  // Returns the latent that the queries are computed from, if they have one, normed: the first
+  // LatentSpec::query_rank columns of [T, down_rows()].
   ConstActivations query_latent() const { return down_; }
-  Activations sums() { return sums_; }  // [T, Hq, R]: paged_attention() writes them
-  // out [T, Hq * V] = the values that sums() stand for.
+  Activations sums() { return sums_; }  // [T, Hq, R]: written by paged_attention()
+  // out [T, Hq * V] = the values that the sums of latents in sums() expand to.
   void expand_values(size_t layer, Activations out, int64_t num_tokens);
 
  private:
@@ -50,7 +50,8 @@ class LatentBlock {
     std::vector<const PackedWeight*> key_up, value_up;
   };
 
-  // The queries of the layer's heads, [T, Hq, N + P], and how far tokens are apart.
+  // Computes the queries of the layer's heads, [T, Hq, N + P], and returns them with the stride
+  // between tokens.
   ConstActivations make_queries(size_t layer, int64_t num_tokens, void* linear_workspace,
                                 int64_t* stride);
 
@@ -59,7 +60,7 @@ class LatentBlock {
   Stream& stream_;
   std::vector<Heads> heads_;  // per layer
   Activations down_;          // [T, down_rows]
-  Activations query_;         // [T, Hq * (N + P)], of queries with a latent
+  Activations query_;         // [T, Hq * (N + P)], if queries have a latent
   Activations queries_;
   Activations sums_;
   void* head_workspace_;

@@ -84,7 +84,8 @@ void LayerInputs::prepare(const ForwardInputs& inputs, const float* embedded,
                        .y = scratch_,
                        .num_tokens = num_tokens,
                        .workspace = linear_workspace});
-  // The projection counts by E^-1/2: its norm is that of the whole with a larger epsilon.
+  // The projection must be multiplied by E^-1/2. Its norm is that of the unscaled projection with a
+  // larger epsilon.
   rms_norm(stream_, {.x = scratch_,
                      .weight = weights_.layer_projection_norm(),
                      .add_to = inputs_,
@@ -127,7 +128,7 @@ void LayerInputs::project(size_t layer, const float* hidden, int64_t num_tokens,
   const LayerWeights& weights = weights_.layer(layer);
   const int64_t size = spec_.layer_inputs.size;
   const float* input = inputs_ + static_cast<int64_t>(layer) * size;
-  // A row: the gate, and beside it what it gates.
+  // A row consists of the gate, followed by the values that it gates.
   run_linear(stream_, {.weights = weights.input_gate,
                        .x = read(hidden, num_tokens),
                        .y = gated_,

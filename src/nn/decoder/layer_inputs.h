@@ -1,4 +1,4 @@
-// LayerInputs makes inputs that every layer has of its own beside the residual stream
+// LayerInputs computes the inputs that each layer has of its own beside the residual stream
 // (LayerInputSpec; Gemma 4's per-layer embeddings).
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time may use it.
+// Borrows its arguments. One thread at a time may use it.
 class LayerInputs {
  public:
   static int64_t memory_bytes(const DecoderSpec& spec, const BlockLimits& limits);
@@ -24,31 +24,31 @@ class LayerInputs {
   LayerInputs(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
               Stream& stream, Arena& arena);
 
-  // Makes the inputs of all layers, of tokens whose embeddings are `embedded` [T, E].
+  // Computes the inputs of all layers for tokens with the embeddings `embedded` [T, E].
   void prepare(const ForwardInputs& inputs, const float* embedded, void* linear_workspace);
   // Computes hidden [T, E] += norm(up(act(gate(hidden)) * input of the layer)), once per layer and
   // batch.
   void add(size_t layer, float* hidden, int64_t num_tokens, void* linear_workspace);
-  // What add() would add, [T, E], until the next call.
+  // Returns what add() would add, [T, E], valid until the next call.
   const float* make(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
 
  private:
   struct Sizes;
   int64_t width() const;  // of the inputs of all layers
-  // Rows [T, E] as products read them.
+  // Returns rows [T, E] in the type that products read.
   ConstActivations read(const float* rows, int64_t num_tokens);
   // Computes scratch_ = up(act(gate(hidden)) * input of the layer).
   void project(size_t layer, const float* hidden, int64_t num_tokens, void* linear_workspace);
-  // The norm of scratch_, into `out` or added to `add_to`; the other is null.
+  // Writes the norm of scratch_ to `out`, or adds it to `add_to`; the other one is null.
   void norm(size_t layer, float* out, float* add_to, int64_t num_tokens);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
-  TokenId* ids_;        // [T]: the rows of the table where some embeddings are given
+  TokenId* ids_;        // [T]: rows of the table, if some embeddings are given
   float* inputs_;       // [T, layers * P]
   float* scratch_;      // [T, max(layers * P, E)]
-  Activations read_;    // [T, E]: what products read, where that is no float
+  Activations read_;    // [T, E]: inputs of products, if these do not read floats
   Activations gated_;   // [T, 2 P]
   Activations inside_;  // [T, P]
 };

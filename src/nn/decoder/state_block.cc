@@ -11,8 +11,8 @@
 namespace quire {
 namespace {
 
-// Floats of each buffer, in the order in which the constructor takes them, with room for the widest
-// layer.
+// The floats of each buffer, in the order in which the constructor takes them, with room for the
+// widest layer.
 struct StateBufferSizes {
   int64_t in = 0, mixed = 0, steps = 0, decay = 0, beta = 0, narrow = 0, read = 0;
   DType activation_type;
@@ -236,8 +236,8 @@ void StateBlock::ssd(const Step& step) {
   finish_output(step, in_, spec.in_rows());
 }
 
-// Queries and keys become vectors of length 1, queries divided by sqrt(Dk): x / sqrt(sum x^2 + eps)
-// is an RMSNorm with eps / Dk, divided by sqrt(Dk).
+// Scales queries and keys to length 1, and divides queries by sqrt(Dk). x / sqrt(sum x^2 + eps) is
+// an RMSNorm with eps / Dk, divided by sqrt(Dk).
 void StateBlock::normalize_keys(const Step& step) {
   constexpr float kEps = 1e-6f;
   const StateSpec& spec = step.spec;

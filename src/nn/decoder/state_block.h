@@ -16,20 +16,20 @@
 
 namespace quire {
 
-// Borrows what it is made of. One thread at a time may use it.
+// Borrows its arguments. One thread at a time may use it.
 class StateBlock {
  public:
-  // Returns what an object takes from its arena, which is 0 without states.
+  // Returns the bytes that it takes from its arena; 0 without states.
   static int64_t memory_bytes(const DecoderSpec& spec, const BlockLimits& limits);
 
   StateBlock(const DecoderSpec& spec, const DecoderWeights& weights, const BlockLimits& limits,
              Stream& stream, Arena& arena, LoraBatch* lora);
 
-  // The parts of a layer's mixer come in this order, for up to max_tokens tokens.
-  // `linear_workspace` is what linear() needs for the layer's matrices. This first one is the input
-  // projection of x [T, E].
+  // The methods below are called in this order for a layer's mixer, for up to max_tokens tokens.
+  // `linear_workspace` is the workspace of linear() for the layer's matrices. project() computes
+  // the input projection of x [T, E].
   void project(size_t layer, ConstActivations x, int64_t num_tokens, void* linear_workspace);
-  // Computes convolution and recurrence over the segments. `state` is that of the layer
+  // Computes the convolution and the recurrence over the segments. `state` is the layer's state
   // (StateSpec::state_floats()).
   void mix(size_t layer, const StateSegments& segments, const StateView& state, int64_t num_tokens,
            void* linear_workspace);
@@ -37,7 +37,7 @@ class StateBlock {
   void add_output(size_t layer, float* out, int64_t num_tokens, void* linear_workspace);
 
  private:
-  struct Step;  // a call of mix()
+  struct Step;  // the arguments of a mix()
 
   void short_conv(const Step& step);
   void selective_scan(const Step& step);
@@ -60,9 +60,9 @@ class StateBlock {
   float* steps_ = nullptr;  // [T, I], [T, H] or [T, H, Dk]
   float* decay_ = nullptr;  // [T, H] or [T, H, Dk]
   float* beta_ = nullptr;   // [T, H]
-  // It holds [T, R + 2 N] of a selective scan, or [T, I] for the gates of a decay per channel.
+  // [T, R + 2 N] of a selective scan, or [T, I] for the gates of a decay per channel.
   float* narrow_ = nullptr;
-  Activations read_;  // what products read, where that is no float
+  Activations read_;  // inputs of products, if these do not read floats
 };
 
 }  // namespace quire

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Elements of DraftInput's states_, whose rows are floats.
+// Returns the elements of DraftInput's states_, whose source rows are floats.
 int64_t num_states(const DraftInputSpec& spec, const BatchSizes& sizes) {
   const bool converts = spec.is_beside && sizes.activation_type != DType::kF32;
   return converts ? sizes.max_tokens * spec.hidden_size : 0;
@@ -45,7 +45,7 @@ void DraftInput::join(const DraftRows& rows, const int32_t* positions, float* st
                       int64_t num_tokens, void* linear_workspace) {
   const int64_t width = sizes_.width;
   const int64_t hidden = spec_.hidden_size;
-  // The norm of zeros is zeros.
+  // A zero embedding stays zero under the norm.
   place(normed(stream, weights_.embedding_norm, width, num_tokens), spec_.hidden_first ? hidden : 0,
         width, num_tokens, spec_.ignores_first ? positions : nullptr);
   if (!spec_.is_beside) {

@@ -1,4 +1,5 @@
-// What a drafting decoder makes of tokens and hidden states (nn/spec/draft_input_spec.h).
+// DraftInput computes the input of a draft model from tokens and hidden states
+// (nn/spec/draft_input_spec.h).
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,13 @@
 
 namespace quire {
 
-// Of a batch: the hidden state before each token, where the stream's device reads it.
+// The hidden state before each token of a batch, in memory of the stream's device.
 struct DraftRows {
-  const float* rows = nullptr;  // [T, hidden_size], or [T, E] of states that are its own
+  const float* rows = nullptr;  // [T, hidden_size], or [T, E] if they are the draft model's own
   bool are_own = false;
 };
 
-// Borrows what it is made of. One thread at a time may use it.
+// Borrows its arguments. One thread at a time may use it.
 class DraftInput {
  public:
   static int64_t memory_bytes(const DraftInputSpec& spec, const BatchSizes& sizes);
@@ -26,17 +27,18 @@ class DraftInput {
   DraftInput(const DraftInputSpec& spec, const DraftInputWeights& weights, const BatchSizes& sizes,
              Stream& stream, Arena& arena);
 
-  // stream [T, E]: the embeddings, and then what the first layer adds to.
+  // stream [T, E] holds the embeddings; join() replaces them by the residual stream of the first
+  // layer.
   void join(const DraftRows& rows, const int32_t* positions, float* stream, int64_t num_tokens,
             void* linear_workspace);
-  // Returns [T, 2 E] of the last join(), with is_beside.
+  // Returns the pairs [T, 2 E] of the last join(), for is_beside.
   ConstActivations pairs() const { return pairs_; }
 
  private:
   int64_t pair_width() const;
-  // x [T, width] behind the norm, valid until the next call; x itself without a weight.
+  // Returns x [T, width] after the norm, valid until the next call; x itself if `weight` is null.
   const float* normed(const float* x, const float* weight, int64_t width, int64_t num_tokens);
-  // Columns [first, first + width) of the pairs. `positions`: as CopyRowsParams.
+  // Writes x to columns [first, first + width) of the pairs. `positions` is that of CopyRowsParams.
   void place(const float* x, int64_t first, int64_t width, int64_t num_tokens,
              const int32_t* positions = nullptr);
   void copy(const float* x, float* out, int64_t num_tokens);  // [T, E]
@@ -48,7 +50,7 @@ class DraftInput {
   Stream& stream_;
   Activations pairs_;  // [T, pair_width()]
   Activations
-      states_;     // [T, hidden_size] with is_beside: of activations' type, where that is another
+      states_;     // [T, hidden_size] with is_beside, in activations' type, if that is not float
   float* normed_;  // [T, max(E, hidden_size)]
 };
 

@@ -1,4 +1,4 @@
-// Heads that know some of a vocabulary's tokens alone.
+// Support for heads that compute logits of only some tokens of the vocabulary.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 
 namespace quire {
 
-// What tokens get that the head does not know: they are never sampled, and are no error.
+// The logit of tokens that the head does not cover: they are never sampled, and they are no error.
 inline constexpr float kUnknownLogit = -1e30f;
 
-// rows [R, map.size()]: logits of the tokens map[0], map[1], …; out [R, V].
+// Expands rows [R, map.size()], the logits of tokens map[0], map[1], …, to out [R, V].
 inline void expand_logits(std::span<const TokenId> map, const float* rows, std::span<float> out,
                           size_t vocab_size) {
   std::ranges::fill(out, kUnknownLogit);

@@ -1,6 +1,6 @@
-// MedusaHeads are heads beside a model's own that say the tokens behind the next one (Medusa; Cai
-// et al., 2024). Each is a few blocks x += silu(W x + b) on the model's last hidden state, and a
-// matrix to logits.
+// MedusaHeads are additional heads on a model, which predict the tokens after the next one (Medusa;
+// Cai et al., 2024). Each consists of a few blocks x += silu(W x + b) on the model's last hidden
+// state, and of a matrix that computes logits.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct MedusaSpec {
   int64_t num_heads = 0;
   int64_t num_blocks = 1;    // of a head
   bool has_bias = false;     // of the blocks
-  bool shares_head = false;  // one matrix to logits for all
+  bool shares_head = false;  // all heads use one matrix for logits
 };
 
 // Borrows the stream. One thread may use it.
@@ -29,13 +29,13 @@ class MedusaHeads {
   MedusaHeads(const MedusaHeads&) = delete;
   MedusaHeads& operator=(const MedusaHeads&) = delete;
 
-  // They must be filled before the first logits().
+  // The slots must be filled before the first logits().
   const std::vector<WeightSlot>& slots() const { return slots_; }
 
   int64_t workspace_bytes(const Stream& stream, int64_t max_rows) const;
   void make_workspace(const Stream& stream, int64_t max_rows, Arena& arena);
 
-  // out [R, num_logits] of hidden states x [R, E], which are overwritten.
+  // Computes out [R, num_logits] from hidden states x [R, E], which are overwritten.
   void logits(Stream& stream, int64_t head, float* x, int64_t num_rows, float* out);
 
  private:

@@ -20,7 +20,7 @@ std::vector<int64_t> slots_of_experts(size_t num_experts, std::span<const int32_
   return counts;
 }
 
-// How many slots each expert gets. None gets more than there are ranks.
+// Returns the number of slots of each expert, which is never above the number of ranks.
 std::vector<int64_t> count_slots(const ExpertLoad& load) {
   const size_t num_experts = load.tokens.size();
   std::vector<int64_t> counts(num_experts, 1);
@@ -43,8 +43,9 @@ bool contains(const std::vector<int32_t>& experts, int32_t expert) {
   return std::find(experts.begin(), experts.end(), expert) != experts.end();
 }
 
-// Deals the slots out to ranks, the ones with the most tokens first. Two of one expert may meet on a rank
-// that has fewer tokens than others: as one of them alone would have been there.
+// Assigns slots to ranks, those with the most tokens first. Two slots of one expert can end up on
+// the same rank if that has fewer tokens than the others, which does no harm: one slot alone would
+// bring it the same tokens.
 RankExperts pack(const ExpertLoad& load, const std::vector<int64_t>& counts) {
   const auto tokens_of = [&](int32_t expert) {
     const auto at = static_cast<size_t>(expert);
@@ -72,13 +73,14 @@ RankExperts pack(const ExpertLoad& load, const std::vector<int64_t>& counts) {
   return experts;
 }
 
-// How many of `experts` the slots hold.
+// Returns how many of `experts` are in the slots.
 int64_t num_held(const std::vector<int32_t>& experts, std::span<const int32_t> slots) {
   return std::count_if(slots.begin(), slots.end(),
                        [&](int32_t expert) { return contains(experts, expert); });
 }
 
-// Gives sets of experts to ranks with as many slots that have most of them already.
+// Assigns sets of experts to ranks with the same number of slots, preferring those that already
+// have most of a set.
 RankExperts match(const RankExperts& sets, const std::vector<std::span<const int32_t>>& held) {
   struct Pair {
     int64_t num_held;
@@ -103,7 +105,8 @@ RankExperts match(const RankExperts& sets, const std::vector<std::span<const int
   return by_rank;
 }
 
-// The slots of one rank with `experts`, of which those that it holds stay where they are.
+// Fills the slots of a rank with `experts`, and leaves those that the rank holds already where they
+// are.
 void fill(std::vector<int32_t> experts, std::span<const int32_t> held, std::span<int32_t> slots) {
   std::vector<size_t> free;
   for (size_t i = 0; i < held.size(); ++i) {

@@ -1,9 +1,10 @@
-// Which rank has which experts of a layer, where experts are spread over ranks (expert parallel).
+// The placement of a layer's experts on ranks, where experts are spread over ranks (expert
+// parallel).
 //
-// Each rank has some slots, each slot one expert, and every expert at least one slot: the first rank's
-// slots come first. Where there are more slots than experts, some experts lie on several ranks, which
-// share their tokens. A token's result does not depend on the slot that computes it (law L4), so
-// placement is a matter of speed alone (docs/decisions/085-experts-by-load.md).
+// Each rank has some slots, and each slot holds one expert; the first rank's slots come first.
+// Every expert has at least one slot. If there are more slots than experts, some experts are on
+// several ranks, which share their tokens. A token's result does not depend on the slot that
+// computes it (law L4), so placement only affects speed (docs/decisions/085-experts-by-load.md).
 #pragma once
 
 #include <cstdint>
@@ -12,25 +13,25 @@
 
 namespace quire {
 
-// Returns the expert of each slot while nothing is known of loads: they come in their order, and
-// then from the first one on again.
+// Returns the expert of each slot as long as loads are unknown: the experts in their order, and
+// then again from the first one.
 std::vector<int32_t> first_placement(int64_t num_experts, int64_t num_slots);
 
-// What decides a placement.
+// The input of a placement.
 struct ExpertLoad {
-  std::span<const int64_t> tokens = {};          // by expert: how many it had
-  std::span<const int64_t> slots_per_rank = {};  // in all at least as many as experts
+  std::span<const int64_t> tokens = {};          // of each expert
+  std::span<const int64_t> slots_per_rank = {};  // in total at least the number of experts
 };
 
-// Returns the tokens of the rank that has most, where an expert's slots have equal shares of its
-// tokens.
+// Returns the tokens of the most loaded rank, if the slots of an expert share its tokens equally.
 double heaviest_rank(const ExpertLoad& load, std::span<const int32_t> expert_of);
 
-// Returns the expert of each slot, so that ranks have about equally many tokens. A copy at a time goes to
-// the expert with the most tokens a slot; then slots go by their tokens, the greatest first, to the rank
-// with the fewest that has room. What lies on a rank in `current` stays in its slot if the rank keeps
-// it, and ranks get those sets of experts of which they have most already. Equal arguments give
-// equal placements.
+// Returns the expert of each slot, such that the ranks have about equally many tokens. First,
+// additional slots go one at a time to the expert with the most tokens per slot. Then the slots are
+// assigned to ranks, those with the most tokens first, each to the rank with the fewest tokens that
+// has room. Finally, each set of experts is given to the rank that already holds most of it in
+// `current`, and an expert that stays on its rank stays in its slot. Equal arguments give equal
+// placements.
 std::vector<int32_t> place_experts(const ExpertLoad& load, std::span<const int32_t> current);
 
 }  // namespace quire

@@ -38,7 +38,7 @@ Case random_case(std::mt19937& random, int64_t most_experts, int64_t most_ranks)
   return c;
 }
 
-// The least that the heaviest rank can have: every expert in every slot.
+// Returns the least load that the most loaded rank can have, by trying every expert in every slot.
 double naive_optimum(const Case& c) {
   std::vector<int32_t> expert_of(static_cast<size_t>(c.num_slots()), 0);
   const auto num_experts = static_cast<int32_t>(c.tokens.size());
@@ -88,7 +88,7 @@ TEST(PlaceExperts, EveryExpertHasASlotAndWhatStaysKeepsIts) {
     EXPECT_EQ(placed, place_experts(c.load(), current)) << "equal arguments";
     for (int32_t expert = 0; expert < std::ssize(c.tokens); ++expert)
       ASSERT_NE(std::count(placed.begin(), placed.end(), expert), 0) << expert;
-    // What a rank keeps does not move within it.
+    // An expert that stays on its rank stays in its slot.
     size_t first = 0;
     for (const int64_t num_slots : c.slots_per_rank) {
       for (int64_t i = 0; i < num_slots; ++i) {
@@ -103,7 +103,7 @@ TEST(PlaceExperts, EveryExpertHasASlotAndWhatStaysKeepsIts) {
       }
       first += static_cast<size_t>(num_slots);
     }
-    // Loads that stay the same move nothing more.
+    // Unchanged loads move nothing more.
     EXPECT_DOUBLE_EQ(heaviest_rank(c.load(), place_experts(c.load(), placed)),
                      heaviest_rank(c.load(), placed));
   }

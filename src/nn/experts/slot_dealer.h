@@ -1,5 +1,5 @@
-// Which slot computes which token of an expert, where experts lie in slots and some in several
-// (nn/experts/expert_placement.h): the slots of an expert take turns.
+// SlotDealer chooses the slot that computes a token's expert (nn/experts/expert_placement.h): if an
+// expert has several slots, they take turns.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace quire {
 
-// Every rank deals the same tokens in the same order, so all of them come to the same slots.
+// Every rank deals the same tokens in the same order, and so chooses the same slots.
 class SlotDealer {
  public:
   SlotDealer(std::span<const int32_t> expert_of, int64_t num_experts);
 
-  // Puts a slot of each expert in the place of its id.
+  // Replaces each expert's id by one of its slots.
   void deal(std::span<int32_t> expert_ids);
 
  private:
-  bool is_identity_ = true;          // every expert lies in the slot of its number alone
-  std::vector<int32_t> first_slot_;  // [X + 1] of each expert, in slots_
+  bool is_identity_ = true;          // expert i has slot i and no other
+  std::vector<int32_t> first_slot_;  // [X + 1], index in slots_ by expert
   std::vector<int32_t> slots_;       // by expert
-  std::vector<int32_t> next_;        // [X] whose turn it is, in slots_
+  std::vector<int32_t> next_;        // [X], index in slots_ of an expert's next slot
 };
 
 }  // namespace quire

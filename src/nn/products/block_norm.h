@@ -1,4 +1,4 @@
-// These are the norms and scales that several blocks of a layer apply to rows.
+// The norms and scales that several blocks of a layer apply to rows.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// out [T, E] = the norm of x [T, E], of the kind that the model's blocks have. With `rows`, row i of
-// `out` is that of row rows[i] of x.
+// out [T, E] = the norm of x [T, E], of the kind that the model's blocks have. With `rows`, row i
+// of `out` is the norm of row rows[i] of x.
 struct BlockNorm {
   const NormWeights& weights;
   ConstActivations x;
@@ -20,8 +20,8 @@ struct BlockNorm {
   int64_t num_tokens = 0;
   const int32_t* rows = nullptr;  // [T] or null
 };
-// `lora` holds the batch's adapters, some of which may have norms of their own, or is null. Row i
-// is the row of its selection.
+// `lora` holds the batch's adapters, which may have norms of their own, or is null. Row i is row i
+// of its selection.
 void run_block_norm(Stream& stream, const DecoderSpec& spec, const BlockNorm& norm,
                     LoraBatch* lora = nullptr);
 

@@ -10,13 +10,14 @@ namespace quire {
 
 namespace {
 
-// Some columns of `num_rows` rows.
+// Columns of `num_rows` rows.
 struct Block {
   const float* rows;
   int64_t stride, width;
 };
 
-// out [num_rows, width], rows `out_stride` apart: `in`, held between bounds[0] and bounds[1].
+// Writes to out [num_rows, width], with rows `out_stride` apart, the values of `in` clipped to
+// bounds[0] and bounds[1].
 void clamp_rows(const Block& in, const float* bounds, int64_t num_rows, float* out,
                 int64_t out_stride) {
   for (int64_t row = 0; row < num_rows; ++row) {
@@ -26,7 +27,7 @@ void clamp_rows(const Block& in, const float* bounds, int64_t num_rows, float* o
   }
 }
 
-// The product of one part of a matrix with bounds, whose outputs begin at column `first`.
+// Computes the product of one part of a matrix with bounds, whose outputs begin at column `first`.
 void run_clamped(Stream& stream, const LinearProduct& product, const PackedWeight& part,
                  const float* bounds, int64_t first) {
   QUIRE_CHECK(!product.accumulate && product.clamped != nullptr && product.weights.bias == nullptr,
@@ -56,7 +57,7 @@ void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora) {
   const LoraBatch::Product changed{matrix,    bias,     product.x,        x_stride,
                                    product.y, y_stride, product.workspace};
   if (lora != nullptr) lora->prepare(changed);
-  int64_t first = 0;  // of the part, among the outputs
+  int64_t first = 0;  // of the part, among the matrix's outputs
   const float* bounds = product.weights.bounds;
   for (const PackedWeight& part : matrix.parts) {
     if (bounds != nullptr) {

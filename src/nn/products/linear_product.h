@@ -1,5 +1,5 @@
-// Products by matrices that may consist of several parts (weights/checkpoint.h), as all blocks of a
-// layer make them.
+// Products with matrices that may consist of several parts (weights/checkpoint.h), for all blocks
+// of a layer.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace quire {
 
 class RankExchange;
 
-// Some columns of an array whose rows lie `stride` elements apart; 0: the columns are all it has.
+// Columns of an array whose rows are `stride` elements apart; 0: the array has no other columns.
 struct Columns {
   Activations data;
   int64_t stride = 0;
@@ -31,21 +31,21 @@ struct LinearProduct {
   int64_t num_tokens = 0;
   bool accumulate = false;
   void* workspace = nullptr;  // linear_workspace_bytes() bytes
-  float* clamped = nullptr;   // [T, K], of weights with bounds: what they read is put there
+  float* clamped = nullptr;   // [T, K], for weights with bounds: receives the clipped inputs
 };
 // `lora` holds the batch's adapters, or is null.
 void run_linear(Stream& stream, const LinearProduct& product, LoraBatch* lora = nullptr);
 
 // BatchLinears computes the products of a decoder's batch, with one workspace, the batch's
-// adapters, and the ranks that share the model. It borrows all of them. One thread at a time may
+// adapters, and the ranks that share the model, all of which it borrows. One thread at a time may
 // use it.
 class BatchLinears {
  public:
   struct Shared {
     void* workspace = nullptr;
-    float* clamped = nullptr;       // BufferSizes::clamped, of models that have it
+    float* clamped = nullptr;       // BufferSizes::clamped, for models that clip inputs
     LoraBatch* lora = nullptr;      // null: no adapters
-    RankExchange* ranks = nullptr;  // null: alone
+    RankExchange* ranks = nullptr;  // null: one rank computes the model
   };
   BatchLinears(Stream& stream, const Shared& shared) : stream_(stream), shared_(shared) {}
 
@@ -54,11 +54,11 @@ class BatchLinears {
   RankExchange* ranks() const { return shared_.ranks; }
   LoraBatch* lora() const { return shared_.lora; }
 
-  // Whether an adapter of the selected rows changes the matrix.
+  // Returns whether an adapter of the selected rows changes the matrix.
   bool has_updates(const LinearWeights& weights) const;
-  // From here on rows are those of the batch's tokens [begin, begin + count).
+  // Selects the batch's tokens [begin, begin + count): row i of later calls is token begin + i.
   void select(int64_t begin, int64_t count);
-  // From here on row i is that of the batch's token tokens[i].
+  // Selects tokens: row i of later calls is the batch's token tokens[i].
   void select(std::span<const int32_t> tokens);
 
   void run(const LinearWeights& weights, ConstActivations x, const Columns& y, int64_t num_tokens,

@@ -1,4 +1,4 @@
-// What products read: on a CPU float rows where they lie, on a GPU rows of bf16.
+// The inputs of products: float rows on a CPU, bf16 rows on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace quire {
 
-// `count` elements.
+// Allocates `count` elements.
 Activations allocate_activations(Arena& arena, DType type, int64_t count);
 
-// These are some rows, and the elements from one to the next.
+// Rows, and the number of elements from one to the next.
 struct ProductInputs {
   ConstActivations x;
   int64_t x_stride = 0;
 };
 
-// Returns `rows` [num_tokens, size], or where `scratch` [num_tokens, size] is of another element type,
-// which is that of products' inputs then, their copy in it.
+// Returns `rows` [num_tokens, size] themselves, or, if `scratch` [num_tokens, size] has another
+// element type, which is then that of products' inputs, their copy in `scratch`.
 ProductInputs product_inputs(Stream& stream, const ProductInputs& rows, Activations scratch,
                              int64_t num_tokens, int64_t size);
 

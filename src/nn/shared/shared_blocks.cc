@@ -10,7 +10,7 @@
 namespace quire {
 
 struct SharedBlocks::Buffers {
-  int64_t rows = 0, read = 0, narrow = 0;  // rows: of [T, E]
+  int64_t rows = 0, read = 0, narrow = 0;  // `rows` is the size of [T, E]
 
   Buffers(const SharedWeights& weights, const BatchSizes& sizes) {
     for (const SharedBlockWeights& layer : weights) {

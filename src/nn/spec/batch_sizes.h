@@ -1,4 +1,4 @@
-// What decides how large the buffers of a part of the decoder are.
+// The sizes that determine the buffers of a part of the decoder.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct BatchSizes {
   int64_t max_tokens = 0;
   int64_t width = 0;  // E
   float norm_eps = 1e-6f;
-  DType activation_type = DType::kF32;  // what products read
+  DType activation_type = DType::kF32;  // of products' inputs
 };
 
 }  // namespace quire

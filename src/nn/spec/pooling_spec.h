@@ -1,4 +1,5 @@
-// What is made of the hidden states of a prompt, as plain data: exec/pooling_stage.h carries it out.
+// PoolingSpec describes what is computed from the hidden states of a prompt, as plain data;
+// exec/pooling_stage.h computes it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace quire {
 
-// Which hidden states of a prompt become its one row.
+// How the hidden states of a prompt become its one row.
 enum class PoolingKind : uint8_t {
   kCls,  // the first token's
   kMean,
@@ -19,20 +20,20 @@ enum class PoolingKind : uint8_t {
   kLast,  // the last token's
 };
 
-// This is a norm of what a layer reads, which Decoder::pooling_layer() leaves to its caller.
+// A norm of a layer's input, which DecoderHead::pooling_layer() leaves to its caller.
 struct InputNormSpec {
   TensorRole role = TensorRole::kDenseInputNorm;
-  bool is_rms = false;        // else a LayerNorm with a bias
+  bool is_rms = false;        // otherwise a LayerNorm with a bias
   bool has_weight = true;     // of an RMSNorm
-  bool shifts_input = false;  // it reads (x + shift) * factor, column by column
-  float shift_scale = 1.0f;   // of the shift that is stored
+  bool shifts_input = false;  // the layer reads (x + shift) * factor, column by column
+  float shift_scale = 1.0f;   // factor on the stored shift
   float eps = 1e-6f;
 };
 
-// The layer computes y = norm(act(W x + b)), on pooled rows.
+// The layer computes y = norm(act(W x + b)) on pooled rows.
 struct PoolingLayerSpec {
   TensorRole role = TensorRole::kClassifier;
-  int32_t index = -1;  // of several layers of one role
+  int32_t index = -1;  // among several layers of one role
   int64_t num_inputs = 0;
   int64_t num_outputs = 0;
   bool bias = true;
@@ -44,20 +45,20 @@ struct PoolingLayerSpec {
 // How scores of labels become probabilities.
 enum class ScoreActivation : uint8_t { kNone, kSigmoid, kSoftmax };
 
-// num_columns 0: the model is not for pooling.
+// With num_columns 0, the model does not pool.
 struct PoolingSpec {
   PoolingKind kind = PoolingKind::kLast;
   std::vector<PoolingLayerSpec> layers;
-  int64_t num_columns = 0;  // of what comes out
-  bool classifies = false;  // columns are labels, else an embedding
-  bool per_token = false;   // rows are tokens unless a request asks otherwise
-  // Models that judge steps have it: the token that ends a step. Their rows are those of such
-  // tokens alone.
+  int64_t num_columns = 0;  // of the result
+  bool classifies = false;  // the columns are labels; otherwise an embedding
+  bool per_token = false;   // a row per token, unless a request asks for pooled rows
+  // The token that ends a step, for models that judge steps. Their result has rows only for such
+  // tokens.
   std::optional<TokenId> step_token = {};
-  // The last layer gives two numbers, and the one column is the first less the second: the logits of
-  // the tokens that say yes and no.
+  // The last layer computes two numbers, the logits of the tokens for yes and no, and the one
+  // column of the result is their difference.
   bool is_difference = false;
-  bool normalizes = true;  // of embeddings: they are scaled to length 1
+  bool normalizes = true;  // scales embeddings to length 1
   ScoreActivation activation = ScoreActivation::kNone;
 
   bool any() const { return num_columns > 0; }

@@ -13,7 +13,7 @@ int32_t RelativeBiasSpec::bucket_of(int32_t distance) const {
   const int32_t first = distance > 0 && !causal ? side : 0;
   const int32_t away = causal ? std::max(-distance, 0) : std::abs(distance);
   if (away < exact) return first + away;
-  // In float32, as those who trained the tables have it.
+  // In float32, as in the code that trained the tables.
   const float ratio = std::log(static_cast<float>(away) / static_cast<float>(exact)) /
                       static_cast<float>(std::log(static_cast<double>(max_distance) / exact));
   const auto more = static_cast<int32_t>(ratio * static_cast<float>(side - exact));

@@ -9,8 +9,8 @@
 namespace quire {
 namespace {
 
-// Where the buckets of transformers' MPNet begin, of keys behind the query; those before it have the
-// first half.
+// The distances at which the buckets of transformers' MPNet begin, for keys behind the query. Keys
+// before it have the first half of the buckets.
 TEST(RelativeBias, BucketsAreTheOracles) {
   constexpr int32_t kBegins[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
   const RelativeBiasSpec spec{.num_buckets = 32};
@@ -24,7 +24,7 @@ TEST(RelativeBias, BucketsAreTheOracles) {
   }
 }
 
-// The same of T5's decoder, to which keys behind the query are hidden.
+// The same for T5's decoder, which never sees keys behind the query.
 TEST(RelativeBias, CausalBucketsAreTheOracles) {
   constexpr int32_t kBegins[] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                  16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113};

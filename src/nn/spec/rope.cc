@@ -10,10 +10,10 @@
 namespace quire {
 namespace {
 
-// Fewer are done before a team has woken up.
+// A team of threads takes longer to wake up than fewer pairs take to compute.
 constexpr int64_t kPairsWorthThreads = 4096;
 
-// An odd dimension has one more pair than it would fill, as in transformers.
+// An odd dimension rounds up to a whole pair, as in transformers.
 std::vector<double> base_frequencies(double theta, int32_t rotary_dim) {
   std::vector<double> inv_freq(static_cast<size_t>((rotary_dim + 1) / 2));
   for (size_t i = 0; i < inv_freq.size(); ++i) {
@@ -22,7 +22,7 @@ std::vector<double> base_frequencies(double theta, int32_t rotary_dim) {
   return inv_freq;
 }
 
-// The pairs behind a share of them stay as they are.
+// Only the first pairs are rotated; the frequencies of the others are zero.
 void apply_proportional(const RopeConfig& config, std::vector<double>& inv_freq) {
   const auto pairs = static_cast<double>(inv_freq.size());
   const auto first = static_cast<size_t>(config.partial_rotary_factor * pairs);
@@ -30,14 +30,15 @@ void apply_proportional(const RopeConfig& config, std::vector<double>& inv_freq)
     inv_freq[i] = i < first ? inv_freq[i] / config.factor : 0.0;
 }
 
-// The base that dynamic NTK scaling uses for a sequence of `length` tokens.
+// Returns the base that dynamic NTK scaling uses for a sequence of `length` tokens.
 double dynamic_theta(const DynamicNtk& ntk, int64_t length) {
   const double ratio = static_cast<double>(length) / static_cast<double>(ntk.max_position);
   const double stretch = ntk.factor * ratio - (ntk.factor - 1.0);
   return ntk.theta * std::pow(stretch, static_cast<double>(ntk.dim) / (ntk.dim - 2));
 }
 
-// Llama 3.1: long wavelengths are divided by the factor, short ones kept, those between blended.
+// Llama 3.1: long wavelengths are divided by the factor, short ones are kept, and those in between
+// are blended.
 void apply_llama3(const RopeConfig& config, std::vector<double>& inv_freq) {
   const auto old_len = static_cast<double>(config.original_max_position_embeddings);
   for (double& freq : inv_freq) {
@@ -52,8 +53,8 @@ void apply_llama3(const RopeConfig& config, std::vector<double>& inv_freq) {
   }
 }
 
-// YaRN (Peng et al., 2023): the pair index at which a frequency makes `rotations` turns over the
-// original context.
+// YaRN (Peng et al., 2023): returns the pair index at which a frequency makes `rotations` turns
+// over the original context.
 double yarn_correction_dim(const RopeConfig& config, double rotations, int32_t rotary_dim) {
   return rotary_dim *
          std::log(static_cast<double>(config.original_max_position_embeddings) /
@@ -86,8 +87,8 @@ void apply_yarn(const RopeConfig& config, int32_t rotary_dim, RopeSpec& rope) {
   }
 }
 
-// LongRoPE (Ding et al., 2024): searched divisors per pair, one set per regime of the served
-// length.
+// LongRoPE (Ding et al., 2024): divisors per pair that were found by search, one set for short and
+// one for long served lengths.
 void apply_long_rope(const RopeConfig& config, int64_t max_model_len, RopeSpec& rope) {
   const bool is_long = max_model_len > config.original_max_position_embeddings;
   const std::vector<double>& factors = is_long ? config.long_factor : config.short_factor;
@@ -190,7 +191,8 @@ Status check_config(const RopeConfig& config, int32_t rotary_dim) {
   return {};
 }
 
-// As rope_table() of one position for all pairs, which it equals where a token's positions are equal.
+// Computes what rope_table() does for one position for all pairs, and equals it if the token's
+// positions are equal.
 void axis_tables(HostStream& stream, const RopeSpec& rope, const int32_t* axes, int64_t num_tokens,
                  float* cos, float* sin) {
   const int64_t pairs = rope.rotary_dim / 2;
@@ -261,7 +263,7 @@ void rope_tables(Stream& stream, const RopeSpec& rope, const TokenPositions& of_
                  int64_t num_tokens, float* cos, float* sin, double* scratch) {
   const int32_t* const positions = of_tokens.sequence;
   const int32_t pairs = rope.rotary_dim / 2;
-  if (stream.device() != DeviceKind::kCpu) {  // positions cannot be read here; the op looks at them
+  if (stream.device() != DeviceKind::kCpu) {  // positions cannot be read here; the op reads them
     const DynamicNtk dynamic = rope.dynamic.value_or(DynamicNtk{});
     return rope_table(stream, {.positions = positions,
                                .inv_freq = rope.inv_freq.data(),

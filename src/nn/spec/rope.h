@@ -1,8 +1,8 @@
-// Rotary position embedding: this file has the frequencies of every scaling rule, and the cos/sin
-// tables of a step.
+// Rotary position embedding: the frequencies of every scaling rule, and the cos/sin tables of a
+// step.
 //
-// Law L4: what a position is rotated by depends on the position and on how the model is served,
-// never on the batch or on how a prompt was cut (docs/decisions/003-rope-length-rules.md).
+// Law L4: the rotation of a position depends on the position and on how the model is served, never
+// on the batch or on how a prompt was cut (docs/decisions/003-rope-length-rules.md).
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,17 @@ enum class RopeType : uint8_t {
   kYarn,
   kLlama3,
   kLongRope,
-  kProportional,  // a share of a head's pairs rotates, by the frequencies of the whole head
+  // Only a share of a head's pairs is rotated, with the frequencies of the whole head.
+  kProportional,
 };
 
-// As the configuration states it (names of Hugging Face). Fields apply to the types named beside
-// them.
+// The rope settings of a configuration, with Hugging Face's names. A comment beside a field names
+// the types that use it, for the fields up to the next comment.
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
-  double partial_rotary_factor = 1.0;            // of the head; of its pairs: kProportional
+  // Share of the head that is rotated; of its pairs for kProportional.
+  double partial_rotary_factor = 1.0;
   double factor = 1.0;                           // linear, dynamic, yarn, llama3, longrope
   int64_t max_position_embeddings = 0;           // dynamic
   int64_t original_max_position_embeddings = 0;  // yarn, llama3, longrope
@@ -44,59 +46,59 @@ struct RopeConfig {
   std::vector<double> short_factor = {};  // longrope, rotary_dim / 2 each
   std::vector<double> long_factor = {};
   std::vector<double> freq_factors =
-      {};  // any type: divisors stored in a checkpoint (GGUF rope_freqs)
-  // Says how many pairs turn by a token's time, row and column (MRoPE, Qwen2-VL). When it is empty,
-  // all turn by the token's place in the sequence. Sections lie one after the other, or take turns
-  // while they last: rows and columns take every third pair from 1 and 2 on, time the rest.
+      {};  // any type: divisors that a checkpoint stores (GGUF rope_freqs)
+  // How many pairs are rotated by a token's time, row and column (MRoPE, Qwen2-VL); empty: all
+  // pairs are rotated by the token's position in the sequence. The sections follow each other, or,
+  // with sections_in_turn, are interleaved: rows and columns have every third pair from 1 and 2 on,
+  // as many as the sections say, and time has the rest.
   std::vector<int64_t> sections = {};
   bool sections_in_turn = false;
-  bool backwards = false;  // pairs turn the other way (nanochat); of types that do not grow
+  bool backwards = false;  // pairs are rotated the other way (nanochat); not with dynamic
 };
 
-// Dynamic NTK scaling: from position max_position on, the base grows with the position.
+// Dynamic NTK scaling: the base grows with the position from max_position on.
 struct DynamicNtk {
   double theta = 10000.0;
   double factor = 1.0;
   int64_t max_position = 0;
-  int32_t dim = 0;  // the rotary dimension that exponents are shares of
+  int32_t dim = 0;  // the rotary dimension that the exponents are fractions of
 };
 
 struct RopeSpec {
   int32_t rotary_dim = 0;        // even
   std::vector<double> inv_freq;  // [rotary_dim / 2]
-  double scale = 1.0;            // on cos and sin
+  double scale = 1.0;            // factor on cos and sin
   std::optional<DynamicNtk> dynamic;
-  // [rotary_dim / 2]: by which of a token's three positions (time, row, column) a pair turns. Those of
-  // text are equal. Empty: its place in the sequence is all that it has.
+  // [rotary_dim / 2]: which of a token's three positions (time, row, column) rotates a pair; for
+  // text all three are equal. Empty: the position in the sequence rotates all pairs.
   std::vector<uint8_t> pair_axes = {};
 };
 
-// Makes the frequencies. `rotary_dim` is positive; an odd one, as a share of a head may come out
-// (Phi-3), rotates one dimension more, with the frequencies of its own size; YaRN and LongRoPE have
-// no such case. `max_model_len` is the longest sequence that is served, by which LongRoPE chooses
-// its factors. kInvalidArgument names the field that does not fit.
+// Computes the frequencies. `rotary_dim` is positive. An odd one (Phi-3: a fraction of a head may
+// be odd) rotates one dimension more, with the frequencies of the odd size; YaRN and LongRoPE have
+// no such models. `max_model_len` is the longest sequence that is served, which decides on
+// LongRoPE's factors. kInvalidArgument names the field that does not fit.
 Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
 
-// Returns what YaRN multiplies cos and sin by. Latent attention multiplies its scores by the square
-// of it.
+// Returns YaRN's factor on cos and sin. Latent attention multiplies its scores by its square.
 double yarn_mscale(double factor, double mscale);
 
-// Queries at position p are multiplied by 1 + beta * ln(1 + floor((p + first) / span)), so that
+// The query at position p is multiplied by 1 + beta * ln(1 + floor((p + first) / span)), so that
 // attention stays sharp over long contexts (Llama 4 counts from 1, Ministral 3 from 0).
 struct QueryScale {
   double beta = 0.1;
   int64_t span = 8192;
   int64_t first = 0;
 };
-// Says where the tokens of a step stand.
+// The positions of a step's tokens.
 struct TokenPositions {
   const int32_t* sequence = nullptr;  // [num_tokens]
-  // [num_tokens, 3], for RopeSpec::pair_axes; null: all three are `sequence`, as in text.
+  // [num_tokens, 3], for RopeSpec::pair_axes; null: all three equal `sequence`, as in text.
   const int32_t* axes = nullptr;
 };
 
-// Fills cos and sin, [num_tokens, rotary_dim / 2] each. `scratch` has room for rotary_dim / 2
-// doubles, which dynamic scaling uses.
+// Computes cos and sin, [num_tokens, rotary_dim / 2] each. `scratch` has room for rotary_dim / 2
+// doubles, which only dynamic scaling uses.
 void rope_tables(Stream& stream, const RopeSpec& rope, const TokenPositions& positions,
                  int64_t num_tokens, float* cos, float* sin, double* scratch);
 

@@ -62,7 +62,7 @@ TEST(Rope, SectionsTurnByTimeRowAndColumn) {
   }
 }
 
-// Pairs that turn by different positions of a token are those of tables made for each position.
+// A pair that is rotated by one of a token's positions equals that of a table for this position.
 TEST(Rope, PairsFollowTheirAxis) {
   std::mt19937 random(3);
   auto team = ThreadTeam::create({.num_threads = 3});
@@ -120,9 +120,9 @@ TEST(Rope, YarnBlendsAndScales) {
   config.original_max_position_embeddings = 32768;
   const auto rope = make_rope(config, 64, 131072);
   ASSERT_TRUE(rope.ok());
-  EXPECT_DOUBLE_EQ(rope->inv_freq[0], 1.0);  // turns often: kept
+  EXPECT_DOUBLE_EQ(rope->inv_freq[0], 1.0);  // fast rotation: kept
   const double last = 1.0 / std::pow(10000.0, 62.0 / 64.0);
-  EXPECT_NEAR(rope->inv_freq[31], last / 4.0, 1e-12);  // turns rarely: divided
+  EXPECT_NEAR(rope->inv_freq[31], last / 4.0, 1e-12);  // slow rotation: divided
   EXPECT_NEAR(rope->scale, 0.1 * std::log(4.0) + 1.0, 1e-12);
 }
 

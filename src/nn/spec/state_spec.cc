@@ -31,7 +31,7 @@ int64_t StateSpec::in_rows() const {
 
 int64_t StateSpec::conv_floats() const {
   if (!any()) return 0;
-  // Whole vectors, so that what follows is aligned.
+  // Rounds up to whole vectors, so that the recurrence's state is aligned.
   return (causal_conv_state_floats(conv_kernel, conv_channels()) + 15) / 16 * 16;
 }
 

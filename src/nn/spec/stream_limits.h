@@ -1,4 +1,4 @@
-// How many residual streams the kernels take, for whoever reads configurations.
+// The number of residual streams that the kernels support, for code that reads configurations.
 #pragma once
 
 #include "kernels/api/streams/residual_streams.h"

@@ -1,4 +1,4 @@
-// The slots of attention over keys and values, over latents, and over what an encoder has made.
+// The slots of attention, of latent attention and of cross-attention.
 #include <optional>
 #include <utility>
 #include <vector>

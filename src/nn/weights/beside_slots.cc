@@ -1,5 +1,5 @@
-// The slots of what stands beside attention and MLP: norms, inputs of layers, several residual
-// streams, blocks that layers share, a drafting decoder's input, heads.
+// The slots of a layer's parts other than attention and MLP: norms, inputs of layers, several
+// residual streams, shared blocks, a draft model's input, heads.
 #include <utility>
 #include <vector>
 
@@ -76,7 +76,7 @@ void add_shared_block_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t
   if (shared.weights_layer == index)
     slots.add_vector(index, {TensorRole::kPairNorm, 2 * width}, weights.pair_norm);
   slots.add_matrix(index, {TensorRole::kBlockOut, width}, width, weights.out);
-  // The updates of all uses lie with the block.
+  // The updates of all uses are stored with the block.
   const auto add = [&](std::vector<SlotPart> parts, int64_t columns, LinearWeights& out) {
     slots.add_matrix(shared.weights_layer, std::move(parts), std::nullopt, columns, out, false);
     slots.last().expert = shared.use;

@@ -1,6 +1,6 @@
 // A checkpoint fills a decoder's weights through slots. Each function adds the slots of one part,
-// which lead to its last argument. `spec` is that of the whole model, whose ranks each keep their
-// share; `layer` is a layer's index, and -1 stands for no layer.
+// which point to its last argument. `spec` is that of the whole model, of which each rank stores
+// its share; `layer` is the index of a layer, or -1 for a part that belongs to none.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,17 @@ namespace quire {
 void add_norm_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, TensorRole role,
                     NormWeights& out);
 
-// These add parts of a layer.
+// The next functions add parts of a layer.
 void add_attention_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                          LayerWeights& out);
 void add_state_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, StateWeights& out);
-// Of layers that read a source.
+// For layers with cross-attention.
 void add_cross_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, CrossWeights& out);
 void add_mlp_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer, LayerWeights& out);
 void add_expert_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t layer,
                       ExpertsWeights& out);
-// This is one expert, whole if experts are spread over ranks and this rank has it.
+// The place of one expert. If experts are spread over ranks, is_own says whether this rank has it,
+// whole.
 struct ExpertPlace {
   int32_t layer = 0;
   int32_t expert = 0;
@@ -49,12 +50,12 @@ void add_shared_block_slots(WeightSlots& slots, const DecoderSpec& spec, int32_t
 void add_bound_slots(WeightSlots& slots, int32_t layer, size_t matrix_slot,
                      const std::vector<TensorRole>& roles, LinearWeights& out);
 
-// These add parts of the model.
+// The next functions add parts of the model.
 void add_stream_slots(WeightSlots& slots, const DecoderSpec& spec, StreamWeights& out);
 void add_draft_input_slots(WeightSlots& slots, const DecoderSpec& spec, DraftInputWeights& out);
 void add_head_slots(WeightSlots& slots, const DecoderSpec& spec, LinearWeights& out);
-// Few rows go through it and much depends on them, so it keeps the type in which it is stored and is
-// multiplied in float32.
+// Adds a layer for pooling. It has few rows and a large influence, so it keeps its stored type and
+// is multiplied in float32.
 void add_pooling_slots(WeightSlots& slots, const PoolingLayerSpec& layer, PoolingLayerWeights& out);
 
 }  // namespace quire

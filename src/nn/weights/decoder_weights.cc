@@ -13,7 +13,7 @@ std::array<const LinearWeights*, 5> state_matrices(const StateWeights& state) {
   return {&state.in, &state.x, &state.step, &state.gate, &state.out};
 }
 
-// Of residual streams and of blocks that layers share.
+// Returns the matrices of residual streams and of shared blocks.
 std::vector<const LinearWeights*> matrices_beside(const StreamWeights& streams,
                                                   const SharedWeights& shared) {
   std::vector<const LinearWeights*> matrices;

@@ -23,8 +23,8 @@
 namespace quire {
 
 // Points into memory that it does not own: an Arena, and the checkpoint's mapping for borrowed
-// tables. Stays where it was made, because slots point into it. Filled once, then read by any
-// thread.
+// tables. It cannot be moved, because slots point into it. It is filled once; then any thread may
+// read it.
 class DecoderWeights {
  public:
   // `spec` is that of the whole model.
@@ -36,7 +36,7 @@ class DecoderWeights {
   const std::vector<WeightSlot>& slots() const { return slots_.all(); }
 
   const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
-  // With DecoderSpec::relative_bias, returns the biases of a layer: [buckets, heads].
+  // For DecoderSpec::relative_bias: returns the biases of a layer, [buckets, heads].
   const float* relative_bias(size_t layer) const {
     return relative_biases_[spec_.relative_bias.per_layer ? layer : 0];
   }
@@ -47,19 +47,18 @@ class DecoderWeights {
     return token_type_embedding_;
   }  // [num_token_types, E] or null
   const NormWeights& embedding_norm() const { return embedding_norm_; }
-  // With DecoderSpec::layer_inputs, these are [its vocab_size, layers * P], [layers * P, E] and
-  // [P].
+  // For DecoderSpec::layer_inputs: [its vocab_size, layers * P], [layers * P, E] and [P].
   const TableWeight& layer_table() const { return layer_table_; }
   const LinearWeights& layer_projection() const { return layer_projection_; }
   const float* layer_projection_norm() const { return layer_projection_norm_; }
-  const StreamWeights& streams() const { return streams_; }  // with DecoderSpec::streams
-  const SharedWeights& shared() const { return shared_; }    // with LayerSpec::shared
+  const StreamWeights& streams() const { return streams_; }  // for DecoderSpec::streams
+  const SharedWeights& shared() const { return shared_; }    // for LayerSpec::shared
   const DraftInputWeights& draft_input() const { return draft_input_; }
   size_t num_layers() const { return layers_.size(); }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
-  // Of a layer whose experts are dealt out anew, between two forward passes.
+  // For changing the placement of a layer's experts between two forward passes.
   ExpertsWeights& experts(size_t layer) { return layers_[layer].experts; }
-  // Of the layer whose attention and MLP layer i uses (SharedBlockSpec): mostly itself.
+  // Returns the layer whose attention and MLP layer i uses (SharedBlockSpec), usually itself.
   const LayerWeights& block(size_t i) const {
     const SharedBlockSpec& shared = spec_.layers[i].shared;
     return layers_[shared.any() ? static_cast<size_t>(shared.weights_layer) : i];
@@ -68,8 +67,8 @@ class DecoderWeights {
   const LinearWeights& lm_head() const { return lm_head_; }  // [V, E], empty without a head
   const PoolingLayerWeights& pooling_layer(size_t i) const { return pooling_layers_[i]; }
 
-  // Returns the largest workspace that linear() needs for one of these matrices, by the most rows
-  // that go through each.
+  // The most rows that go through each kind of matrix. linear_workspace() returns the largest
+  // workspace that linear() needs for any of them.
   struct MaxRows {
     int64_t attention = 0;
     int64_t mlp = 0;
@@ -78,9 +77,9 @@ class DecoderWeights {
   };
   int64_t linear_workspace(const Stream& stream, const MaxRows& rows) const;
 
-  // Of the packed matrices of all layers and the head.
+  // Returns the bytes of the packed matrices of all layers and of the head.
   MatrixBytes matrix_bytes(const WeightPacking& packing) const;
-  // How the widest matrices of the layers are multiplied.
+  // Returns the type in which the widest matrices of the layers are multiplied.
   ComputeType matrix_compute() const;
 
  private:

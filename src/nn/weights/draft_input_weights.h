@@ -1,4 +1,4 @@
-// These are the weights of DraftInputSpec.
+// The weights of DraftInputSpec.
 #pragma once
 
 #include "nn/weights/linear_weights.h"

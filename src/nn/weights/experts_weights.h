@@ -1,4 +1,4 @@
-// These are the weights of a layer's routed experts.
+// The weights of a layer's routed experts.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,20 @@ struct ExpertsWeights {
 
   LinearWeights router;               // [X, E]
   const float* correction = nullptr;  // [X] or null
-  LinearWeights shared_router;        // [1, E]; empty when every token takes all of the shared MLP
-  const float* scale = nullptr;       // [X] or null
-  // With ExpertsSpec::own_norms, these are [E] each.
+  // [1, E]; empty if every token has weight 1 for the shared MLP.
+  LinearWeights shared_router;
+  const float* scale = nullptr;  // [X] or null
+  // [E] each, for ExpertsSpec::own_norms.
   const float* router_norm = nullptr;
   const float* pre_norm = nullptr;
   const float* post_norm = nullptr;
   const float* dense_norm = nullptr;
-  // Slots, one of each expert and in its order unless ranks have experts whole: then some experts may
-  // have several (nn/experts/expert_placement.h), and those of other ranks are empty.
+  // Slot i holds expert i, unless experts are spread over ranks: then an expert may have several
+  // slots (nn/experts/expert_placement.h), and those of other ranks are empty.
   std::vector<Expert> slots;
   std::vector<int32_t> expert_of;  // by slot
 
-  // By slot, as the kernels take them. Points into this object.
+  // Returns the experts in the kernels' form, by slot. They point into this object.
   std::vector<ExpertWeights> views() const;
 };
 

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// What the router reads is also divided by the square root of its width.
+// The router's input is also divided by the square root of its width.
 void add_expert_norms(WeightSlots& slots, int64_t hidden_size, int32_t index,
                       ExpertsWeights& experts) {
   const auto add = [&](TensorRole role, const float*& out) {

@@ -1,4 +1,4 @@
-// These are the weights of a layer's indexer (nn/spec/index_spec.h).
+// The weights of a layer's indexer (nn/spec/index_spec.h).
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// These are the weights of a layer's latent attention (nn/decoder_spec.h: LatentSpec).
+// The weights of a layer's latent attention (nn/decoder_spec.h: LatentSpec).
 #pragma once
 
 #include <vector>
@@ -12,7 +12,8 @@ struct LatentWeights {
   const float* query_norm = nullptr;  // [query_rank] or null
   LinearWeights query_up;             // [Hq * (N + P), query_rank] or empty
   const float* norm = nullptr;        // [R]
-  // Per head: what absorbs queries [R, N], and what makes values of sums of latents [V, R].
+  // By head: the matrices that absorb queries [R, N], and those that expand sums of latents to
+  // values [V, R].
   std::vector<LinearWeights> key_up;
   std::vector<LinearWeights> value_up;
 };

@@ -1,4 +1,4 @@
-// These are the weights of one layer of a decoder, and of one layer behind its last (PoolingSpec).
+// The weights of one layer of a decoder, and of one layer behind the pooling (PoolingSpec).
 #pragma once
 
 #include "nn/weights/cross_weights.h"
@@ -12,7 +12,7 @@
 namespace quire {
 
 struct LayerWeights {
-  // Norms as BlockStyle has them; the others are null.
+  // The norms of BlockStyle; those that a model lacks are null.
   NormWeights input_norm;
   LinearWeights qkv;                   // [AttentionSpec::qkv_rows(), E]
   const float* q_norm = nullptr;       // as QkNorm says, or null
@@ -24,7 +24,7 @@ struct LayerWeights {
   LatentWeights latent;               // with LatentSpec::any()
   IndexWeights index;                 // with IndexSpec::chooses()
   StateWeights state;
-  CrossWeights cross;               // with DecoderSpec::cross
+  CrossWeights cross;               // for layers with cross-attention
   NormWeights post_attention_norm;  // on the attention's output
   NormWeights pre_mlp_norm;
   NormWeights post_mlp_norm;          // on the MLP's output
@@ -34,18 +34,18 @@ struct LayerWeights {
   ExpertsWeights experts;
   LinearWeights input_gate;                  // [P, E], with DecoderSpec::layer_inputs
   LinearWeights input_up;                    // [E, P]
-  const float* input_norm_behind = nullptr;  // [E]
+  const float* input_norm_behind = nullptr;  // [E], of what the layer's own input adds
   const float* scale = nullptr;              // [1], with DecoderSpec::layer_scale
   const float* sinks = nullptr;              // [Hq] or null
   const float* xielu = nullptr;              // [2] with Activation::kXielu
 };
 
 struct PoolingLayerWeights {
-  NormWeights input_norm;              // of the inputs, or null
-  const float* input_shift = nullptr;  // [inputs] each with InputNormSpec::shifts_input, or null
+  NormWeights input_norm;              // of the layer's input, or null
+  const float* input_shift = nullptr;  // [inputs] each, for InputNormSpec::shifts_input, or null
   const float* input_factor = nullptr;
   LinearWeights dense;  // [outputs, inputs]
-  NormWeights norm;     // of the outputs, or null
+  NormWeights norm;     // of its output, or null
 };
 
 }  // namespace quire

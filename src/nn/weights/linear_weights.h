@@ -1,4 +1,4 @@
-// These are a linear map's weights in the layout of the kernels.
+// The weights of a linear map in the layout of the kernels.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@ namespace quire {
 struct LinearWeights {
   MatrixWeight weight;
   const float* bias = nullptr;  // [N] or null
-  // For each part of the weight, four numbers [parts, 4] bound what it reads, from the least to the
-  // greatest, and what it makes; null where nothing is bounded.
+  // [parts, 4]: for each part of the weight, the least and greatest input and the least and
+  // greatest output; null: nothing is clipped.
   const float* bounds = nullptr;
 
   bool is_empty() const { return weight.parts.empty(); }
 };
 
-// For products of up to `max_rows` rows by any part of the matrix; 0 where there is none.
+// Returns the workspace for products of up to `max_rows` rows with any part of the matrix; 0 for an
+// empty one.
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows,
                                const LinearWeights& weights);
 

@@ -1,4 +1,4 @@
-// Bytes of a model's packed matrices, by how much of them a step reads.
+// The bytes of a model's packed matrices, by how much of them a step reads.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace quire {
 
 struct MatrixBytes {
-  int64_t dense = 0;    // of layers but for routed experts: every step reads all
-  int64_t experts = 0;  // of all routed experts: a step reads those that its tokens choose
+  int64_t dense = 0;    // of layers without routed experts: every step reads all of them
+  int64_t experts = 0;  // of all routed experts: a step reads those that its tokens chose
   int64_t head = 0;     // read by steps that sample
 
   void add(const MatrixBytes& other) {

@@ -1,4 +1,4 @@
-// These are the weights of SharedBlockSpec, beside those of its attention and MLP.
+// The weights of SharedBlockSpec other than those of its attention and MLP.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 namespace quire {
 
 struct SharedBlockWeights {
-  int32_t first_use = -1;            // the layer whose block it is; -1: the layer has none
+  // The layer that has the block's weights; -1: the layer has no block.
+  int32_t first_use = -1;
   const float* pair_norm = nullptr;  // [2 E], at the first use
   LinearWeights out;                 // [E, E]
-  // These are updates. A `down` leads to the ranks of queries, keys and values, one after the
+  // Low-rank updates. qkv_down computes the inner values of queries, keys and values, one after the
   // other.
   LinearWeights qkv_down;   // [3 r, 2 E], or empty
   LinearWeights query_up;   // [Hq * D, r]

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// The parts of the input projection, as StateSpec lists them.
+// Returns the parts of the input projection, as StateSpec lists them.
 std::vector<SlotPart> input_parts(const StateSpec& state) {
   if (state.kind != StateKind::kDeltaRule) return {{TensorRole::kStateIn, state.in_rows()}};
   std::vector<SlotPart> parts = {{TensorRole::kStateQ, state.key_size()},
@@ -25,7 +25,7 @@ std::vector<SlotPart> input_parts(const StateSpec& state) {
   return parts;
 }
 
-// A vector of the parts' rows times `columns` elements.
+// Adds a vector whose length is the parts' rows times `columns`.
 void add_columns(WeightSlots& slots, int32_t index, std::vector<SlotPart> parts, int64_t columns,
                  const float*& out, bool bias = false) {
   slots.add_vector(index, std::move(parts), std::nullopt, bias, out);
@@ -48,7 +48,7 @@ void add_inputs(WeightSlots& slots, const DecoderSpec& spec, int32_t index, Stat
   if (state.conv_bias) add_columns(slots, index, std::move(conv), 1, weights.conv_bias, true);
 }
 
-// What decides how far a token moves a state.
+// Adds the weights that decide how far a token moves a state.
 void add_steps(WeightSlots& slots, const DecoderSpec& spec, int32_t index, StateWeights& weights) {
   const StateSpec& state = spec.layers[static_cast<size_t>(index)].state;
   if (state.kind == StateKind::kShortConv) return;

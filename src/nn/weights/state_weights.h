@@ -1,4 +1,4 @@
-// These are the weights of a layer's mixer with a state (nn/spec/state_spec.h).
+// The weights of a layer's mixer with a state (nn/spec/state_spec.h).
 #pragma once
 
 #include "nn/weights/linear_weights.h"

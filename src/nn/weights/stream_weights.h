@@ -1,4 +1,4 @@
-// These are the weights of StreamsSpec.
+// The weights of StreamsSpec.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ struct LayerStreamWeights {
 };
 
 struct StreamWeights {
-  // There is one [E, E] per stream behind the first.
+  // One [E, E] for each stream but the first.
   std::vector<LinearWeights> in;
   std::vector<LinearWeights> out;
   std::vector<LayerStreamWeights> layers;

@@ -1,4 +1,5 @@
-// The slots through which a checkpoint fills a model's weights (weights/checkpoint.h), made one by one.
+// WeightSlots creates, one by one, the slots through which a checkpoint fills a model's weights
+// (weights/checkpoint.h).
 #pragma once
 
 #include <cstdint>
@@ -18,23 +19,26 @@ struct WeightOptions {
   DType dtype = DType::kBF16;  // of float matrices and tables; norms and biases are float32
   ComputeType compute = ComputeType::kF32;
   ComputeType quant_compute = ComputeType::kF32;  // of matrices that the checkpoint quantized
-  // How the matrices of layers are packed when no checkpoint says it: random weights for
-  // measurements. n and k are each matrix's own.
+  // How the layers' matrices are packed if there is no checkpoint: random weights for measurements.
+  // n and k are those of each matrix.
   std::optional<WeightSpec> layer_packing = {};
-  RankShare share = {};       // of the matrices' outputs, and of what belongs to heads
-  bool has_embedding = true;  // off: hidden states come from elsewhere (exec/stages)
+  // This rank's share of the matrices' outputs and of everything per head.
+  RankShare share = {};
+  bool has_embedding = true;  // false: hidden states come from another stage (exec/stages)
 };
 
-// Slots point at weights, which stay where they are.
+// Slots point at weights, which must not move.
 class WeightSlots {
  public:
   explicit WeightSlots(const WeightOptions& options) : options_(options) {}
 
   const WeightOptions& options() const { return options_; }
-  // What must be filled, by load_checkpoint() or fill_random(), before the first forward pass.
+  // Returns all slots. load_checkpoint() or fill_random() must fill them before the first forward
+  // pass.
   const std::vector<WeightSlot>& all() const { return slots_; }
   size_t count() const { return slots_.size(); }
-  // The slots from `first_slot` on, and the last one: valid until the next one is added.
+  // from() returns the slots from `first_slot` on, last() the last one; valid until another one is
+  // added.
   std::span<WeightSlot> from(size_t first_slot) { return std::span(slots_).subspan(first_slot); }
   WeightSlot& last() { return slots_.back(); }
 
@@ -42,17 +46,17 @@ class WeightSlots {
                   int64_t columns, LinearWeights& out, bool bias);
   void add_matrix(int32_t layer, SlotPart part, int64_t columns, LinearWeights& out,
                   bool bias = false);
-  // Adds the router's matrix and the like, which have few outputs that decide much. They stay as
-  // they are stored and are multiplied in float32.
+  // Adds a matrix with few outputs and a large influence, such as a router's. It keeps its stored
+  // type and is multiplied in float32.
   void add_exact_matrix(int32_t layer, SlotPart part, int64_t columns, LinearWeights& out,
                         bool bias);
-  // `bias` says that the slot is the bias of the matrix of that name, and not the tensor of that
-  // name itself.
+  // With `bias`, the slot is the bias of the matrix of that name instead of the tensor of that
+  // name.
   void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   bool bias, const float*& out);
   void add_vector(int32_t layer, SlotPart part, const float*& out, bool bias = false);
   void add_table(TensorRole role, int64_t rows, int64_t columns, TableWeight& out);
-  // The slots from `first_slot` on are filled with these rows alone, where ranks share the model.
+  // Restricts the slots from `first_slot` on to these rows, for a rank's share.
   void keep(size_t first_slot, const std::vector<RowRange>& rows);
 
  private:

@@ -1,4 +1,5 @@
-// Which slots are taken, and which pieces of a memory of fixed size.
+// AdapterMemory allocates the slots and the device memory of adapters, out of a fixed number and a
+// fixed size.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +10,18 @@
 
 namespace quire {
 
-// Any thread.
+// Any thread may call it.
 class AdapterMemory {
  public:
   struct Place {
     int32_t slot = 0;
-    int64_t offset = 0;  // in bytes, as all that follows; a multiple of Arena::kAlignment
+    int64_t offset = 0;  // in bytes; a multiple of Arena::kAlignment
     int64_t num_bytes = 0;
   };
   AdapterMemory(int32_t num_slots, int64_t num_bytes);
 
-  // Takes the first piece that is large enough, or returns nothing where there is none, or no slot.
+  // Takes a free slot and the first piece that is large enough; returns nothing if either is
+  // missing.
   std::optional<Place> take(int64_t num_bytes);
   void give_back(const Place& place);
   // Returns the size of the largest piece that take() would find.
@@ -28,7 +30,7 @@ class AdapterMemory {
  private:
   mutable std::mutex mutex_;
   std::vector<int32_t> free_slots_;
-  std::map<int64_t, int64_t> free_;  // where free pieces begin and end; no two touch
+  std::map<int64_t, int64_t> free_;  // start and end of each free piece; no two touch
 };
 
 }  // namespace quire

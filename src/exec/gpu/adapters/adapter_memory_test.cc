@@ -33,7 +33,7 @@ TEST(AdapterMemory, SlotsAreBounded) {
   EXPECT_TRUE(memory.take(640));
 }
 
-// Against a list of bytes that says who has each of them.
+// Compares the memory with a list that says which piece has each byte.
 TEST(AdapterMemory, NoTwoOverlap) {
   constexpr int64_t kUnit = Arena::kAlignment;
   constexpr int64_t kUnits = 40;

@@ -1,5 +1,5 @@
-// GpuAdapters holds the adapters of a model on a GPU. Each that is loaded has a slot; a table on
-// the device says where the updates of every slot lie, and each step says which row has which slot.
+// GpuAdapters holds the adapters of a model on a GPU. Each loaded adapter has a slot; a table on
+// the device stores where the updates of every slot lie, and each step sends the slot of every row.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@
 
 namespace quire {
 
-// Any thread may call load(); the rest is called on the runner's thread, whose steps have host
-// buffers that take turns.
+// Any thread may call load(); everything else is called on the runner's thread. Consecutive steps
+// use the host buffers in turn.
 class GpuAdapters {
  public:
-  // Returns what it takes beside MemoryPlan::adapters, which is nothing without adapters.
+  // Returns the device memory that it needs beside MemoryPlan::adapters; 0 without adapters.
   static int64_t device_bytes(const ModelRunnerOptions& options, const DecoderWeights& weights,
                               int64_t max_tokens);
 
-  // It is made of these, which it borrows: a model with ModelRunnerOptions::max_adapters.
+  // What create() borrows: a model with ModelRunnerOptions::max_adapters above 0, and its device.
   struct Model {
     const ModelRunnerOptions& options;
     const ModelPlan& plan;
@@ -41,19 +41,19 @@ class GpuAdapters {
   };
   static Result<std::unique_ptr<GpuAdapters>> create(const Model& model);
 
-  // As Executor::load_adapter(). The files are read and brought to the device while steps run, and
-  // the adapter's memory is free again when the last request has let it go.
+  // As Executor::load_adapter(). The files are read and copied to the device while steps run. The
+  // adapter's memory is free again when the last request has released it.
   Result<std::shared_ptr<const Adapter>> load(const std::string& name, const std::string& path);
 
-  // Queues which rows of the step have which adapter. `num_tokens` counts rows that stand for
-  // nobody, too. The pointers are the same for every step. `turn` says which of the host buffers is
-  // the step's.
+  // Queues the copy that tells the device which rows of the step use which adapter. `num_tokens`
+  // includes padding rows. The returned pointers are the same for every step. `turn` selects the
+  // host buffer of the step.
   LoraSlots place(size_t turn, std::span<const LoraRows> adapters, int64_t num_tokens);
 
  private:
   explicit GpuAdapters(const Model& model);
   Status allocate();
-  // Makes the table's row of a slot.
+  // Returns the row of the device's table for the adapter's slot.
   Result<std::vector<LoraPart>> table_row(const LoadedAdapter& adapter,
                                           const std::string& path) const;
 

@@ -1,4 +1,4 @@
-// Adapters on a GPU: logits against peft, law L4 among others, and what is refused. Linked twice, as
+// Adapters on a GPU: logits against peft, law L4, and what is refused. Linked twice, like
 // gpu_runner_test.cc.
 #include <gtest/gtest.h>
 
@@ -59,9 +59,9 @@ INSTANTIATE_TEST_SUITE_P(All, GpuLoraGolden, ::testing::ValuesIn(test::lora_gold
                            return name;
                          });
 
-// Requests of several adapters and of none in the same steps, with graphs, in chunks, after a
-// preemption and after a prefix hit: each as alone without graphs, and what has no adapter as on a
-// runner that takes none.
+// Runs requests of several adapters and of none in the same steps, with graphs, in chunks, after a
+// preemption and after a prefix hit. Each gets the bits that it gets alone without graphs, and one
+// without an adapter those of a runner without adapters.
 TEST_F(GpuRunnerTest, BitsOfAdaptersDoNotDependOnTheCrowd) {
   const auto plain = load_runner("llama", {});
   const auto eager = load_runner("llama", {.gpu = {.graphs = GraphMode::kNone}, .max_adapters = 3});
@@ -72,7 +72,7 @@ TEST_F(GpuRunnerTest, BitsOfAdaptersDoNotDependOnTheCrowd) {
   PlanDriver eager_driver(**eager, test::kGoldenBlocks);
   std::vector<DriverRequest> crowd;
   std::vector<DriverOutput> alone;
-  // Slots other than those of the runner that they are compared with.
+  // Makes the slots differ from those of the runner in the comparison.
   const auto unused = load_adapter(**graphs, "llama.plain");
   for (size_t i = 0; i < names.size(); ++i) {
     DriverRequest request = gpu_test::sampled_request(i + 1, 29);
@@ -104,7 +104,7 @@ TEST_F(GpuRunnerTest, BitsOfAdaptersDoNotDependOnTheCrowd) {
   EXPECT_GT((*graphs)->graph_stats().num_graph_steps(), 20);
 }
 
-// Bases that are quantized, experts whose router and attention change, and states.
+// Quantized base models, adapters that change the router and attention beside experts, and states.
 TEST_F(GpuRunnerTest, BitsOfAdaptersOfOtherModels) {
   for (const char* name : {"gemma2.plain", "phi3.bias"}) {
     SCOPED_TRACE(name);
@@ -126,7 +126,8 @@ TEST_F(GpuRunnerTest, BitsOfAdaptersOfOtherModels) {
   }
 }
 
-// An adapter that is unloaded while it is in use goes on to be used; its slot serves the next.
+// An adapter that is unloaded while a request uses it stays until the request ends; then its slot
+// is used for the next one.
 TEST_F(GpuRunnerTest, SlotsOfAdaptersComeBack) {
   const auto runner = load_runner("llama", {.max_adapters = 2});
   ASSERT_TRUE(runner.ok());
@@ -147,7 +148,7 @@ TEST_F(GpuRunnerTest, SlotsOfAdaptersComeBack) {
   }
   const auto first = load_adapter(**runner, "llama.plain");
   const auto second = load_adapter(**runner, "llama.plain");
-  // The last request's adapter stays until the next step.
+  // The adapter of the last request is kept until the next step.
   EXPECT_TRUE(first.ok());
   EXPECT_EQ(load_adapter(**runner, "llama.plain").status().code(), StatusCode::kResourceExhausted);
 }

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// Above 64 padding costs at most a quarter, and each bucket a capture.
+// Padding of sizes above 64 costs at most a quarter, and each further bucket would cost a capture.
 std::vector<int32_t> sizes_up_to(int32_t first, int32_t largest) {
   std::vector<int32_t> sizes;
   for (int32_t size = first; size < largest;) {

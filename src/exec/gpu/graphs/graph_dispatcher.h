@@ -1,10 +1,11 @@
-// GraphDispatcher says which captured graph runs a step. A graph is of one size; a smaller step is
-// padded up to it.
+// GraphDispatcher decides which captured graph runs a step. A graph has a fixed size; a smaller
+// step is padded up to it.
 //
-// With GraphMode::kFull a step in which every request brings one token runs as one whole graph, by the number of
-// requests. Any other step of few tokens runs piece by piece: what lies between attentions are
-// graphs, by the number of tokens, and attention, whose work depends on the requests, is queued
-// between them. More tokens keep a GPU busy for longer than queueing them takes: no graph.
+// With GraphMode::kFull, a step in which every request has one token runs as one whole graph,
+// chosen by the number of requests. Any other step of few tokens runs in pieces: what lies between
+// two attentions is a graph, chosen by the number of tokens, and attention, whose work depends on
+// the requests, is queued between the pieces. A step of more tokens runs without a graph, because
+// computing it takes longer than queueing it.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +17,19 @@
 namespace quire {
 
 enum class GraphMode : uint8_t {
-  kNone,    // no step
-  kPieces,  // all steps piece by piece, those in which every request brings one token as well
-  kFull,    // these as whole graphs
+  kNone,    // no step runs as a graph
+  kPieces,  // every step runs in pieces, also one in which each request has one token
+  kFull,    // steps with one token per request run as whole graphs, all others in pieces
 };
-// The text is none, piecewise or full; any other gives nothing.
+// Parses none, piecewise or full; returns nothing for any other text.
 std::optional<GraphMode> parse_graph_mode(std::string_view text);
 
 struct StepSize {
   int32_t num_reqs = 0;
   int64_t num_tokens = 0;
   int32_t max_query_len = 0;
-  int64_t total_len = 0;      // the positions that its requests see, all together
-  bool has_adapters = false;  // some row has one
+  int64_t total_len = 0;      // sum of its requests' sequence lengths
+  bool has_adapters = false;  // at least one row uses an adapter
 };
 
 enum class GraphKind : uint8_t { kWhole, kPieces };
@@ -36,8 +37,8 @@ enum class GraphKind : uint8_t { kWhole, kPieces };
 struct GraphBucket {
   GraphKind kind = GraphKind::kWhole;
   size_t index = 0;           // among the buckets of the kind
-  int32_t size = 0;           // requests, or tokens of kPieces, that the step is padded to
-  bool has_adapters = false;  // other kernels run, for whichever adapters and rows
+  int32_t size = 0;           // the step is padded to so many requests (kWhole) or tokens (kPieces)
+  bool has_adapters = false;  // graphs with adapters run other kernels, for any adapters and rows
   bool operator==(const GraphBucket&) const = default;
 };
 
@@ -45,35 +46,36 @@ struct GraphBucket {
 struct GraphStats {
   std::vector<int64_t> launches;        // per bucket of kWhole
   std::vector<int64_t> piece_launches;  // per bucket of kPieces
-  int64_t eager_mixed = 0;              // steps with a longer query above the largest bucket
-  int64_t eager_too_large = 0;          // decode steps above the largest bucket
-  int64_t eager_uncaptured = 0;         // steps of a bucket whose graph was not there yet
-  int64_t tokens = 0;                   // that graphs ran for requests
-  int64_t padding_tokens = 0;           // that they ran for nobody
+  int64_t eager_mixed = 0;              // above every bucket, and a request has several tokens
+  int64_t eager_too_large = 0;          // larger than every bucket, with one token per request
+  int64_t eager_uncaptured = 0;         // their bucket's graph was not captured yet
+  int64_t tokens = 0;                   // of requests, computed by graphs
+  int64_t padding_tokens = 0;           // computed by graphs beside them
   int64_t num_graph_steps() const;
   int64_t num_eager_steps() const { return eager_mixed + eager_too_large + eager_uncaptured; }
 };
 
 class GraphDispatcher {
  public:
-  // No graphs.
+  // Never chooses a graph.
   GraphDispatcher() = default;
-  // Buckets 1, 2, 4, 8, 16, 24, 32, … in steps of 8 to 64, then of 16 to 256, then of 64: of
-  // requests up to `max_reqs`, which is always one; of tokens from 8 up to `max_tokens` or
-  // kMaxPieceTokens, the smaller of which is always one.
+  // The sizes of whole graphs, in requests, are 1, 2, 4, 8, 16, 24, 32, … (steps of 8 up to 64,
+  // then of 16 up to 256, then of 64) and end with `max_reqs`. The sizes of pieces, in tokens,
+  // begin at 8, take the same steps, and end with the smaller of `max_tokens` and kMaxPieceTokens.
   GraphDispatcher(GraphMode mode, int32_t max_reqs, int64_t max_tokens);
   static constexpr int64_t kMaxPieceTokens = 512;
-  // The requests of a whole graph see at most so many positions together. It is captured once for
-  // all steps of its size, and would have to be ready for as many contexts of the greatest length.
+  // The largest total_len of a step that runs as a whole graph. A graph is captured once for all
+  // steps of its size, and would otherwise have to allow for the greatest sequence length of every
+  // request.
   static constexpr int64_t kMaxTotalLen = int64_t{3} << 20;
 
   std::span<const int32_t> buckets(GraphKind kind) const {
     return kind == GraphKind::kWhole ? whole_ : pieces_;
   }
   size_t num_buckets() const { return whole_.size() + pieces_.size(); }
-  // Returns the bucket to run the step in, or nothing where the step is of no graph's shape.
+  // Returns the bucket to run the step in, or nothing if no graph has a fitting shape.
   std::optional<GraphBucket> bucket_of(const StepSize& step) const;
-  // Counts a step that runs now, in the bucket that bucket_of() said.
+  // Counts a step that is about to run, with the bucket that bucket_of() returned.
   void count(const StepSize& step, const std::optional<GraphBucket>& bucket, bool is_captured);
   const GraphStats& stats() const { return stats_; }
 

@@ -59,7 +59,7 @@ TEST(GraphDispatcher, ModesSayWhichStepsHaveGraphs) {
   EXPECT_FALSE(parse_graph_mode("Full"));
 }
 
-// A whole graph is made for so many positions in all and not for as many as there could be.
+// A whole graph is captured for a bounded total sequence length, not for the greatest possible one.
 TEST(GraphDispatcher, RequestsThatSeeTooMuchTogetherHaveNoWholeGraph) {
   const GraphDispatcher dispatcher(GraphMode::kFull, 30, 60);
   StepSize step{.num_reqs = 3,

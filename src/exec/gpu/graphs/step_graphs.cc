@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kGraphBytes = int64_t{8} << 20;  // nodes of a whole forward pass, rounded up
+constexpr int64_t kGraphBytes = int64_t{8} << 20;  // upper bound for the nodes of a forward pass
 constexpr int64_t kPieceBytes = int64_t{256} << 10;
 
 }  // namespace
@@ -80,7 +80,7 @@ void StepGraphs::launch(const GraphBucket& bucket, const ForwardInputs& inputs) 
 
 Status StepGraphs::capture(const GraphBucket& bucket, const ForwardInputs& inputs) {
   Result<std::vector<std::unique_ptr<Graph>>> graphs = capture_own(bucket, inputs);
-  // Ranks that did different things here would wait for each other's kernels in vain.
+  // If one rank ran graphs and another did not, they would wait for each other's kernels forever.
   const bool for_all = ranks_ == nullptr || ranks_->all(graphs.ok());
   QUIRE_RETURN_IF_ERROR(graphs.status());
   if (!for_all) return unavailable("another rank did not capture its graph");
@@ -127,8 +127,8 @@ void StepGraphs::prepare(const GraphBucket& bucket, const ForwardInputs& inputs)
   note(status);
 }
 
-// Other programs and libraries in the process may spoil a capture now and then; what fails several
-// times on end will not work later either. Steps of what is captured keep their graphs.
+// Other programs and libraries in the process can spoil a single capture. After several failures in
+// a row, further attempts are given up; steps that have graphs keep them.
 void StepGraphs::note(const Status& captured) {
   num_failures_ = captured.ok() ? 0 : num_failures_ + 1;
   if (captured.ok()) return;

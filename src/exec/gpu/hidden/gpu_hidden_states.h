@@ -1,5 +1,6 @@
-// GpuHiddenStates makes of hidden states on a GPU what is not logits: pooled outputs, and the states
-// that a model which drafts reads of the one that is served. They go through the host.
+// GpuHiddenStates computes from hidden states on a GPU everything but logits: the pooled outputs of
+// requests, and the hidden states that a draft model reads of the served model. Both pass through
+// the host.
 #pragma once
 
 #include <memory>
@@ -20,11 +21,11 @@
 
 namespace quire {
 
-// It borrows what it is made of, and one thread may use it. It waits for the device behind each step,
-// so that a runner which has it has one step under way.
+// Borrows its arguments. One thread may use it. It waits for the device after each step, so a
+// runner that has it keeps only one step under way.
 class GpuHiddenStates {
  public:
-  // Returns whether a runner of such a model needs one.
+  // Returns whether a runner of such a model needs a GpuHiddenStates.
   static bool are_wanted(const ModelRunnerOptions& options, const ModelPlan& plan);
   static int64_t device_bytes(const ModelRunnerOptions& options, const ModelPlan& plan);
   static int64_t pinned_bytes(const ModelRunnerOptions& options, const ModelPlan& plan);
@@ -41,16 +42,16 @@ class GpuHiddenStates {
   explicit GpuHiddenStates(const Parts& parts);
 
   PoolingInfo pooling() const { return pooling_ == nullptr ? PoolingInfo{} : pooling_->info(); }
-  // Is called before the forward pass of a step and behind RequestTable::apply(). Sets what the pass
-  // reads.
+  // Is called before the forward pass of a step and after RequestTable::apply(). Sets those of the
+  // pass's inputs that concern hidden states.
   Status before(const StepPlan& plan, RequestTable& requests, ForwardInputs& inputs);
   // Sets the same for a pass of no request.
   void before_none(ForwardInputs& inputs) const { hidden_.before_none(inputs); }
-  // Is called once the step's tokens are sampled. kUnavailable: the GPU is lost.
+  // Is called when the step's tokens are sampled. kUnavailable: the GPU is lost.
   Status after(const InputBatch& batch, std::vector<RequestStepResult>& results);
 
  private:
-  std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
+  std::unique_ptr<PoolingStage> pooling_;  // null unless the model pools
   HiddenStages hidden_;
   StepPlan plan_;                  // of the step under way
   std::vector<HiddenText> texts_;  // of the last step, kept for its capacity

@@ -1,5 +1,5 @@
-// Embedders, rerankers and classifiers that are decoders, on a GPU, against transformers
-// (tools/make_pooling_goldens.py), and law L4 for what is pooled.
+// Embedders, rerankers and classifiers that are decoders, on a GPU: values against transformers
+// (tools/make_pooling_goldens.py), and law L4 for pooled outputs.
 #include "exec/testing/gpu_runner_test_support.h"
 #include "exec/testing/pooling_support.h"
 
@@ -32,8 +32,8 @@ Result<std::unique_ptr<GpuRunner>> load(const std::string& name) {
   return runner;
 }
 
-// Rows stay within the cosine that bf16 has on a CPU; alone, in a crowd and in chunks, and in steps whose
-// graphs are captured, they have equal bits.
+// Rows stay within the cosine that bf16 reaches on a CPU. They have equal bits alone, in a crowd,
+// in chunks, and in steps whose graphs are captured.
 TEST_P(GpuPooling, IsTheOraclesInAnyCompany) {
   auto runner = load(GetParam());
   ASSERT_TRUE(runner.ok()) << runner.status().message();

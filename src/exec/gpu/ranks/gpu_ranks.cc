@@ -9,10 +9,10 @@
 namespace quire {
 namespace {
 
-// Threads meet where one may still open its GPU or capture a graph.
+// The deadline of threads that wait for one that is still opening its GPU or capturing a graph.
 constexpr int64_t kThreadsDeadlineMs = 60'000;
 
-// In the memory that the ranks' threads share.
+// A rank's entry in the memory that the ranks' threads share.
 struct Seat {
   std::byte* base = nullptr;
   GatherSignals* signals = nullptr;
@@ -92,7 +92,7 @@ int64_t GpuRanks::device_bytes(int64_t num_bytes) {
 
 Status GpuRanks::allocate(int64_t num_bytes) {
   QUIRE_ASSIGN_OR_RETURN(arena_, device_.allocate(device_bytes(num_bytes)));
-  // Zeros are there before anybody stores a signal.
+  // The memory must be zeroed before another rank can store a signal in it.
   QUIRE_RETURN_IF_ERROR(device_.synchronize());
   Seat& mine = seats_of(*threads_)[rank()];
   mine.signals = arena_.allocate<GatherSignals>(1);
@@ -132,7 +132,7 @@ bool GpuRanks::all_to_all(const ExchangedMatrix& matrix) {
   const MatrixRows& own = matrix.rows[static_cast<size_t>(rank())];
   const int64_t row_bytes = matrix.row_stride_bytes;
   if (matrix.row_numbers == nullptr) {
-    // Whole rows go to everybody, which are one row with a piece of each rank.
+    // Whole rows go to every rank. They are sent as one long row, of which each rank has a piece.
     int64_t most = 0;
     for (const MatrixRows& rows : matrix.rows) most = std::max(most, rows.size());
     return store(

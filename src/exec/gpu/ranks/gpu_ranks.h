@@ -1,7 +1,7 @@
-// GpuRanks are ranks that are threads of one process with a GPU each (in tests several share one).
-// The memory of the group lies on every GPU once: a rank writes its columns of a matrix to its own
-// copy, and gather() queues a kernel that stores them to the copies of the others. Ranks meet on
-// their GPUs, while their threads queue further work.
+// GpuRanks is the group of ranks that are threads of one process with a GPU each (in tests several
+// share one). Every GPU holds a copy of the group's memory. A rank writes its columns of a matrix
+// to its own copy, and gather() queues a kernel that stores them to the copies of the others. The
+// GPUs wait for each other, while the ranks' threads go on queueing work.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto ranks, GpuRanks::create(devices, {.ops = &cuda_rank_ops()}));
 //   // Each on its own thread:
@@ -24,14 +24,14 @@
 namespace quire {
 
 struct GpuRanksOptions {
-  const RankOps* ops = nullptr;  // of the devices
-  // How long a GPU waits for another before the group is broken.
+  const RankOps* ops = nullptr;  // kernels of these devices
+  // How long a GPU waits for another one before the group counts as broken.
   int64_t deadline_ms = 4000;
 };
 
-// Borrows its device, and must outlive what is queued there. gather() and its kin are of the rank's
-// thread and queue work on the device's stream, which may be capturing; a broken group shows in
-// status() once that work is done.
+// Borrows its device, and must outlive the work that it has queued there. gather() and the other
+// operations on the group's memory are called on the rank's thread and queue work on the device's
+// stream, which may be capturing. Once that work is done, status() reports a broken group.
 class GpuRanks final : public RankGroup {
  public:
   // Makes one seat per device. kInvalidArgument: there are too many of them, or the GPUs are not
@@ -41,13 +41,14 @@ class GpuRanks final : public RankGroup {
       std::span<const std::unique_ptr<Device>> devices, const GpuRanksOptions& options);
   ~GpuRanks() override;
 
-  // Takes memory() for so many bytes, zeroed, and waits until the others have theirs. Once, by every
-  // rank on its thread. kResourceExhausted: the GPU has not so much. kUnavailable: another has left.
+  // Allocates memory() of this many bytes, zeroed, and waits until the other ranks have allocated
+  // theirs. Every rank calls it once, on its own thread. kResourceExhausted: the GPU has too little
+  // memory. kUnavailable: another rank has left.
   Status allocate(int64_t num_bytes);
-  // What allocate() takes of the GPU.
+  // Returns the device memory that allocate() takes.
   static int64_t device_bytes(int64_t num_bytes);
-  // Every rank's thread calls it, and learns whether all of them say true. It is false, too, when
-  // the group is broken.
+  // Returns whether all ranks passed true. Every rank's thread calls it. A broken group returns
+  // false, too.
   bool all(bool mine);
 
   std::span<std::byte> memory() const override { return {base_, num_bytes_}; }
@@ -58,12 +59,12 @@ class GpuRanks final : public RankGroup {
   Status status() const override;
 
  private:
-  // What all ranks of the process see.
+  // The state that all ranks of the process share.
   struct Shared;
   GpuRanks(std::shared_ptr<Shared> shared, int rank, Device& device,
            std::unique_ptr<RankGroup> threads);
-  // Stores what `params` says of a matrix at this offset, once the rest is filled in; the rank with the
-  // most has `most_bytes`.
+  // Queues the kernel that stores this rank's part of the matrix at this offset, after it has
+  // filled in the rest of `params`. `most_bytes` is the size of the largest part of any rank.
   bool store(int64_t offset_bytes, GatherColumnsParams params, int64_t most_bytes);
   bool is_broken() const;
 
@@ -73,7 +74,7 @@ class GpuRanks final : public RankGroup {
   Arena arena_;
   std::byte* base_ = nullptr;
   size_t num_bytes_ = 0;
-  // Each rank's memory lies on its GPU.
+  // By rank: its memory, which lies on its GPU.
   std::array<std::byte*, kMaxGatherRanks> bases_ = {};
   std::array<GatherSignals*, kMaxGatherRanks> signals_ = {};
 };

@@ -8,10 +8,10 @@
 namespace quire {
 namespace {
 
-// Threads meet where one may still open its GPU.
+// The deadline of threads that wait for one that is still opening its GPU.
 constexpr int64_t kThreadsDeadlineMs = 60'000;
 
-// In the memory that the members' threads share.
+// A member's entry in the memory that the members' threads share.
 struct Seat {
   std::byte* inbox = nullptr;
   HandOverSignals* signals = nullptr;
@@ -43,7 +43,8 @@ Result<std::vector<std::unique_ptr<GpuStageLink>>> GpuStageLink::create(
   auto shared = std::make_shared<Shared>();
   shared->options = options;
   shared->num_ranks = num_members / options.num_stages;
-  // A rank stores to the stage behind its own, and to all later ones that it has begun.
+  // A rank stores hidden states to the next stage, and to all later stages the signal that a step
+  // has begun.
   for (int member = 0; member < num_members; ++member) {
     for (int later = member + shared->num_ranks; later < num_members; later += shared->num_ranks) {
       QUIRE_RETURN_IF_ERROR(
@@ -83,7 +84,7 @@ int64_t GpuStageLink::device_bytes(int64_t step_bytes) const {
 
 Status GpuStageLink::allocate(int64_t step_bytes) {
   QUIRE_ASSIGN_OR_RETURN(arena_, device_.allocate(device_bytes(step_bytes)));
-  // Zeros are there before anybody stores a signal.
+  // The memory must be zeroed before another member can store a signal in it.
   QUIRE_RETURN_IF_ERROR(device_.synchronize());
   slot_bytes_ = Arena::padded(step_bytes);
   Seat& mine = seats_of(*threads_)[member_];

@@ -1,6 +1,7 @@
-// GpuStageLink brings hidden states from stage to stage, each of which is a GPU, or several ranks
-// (gpu_ranks.h): rank r of a stage gets them from rank r of the stage before. Threads queue a step
-// on all stages at the same time, and the GPUs wait for each other (kernels/api/ranks/hand_over.h).
+// GpuStageLink copies hidden states from one stage of a pipeline to the next. A stage is one GPU or
+// several ranks (gpu_ranks.h): rank r of a stage receives from rank r of the stage before. The
+// threads of all stages queue a step at the same time, and the GPUs wait for each other
+// (kernels/api/ranks/hand_over.h).
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto links, GpuStageLink::create(devices, {.num_stages = 2, .ops = …}));
 //   // Each on its own thread:
@@ -27,14 +28,15 @@ namespace quire {
 
 struct GpuStagesOptions {
   int num_stages = 1;
-  const RankOps* ops = nullptr;  // of the devices
-  // How long a stage waits after another has begun a step, before all of them are given up.
+  const RankOps* ops = nullptr;  // kernels of these devices
+  // How long a stage waits, once another has begun a step, before the whole pipeline counts as
+  // broken.
   int64_t deadline_ms = 4000;
 };
 
-// Borrows its device, and must outlive what is queued there. receive() and send() are of the member's
-// thread and queue work on the device's stream, not while it captures; whether somebody is missing
-// shows in status() once that work is done.
+// Borrows its device, and must outlive the work that it has queued there. receive() and send() are
+// called on the member's thread and queue work on the device's stream, which must not be capturing.
+// Once that work is done, status() reports a missing member.
 class GpuStageLink {
  public:
   // Makes one link per device: all ranks of the first stage come first, then those of the next.
@@ -49,37 +51,39 @@ class GpuStageLink {
   int stage() const { return stage_; }
   int num_stages() const;
   bool is_last() const { return stage_ + 1 == num_stages(); }
-  // Steps that may be under way: whoever begins one more has seen the first of them end everywhere.
+  // Returns how many steps may be under way: a stage begins another one only when the first of them
+  // has ended on all stages.
   int num_steps() const { return num_stages(); }
 
-  // What allocate() takes of the GPU.
+  // Returns the device memory that allocate() takes.
   int64_t device_bytes(int64_t step_bytes) const;
-  // Takes memory for hidden states of so many bytes in a step, and waits until the others have
-  // theirs. It is called once. kResourceExhausted: the GPU has not so much. kUnavailable: another
-  // has left.
+  // Allocates memory for `step_bytes` of hidden states per step, and waits until the other members
+  // have allocated theirs. Called once. kResourceExhausted: the GPU has too little memory.
+  // kUnavailable: another member has left.
   Status allocate(int64_t step_bytes);
-  // Every member's thread calls it, and it returns when all have; false says that somebody is
-  // missing.
+  // Waits until every member's thread has called it; returns false if a member is missing.
   bool meet();
 
-  // Begins a step: the stage before sends as many bytes, which come to `hidden` on the device. The
-  // first stage only says that it begins.
+  // Begins a step: queues the wait for `num_bytes` of hidden states from the stage before, which
+  // are copied to `hidden` on the device. The first stage receives nothing and only announces the
+  // step.
   void receive(float* hidden, int64_t num_bytes);
-  // Ends it; of the last stage nothing is wanted.
+  // Ends the step: queues the copy of `hidden` to the next stage. The last stage copies nothing.
   void send(const float* hidden, int64_t num_bytes);
 
-  // Tokens go back by the host: bring() lends what the last stage has sampled since the step
-  // before, and the next plan of this stage takes it once.
+  // Sampled tokens go back to earlier stages through the host. bring() lends this stage what the
+  // last stage has sampled since the step before, and take_sampled() returns it once, for the next
+  // plan.
   void bring(const StepResult& sampled) { sampled_ = &sampled; }
   const StepResult* take_sampled() { return std::exchange(sampled_, nullptr); }
 
-  // Nobody waits any longer. Any thread.
+  // Releases every member that waits. Any thread may call it.
   void leave();
-  // kUnavailable with the stage that was missing.
+  // kUnavailable names the stage that was missing.
   Status status() const;
 
  private:
-  // What all members see.
+  // The state that all members share.
   struct Shared;
   GpuStageLink(std::shared_ptr<Shared> shared, int member, Device& device,
                std::unique_ptr<RankGroup> threads);
@@ -96,9 +100,9 @@ class GpuStageLink {
   std::byte* inbox_ = nullptr;  // [num_slots, slot_bytes]
   HandOverSignals* signals_ = nullptr;
   std::byte* next_inbox_ = nullptr;
-  std::array<HandOverSignals*, kMaxStages> later_ = {};  // of the stages behind this one
+  std::array<HandOverSignals*, kMaxStages> later_ = {};  // signals of all later stages
   int64_t slot_bytes_ = 0;
-  uint32_t number_ = 0;  // of the step
+  uint32_t number_ = 0;  // of the current step
   const StepResult* sampled_ = nullptr;
 };
 

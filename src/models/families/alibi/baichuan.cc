@@ -1,5 +1,6 @@
-// Baichuan: Llama's layers with queries, keys and values in one tensor; the models of 13 billion
-// parameters have ALiBi for rope, and in the second generation the rows of the head have length 1.
+// Baichuan: Llama's layers with queries, keys and values in one tensor. The models with 13 billion
+// parameters have ALiBi instead of rope; in the second generation, the rows of the head have length
+// 1.
 #include "models/config_fields.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -19,15 +20,15 @@ constexpr NameMap kUnitHeadNames{kUnitHeadEntries, kLlamaPrefixes, kIgnoredTenso
                                  &kBaichuanNames};
 
 void read_baichuan(const ConfigReader& reader, ModelConfig& config) {
-  // No key says which positions a model has. The models of 13 billion parameters have 40 layers, and
-  // their configurations name their length in a way of their own.
+  // No key says which kind of positions a model has. The models with 13 billion parameters have 40
+  // layers, and their configurations use another key for the sequence length.
   constexpr int64_t kLayersOf13b = 40;
   if (config.num_hidden_layers == kLayersOf13b || !reader.has("max_position_embeddings"))
     config.positions = PositionKind::kAlibi;
   config.max_position_embeddings =
       reader.integer("model_max_length", {1, kMaxPositions}, config.max_position_embeddings);
-  // Nor what kind of head. The second generation has a vocabulary of its own; GGUF files hold the
-  // rows as they are to be read.
+  // No key says which kind of head a model has, either. The second generation has a vocabulary of
+  // its own; GGUF files store the rows normalized.
   constexpr int64_t kSecondVocab = 125696;
   if (config.vocab_size == kSecondVocab || reader.has("z_loss_weight"))
     config.names = kUnitHeadNames;

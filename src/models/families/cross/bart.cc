@@ -1,6 +1,6 @@
-// BART and mBART: an encoder reads a text, a decoder looks at what it has made. Learned positions behind
-// two rows for padding, a norm of the embedding, biases everywhere. BART's norms stand behind each
-// sum, mBART's before everything.
+// BART and mBART: an encoder reads a text, and a decoder attends to its output. Learned positions
+// after two rows for padding, a norm of the embedding, biases everywhere. BART's norms come after
+// each sum, mBART's before each part.
 #include <cmath>
 
 #include "models/config_reader.h"

@@ -1,7 +1,7 @@
-// The decoder of Llama 3.2 Vision: Llama's layers, and between them others that look at what a tower has
-// made of a picture (models/vision/mllama.h) instead of at the tokens before. Numbers of their own
-// gate what these add. Eight tokens behind the vocabulary, which stand for pictures, are read and
-// never said.
+// The decoder of Llama 3.2 Vision: Llama's layers, and between them layers whose attention reads a
+// tower's output for a picture (models/vision/mllama.cc) instead of earlier tokens. Learned gates
+// scale the outputs of these layers. Eight tokens behind the vocabulary, which stand for pictures,
+// are input only.
 #include <cmath>
 
 #include "models/config_reader.h"
@@ -66,7 +66,7 @@ void read_mllama(const ConfigReader& reader, ModelConfig& config) {
       .max_source_len = 1};  // the tower says how many rows there are
 }
 
-// As many rows as the tower makes of a picture.
+// Sets the number of source rows to those that the tower computes for a picture.
 void read_tower_rows(const ConfigReader& top, ModelConfig& config) {
   const std::optional<ConfigReader> tower = top.child("vision_config");
   if (!tower) return;

@@ -1,6 +1,6 @@
-// T5 and its kin (Flan-T5, mT5, UMT5): an encoder reads a text, a decoder looks at what it has made. No
-// positions but biases of scores by distance, no biases elsewhere, RMSNorms before everything,
-// scores that are not scaled.
+// T5 and similar models (Flan-T5, mT5, UMT5): an encoder reads a text, and a decoder attends to its
+// output. Biases of scores by distance instead of positions, no other biases, RMSNorms before each
+// part, unscaled scores.
 #include <cmath>
 
 #include "models/config_reader.h"
@@ -16,7 +16,7 @@ constexpr NameMapEntry kDecoderEntries[] = {
     {TensorRole::kTokenEmbedding, "decoder.embed_tokens"},
     {TensorRole::kFinalNorm, "decoder.final_layer_norm"},
     {TensorRole::kLmHead, "lm_head"},
-    // Of every layer in UMT5, otherwise of the first one, which all share.
+    // One table per layer in UMT5; otherwise the first layer has the table that all share.
     {TensorRole::kRelativeBias, "decoder.block.{}.layer.0.SelfAttention.relative_attention_bias"},
     {TensorRole::kRelativeBias, "decoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
     {TensorRole::kInputNorm, "decoder.block.{}.layer.0.layer_norm"},
@@ -35,7 +35,7 @@ constexpr NameMapEntry kDecoderEntries[] = {
     {TensorRole::kUp, "decoder.block.{}.layer.2.DenseReluDense.wi"},
     {TensorRole::kDown, "decoder.block.{}.layer.2.DenseReluDense.wo"},
 };
-// The table of the first file of T5 has biases of attention to the source, which are not used.
+// The first file of T5 has a table of biases for the cross-attention, which is not used.
 constexpr std::string_view kNotOfDecoder[] = {"encoder.", "embed_tokens", "shared",
                                               "EncDecAttention.relative_attention_bias"};
 
@@ -128,7 +128,7 @@ constexpr FamilyDefaults kDefaults{.vocab_size = 32128,
                                    .activation = "relu",
                                    .tie_word_embeddings = true};
 
-// gated-gelu has always been the approximate one.
+// gated-gelu has always meant the tanh approximation.
 void read_feed_forward(const ConfigReader& reader, std::string_view default_name,
                        ModelConfig& config) {
   constexpr struct {
@@ -171,7 +171,7 @@ void read_encoder(const ConfigReader& reader, ModelConfig& config) {
   read_stack(reader, false, config);
 }
 
-// Configurations say whether logits are scaled by saying that the head is the embedding; mT5's never are.
+// Logits are scaled if the configuration ties head and embedding; mT5's never are.
 void read_decoder(const ConfigReader& reader, ModelConfig& config) {
   read_stack(reader, true, config);
   config.cross = {.num_heads = static_cast<int32_t>(config.num_attention_heads),

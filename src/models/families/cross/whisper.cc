@@ -1,6 +1,6 @@
-// The decoder of Whisper, which looks at what an encoder has made of a recording
-// (models/speech/speech_config.h): learned positions, LayerNorms before everything, biases but for
-// keys.
+// The decoder of Whisper, with cross-attention to the encoder of a recording
+// (models/speech/speech_config.h): learned positions, LayerNorms before each part, biases except in
+// key projections.
 #include <cmath>
 
 #include "models/config_reader.h"

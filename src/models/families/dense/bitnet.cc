@@ -1,5 +1,5 @@
-// BitNet b1.58: Llama's layers with a norm before the last projection of attention and MLP, made for
-// weights of -1, 0 and 1 and activations of eight bits (QuantMethod::kBitNet).
+// BitNet b1.58: Llama's layers with a norm before the last projection of attention and of the MLP,
+// made for weights of -1, 0 and 1 and activations of eight bits (QuantMethod::kBitNet).
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -22,7 +22,7 @@ constexpr NameMapEntry kBitnetGgufEntries[] = {
 
 void read_bitnet(const ConfigReader& reader, ModelConfig& config) {
   config.has_inner_norms = true;
-  // The first models have floats that are rounded each time they are used.
+  // The first models store floats, which are rounded whenever they are used.
   if (reader.has("weight_bits")) {
     reader.fail(
         fmt::format("weight_bits: expected none, as of weights that are stored packed, got {}",

@@ -1,5 +1,6 @@
-// The first generations of Qwen (biases of queries, keys and values, half of intermediate_size inside)
-// and of ChatGLM 2, 3 and GLM-4-9B as their own code names them (rope on pairs over half of a head).
+// The first generations of Qwen (biases of queries, keys and values; the MLP is half of
+// intermediate_size wide) and of ChatGLM 2, 3 and GLM-4-9B with the names of their own code (rope
+// on pairs over half of a head).
 #include <algorithm>
 
 #include "models/config_fields.h"
@@ -31,8 +32,8 @@ void read_qwen(const ConfigReader& reader, ModelConfig& config) {
                             config.intermediate_size));
   }
   config.intermediate_size /= 2;
-  // Behind so many tokens its code stretches the base and scales queries by the logarithm of their
-  // position.
+  // Beyond this many tokens, its code stretches the base and scales queries by the logarithm of
+  // their position, which Quire does not support.
   config.served_length = reader.integer("seq_length", {1, kMaxPositions}, 8192);
   if (!reader.boolean("no_bias", true)) reader.fail("no_bias: expected true, got false");
   if (!reader.boolean("scale_attn_weights", true))
@@ -102,7 +103,7 @@ const Family& chatglm_family() {
   static constexpr Family family{
       .name = "chatglm",
       .model_types = kChatGlmTypes,
-      .gguf_architecture = "chatglm",  // read as GLM-4, which it is but for its names
+      .gguf_architecture = "chatglm",  // read as GLM-4, from which it differs only in names
       .defaults = {.vocab_size = 65024,
                    .hidden_size = 4096,
                    .intermediate_size = 13696,

@@ -1,6 +1,6 @@
-// Llama's layers in checkpoints that name them otherwise: InternLM (biases), InternLM 2 (queries, keys
-// and values in one tensor, group by group), XVERSE, EXAONE 3, Orion (LayerNorms), HyperCLOVA X SEED
-// (Granite's multipliers, norms of outputs too), Granite with windows and sinks.
+// Llama's layers in checkpoints with other names: InternLM (biases), InternLM 2 (queries, keys and
+// values in one tensor, group by group), XVERSE, EXAONE 3, Orion (LayerNorms), HyperCLOVA X SEED
+// (Granite's multipliers, norms of outputs), Granite with windows and sinks.
 #include <cmath>
 
 #include "models/config_fields.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kInternLmTypes[] = {"internlm"};
 constexpr KeyAlias kInternLmAliases[] = {{"attention_bias", "bias"}};
 
-// Its scaling leaves contexts alone that are no longer than max_position_embeddings.
+// Its scaling does not change contexts of up to max_position_embeddings tokens.
 void read_internlm(const ConfigReader& reader, ModelConfig&) {
   const std::optional<ConfigReader> rotary = reader.child("rotary");
   if (!rotary) return;
@@ -62,7 +62,7 @@ constexpr NameMapEntry kExaoneEntries[] = {
     {TensorRole::kDown, "h.{}.mlp.c_proj"},
 };
 constexpr NamePrefix kExaonePrefixes[] = {{"transformer.", ""}, {"", ""}};
-// The rotary buffers that old checkpoints store.
+// Rotary buffers of old checkpoints.
 constexpr std::string_view kExaoneIgnored[] = {"rotary.inv_freq", "rotary_emb.inv_freq"};
 constexpr NameMap kExaoneNames{kExaoneEntries, kExaonePrefixes, kExaoneIgnored, 0.0f, &kLlamaNames};
 
@@ -74,7 +74,7 @@ constexpr NameMapEntry kHyperClovaEntries[] = {
 constexpr NameMap kHyperClovaNames{kHyperClovaEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f,
                                    &kLlamaNames};
 
-// Unlike Granite's, logits_scaling multiplies.
+// logits_scaling multiplies, while Granite's divides.
 void read_hyperclova(const ConfigReader& reader, ModelConfig& config) {
   const double head_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
   config.embedding_multiplier = reader.positive("embedding_multiplier", 1.0);
@@ -82,7 +82,8 @@ void read_hyperclova(const ConfigReader& reader, ModelConfig& config) {
   config.attention_scale = reader.positive("attention_multiplier", head_scale);
   config.logit_multiplier = reader.positive("logits_scaling", 1.0);
   config.block.output_norms = reader.boolean("use_post_norm", true);
-  // The multiplier is folded into the epsilon of norms, which those of outputs would share.
+  // The multiplier is folded into the epsilon of norms, which would wrongly change norms of
+  // outputs, too.
   if (config.block.output_norms && config.residual_multiplier != 1.0) {
     reader.fail(fmt::format("residual_multiplier: expected 1 beside use_post_norm, got {}",
                             config.residual_multiplier));
@@ -98,8 +99,8 @@ constexpr NameMap kGraniteNames{kGraniteEntries, kLlamaPrefixes, kIgnoredTensors
 
 }  // namespace
 
-// Without layer_types every fourth layer, from the first, sees everything. A base of 0 is a layer that
-// does not rotate.
+// Without layer_types, every fourth layer, starting with the first, sees everything. A base of 0
+// means that the layer does not rotate.
 void read_granite_layers(const ConfigReader& reader, ModelConfig& config) {
   read_granite_multipliers(reader, config);
   for (size_t i = 0; !reader.has("layer_types") && i < config.layer_windows.size(); i += 4)

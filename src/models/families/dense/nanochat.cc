@@ -1,5 +1,5 @@
-// nanochat: norms without weights, also on the embedding and on queries and keys behind the rotation,
-// which turns pairs backwards; an MLP without a gate.
+// nanochat: norms without weights, also of the embedding and of rotated queries and keys; the
+// rotation goes backwards; an MLP without a gate.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"

@@ -1,5 +1,5 @@
-// Persimmon, which is the text model of Fuyu, too: queries, keys and values in one tensor head by
-// head, LayerNorms with biases of queries and keys, rope over half of a head.
+// Persimmon, which is also the text model of Fuyu: queries, keys and values in one tensor head by
+// head, LayerNorms with biases, also of queries and keys, and rope over half of a head.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"

@@ -1,5 +1,5 @@
-// Encoders in BERT's order of norms whose positions rotate: GTE (Alibaba's "new" models), which gates
-// its MLP too, and Jina's third embeddings.
+// Encoders with BERT's order of norms and rope: GTE (Alibaba's "new" models), which also has a gate
+// in the MLP, and Jina's third embeddings.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// As they were published and, behind that, as transformers would call them.
+// The names as published, followed by those that transformers would use.
 constexpr NameMapEntry kGteEntries[] = {
     {TensorRole::kTokenEmbedding, "embeddings.word_embeddings"},
     {TensorRole::kTokenTypeEmbedding, "embeddings.token_type_embeddings"},
@@ -74,7 +74,7 @@ constexpr NameMapEntry kJinaEntries[] = {
     {TensorRole::kPostMlpNorm, "layers.{}.post_mlp_layernorm"},
 };
 constexpr NamePrefix kJinaPrefixes[] = {{"roberta.", ""}, {"", ""}};
-// Updates of its tasks are adapters (weights/adapters/task_adapters.h).
+// The updates for its tasks are loaded as adapters (weights/adapters/task_adapters.h).
 constexpr std::string_view kJinaIgnored[] = {"pooler.", "lm_head.", "position_ids", "inv_freq",
                                              ".parametrizations."};
 constexpr KeyAlias kJinaAliases[] = {{"rms_norm_eps", "layer_norm_eps"},

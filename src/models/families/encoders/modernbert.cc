@@ -1,5 +1,5 @@
-// ModernBERT: an encoder with norms before attention and MLP, positions that rotate, a gate in its MLP
-// and no biases; two of three layers see a window on both sides.
+// ModernBERT: an encoder with norms before attention and MLP, rope, a gate in its MLP and no
+// biases; two of three layers have a window on both sides.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -20,7 +20,7 @@ constexpr NameMapEntry kModernbertEntries[] = {
     {TensorRole::kFinalNorm, "final_norm"},
 };
 constexpr NamePrefix kModernbertPrefixes[] = {{"model.", ""}, {"", ""}};
-// What guesses words.
+// The head that predicts words.
 constexpr std::string_view kModernbertIgnored[] = {"decoder.", "head.", "inv_freq"};
 constexpr std::string_view kModernbertTypes[] = {"modernbert"};
 constexpr KeyAlias kModernbertAliases[] = {
@@ -30,7 +30,7 @@ constexpr KeyAlias kModernbertAliases[] = {
     {"rope_local_base_freq", "local_rope_theta"},
 };
 
-// Half a window lies on each side of a token.
+// Half of a window lies on each side of a token.
 void read_local_layers(const ConfigReader& reader, ModelConfig& config) {
   const int64_t window = reader.integer("local_attention", {2, 1 << 24}, 128) / 2 + 1;
   const int64_t every = reader.integer("global_attn_every_n_layers", {1, 4096}, 3);

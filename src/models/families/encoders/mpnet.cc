@@ -1,4 +1,4 @@
-// MPNet: BERT without token types, whose scores have biases by distance too, the same in all layers. Its
+// MPNet: BERT without token types, with biases of scores by distance, which all layers share. Its
 // position table begins with two rows for padding.
 #include "models/config_reader.h"
 #include "models/family.h"

@@ -1,6 +1,6 @@
-// Experts beside a shared MLP over plain attention: DeepSeek's first ones (DeepSeekMoE 16B), Ling and
-// Ring (Bailing: queries, keys and values in one tensor), and their second generation (half of each head
-// is rotated, experts are chosen by sigmoids in groups).
+// Experts beside a shared MLP, with plain attention: the first DeepSeek models with experts
+// (DeepSeekMoE 16B), Ling and Ring (Bailing: queries, keys and values in one tensor), and their
+// second generation (half of each head is rotated, experts are chosen by sigmoids in groups).
 #include "models/config_reader.h"
 #include "models/expert_names.h"
 #include "models/family.h"

@@ -1,5 +1,5 @@
-// Cohere 2 with experts: attention and experts side by side behind one norm, windows in three of four
-// layers, which alone rotate; perhaps a first few layers with an MLP.
+// Cohere 2 with experts: attention and experts in parallel after one norm, windows in three of four
+// layers, which are the only ones that rotate, and optionally a few first layers with an MLP.
 #include "models/config_reader.h"
 #include "models/expert_names.h"
 #include "models/family.h"
@@ -31,7 +31,7 @@ void read_router(const ConfigReader& reader, RouterSpec& router) {
 
 void read_cohere(const ConfigReader& reader, ModelConfig& config) {
   config.logit_multiplier = reader.positive("logit_scale", 0.0625);
-  // Where it is null, norms are LayerNorms, whose epsilon has a name of its own.
+  // If rms_norm_eps is null, the norms are LayerNorms, whose epsilon has another key.
   config.block.norm = reader.has("rms_norm_eps") ? NormKind::kRms : NormKind::kLayer;
   if (config.block.norm == NormKind::kLayer)
     config.norm_eps = reader.positive("layer_norm_eps", 1e-5);

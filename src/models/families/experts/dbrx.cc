@@ -1,5 +1,5 @@
-// DBRX: LayerNorms without biases, clipped queries, keys and values, and experts whose rows lie one
-// after the other in one matrix. Half of its configuration is in objects of their own.
+// DBRX: LayerNorms without biases, clipped queries, keys and values, and experts whose rows are
+// stacked in one matrix. Half of its configuration is in nested objects.
 #include "models/config_reader.h"
 #include "models/expert_names.h"
 #include "models/family.h"

@@ -1,6 +1,7 @@
-// Llama 4's text model: layers that rotate attend in chunks and norm queries and keys without
-// weights; every fourth sees everything, does not rotate and scales its queries by their position.
-// A token's one expert reads it times the sigmoid of its logit; a shared one reads it as it is.
+// Llama 4's text model. Layers that rotate attend in chunks and norm queries and keys without
+// weights; every fourth layer sees everything, does not rotate, and scales its queries by position.
+// A token's one expert reads the token times the sigmoid of its logit; a shared expert reads the
+// token itself.
 #include <algorithm>
 #include <cmath>
 
@@ -25,7 +26,8 @@ constexpr ExpertRules kLlama4Experts{
 constexpr std::string_view kLlama4Ignored[] = {"rotary_emb.inv_freq", "rope_freqs.",
                                                "vision_model.", "multi_modal_projector."};
 constexpr std::string_view kLlama4GateUp = "layers.{}.feed_forward.experts.gate_up_proj.{e}";
-// Experts are stored together, with their inputs first; quantized checkpoints have them one by one.
+// Experts are stored together, with their inputs first; quantized checkpoints store them one by
+// one.
 constexpr NameMapEntry kLlama4Entries[] = {
     {TensorRole::kGate, "layers.{}.feed_forward.gate_proj"},
     {TensorRole::kUp, "layers.{}.feed_forward.up_proj"},
@@ -72,7 +74,7 @@ void read_chunks(const ConfigReader& reader, ModelConfig& config) {
   config.windows_are_chunks = true;
 }
 
-// moe_layers, where it is there, goes before the step.
+// moe_layers, if present, takes precedence over the step.
 void read_expert_layers(const ConfigReader& reader, ModelConfig& config) {
   if (!reader.has("moe_layers")) return;
   std::vector<bool>& layers = config.experts.layers;
@@ -89,7 +91,7 @@ void read_expert_layers(const ConfigReader& reader, ModelConfig& config) {
 }
 
 void read_llama4(const ConfigReader& reader, ModelConfig& config) {
-  // Files of smaller models of this architecture, without chunks, say so with a window of 0.
+  // GGUF files of smaller models of this architecture, which have no chunks, state a window of 0.
   if (reader.has("sliding_window")) {
     reader.fail(fmt::format("sliding_window: expected none, got {}",
                             reader.integer("sliding_window", {0, kMaxPositions})));
@@ -103,7 +105,7 @@ void read_llama4(const ConfigReader& reader, ModelConfig& config) {
       reader.has("moe_intermediate_size") ? config.intermediate_size : int64_t{16384});
   if (reader.boolean("use_qk_norm", true)) config.qk_norm = QkNorm::kHead;
   config.plain_qk_norm = true;
-  // The first checkpoints have a number there.
+  // In the first checkpoints, this key is a number.
   constexpr std::string_view kTuning = "attn_temperature_tuning";
   const bool tuned =
       reader.is_integer(kTuning) ? reader.integer(kTuning, {}) != 0 : reader.boolean(kTuning, true);

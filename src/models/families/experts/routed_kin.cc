@@ -1,5 +1,5 @@
-// Attention of several kinds, and experts chosen by sigmoids as in DeepSeek-V3, beside a shared MLP:
-// dots.llm1, Solar Open, K-EXAONE, Hy3, Trinity (AFMoE).
+// Models with various kinds of attention, and experts chosen by sigmoids as in DeepSeek-V3, beside
+// a shared MLP: dots.llm1, Solar Open, K-EXAONE, Hy3, Trinity (AFMoE).
 #include <cmath>
 
 #include "models/config_reader.h"
@@ -56,7 +56,7 @@ constexpr ExpertRules kSolarExperts = rules_of(128, 8, 1.0f, 1280, 0);
 constexpr std::string_view kExaoneTypes[] = {"exaone_moe"};
 constexpr ExpertRules kExaoneExperts = rules_of(64, 8, 2.5f, 1024, 1);
 
-// Full layers beside sliding ones do not rotate.
+// In models with windows, the layers without a window do not rotate.
 void leave_full_layers(ModelConfig& config) {
   for (size_t i = 0; i < config.layer_rope.size(); ++i)
     config.layer_rope[i] = config.layer_windows[i] > 0;
@@ -135,7 +135,7 @@ const Family& solar_open_family() {
   static constexpr Family family{
       .name = "solar_open",
       .model_types = kSolarTypes,
-      .gguf_architecture = "glm4moe",  // read as GLM-4.5, whose layers are of the same kind
+      .gguf_architecture = "glm4moe",  // read as GLM-4.5, which has the same kind of layers
       .defaults = {.vocab_size = 196608,
                    .hidden_size = 4096,
                    .intermediate_size = 10240,

@@ -1,4 +1,4 @@
-// Attention of dense models with experts whose weights are shares of the scores of those chosen:
+// Attention of dense models, with experts whose weights are normalized over the chosen experts:
 // Hunyuan (norms after the rotation, a shared MLP), the text models of Qwen3-VL with experts and of
 // Aria, Flint (sigmoids, windows, sinks).
 #include "models/config_reader.h"
@@ -10,8 +10,8 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kHunyuanTypes[] = {"hunyuan_v1_moe"};
-// Experts and the shared MLP are as wide as intermediate_size; moe_intermediate_size says it again,
-// layer by layer.
+// Experts and the shared MLP are intermediate_size wide; moe_intermediate_size repeats that for
+// each layer.
 constexpr KeyAlias kHunyuanAliases[] = {{"num_experts_per_tok", "moe_topk"},
                                         {"moe_intermediate_size", "intermediate_size"},
                                         {"shared_expert_intermediate_size", "intermediate_size"}};
@@ -78,7 +78,7 @@ constexpr NameMapEntry kAriaEntries[] = {
      .transposed = true},
 };
 
-// Only the shared MLP goes by hidden_act.
+// hidden_act applies to the shared MLP only.
 void read_aria(const ConfigReader& reader, ModelConfig& config) {
   if (config.activation != Activation::kSilu)
     reader.fail(fmt::format("hidden_act: expected silu, got {}", reader.string("hidden_act", "")));
@@ -101,8 +101,8 @@ constexpr NameMapEntry kFlintEntries[] = {
     {TensorRole::kSharedDown, "layers.{}.mlp.shared_expert.down_proj"},
 };
 
-// The first two layers, every fourth and the last see everything, and do not rotate. The first two
-// have no experts.
+// The first two layers, every fourth one and the last one see everything and do not rotate. The
+// first two have no experts.
 void read_flint(const ConfigReader& reader, ModelConfig& config) {
   const size_t count = config.layer_windows.size();
   for (size_t i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// GPT-2's layers with one KV head (StarCoder, SantaCoder: gpt_bigcode) or with windows in every second
-// layer and scores that nothing divides (GPT-Neo), or with norms behind what they add to (the first GPT).
+// GPT-2's layers with one KV head (StarCoder, SantaCoder: gpt_bigcode), with windows in every
+// second layer and unscaled scores (GPT-Neo), or with norms after each sum (the first GPT).
 #include <string>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 constexpr NamePrefix kGptKinPrefixes[] = {{"transformer.", ""}, {"", ""}};
-// The causal masks that old checkpoints store.
+// The causal masks in old checkpoints.
 constexpr std::string_view kGptKinIgnored[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
                                                ".attention.masked_bias"};
 
@@ -64,7 +64,7 @@ constexpr KeyAlias kNeoAliases[] = {
     {"rms_norm_eps", "layer_norm_epsilon"},
 };
 
-// Configurations say the same as runs under attention_types, which is not read.
+// Configurations repeat the same as runs under attention_types, which is not read.
 void read_neo(const ConfigReader& reader, ModelConfig& config) {
   config.attention_scale = 1.0;
   const std::vector<std::string> types = reader.strings("attention_layers");
@@ -104,7 +104,7 @@ constexpr KeyAlias kFirstAliases[] = {
     {"rms_norm_eps", "layer_norm_epsilon"},
 };
 
-// What it calls gelu is made of tanh.
+// Its gelu is the tanh approximation.
 void read_first(const ConfigReader& reader, ModelConfig& config) {
   const std::string name = reader.string("afn", "gelu");
   if (name == "silu" || name == "swish") {

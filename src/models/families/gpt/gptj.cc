@@ -1,5 +1,5 @@
-// GPT-J and CodeGen: one LayerNorm for attention and MLP side by side, rope on pairs over the first
-// dimensions of a head, biases of the MLP and the head alone.
+// GPT-J and CodeGen: one LayerNorm, attention and MLP in parallel, rope on pairs over the first
+// dimensions of a head, biases only in the MLP and the head.
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -16,12 +16,13 @@ constexpr NameMapEntry kGptjEntries[] = {
     {TensorRole::kUp, "h.{}.mlp.fc_in"},  {TensorRole::kDown, "h.{}.mlp.fc_out"},
 };
 constexpr NamePrefix kGptjPrefixes[] = {{"transformer.", ""}, {"", ""}};
-// The causal masks that old checkpoints store.
+// The causal masks in old checkpoints.
 constexpr std::string_view kGptjIgnored[] = {".attn.bias", ".attn.masked_bias",
                                              ".attn.causal_mask"};
 constexpr NameMap kGptjNames{kGptjEntries, kGptjPrefixes, kGptjIgnored};
 
-// The rows of queries, values and keys lie in quarters, for what they were trained on had four cores.
+// The rows of queries, values and keys are in four parts, because the models were trained on four
+// cores.
 constexpr NameMapEntry kCodegenEntries[] = {
     {TensorRole::kQkv, "h.{}.attn.qkv_proj", false, QkvOrder::kQueryValueKey}};
 constexpr NameMap kCodegenNames{kCodegenEntries, kGptjPrefixes, kGptjIgnored, 0.0f, &kGptjNames};
@@ -51,7 +52,8 @@ constexpr BlockStyle kGptjBlock{
     .norm = NormKind::kLayer, .norm_bias = true, .residual = ResidualStyle::kParallelOneNorm};
 
 void read_gptj(const ConfigReader& reader, ModelConfig&) {
-  // Without it these models rotate by frequencies of the whole hidden state.
+  // Without rotary_dim, these models rotate with the frequencies of the whole hidden state, which
+  // Quire does not support.
   if (!reader.has("rotary_dim")) reader.fail("rotary_dim: expected a number, got nothing");
 }
 

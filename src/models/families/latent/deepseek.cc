@@ -1,5 +1,5 @@
-// Latent attention, a first few layers with an MLP, then experts beside a shared MLP: DeepSeek-V2,
-// DeepSeek-V3 and R1, Kimi K2, GLM-4.7-Flash, A.X K1 (a norm of what experts add).
+// Latent attention, a few first layers with an MLP, and then experts beside a shared MLP:
+// DeepSeek-V2, DeepSeek-V3 and R1, Kimi K2, GLM-4.7-Flash, A.X K1 (a norm of the experts' output).
 #include <algorithm>
 #include <string>
 
@@ -55,7 +55,7 @@ void read_v3(const ConfigReader& reader, ModelConfig& config) {
   read_common(reader, kDeepseekLatent, config);
 }
 
-// `greedy` looks at no groups. Files that do not say how they choose say how many groups there are.
+// With `greedy`, groups are ignored. Files without topk_method tell by the number of groups.
 void read_v2(const ConfigReader& reader, ModelConfig& config) {
   read_common(reader, kDeepseekLatent, config);
   RouterSpec& router = config.experts.spec.router;
@@ -75,7 +75,7 @@ void read_flash(const ConfigReader& reader, ModelConfig& config) {
 }
 
 constexpr std::string_view kAxTypes[] = {"axk1"};
-// The first checkpoints have no correction; layers without experts have a norm that nobody reads.
+// The first checkpoints have no correction. Layers without experts have a norm that is not used.
 constexpr NameMapEntry kAxEntries[] = {
     {.role = TensorRole::kRouterCorrection,
      .pattern = "layers.{}.mlp.gate.e_score_correction_bias",
@@ -99,7 +99,7 @@ void read_ax(const ConfigReader& reader, ModelConfig& config) {
   config.norms_experts = true;
 }
 
-// DeepSeek-V3 and its kin call themselves deepseek2 too, and choose experts by sigmoids.
+// DeepSeek-V3 and similar models call themselves deepseek2, too, and choose experts by sigmoids.
 bool is_v3(const GgufFile& file) {
   const GgufValue* gate = file.find("deepseek2.expert_gating_func");
   if (gate != nullptr) return gate->as_int() == 2;
@@ -192,7 +192,8 @@ const Family& glm4_moe_lite_family() {
   static constexpr Family family{
       .name = "glm4_moe_lite",
       .model_types = kFlashTypes,
-      .gguf_architecture = "deepseek2",  // read as DeepSeek-V3, which it is but for its defaults
+      // Its GGUF files are read as DeepSeek-V3's, which differ only in defaults.
+      .gguf_architecture = "deepseek2",
       .defaults = {.vocab_size = 154880,
                    .hidden_size = 2048,
                    .intermediate_size = 10240,

@@ -1,5 +1,5 @@
-// DeepSeek-V3.2 and GLM-5: DeepSeek-V3's layers whose attention reads the index_topk tokens that an
-// indexer finds best (kernels/api/sparse_attention.h).
+// DeepSeek-V3.2 and GLM-5: DeepSeek-V3's layers, whose attention reads only the index_topk tokens
+// that an indexer chooses (kernels/api/sparse_attention.h).
 #include <algorithm>
 
 #include "models/config_fields.h"
@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Where no sequence is longer than index_topk, the indexers are not read.
+// If no sequence is longer than index_topk, the indexers are not loaded.
 constexpr std::string_view kIndexedIgnored[] = {"rotary_emb.inv_freq", ".self_attn.indexer."};
 constexpr NameMapEntry kIndexedEntries[] = {
     {TensorRole::kIndexQuery, "layers.{}.self_attn.indexer.wq_b"},
@@ -49,7 +49,8 @@ void read_indexer(const ConfigReader& reader, const IndexSpec& defaults, ModelCo
     reader.fail("q_lora_rank: expected a number, which the indexer's queries are made of");
 }
 
-// Kinds of layers where the configuration lists them: full or F choose, shared or S do not.
+// Returns the kinds of layers that the configuration lists: full or F layers have an indexer,
+// shared or S layers do not.
 std::vector<std::string> index_kinds(const ConfigReader& reader) {
   std::vector<std::string> kinds = reader.strings("indexer_types");
   if (!kinds.empty() || !reader.has("index_topk_pattern")) return kinds;
@@ -71,7 +72,7 @@ void read_index_layers(const ConfigReader& reader, ModelConfig& config) {
       reader.fail(fmt::format("indexer_types: expected full or shared, got {}", kind));
     config.index_layers.push_back(chooses);
   }
-  // There may be more of them: layers behind the last one predict further tokens.
+  // The list may be longer than the model: layers beyond the last one predict further tokens.
   if (std::ssize(config.index_layers) < num_layers || !config.index_layers.front()) {
     reader.fail(fmt::format("indexer_types: expected {} kinds, the first full, got {}", num_layers,
                             fmt::join(kinds, ", ")));

@@ -7,7 +7,7 @@ namespace quire {
 
 void read_latent(const ConfigReader& reader, const LatentSpec& defaults, ModelConfig& config) {
   constexpr IntRange kDim{1, 4096};
-  constexpr int32_t kRankUnit = 16;  // what kernels turn at once
+  constexpr int32_t kRankUnit = 16;  // columns that kernels process at once
   const auto dim = [&](std::string_view key, IntRange range, std::optional<int64_t> otherwise) {
     return static_cast<int32_t>(reader.integer(key, range, otherwise));
   };
@@ -16,7 +16,7 @@ void read_latent(const ConfigReader& reader, const LatentSpec& defaults, ModelCo
   latent.rope_dim = dim("qk_rope_head_dim", {2, kMaxAttentionHeadDim}, defaults.rope_dim);
   latent.nope_dim = dim("qk_nope_head_dim", kDim, defaults.nope_dim);
   latent.value_dim = dim("v_head_dim", kDim, defaults.value_dim);
-  // Null means that queries are projected directly.
+  // null means that queries are projected directly.
   latent.query_rank =
       reader.is_null("q_lora_rank") ? 0 : dim("q_lora_rank", {1, 1 << 20}, defaults.query_rank);
   if (latent.rank % kRankUnit != 0) {

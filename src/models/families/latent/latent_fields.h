@@ -1,5 +1,4 @@
-// What configurations of models with latent attention say of it, and how their checkpoints name its
-// tensors.
+// The configuration keys and the tensor names of models with latent attention.
 #pragma once
 
 #include "models/expert_names.h"
@@ -10,10 +9,10 @@ namespace quire {
 class ConfigReader;
 struct ModelConfig;
 
-// Fills ModelConfig::latent, by `defaults` where nothing is said, and head_dim with what is rotated.
+// Sets ModelConfig::latent, with `defaults` for missing keys, and head_dim to the rotated dims.
 void read_latent(const ConfigReader& reader, const LatentSpec& defaults, ModelConfig& config);
 
-// DeepSeek-V3's, which others took over.
+// The values of DeepSeek-V3, which other families share.
 inline constexpr LatentSpec kDeepseekLatent{
     .rank = 512, .rope_dim = 64, .nope_dim = 128, .value_dim = 128, .query_rank = 1536};
 inline constexpr ExpertRules kDeepseekV3Experts{
@@ -47,14 +46,15 @@ inline constexpr NameMapEntry kLatentEntries[] = {
      .pattern = "layers.{}.mlp.gate.e_score_correction_bias",
      .bare = true},
 };
-// Layers behind the last one that the model has predict further tokens.
+// Layers beyond the model's last one predict further tokens and are ignored.
 inline constexpr NameMap kLatentNames{.entries = kLatentEntries,
                                       .prefixes = kLlamaPrefixes,
                                       .ignored = kIgnoredTensors,
                                       .base = &kMlpExpertNames,
                                       .ignores_later_layers = true};
 
-// Newer files hold a tensor of all heads per side, older ones what Hugging Face's do.
+// Newer files have one tensor of all heads for keys and one for values; older ones have Hugging
+// Face's.
 inline constexpr NameMapEntry kGgufLatentEntries[] = {
     {TensorRole::kQueryDown, "blk.{}.attn_q_a"},
     {TensorRole::kQueryDownNorm, "blk.{}.attn_q_a_norm"},

@@ -16,7 +16,7 @@ void read_youtu(const ConfigReader& reader, ModelConfig& config) {
     reader.fail("rope_interleave: expected true, got false");
 }
 
-// Files of models without experts call themselves deepseek2, too.
+// GGUF files of models without experts call themselves deepseek2, too.
 bool has_no_experts(const GgufFile& file) {
   const GgufValue* count = file.find("deepseek2.expert_count");
   return count == nullptr || count->as_int().value_or(0) == 0;

@@ -1,6 +1,6 @@
-// Gemma 3n text (E2B, E4B): several residual streams, a narrow linear map beside attention, inputs of
-// each layer, sparse MLPs in the first layers, last layers that read the keys and values of earlier
-// ones. Norms multiply by their weights.
+// Gemma 3n text (E2B, E4B): several residual streams, a narrow linear map beside attention, inputs
+// of each layer, sparse MLPs in the first layers, and last layers that read the keys and values of
+// earlier ones. Norms multiply by their weights.
 #include "models/config_reader.h"
 #include "models/families/layered/shared_kv.h"
 #include "models/families/layered/sparse_mlps.h"
@@ -38,7 +38,7 @@ constexpr NameMapEntry kGemma3nEntries[] = {
     {TensorRole::kLaurelUp, "layers.{}.laurel.linear_right"},
     {TensorRole::kLaurelNorm, "layers.{}.laurel.post_laurel_norm"},
 };
-// Layers that read the keys and values of others may have weights for them all the same, and layers
+// Layers that read other layers' keys and values may still have weights for their own, and layers
 // have the scale whether it is used or not.
 constexpr std::string_view kGemma3nIgnored[] = {
     "rotary_emb.inv_freq", "vision_tower.",     "audio_tower.",

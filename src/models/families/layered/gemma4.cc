@@ -1,6 +1,6 @@
-// Gemma 4 text: sliding layers beside full ones with wider heads, whose values may be their keys;
-// last layers that read the keys and values of earlier ones; inputs of each layer (E2B, E4B); experts
-// beside the MLP (26B-A4B). Norms multiply by their weights.
+// Gemma 4 text: layers with a window, and full layers with wider heads, whose values may be their
+// keys; last layers that read the keys and values of earlier ones; inputs of each layer (E2B, E4B);
+// experts beside the MLP (26B-A4B). Norms multiply by their weights.
 #include <string>
 
 #include "models/config_reader.h"
@@ -20,7 +20,7 @@ constexpr NameMapEntry bare(TensorRole role, std::string_view pattern) {
   return {.role = role, .pattern = pattern, .bare = true};
 }
 
-// Where a layer has no values of its own, they are made by what makes its keys.
+// In a layer without a value projection, the key projection computes the values.
 constexpr std::string_view kGemma4GateUp = "layers.{}.experts.gate_up_proj.{e}";
 constexpr NameMapEntry kGemma4Entries[] = {
     {TensorRole::kV, "layers.{}.self_attn.v_proj"},
@@ -51,7 +51,7 @@ constexpr NameMapEntry kGemma4Entries[] = {
     {TensorRole::kSharedUp, "layers.{}.mlp.up_proj"},
     {TensorRole::kSharedDown, "layers.{}.mlp.down_proj"},
 };
-// Layers that read the keys and values of others may have weights for them all the same.
+// Layers that read other layers' keys and values may still have weights for their own.
 constexpr std::string_view kGemma4Ignored[] = {
     "rotary_emb.inv_freq", "vision_tower.",     "audio_tower.",
     "embed_vision.",       "embed_audio.",      "self_attn.k_proj.",
@@ -106,7 +106,8 @@ void read_experts_beside(const ConfigReader& reader, ModelConfig& config) {
   config.experts.shared_intermediate_size = config.intermediate_size;
 }
 
-// What newer files say layer by layer. Only full layers may differ from the others, and all alike.
+// Reads the keys that newer files state layer by layer. Only full layers may differ from the
+// others, and all in the same way.
 void read_layer_shapes(const ConfigReader& reader, ModelConfig& config) {
   const std::optional<ConfigReader> shapes = reader.child("per_layer_config");
   if (!shapes) return;
@@ -144,7 +145,7 @@ void read_gemma4(const ConfigReader& reader, ModelConfig& config) {
   config.full_layers_see_ends = false;
   config.full_head_dim = reader.integer("global_head_dim", {2, kMaxAttentionHeadDim}, 512);
   config.full_kv_heads = config.num_key_value_heads;
-  // GGUF files say how many there are where they differ.
+  // GGUF files state the number of KV heads if it differs.
   if (reader.boolean("attention_k_eq_v", reader.has("rope_freq_factors"))) {
     config.full_kv_heads =
         reader.integer("num_global_key_value_heads", {1, 4096}, config.num_key_value_heads);
@@ -169,7 +170,7 @@ void read_gemma4(const ConfigReader& reader, ModelConfig& config) {
 
 constexpr std::string_view kUnifiedTypes[] = {"gemma4_unified_text", "gemma4_unified"};
 
-// Layers have no inputs of their own.
+// For models whose layers have no inputs of their own.
 void read_unified(const ConfigReader& reader, ModelConfig& config) {
   read_gemma4(reader, config);
   if (!reader.has("hidden_size_per_layer_input")) config.layer_inputs = {};

@@ -1,5 +1,6 @@
-// Layers that differ in their heads and in the width of their MLP: Nemotron's models that a search has
-// thinned out (Super, Ultra, DeciLM), whose layers may lack attention or MLP, and OpenELM.
+// Models whose layers differ in their heads and in the width of their MLP: Nemotron's models that
+// were pruned by a search (Super, Ultra, DeciLM), whose layers may lack attention or MLP, and
+// OpenELM.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +15,7 @@ namespace {
 constexpr IntRange kHeads{1, 4096};
 constexpr int64_t kMaxWidth = int64_t{1} << 20;
 
-// What a list of one number per layer says; empty when there is none under `key`.
+// Reads a list of one number per layer; empty if there is none under `key`.
 std::vector<int64_t> read_counts(const ConfigReader& reader, std::string_view key, int64_t min,
                                  int64_t max, const ModelConfig& config) {
   std::vector<int64_t> counts;
@@ -34,7 +35,7 @@ std::vector<int64_t> read_counts(const ConfigReader& reader, std::string_view ke
   return counts;
 }
 
-// Sizes that hold for the widest layer, once those of all are known.
+// Sets the model's sizes to those of its widest layer, once all layers are known.
 void take_widest(const ConfigReader& reader, ModelConfig& config) {
   for (size_t i = 0; i < config.layer_heads.size(); ++i) {
     if (config.layer_heads[i] % config.layer_kv_heads[i] == 0) continue;
@@ -46,7 +47,7 @@ void take_widest(const ConfigReader& reader, ModelConfig& config) {
   if (!config.ffn_sizes.empty()) config.intermediate_size = std::ranges::max(config.ffn_sizes);
 }
 
-// As GGUF files say it: no heads are no attention, no width is no MLP.
+// In GGUF files, 0 heads mean no attention, and a width of 0 means no MLP.
 bool read_gguf_layers(const ConfigReader& reader, ModelConfig& config) {
   const auto heads = read_counts(reader, "layer_num_heads", 0, kHeads.max, config);
   if (heads.empty()) return false;
@@ -151,7 +152,8 @@ constexpr NamePrefix kOpenElmPrefixes[] = {{"transformer.", ""}, {"", ""}};
 constexpr NameMap kOpenElmNames{kOpenElmEntries, kOpenElmPrefixes, kIgnoredTensors, 0.0f,
                                 &kLlamaNames};
 
-// The multiple of `unit` that is nearest, but not much less.
+// Returns the multiple of `unit` that is nearest to `width`, or the next one if that is below 90 %
+// of it.
 int64_t nearest_multiple(double width, int64_t unit) {
   const auto half = static_cast<double>(unit) / 2.0;
   const int64_t nearest = std::max(unit, static_cast<int64_t>(width + half) / unit * unit);
@@ -194,7 +196,7 @@ const Family& deci_family() {
       .gguf_architecture = "deci",
       .defaults = {.vocab_size = 128256,
                    .hidden_size = 8192,
-                   .intermediate_size = 21504,  // of models whose blocks do not say it
+                   .intermediate_size = 21504,  // of models whose blocks do not state it
                    .num_hidden_layers = 80,
                    .num_attention_heads = 64,
                    .max_position_embeddings = 131072,

@@ -10,7 +10,8 @@
 namespace quire {
 namespace {
 
-// How many standard deviations above its mean the lower `share` of a normal distribution ends.
+// Returns the number of standard deviations above the mean at which the lower `share` of a normal
+// distribution ends.
 float normal_quantile(double share) {
   double low = -40.0, high = 40.0;
   for (int step = 0; step < 100; ++step) {
@@ -36,7 +37,7 @@ std::optional<float> cut_of(double share) {
 void read_sparse_mlps(const ConfigReader& reader, ModelConfig& config) {
   constexpr std::string_view kShares = "activation_sparsity_pattern";
   constexpr std::string_view kDeviations = "activation_sparsity_scale";  // of GGUF files
-  constexpr double kNone = -1e30;  // no deviation reaches as low: the layer is dense
+  constexpr double kNone = -1e30;  // no value is that low: the layer is dense
   const auto num_layers = static_cast<size_t>(config.num_hidden_layers);
   const bool has_deviations = reader.has(kDeviations);
   const std::string_view key = has_deviations ? kDeviations : kShares;

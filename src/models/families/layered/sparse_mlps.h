@@ -1,4 +1,4 @@
-// What configurations say of MLPs of which the greatest inputs alone go on (Gemma 3n).
+// The configuration keys of MLPs that keep only their greatest intermediate values (Gemma 3n).
 #pragma once
 
 namespace quire {
@@ -6,8 +6,9 @@ namespace quire {
 class ConfigReader;
 struct ModelConfig;
 
-// activation_sparsity_pattern, by default 0.95 in the first ten layers of more: per layer the share
-// of an MLP's inside that is left out, as if it were normally distributed.
+// Reads activation_sparsity_pattern: for each layer the share of an MLP's intermediate values that
+// is cut, as if they were normally distributed. The default is 0.95 in the first ten layers, if
+// there are more.
 void read_sparse_mlps(const ConfigReader& reader, ModelConfig& config);
 
 }  // namespace quire

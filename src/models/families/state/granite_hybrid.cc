@@ -1,5 +1,5 @@
-// Granite 4 (multipliers, no rotation, perhaps experts beside a shared MLP), Bamba and Falcon-H1
-// (attention and Mamba-2 side by side in every layer, multipliers everywhere).
+// Granite 4 (multipliers, no rotation, optionally experts beside a shared MLP), Bamba, and
+// Falcon-H1 (attention and Mamba-2 in parallel in every layer, multipliers everywhere).
 #include <cmath>
 
 #include "models/config_fields.h"
@@ -14,7 +14,7 @@ constexpr LayerWord kWords[] = {{"mamba", kStateParts},
                                 {"attention", kAttentionParts},
                                 {"full_attention", kAttentionParts}};
 
-// Of d_inner channels, by mamba_expand where nothing else says it.
+// The number of channels is d_inner, or follows from mamba_expand.
 StateSpec read_mamba2(const ConfigReader& reader, const ModelConfig& config, int64_t num_states) {
   const int64_t heads = reader.integer("mamba_n_heads", {1, 1 << 16}, 128);
   const int64_t expanded = reader.integer("mamba_expand", {1, 64}, 2) * config.hidden_size;
@@ -29,7 +29,7 @@ constexpr SharedRows kUpRows{.part = 1, .parts = 2};
 constexpr std::string_view kInputs = "layers.{}.block_sparse_moe.input_linear.{e}";
 constexpr std::string_view kSharedInputs = "layers.{}.shared_mlp.input_linear";
 constexpr std::string_view kSharedOutputs = "layers.{}.shared_mlp.output_linear";
-// Without experts the shared MLP is the MLP.
+// In models without experts, the shared MLP is the MLP.
 constexpr NameMapEntry kGraniteEntries[] = {
     {TensorRole::kFinalNorm, "norm"},
     {TensorRole::kPreMlpNorm, "layers.{}.post_attention_layernorm"},
@@ -96,14 +96,14 @@ void read_falcon_state(const ConfigReader& reader, ModelConfig& config) {
     state.in_scales[i] = static_cast<float>(in * (scales.empty() ? 1.0 : scales[i]));
   state.out_scale = static_cast<float>(reader.positive("ssm_out_multiplier", 1.0));
   state.out_bias = reader.boolean("projectors_bias", false);
-  // Scales of what a projection with a bias reads are not scales of what it gives.
+  // The scale of an input can only be moved to the output of a projection without a bias.
   if (state.proj_bias && in != 1.0)
     reader.fail("mamba_proj_bias: expected false beside ssm_in_multiplier, got true");
   if (state.out_bias && state.out_scale != 1.0f)
     reader.fail("projectors_bias: expected false beside ssm_out_multiplier, got true");
 }
 
-// What attention reads is scaled, so that scores are scaled twice and its output once.
+// attention_in_multiplier scales queries and keys, and so scores twice, and values once.
 void read_falcon_h1(const ConfigReader& reader, ModelConfig& config) {
   config.layer_parts.assign(config.layer_parts.size(), {.attention = true, .state = true});
   read_falcon_state(reader, config);
@@ -178,7 +178,7 @@ const Family& falcon_h1_family() {
   static constexpr Family family{
       .name = "falcon_h1",
       .model_types = kFalconTypes,
-      .gguf_architecture = "falcon-h1",  // multipliers are in the weights
+      .gguf_architecture = "falcon-h1",  // its files have the multipliers in the weights
       .defaults = {.vocab_size = 128000,
                    .hidden_size = 4096,
                    .intermediate_size = 14336,

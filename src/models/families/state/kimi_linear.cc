@@ -1,4 +1,4 @@
-// Kimi Linear: Kimi Delta Attention, a DeltaNet whose decay differs by channel, and every fourth layer
+// Kimi Linear: Kimi Delta Attention, a DeltaNet with a decay per channel, and in every fourth layer
 // latent attention without rotation; experts as in DeepSeek-V3.
 #include <algorithm>
 
@@ -40,7 +40,7 @@ constexpr NameMapEntry kKimiLinearEntries[] = {
     {TensorRole::kSharedGate, "layers.{}.block_sparse_moe.shared_experts.gate_proj"},
     {TensorRole::kSharedUp, "layers.{}.block_sparse_moe.shared_experts.up_proj"},
     {TensorRole::kSharedDown, "layers.{}.block_sparse_moe.shared_experts.down_proj"},
-    // Of the first layers, as released and as transformers saves them.
+    // The MLP of the first layers, as released and as transformers saves it.
     {TensorRole::kGate, "layers.{}.mlp.gate_proj"},
     {TensorRole::kGate, "layers.{}.block_sparse_moe.gate_proj"},
     {TensorRole::kUp, "layers.{}.mlp.up_proj"},
@@ -49,7 +49,7 @@ constexpr NameMapEntry kKimiLinearEntries[] = {
     {TensorRole::kDown, "layers.{}.block_sparse_moe.down_proj"},
 };
 
-// The layers with a state have keys and queries by the names of attention.
+// In layers with a state, keys and queries have the names of attention.
 constexpr NameMapEntry kKimiLinearGgufEntries[] = {
     {TensorRole::kStateQ, "blk.{}.attn_q"},
     {TensorRole::kStateK, "blk.{}.attn_k"},
@@ -96,7 +96,7 @@ constexpr ExpertRules kKimiLinearExperts{
 };
 constexpr LatentSpec kLatent{.rank = 512, .rope_dim = 64, .nope_dim = 128, .value_dim = 128};
 
-// Released files count layers from 1.
+// Released files number layers from 1.
 void read_numbered_layers(const ConfigReader& linear, ModelConfig& config) {
   const auto count = static_cast<double>(config.num_hidden_layers);
   size_t listed = 0;

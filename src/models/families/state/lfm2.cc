@@ -1,4 +1,4 @@
-// LFM2: short convolutions between layers of attention, with an MLP or, behind the first layers,
+// LFM2: short convolutions and some layers of attention, with an MLP or, after the first layers,
 // routed experts (LFM2-MoE).
 #include "models/config_reader.h"
 #include "models/expert_names.h"
@@ -66,7 +66,7 @@ constexpr ExpertRules kLfm2Experts{
 };
 
 void read_layers(const ConfigReader& reader, ModelConfig& config) {
-  // Older configurations list the layers of attention.
+  // Older configurations list the layers with attention.
   if (!read_layer_types(reader, kWords, config) && reader.has("full_attn_idxs"))
     read_layer_numbers(reader, "full_attn_idxs", kStateParts, kAttentionParts, config);
   const bool bias = reader.boolean("conv_bias", false);
@@ -78,7 +78,8 @@ void read_layers(const ConfigReader& reader, ModelConfig& config) {
                   .num_heads = static_cast<int32_t>(config.hidden_size)};
 }
 
-// Unless told otherwise, the width is 2 / 3 of the stated one, times a factor and rounded up.
+// Unless the configuration says otherwise, the MLP's width is 2 / 3 of the stated one, times a
+// factor, rounded up.
 void read_lfm2(const ConfigReader& reader, ModelConfig& config) {
   read_layers(reader, config);
   if (!reader.boolean("block_auto_adjust_ff_dim", true)) return;

@@ -1,5 +1,6 @@
-// Mamba, Falcon-Mamba (norms without weights inside) and Mamba-2: layers of one mixer and nothing
-// else. Jamba: Mamba with weighted norms inside, some attention without rotation, some experts.
+// Mamba, Falcon-Mamba (norms without weights in the mixer) and Mamba-2 consist of mixers only.
+// Jamba has Mamba with weighted norms in the mixer, some attention without rotation, and some
+// experts.
 #include <algorithm>
 
 #include "models/config_reader.h"
@@ -46,7 +47,7 @@ constexpr NameMap kJambaNames{.entries = kJambaEntries,
 constexpr KeyAlias kMambaAliases[] = {{"rms_norm_eps", "layer_norm_epsilon"}};
 constexpr LayerParts kMixerParts{.attention = false, .state = true, .ffn = false};
 
-// Keys of Mamba's sizes.
+// The keys of Mamba's sizes.
 struct ScanKeys {
   std::string_view expand, num_states, conv_kernel, conv_bias, proj_bias, rank;
 };
@@ -98,7 +99,7 @@ constexpr LayerWord kJambaWords[] = {{"mamba", kStateParts},
                                      {"attention", kAttentionParts},
                                      {"full_attention", kAttentionParts}};
 
-// Layer i is chosen when i mod period is the offset.
+// Returns for each layer i whether i mod period equals the offset.
 std::vector<bool> read_period(const ConfigReader& reader, std::string_view period_key,
                               std::string_view offset_key, int64_t period, int64_t offset,
                               size_t num_layers) {
@@ -132,7 +133,7 @@ constexpr std::string_view kMamba2Types[] = {"mamba2"};
 constexpr std::string_view kJambaTypes[] = {"jamba"};
 constexpr ExpertRules kJambaExperts{.router = {.num_experts = 16, .experts_per_token = 2}};
 
-// Sizes of attention and MLP stand for what the models do not have.
+// The sizes of attention and MLP are placeholders: the models have neither.
 constexpr FamilyDefaults kMambaDefaults{.vocab_size = 50280,
                                         .hidden_size = 768,
                                         .intermediate_size = 1,

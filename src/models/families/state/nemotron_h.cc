@@ -1,5 +1,5 @@
-// Nemotron-H and Nemotron 3: every layer is one thing, Mamba-2, attention without rotation, an MLP
-// or routed experts, none of which has a gate.
+// Nemotron-H and Nemotron 3: each layer is either Mamba-2, attention without rotation, an MLP, or
+// routed experts. No MLP and no expert has a gate.
 #include <algorithm>
 
 #include "models/config_reader.h"
@@ -88,7 +88,7 @@ constexpr LayerLetter kLetters[] = {{'M', {"mamba", "linear_attention"}, kMamba}
                                     {'-', {"mlp", "mlp"}, kMlp},
                                     {'E', {"moe", "moe"}, kMlp}};
 
-// One letter per layer, however the configuration lists them.
+// Returns one letter per layer, for each way in which configurations list them.
 std::string read_letters(const ConfigReader& reader) {
   if (!reader.has("layers_block_type")) return reader.string(kPattern, "");
   std::string letters;
@@ -132,7 +132,7 @@ void read_nemotron_h(const ConfigReader& reader, ModelConfig& config) {
   if (reader.has("moe_latent_size"))
     reader.fail("moe_latent_size: expected null: experts behind a narrow layer are not supported");
   config.state = read_ssd(reader, kSsdKeys, {.num_groups = 8}, config.norm_eps);
-  // time_step_limit is stated and not used.
+  // Configurations state time_step_limit, but the models do not use it.
   config.state.min_step = static_cast<float>(reader.positive("time_step_min", 0.001));
   config.state.max_step = StateSpec().max_step;
 }

@@ -1,5 +1,5 @@
-// Qwen3-Next and Qwen3.5 (also 3.6), dense and with experts: gated DeltaNet, and every fourth layer
-// attention with a gate on its output. Norms multiply by 1 + w, but for the one in DeltaNet.
+// Qwen3-Next and Qwen3.5 (also 3.6), dense and with experts: gated DeltaNet, and in every fourth
+// layer attention with a gate on its output. Norms multiply by 1 + w, except the one in DeltaNet.
 #include "models/config_reader.h"
 #include "models/expert_names.h"
 #include "models/family.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kQwenNextIgnored[] = {"rotary_emb.inv_freq", "visual.", "mtp."};
 
-// Of both, before those of each.
+// The names of both families, followed by those of each.
 constexpr NameMapEntry kSharedEntries[] = {
     {TensorRole::kSharedGate, "layers.{}.mlp.shared_expert.gate_proj"},
     {TensorRole::kSharedUp, "layers.{}.mlp.shared_expert.up_proj"},
@@ -50,7 +50,7 @@ constexpr NameMap kNextNames{.entries = kNextEntries,
                              .norm_offset = 1.0f,
                              .base = &kSharedNames};
 
-// Experts lie one by one, or all of a layer together.
+// Experts are stored one by one, or all of a layer together.
 constexpr std::string_view kQkv = "layers.{}.linear_attn.in_proj_qkv";
 constexpr std::string_view kQwenNextGateUp = "layers.{}.mlp.experts.gate_up_proj.{e}";
 constexpr NameMapEntry k35Entries[] = {
@@ -73,7 +73,8 @@ constexpr NameMap k35Names{.entries = k35Entries,
                            .norm_offset = 1.0f,
                            .base = &kSharedNames};
 
-// GGUF files hold the 1 of norms and the decay itself; their value heads read key heads in turn.
+// GGUF files store norm weights with the 1 added, and the decay itself; their value heads use the
+// key heads in turn.
 constexpr std::string_view kGgufQkv = "blk.{}.attn_qkv";
 constexpr NameMapEntry kGguf35Entries[] = {
     in_runs(TensorRole::kStateQ, kGgufQkv, RowRuns::kStacked),
@@ -97,7 +98,7 @@ constexpr NameMap kGguf35Names{.entries = kGguf35Entries,
                                .base = &kGgufExpertNames,
                                .ignores_later_layers = true};
 
-// Of Qwen3-Next, whose value heads lie beside the others of their key head.
+// For Qwen3-Next, whose value heads are grouped by key head.
 constexpr std::string_view kGgufBa = "blk.{}.ssm_ba";
 constexpr NameMapEntry kGgufNextEntries[] = {
     in_runs(TensorRole::kStateBeta, kGgufBa, RowRuns::kPerGroup),
@@ -133,7 +134,7 @@ constexpr ExpertRules k35Experts{
     .has_shared_router = true,
 };
 
-// Without layer_types every full_attention_interval-th layer is one of attention.
+// Without layer_types, every full_attention_interval-th layer has attention.
 void read_delta_net(const ConfigReader& reader, ModelConfig& config) {
   const int64_t interval = reader.integer("full_attention_interval", {1, 4096}, 4);
   if (!read_layer_types(reader, kWords, config)) {

@@ -1,5 +1,6 @@
-// Zamba2: Mamba-2 in every layer, and before some of them a transformer block that reads the residual
-// stream beside the embedding. A few such blocks are used in turn, each time with updates of its own.
+// Zamba2: Mamba-2 in every layer, and before some layers a transformer block that reads the
+// residual stream together with the embedding. There are a few such blocks, which are used in turn,
+// each time with other low-rank updates.
 #include <cmath>
 
 #include "models/config_reader.h"
@@ -15,7 +16,7 @@ constexpr LayerParts kHybridParts{.attention = true, .state = true};
 constexpr LayerParts kMixerParts{.attention = false, .state = true, .ffn = false};
 constexpr LayerWord kWords[] = {
     {"hybrid", kHybridParts}, {"linear_attention", kMixerParts}, {"mamba", kMixerParts}};
-// Of the first models, whose files need not list them.
+// The layers with a block in the first models, whose files need not list them.
 constexpr int64_t kFirstHybrids[] = {6, 12, 18, 24, 30, 36, 42, 47, 51};
 constexpr int64_t kFirstLayers = 54;
 
@@ -71,7 +72,7 @@ constexpr NameMapEntry kZamba2Entries[] = {
     {TensorRole::kStateOut, "layers.{}.mamba.out_proj"},
     {TensorRole::kStateOut, "layers.{}.mamba_decoder.mamba.out_proj"},
 };
-// Files that are not stripped repeat a block wherever it is used.
+// Files with all copies of weights repeat a block wherever it is used.
 constexpr std::string_view kZamba2Ignored[] = {"rotary_emb.inv_freq", ".shared_transformer."};
 constexpr SsdKeys kKeys{"n_mamba_heads", "", "mamba_ngroups",  "mamba_d_state",
                         "mamba_d_conv",  "", "add_bias_linear"};
@@ -97,7 +98,7 @@ void read_layers(const ConfigReader& reader, ModelConfig& config) {
     if (!config.layer_parts[i].attention) continue;
     uses.push_back(static_cast<int32_t>(i));
     const int64_t use = std::ssize(uses) - 1;
-    // Without tied embeddings nothing else is tied either, in transformers.
+    // In transformers, without tied embeddings nothing else is tied, either.
     const int64_t first = config.tie_word_embeddings ? use % num_blocks : use;
     config.shared_blocks[i] = {.weights_layer = uses[static_cast<size_t>(first)],
                                .use = static_cast<int32_t>(use),
