@@ -5,7 +5,7 @@
 
 namespace quire::cli {
 
-// As commands.h says of verbs.
+// Adds the verb, as commands.h describes.
 void add_route(CLI::App& app, int& exit_code);
 
 }  // namespace quire::cli
