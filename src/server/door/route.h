@@ -36,7 +36,8 @@ enum class RouteSwitch : uint8_t {
 // Which model a route uses.
 enum class RouteModel : uint8_t {
   kRequested,  // the model that the request names, or the default one
-  kNone,  // the route is about the server; with a folder of models its context has no engine
+  // The route is about the server; its context has no engine when there is a folder of models.
+  kNone,
 };
 
 struct Route {

@@ -79,7 +79,7 @@ struct ServerOptions {
   bool web_page = true;  // serves the page at / and the views behind it, /quire/*
 
   ServerLimits limits;
-  bool strict_fields = false;   // unknown request fields: 400, not a warning header
+  bool strict_fields = false;   // unknown request fields: 400 instead of a warning header
   int32_t max_logprobs = 20;    // -1: no bound
   int32_t stream_interval = 1;  // least tokens per chunk
   std::optional<int32_t> max_tokens_override;  // upper bound for every request
