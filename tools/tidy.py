@@ -2,7 +2,7 @@
 """Runs clang-tidy (.clang-tidy) over sources: tools/tidy.py BUILD_DIR [--since COMMIT] [--only REGEX] [--jobs N]
 
 It reads the sources of the program and its libraries; with --since only those that differ from COMMIT, with --only those
-whose path from the top matches. Several sources become one file that includes them, as in a build in groups
+whose path from the top matches. Several sources of a folder become one file that includes them, as in a build in groups
 (tools/unity_groups.py), because most of the work is in the headers that they share. Tests are left out, and kernels too:
 clang reads g++'s flags for instruction sets otherwise. Headers are read with the sources that include them. Exit code 1:
 there were warnings.
@@ -27,7 +27,7 @@ CHECKS = "--checks=-bugprone-suspicious-include"
 
 def is_read(name):
     path = pathlib.Path(name)
-    return (path.parts[0] in ("src", "apps") and path.suffix == ".cc" and not path.stem.endswith("_test") and
+    return (path.parts[0] in ("src", "apps") and path.suffix == ".cc" and not path.stem.endswith(("_test", "_bench")) and
             not name.startswith("src/kernels/") and not {"cuda", "testing"} & set(path.parts))
 
 
@@ -56,10 +56,13 @@ def sources_and_flags(build_dir, wanted):
 
 def write_groups(texts, flags, folder):
     """Writes files that include the sources, and compile_commands.json, which clang-tidy reads; returns their paths."""
-    includes = {}
-    # Sources come from many namespaces, where a function may hide that of another which it does not overload.
-    for name, group in groups_of(texts, MAX_GROUP_BYTES, overloads=False).items():
-        includes.setdefault(folder / f"group_{group}.cc", []).append(f'#include "{ROOT / name}"\n')
+    folders, includes = {}, {}
+    for name, text in texts.items():
+        folders.setdefault("_".join(pathlib.Path(name).parts[:2]), {})[name] = text
+    for top, members in folders.items():
+        # A function may hide that of another namespace which it does not overload.
+        for name, group in groups_of(members, MAX_GROUP_BYTES, overloads=False).items():
+            includes.setdefault(folder / f"{top}_{group}.cc", []).append(f'#include "{ROOT / name}"\n')
     folder.mkdir(exist_ok=True)
     for path, lines in includes.items():
         path.write_text("".join(lines))

@@ -71,7 +71,8 @@ Result<std::shared_ptr<const SpeechModel>> speech_model(const ServeFlags& flags,
   const WindowShape shape{.num_bands = speech->num_bands,
                           .num_frames = speech->num_frames(),
                           .num_embeddings = speech->num_rows};
-  return std::make_shared<const SpeechModel>(AudioInput(shape, flags.audio), std::move(tokens));
+  return std::make_shared<const SpeechModel>(
+      SpeechModel{.audio = AudioInput(shape, flags.audio), .tokens = std::move(tokens)});
 }
 
 }  // namespace

@@ -412,6 +412,7 @@ Result<std::vector<std::vector<float>>> LLM::embed(const std::vector<std::string
                                                    const EmbedOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(const std::string instruction, impl_->instruction_of(options.task));
   std::vector<std::string> prompts;
+  prompts.reserve(texts.size());
   for (const std::string& text : texts) prompts.push_back(instruction + text);
   return impl_->embed(prompts, options);
 }

@@ -86,6 +86,7 @@ class Stacks::Closer {
 
   void open_call(const std::vector<Entry>& entries) {
     std::vector<Caller> callers;
+    callers.reserve(entries.size());
     for (const Entry& entry : entries) callers.push_back(entry.second);
     const NodeId node = stacks_.intern_node(std::move(callers), 0);
     add(grammar_.rules.start(entries.front().first), node, true);
@@ -95,6 +96,7 @@ class Stacks::Closer {
   void open_cycle(uint32_t group, const std::vector<Entry>& entries) {
     std::vector<RuleId> members;
     std::vector<RuleId> todo;
+    todo.reserve(entries.size());
     for (const Entry& entry : entries) todo.push_back(entry.first);
     while (!todo.empty()) {
       const RuleId rule = todo.back();

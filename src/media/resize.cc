@@ -67,8 +67,11 @@ std::vector<Taps> make_taps(int32_t in, int32_t out, ResizeFilter filter) {
   for (int32_t i = 0; i < out; ++i) {
     const double center = (i + 0.5) * scale;
     Taps& taps = all[static_cast<size_t>(i)];
-    taps.first = std::max(0, static_cast<int32_t>(center - support + 0.5));
-    const int32_t end = std::min(in, static_cast<int32_t>(center + support + 0.5));
+    // Values below zero round towards it: they are outside of the picture either way.
+    const double first = center - support + 0.5;
+    const double last = center + support + 0.5;
+    taps.first = std::max(0, static_cast<int32_t>(first));
+    const int32_t end = std::min(in, static_cast<int32_t>(last));
     std::vector<double> weights;
     double sum = 0.0;
     for (int32_t x = taps.first; x < end; ++x) {

@@ -40,7 +40,7 @@ void Tokenizer::give_scratch(std::unique_ptr<EncodeScratch> scratch) const {
     EncodeScratch* expected = nullptr;
     if (slot.compare_exchange_strong(expected, scratch.get(), std::memory_order_release,
                                      std::memory_order_relaxed)) {
-      scratch.release();
+      static_cast<void>(scratch.release());  // The slot owns it.
       return;
     }
   }

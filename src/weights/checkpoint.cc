@@ -218,9 +218,10 @@ class Loader {
     std::byte* to = scratch_.data();
     for (int64_t row = 0; row < part.rows; ++row) {
       const int64_t stored_row = part.first_row + row * part.row_step;
-      for (int64_t column = 0; column < columns; ++column, to += size) {
+      for (int64_t column = 0; column < columns; ++column) {
         const int64_t at = stored_row * row_stride + column * column_stride;
         std::memcpy(to, part.data.data() + static_cast<size_t>(at) * size, size);
+        to += size;
       }
     }
   }

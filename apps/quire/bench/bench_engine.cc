@@ -87,6 +87,7 @@ struct LatencyRun : LatencyTimes {
 std::vector<GenerationRequest> make_batch(const EngineBenchFlags& flags, const RunningModel& model,
                                           std::mt19937_64& rng) {
   std::vector<GenerationRequest> requests;
+  requests.reserve(static_cast<size_t>(flags.batch_size));
   for (int32_t r = 0; r < flags.batch_size; ++r) {
     requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len,
                                       flags.output_len, model.engine->clock()));
@@ -138,6 +139,7 @@ Result<PhaseTimes> run_phases(const EngineBenchFlags& flags, const RunningModel&
 double median_of(const std::vector<LatencyRun>& runs,
                  const std::function<double(const LatencyRun&)>& value) {
   std::vector<double> values;
+  values.reserve(runs.size());
   for (const LatencyRun& run : runs) values.push_back(value(run));
   return median(std::move(values));
 }
@@ -329,6 +331,7 @@ Status run_throughput(EngineBenchFlags& flags) {
   if (!flags.as_json) print_machine(model, bound);
   std::mt19937_64 rng(flags.seed);
   std::vector<GenerationRequest> requests;
+  requests.reserve(static_cast<size_t>(flags.num_prompts));
   for (int32_t r = 0; r < flags.num_prompts; ++r) {
     requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len,
                                       flags.output_len, model.engine->clock()));

@@ -136,6 +136,7 @@ std::vector<ErrorRow> error_rows(const std::vector<StepResidual>& residuals) {
     all.add(error, r.measured_us);
   }
   std::vector<ErrorRow> rows;
+  rows.reserve(by_kind.size() + by_size.size() + 1);
   for (auto& [kind, errors] : by_kind) {
     rows.push_back({std::string(to_string(kind)), errors.figures()});
   }

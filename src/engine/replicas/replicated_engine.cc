@@ -172,9 +172,11 @@ Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest
     const bool is_last = i + 1 == order.size();
     const std::shared_ptr<ReplicaLoad>& load = router_.load(order[i]);
     load->add(1, num_tokens);
+    // The last engine's turn ends the loop.
     Result<std::unique_ptr<OutputStream>> stream = engines_[order[i]]->submit(
-        for_engine(is_last ? std::move(request) : request, adapters_, order[i]),
-        is_last ? std::move(on_ready) : on_ready);
+        for_engine(is_last ? std::move(request) : request,  // NOLINT(bugprone-use-after-move)
+                   adapters_, order[i]),
+        is_last ? std::move(on_ready) : on_ready);  // NOLINT(bugprone-use-after-move)
     if (stream.ok()) {
       router_.note(choice, order[i]);
       return std::unique_ptr<OutputStream>(

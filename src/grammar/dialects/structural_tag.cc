@@ -112,6 +112,7 @@ class StructuralTagReader {
   ExprId free_text(const std::vector<std::string>& excludes) {
     const ExprId any = encoder_.any_text();
     std::vector<ExprId> found;
+    found.reserve(excludes.size());
     for (const std::string& exclude : excludes) found.push_back(store_.literal(exclude));
     if (found.empty()) return any;
     const ExprId contains[] = {ExprStore::kAnything, store_.any_of(std::move(found)),
@@ -242,6 +243,7 @@ class StructuralTagReader {
     if (ends.empty()) return error(end.path, "expected a string or a list of strings");
     QUIRE_ASSIGN_OR_RETURN(const Fragment body, content_until(content, ends));
     std::vector<ExprId> closings;
+    closings.reserve(ends.size());
     for (const std::string& text : ends) closings.push_back(marker(text));
     const Fragment parts[] = {rules_.terminal(marker(begin)), body,
                               rules_.terminal(store_.any_of(std::move(closings)))};

@@ -89,6 +89,7 @@ Result<std::optional<std::vector<ExprId>>> SchemaCompiler::finite_values(
   }
   if (values.size() > kMaxMarks) return std::optional<std::vector<ExprId>>();
   std::vector<ExprId> out;
+  out.reserve(values.size());
   for (const json::value* value : values) out.push_back(json_text(*value));
   return std::optional(std::move(out));
 }

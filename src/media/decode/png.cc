@@ -79,6 +79,7 @@ Result<Image> decode_png(std::span<const std::byte> file, const ImageLimits& lim
   QUIRE_RETURN_IF_ERROR(check_image_size("PNG", width, height, limits));
   Image image = make_image(width, height);
   std::vector<png_bytep> rows;
+  rows.reserve(static_cast<size_t>(image.height));
   for (int32_t y = 0; y < image.height; ++y) rows.push_back(image.pixel(0, y));
   if (!decoder.read_pixels(image, rows.data())) return data_loss("PNG: {}", decoder.message.data());
   return image;

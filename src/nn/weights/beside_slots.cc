@@ -18,6 +18,7 @@ void add_bound_slots(WeightSlots& slots, int32_t layer, size_t matrix_slot,
                      const std::vector<TensorRole>& roles, LinearWeights& out) {
   constexpr int64_t kBounds = 4;
   std::vector<SlotPart> parts;
+  parts.reserve(roles.size());
   for (const TensorRole role : roles) parts.push_back({role, kBounds});
   slots.from(matrix_slot).front().keeps_parts = true;
   slots.add_vector(layer, std::move(parts), std::nullopt, false, out.bounds);

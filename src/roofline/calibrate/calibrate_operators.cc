@@ -182,6 +182,7 @@ int64_t drop_dispatched(std::vector<GemmSample>& samples, const Hardware& hardwa
   constexpr double kHidden = 4;  // so much longer, a kernel hides the dispatch of the next
   if (samples.empty() || hardware.num_units == 0) return 0;
   std::vector<double> times;
+  times.reserve(samples.size());
   for (const GemmSample& sample : samples) times.push_back(sample.us);
   const auto floor = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 20);
   std::nth_element(times.begin(), floor, times.end());

@@ -184,6 +184,7 @@ StepSolution solve_steps(const std::vector<const StepRow*>& all,
   StepSolution solution{.x = solve_unbiased(rows, guesses, spans)};
   for (int round = 0; round < 4; ++round) {
     std::vector<double> errors;
+    errors.reserve(rows.size());
     for (const StepRow* row : rows) {
       errors.push_back(std::abs(row->measured_us / predicted_us(*row, solution.x) - 1));
     }

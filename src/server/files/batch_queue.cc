@@ -55,7 +55,8 @@ void BatchQueue::load() {
       log_warn("{}: expected a batch, got something else; left alone", entry.path().string());
       continue;
     }
-    jobs_[job->id] = std::move(job).value();
+    const std::string id = job->id;
+    jobs_.insert_or_assign(id, std::move(job).value());
   }
 }
 
@@ -199,10 +200,11 @@ void BatchQueue::run_one(BatchJob job) {
   const std::optional<BatchJob> shown = find(job.id, job.owner);
   const bool is_cancelled = shown && shown->status == BatchStatus::kCancelling;
   const bool is_whole = job.num_completed + job.num_failed >= job.num_requests;
-  end(std::move(job), !job.errors.empty() ? BatchStatus::kFailed
-                      : is_cancelled      ? BatchStatus::kCancelled
-                      : is_whole          ? BatchStatus::kCompleted
-                                          : BatchStatus::kExpired);
+  const BatchStatus status = !job.errors.empty() ? BatchStatus::kFailed
+                             : is_cancelled      ? BatchStatus::kCancelled
+                             : is_whole          ? BatchStatus::kCompleted
+                                                 : BatchStatus::kExpired;
+  end(std::move(job), status);
 }
 
 Status BatchQueue::answer_all(BatchJob& job) {

@@ -109,7 +109,7 @@ HttpResponse one_file(const HttpRequest& request, FileStore& files, const Server
   const std::string_view action = rest.substr(std::min(id.size(), rest.size()));
   const std::optional<FileInfo> file = files.find(id, owner_of(request));
   const bool deletes = request.method == "DELETE";
-  if (!file || (action != "" && (action != "/content" || deletes)))
+  if (!file || (!action.empty() && (action != "/content" || deletes)))
     return not_found_response("File object", rest);
   if (deletes) {
     files.remove(id, file->owner);

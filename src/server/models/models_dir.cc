@@ -97,6 +97,7 @@ Result<std::vector<FoundModel>> find_models(const std::string& directory) {
       model->second.file_bytes += bytes;
   }
   std::vector<FoundModel> models;
+  models.reserve(found.size());
   for (auto& [name, model] : found) models.push_back(std::move(model));
   return models;
 }

@@ -125,7 +125,7 @@ ApiCheck read_options(const json::object& object, StructuredOutputs& rule) {
 constexpr std::string_view kOptions[] = {"disable_any_whitespace", "disable_additional_properties",
                                          "whitespace_pattern", "any_order", "disable_fallback"};
 
-ApiCheck check_names(const json::object& object) {
+ApiCheck check_field_names(const json::object& object) {
   for (const auto& member : object) {
     const std::string_view name(member.key().data(), member.key().size());
     const bool is_rule = std::any_of(std::begin(kRuleNames), std::end(kRuleNames),
@@ -163,7 +163,7 @@ ApiResult<Rule> read_response_format(const json::value& value) {
 ApiResult<Rule> read_structured_outputs(const json::value& value) {
   if (!value.is_object()) return wrong_value(kOutputs, "an object", value);
   const json::object& object = value.get_object();
-  if (ApiCheck error = check_names(object)) return *error;
+  if (ApiCheck error = check_field_names(object)) return *error;
   Rule rule;
   for (const RuleName& known : kRuleNames) {
     const json::value* member = find_member(object, known.name);

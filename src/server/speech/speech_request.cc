@@ -161,7 +161,8 @@ TranscriptionOptions read_options(FormReader& form, bool translates, const Speec
   return options;
 }
 
-ApiCheck check_names(const std::vector<FormPart>& parts, bool is_strict, std::string& warning) {
+ApiCheck check_part_names(const std::vector<FormPart>& parts, bool is_strict,
+                          std::string& warning) {
   for (const FormPart& part : parts) {
     if (std::ranges::find(kKnown, part.name) != std::end(kKnown)) continue;
     if (is_strict) return field_error(presentable(part.name), "this field is unknown");
@@ -207,7 +208,7 @@ ApiResult<PreparedCall> prepare_speech(const HttpRequest& request, bool translat
       parse_form(request.header("Content-Type").value_or(""), request.body);
   if (!parts.ok()) return parts.error();
   PreparedCall call;
-  if (ApiCheck error = check_names(parts.value(), context.options.strict_fields, call.warning))
+  if (ApiCheck error = check_part_names(parts.value(), context.options.strict_fields, call.warning))
     return *error;
   FormReader form(parts.value());
   if (const auto name = form.text("model")) {

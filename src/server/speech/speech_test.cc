@@ -77,7 +77,8 @@ class SpeechTest : public ServerTest {
     constexpr WindowShape kShape{.num_bands = 8, .num_frames = 100, .num_embeddings = 50};
     SpeechTokens known = tokens();
     known.times_words = times_words;
-    speech = std::make_shared<const SpeechModel>(AudioInput(kShape, options), std::move(known));
+    speech = std::make_shared<const SpeechModel>(
+        SpeechModel{.audio = AudioInput(kShape, options), .tokens = std::move(known)});
     start({.script = script});
   }
   ClientResponse send(const std::vector<Field>& fields, const std::string& file,

@@ -94,6 +94,7 @@ std::string distributions(const RunResult& result) {
 
 std::vector<std::string> cause_names() {
   std::vector<std::string> names;
+  names.reserve(kNumCauses);
   for (int i = 0; i < kNumCauses; ++i) names.emplace_back(to_string(static_cast<Cause>(i)));
   return names;
 }

@@ -55,20 +55,12 @@ bool beyond(double value_ns, const std::optional<double>& limit_ms) {
   return limit_ms && value_ns > *limit_ms * 1e6;
 }
 
-// Requests has sums and distributions over requests.
-class Requests {
+// RequestSums adds requests up, and computes the distributions of their latencies.
+class RequestSums {
  public:
-  Requests(const RunResult& result, Summary& summary) : summary_(summary) {
-    for (const RequestRecord& record : result.records) add(record);
-    summary.ttft_ms = percentiles(std::move(ttft_));
-    summary.tpot_ms = percentiles(std::move(tpot_));
-    summary.e2e_ms = percentiles(std::move(e2e_));
-    summary.queue_ms = percentiles(std::move(queue_));
-    share(ttft_parts_, summary.ttft_share);
-    share(decode_parts_, summary.decode_share);
-  }
+  // Adds to `summary`, which has the limits and must live as long.
+  explicit RequestSums(Summary& summary) : summary_(summary) {}
 
- private:
   void add(const RequestRecord& r) {
     ++summary_.num_requests;
     summary_.num_refused += r.outcome == Outcome::kRefused;
@@ -98,6 +90,17 @@ class Requests {
     summary_.goodput += meets(r, limits) ? 1 : 0;
   }
 
+  // Writes what needs all requests; nothing can be added afterwards.
+  void finish() {
+    summary_.ttft_ms = percentiles(std::move(ttft_));
+    summary_.tpot_ms = percentiles(std::move(tpot_));
+    summary_.e2e_ms = percentiles(std::move(e2e_));
+    summary_.queue_ms = percentiles(std::move(queue_));
+    share(ttft_parts_, summary_.ttft_share);
+    share(decode_parts_, summary_.decode_share);
+  }
+
+ private:
   static void share(const CauseTimes& parts, std::array<double, kNumCauses>& out) {
     double total = 0;
     for (const int64_t part : parts) total += static_cast<double>(part);
@@ -196,7 +199,9 @@ bool meets(const RequestRecord& r, const SloLimits& limits) {
 Summary summarize(const FleetSpec& spec, const RunResult& result, const SloLimits& limits) {
   Summary s;
   s.limits = limits;
-  Requests(result, s);
+  RequestSums sums(s);
+  for (const RequestRecord& record : result.records) sums.add(record);
+  sums.finish();
   s.duration_s = static_cast<double>(result.end_ns) * 1e-9;
   const double seconds = std::max(s.duration_s, 1e-9);
   s.good_share = s.num_requests > 0 ? s.goodput / static_cast<double>(s.num_requests) : 0;

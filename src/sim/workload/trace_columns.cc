@@ -13,7 +13,7 @@
 namespace quire::sim {
 namespace {
 
-enum class Role : uint8_t { kTime, kInput, kOutput, kSession };
+enum class ColumnRole : uint8_t { kTime, kInput, kOutput, kSession };
 constexpr size_t kNumRoles = 4;
 constexpr std::string_view kRoleNames[kNumRoles] = {"time", "input tokens", "output tokens",
                                                     "session"};
@@ -36,7 +36,7 @@ constexpr std::string_view kSessions[] = {"session", "sessionid", "conversationi
                                           "conversation"};
 
 struct Column {
-  std::optional<Role> role;
+  std::optional<ColumnRole> role;
   double unit_ns = 1e9;  // of times that are numbers
 };
 
@@ -63,10 +63,10 @@ Column column_of(std::string_view name) {
   const auto is_one_of = [&words](const auto& names) {
     return std::find(std::begin(names), std::end(names), words) != std::end(names);
   };
-  if (is_one_of(kTimes)) column.role = Role::kTime;
-  if (is_one_of(kInputs)) column.role = Role::kInput;
-  if (is_one_of(kOutputs)) column.role = Role::kOutput;
-  if (is_one_of(kSessions)) column.role = Role::kSession;
+  if (is_one_of(kTimes)) column.role = ColumnRole::kTime;
+  if (is_one_of(kInputs)) column.role = ColumnRole::kInput;
+  if (is_one_of(kOutputs)) column.role = ColumnRole::kOutput;
+  if (is_one_of(kSessions)) column.role = ColumnRole::kSession;
   return column;
 }
 
@@ -127,12 +127,12 @@ Result<int64_t> time_ns(const Field& field) {
   return std::llround(time * field.unit_ns);
 }
 
-Result<int64_t> tokens(const Row& row, Role role, const std::string& where) {
+Result<int64_t> tokens(const Row& row, ColumnRole role, const std::string& where) {
   const std::optional<Field>& field = row[static_cast<size_t>(role)];
   if (!field) {
     return invalid_argument(
         "{}: expected a column of {}, for example {}", where, kRoleNames[static_cast<size_t>(role)],
-        role == Role::kInput ? "input_tokens or prompt_tokens" : "output_tokens");
+        role == ColumnRole::kInput ? "input_tokens or prompt_tokens" : "output_tokens");
   }
   return parse_integer(field->text, 0, kMaxTraceTokens, field->where);
 }
@@ -148,7 +148,8 @@ bool has_usual_columns(std::string_view line) {
   } else {
     for (const std::string_view name : split_csv(line)) (void)put(row, name, {}, {});
   }
-  return row[static_cast<size_t>(Role::kInput)] && row[static_cast<size_t>(Role::kOutput)];
+  return row[static_cast<size_t>(ColumnRole::kInput)] &&
+         row[static_cast<size_t>(ColumnRole::kOutput)];
 }
 
 Result<Workload> parse_columns(std::string_view text, std::string_view name,
@@ -164,17 +165,17 @@ Result<Workload> parse_columns(std::string_view text, std::string_view name,
     if (!row) break;
     const std::string where = is_json ? lines.where() : csv.where();
     SimRequest request;
-    if (const auto& time = (*row)[static_cast<size_t>(Role::kTime)]) {
+    if (const auto& time = (*row)[static_cast<size_t>(ColumnRole::kTime)]) {
       QUIRE_ASSIGN_OR_RETURN(request.arrival_ns, time_ns(*time));
     } else if (options.lengths_at) {
       request.arrival_ns = options.lengths_at(static_cast<int64_t>(workload.requests.size()));
     }
-    QUIRE_ASSIGN_OR_RETURN(const int64_t num_input, tokens(*row, Role::kInput, where));
-    QUIRE_ASSIGN_OR_RETURN(const int64_t num_output, tokens(*row, Role::kOutput, where));
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_input, tokens(*row, ColumnRole::kInput, where));
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_output, tokens(*row, ColumnRole::kOutput, where));
     if (num_input == 0 || num_output == 0) continue;  // the request failed
     request.input_tokens = static_cast<int32_t>(num_input);
     request.output_tokens = static_cast<int32_t>(num_output);
-    const auto& session = (*row)[static_cast<size_t>(Role::kSession)];
+    const auto& session = (*row)[static_cast<size_t>(ColumnRole::kSession)];
     if (session && !session->text.empty() && session->text != "null") {
       const auto next = static_cast<int32_t>(sessions.size());
       request.session = sessions.emplace(session->text, next).first->second;

@@ -308,6 +308,7 @@ Result<RawTensor> make_tensor(std::string_view file_name, Entry& entry,
 Status check_tiling(std::string_view file_name, const std::vector<Entry>& entries,
                     uint64_t data_bytes) {
   std::vector<const Entry*> order;
+  order.reserve(entries.size());
   for (const Entry& entry : entries) order.push_back(&entry);
   std::sort(order.begin(), order.end(),
             [](const Entry* a, const Entry* b) { return a->offsets < b->offsets; });

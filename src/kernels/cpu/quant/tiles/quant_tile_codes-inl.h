@@ -3,7 +3,9 @@
 //   TileCodes<KIND>  codes as numbers, in units of kUnit
 //   unpack_pairs<KIND, ZERO, J, END>(codes, strip, factors, out)
 //                  makes pairs J … END - 1 of a chunk of a strip, [pair][16 outputs][2] bf16
-//   ExactCodes<KIND>  whose pair<J>(strip) is a pair of codes as bf16 for store_pairs()
+//   ExactCodes<KIND>  codes that are exact in bf16
+//   decode_exact<J, END>(codes, strip, out)
+//                  makes pairs J … END - 1 of ExactCodes, as unpack_pairs() does
 //   fused(a, b, c)  a * b + c rounded once
 #pragma once
 

@@ -16,6 +16,15 @@ QUIRE_SIMD F16 fused(F16 a, F16 b, F16 c) { return fma(a, b, c); }
 template <cpu::CodeKind KIND>
 using ExactCodes = Decoder<KIND == cpu::kTable4 ? cpu::kCode4 : KIND>;
 
+// Pairs J … END - 1 of a chunk of a strip as exact codes, 64 bytes each.
+template <int J, int END, class Codes>
+QUIRE_SIMD void decode_exact(const Codes& codes, const uint8_t* strip, uint8_t* out) {
+  if constexpr (J < END) {
+    store_pairs(reinterpret_cast<uint16_t*>(out), codes.template pair<J>(strip));
+    decode_exact<J + 1, END>(codes, strip, out + 64);
+  }
+}
+
 struct StripFactors {
   uint16_t scale[2 * cpu::kQuantStrip];  // float16, every one twice, as the weights of a pair
   uint16_t zero[2 * cpu::kQuantStrip];

@@ -19,6 +19,17 @@ QUIRE_SIMD F16 fused(F16 a, F16 b, F16 c) {
 template <cpu::CodeKind KIND>
 using ExactCodes = Decoder<KIND>;
 
+// Pairs J … END - 1 of a chunk of a strip as exact codes, 64 bytes each: one function
+// for all kernels, as in tiles_emulated.h.
+template <int J, int END, class Codes>
+static __attribute__((noinline)) void decode_exact(const Codes& codes, const uint8_t* strip,
+                                                   uint8_t* out) {
+  if constexpr (J < END) {
+    store_pairs(reinterpret_cast<uint16_t*>(out), codes.template pair<J>(strip));
+    decode_exact<J + 1, END>(codes, strip, out + 64);
+  }
+}
+
 struct StripFactors {
   F16 scale;  // rounded to float16
   F16 zero;

@@ -157,15 +157,6 @@ static void finish_tiles(const Output& output, int64_t num_rows, int64_t first_s
   }
 }
 
-// Decodes one step of a strip.
-template <class Codes, int J = 0>
-QUIRE_SIMD void decode_step(const Codes& codes, const uint8_t* strip, uint8_t* out) {
-  if constexpr (J < 16) {
-    store_pairs(reinterpret_cast<uint16_t*>(out + J * kTileBytes), codes.template pair<J>(strip));
-    decode_step<Codes, J + 1>(codes, strip, out);
-  }
-}
-
 // Multiplies up to 32 rows.
 template <CodeKind KIND, ZeroKind ZERO, int ROW_TILES>
 static void stream_codes(Tiles& tiles, const QuantPanelsArgs& args, const uint8_t* panel,
@@ -200,7 +191,7 @@ static void stream_codes(Tiles& tiles, const QuantPanelsArgs& args, const uint8_
             tiles,
             [&](int64_t s, uint8_t * out) __attribute__((always_inline)) {
               if (first == 0) prefetch_share<KIND, kStrips>(next, s);
-              decode_step(decoder, codes + s * layout.strip_bytes, out);
+              decode_exact<0, 16>(decoder, codes + s * layout.strip_bytes, out);
             },
             steps[step % 2], before);
         before = &steps[step % 2];
@@ -237,7 +228,7 @@ struct ScaledSums {
     const uint8_t* codes = panel + piece.k / kQuantChunk * kQuantStrips * layout.strip_bytes;
     for (int64_t step = 0; step < piece.columns / kQuantChunk; ++step) {
       for (int64_t s = 0; s < kQuantStrips; ++s) {
-        decode_step(decoder, codes, scratch + (s * kPieceSteps + step) * kStepBytes);
+        decode_exact<0, 16>(decoder, codes, scratch + (s * kPieceSteps + step) * kStepBytes);
         codes += layout.strip_bytes;
       }
     }
