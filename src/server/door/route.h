@@ -16,10 +16,10 @@ enum class RouteKind : uint8_t {
   kWork,  // guarded, and refused while draining or when the engine is dead
 };
 
-// How a route is answered. By its door's answer(): on the strand (kInline), on a worker when the
-// body is large (kBySize), or always on a worker because it waits for the engine (kWorker). By
-// streams of the engine: kGeneration, kPooling and kSpeech, which is prepared on a worker whatever
-// the size of its body. By its door's serve(): kDoor.
+// RouteMode says how a route is answered. kInline, kBySize and kWorker call its door's answer(): on
+// the strand, on a worker when the body is large, or always on a worker because it waits for the
+// engine. kGeneration, kPooling and kSpeech answer from streams of the engine; kSpeech is always
+// prepared on a worker, whatever the size of its body. kDoor calls its door's serve().
 enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration, kSpeech, kPooling, kDoor };
 
 // The option that must be set for a route to exist.
