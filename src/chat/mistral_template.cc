@@ -10,8 +10,7 @@ namespace {
 constexpr int kOldestVersion = 3;
 
 // `version` is set in front of this text. The versions differ as follows:
-//   v3   the system prompt is put before the last text of the user; calls are a list of JSON
-//   objects
+//   v3   the system prompt is put before the last text of the user; calls are a JSON list
 //   v7   system prompts are messages of their own; results of tools name their call
 //   v11  each call is written separately: name, id, arguments
 //   v13  tools are listed at the first message of the user; calls have no ids

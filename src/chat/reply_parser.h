@@ -1,10 +1,9 @@
 // ReplyParser parses a model's reply as it comes: reasoning, content and tool calls, in order. The
 // same parser serves streamed and whole answers.
 //
-//   const ReplySyntax syntax({find_dialect("hermes"), find_reasoning_style("qwen3")},
-//   added_tokens);
+//   const ReplySyntax syntax({find_dialect("hermes"), find_reasoning_style("qwen3")}, tokens);
 //   ReplyParser parser(syntax, {.tools = &types});
-//   parser.feed(text, tokens, events);   // for each piece
+//   parser.feed(text, reply_tokens, events);   // for each piece
 //   parser.finish(was_cut, events);
 #pragma once
 

@@ -2,8 +2,7 @@
 // arguments that follow each tool's JSON Schema, as a structural tag.
 //
 //   QUIRE_ASSIGN_OR_RETURN(const boost::json::object tag,
-//                          tool_grammar(*format.dialect, tools,
-//                          {.at_least_one = true}));
+//                          tool_grammar(*format.dialect, tools, {.at_least_one = true}));
 //
 // For a tool_choice that names a tool, pass `at_least_one` and a list of that tool alone, with
 // parallel_tool_calls off.

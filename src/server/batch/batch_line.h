@@ -2,8 +2,8 @@
 // answer.
 //
 //   {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {…}}
-//   {"id": "batch_req_…", "custom_id": "a", "response": {"status_code": 200, "request_id": "…",
-//   "body": {…}}, "error": null}
+//   {"id": "batch_req_…", "custom_id": "a",
+//    "response": {"status_code": 200, "request_id": "…", "body": {…}}, "error": null}
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // writes the answer, notices when the client leaves, and enforces every limit of a connection. All
 // its state is used on its strand only.
 //
-//   idle --first byte--> reading --complete--> handling --answer written--> idle, or
-//   lingering --> closed
+//   idle --first byte--> reading --complete--> handling --answer written--> idle
+//                                                       --answer written--> lingering --> closed
 //
 // The socket is watched while a request is handled, so that a client that leaves is noticed at
 // once.
