@@ -1,4 +1,4 @@
-// The verb `quire route`.
+// This is the verb `quire route`.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -83,7 +83,7 @@ struct RequestOutput {
 
 // EmbedOptions controls how embeddings and scores are computed.
 struct EmbedOptions {
-  int32_t dimensions = 0;  // keeps the first columns before normalization; 0: all
+  int32_t dimensions = 0;  // number of columns that are kept, before normalization; 0: all
   bool normalize = true;   // vectors have length 1, and scores are probabilities, as the model says
   bool truncate = false;   // longer texts are cut at their end; otherwise they are refused
   // One of LLMInfo::tasks, whose adapter and prompt are used. When it is empty, embeddings use the

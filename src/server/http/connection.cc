@@ -77,8 +77,7 @@ void Connection::stop() {
   asio::post(stream_.get_executor(), [self = shared_from_this()] { self->client_left(); });
 }
 
-// --- reading
-// -------------------------------------------------------------------------------------------------------
+// --- Reading ---
 
 void Connection::read() {
   if (reading_ || saw_eof_ || phase_ == Phase::kClosed) return;
@@ -186,8 +185,7 @@ void Connection::begin_exchange(const HttpRequest& head) {
   deadline_.set(kNoDeadlineMs, shared_from_this());
 }
 
-// --- writing
-// -------------------------------------------------------------------------------------------------------
+// --- Writing ---
 
 void Connection::send(HttpResponse response) {
   if (phase_ != Phase::kHandling || exchange_.answered) return;
@@ -293,8 +291,7 @@ void Connection::finish_exchange() {
   }
 }
 
-// --- endings
-// -------------------------------------------------------------------------------------------------------
+// --- Endings ---
 
 void Connection::attach(std::shared_ptr<OngoingCall> call) {
   if (phase_ == Phase::kHandling) {
@@ -352,8 +349,7 @@ void Connection::close() {
   writer_.drop();
 }
 
-// --- time
-// ----------------------------------------------------------------------------------------------------------
+// --- Time ---
 
 void Connection::on_deadline() {
   if (phase_ == Phase::kClosed) return;

@@ -1,5 +1,5 @@
-// A TranscriptionCall transcribes one recording. It asks the engine one query of its Transcriber after
-// the other, and answers with the transcript, at once or window by window. It lives on its
+// A TranscriptionCall transcribes one recording. It asks the engine one query of its Transcriber
+// after the other, and answers with the transcript, at once or window by window. It lives on its
 // connection's strand; the engine only rings its bell.
 #pragma once
 
