@@ -16,7 +16,8 @@ namespace {
 // "model.layers.3.mlp.down_proj" -> "down_proj".
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-// What the update is of: PEFT calls a second parameter's "base_layer" of the first.
+// Returns what kind of parameter the update changes, such as "down_proj". For a second parameter of
+// a module, PEFT appends ".base_layer" to the name of the first.
 std::string kind_of(const LoraModule& module) {
   constexpr std::string_view kBaseLayer = ".base_layer";
   std::string name = module.name;
@@ -24,7 +25,7 @@ std::string kind_of(const LoraModule& module) {
   return last_part(name);
 }
 
-// "4" or "4 to 16".
+// Returns "4", or "4 to 16" when the values differ.
 template <typename T>
 std::string range_of(const std::set<T>& values) {
   const std::string first = fmt::format("{:g}", static_cast<double>(*values.begin()));

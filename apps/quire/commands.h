@@ -10,7 +10,7 @@ namespace quire::cli {
 
 class Settings;
 
-// `settings` outlives `app`.
+// `settings` must outlive `app`.
 void add_serve(CLI::App& app, int& exit_code, const Settings& settings);
 void add_chat(CLI::App& app, int& exit_code);
 void add_ps(CLI::App& app, int& exit_code);
@@ -28,7 +28,7 @@ void add_simulate(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_roofline(CLI::App& app, int& exit_code);
-// What these print describes `app` with all verbs that it has by then.
+// Their output describes `app` with all verbs that have been added when they run.
 void add_completion(CLI::App& app);
 void add_man(CLI::App& app);
 

@@ -25,15 +25,15 @@ int give_up_on_interrupt() {
 }
 
 void prepare() {
-  // Letters outside ASCII are edited as letters. No other part of the locale is set, so that
-  // numbers are read and written the same everywhere.
+  // This makes readline edit letters outside ASCII as letters. No other part of the locale is set,
+  // so that numbers are read and written the same everywhere.
   std::setlocale(LC_CTYPE, "");
   if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
   rl_readline_name = "quire";
   rl_outstream = isatty(STDOUT_FILENO) != 0 ? stdout : stderr;
   rl_event_hook = give_up_on_interrupt;
   rl_variable_bind("enable-bracketed-paste", "on");
-  // A tab in a message is a tab and completes no file name.
+  // The tab key inserts a tab and does not complete file names.
   rl_bind_key('\t', rl_insert);
   using_history();
 }

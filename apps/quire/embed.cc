@@ -1,4 +1,4 @@
-// quire embed and quire rerank: vectors of texts, and texts in the order in which they answer a
+// `quire embed` prints vectors of texts. `quire rerank` sorts texts by how well they answer a
 // query.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -31,7 +31,7 @@ struct EmbedFlags {
   bool as_json = false;
 };
 
-// The texts that were given, or the lines of standard input.
+// Returns the texts of the command line, or else the lines of standard input.
 Result<std::vector<std::string>> texts_of(const EmbedFlags& flags) {
   std::vector<std::string> texts = flags.texts;
   if (texts.empty()) {

@@ -222,7 +222,7 @@ void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kRanks);
 }
 
-// What serves an 8B model well on a GPU of the Hopper class.
+// These defaults suit an 8B model on a GPU of the Hopper generation.
 constexpr int32_t kGpuSeqs = 256;
 constexpr int32_t kGpuBatchedTokens = 8192;
 
@@ -249,8 +249,8 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config, const std::str
       ->check(at_least(0))
       ->capture_default_str()
       ->group(kGroup);
-  // A GPU is as fast with many more rows as with few. Every request of a step has a token in it. So
-  // where one of the two flags is left out, its default follows the other.
+  // A GPU runs many rows as fast as few, and every request of a step has at least one token in it.
+  // So where one of the two flags is left out, its default follows the other.
   verb.parse_complete_callback([seqs, tokens, &config, device] {
     const bool is_gpu = device != nullptr && *device == "cuda";
     if (is_gpu && seqs->empty()) config.max_num_seqs = kGpuSeqs;

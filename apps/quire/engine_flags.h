@@ -15,12 +15,13 @@ void add_chat_template_flag(CLI::App& verb, EngineArgs& args);
 // Adds flags for types, threads, memory, scheduling and caching.
 void add_engine_flags(CLI::App& verb, EngineArgs& args);
 
-// Adds the scheduler's part of the flags, which the simulator's verbs take too. `device` is the
-// value of --device, which is read when the line is parsed, because a GPU has other defaults; null
-// stands for a CPU.
+// Adds the scheduler's part of the flags, which the simulator's verbs take too. `device` points to
+// the value of --device, which is read when the command line is parsed, because a GPU has other
+// defaults. Null stands for a CPU.
 void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config, const std::string* device);
 
-// These are the sampling flags of chat and generate. Only flags that are given change `params`.
+// SamplingFlags are the sampling flags of chat and generate. Only flags that are given change
+// `params`.
 class SamplingFlags {
  public:
   explicit SamplingFlags(CLI::App& verb);
@@ -33,14 +34,15 @@ class SamplingFlags {
   std::vector<std::string> stop_;
 };
 
-// Returns what a flag of a text or a file says: the text itself, or that of the file that it names.
+// Returns the text that a flag gives: the flag's value itself, or the content of the file that it
+// names.
 Result<std::string> text_or_file(const std::string& given);
 
-// Adds --progress of the benchmarks.
+// Adds --progress, which the benchmarks take.
 void add_progress_flag(CLI::App& verb, bool& always);
 
-// A ProgressBar shows how much of the work is done, on standard error when that is a terminal.
-// Elsewhere it is empty, or with `always` prints a line per tenth.
+// A ProgressBar shows on standard error how much of the work is done, when that is a terminal.
+// Elsewhere the function is empty, or with `always` it prints a line for every tenth of the work.
 using ProgressBar = std::function<void(int64_t done, int64_t total)>;
 ProgressBar progress_bar(std::string_view label, bool always = false);
 inline ProgressBar loading_bar(std::string_view label = "loading") { return progress_bar(label); }

@@ -1,4 +1,4 @@
-// The messages of these checks say what was expected and what came.
+// These checks of flags return messages that say what was expected and what came.
 #pragma once
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ inline CLI::Validator between(double low, double high) {
   return {check, fmt::format("in [{}, {}]", low, high)};
 }
 
-// Virtual time is counted in nanoseconds of 64 bits, which bounds its spans.
+// The longest span of virtual time, which is counted in nanoseconds with 64 bits.
 inline constexpr double kMostSeconds = 1e9;
 inline CLI::Validator seconds(double least = 0) { return between(least, kMostSeconds); }
 inline CLI::Validator milliseconds() { return between(0, kMostSeconds * 1e3); }

@@ -26,8 +26,7 @@ struct GenerateFlags {
 
 constexpr size_t kMaxPromptBytes = size_t{1} << 30;
 
-// Reads standard input to its end. One line end there is left out, because `echo` adds it and not
-// the writer.
+// Reads standard input to its end. One line end there is removed, because `echo` adds it.
 Result<std::string> read_standard_input() {
   std::string text;
   char buffer[1 << 16];

@@ -81,7 +81,7 @@ void print_tensors(const TensorSource& source, int64_t num_parameters) {
   }
 }
 
-// What the layers look at beside their tokens.
+// Prints what the layers attend to besides their own tokens.
 void print_source(const ModelPlan& plan) {
   if (!plan.encoder) return;
   const CrossSpec& cross = plan.spec.cross;
@@ -97,7 +97,7 @@ void print_source(const ModelPlan& plan) {
       plan.encoder->num_parameters());
 }
 
-// What reads pictures, and where it lies.
+// Prints which part of the model reads images, and which file it comes from.
 void print_images(const ModelPlan& plan, const ModelFiles& files) {
   if (!plan.vision) return;
   const VisionSpec& vision = *plan.vision;

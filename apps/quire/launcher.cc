@@ -16,10 +16,11 @@
 namespace quire::cli {
 namespace {
 
-// This exit code says, as that of `quire serve`, that there is nothing to work with any more.
+// This exit code means, as it does for `quire serve`, that there is nothing left to work with.
 constexpr int kExitRankLost = 3;
 
-// Names of the variables of one launcher; an empty one is not there.
+// The environment variables of one launcher. An empty name means that this launcher sets no such
+// variable.
 struct Launcher {
   const char* name;
   const char* rank;
@@ -40,7 +41,8 @@ constexpr Launcher kLaunchers[] = {
      "SLURM_STEP_NODELIST", "", true},
 };
 
-// The number that a text begins with: Slurm writes "2(x3)" for two on each of three hosts.
+// Returns the number at the beginning of a text: Slurm writes "2(x3)" for two on each of three
+// hosts.
 std::optional<int> leading_number(const char* text) {
   if (text == nullptr) return std::nullopt;
   const std::string_view view(text);
@@ -50,7 +52,7 @@ std::optional<int> leading_number(const char* text) {
   return number;
 }
 
-// The first of "a", "a,b", "node[03-07,9],x".
+// Returns the first host of a list in Slurm's notation, such as "a", "a,b" or "node[03-07,9],x".
 std::string first_host(std::string_view list) {
   const size_t bracket = list.find_first_of("[,");
   if (bracket == list.npos || list[bracket] == ',') return std::string(list.substr(0, bracket));
@@ -129,8 +131,8 @@ std::optional<int> run_as_rank(EngineArgs& args) {
   if (!status.ok()) return report(status);
   if (args.ranks.rank == 0) return std::nullopt;
   set_log_level(LogLevel::kInfo);
-  // A launcher sends its signals to every rank. The first rank finishes what runs and then tells the
-  // others, so these wait; the second signal ends them.
+  // A launcher sends its signals to every rank. The first rank finishes what runs and then tells
+  // the other ranks, so these wait; a second signal ends them at once.
   sigset_t stop{};
   sigemptyset(&stop);
   for (const int signal : {SIGTERM, SIGINT}) sigaddset(&stop, signal);

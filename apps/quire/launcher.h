@@ -1,5 +1,5 @@
-// Which rank of how many this process is, as whoever launched it says in its environment: Open MPI,
-// MPICH, LeaderWorkerSet, Slurm, torchrun.
+// These functions read this process's rank and the number of ranks from the environment variables
+// of its launcher: Open MPI, MPICH, LeaderWorkerSet, Slurm or torchrun.
 #pragma once
 
 #include <functional>
@@ -11,19 +11,20 @@
 
 namespace quire::cli {
 
-// A function like std::getenv(): it returns null when there is no such variable.
+// Works as std::getenv() does: it returns null when there is no such variable.
 using Variables = std::function<const char*(const char* name)>;
 
-// nullopt: nobody launched several ranks. Variables that are also there where somebody works in an
-// allocation or a training job count only when `asks` (external_launcher). kInvalidArgument: what
-// they say contradicts itself, or not where the first rank is.
+// Returns nullopt when no launcher started several ranks. Slurm's and torchrun's variables are also
+// set inside an allocation or a training job, so they only count when `asks` is true
+// (--distributed-executor-backend external_launcher). kInvalidArgument: the variables contradict
+// each other, or `asks` is true and no launcher is found.
 Result<std::optional<RankArgs>> launched_rank(const Variables& variables, bool asks);
 
 // Completes args.ranks from the flags and the environment.
 Status read_launcher(EngineArgs& args);
 
-// Where this process is a rank behind the first: does that rank's work until the first one ends and
-// returns the exit code. nullopt: it is the first, or alone.
+// In a process whose rank is above 0, does that rank's work until rank 0 ends, and returns the exit
+// code. nullopt: this process is rank 0, or the only one.
 std::optional<int> run_as_rank(EngineArgs& args);
 
 }  // namespace quire::cli

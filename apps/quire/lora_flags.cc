@@ -30,7 +30,7 @@ Result<NamedAdapter> parse_json_module(const std::string& text) {
   return module;
 }
 
-// One more, with as much room as those given need.
+// Adds one adapter, and reserves places and rank for exactly the adapters given so far.
 void add_adapter(const std::string& path, LoraArgs& args) {
   args.modules.push_back({fmt::format("lora-{}", args.modules.size() + 1), path});
   args.enabled = true;

@@ -10,14 +10,14 @@
 
 namespace quire::cli {
 
-// Adds what verbs take whose requests name adapters as they name models.
+// Adds the flags of verbs whose requests name adapters as they name models.
 void add_lora_flags(CLI::App& verb, LoraArgs& args);
 
-// Adds --lora of verbs whose requests all use the adapter given.
+// Adds --lora to a verb whose requests all use the one adapter given.
 void add_lora_path_flag(CLI::App& verb, LoraArgs& args);
-// The name that it is loaded by; empty: none was given.
+// Returns the name under which the adapter of --lora is loaded; empty when none was given.
 std::string only_adapter(const LLM& llm);
-// Adds --lora of verbs whose requests take the adapters given in turn.
+// Adds --lora to a verb whose requests use the given adapters in turn.
 void add_lora_paths_flag(CLI::App& verb, LoraArgs& args);
 
 // Reads an adapter as --lora-modules names it: NAME=PATH, or a JSON object with name and path.

@@ -1,4 +1,4 @@
-// The program serves, runs, looks into and measures open-weight language models.
+// The program serves, runs, inspects and measures open-weight language models.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
 
-// What a folder of models cannot do for one of them.
+// Refuses flags that a single model of a folder cannot have.
 Status check_flags(const ServeFlags& flags, const std::string& where) {
   const auto refuse = [&](const char* name, const char* why) {
     return invalid_argument("{}: {} {}", where, name, why);

@@ -1,4 +1,5 @@
-// The flags that single models of --models-dir have, as --models-config names them.
+// ModelsConfig holds the flags of single models of --models-dir, which the file of --models-config
+// gives.
 #pragma once
 
 #include <string>
@@ -13,15 +14,15 @@ namespace quire::cli {
 
 class ModelsConfig {
  public:
-  // Empty `path`: no model has flags of its own. kNotFound, kInvalidArgument: the file cannot be read,
-  // or is no such file.
+  // With an empty `path` no model has flags of its own. kNotFound: there is no such file.
+  // kInvalidArgument: the file is not as settings/settings_file.h describes it.
   static Result<ModelsConfig> read(const std::string& path);
 
-  // Returns `flags` changed by what the file says about `model`. kInvalidArgument: the file names
-  // what is no flag of a model, or gives it a value that it cannot have.
+  // Returns `flags` with the changes that the file has for `model`. kInvalidArgument: the file
+  // names something that is no flag of a model, or gives a flag a value that it cannot have.
   Result<ServeFlags> flags_of(const std::string& model, const ServeFlags& flags) const;
-  // Returns the adapters that the file's models bring, by name. kInvalidArgument: as for
-  // flags_of(), or two adapters have one name.
+  // Returns the adapters that the file gives to its models, by name. kInvalidArgument: as for
+  // flags_of(), or two adapters have the same name.
   Result<server::ModelAliases> adapters(const ServeFlags& flags) const;
 
  private:

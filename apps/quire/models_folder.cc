@@ -14,7 +14,7 @@
 namespace quire::cli {
 namespace {
 
-// More than this share of what is free is never asked for.
+// The memory plan never asks for more than this share of the free memory.
 constexpr double kMaxShare = 0.95;
 
 Status check_flags(const ServeFlags& flags) {
@@ -44,7 +44,7 @@ Status check_flags(const ServeFlags& flags) {
   return {};
 }
 
-// The engine, with all that has to live as long as it does.
+// Returns a pointer to the engine that keeps the whole running model alive.
 std::shared_ptr<AsyncEngine> with_its_model(std::shared_ptr<RunningModel> running) {
   AsyncEngine* const engine = running->engine.get();
   return {std::move(running), engine};

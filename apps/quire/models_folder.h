@@ -1,4 +1,4 @@
-// The models of --models-dir.
+// These functions open the models of --models-dir.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct ModelsFolderFlags {
   int64_t load_timeout_s = 300;
 };
 
-// kInvalidArgument: the folder or the aliases are not as they should be, or flags were given that
-// are about one model. `flags` outlives the shelf.
+// kInvalidArgument: the folder or the aliases are not valid, or a flag was given that only suits a
+// server of one model. `flags` must outlive the shelf.
 Result<std::shared_ptr<server::ModelShelf>> open_models_folder(const ServeFlags& flags);
 
 }  // namespace quire::cli

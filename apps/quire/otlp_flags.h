@@ -1,4 +1,4 @@
-// Where verbs that serve send spans and metrics.
+// These flags say where the serving verbs send spans and metrics.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@ namespace quire::cli {
 
 void add_otlp_flags(CLI::App& verb, server::ExporterOptions& otlp);
 
-// Fills in what no flag says from the variables that OpenTelemetry names for all its exporters.
+// Sets what no flag gave from the environment variables that OpenTelemetry defines for exporters.
 void read_otlp_environment(server::ExporterOptions& otlp);
 
 }  // namespace quire::cli

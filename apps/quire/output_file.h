@@ -1,4 +1,5 @@
-// A verb writes these files when its work is done. The path "-" is standard output.
+// These functions write the files that a verb makes when its work is done. The path "-" is standard
+// output.
 #pragma once
 
 #include <string>
@@ -10,8 +11,9 @@ namespace quire::cli {
 
 inline constexpr std::string_view kStandardOutput = "-";
 
-// Checks before the work that the file can be written, so that an hour's result is not lost to a
-// typing error. An empty path is accepted, and nothing is left behind. kUnavailable names the file.
+// Checks that the file can be written. Verbs call it before their work, so that an hour's result is
+// not lost to a typing error. It accepts an empty path and leaves nothing behind. kUnavailable
+// names the file.
 Status check_writable(const std::string& path);
 
 // Writes a file; the error names the file that could not be written.

@@ -10,7 +10,7 @@
 
 namespace quire::cli {
 
-// How long the end of this object may wait for its thread.
+// The thread looks this often whether it shall end, so the destructor may wait this long for it.
 constexpr int kPollMs = 200;
 
 Result<std::unique_ptr<ProcessWatch>> ProcessWatch::start(pid_t pid) {

@@ -1,4 +1,4 @@
-// Ends a server that works for one program alone when that program has ended.
+// ProcessWatch ends a server that works for a single program when that program has ended.
 #pragma once
 
 #include <sys/types.h>

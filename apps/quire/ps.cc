@@ -24,7 +24,7 @@ struct PsFlags {
   bool as_json = false;
 };
 
-// A model of a server, as a line says it.
+// One model of a server, as one line of the table shows it.
 struct Row {
   std::string name, state, memory, requests, context;
 };
@@ -47,7 +47,7 @@ Result<json::value> get(const PsFlags& flags, const std::string& path) {
   return value;
 }
 
-// Of a member that other servers may leave out.
+// Returns the text of a member; "-" where a server leaves it out.
 std::string text_of(const json::object& object, std::string_view name) {
   const json::value* const value = object.if_contains(name);
   if (value == nullptr || value->is_null()) return "-";

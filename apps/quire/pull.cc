@@ -17,7 +17,7 @@ namespace {
 
 namespace json = boost::json;
 
-// As shells say it of a program that Ctrl-C ended.
+// The exit code that shells give a program that Ctrl-C ended.
 constexpr int kExitInterrupted = 130;
 
 struct PullFlags {

@@ -42,8 +42,8 @@ Result<std::string> read_calibration_text(const std::string& path) {
   return text;
 }
 
-// Returns the first `limit` tokens of the text; without a tokenizer as many ids, spread over the
-// vocabulary.
+// Returns the first tokens of the text, at most `most` and fewer than the model's context. Without
+// a tokenizer it returns as many ids, spread over the vocabulary.
 Result<std::vector<TokenId>> text_tokens(const QuantizeFlags& flags, const ModelBundle& bundle,
                                          const ModelConfig& config, int64_t most) {
   const int64_t limit = std::min(most, config.max_model_len() - 1);
@@ -91,7 +91,7 @@ Result<std::vector<TokenId>> report_tokens(const QuantizeFlags& flags, const Mod
       tokens.size());
 }
 
-// Compares the model with itself, activations rounded to int8.
+// Compares the model with itself, run with activations rounded to int8.
 Status report_activations(const QuantizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
@@ -123,7 +123,8 @@ Result<LogitComparison> compare_with_source(const QuantizeFlags& flags, const Mo
   return compare_logits(source, after);
 }
 
-// Finds factors that make rounding hurt less, from what enters the layers on the text.
+// Computes factors that reduce the error of rounding, from the activations that enter the layers on
+// the text.
 Result<Rescales> scale_by_activations(const QuantizeFlags& flags, const ModelBundle& bundle,
                                       const TensorSource& source, const ModelConfig& config,
                                       const WriteScheme& scheme, ThreadTeam& team) {
@@ -177,8 +178,8 @@ Status run_quantize(QuantizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
-  // The text is read before hours of work, so that a mistake in what the report needs costs none of
-  // them.
+  // The text is read before hours of work, so that a mistake in what the report needs is found
+  // first.
   QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, report_tokens(flags, bundle, config));
   QUIRE_ASSIGN_OR_RETURN(
       ThreadTeam team, ThreadTeam::create({.num_threads = flags.engine.num_threads, .pin = false}));

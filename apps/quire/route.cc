@@ -123,7 +123,7 @@ Result<std::vector<gateway::BackendAddress>> given_backends(const RouteFlags& fl
   return parse_backends(flags.backends);
 }
 
-// Follows the file: a change that cannot be read is said, and changes nothing.
+// FileWatch notices when a file changes.
 class FileWatch {
  public:
   explicit FileWatch(std::string path) : path_(std::move(path)) { (void)changed(); }
@@ -156,7 +156,8 @@ void follow_file(const std::string& path, gateway::Gateway& gateway) {
   gateway.set_backends(std::move(*addresses));
 }
 
-// Until the first signal; then running requests have their time, until the second.
+// Serves until the first signal. Running requests are then finished within the timeout, or until a
+// second signal.
 void serve_until_stopped(const sigset_t& signals, const RouteFlags& flags,
                          gateway::Gateway& gateway, FileWatch& file) {
   constexpr timespec kPoll = {.tv_sec = 0, .tv_nsec = 500'000'000};

@@ -1,11 +1,11 @@
-// The verb `quire route`.
+// This is the verb `quire route`.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace quire::cli {
 
-// As commands.h says of verbs.
+// Adds the verb, as commands.h describes.
 void add_route(CLI::App& app, int& exit_code);
 
 }  // namespace quire::cli

@@ -62,7 +62,7 @@ class StopWhileLoading {
   std::thread watcher_;
 };
 
-// This exit code says that the process has nothing to serve with any more: the GPU is lost or the
+// This exit code means that the process has nothing left to serve with: the GPU is lost or the
 // engine has failed.
 constexpr int kExitEngineDied = 3;
 
@@ -75,11 +75,12 @@ void reload(HttpServer& server) {
   if (!status.ok()) log_warn("hangup: {}; what it says stays as it was", status.message());
 }
 
-// Calls say_ready() once the process can also end in order. The first signal makes it finish what
-// runs within the timeout and be ready no more; the second stops it at once.
+// Calls say_ready() once the process can also stop cleanly. The first signal makes the server
+// unready, and running requests are finished within the timeout; the second signal stops it at
+// once.
 void wait_and_drain(const sigset_t& signals, HttpServer& server, server::ModelHost& models,
                     int64_t timeout_s, const std::function<void()>& say_ready) {
-  // The thread starts here, because there may be no memory for one when it is wanted.
+  // The thread starts here, because there may be no memory for a thread when the drain begins.
   std::promise<bool> wanted;
   std::promise<void> started;
   std::thread drain([&, is_wanted = wanted.get_future()]() mutable {
@@ -87,7 +88,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, server::ModelHo
     started.set_value();
     if (!is_wanted.get()) return;
     models.drain(timeout_s * 1'000'000);
-    server.wait_idle(5'000);  // for the last bytes of the last answers
+    server.wait_idle(5'000);  // the last bytes of the last answers are still being sent
     kill(getpid(), SIGTERM);
   });
   started.get_future().wait();
@@ -106,7 +107,8 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, server::ModelHo
            models.num_running(), timeout_s);
   server.begin_drain();
   wanted.set_value(true);
-  // The drain is over, or somebody is impatient.
+  // The next signal comes from the drain thread when it has finished, or from a user who wants no
+  // wait.
   do sigwait(&signals, &signal);
   while (signal == SIGHUP);
   models.drain(0);
@@ -114,7 +116,8 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, server::ModelHo
   server.stop();
 }
 
-// Before the weights are read: a template that says nothing ends a long start early.
+// Checks the chat template before the weights are read, so that a template that does not show how
+// tool calls are written fails early.
 Status check_template_tells_tool_calls(const ServeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle,
                          open_model(flags.engine.model, flags.engine.chat_template));
@@ -139,8 +142,8 @@ Status apply_vllm_names(ServeFlags& flags) {
   return {};
 }
 
-// Reads the environment variables that vLLM's users know; ours are flags (settings/settings.h), and
-// go before them.
+// Reads the environment variables that vLLM's users set. Quire's own variables are flags
+// (settings/settings.h) and take precedence.
 void read_environment(ServerOptions& server) {
   const char* const key = std::getenv("VLLM_API_KEY");
   if (server.api_keys.empty() && key != nullptr && *key != '\0') server.api_keys.push_back(key);
@@ -148,7 +151,7 @@ void read_environment(ServerOptions& server) {
   if (dev_mode != nullptr && std::string_view(dev_mode) == "1") server.enable_dev_endpoints = true;
 }
 
-// What to say when requests may come.
+// Logs that requests can come.
 void say_ready(const ServeFlags& flags, const std::string& what, uint16_t port, int64_t took_us) {
   log_info("serving {} on {} after {:.2f} s", what,
            flags.server.uds.empty() ? url_of(flags.server.host, port, flags.server.tls)

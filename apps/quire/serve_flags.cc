@@ -12,7 +12,7 @@
 namespace quire::cli {
 namespace {
 
-// auto, none, or a name that `parse` knows.
+// Accepts auto, none, or a name that `parse` accepts.
 template <typename Parse>
 CLI::Validator parser_name(Parse parse) {
   const auto check = [parse](std::string& name) -> std::string {
@@ -56,8 +56,8 @@ CLI::Validator json_object() {
   return {check, "JSON"};
 }
 
-// An object of vLLM's. What names a backend, or a parser that has a flag of its own, means nothing
-// here.
+// Reads vLLM's JSON object. Members that name a backend, or a parser that has a flag of its own,
+// are ignored.
 Status read_structured_outputs_config(const std::string& text, StructuredOutputsConfig& config) {
   const boost::json::object object = boost::json::parse(text).as_object();
   for (const auto& member : object) {

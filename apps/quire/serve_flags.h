@@ -22,23 +22,24 @@ struct ServeFlags {
   AudioInputOptions audio;
   std::vector<std::string> served_model_names;
   std::vector<std::string> model_aliases;  // NAME=MODEL
-  std::string generation_config = "auto";  // auto takes the model's, none only the API's defaults
+  std::string generation_config = "auto";  // auto: the model's; none: only the API's defaults
   int64_t shutdown_timeout_s = 30;
   std::string config;             // read before the flags are; see settings/settings.h
-  bool print_config = false;      // instead of serving
+  bool print_config = false;      // prints the flags instead of serving
   int32_t exit_with_process = 0;  // a process id; 0: none
   bool enable_auto_tool_choice = false;
-  // Names of --tool-call-parser and --reasoning-parser; auto: as the chat template tells; none.
+  // The values of --tool-call-parser and --reasoning-parser: a name, none, or auto (the chat
+  // template shows which).
   std::string tool_call_parser = "auto";
   std::string reasoning_parser = "auto";
   std::string model;                        // --model, vLLM's way to name MODEL
-  std::string tokenizer;                    // --tokenizer, which can only name the model's
+  std::string tokenizer;                    // --tokenizer, which may only name the model itself
   std::vector<std::string> without_effect;  // flags of vLLM that were given and have no effect
 };
 
 void add_serve_flags(CLI::App& verb, ServeFlags& flags);
 
-// Those about a model, the engine's among them, as --models-config has them for each.
+// Adds the flags about a model and its engine, which --models-config can set for each model.
 void add_flags_of_model(CLI::App& verb, ServeFlags& flags);
 
 }  // namespace quire::cli

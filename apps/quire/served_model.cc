@@ -40,7 +40,7 @@ boost::json::object tokenizer_config_of(const ModelBundle& bundle) {
   return !ec && config.is_object() ? std::move(config.get_object()) : boost::json::object();
 }
 
-// The names of one model that stand for others of its names.
+// Adds the aliases of --model-alias to the model's names. Each alias must stand for one of them.
 Status add_aliases(const ServeFlags& flags, std::vector<std::string>& names) {
   QUIRE_ASSIGN_OR_RETURN(const server::ModelAliases aliases,
                          server::parse_aliases(flags.model_aliases));
@@ -54,7 +54,7 @@ Status add_aliases(const ServeFlags& flags, std::vector<std::string>& names) {
   return {};
 }
 
-// Null: the model hears nothing.
+// Returns null for a model that does not read speech.
 Result<std::shared_ptr<const SpeechModel>> speech_model(const ServeFlags& flags,
                                                         const RunningModel& running,
                                                         const TextCodec& codec) {

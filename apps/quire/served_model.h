@@ -1,5 +1,5 @@
-// What the verbs that answer API requests give their routes: the model by its names, its texts and
-// its defaults, as the flags say.
+// These functions make the ServedModel that the routes answer with: a model with its names, its
+// codec and its defaults, as the flags say.
 #pragma once
 
 #include "facade/model_bundle.h"
@@ -8,7 +8,8 @@
 
 namespace quire::cli {
 
-// Returns the parsers that the flags name; for auto, those that the model's template tells.
+// Returns the parsers that the flags name. For auto it returns those that the model's chat template
+// shows.
 ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle);
 
 Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& running);

@@ -9,12 +9,12 @@
 namespace quire::cli {
 namespace {
 
-// A signal handler can reach nothing but a global.
+// A signal handler can only reach global variables.
 std::atomic<bool> g_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// Makes the terminal mark where a paste begins and ends, so that it stays one message even when it
-// comes while an answer streams.
+// Makes the terminal mark where a paste begins and ends, so that a paste stays one message even
+// when it comes while an answer is streamed.
 void mark_pastes(bool on) {
   if (isatty(STDOUT_FILENO) == 0) return;
   std::fputs(on ? "\x1b[?2004h" : "\x1b[?2004l", stdout);

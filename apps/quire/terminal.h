@@ -8,19 +8,19 @@
 
 namespace quire::cli {
 
-// Makes Ctrl-C be noted from then on, and end nothing.
+// From this call on, Ctrl-C is recorded and no longer ends the program.
 void catch_interrupts();
 bool interrupted();
-// Returns whether Ctrl-C came after the last call.
+// Returns whether Ctrl-C came since the last call.
 bool take_interrupt();
 
-// Reads one message: arrows edit it, up and down bring back earlier ones, and a paste of many lines
-// is one message. It is empty when Ctrl-C gave it up, nullopt at the end of input (Ctrl-D).
-// Standard input must be a terminal. One thread may call it.
+// Reads one message: arrows edit it, up and down show earlier ones, and a paste of many lines is
+// one message. It returns an empty text when Ctrl-C cancelled the message, and nullopt at the end
+// of input (Ctrl-D). Standard input must be a terminal. Only one thread may call it.
 std::optional<std::string> edit_message(const std::string& prompt);
 
-// While a QuietTerminal lives, typed keys are not shown amidst what the program writes; they wait
-// and begin the next message. Standard input must be a terminal.
+// While a QuietTerminal lives, typed keys are not shown among the text that the program writes.
+// They are kept and begin the next message. Standard input must be a terminal.
 class QuietTerminal {
  public:
   QuietTerminal();

@@ -19,7 +19,7 @@ struct TokenizeFlags {
   std::string model;
   std::string text;
   bool has_text = false;
-  std::vector<std::string> decode;  // "1,15" and "7", as they are given
+  std::vector<std::string> decode;  // as given, such as "1,15" and "7"
   bool add_special_tokens = true;
   bool ids_only = false;
   bool as_json = false;
@@ -29,7 +29,7 @@ std::string read_standard_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-// Reads numbers between commas or spaces; "-" alone stands for numbers on standard input.
+// Reads numbers between commas or spaces. A lone "-" stands for the numbers of standard input.
 Result<std::vector<TokenId>> read_ids(const TokenizeFlags& flags, int32_t vocab_size) {
   const bool from_input = flags.decode == std::vector<std::string>{"-"};
   std::string list =
@@ -45,7 +45,7 @@ Result<std::vector<TokenId>> read_ids(const TokenizeFlags& flags, int32_t vocab_
   return ids;
 }
 
-// Returns `ids` without the tokens that add_special_tokens puts around a text, if all of these are
+// Returns `ids` without the tokens that add_special_tokens adds around a text, if all of these are
 // there.
 std::span<const TokenId> without_special_tokens(const Tokenizer& tokenizer,
                                                 std::span<const TokenId> ids) {

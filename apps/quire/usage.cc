@@ -13,8 +13,8 @@
 namespace quire::cli {
 namespace {
 
-// ValueHelp says what a value looks like and which values are taken. It comes from "TYPE:CHECK",
-// the parser's own notation.
+// ValueHelp describes a flag's value and which values are accepted. It is read from "TYPE:CHECK",
+// which is the parser's own notation.
 struct ValueHelp {
   std::string form;    // such as N, FILE, cpu|cuda|auto
   std::string bounds;  // "in [0, 65535]"; may be empty
@@ -44,7 +44,7 @@ ValueHelp value_help(const CLI::Option& option) {
   return {std::move(form), std::move(check)};
 }
 
-// Says the parser's own messages in the form of ours: what was expected, what came.
+// Rewrites the parser's own messages in our form: what was expected and what came.
 std::string in_our_words(const std::string& text) {
   const auto between = [&](std::string_view before, std::string_view after) {
     const size_t begin = text.find(before) + before.size();

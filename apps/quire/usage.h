@@ -1,4 +1,4 @@
-// The program explains itself by its help, and by what it says to arguments that it does not know.
+// The program explains itself by its help, and by its errors about arguments that it cannot read.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,8 +6,8 @@
 
 namespace quire::cli {
 
-// The help shows flags with their values, then says in words what they do, their bounds and
-// defaults:
+// The help shows each flag with its value, then says in words what it does, its bounds and its
+// default:
 //   --port N       TCP port; 0 for any free one (in [0, 65535]; default 8000)
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -17,11 +17,11 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-// Returns one line, as every other error is: what was expected, what came, and what may have been
-// meant.
+// Returns one line, as for every other error: what was expected, what came, and what the user may
+// have meant.
 std::string failure_line(const CLI::App* app, const CLI::Error& error);
 
-// Returns whether the program, or a verb of verbs, was called with nothing behind it.
+// Returns whether the program, or a verb that has verbs below it, was called without arguments.
 bool is_bare_call(const CLI::App& app, const CLI::Error& error);
 
 }  // namespace quire::cli

@@ -1,4 +1,4 @@
-// What `quire --version` prints, so that a report of a fault names what ran.
+// This is the text of `quire --version`, so that a bug report names what ran.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace quire {
 
-// "quire 0.1.0".
+// Returns "quire 0.1.0".
 std::string_view version_name();
 
-// Returns "quire 0.1.0", the commit, the compiler, the instruction sets of this build and of this
-// machine, and whether CUDA kernels are in, one a line.
+// Returns one line each for "quire 0.1.0", the commit, the compiler, the instruction sets of this
+// build and of this machine, and whether the program has CUDA kernels.
 std::string version_text();
 
 }  // namespace quire

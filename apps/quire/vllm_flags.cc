@@ -12,7 +12,8 @@ namespace {
 using K = VllmFlagKind;
 
 constexpr VllmFlag kFlags[] = {
-    // These follow from what the program is: one process, one device, its own loaders.
+    // Quire has one process, one device and its own loaders, so these flags have only one valid
+    // value.
     {"--data-parallel-size-local", K::kOne},
     {"--decode-context-parallel-size", K::kOne},
     {"--prefill-context-parallel-size", K::kOne},
@@ -30,7 +31,7 @@ constexpr VllmFlag kFlags[] = {
     {"--lora-dtype", K::kOneOf, "auto"},
     {"--logprobs-mode", K::kOneOf, "raw_logprobs"},
     {"--model-impl", K::kOneOf, "auto vllm"},
-    // These have no counterpart here and change no answer.
+    // These have no counterpart in Quire and change no answer.
     {"--trust-remote-code", K::kNoEffectSwitch},
     {"--disable-log-requests,--no-disable-log-requests", K::kNoEffectSwitch},
     {"--disable-log-stats", K::kNoEffectSwitch},
@@ -77,7 +78,7 @@ constexpr VllmFlag kFlags[] = {
     {"--num-scheduler-steps", K::kNoEffect},
     {"--max-num-partial-prefills", K::kNoEffect},
     {"--max-long-partial-prefills", K::kNoEffect},
-    // With these a client would get other answers than it asks for, or none.
+    // Without these features a client would get other answers than it asks for, or none.
     {"--hf-overrides", K::kMissing, "edit the model's config.json"},
     {"--rope-scaling", K::kMissing, "edit the model's config.json"},
     {"--rope-theta", K::kMissing, "edit the model's config.json"},
@@ -121,8 +122,8 @@ std::string refusal(const VllmFlag& flag, std::string_view value) {
 
 std::span<const VllmFlag> vllm_flags() { return kFlags; }
 
-// The flags are hidden from --help, which lists what has an effect. The parser's own checks would
-// name no flag for hidden ones.
+// The flags are hidden from --help, which only lists flags that have an effect. They are checked
+// here, because the parser's own checks do not name hidden flags.
 void add_vllm_flags(CLI::App& verb, std::vector<std::string>& without_effect) {
   for (const VllmFlag& flag : kFlags) {
     const std::string names(flag.names);

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 8> kReserved{
     "messages",      "tools",    "documents",   "add_generation_prompt", "continue_final_message",
     "chat_template", "tokenize", "conversation"};
 
-// Clients send null for what is absent; templates expect the key to be missing.
+// Clients send null for absent members; templates expect the key to be missing.
 boost::json::object without_nulls(const boost::json::object& message) {
   boost::json::object out;
   for (const auto& [key, value] : message) {
@@ -27,8 +27,8 @@ boost::json::object without_nulls(const boost::json::object& message) {
   return out;
 }
 
-// Templates name the model's reasoning in one of three ways; whichever came, the two common ones
-// are filled in.
+// Templates use one of three names for the model's reasoning. Whichever name the message has, the
+// two common ones are added.
 boost::json::object with_reasoning_names(boost::json::object message) {
   const boost::json::value* reasoning = nullptr;
   for (const std::string_view field : kReasoningFields) {
@@ -44,7 +44,7 @@ boost::json::object with_reasoning_names(boost::json::object message) {
   return out;
 }
 
-// Assistant tool calls carry their arguments as JSON text; templates want the object.
+// The tool calls of an assistant have their arguments as JSON text; templates expect an object.
 void parse_arguments(boost::json::object& message) {
   boost::json::value* calls = message.if_contains("tool_calls");
   if (calls == nullptr || !calls->is_array()) return;
@@ -76,7 +76,7 @@ Status check_options(const ChatPromptOptions& options) {
   return check_template_kwargs(options.template_kwargs);
 }
 
-// Marks the end of the last message, and returns its text as it was.
+// Appends a mark to the last message, and returns the message's text without it.
 Result<std::string> mark_final_message(boost::json::object& message) {
   boost::json::value* content = message.if_contains("content");
   boost::json::string* text = nullptr;
@@ -96,7 +96,7 @@ Result<std::string> mark_final_message(boost::json::object& message) {
   return original;
 }
 
-// Cuts the prompt at the mark; white space that the template trimmed off the message goes, too.
+// Cuts the prompt at the mark, without the white space that the template trimmed off the message.
 Result<std::string> cut_at_mark(std::string prompt, std::string_view final_text) {
   using jinja::Side;
   using jinja::strip;

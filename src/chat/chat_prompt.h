@@ -1,5 +1,5 @@
-// render_chat() turns a conversation into a prompt. It makes the context that chat templates
-// expect, as transformers' apply_chat_template builds it.
+// render_chat() turns a conversation into a prompt. It builds the context of the template as
+// transformers' apply_chat_template does.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -17,19 +17,19 @@ struct ChatPromptOptions {
   std::optional<boost::json::array> tools{};  // {"type": "function", "function": {…}}
   std::optional<boost::json::array> documents{};
   bool add_generation_prompt = true;
-  bool continue_final_message = false;   // leave the last message open for the model to go on
+  bool continue_final_message = false;   // the reply continues the last message
   boost::json::object special_tokens{};  // "bos_token": "<s>" …, see chat_template_files.h
   boost::json::object
       template_kwargs{};             // variables such as enable_thinking; win over special tokens
   bool parse_tool_arguments = true;  // arguments that come as JSON text become objects
 };
 
-// kInvalidArgument: one of the variables has the name of a field of requests.
+// kInvalidArgument: a variable has the name of a request field.
 Status check_template_kwargs(const boost::json::object& kwargs);
 
-// Renders a conversation. kInvalidArgument: there are no messages, a message is no object,
-// template_kwargs has a reserved name, both ways to end the prompt are asked for, there is nothing
-// to continue, or the template fails.
+// Renders a conversation. kInvalidArgument: there are no messages, a message is not an object,
+// template_kwargs has a reserved name, both ways to end the prompt are requested, there is no
+// message to continue, or the template fails.
 Result<std::string> render_chat(const ChatTemplate& chat_template, ChatPromptOptions options,
                                 const RenderOptions& render_options = {});
 

@@ -24,7 +24,7 @@ Status to_status(const jinja::Error& error) {
                 fmt::format("chat template, line {}: {}", error.line, error.status.message()));
 }
 
-// The one place where the folder's exceptions, and those of the standard library, end.
+// The exceptions of this folder and of the standard library are all caught here.
 template <typename Work>
 auto guarded(Work work) -> Result<decltype(work())> {
   try {

@@ -1,6 +1,6 @@
-// A model's chat template: Jinja as the Hugging Face environment runs it (sandboxed and immutable,
-// trim_blocks and lstrip_blocks, break and continue, tojson, raise_exception, strftime_now), within
-// fixed limits.
+// ChatTemplate is a model's chat template: Jinja as the Hugging Face environment runs it (sandboxed
+// and immutable, trim_blocks and lstrip_blocks, break and continue, tojson, raise_exception,
+// strftime_now), within fixed limits.
 //
 //   QUIRE_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::parse(source));
 //   QUIRE_ASSIGN_OR_RETURN(const std::string prompt, chat.render(context));
@@ -18,8 +18,8 @@
 
 namespace quire {
 
-// What one template may use up. Templates come with models and, where allowed, from clients: both
-// are untrusted.
+// Limits for one template. Templates come with models and, where that is allowed, from clients;
+// neither are trusted.
 struct ChatTemplateLimits {
   int64_t max_source_bytes = int64_t{1} << 20;
   int64_t max_steps = 10'000'000;  // evaluations; work on text and lists counts by size
@@ -32,16 +32,16 @@ struct RenderOptions {
   std::optional<std::tm> now;  // what strftime_now() shows; the local time of the call when absent
 };
 
-// Immutable; cheap to copy; any number of threads may render at once.
+// A ChatTemplate does not change and is cheap to copy. Any number of threads may render it at once.
 class ChatTemplate {
  public:
-  // Parses `source`. kInvalidArgument, "chat template, line N: …", names a mistake in the template;
-  // kTooLarge names a limit.
+  // Parses `source`. kInvalidArgument: a mistake in the template, as "chat template, line N: …".
+  // kTooLarge names the limit that was exceeded.
   static Result<ChatTemplate> parse(std::string source, const ChatTemplateLimits& limits = {});
 
-  // Renders the template over `context`, an object of its variables, which must be valid UTF-8.
-  // kInvalidArgument is an error of the template; the message of raise_exception() comes as it is.
-  // kTooLarge names a limit.
+  // Renders the template with `context`, an object of its variables, whose texts must be valid
+  // UTF-8. kInvalidArgument: an error of the template; the message of raise_exception() is passed
+  // on unchanged. kTooLarge names the limit that was exceeded.
   Result<std::string> render(const boost::json::object& context,
                              const RenderOptions& options = {}) const;
 
@@ -50,7 +50,7 @@ class ChatTemplate {
  private:
   struct State;
   explicit ChatTemplate(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-  std::shared_ptr<const State> state_;  // shared: renderings on other threads outlive a reload
+  std::shared_ptr<const State> state_;  // other threads may still render after a reload
 };
 
 }  // namespace quire

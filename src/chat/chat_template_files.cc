@@ -21,7 +21,7 @@ Result<boost::json::object> parse_object(std::string_view file, std::string_view
   return std::move(root.get_object());
 }
 
-// "chat_template" is a text, or a list of {"name", "template"}.
+// Adds the templates of "chat_template", which is a text or a list of {"name", "template"}.
 Status add_templates(std::string_view file, const boost::json::object& root,
                      ChatTemplateSources& out) {
   const boost::json::value* value = root.if_contains("chat_template");
@@ -88,7 +88,7 @@ Result<boost::json::object> read_special_tokens(std::string_view tokenizer_confi
   boost::json::object out;
   for (const char* name : kNames) {
     const boost::json::value* value = root.if_contains(name);
-    // A token is a text or an object that holds it as "content".
+    // A token is a text, or an object with the text as "content".
     if (value != nullptr && value->is_object()) value = value->get_object().if_contains("content");
     if (value != nullptr && value->is_string()) out[name] = value->get_string();
   }

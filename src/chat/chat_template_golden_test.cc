@@ -1,4 +1,4 @@
-// Templates against what Python's jinja2 makes of them. Expected outputs come from
+// These tests compare templates with the output of Python's jinja2. The expected outputs come from
 // tools/make_chat_goldens.py and from the shared data.
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ RenderOptions fixed_clock() {
 
 std::string text_of(const json::value& value) { return std::string(value.as_string()); }
 
-// Where two texts part, with some text around.
+// Returns where two texts differ, with some text around it.
 std::string first_difference(const std::string& got, const std::string& expected) {
   const auto [a, b] = std::mismatch(got.begin(), got.end(), expected.begin(), expected.end());
   const auto at = static_cast<size_t>(a - got.begin());

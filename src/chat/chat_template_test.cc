@@ -53,7 +53,7 @@ TEST(ChatTemplate, IntegersBeyond64BitsAreErrors) {
             "18446744073709551615|18446744073709551615|True");
 }
 
-// Jinja sorts by lists of keys, and a list compares its first elements that differ.
+// Jinja sorts by lists of keys. A comparison of lists only orders their first elements that differ.
 TEST(ChatTemplate, SortsEqualElementsThatHaveNoOrder) {
   EXPECT_EQ(*render("{{ [{'a': 1}, {'a': 1}] | sort }}"), "[{'a': 1}, {'a': 1}]");
   EXPECT_EQ(*render("{{ [none, none] | sort }}"), "[None, None]");
@@ -64,8 +64,7 @@ TEST(ChatTemplate, SortsEqualElementsThatHaveNoOrder) {
   EXPECT_NE(error_of("{{ [none, none] | min }}").find("not supported"), std::string::npos);
 }
 
-// Every one of these would run for hours, take all memory or overflow the stack if nothing stopped
-// it.
+// Without limits, each of these would run for hours, use all memory or overflow the stack.
 TEST(ChatTemplate, HostileTemplatesEnd) {
   const auto dir = test::source_dir() / "fuzz/corpus/chat_template";
   int count = 0;

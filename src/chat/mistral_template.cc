@@ -9,11 +9,11 @@ namespace {
 
 constexpr int kOldestVersion = 3;
 
-// `version` is set in front of it. What differs:
-//   v3   the system prompt stands before the last user's text; calls are a list of JSON objects
+// `version` is set in front of this text. The versions differ as follows:
+//   v3   the system prompt is put before the last text of the user; calls are a JSON list
 //   v7   system prompts are messages of their own; results of tools name their call
-//   v11  each call is written by itself: name, id, arguments
-//   v13  tools are named at the first user's message; no ids of calls
+//   v11  each call is written separately: name, id, arguments
+//   v13  tools are listed at the first message of the user; calls have no ids
 //   v15  settings follow the tools
 constexpr std::string_view kSource = R"jinja(
 {%- macro text_of(content) -%}

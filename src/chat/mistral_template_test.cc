@@ -16,7 +16,7 @@ namespace json = boost::json;
 
 json::object special_tokens() { return {{"bos_token", "<s>"}, {"eos_token", "</s>"}}; }
 
-// Expected texts are what mistral-common makes (tools/make_mistral_chat_goldens.py).
+// The expected texts are the output of mistral-common (tools/make_mistral_chat_goldens.py).
 TEST(MistralTemplate, WritesConversationsAsMistralDoes) {
   const auto path = test::source_dir() / "tests/goldens/chat/mistral.json";
   const json::value goldens = json::parse(test::read_file(path));

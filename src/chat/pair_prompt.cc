@@ -38,7 +38,7 @@ Result<std::vector<TokenId>> encode_pair(const TextPair& pair, const PairCodec& 
   const auto excess_of = [&] { return std::ssize(ids) - pair.max_tokens; };
   if (pair.max_tokens == 0 || excess_of() <= 0) return ids;
   QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> document, codec.encode(pair.document));
-  // A text that is cut may have other tokens at its end, so that one cut is not always enough.
+  // A text that was cut may have other tokens at its end, so one cut is not always enough.
   while (excess_of() > 0 && !document.empty()) {
     document.resize(static_cast<size_t>(std::max<int64_t>(std::ssize(document) - excess_of(), 0)));
     const std::string text = codec.decode(document);

@@ -1,5 +1,5 @@
-// Rerankers that are asked in a conversation (Qwen3-Reranker): their chat template writes a message of the
-// role "query" and one of the role "document".
+// These functions write the prompts of rerankers that are asked in a chat (Qwen3-Reranker): their
+// chat template writes a message of the role "query" and one of the role "document".
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -20,20 +20,20 @@ struct TextPair {
   std::string_view document;
   std::string_view instruction =
       {};                  // for a message of the role "system"; empty: the template's own
-  int64_t max_tokens = 0;  // a longer document is cut at its end; 0: it is not
+  int64_t max_tokens = 0;  // a longer document is cut at its end; 0: no limit
 };
 
-// How a model writes and reads. Each is called on the caller's thread.
+// A model's functions to write and read text. They are called on the caller's thread.
 struct PairCodec {
   std::function<Result<std::string>(boost::json::array messages)> render;
   std::function<Result<std::vector<TokenId>>(std::string_view text)> encode;
   std::function<std::string(std::span<const TokenId>)> decode;
 };
 
-// Whether the template names both roles.
+// Returns whether the template names both roles.
 bool writes_pairs(std::string_view template_source);
 
-// Returns the prompt of a pair. Errors are those of the codec. A prompt that is too long even
+// Returns the prompt of a pair. Its errors are those of the codec. A prompt that is too long even
 // without the document is returned as it is.
 Result<std::vector<TokenId>> encode_pair(const TextPair& pair, const PairCodec& codec);
 

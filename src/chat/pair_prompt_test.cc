@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// A token is a byte; a message is "role=content;".
+// Each byte is a token, and a message is written "role=content;".
 PairCodec bytes_codec() {
   return {
       .render = [](boost::json::array messages) -> Result<std::string> {

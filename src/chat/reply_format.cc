@@ -21,14 +21,14 @@ std::string_view without_blanks_behind(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
-// Whether `text` ends with one of `marks`, blanks of both aside.
+// Returns whether `text` ends with one of `marks`; blanks at the end of either are ignored.
 bool ends_with_any(std::string_view text, const std::vector<std::string>& marks) {
   return std::any_of(marks.begin(), marks.end(), [&](const std::string& mark) {
     return without_blanks_behind(text).ends_with(without_blanks_behind(mark));
   });
 }
 
-// Where the last of `marks` begins; npos: none does.
+// Returns where the last of `marks` begins; npos: there is none.
 size_t last_of(std::string_view text, const std::vector<std::string>& marks) {
   size_t last = text.npos;
   for (const std::string& mark : marks) {

@@ -51,7 +51,7 @@ void ReplyParser::run() {
   encoder_.forget_tokens(input_.offset_bytes());
 }
 
-// False when more text is needed.
+// Returns false when more text is needed.
 bool ReplyParser::step() {
   switch (state_) {
     case State::kStart:
@@ -68,8 +68,8 @@ bool ReplyParser::step() {
   return false;
 }
 
-// Whether the reply begins with a mark of reasoning, blanks aside. One may stand there although the
-// prompt has opened the reasoning.
+// Looks for a mark of reasoning at the beginning of the reply, after blanks. There may be one even
+// if the prompt has already opened the reasoning.
 bool ReplyParser::start() {
   const std::string_view text = input_.rest();
   const size_t begin = text.find_first_not_of(kBlanks);
@@ -89,7 +89,7 @@ bool ReplyParser::start() {
   return true;
 }
 
-// Lets `num_bytes` through.
+// Passes on `num_bytes` as reasoning or content.
 bool ReplyParser::pass(size_t num_bytes, bool is_reasoning) {
   input_.skip(num_bytes);
   is_reasoning ? sink_.reasoning(input_) : sink_.content(input_);
@@ -119,7 +119,7 @@ bool ReplyParser::reasoning() {
   if (dialect_ != nullptr) look_for(style_->implicit_ends, false);
   const bool has_ended = at != text.npos;
   size_t size = has_ended ? at : input_.ended() ? text.size() : text.size() - open_bytes;
-  // A longer mark may still come where a shorter one stands.
+  // A longer mark may still come in the place of this shorter one.
   if (has_ended && !input_.ended() && text.size() - open_bytes < at + mark_bytes) return false;
   size_t num_trimmed = 0;
   if (style_->trims_newlines) {
@@ -134,7 +134,7 @@ bool ReplyParser::reasoning() {
   return true;
 }
 
-// A reply of calls may begin with one, without any mark.
+// A reply of calls may begin with a call that has no mark.
 bool ReplyParser::answer() {
   const std::string_view text = input_.rest();
   const size_t begin = text.find_first_not_of(kBlanks);
@@ -157,7 +157,8 @@ void ReplyParser::begin_calls() {
   reader_ = make_call_reader(*dialect_);
 }
 
-// The first mark in the rest, and how much of its end may be the beginning of one.
+// Returns the first mark in the unread text. `open_bytes` is set to how much of the end may be the
+// beginning of a mark.
 ReplyParser::Found ReplyParser::find_content_mark(size_t& open_bytes) const {
   const std::string_view text = input_.rest();
   Found found;
@@ -186,12 +187,12 @@ bool ReplyParser::content() {
   size_t open_bytes = 0;
   const Found found = find_content_mark(open_bytes);
   const bool has_mark = found.at != text.npos;
-  // A longer mark may still come where a shorter one stands.
+  // A longer mark may still come in the place of this shorter one.
   if (has_mark && !input_.ended() && text.size() - open_bytes < found.at + found.mark_bytes) {
     return false;
   }
   size_t size = has_mark ? found.at : input_.ended() ? text.size() : text.size() - open_bytes;
-  // Blanks that nothing but a call follows are no content.
+  // Blanks are not content when only a call follows them.
   const bool is_blank_text = text.substr(0, size).find_first_not_of(kBlanks) == text.npos;
   const bool waits = dialect_ != nullptr && !has_content_ && is_blank_text && !input_.ended();
   if (waits && !has_mark) return false;
@@ -228,7 +229,7 @@ bool ReplyParser::calls() {
   return false;
 }
 
-// The call that is open stays without an end; what had not become one is content.
+// An open call stays without an end. Text that had not become a call becomes content.
 void ReplyParser::abandon_call(bool was_cut) {
   const bool was_open = sink_.call_is_open();
   if (was_open) sink_.end_call(false);

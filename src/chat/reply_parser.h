@@ -1,9 +1,10 @@
-// Takes a model's reply apart as it comes: reasoning, content and tool calls, in order. One parser
-// serves streamed and whole answers.
+// ReplyParser parses a model's reply as it comes: reasoning, content and tool calls, in order. The
+// same parser serves streamed and whole answers.
 //
-//   const ReplySyntax syntax({find_dialect("hermes"), find_reasoning_style("qwen3")},
-//   added_tokens); ReplyParser parser(syntax, {.tools = &types}); parser.feed(text, tokens,
-//   events);   // for each piece parser.finish(was_cut, events);
+//   const ReplySyntax syntax({find_dialect("hermes"), find_reasoning_style("qwen3")}, tokens);
+//   ReplyParser parser(syntax, {.tools = &types});
+//   parser.feed(text, reply_tokens, events);   // for each piece
+//   parser.finish(was_cut, events);
 #pragma once
 
 #include <cstdint>
@@ -23,31 +24,32 @@
 namespace quire {
 
 struct ReplyOptions {
-  const ToolTypes* tools = nullptr;   // of the request; null: nothing is known of them
+  const ToolTypes* tools = nullptr;   // of the request; null: not known
   bool reads_calls = true;            // otherwise calls are content
-  bool shows_special_tokens = false;  // that are no marks
-  // From the prompt (starts_in_reasoning); nothing: as the style says.
+  bool shows_special_tokens = false;  // those that are no marks
+  // The result of starts_in_reasoning(). nullopt: as the style says.
   std::optional<bool> starts_in_reasoning;
 };
 
 // However a reply is cut, its events say the same. Text that may be the beginning of a mark is held
-// back until it is decided, and so are blanks before the first content, which a call makes
-// disappear. What looked like a call and is none is content, marks included. One thread may use it.
+// back until that is decided. So are blanks before the first content, which are dropped if a call
+// follows. Text that looked like a call and is none becomes content, including its marks. One
+// thread may use it.
 class ReplyParser {
  public:
-  // `syntax` and `options.tools` outlive the parser.
+  // `syntax` and `options.tools` must outlive the parser.
   ReplyParser(const ReplySyntax& syntax, const ReplyOptions& options);
   ~ReplyParser();
 
-  // `tokens` may come before their text, never after it.
+  // `tokens` may come before their text, but never after it.
   void feed(std::string_view text, std::span<const ReplyToken> tokens,
             std::vector<ReplyEvent>& events);
-  // Ends the reply; `was_cut` says that there was no more room. A call that had not begun becomes
-  // content then, or nothing when the reply was cut.
+  // Ends the reply. `was_cut` says that the model did not end it itself, for example because of the
+  // token limit. A call that had not begun becomes content, or is dropped when the reply was cut.
   void finish(bool was_cut, std::vector<ReplyEvent>& events);
 
-  // Returns how many tokens began inside the reasoning, without its marks. It is exact after every
-  // piece.
+  // Returns how many tokens began inside the reasoning, without its marks. The number is exact
+  // after every feed().
   int64_t num_reasoning_tokens() const { return sink_.num_reasoning_tokens(); }
 
  private:
@@ -60,7 +62,7 @@ class ReplyParser {
   };
   struct Found {
     size_t at = std::string_view::npos;
-    size_t mark_bytes = 0;  // to skip
+    size_t mark_bytes = 0;  // bytes to skip
     bool is_call = false;
   };
 
@@ -84,10 +86,10 @@ class ReplyParser {
   ReplySink sink_;
   std::unique_ptr<CallReader> reader_;
   State state_ = State::kStart;
-  bool is_inside_ = false;     // at the start: the reasoning has begun
-  bool drops_blanks_ = false;  // before the next content: calls have just ended
+  bool is_inside_ = false;     // in kStart: the reasoning has begun already
+  bool drops_blanks_ = false;  // before the next content, as calls have just ended
   bool has_content_ = false;
-  bool has_reasoning_ = false;  // a byte of it
+  bool has_reasoning_ = false;  // some of it has come
   bool was_cut_ = false;
 };
 

@@ -38,7 +38,7 @@ ReplyFormat format_of(const Case& c) {
   return format;
 }
 
-// The markers as tokens and as text, cut at every token and in pieces of every size.
+// Tries the markers as tokens and as text, cut at every token and in pieces of every size.
 void expect_says(const Case& c) {
   const ReplyFormat format = format_of(c);
   const std::vector<MarkToken> markers = test::marker_tokens(format);
@@ -277,7 +277,7 @@ TEST(ReplyParser, PythonAndGemmaCalls) {
   for (const Case& c : cases) expect_says(c);
 }
 
-// The characters of a marker that other tokens spell are text.
+// The characters of a marker are text when other tokens spell them.
 TEST(ReplyParser, MarkersTypedAsTextAreText) {
   const ReplyFormat format{find_dialect("hermes"), find_reasoning_style("qwen3")};
   const std::vector<MarkToken> markers = test::marker_tokens(format);
@@ -306,7 +306,7 @@ TEST(ReplyParser, TextThatDecidesNothingIsNotHeldBack) {
   EXPECT_EQ(test::events_text(events), "|c:Hello ");
   parser.feed("b>", {}, events);
   EXPECT_EQ(test::events_text(events), "|c:Hello <b>");
-  // Arguments come as the model writes them.
+  // Arguments are passed on as the model writes them.
   events.clear();
   parser.feed(R"(<tool_call>{"name": "f", "arguments": {"a": "xy)", {}, events);
   EXPECT_EQ(test::events_text(events), R"(|f({"a": "xy)");

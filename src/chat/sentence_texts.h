@@ -1,4 +1,5 @@
-// What sentence-transformers' files say of the texts that an embedder or a reranker reads.
+// SentenceTexts are the texts that sentence-transformers' files define for an embedder or a
+// reranker.
 #pragma once
 
 #include <initializer_list>
@@ -10,20 +11,20 @@
 namespace quire {
 
 struct SentenceTexts {
-  // What stands before a text, by what the text is for: "query", "document" …
+  // The prompts that go before a text, by the text's purpose: "query", "document" …
   std::vector<std::pair<std::string, std::string>> prompts = {};
-  std::string default_prompt = {};  // the name of the one that is used unless another is asked for
-  // The chat template that writes a pair of texts is told to begin the answer, too.
+  std::string default_prompt = {};  // name of the prompt for texts without a purpose
+  // The chat template that writes a pair of texts is rendered with a generation prompt.
   bool pairs_begin_answers = false;
 
-  // Null: there is none of this name.
+  // Returns null when there is no prompt of this name.
   const std::string* find(std::string_view name) const {
     for (const auto& [known, text] : prompts) {
       if (known == name) return &text;
     }
     return nullptr;
   }
-  // What stands before a text that is searched with or searched for; else the default's.
+  // Return the prompt for a text that is searched with or searched for, or else the default prompt.
   std::string_view of_query() const { return first_of({"query"}); }
   std::string_view of_document() const { return first_of({"document", "passage", "corpus"}); }
   std::string_view by_default() const { return first_of({}); }

@@ -25,8 +25,8 @@ json::object call_of(std::string_view id) {
           {"function", {{"name", "get_weather"}, {"arguments", json::parse(kArguments)}}}};
 }
 
-// What the template prints for an assistant's calls behind the same conversation's beginning;
-// empty: it prints none, or refuses the conversation.
+// Returns what the template prints for an assistant's calls after the beginning of the same
+// conversation; empty: it prints nothing, or refuses the conversation.
 std::string printed_calls(const ChatTemplate& chat_template, const json::object& special_tokens,
                           size_t num_calls) {
   const json::object user{{"role", "user"}, {"content", "Hi"}};
@@ -44,7 +44,7 @@ std::string printed_calls(const ChatTemplate& chat_template, const json::object&
     const auto whole = render_chat(chat_template, options);
     if (!before.ok() || !whole.ok()) continue;
     const auto common = std::mismatch(before->begin(), before->end(), whole->begin(), whole->end());
-    // A mark may begin as the generation prompt ends.
+    // A mark may begin with the same characters as the generation prompt's end.
     auto begin = static_cast<size_t>(common.second - whole->begin());
     while (begin > 0 && begin < whole->size() && common.first != before->end() &&
            std::string_view("<[").find((*whole)[begin]) == std::string_view::npos) {
@@ -84,7 +84,7 @@ bool reads_back(const Dialect& dialect, std::string_view printed, size_t num_cal
   return num_read == num_calls;
 }
 
-// `first`, where it does; otherwise any; null: none does.
+// Returns `first` if it reads the calls, otherwise any dialect that does; null: none does.
 const Dialect* dialect_that_reads(std::string_view printed, size_t num_calls,
                                   const Dialect* first) {
   if (first != nullptr && reads_back(*first, printed, num_calls)) return first;
@@ -99,7 +99,7 @@ const Dialect* dialect_that_reads(std::string_view printed, size_t num_calls,
 TemplateCalls calls_of_template(const ChatTemplate& chat_template,
                                 const json::object& special_tokens) {
   TemplateCalls found{.dialect = dialect_of_template(chat_template.source())};
-  // Some templates print one call only.
+  // Some templates only print one call.
   for (const size_t num_calls : {2, 1}) {
     const std::string printed = printed_calls(chat_template, special_tokens, num_calls);
     if (printed.empty()) continue;

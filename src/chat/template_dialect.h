@@ -1,4 +1,5 @@
-// Which dialect of tool calls a chat template speaks, shown by what it prints.
+// calls_of_template() finds the dialect of tool calls that a chat template uses, from what it
+// prints.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -10,14 +11,14 @@
 namespace quire {
 
 struct TemplateCalls {
-  const Dialect* dialect = nullptr;  // null: the template tells none that is known
-  bool reads_back = false;           // whether calls that it prints are read back as the same
-  std::string printed;               // what it prints for calls; empty: it prints none
+  const Dialect* dialect = nullptr;  // null: no known dialect
+  bool reads_back = false;           // calls that it prints are parsed to the same calls
+  std::string printed;               // what it prints for calls; empty: nothing
 };
 
-// Renders a conversation with calls and reads them back: first in the dialect whose signs the
-// template's source shows, then in every other. Without success the signs decide. Takes
-// milliseconds; any thread. `special_tokens` as in ChatPromptOptions.
+// Renders a conversation with calls and parses what the template prints: first in the dialect whose
+// signs its source shows, then in every other dialect. If none can parse it, the signs decide. It
+// takes milliseconds, and any thread may call it. `special_tokens` is as in ChatPromptOptions.
 TemplateCalls calls_of_template(const ChatTemplate& chat_template,
                                 const boost::json::object& special_tokens);
 

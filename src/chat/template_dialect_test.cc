@@ -1,5 +1,5 @@
-// Every template that prints calls: what it prints is read back as the same calls, in the dialect
-// that the template tells.
+// For every template that prints calls, what it prints is parsed to the same calls, in the dialect
+// that was found for the template.
 #include "chat/template_dialect.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ namespace {
 
 namespace json = boost::json;
 
-// Templates that print calls in a form that their models do not write, and how it differs.
+// These templates print calls in a form that their models do not write; the values say how it
+// differs.
 const std::map<std::string, std::string>& declared() {
   static const std::map<std::string, std::string> kDeclared = [] {
     std::map<std::string, std::string> all = {

@@ -76,7 +76,7 @@ Result<Tool> read_tool(const json::value& value) {
   return tool;
 }
 
-// Of a schema with "properties": each with the definitions that its references need.
+// Returns the properties of a schema, each with the definitions that its references need.
 Parameters parameters_of(const Tool& tool) {
   const auto* const properties = tool.parameters.if_contains("properties");
   if (properties == nullptr || !properties->is_object()) return {};
@@ -103,7 +103,8 @@ Parameters parameters_of(const Tool& tool) {
   return out;
 }
 
-// What may stand between the tags of a parameter: a string's text as it is, otherwise JSON.
+// Returns the format of the text between the tags of a parameter: any text for a string, otherwise
+// JSON.
 json::object tagged_value(const TaggedCallStyle& style, const Parameter& parameter) {
   const auto* const values = parameter.schema.if_contains("enum");
   if (parameter.types == kTypeString && values != nullptr && values->is_array()) {
@@ -138,7 +139,7 @@ json::object tagged_arguments(const Dialect& dialect, const TaggedCallStyle& sty
   }
   if (!elements.empty()) return sequence(std::move(elements));
   if (parameters) return const_string("");
-  // Any parameters.
+  // No parameters are declared, so any are allowed.
   const std::string begin = with(layout.parameter_begin, kIsString, "true");
   const size_t name = begin.find(kName);
   json::object any = sequence({const_string(begin.substr(0, name)), regex(kAnyName),
@@ -171,7 +172,7 @@ json::object call_tag(const Dialect& dialect, const Tool& tool) {
              dialect.layout.call_end);
 }
 
-// The mark that calls begin with, as far as it does not name the function.
+// Returns the part of the mark before calls that does not name the function.
 std::string trigger_of(const Dialect& dialect) {
   const std::string begin = dialect.layout.begin + dialect.layout.call_begin;
   for (const std::string& opening : dialect.openings) {
@@ -191,7 +192,7 @@ json::object all_calls(const Dialect& dialect, json::array tags, bool parallel) 
   return tag(layout.begin, std::move(calls), layout.end);
 }
 
-// Free text with calls where their mark stands.
+// Returns the format of free text in which calls follow their mark.
 json::object text_with_calls(const Dialect& dialect, json::array tags, bool parallel) {
   if (!dialect.begins_reply.empty()) {
     const std::string text = "([^\\s\\" + dialect.begins_reply.substr(0, 1) + "][\\s\\S]*)?";
@@ -219,7 +220,7 @@ Result<json::object> tool_grammar(const Dialect& dialect, const json::array& too
     QUIRE_ASSIGN_OR_RETURN(const Tool tool, read_tool(value));
     tags.push_back(call_tag(dialect, tool));
   }
-  // gpt-oss writes one call a turn.
+  // gpt-oss writes one call per turn.
   const bool is_harmony = std::holds_alternative<HarmonyStyle>(dialect.style);
   const bool parallel = options.parallel_tool_calls && !is_harmony;
   json::object format = options.at_least_one ? all_calls(dialect, std::move(tags), parallel)

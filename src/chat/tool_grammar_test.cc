@@ -109,7 +109,7 @@ TEST(ToolGrammar, RefusesWhatHasNoGrammar) {
       tool_grammar(hermes,
                    json::parse(R"([{"function": {"name": "f", "parameters": 7}}])").as_array())
           .ok());
-  // strict: false lets any object be the arguments.
+  // With strict: false any object may be the arguments.
   const json::value loose =
       format_of("hermes", {.at_least_one = true},
                 json::parse(R"([{"function": {"name": "f", "strict": false, "parameters":

@@ -5,7 +5,7 @@
 namespace quire::fetch {
 namespace {
 
-// Of a body that nobody wants.
+// Largest body that is skipped when it does not belong to the file.
 constexpr uint64_t kMaxIgnoredBytes = 1 << 20;
 
 std::optional<uint64_t> number(std::string_view text) {
@@ -15,7 +15,8 @@ std::optional<uint64_t> number(std::string_view text) {
   return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
 
-// What tells versions apart to the byte (RFC 9110, section 13.1.5); empty: nothing does.
+// Returns a tag that differs between versions that differ in any byte (RFC 9110, section 13.1.5);
+// empty: the answer has none.
 std::string version_of(const net::AnswerHead& head) {
   const std::string_view tag = head.header("ETag");
   if (tag.starts_with('"')) return std::string(tag);
@@ -86,7 +87,8 @@ Status AnswerToPart::take_rest(const net::AnswerHead& head) {
   return check_room_ ? check_room_(range->last - range->first + 1) : Status();
 }
 
-// The file has no more bytes than are there: it ends with them, or is another one now.
+// The server says that the file has no bytes after those that are here: they are the whole file, or
+// the file has changed.
 Status AnswerToPart::take_nothing_more(const net::AnswerHead& head) {
   if (head.header("Content-Range") == fmt::format("bytes */{}", part_.size_bytes())) return {};
   QUIRE_RETURN_IF_ERROR(part_.begin({}));

@@ -1,4 +1,5 @@
-// What the answer to a request for a file, or for the rest of it, does to the part that is there.
+// AnswerToPart appends the answer to a request for a file, or for the rest of it, to the part that
+// is already there.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +12,21 @@
 
 namespace quire::fetch {
 
-// Returns the headers that ask for what `part` lacks, and for all of it where the file has changed.
+// Returns the headers that ask for the bytes that `part` lacks, or for the whole file if it has
+// changed.
 net::HeaderList headers_for(const PartialFile& part);
 
 class AnswerToPart final : public net::AnswerSink {
  public:
-  // All are borrowed. `check_room` is asked for the bytes that are to come.
+  // The arguments must outlive this object. `check_room` is called with the number of bytes that
+  // will come.
   AnswerToPart(const net::Url& url, PartialFile& part,
                const std::function<Status(uint64_t)>& check_room)
       : url_(url), part_(part), check_room_(check_room) {}
 
   Status on_head(const net::AnswerHead& head) override;
   Status on_body(std::string_view piece) override;
-  // Where the file is instead; empty: it was here.
+  // Returns where the file is instead; empty: the answer had the file.
   const std::string& redirect() const { return redirect_; }
 
  private:
@@ -35,14 +38,14 @@ class AnswerToPart final : public net::AnswerSink {
   PartialFile& part_;
   const std::function<Status(uint64_t)>& check_room_;
   std::string redirect_;
-  bool is_wanted_ = false;  // the body; that of others is read over
+  bool is_wanted_ = false;  // the body belongs to the file; other bodies are skipped
   uint64_t num_ignored_ = 0;
 };
 
 bool is_redirect(int status);
 
-// "bytes FIRST-LAST/TOTAL" of a Content-Range header; TOTAL may be *. kInvalidArgument: it is written
-// otherwise, or LAST lies before FIRST or behind TOTAL.
+// The range of a Content-Range header, "bytes FIRST-LAST/TOTAL", where TOTAL may be *.
+// kInvalidArgument: the text has another form, or LAST is below FIRST or not below TOTAL.
 struct ContentRange {
   uint64_t first = 0, last = 0;
 };

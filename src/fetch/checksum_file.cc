@@ -13,7 +13,8 @@ constexpr size_t kHexDigits = 64;
 constexpr size_t kMaxNameBytes = 1024, kMaxPartBytes = 255, kMaxParts = 16;
 constexpr size_t kMaxFiles = 100'000;
 
-// The beginning of a text from elsewhere, without what a terminal would take for commands.
+// Returns the beginning of a text from elsewhere, without characters that a terminal would take for
+// commands.
 std::string shown(std::string_view text) {
   std::string out(text.substr(0, 2 * kHexDigits));
   for (char& c : out) {
@@ -36,7 +37,7 @@ Result<ListedFile> parse_line(std::string_view line) {
   return file;
 }
 
-// Whether a file would have to be a folder too.
+// Returns an error when a name is both a file and a folder.
 Status check_folders(const std::set<std::string, std::less<>>& names) {
   for (const std::string_view name : names) {
     for (size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {

@@ -35,7 +35,7 @@ class LocalOrigin final : public Origin {
       return invalid_argument("{}: expected a file, got a symbolic link, which is not followed",
                               path);
     if (fd < 0) return not_found("{}: {}", path, std::strerror(errno));
-    Status status = part.begin({});  // it is read again in a moment
+    Status status = part.begin({});  // the whole file is copied again
     if (status.ok()) status = copy(fd, path, part);
     close(fd);
     return status;

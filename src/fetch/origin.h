@@ -1,4 +1,4 @@
-// Where the files of a model come from: a folder of this machine, or one of a server.
+// An Origin is where the files of a model come from: a folder of this machine or of a server.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,35 @@ namespace quire::fetch {
 class Origin {
  public:
   virtual ~Origin() = default;
-  // As errors name it.
+  // Returns the path or URL of a file, for errors.
   virtual std::string place_of(const std::string& name) const = 0;
-  // nullopt: it is not told; fetch() will say why.
+  // Returns nullopt when the size is not known; fetch() will report the reason.
   virtual std::optional<uint64_t> size_of(const std::string& name) = 0;
-  // Appends what `part` lacks of the file. kNotFound: there is no such file; kCancelled: the caller
-  // wants to stop. What has come stays in `part` after any error.
+  // Appends the bytes that `part` lacks. kNotFound: there is no such file. kCancelled: the caller
+  // wants to stop. After any error `part` keeps the bytes that have come.
   virtual Status fetch(const std::string& name, PartialFile& part) = 0;
-  // A small file as a whole; kTooLarge: it is none.
+  // Returns a small file as a whole. kTooLarge: the file has more than `max_bytes`.
   virtual Result<std::string> text(const std::string& name, size_t max_bytes) = 0;
 };
 
-// `is_stopped` ends waits and copies; empty: never.
+// When `is_stopped` returns true, waits and copies end. It may be empty.
 std::unique_ptr<Origin> local_origin(std::string folder, std::function<bool()> is_stopped);
 
 struct RemoteOptions {
   net::ExchangeOptions exchange;
   int max_redirects = 5;
-  // How often a file is asked for again, without a byte more in between, after the network, or a
-  // server that says that it has trouble.
+  // How often a request is repeated after a failure of the network or of the server. The count
+  // starts again whenever a new byte has come.
   int max_retries = 5;
-  int64_t retry_delay_ms = 500;  // before the first of them; doubled for each that follows
-  // Told in a sentence why something is asked for again; empty: nobody wants to know.
+  int64_t retry_delay_ms = 500;  // before the first repetition; doubled for each further one
+  // Called with a sentence that says why a request is repeated. It may be empty.
   std::function<void(const std::string&)> on_retry = {};
-  // Asked before a file of that size begins to be written; an error ends it. Empty: never.
+  // Called with the number of bytes before a file is written. An error ends the transfer. It may be
+  // empty.
   std::function<Status(uint64_t bytes)> check_room = {};
 };
 
-// `folder`: a path that ends with a slash; a query behind it goes with the path of every file.
+// The path of `folder` ends with a slash. A query after it is added to the path of every file.
 std::unique_ptr<Origin> remote_origin(net::Url folder, RemoteOptions options);
 
 }  // namespace quire::fetch

@@ -1,4 +1,4 @@
-// A file of which more comes, perhaps over several runs of the program.
+// A PartialFile is a file that grows, perhaps over several runs of the program.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace quire::fetch {
 
 class PartialFile {
  public:
-  // It is told how many bytes are there, whenever that changes.
+  // Called with the number of bytes whenever it changes.
   using OnSize = std::function<void(uint64_t size_bytes)>;
 
-  // What an earlier run left at `path` is kept. Links are not followed. kUnavailable: it cannot be
-  // opened or read.
+  // Opens the file at `path` and keeps the bytes that an earlier run left there. Links are not
+  // followed. kUnavailable: it cannot be opened or read.
   static Result<PartialFile> open(const std::string& path, OnSize on_size);
   PartialFile(PartialFile&& other) noexcept;
   PartialFile& operator=(PartialFile&&) = delete;
@@ -25,15 +25,15 @@ class PartialFile {
   ~PartialFile();
 
   uint64_t size_bytes() const { return size_bytes_; }
-  // Returns the version, as begin() was told it, whose beginning is there. It is empty when there
-  // was none: then only the checksum can tell whether what is appended belongs to it.
+  // Returns the version, as given to begin(), to which the bytes belong. It is empty when there was
+  // none; then only the checksum can show whether appended bytes fit the earlier ones.
   const std::string& version() const { return version_; }
-  // Throws away what is there, for that of another version.
+  // Deletes the bytes and begins the file again with this version.
   Status begin(const std::string& version);
   // kResourceExhausted: the disk is full.
   Status append(std::string_view bytes);
   std::string sha256() const { return hash_.hex(); }
-  // Writes all of it to the disk and gives it the name `path`.
+  // Writes all bytes to the disk and renames the file to `path`.
   Status finish(const std::string& path);
   void remove();
 

@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kGguf = "GGUF";  // the beginning of such a file
+constexpr std::string_view kGguf = "GGUF";  // the first bytes of such a file
 constexpr size_t kMaxChecksumBytes = size_t{16} << 20;
 constexpr std::string_view kChecksumsExpected =
     "expected a checksum of what a URL holds: --sha256 HEX, --checksums FILE, or --no-checksum to "
     "take what comes";
 
-// Hidden files are left out.
+// Returns the files of a folder and of the folders below it, without hidden ones.
 Result<std::vector<ListedFile>> files_of_folder(const std::string& folder) {
   std::vector<ListedFile> files;
   std::error_code ec;
@@ -48,7 +48,7 @@ Result<std::vector<ListedFile>> files_of_folder(const std::string& folder) {
   return files;
 }
 
-// One pull, from the words of its options to the model in its place.
+// A Pull runs one pull, from reading the options to moving the model into its place.
 class Pull {
  public:
   Pull(const PullOptions& options, Source source) : options_(options), source_(std::move(source)) {}
@@ -74,12 +74,12 @@ class Pull {
   const Source source_;
   std::string name_;
   std::unique_ptr<Origin> origin_;
-  std::string checksum_text_;  // of a folder that has it; it goes along
+  std::string checksum_text_;  // of the folder, if it has one; it is copied too
   std::vector<ListedFile> files_;
   std::optional<Staging> staging_;
   std::vector<PulledFile> pulled_;
-  uint64_t done_bytes_ = 0;       // of files that have come
-  uint64_t this_file_bytes_ = 0;  // of the one that is coming
+  uint64_t done_bytes_ = 0;       // of complete files
+  uint64_t this_file_bytes_ = 0;  // of the file in transfer
   uint64_t total_bytes_ = 0;      // 0: not known
 };
 
@@ -156,7 +156,7 @@ Status Pull::list_file() {
   return {};
 }
 
-// Of --checksums, or the folder's own; empty: it has none.
+// Returns the text of --checksums, or the folder's own; empty: the folder has none.
 Result<std::string> Pull::checksum_text() const {
   if (!options_.checksums_file.empty())
     return read_text(options_.checksums_file, kMaxChecksumBytes);
@@ -197,7 +197,8 @@ Status Pull::list_folder() {
                           options_.source);
 }
 
-// Before anything large is got. Where a size is not told, the answer with the file will.
+// Asks for the sizes before anything large is copied. When a size is not known, the answer with the
+// file will tell it.
 Status Pull::add_sizes() {
   if (source_.is_remote && files_.size() == 1) return {};
   uint64_t sum = 0, there = 0;
@@ -226,7 +227,7 @@ std::string Pull::target() const {
   return options_.directory + "/" + name_ + (source_.is_folder ? "" : ".gguf");
 }
 
-// True: these very files. An error: something else.
+// Returns true when exactly these files are there. Anything else at that place is an error.
 Result<bool> Pull::is_there() {
   std::error_code ec;
   if (!fs::exists(fs::symlink_status(target(), ec))) return false;
@@ -249,7 +250,7 @@ Status Pull::get(const ListedFile& file) {
   QUIRE_ASSIGN_OR_RETURN(PartialFile part,
                          PartialFile::open(staging_->part_path(file),
                                            [this](uint64_t size_bytes) { report(size_bytes); }));
-  // Nothing would tell whether the rest belongs to this beginning.
+  // Without a version and a checksum, nothing shows whether the rest fits the bytes that are here.
   if (file.sha256.empty() && part.version().empty()) QUIRE_RETURN_IF_ERROR(part.begin({}));
   if (file.sha256.empty() || part.sha256() != file.sha256)
     QUIRE_RETURN_IF_ERROR(origin_->fetch(file.name, part));
@@ -264,7 +265,7 @@ Status Pull::get(const ListedFile& file) {
   return add(file.name, got);
 }
 
-// A server may answer with a page that says what is wrong, and status 200.
+// A server may answer with status 200 and an error page.
 Status Pull::check_kind(const ListedFile& file, PartialFile& part) const {
   if (!file.name.ends_with(".gguf")) return {};
   std::string beginning(kGguf.size(), '\0');

@@ -1,4 +1,4 @@
-// Pulls from folders of this machine; tests/e2e/test_pull.py has those from servers.
+// These tests pull from folders of this machine; tests/e2e/test_pull.py pulls from servers.
 #include "fetch/pull.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class PullTest : public ::testing::Test {
   std::string models() const { return (source_ / "models").string(); }
   std::string path(const std::string& name) const { return source_.string() + "/" + name; }
   void write_sums(const std::string& text) { std::ofstream(path("small/SHA256SUMS")) << text; }
-  // What lies in the folder of models, hidden or not.
+  // Returns the names in the folder of models, hidden or not.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator(models()))

@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 constexpr int64_t kMaxRetryDelayMs = 15'000;
 const std::pair<std::string, std::string> kAsItIs = {"Accept-Encoding", "identity"};
 
-// An answer that is kept.
+// SmallAnswer keeps a whole answer in memory.
 class SmallAnswer final : public net::AnswerSink {
  public:
   explicit SmallAnswer(size_t max_bytes) : max_bytes_(max_bytes) {}
@@ -29,7 +29,7 @@ class SmallAnswer final : public net::AnswerSink {
     return {};
   }
   const net::AnswerHead& head() const { return head_; }
-  // Empty: it is the answer itself.
+  // Returns the address to ask instead; empty: this is the answer itself.
   std::string redirect() const {
     return is_redirect(head_.status) ? std::string(head_.header("Location")) : std::string();
   }
@@ -53,8 +53,8 @@ class RemoteOrigin final : public Origin {
 
  private:
   net::Url url_of(const std::string& name) const;
-  // Makes `request` at the address and at those that it is sent on to. `attempt` says where to, or
-  // nothing once it has its answer.
+  // Calls `attempt` with the address, and then with each address to which it is redirected.
+  // `attempt` sets the next address, or leaves it empty once it has its answer.
   template <typename Attempt>
   Status follow(net::Url url, Attempt attempt) const;
   template <typename Attempt>
@@ -89,7 +89,7 @@ Status RemoteOrigin::follow(net::Url url, Attempt attempt) const {
   }
 }
 
-// `attempt` tells by its reference whether it got further.
+// `attempt` sets its argument when new bytes have come.
 template <typename Attempt>
 Status RemoteOrigin::with_retries(Attempt attempt) const {
   for (int num_failed = 0;;) {

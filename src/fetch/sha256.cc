@@ -22,7 +22,7 @@ void Sha256::add(std::string_view bytes) {
 }
 
 std::string Sha256::hex() const {
-  Sha256 copy;  // the digest ends what it is of
+  Sha256 copy;  // computing a digest ends the state
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
   QUIRE_CHECK(EVP_MD_CTX_copy_ex(copy.context_.get(), context_.get()) == 1 &&

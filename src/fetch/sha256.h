@@ -1,4 +1,4 @@
-// Sha256 computes the SHA-256 digest of bytes that come piece by piece.
+// Sha256 computes the SHA-256 digest of bytes that are added piece by piece.
 #pragma once
 
 #include <openssl/evp.h>
@@ -16,7 +16,8 @@ class Sha256 {
  public:
   Sha256();
   void add(std::string_view bytes);
-  // Returns the digest of all bytes so far, as 64 lower-case hex digits; add() may go on.
+  // Returns the digest of all bytes so far, as 64 lower-case hex digits. More bytes may be added
+  // after it.
   std::string hex() const;
 
  private:
@@ -31,7 +32,8 @@ struct FileHash {
   uint64_t size_bytes = 0;
 };
 
-// Links are not followed. kNotFound: there is no such file; kUnavailable: it cannot be read.
+// Returns the digest of a file. Links are not followed. kNotFound: there is no such file.
+// kUnavailable: it cannot be read.
 Result<FileHash> sha256_of_file(const std::string& path);
 
 }  // namespace quire::fetch

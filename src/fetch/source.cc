@@ -29,7 +29,7 @@ Status refuse(const std::string& text, std::string_view path) {
   return invalid_argument("{}: {}", text, kExpected);
 }
 
-// Cuts "…/model.gguf" in two, and reads off the name.
+// Splits "…/model.gguf" into folder and file, and sets the model's name.
 void split_file(std::string_view path, std::string& folder, Source& source) {
   const size_t slash = path.rfind('/');
   folder = slash == path.npos ? "." : std::string(path.substr(0, std::max<size_t>(slash, 1)));
@@ -82,7 +82,7 @@ Result<Source> remote_source(const std::string& text) {
   return source;
 }
 
-// Of file:///PATH.
+// Reads file:///PATH.
 Result<Source> file_source(const std::string& text) {
   std::string_view rest = std::string_view(text).substr(std::string_view("file://").size());
   const std::string_view host = rest.substr(0, rest.find('/'));

@@ -1,4 +1,4 @@
-// parse_source() finds out which model a person wants from the words that name it.
+// parse_source() reads the text by which a user names a model's source.
 #pragma once
 
 #include <memory>
@@ -11,19 +11,19 @@ namespace quire::fetch {
 
 struct Source {
   bool is_folder = false;
-  bool is_url = false;     // file URLs among them
-  bool is_remote = false;  // url; of the folder: the source itself, or where the file lies
+  bool is_url = false;     // including file URLs
+  bool is_remote = false;  // url is set: the folder's, or that of the folder with the file
   net::Url url;
-  std::string path;   // of the folder; of one that is not remote
-  std::string file;   // its name there; of one that is no folder
-  std::string model;  // the name that follows from it
+  std::string path;   // the folder's path, when it is on this machine
+  std::string file;   // name of the file in the folder; empty for a folder
+  std::string model;  // the model's name, which the source implies
 };
 
-// kInvalidArgument: it is an archive, or anything else that is neither a folder nor a .gguf file;
-// kNotFound: there is no such path.
+// kInvalidArgument: the source is an archive, or something else that is neither a folder nor a
+// .gguf file. kNotFound: there is no such path.
 Result<Source> parse_source(const std::string& text);
 
-// kInvalidArgument: a name of a model may have no slash, and no dot at its beginning.
+// kInvalidArgument: the name has a slash or begins with a dot.
 Status check_model_name(const std::string& name);
 
 }  // namespace quire::fetch

@@ -29,11 +29,11 @@ Status make_folder(const std::string& path) {
   return unavailable("{}: expected a folder, got something else", path);
 }
 
-// So that names survive a loss of power, too.
+// Writes the folder to the disk, so that names survive a loss of power.
 Status sync_folder(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return system_error(path);
-  const bool is_synced = fsync(fd) == 0 || errno == EINVAL;  // some file systems know no such thing
+  const bool is_synced = fsync(fd) == 0 || errno == EINVAL;  // some file systems cannot do that
   close(fd);
   return is_synced ? Status() : system_error(path);
 }
@@ -110,7 +110,7 @@ Status Staging::publish(const std::string& from, const std::string& target) {
     return invalid_argument("{}: there is something already", target);
   if (std::rename(from.c_str(), target.c_str()) != 0) return system_error(target);
   QUIRE_RETURN_IF_ERROR(sync_folder(directory_));
-  fs::remove_all(path_, ec);  // what is left in it is of no use
+  fs::remove_all(path_, ec);  // the rest is of no use
   return {};
 }
 

@@ -1,6 +1,6 @@
-// Where a model lies while it comes: a hidden folder beside the place where it will be, so that
-// nobody takes a part of it for the whole, and a later run finds what this one got. What is empty
-// goes with the object.
+// Staging is a hidden folder that holds a model until it is complete. It is beside the model's
+// final place, so that no program takes a part of a model for the whole, and a later run finds the
+// parts. Empty folders are removed by the destructor.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,27 @@ namespace quire::fetch {
 
 class Staging {
  public:
-  // Makes DIRECTORY/.NAME.pull, or takes the one that is there. kUnavailable: that cannot be made, is
-  // no folder, or another process is at work in it.
+  // Creates DIRECTORY/.NAME.pull or opens the existing one. kUnavailable: it cannot be created, is
+  // no folder, or is in use by another process.
   static Result<Staging> open(const std::string& directory, const std::string& name);
   Staging(Staging&& other) noexcept;
   Staging& operator=(Staging&&) = delete;
   Staging(const Staging&) = delete;
   ~Staging();
 
-  // Of a file that is coming; one with another checksum has another path.
+  // Returns the path of an incomplete file. A file with another checksum has another path.
   std::string part_path(const ListedFile& file) const;
-  // Of a file that has come, in folders that are made for it. Links in its way are an error.
+  // Returns the path of a complete file, and creates the folders in its path. A link in the path is
+  // an error.
   Result<std::string> file_path(const std::string& name) const;
   std::string folder() const { return path_ + "/files"; }
-  // What there is of a file, come or coming.
+  // Returns how many bytes of a file are here, complete or not.
   uint64_t size_of(const ListedFile& file) const;
-  // Returns how many bytes of its disk are free.
+  // Returns how many bytes are free on the disk.
   Result<uint64_t> free_bytes() const;
 
-  // Gives what has come its place: the whole folder, or its only file. Nothing may be there.
+  // Moves the complete model to its final place: the whole folder, or its only file. The place must
+  // be empty.
   Status publish_folder(const std::string& target);
   Status publish_file(const std::string& name, const std::string& target);
 
@@ -41,7 +43,7 @@ class Staging {
   Status publish(const std::string& from, const std::string& target);
 
   std::string directory_, path_;
-  int lock_ = -1;  // its descriptor
+  int lock_ = -1;  // descriptor of the lock file
 };
 
 }  // namespace quire::fetch

@@ -10,10 +10,10 @@ namespace quire::gateway {
 namespace {
 
 constexpr size_t kMostIdle = 256;
-// Less than servers keep connections that say nothing.
+// Servers keep silent connections longer than this.
 constexpr std::chrono::seconds kIdleTime{20};
 
-// Whether the other side still has the connection open, and has said nothing on it.
+// Returns whether the other side still has the connection open and has sent nothing on it.
 bool is_usable(Tcp::socket& socket) {
   char byte = 0;
   const ssize_t n = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -63,7 +63,8 @@ Result<BackendAddress> parse_backend(std::string_view url) {
   return address;
 }
 
-// The youngest first, so that those that a quiet hour does not need grow old and go.
+// The newest connection is used first, so that connections that a quiet time does not need become
+// old and are closed.
 Tcp::socket Backend::take_idle(const boost::asio::any_io_executor& executor) {
   const Clock::time_point now = Clock::now();
   while (!idle_.empty()) {

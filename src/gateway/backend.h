@@ -1,6 +1,5 @@
-// A Backend is one server behind the gateway: its address, whether it takes requests, what it has
-// to do, and connections to it that wait for the next request. It is used on the gateway's thread
-// alone.
+// A Backend is one server behind the gateway: its address, its health, its running requests, and
+// idle connections to it. It is used on the gateway's thread only.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -23,14 +22,14 @@ struct BackendAddress {
   std::string authority() const;  // host:port, as the Host header has it
   friend bool operator==(const BackendAddress&, const BackendAddress&) = default;
 };
-// "http://host:port", "host:port", "[::1]:8000"; a trailing slash is dropped. kInvalidArgument for
-// anything else: https, a path, no port.
+// Reads "http://host:port", "host:port" or "[::1]:8000"; a trailing slash is dropped.
+// kInvalidArgument: anything else, such as https, a path, or no port.
 Result<BackendAddress> parse_backend(std::string_view url);
 
-// Counts since the gateway began, which are never reset.
+// These counts begin with the gateway and are never reset.
 struct BackendCounts {
   uint64_t num_requests = 0;   // sent to it
-  uint64_t num_failures = 0;   // of them, those that it did not answer to their end
+  uint64_t num_failures = 0;   // requests whose answers did not come to their end
   uint64_t num_ejections = 0;  // times that it stopped being healthy
 };
 
@@ -38,7 +37,7 @@ class Backend {
  public:
   Backend(int32_t id, BackendAddress address) : id_(id), address_(std::move(address)) {}
 
-  int32_t id() const { return id_; }  // never given to another backend
+  int32_t id() const { return id_; }  // no other backend ever gets this id
   const BackendAddress& address() const { return address_; }
 
   bool is_healthy() const { return is_healthy_; }
@@ -47,15 +46,15 @@ class Backend {
     is_healthy_ = is_healthy;
   }
 
-  // Takes a connection that is still open out of those that wait; closed: there is none.
+  // Returns an idle connection that is still open, or a closed socket when there is none.
   Tcp::socket take_idle(const boost::asio::any_io_executor& executor);
   void keep_idle(Tcp::socket socket);
   void drop_idle() { idle_.clear(); }
 
-  std::vector<Tcp::endpoint> endpoints;  // where to connect; empty: not known yet
-  bool is_removed = false;               // finishes what it has, gets nothing new
-  int32_t num_open = 0;                  // requests that it has and has not answered
-  int64_t num_open_tokens = 0;           // of them, roughly
+  std::vector<Tcp::endpoint> endpoints;  // addresses to connect to; empty: not known yet
+  bool is_removed = false;               // it finishes its requests and gets no new ones
+  int32_t num_open = 0;                  // requests that have no complete answer yet
+  int64_t num_open_tokens = 0;           // about how many tokens these have
   BackendCounts counts;
 
  private:

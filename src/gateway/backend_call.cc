@@ -19,9 +19,9 @@ using ErrorCode = boost::system::error_code;
 
 constexpr uint32_t kMostHeadBytes = 64 * 1024;
 
-// A backend whose machine or link has gone says nothing, and while an answer is awaited nobody sends.
-// So the system asks for signs of life: after kQuietTime, and then kMostProbes times. A busy backend
-// gives them.
+// A backend whose machine or network has failed sends nothing, and the gateway sends nothing while
+// it waits for an answer. So the system probes the connection after kQuietTimeS, kMostProbes times.
+// A busy backend's system answers the probes.
 constexpr int kQuietTimeS = 10;
 constexpr int kProbeIntervalS = 2;
 constexpr int kMostProbes = 3;
@@ -30,17 +30,18 @@ void watch_peer(Tcp::socket& socket) {
   const int fd = socket.native_handle();
   const auto set = [fd](int level, int name, int value) {
     ::setsockopt(fd, level, name, &value,
-                 sizeof value);  // without it the answer is waited for longer
+                 sizeof value);  // without the option a failure is noticed later
   };
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, kQuietTimeS);
   set(IPPROTO_TCP, TCP_KEEPINTVL, kProbeIntervalS);
   set(IPPROTO_TCP, TCP_KEEPCNT, kMostProbes);
-  // The same for a request that nobody takes.
+  // The same limit applies to a request whose bytes are not acknowledged.
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, (kQuietTimeS + kMostProbes * kProbeIntervalS) * 1000);
 }
 
-// Of one connection, not of the answer (RFC 9110, 7.6.1); the gateway's own server says these anew.
+// Returns whether a header is about one connection and not about the answer (RFC 9110, section
+// 7.6.1). The gateway's own server sets such headers anew.
 bool is_of_connection(std::string_view name) {
   constexpr std::string_view kNames[] = {
       "connection", "keep-alive",         "transfer-encoding", "te", "trailer", "upgrade",
@@ -115,7 +116,7 @@ void BackendCall::send() {
                     });
 }
 
-// Waits without a buffer: ten thousand quiet streams hold none.
+// It waits without a buffer, so that ten thousand quiet streams hold no buffers.
 void BackendCall::read() {
   if (is_waiting_ || listener_ == nullptr) return;
   is_waiting_ = true;
@@ -210,8 +211,8 @@ void BackendCall::finish() {
   listener->on_end();
 }
 
-// A connection that had waited may have been closed just when it was taken again: that is no failure
-// of the backend, and the request has not been read.
+// An idle connection may have been closed by the backend just when it was reused. That is no
+// failure of the backend, which has not read the request, so the request is sent again.
 void BackendCall::fail(const std::string& why) {
   ErrorCode ignored;
   if (is_reused_ && !has_bytes_) {

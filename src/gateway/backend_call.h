@@ -1,5 +1,5 @@
-// One HTTP exchange with a backend: sends a request whole and hands the answer on as it comes,
-// without keeping it. It is used on the gateway's thread alone.
+// A BackendCall is one HTTP exchange with a backend. It sends a request as a whole and passes the
+// answer on as it comes, without storing it. It is used on the gateway's thread only.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -17,11 +17,11 @@
 
 namespace quire::gateway {
 
-// Told of what comes back. After on_end() or on_failure() nothing is told any more.
+// Gets the answer of a call. After on_end() or on_failure() no more functions are called.
 class BackendListener {
  public:
   virtual ~BackendListener() = default;
-  // `length` is that of the body, when the backend says it.
+  // `length` is the length of the body, if the backend says it.
   virtual void on_head(server::HttpResponse head, std::optional<uint64_t> length) = 0;
   virtual void on_body(std::string_view piece) = 0;
   virtual void on_end() = 0;
@@ -38,11 +38,11 @@ class BackendCall final : public std::enable_shared_from_this<BackendCall> {
     bool is_head = false;                         // the answer to HEAD has no body
   };
 
-  // `scratch` is shared by all calls of one thread and holds what one of them has just read.
+  // All calls of one thread share `scratch`, which holds the bytes that a call has just read.
   BackendCall(const boost::asio::any_io_executor& executor, std::shared_ptr<Backend> backend,
               std::shared_ptr<BackendListener> listener, std::span<char> scratch, Options options);
 
-  // Starts the call. `request` is head and body as they go over the wire.
+  // Starts the call. `request` is the head and the body as they are sent.
   void start(std::string request);
   void resume();
   void cancel();
@@ -54,13 +54,13 @@ class BackendCall final : public std::enable_shared_from_this<BackendCall> {
   void send();
   void read();
   void on_readable();
-  // False: the call has ended.
+  // Returns false when the call has ended.
   bool take(std::string_view bytes);
   void tell_head();
   void finish();
   void fail(const std::string& why);
 
-  const std::shared_ptr<Backend> backend_;     // shared with the set of backends
+  const std::shared_ptr<Backend> backend_;     // shared with the BackendSet
   std::shared_ptr<BackendListener> listener_;  // shared with the client's connection; null: ended
   const std::span<char> scratch_;
   const Options options_;
@@ -68,11 +68,11 @@ class BackendCall final : public std::enable_shared_from_this<BackendCall> {
   boost::asio::steady_timer timer_;
   std::string request_;
   std::optional<Parser> parser_;
-  std::string unparsed_;  // the beginning of a head, or of a chunk's
+  std::string unparsed_;  // the beginning of a head, or of a chunk's head
   bool is_reused_ = false;
-  bool has_bytes_ = false;  // of the answer
+  bool has_bytes_ = false;  // bytes of the answer have come
   bool has_told_head_ = false;
-  bool is_waiting_ = false;  // for the socket to be readable
+  bool is_waiting_ = false;  // until the socket is readable
 };
 
 }  // namespace quire::gateway

@@ -6,14 +6,14 @@
 namespace quire::gateway {
 namespace {
 
-// Prompts are told apart in pieces of so many bytes of the request: some 64 tokens.
+// Prompts are compared in pieces of this many bytes of the request, which is about 64 tokens.
 constexpr size_t kPieceBytes = 256;
 constexpr int32_t kPieceTokens = 64;
-// Of each backend: 65,536 pieces are 16 MiB of text, in 4 MiB.
+// Most pieces per backend: 65,536 pieces stand for 16 MiB of text and take 4 MiB.
 constexpr size_t kMostPieces = 65'536;
 
-// Where the prompt begins in a body of JSON, as nearly as can be said without parsing it. A wrong
-// guess costs cached tokens and nothing else.
+// Returns the body from the place where its prompt probably begins, without parsing the JSON. A
+// wrong guess only costs cached tokens.
 std::string_view prompt_of(std::string_view body) {
   for (const std::string_view name : {"\"messages\"", "\"prompt\"", "\"input\""}) {
     if (const size_t at = body.find(name); at != body.npos) return body.substr(at);

@@ -1,5 +1,5 @@
-// The backends of a gateway: which one takes a request, and what became of what they were sent. It
-// is used on the gateway's thread alone.
+// A BackendSet holds the backends of a gateway and chooses one for each request. It is used on the
+// gateway's thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ class BackendSet {
  public:
   explicit BackendSet(const RouterOptions& options);
 
-  // Replaces the backends: those that are there already stay as they are, and those that are not
-  // named any more finish what they have.
+  // Replaces the backends. A backend whose address is named again stays as it is; the others finish
+  // their requests.
   void set(const std::vector<BackendAddress>& addresses);
   // Returns the backends that may get requests when they are healthy.
   std::span<const std::shared_ptr<Backend>> all() const { return backends_; }
   size_t num_healthy() const;
 
-  // What a request is routed by.
+  // The properties of a request by which it is routed.
   struct Hint {
-    std::vector<uint64_t> chain;  // of its prompt (route/prefix_index.h)
+    std::vector<uint64_t> chain;  // prefix chain of the prompt (route/prefix_index.h)
     RouteRequest request;
   };
   Hint hint_of(std::string_view body, std::string_view session) const;
-  // Returns a healthy backend that is none of `tried`, or null when there is none.
+  // Returns a healthy backend that is not in `tried`, or null when there is none.
   std::shared_ptr<Backend> choose(const Hint& hint, std::span<const int32_t> tried);
 
-  // It has lost what it had cached.
+  // Forgets what the backend had cached, because it lost its cache.
   void forget(const Backend& backend) { index_.forget(backend.id()); }
 
  private:

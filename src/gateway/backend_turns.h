@@ -1,5 +1,5 @@
-// BackendTurns: which backend has a request now, and which ones have had it before. It is used on
-// the gateway's thread alone.
+// BackendTurns records which backend has a request and which ones had it before. It is used on the
+// gateway's thread only.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,16 @@ namespace quire::gateway {
 
 class BackendTurns {
  public:
-  // `num_tokens` is about the length of the request, and counts for as long as a backend has it.
+  // `num_tokens` is about the length of the request. It is added to the load of the backend that
+  // has the request.
   BackendTurns(BackendSet& backends, BackendSet::Hint hint, int64_t num_tokens)
       : backends_(backends), hint_(std::move(hint)), num_tokens_(num_tokens) {}
   BackendTurns(const BackendTurns&) = delete;
   BackendTurns& operator=(const BackendTurns&) = delete;
   ~BackendTurns() { end(); }
 
-  // It is the turn of a healthy backend that has not had it yet; false: there is none.
+  // Gives the request to a healthy backend that has not had it yet; returns false when there is
+  // none.
   bool begin() {
     backend_ = backends_.choose(hint_, tried_);
     if (backend_ == nullptr) return false;

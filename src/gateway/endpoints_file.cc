@@ -22,7 +22,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-// Without what stands behind a #.
+// Returns the line without what follows a #.
 std::string_view without_comment(std::string_view line) {
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t'))
@@ -67,7 +67,8 @@ Result<std::vector<BackendAddress>> parse_json(std::string_view text) {
   return found;
 }
 
-// The lines of llm-d's file: a list of mappings, of which scalars on the items' own level count.
+// EndpointLines reads llm-d's file, a list of mappings. Only scalars on the level of the items are
+// read.
 class EndpointLines {
  public:
   Status take(std::string_view line, int number) {
@@ -81,7 +82,7 @@ class EndpointLines {
       return {};
     }
     if (rest.starts_with("- ") || rest == "-") {
-      if (item_indent_ && indent > *item_indent_) return {};  // a list inside of an item
+      if (item_indent_ && indent > *item_indent_) return {};  // a list inside an item
       QUIRE_RETURN_IF_ERROR(end_item(number));
       item_indent_ = indent;
       is_open_ = true;
@@ -91,7 +92,7 @@ class EndpointLines {
     } else if (!is_open_) {
       return invalid_argument("line {}: expected an item (- name: …), got {}", number, cut(rest));
     } else if (indent > key_indent_) {
-      return {};  // inside of a member such as labels
+      return {};  // inside a member such as labels
     }
     return take_member(rest, number);
   }
@@ -122,7 +123,7 @@ class EndpointLines {
   }
 
   bool has_begun_ = false;
-  bool is_open_ = false;  // an item
+  bool is_open_ = false;  // an item has begun
   std::optional<size_t> item_indent_;
   size_t key_indent_ = 0;
   std::string address_, port_;
@@ -137,7 +138,7 @@ Result<std::vector<BackendAddress>> parse_endpoints(std::string_view text) {
     QUIRE_ASSIGN_OR_RETURN(found, parse_json(text));
   } else {
     EndpointLines lines;
-    std::optional<bool> is_plain;  // an address a line
+    std::optional<bool> is_plain;  // one address per line
     int number = 0;
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find('\n', begin), text.size());

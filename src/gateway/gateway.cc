@@ -20,7 +20,7 @@ using server::HttpRequest;
 using server::HttpResponse;
 
 ServerOptions on_one_thread(ServerOptions options) {
-  options.num_io_threads = 1;  // everything here relies on it
+  options.num_io_threads = 1;  // all code of the gateway relies on it
   return options;
 }
 
@@ -127,7 +127,7 @@ bool Gateway::wait_idle(int64_t timeout_ms) const {
 void Gateway::stop() {
   if (!listener_.is_running()) return;
   listener_.stop_listening();
-  if (exporter_ != nullptr) exporter_->stop();  // it asks this gateway's thread for metrics
+  if (exporter_ != nullptr) exporter_->stop();  // it may be asking this thread for metrics
   on_thread([this] {
     pool_.health.stop();
     prefill_pool_.health.stop();

@@ -1,11 +1,11 @@
-// An HTTP server in front of others: sends each request to one of them and the answer back, byte by
-// byte as it comes.
+// A Gateway is an HTTP server in front of other servers: it sends each request to one of them and
+// passes the answer on as it comes.
 //
 //   Gateway gateway(options);
 //   QUIRE_RETURN_IF_ERROR(gateway.start());
 //   gateway.set_backends(addresses);
 //   …
-//   gateway.begin_drain();                  // SIGTERM: no new requests, those that run go on
+//   gateway.begin_drain();                  // SIGTERM: no new requests; running ones continue
 //   gateway.wait_idle(timeout_ms);
 //   gateway.stop();
 #pragma once
@@ -27,13 +27,13 @@ namespace quire::gateway {
 struct GatewayOptions {
   GatewayOptions();
 
-  ServerOptions server;  // address and limits; the rest of it is a model server's
+  ServerOptions server;  // address and limits; the other members are not used
   RouterOptions router{.routing = Routing::kPrefixAware};
   HealthOptions health;
   server::ExporterOptions otlp;  // without endpoints no spans or metrics are sent
   std::chrono::milliseconds connect_timeout{2'000};
-  std::chrono::milliseconds prefill_timeout{600'000};  // for the answer of a server that prefills
-  size_t prefill_bytes = 0;                            // requests with less have one leg
+  std::chrono::milliseconds prefill_timeout{600'000};  // for the answer of a prefill server
+  size_t prefill_bytes = 0;                            // smaller requests need no prefill server
 };
 
 class Gateway final : public server::RequestHandler {
@@ -41,19 +41,20 @@ class Gateway final : public server::RequestHandler {
   explicit Gateway(const GatewayOptions& options);
   ~Gateway() override;
 
-  // kInvalidArgument: the address, or an endpoint of telemetry, is not as it should be.
+  // kInvalidArgument: the address, or an endpoint of telemetry, is not valid.
   Status start();
   uint16_t port() const { return listener_.port(); }
-  // Any thread may call this and what follows. Backends take requests once they have answered a
-  // check.
+  // Between start() and stop(), any thread may call this method and the following ones. A backend
+  // gets requests once it has answered a health check.
   void set_backends(std::vector<BackendAddress> addresses);
-  // Servers that compute prompts, for the others to go on from there (kv_legs.h); none: each request
-  // stays with one server.
+  // Sets servers that only compute prompts, whose KV the other backends continue from (kv_legs.h).
+  // When there are none, each request stays with one server.
   void set_prefill_backends(std::vector<BackendAddress> addresses);
   size_t num_healthy() const;
   size_t num_healthy_prefill() const;
   void begin_drain();
-  // Waits until every request is answered, but at most timeout_ms. Returns whether they are.
+  // Waits until every request is answered, for at most timeout_ms. Returns whether that was
+  // reached.
   bool wait_idle(int64_t timeout_ms) const;
   void stop();
 
@@ -65,7 +66,7 @@ class Gateway final : public server::RequestHandler {
   void on_done(const server::HttpRequest& head, int status, double seconds) override;
 
  private:
-  // Runs on the gateway's thread; waits for it.
+  // Runs `work` on the gateway's thread and waits for it.
   template <typename Work>
   void on_thread(Work work) const;
   std::optional<server::HttpResponse> own_answer(const server::HttpRequest& request) const;
@@ -73,15 +74,15 @@ class Gateway final : public server::RequestHandler {
   std::string backends_json() const;
 
   const server::ExporterOptions otlp_;
-  std::shared_ptr<server::OtlpExporter> exporter_;  // shared with spans; null: not asked for
+  std::shared_ptr<server::OtlpExporter> exporter_;  // shared with spans; null: no telemetry
   const std::chrono::milliseconds prefill_timeout_;
   const size_t prefill_bytes_;
   std::atomic<bool> draining_{false};
   std::array<char, 64 * 1024> scratch_{};
   GatewayCounts counts_;
   std::map<int, uint64_t> answers_;  // by status
-  server::HttpListener listener_;    // its io_context outlives the connections of backends
-  // Servers of one kind, and what calls to them share.
+  server::HttpListener listener_;    // its io_context must outlive the backends' connections
+  // A Pool is a group of servers of one kind, with what the calls to them share.
   struct Pool {
     Pool(const GatewayOptions& options, const boost::asio::any_io_executor& executor,
          GatewayCounts& counts, std::span<char> scratch);

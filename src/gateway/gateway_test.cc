@@ -87,7 +87,7 @@ TEST(Gateway, PassesRequestsAndAnswersOn) {
             std::string::npos);
 }
 
-// The body of an answer in chunks, which may be cut anywhere.
+// Returns the body of an answer in chunks, whose borders may be anywhere.
 std::string text_of_chunks(std::string_view answer) {
   std::string text;
   size_t at = answer.find("\r\n\r\n") + 4;
@@ -169,7 +169,8 @@ TEST(Gateway, PromptsThatBeginAlikeGoToOneBackend) {
 }
 
 TEST(Gateway, WhatFailsBeforeTheFirstByteIsAskedOfAnother) {
-  // Closes at once, closes within its head, cuts a short answer, answers nonsense, is full.
+  // In turn, the backend closes at once, closes within its head, cuts a short answer, sends no
+  // valid HTTP, and sends only the head of a stream.
   const std::vector<std::string> faults = {"", "HTTP/1.1 200 OK\r\nContent-Le",
                                            "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
                                            "what?\r\n\r\n", std::string(kStreamHead)};
@@ -252,7 +253,7 @@ TEST(Gateway, EjectsAndTakesBack) {
   b.open();
   EXPECT_TRUE(eventually([&] { return gateway->num_healthy() == 2; }));
   EXPECT_EQ(answers(), (std::set<std::string>{"a", "b"}));
-  a.health = 503;  // it drains
+  a.health = 503;  // the backend drains
   EXPECT_TRUE(eventually([&] { return gateway->num_healthy() == 1; }));
   EXPECT_EQ(answers(), std::set<std::string>{"b"});
   b.close();
@@ -376,12 +377,12 @@ TEST(Gateway, PromptsGoToPrefillFirst) {
   EXPECT_TRUE(second.ends_with(
       R"({"kv_transfer_params":{"do_remote_prefill":true,"k":"7"},"prompt":"a","max_tokens":5})"))
       << second;
-  // What has no prompt to compute has one leg.
+  // A request without a prompt has one leg.
   EXPECT_EQ(client.request("GET", "/v1/models").body, "text");
   EXPECT_EQ(prefill.num_requests, 1);
 }
 
-// Whatever becomes of the first leg, the second one answers.
+// Whatever happens to the first leg, the second one answers.
 TEST(Gateway, WithoutPrefillOneServerDoesAll) {
   const std::vector<std::string> faults = {"",
                                            "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",

@@ -12,7 +12,7 @@ namespace quire::gateway {
 namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
-// One question; `on_answer` gets its status, 0 when there was none.
+// A Check is one question to a backend. `on_answer` gets its status, or 0 when there was no answer.
 class HealthChecker::Check final : public BackendListener {
  public:
   explicit Check(std::function<void(int status, const std::string& why)> on_answer)
@@ -25,7 +25,7 @@ class HealthChecker::Check final : public BackendListener {
   void on_failure(const std::string& why) override { on_answer_(0, why); }
   bool wants_more() const override { return true; }
 
-  std::shared_ptr<BackendCall> call;  // shared with itself while it runs
+  std::shared_ptr<BackendCall> call;  // owns itself while it runs
 
  private:
   const std::function<void(int status, const std::string& why)> on_answer_;
@@ -100,7 +100,7 @@ void HealthChecker::ask(const std::shared_ptr<Backend>& backend) {
   state.check = std::make_shared<Check>(
       [this, alive = is_alive_, backend](int status, const std::string& why) {
         if (!*alive) return;
-        const auto check = std::move(states_[backend->id()].check);  // ends with this call
+        const auto check = std::move(states_[backend->id()].check);  // destroyed on return
         states_[backend->id()].check = nullptr;
         if (status == 0) return on_silence(backend, why);
         on_answer(backend, status);
@@ -130,7 +130,8 @@ void HealthChecker::on_answer(const std::shared_ptr<Backend>& backend, int statu
 void HealthChecker::on_silence(const std::shared_ptr<Backend>& backend, const std::string& why) {
   State& state = states_[backend->id()];
   ++state.num_silent;
-  // A name may lead elsewhere by now, and what was cached is gone with the process.
+  // The host's name may have another address now. When the process has gone, its cache has gone
+  // too.
   if (state.num_silent >= options_.failures) backend->endpoints.clear();
   if (!backend->is_healthy() || state.num_silent < options_.failures) return;
   log_warn("backend {}: ejected: {}", backend->address().authority(), why);

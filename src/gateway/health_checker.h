@@ -1,5 +1,5 @@
-// Asks every backend now and then whether it takes requests: GET /ready, or /health where there is
-// no /ready. It is used on the gateway's thread alone.
+// A HealthChecker regularly asks every backend whether it accepts requests: GET /ready, or /health
+// where there is no /ready. It is used on the gateway's thread only.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -17,29 +17,30 @@ namespace quire::gateway {
 struct HealthOptions {
   std::chrono::milliseconds interval{1'000};
   std::chrono::milliseconds timeout{2'000};
-  int32_t failures = 3;  // silent ones in a row that it takes to be ejected; a refusal is enough
+  int32_t failures = 3;  // unanswered checks in a row that eject a backend; one refusal does too
 };
 
 class HealthChecker {
  public:
-  // `backends` outlives the checker. `scratch` is that of BackendCall.
+  // `backends` must outlive the checker. `scratch` is that of BackendCall.
   HealthChecker(const boost::asio::any_io_executor& executor, BackendSet& backends,
                 const HealthOptions& options, std::span<char> scratch);
   ~HealthChecker();
 
   void start() { check_all(); }
   void stop();
-  // Checks all of them now, and the next time an interval later.
+  // Checks all backends and sets the timer for the next check.
   void check_all();
-  // A request has failed: the backend gets no more until it has answered a check, which begins now.
+  // Called when a request has failed. The backend gets no more requests until it has answered a
+  // check, which begins at once.
   void suspect(const std::shared_ptr<Backend>& backend);
 
  private:
   class Check;
   struct State {
-    std::shared_ptr<Check> check;  // under way; shared with its call
+    std::shared_ptr<Check> check;  // the running check; shared with its call
     bool has_no_ready = false;     // it answers 404 to /ready
-    int32_t num_silent = 0;        // checks in a row
+    int32_t num_silent = 0;        // unanswered checks in a row
   };
 
   void check(const std::shared_ptr<Backend>& backend);
@@ -54,8 +55,8 @@ class HealthChecker {
   const std::span<char> scratch_;
   boost::asio::steady_timer timer_;
   Tcp::resolver resolver_;
-  std::map<int32_t, State> states_;  // by id of the backend
-  // Told to calls that come back late: the checker may be gone.
+  std::map<int32_t, State> states_;  // by the id of the backend
+  // Calls that end late read this, because the checker may be gone.
   const std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
 };
 

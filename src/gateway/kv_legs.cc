@@ -18,7 +18,7 @@ std::optional<json::object> object_of(std::string_view text) {
   return std::move(value).as_object();
 }
 
-// Present, and neither null, false nor 0.
+// Returns whether the member is present and is neither null, false nor 0.
 bool asks_for(const json::object& body, std::string_view name) {
   const json::value* const value = body.if_contains(name);
   return value != nullptr && !value->is_null() && *value != false && *value != 0;
@@ -37,7 +37,8 @@ bool has_one_prompt(const json::object& body) {
 
 bool wants_two_legs(const json::object& body) {
   if (body.contains(kParams) || !has_one_prompt(body)) return false;
-  // The KV does not tell the log-probabilities of a prompt: it must be computed where they are wanted.
+  // Log-probabilities of the prompt cannot be read from the KV, so the server that answers must
+  // compute the prompt.
   const json::value* const prompt_logprobs = body.if_contains("prompt_logprobs");
   if (prompt_logprobs != nullptr && !prompt_logprobs->is_null()) return false;
   if (asks_for(body, "echo")) return false;
@@ -71,7 +72,7 @@ std::string decode_body(std::string_view body, std::string_view prefill_answer) 
   const json::value* const params = answer ? answer->if_contains(kParams) : nullptr;
   const size_t brace = body.find('{');
   if (params == nullptr || !params->is_object() || brace == body.npos) return std::string(body);
-  // Put in as text: numbers stay as the client wrote them.
+  // The handover is inserted as text, so that the client's numbers stay as they were written.
   const size_t next = body.find_first_not_of(" \t\r\n", brace + 1);
   std::string text(body.substr(0, brace + 1));
   text.append("\"").append(kParams).append("\":").append(json::serialize(*params));

@@ -1,5 +1,5 @@
-// A request in two legs: one server computes the prompt (prefill), another one goes on from its KV
-// (decode), in vLLM's protocol of kv_transfer_params.
+// These functions divide a request into two legs: one server computes the prompt (prefill), and
+// another one continues from its KV (decode), in vLLM's protocol of kv_transfer_params.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace quire::gateway {
 
-// Returns the body of the first leg: the same prompt, one token, and the KV to be handed over.
-// Returns nullopt where one leg is the better way, because the request asks for no text, has
-// several prompts, wants the prompt's log-probabilities, or has been through a first leg already.
+// Returns the body of the first leg: the same prompt, one output token, and a request to hand over
+// the KV. Returns nullopt when the request needs one leg: it asks for no output, has several
+// prompts, wants the prompt's log-probabilities, or comes from a first leg already.
 std::optional<std::string> prefill_body(const server::HttpRequest& request);
-// Returns the body of the second leg: what the first one's answer hands over, before all that the
-// client says, or the client's own body where it hands over nothing.
+// Returns the body of the second leg. It puts the KV handover of the first leg's answer in front of
+// the client's members. When the answer has no handover, it returns the client's body unchanged.
 std::string decode_body(std::string_view body, std::string_view prefill_answer);
 
 }  // namespace quire::gateway

@@ -9,7 +9,7 @@
 namespace quire::gateway {
 namespace {
 
-// An answer of one token with what it hands over; of more nobody needs to know.
+// Longest answer that is kept. It has one token and the handover; more is never needed.
 constexpr size_t kMostAnswer = size_t{8} << 20;
 
 }  // namespace
@@ -47,7 +47,7 @@ void PrefillCall::try_next() {
       prefill_.executor, turns_.backend(), shared_from_this(), prefill_.scratch,
       BackendCall::Options{.connect_timeout = prefill_.connect_timeout,
                            .answer_timeout = timeout_});
-  const std::shared_ptr<BackendCall> call = call_;  // may fail at once, and be replaced
+  const std::shared_ptr<BackendCall> call = call_;  // it may fail at once and be replaced
   call->start(request_text(request_, body_, *turns_.backend()));
 }
 

@@ -1,7 +1,7 @@
-// The first leg of a client's request: a server computes its prompt. The second one is a ProxyCall
-// to a server that goes on from there, or computes all of it where the first leg has failed: a
-// client never sees more of it than the time that it took. It is used on the gateway's thread
-// alone.
+// A PrefillCall is the first leg of a client's request: a server computes the prompt. The second
+// leg is a ProxyCall to a server that continues from it, or that computes the whole request if the
+// first leg has failed. The client only notices the time that the first leg took. It is used on the
+// gateway's thread only.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class PrefillCall final : public server::OngoingCall,
                           public BackendListener,
                           public std::enable_shared_from_this<PrefillCall> {
  public:
-  // `body` is that of the first leg (kv_legs.h). Each server that is asked has `timeout` for its
+  // `body` is the body of the first leg (kv_legs.h). Each server that is asked has `timeout` to
   // answer.
   PrefillCall(ProxyContext& prefill, ProxyContext& decode, server::HttpRequest request,
               std::string body, std::chrono::milliseconds timeout,
@@ -47,11 +47,11 @@ class PrefillCall final : public server::OngoingCall,
   server::HttpRequest request_;
   const std::string body_;
   const std::chrono::milliseconds timeout_;
-  std::shared_ptr<server::ReplyChannel> reply_;  // the connection's; null: passed on, or it is gone
+  std::shared_ptr<server::ReplyChannel> reply_;  // null: passed on, or the client left
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  const std::shared_ptr<RouteSpan> span_;  // shared with the second leg; null: nobody wants one
+  const std::shared_ptr<RouteSpan> span_;  // shared with the second leg; null: nobody asks for one
   BackendTurns turns_;
-  std::shared_ptr<BackendCall> call_;  // shared with its own work under way
+  std::shared_ptr<BackendCall> call_;  // shared with its own running operations
   int status_ = 0;
   std::string answer_;
 };

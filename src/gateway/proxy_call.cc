@@ -13,10 +13,11 @@ namespace {
 
 using server::HttpResponse;
 
-// Answers of at most so many bytes are passed on when they are whole, with their length, and can be
-// asked of another backend as long as they are not.
+// An answer of at most this many bytes is sent when it is complete. Until then the request can
+// still go to another backend.
 constexpr uint64_t kMostCollected = 256 * 1024;
-// Of an answer that says that a backend has no room, in case no other has.
+// Bytes that are kept of an answer that says that a backend has no room, in case no other backend
+// has room.
 constexpr size_t kMostRefusal = 64 * 1024;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -42,7 +43,7 @@ ProxyCall::ProxyCall(ProxyContext& context, server::HttpRequest request,
 ProxyCall::~ProxyCall() { --context_.counts.num_open; }
 
 void ProxyCall::start() {
-  // start_ may lie before a first leg elsewhere.
+  // start_ may be earlier, before a first leg.
   const auto begun = std::chrono::steady_clock::now();
   reply_->attach(shared_from_this());
   try_next();
@@ -58,7 +59,7 @@ void ProxyCall::try_next() {
       context_.executor, turns_.backend(), shared_from_this(), context_.scratch,
       BackendCall::Options{.connect_timeout = context_.connect_timeout,
                            .is_head = request_.method == "HEAD"});
-  const std::shared_ptr<BackendCall> call = call_;  // may fail at once, and be replaced
+  const std::shared_ptr<BackendCall> call = call_;  // it may fail at once and be replaced
   call->start(request_text(request_, request_.body, *turns_.backend()));
 }
 
@@ -74,7 +75,8 @@ void ProxyCall::on_body(std::string_view piece) {
     if (!may_be_retried(head_.status) || head_.body.size() < kMostRefusal) head_.body += piece;
     return;
   }
-  // The head waits for the first piece: until then another backend can take over.
+  // The head is sent with the first piece of the body. Until then another backend can still get the
+  // request.
   if (!std::exchange(is_streaming_, true)) {
     context_.counts.first_byte_seconds.observe(seconds_since(start_));
     begin_stream();
@@ -126,7 +128,7 @@ void ProxyCall::on_failure(const std::string& why) {
   try_next();
 }
 
-// The client has a part of the answer. It must not take that for the whole.
+// The client has a part of the answer and must not take it for the whole.
 void ProxyCall::end_cut_stream(const std::string& why) {
   ++context_.counts.num_cut;
   if (span_ != nullptr) span_->note_failure("the answer was cut off: " + why);
@@ -141,7 +143,7 @@ void ProxyCall::end_cut_stream(const std::string& why) {
 
 void ProxyCall::answer_without_backend() {
   ++context_.counts.num_refused;
-  if (may_be_retried(head_.status)) return answer_whole();  // all are as full as this one
+  if (may_be_retried(head_.status)) return answer_whole();  // all backends are full
   server::ApiError error = server::api_error(
       503, last_failure_.empty() ? "no backend takes requests now"
                                  : fmt::format("no backend answered; {}", last_failure_));

@@ -1,6 +1,6 @@
-// One request of a client on its way through the gateway: to a backend, to the next one where that
-// fails before the client has seen a byte, and the answer back as it comes. It is used on the
-// gateway's thread alone.
+// A ProxyCall is one request of a client. It goes to a backend, and to the next one if that fails
+// before the client has seen a byte; the answer is passed on as it comes. It is used on the
+// gateway's thread only.
 #pragma once
 
 #include <chrono>
@@ -18,21 +18,21 @@
 
 namespace quire::gateway {
 
-// What all calls of a gateway share; it outlives them.
+// All calls of a pool share this context, which must outlive them.
 struct ProxyContext {
   boost::asio::any_io_executor executor;
   BackendSet& backends;
   GatewayCounts& counts;
   std::span<char> scratch;
   std::chrono::milliseconds connect_timeout;
-  std::function<void(const std::shared_ptr<Backend>&)> on_failed;  // before others are tried
+  std::function<void(const std::shared_ptr<Backend>&)> on_failed;  // before the next is tried
 };
 
 class ProxyCall final : public server::OngoingCall,
                         public BackendListener,
                         public std::enable_shared_from_this<ProxyCall> {
  public:
-  // `start` is when the request came. A null `span` means that nobody wants one.
+  // `start` is the time at which the request came. `span` is null when nobody asks for one.
   ProxyCall(ProxyContext& context, server::HttpRequest request,
             std::shared_ptr<server::ReplyChannel> reply,
             std::chrono::steady_clock::time_point start, std::shared_ptr<RouteSpan> span);
@@ -59,13 +59,13 @@ class ProxyCall final : public server::OngoingCall,
 
   ProxyContext& context_;
   const server::HttpRequest request_;
-  std::shared_ptr<server::ReplyChannel> reply_;  // the connection's; null: answered, or it is gone
+  std::shared_ptr<server::ReplyChannel> reply_;  // null: answered, or the client left
   const std::chrono::steady_clock::time_point start_;
   const std::shared_ptr<RouteSpan> span_;  // shared with the first leg
   BackendTurns turns_;
-  std::shared_ptr<BackendCall> call_;  // shared with its own work under way
-  server::HttpResponse head_;          // with the body, until it is passed on
-  bool is_collected_ = false;          // the answer is short, or will not be the client's
+  std::shared_ptr<BackendCall> call_;  // shared with its own running operations
+  server::HttpResponse head_;          // with the body, until it is sent to the client
+  bool is_collected_ = false;          // the answer is short, or may not go to the client
   bool is_streaming_ = false;          // the client has seen the head
   std::string last_failure_;
 };

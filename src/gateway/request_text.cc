@@ -7,7 +7,8 @@
 namespace quire::gateway {
 namespace {
 
-// Of the client's connection to the gateway, not of the request.
+// Returns whether a header is about the client's connection to the gateway and not about the
+// request.
 bool is_of_connection(std::string_view name) {
   constexpr std::string_view kNames[] = {
       "connection", "keep-alive",     "transfer-encoding",  "te", "trailer", "upgrade", "host",
@@ -18,7 +19,7 @@ bool is_of_connection(std::string_view name) {
   return false;
 }
 
-// The target of a request for this path and query, which server::split_target() has decoded.
+// Returns the request target for a path, which server::split_target() has decoded, and a query.
 std::string target_of(std::string_view path, std::string_view query) {
   constexpr std::string_view kPlain = "/-._~!$&'()*+,;=:@";
   std::string target;

@@ -9,15 +9,15 @@
 
 namespace quire::gateway {
 
-// With this body instead of the request's own, and without the headers that are about the client's
-// connection alone.
+// Returns the text of the request with `body` in the place of its own body, and without the headers
+// that only concern the client's connection.
 std::string request_text(const server::HttpRequest& request, std::string_view body,
                          const Backend& backend);
-// Returns the session that the headers name which clients and gateways send, or an empty text when
-// they name none.
+// Returns the session that a header of the request names (several clients and gateways have such
+// headers), or an empty text when there is none.
 std::string_view session_of(const server::HttpRequest& request);
-// Returns whether the status says that a backend has no room or is about to end, so that another
-// one may take the request.
+// Returns whether the status means that the backend has no room or is shutting down, so that
+// another backend may get the request.
 bool may_be_retried(int status);
 
 }  // namespace quire::gateway

@@ -18,7 +18,7 @@ int64_t unix_now_ns() {
 
 std::shared_ptr<RouteSpan> RouteSpan::begin(const std::shared_ptr<server::OtlpExporter>& exporter,
                                             server::HttpRequest& request) {
-  // What only looks is no work, and is asked for all the time.
+  // Requests that only read are frequent and do no work, so they get no span.
   if (exporter == nullptr || !exporter->wants_spans() || request.method != "POST") return nullptr;
   const server::TraceContext trace = server::trace_of(request);
   if (!trace.is_sampled) return nullptr;

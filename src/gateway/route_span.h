@@ -1,5 +1,5 @@
-// What a request's span in the router says. The server that gets the request makes its own span a
-// child of it.
+// A RouteSpan is the router's span of a request. The server that gets the request makes its own
+// span a child of it.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@
 
 namespace quire::gateway {
 
-// It is used on the gateway's thread alone. The exporter gets the span when the object goes.
+// It is used on the gateway's thread only. The destructor gives the span to the exporter.
 class RouteSpan {
  public:
-  // Writes into the request that the span is its parent, for the servers. Null: the client wants no
-  // span, or nobody takes it.
+  // Begins a span and writes it into the headers of the request as the parent of the servers'
+  // spans. Returns null when the client wants no span or when none is exported.
   static std::shared_ptr<RouteSpan> begin(const std::shared_ptr<server::OtlpExporter>& exporter,
                                           server::HttpRequest& request);
   RouteSpan(std::shared_ptr<server::OtlpExporter> exporter, server::Span span);
@@ -23,7 +23,8 @@ class RouteSpan {
   RouteSpan(const RouteSpan&) = delete;
   RouteSpan& operator=(const RouteSpan&) = delete;
 
-  // Notes a backend; the last one counts. `is_prefill` says that it has the first leg.
+  // Sets the backend of the span; the last call counts. `is_prefill` says that the backend has the
+  // first leg.
   void note_backend(const std::string& authority, bool is_prefill);
   void note_first_byte();
   void note_status(int status) { status_ = status; }

@@ -28,9 +28,9 @@ using std::chrono::milliseconds;
 
 constexpr uint32_t kMaxHeadBytes = 64 * 1024;
 constexpr size_t kPieceBytes = 64 * 1024;
-constexpr milliseconds kLookEvery{100};  // at whether the caller wants to stop
+constexpr milliseconds kLookEvery{100};  // how often is_stopped() is called
 
-// Each step is begun, and then waited for here, on the calling thread.
+// A Connection begins each step and then waits for its end, on the calling thread.
 class Connection {
  public:
   Connection(const Url& url, const ExchangeOptions& options)
@@ -70,13 +70,13 @@ class Connection {
   asio::io_context io_{1};
   Tcp::resolver resolver_;
   Tcp::socket socket_;
-  std::unique_ptr<asio::ssl::stream<Tcp::socket&>> tls_;  // null: not encrypted
+  std::unique_ptr<asio::ssl::stream<Tcp::socket&>> tls_;  // null: no TLS
   boost::beast::flat_buffer buffer_;
   std::optional<Steady::time_point> end_;
 };
 
-// What `begin` begins takes a handler of (error, …). The status is about time and stopping alone;
-// what became of the step is `error`.
+// Runs one step. `begin` starts an operation and gives it a handler of (error, …). `error` is set
+// to the result of the operation. The returned status only reports a timeout or a stop.
 template <typename Begin>
 Status Connection::run(int64_t timeout_ms, ErrorCode& error, Begin begin) {
   bool is_done = false;
@@ -102,7 +102,7 @@ Status Connection::run(int64_t timeout_ms, ErrorCode& error, Begin begin) {
   return {};
 }
 
-// Handlers that are out refer to what is on the stack.
+// Waits for the running handlers, because they refer to variables on the stack.
 void Connection::give_up() {
   ErrorCode ignored;
   resolver_.cancel();
@@ -126,8 +126,8 @@ Status Connection::open() {
   return url_.is_encrypted ? agree_on_keys() : Status();
 }
 
-// The certificate has to be that of the host. Names are sent too, so that a server of many knows which
-// certificate to show.
+// The certificate must be the host's. The host's name is also sent, so that a server of several
+// hosts chooses the right certificate.
 Status Connection::expect_host(SSL* session) const {
   ErrorCode is_name;
   asio::ip::make_address(url_.host, is_name);

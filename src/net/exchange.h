@@ -1,4 +1,5 @@
-// One request to a server over HTTP, encrypted or not, and its answer as it comes.
+// exchange() sends one request to a server over HTTP, with or without TLS, and passes on the answer
+// as it comes.
 #pragma once
 
 #include <cstddef>
@@ -27,13 +28,13 @@ struct Request {
 struct AnswerHead {
   int status = 0;
   HeaderList headers;
-  std::optional<uint64_t> length;  // of the body, where the server says it
+  std::optional<uint64_t> length;  // of the body, if the server says it
 
-  // The first of that name, in any case; empty: there is none.
+  // Returns the first header of that name, in any case; empty: there is none.
   std::string_view header(std::string_view name) const;
 };
 
-// Told of what comes. An error that it returns ends the exchange, whose error that then is.
+// Gets the answer as it comes. When a function returns an error, the exchange ends with that error.
 class AnswerSink {
  public:
   virtual ~AnswerSink() = default;
@@ -43,25 +44,26 @@ class AnswerSink {
 
 struct ExchangeOptions {
   TlsTrust trust = nullptr;             // for https; null: an https URL is refused
-  int64_t connect_timeout_ms = 10'000;  // until the server may be spoken to
-  int64_t quiet_timeout_ms = 30'000;    // without a byte from it, or one that it takes
-  int64_t total_timeout_ms = 0;         // of all together; 0: none
-  // Asked ten times a second, on the calling thread; true ends the exchange. Empty: never.
+  int64_t connect_timeout_ms = 10'000;  // for each of: name lookup, connecting, TLS handshake
+  int64_t quiet_timeout_ms = 30'000;    // for each of: request, head, each piece of the body
+  int64_t total_timeout_ms = 0;         // for the whole exchange; 0: no limit
+  // Called at least ten times a second on the calling thread. When it returns true, the exchange
+  // ends. It may be empty.
   std::function<bool()> is_stopped = {};
 };
 
-// Blocks until the whole answer has come; the connection is then closed. An answer with any status is
-// one. kUnavailable: there is no connection, no certificate that is believed, or no whole answer in
-// time. kCancelled: is_stopped().
+// Blocks until the whole answer has come, and then closes the connection. An answer with any status
+// is a success. kUnavailable: there was no connection, no trusted certificate, or no whole answer
+// in time. kCancelled: is_stopped() returned true.
 Status exchange(const Url& url, const Request& request, const ExchangeOptions& options,
                 AnswerSink& sink);
 
-// The body of an answer of 2xx with at most `max_bytes`. kNotFound, kInvalidArgument: its status is
-// 404, or another of 4xx; kUnavailable: or another.
+// Returns the body of an answer with status 2xx, which may have at most `max_bytes`. kNotFound: the
+// status is 404. kInvalidArgument: it is another 4xx. kUnavailable: it is any other status.
 Result<std::string> ask(const Url& url, const Request& request, const ExchangeOptions& options,
                         size_t max_bytes = size_t{16} << 20);
 
-// The error of a status that is not 2xx, as ask() says it.
+// Returns the error that ask() returns for a status that is not 2xx.
 Status status_error(const Url& url, int status);
 
 }  // namespace quire::net

@@ -12,14 +12,14 @@ namespace {
 namespace ssl = boost::asio::ssl;
 using ErrorCode = boost::system::error_code;
 
-// The places where distributions keep the authorities, since a program that was built on one of them
-// knows that one's alone.
+// Distributions keep the authorities in these places. The OpenSSL of a program that was built on
+// one distribution only knows the place of that one.
 constexpr const char* kBundles[] = {"/etc/ssl/certs/ca-certificates.crt",
                                     "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
                                     "/etc/ssl/cert.pem"};
 
-// What OpenSSL itself looks at, the variables SSL_CERT_FILE and SSL_CERT_DIR among it; then the
-// first of the places above that there is.
+// Loads what OpenSSL itself looks for, including the variables SSL_CERT_FILE and SSL_CERT_DIR. If
+// OpenSSL's file does not exist, loads the first of the places above that exists.
 void load_system_authorities(ssl::context& context) {
   ErrorCode ignored;
   context.set_default_verify_paths(ignored);

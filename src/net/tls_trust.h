@@ -1,4 +1,4 @@
-// Whose certificates a client believes.
+// TlsTrust holds the certificate authorities that a client trusts.
 #pragma once
 
 #include <boost/asio/ssl/context.hpp>
@@ -9,11 +9,12 @@
 
 namespace quire::net {
 
-// Shared by all connections that are made with it. TLS 1.2 and 1.3; certificates are always checked.
+// All connections of a client share it. It allows TLS 1.2 and 1.3, and certificates are always
+// checked.
 using TlsTrust = std::shared_ptr<boost::asio::ssl::context>;
 
-// `ca_file`: PEM file of the authorities that are believed, instead of the system's; empty: the
-// system's. kInvalidArgument: it cannot be read, or is no such file.
+// `ca_file` is a PEM file of trusted authorities, which replaces the system's; empty: the system's.
+// kInvalidArgument: it cannot be read or has no such content.
 Result<TlsTrust> load_trust(const std::string& ca_file);
 
 }  // namespace quire::net

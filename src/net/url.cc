@@ -14,7 +14,8 @@ bool is_port(std::string_view text) {
          std::stoi(std::string(text)) < 65536;
 }
 
-// Neither blanks and control characters, which would end a line of a request, nor what is not ASCII.
+// Returns whether all characters are printable ASCII. Blanks and control characters would end a
+// line of a request.
 bool is_visible(std::string_view text) {
   for (const char c : text) {
     if (c <= ' ' || c > '~') return false;
@@ -26,10 +27,10 @@ Status not_a_url(std::string_view text) {
   return invalid_argument("expected http://HOST[:PORT][/PATH], or https likewise, got {}", text);
 }
 
-// Without "." and ".." (RFC 3986, section 5.2.4).
+// Returns the path without the parts "." and ".." (RFC 3986, section 5.2.4).
 std::string without_dots(std::string_view path) {
   std::vector<std::string_view> parts;
-  bool ends_open = false;  // with a slash
+  bool ends_open = false;  // the last part ends with a slash
   for (size_t at = 1; at <= path.size();) {
     const size_t end = std::min(path.find('/', at), path.size());
     const std::string_view part = path.substr(at, end - at);
@@ -67,7 +68,7 @@ Result<Url> parse_url(std::string_view text, const UrlDefaults& defaults) {
   url.target = target.empty() || target == "/" ? std::string(defaults.target)
                : target[0] == '?'              ? "/" + std::string(target)
                                                : std::string(target);
-  // A colon within brackets is the address's own.
+  // A colon within brackets belongs to the address.
   const size_t colon = authority.rfind(':');
   const bool has_port = colon != authority.npos && authority.find(']', colon) == authority.npos;
   url.host = authority.substr(0, has_port ? colon : authority.size());

@@ -1,4 +1,4 @@
-// Addresses on the network: http and https URLs.
+// Url is a parsed http or https URL.
 #pragma once
 
 #include <string>
@@ -14,30 +14,30 @@ struct Url {
   std::string port;
   std::string target = "/";  // path and query
 
-  // As the Host header has it: without the port that the scheme implies.
+  // Returns the value of the Host header: without the port when it is the scheme's default.
   std::string authority() const;
   std::string text() const {
     return (is_encrypted ? "https://" : "http://") + authority() + target;
   }
-  // The part of the target before a query.
+  // Returns the target without its query.
   std::string_view path() const { return std::string_view(target).substr(0, target.find('?')); }
 };
 
 struct UrlDefaults {
-  std::string_view port = {};     // empty: 80 and 443
-  std::string_view target = "/";  // where there is no path, or only a slash
+  std::string_view port = {};     // empty: 80 for http, 443 for https
+  std::string_view target = "/";  // used when the URL has no path, or only a slash
 };
 
-// Of http://HOST[:PORT][/PATH] and https likewise; what follows a # is left out. kInvalidArgument: it
-// is written otherwise, or names a user.
+// Reads http://HOST[:PORT][/PATH], and the same with https. A # and what follows it are dropped.
+// kInvalidArgument: the text has another form, or names a user.
 Result<Url> parse_url(std::string_view text, const UrlDefaults& defaults = {});
 
-// The address that `reference` means in an answer of `base` (RFC 3986, section 5.2).
+// Returns the URL that `reference` stands for in an answer from `base` (RFC 3986, section 5.2).
 Result<Url> resolve(const Url& base, std::string_view reference);
 
-// A text as a part of a path: what is not plain is written %XX; slashes stay.
+// Encodes a text as a part of a path: special characters become %XX, but slashes stay.
 std::string percent_encoded(std::string_view path);
-// kInvalidArgument: a % is not followed by two hex digits.
+// Decodes %XX. kInvalidArgument: a % is not followed by two hex digits.
 Result<std::string> percent_decoded(std::string_view text);
 
 }  // namespace quire::net

@@ -59,7 +59,8 @@ void PrefixIndex::link_newest(Replica& replica, uint32_t at) {
   replica.links[0].older = at;
 }
 
-// From the back, so that the first pieces are the newest, which are dropped last.
+// The pieces are noted from the last to the first, so that the first ones are the newest, which are
+// dropped last.
 void PrefixIndex::note(std::span<const uint64_t> chain, int32_t replica_id) {
   Replica& replica = replicas_[replica_id];
   chain = chain.first(std::min(chain.size(), max_pieces_));

@@ -51,7 +51,7 @@ TEST(PrefixIndex, ALongChainKeepsItsBeginning) {
   EXPECT_EQ(index.match(chain, 0), 2);
 }
 
-// A list of pieces, newest first, is the truth.
+// The naive model is a list of pieces, the newest first.
 TEST(PrefixIndex, EqualsANaiveModel) {
   std::mt19937 rng(7);
   constexpr size_t kMost = 20;

@@ -13,7 +13,7 @@ constexpr std::string_view kNames[] = {"random",         "round-robin",  "sessio
                                        "least-requests", "least-tokens", "power-of-two",
                                        "prefix-aware",   "least-delay",  "oracle"};
 constexpr uint32_t kRouterStream = 0x726f7574u;
-constexpr double kWaitWeight = 2;       // people mind waiting for an answer more than slower ones
+constexpr double kWaitWeight = 2;       // waiting for an answer is worse than a slower answer
 constexpr double kOutputMemory = 0.05;  // weight of the latest output in the mean
 
 }  // namespace
@@ -55,7 +55,7 @@ uint64_t Router::random_below(uint64_t n) {
   return (uint64_t{words[0]} << 32 | words[1]) % n;
 }
 
-// Ties go round, so that equal engines share equally.
+// Ties are broken in turn, so that equal engines get equal shares.
 template <typename Key>
 size_t Router::smallest(std::span<const RouteTarget> targets, Key key) {
   const size_t first = static_cast<size_t>(turn_++ % targets.size());
@@ -115,7 +115,8 @@ double Router::delay_us(const RouteTarget& target, const RouteRequest& request,
   total_us += output * their_step_us + their_steps * own_step_us;
   const double too_many = context + request.prompt_tokens - static_cast<double>(speed.kv_tokens);
   if (speed.kv_tokens > 0 && too_many > 0 && context > 0) {
-    // Blocks come back as requests end: all of them within one stay.
+    // Blocks are freed as requests end; all of them are freed within the time that one request
+    // stays.
     const double stay_us = load.prefill_us + mean_output_ * (speed.step_us + their_step_us);
     total_us += std::min(1.0, too_many / context) * stay_us;
   }

@@ -1,15 +1,15 @@
-// A Router decides which engine takes a request. One thread uses it.
+// A Router decides which engine gets a request. One thread may use it.
 //
-// Least-delay weighs a cached prefix against load in one unit, the time that all requests together
-// lose when this one goes to an engine:
+// Least-delay weighs a cached prefix against load in one unit: the time that all requests together
+// lose when this one goes to an engine. The time has these parts:
 //
-//   its own wait        prefills queued there, then what the cache lacks of its prompt
-//   the others' wait    that same prefill, for everybody who runs there
+//   its own wait        the prefills queued there, then the part of its prompt that is not cached
+//   the others' wait    that same prefill, for every request that runs there
 //   slower decodes      of the others by this one, and of this one by the others
-//   waiting for blocks  where its tokens do not fit beside those that are there
+//   waiting for blocks  when its tokens do not fit beside those that are there
 //
-// So a prefix pulls a request towards its engine exactly as far as computing it again elsewhere
-// would cost more, and no threshold has to be set.
+// So a prefix attracts a request to its engine exactly as far as computing it again elsewhere would
+// cost more, and there is no threshold to set.
 #pragma once
 
 #include <cstdint>
@@ -31,83 +31,85 @@ enum class Routing : uint8_t {
   kPowerOfTwo,     // the less loaded (requests) of two at random
   kPrefixAware,    // the longest cached prefix, unless its engine is much more loaded than another
   kLeastDelay,     // see above
-  kOracle,         // least-delay that knows how long outputs will be, which no router can
+  kOracle,         // least-delay with known output lengths, which no real router has
 };
 std::string_view to_string(Routing routing);
 Result<Routing> parse_routing(std::string_view name);
-// Returns "random, round-robin, …", as --help and errors show them.
+// Returns "random, round-robin, …" for --help and errors.
 std::string routing_names();
-// Returns whether the choice depends on how the engines stand.
+// Returns whether the choice depends on the engines' load.
 bool reads_state(Routing routing);
-// Returns whether the choice depends on what their caches hold, and on how fast they are.
+// reads_caches() returns whether the choice depends on what the engines have cached, reads_speed()
+// whether it depends on how fast they are.
 bool reads_caches(Routing routing);
 bool reads_speed(Routing routing);
 
 struct RouterOptions {
   Routing routing = Routing::kLeastRequests;
-  // Loads are looked at this often, and in between the router sees the last look. 0: it always sees
-  // them as they are.
+  // The loads are read this often; in between the router uses the last values. 0: it always uses
+  // the current values.
   int64_t stale_ns = 0;
-  // What engines have cached is told by what they were sent (prefix_index.h), as a router of servers
-  // must tell it, and not by a look into them.
+  // Estimates what engines have cached from the requests that were sent to them (prefix_index.h),
+  // as a router of servers must do, instead of looking into the caches.
   bool remembers_prefixes = false;
-  // With prefix-aware routing the least loaded engine is taken beyond `imbalance_requests` and
-  // `imbalance_ratio` times the least load.
+  // With prefix-aware routing the least loaded engine is chosen when the preferred one has over
+  // `imbalance_requests` requests more and over `imbalance_ratio` times as many.
   int32_t imbalance_requests = 16;
   double imbalance_ratio = 1.5;
   uint64_t seed = 0;
 };
 
-// RouteLoad is what a router knows of an engine, from its own books or from the engine's metrics.
+// RouteLoad is the load of an engine, from the router's own records or from the engine's metrics.
 struct RouteLoad {
-  int32_t num_requests = 0;  // sent there and not ended
-  int64_t num_tokens = 0;    // of those, prompts and outputs
+  int32_t num_requests = 0;  // sent to the engine and not ended
+  int64_t num_tokens = 0;    // of these requests, prompts and outputs
   int64_t num_prompt_tokens = 0;
-  double prefill_us = 0;          // of those without a first token: what their prompts still take
-  int64_t num_outputs_left = -1;  // tokens that they will still generate; -1: not known
+  double prefill_us = 0;          // time for the rest of the prompts without a first token
+  int64_t num_outputs_left = -1;  // tokens still to generate; -1: not known
 };
 
 // RouteSpeed is how fast an engine is, from its cost model or as measured.
 struct RouteSpeed {
   double prefill_us_per_token = 0;
-  double prefill_us_per_pair = 0;    // of a prompt token and a token before it
-  double decode_us_per_request = 0;  // that one more request adds to a step
+  double prefill_us_per_pair = 0;    // for each pair of a prompt token and an earlier token
+  double decode_us_per_request = 0;  // added to a step by one more request
   double decode_us_per_context_token = 0;
-  double step_us = 0;     // of one request alone
-  int64_t kv_tokens = 0;  // that its cache holds; 0: not known
+  double step_us = 0;     // of a single request
+  int64_t kv_tokens = 0;  // capacity of its cache; 0: not known
 
-  // Returns what computing `num_tokens` behind `context` others takes.
+  // Returns the time to compute `num_tokens` after `context` earlier tokens.
   double prefill_us(double num_tokens, double context) const {
     return num_tokens * (prefill_us_per_token + prefill_us_per_pair * (context + num_tokens / 2));
   }
 };
 
-// A RouteTarget is a candidate as the router sees it.
+// A RouteTarget is an engine that the router may choose.
 struct RouteTarget {
   int32_t replica = 0;
   RouteLoad load;
-  const RouteSpeed* speed = nullptr;  // only least-delay and the oracle ask
+  const RouteSpeed* speed = nullptr;  // only least-delay and the oracle read it
 };
 
 struct RouteRequest {
   int32_t session = -1;  // -1: none
   int32_t prompt_tokens = 0;
-  int32_t output_tokens = 0;  // only the oracle asks
+  int32_t output_tokens = 0;  // only the oracle reads it
 };
 
 struct RouteChoice {
   size_t target = 0;      // index into the candidates
-  double prefill_us = 0;  // of its prompt there, for RouteLoad; 0 where no speed is known
+  double prefill_us = 0;  // of the prompt there, for RouteLoad; 0: no speed is known
 };
 
 class Router {
  public:
   explicit Router(const RouterOptions& options);
 
-  // `targets` is not empty. `probe(replica)` gives the cached tokens of the prompt there.
+  // `targets` must not be empty. `probe(replica)` returns how many tokens of the prompt the replica
+  // has cached.
   RouteChoice choose(std::span<const RouteTarget> targets, const RouteRequest& request,
                      const std::function<int32_t(int32_t replica)>& probe);
-  // Tells how long an output was, from which the next ones are guessed.
+  // Tells the router the length of an output, from which it guesses the length of the next ones.
   void note_output(int32_t num_tokens);
 
  private:

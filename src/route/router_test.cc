@@ -69,7 +69,7 @@ TEST(Router, LeastDelayLeavesAPrefixWhoseEngineIsBusier) {
   Router router({.routing = Routing::kLeastDelay});
   std::vector<RouteTarget> targets = idle_targets(2);
   const auto probe = [](int32_t i) { return i == 0 ? 2000 : 0; };
-  // What is queued there takes longer than computing the prefix again elsewhere.
+  // The prefills queued there take longer than computing the prefix again elsewhere.
   targets[0].load.prefill_us = 90'000;
   EXPECT_EQ(router.choose(targets, {.prompt_tokens = 2100}, probe).target, 0u);
   targets[0].load.prefill_us = 110'000;
@@ -82,7 +82,7 @@ TEST(Router, LeastDelayCountsWhatOthersLose) {
   add_requests(targets[0], 30, 1000);
   add_requests(targets[1], 20, 1000);
   EXPECT_EQ(router.choose(targets, {.prompt_tokens = 500}, [](int32_t) { return 0; }).target, 1u);
-  // A long prefix saves the thirty more time than they lose by one more beside them.
+  // The cached prefix saves more time than the thirty requests lose by one more.
   EXPECT_EQ(
       router.choose(targets, {.prompt_tokens = 8000}, [](int32_t i) { return i == 0 ? 7900 : 0; })
           .target,

@@ -1,4 +1,4 @@
-// The bounds on what answers that are not streamed may hold.
+// These tests are about the limits on memory for answers that are not streamed.
 #include <gtest/gtest.h>
 
 #include <boost/json/array.hpp>
@@ -42,7 +42,7 @@ TEST_F(ServerTest, AnswersTogetherAreBoundedAndGiveBackWhatTheyHeld) {
   const ClientResponse r = post("/v1/completions", R"({"prompt":"abc","logprobs":5,"n":20})");
   EXPECT_EQ(r.status, 429) << r.body;
   EXPECT_TRUE(r.headers.contains("retry-after"));
-  for (int i = 0; i < 50; ++i) {  // each counts as some 27,000 bytes, until it has been sent
+  for (int i = 0; i < 50; ++i) {  // each takes about 27,000 bytes until it has been sent
     ASSERT_EQ(post("/v1/completions", R"({"prompt":"abc","logprobs":0})").status, 200) << i;
   }
 }

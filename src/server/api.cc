@@ -10,7 +10,7 @@
 namespace quire::server {
 namespace {
 
-// Ids of tokens end where the model's vocabulary does.
+// Returns the number of token ids that the model's vocabulary has.
 int32_t vocab_size(const ModelHost& models) {
   const ModelUse only = models.only();
   return only != nullptr ? only->model.vocab_size : std::numeric_limits<int32_t>::max();

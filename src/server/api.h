@@ -1,5 +1,5 @@
-// Where requests of all connections go: through the gate, to the room whose route it is, and into
-// the counts. Its state is immutable but for counters.
+// Api handles the requests of all connections: each passes the gate, is answered by its route, and
+// is counted. Its state does not change, except for counters.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace quire::server {
 
-// What a server has beside its models, where it is told to.
+// The parts of a server besides its models, each of which is optional.
 struct ApiParts {
   std::shared_ptr<BatchQueue> batches = nullptr;     // null: no routes for files and batches
   std::shared_ptr<KeyBook> keys = nullptr;           // null: no keys but those of the options
@@ -27,7 +27,7 @@ struct ApiParts {
 
 class Api final : public RequestHandler {
  public:
-  // `workers` outlives the Api's use.
+  // `workers` must outlive the Api.
   Api(ServerOptions options, std::shared_ptr<ModelHost> models, WorkerPool& workers,
       ApiParts parts = {});
 
@@ -40,7 +40,7 @@ class Api final : public RequestHandler {
   int64_t now_us() const { return state_.models->clock().now_us(); }
   int64_t num_ongoing() const { return state_.num_ongoing->load(); }
   ThreadTimes& thread_times() { return state_.thread_times; }
-  // What /metrics says.
+  // Returns the text of /metrics.
   std::string metrics_text() const { return server::metrics_text(state_); }
 
  private:

@@ -1,4 +1,5 @@
-// Routes that are not generations, and every way a request is refused.
+// These tests are about routes that do not generate, and about every way in which a request is
+// refused.
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
@@ -142,7 +143,7 @@ TEST_F(ServerTest, TokenIdsUpToTheModelsVocabularyAreTaken) {
   EXPECT_EQ(post("/detokenize", R"({"tokens":[299]})").status, 200);
 }
 
-// More waiting pauses than there are workers: the routes that need one are answered all the same.
+// More pauses wait than there are workers. Routes that need a worker are still answered.
 TEST_F(ServerTest, AWaitingPauseHoldsNoWorker) {
   ServerOptions options;
   options.enable_dev_endpoints = true;
@@ -174,7 +175,7 @@ TEST_F(ServerTest, EngineIsControlledOnlyWhereThatIsSwitchedOn) {
   EXPECT_EQ(post("/wake_up?tags=weights&tags=kv_cache", "").status, 200);
   EXPECT_EQ(get("/is_sleeping").body, R"({"is_sleeping":false})");
   EXPECT_EQ(post("/wake_up?tags=soul", "").status, 400);
-  // Each id in the three forms that a request may have it in.
+  // Each id is tried in the three forms that a request's id may have.
   EXPECT_EQ(post("/abort_requests", R"({"request_ids":["a"]})").body,
             R"({"status":"aborted","aborted":3})");
   EXPECT_EQ(post("/abort_requests", R"({"request_ids":[1]})").status, 400);
@@ -186,7 +187,7 @@ TEST_F(ServerTest, EngineIsControlledOnlyWhereThatIsSwitchedOn) {
             1024);
 }
 
-// A list of messages is what a chat of them would be: rendered, with the assistant's turn opened.
+// A list of messages is rendered as a chat, with the beginning of the assistant's turn.
 TEST_F(ServerTest, ExploreRendersMessages) {
   start_saying("x");
   const json::value answer =
@@ -228,7 +229,7 @@ TEST_F(ServerTest, OpenApiNamesEveryRouteAndField) {
   const auto& chat = doc.at("components").at("schemas").at("ChatCompletionRequest");
   EXPECT_EQ(json::serialize(chat.at("required")), R"(["messages"])");
   EXPECT_EQ(chat.at("properties").at("temperature").at("anyOf").at(0).at("maximum").as_int64(), 2);
-  // Every $ref leads somewhere.
+  // Every $ref refers to an existing schema.
   const std::string text = json::serialize(doc);
   const std::string mark = "\"#/components/schemas/";
   for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
@@ -365,7 +366,7 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kH,
        "{" + chat +
            R"(,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f"}}]})",
-       400, "tool_choice"},  // its template tells no dialect
+       400, "tool_choice"},  // its template shows no dialect
       {kH,
        "{" + chat +
            R"(,"tool_choice":{"type":"function","function":{"name":"g"}},"tools":[{"type":"function","function":{"name":"f"}}]})",
@@ -519,7 +520,7 @@ TEST_F(ServerTest, DefaultsOfTheModelAndBounds) {
   const ClientResponse echoed =
       post("/v1/completions", R"({"prompt":"abc","truncate_prompt_tokens":2,"echo":true})");
   EXPECT_EQ(parse(echoed.body).at("choices").at(0).at("text").as_string(), "bcx");
-  // Both as it is and after a space, though the tokens then are more.
+  // The word is tokenized as it is and after a space, although the latter has more tokens.
   EXPECT_EQ(params(R"(,"bad_words":["x"])").bad_words,
             (std::vector<std::vector<TokenId>>{{'x'}, {' ', 'x'}}));
 }

@@ -21,14 +21,14 @@ using server::HttpRequest;
 using server::HttpResponse;
 using server::LocalApi;
 
-// A request that the engine's full queue refused comes again after this time.
+// A request that was refused because the engine's queue was full is sent again after this time.
 constexpr auto kRetryAfter = std::chrono::milliseconds(100);
 
-// The file of answers. Lines are written whole and at once, so that a run that is cut short loses
-// none; one that was cut itself is ended before the next.
+// AnswerFile is the file of answers. Each line is written at once and as a whole, so that an
+// interrupted run loses no answer. A line that was cut off itself is ended before the next one.
 class AnswerFile {
  public:
-  // Ids that need not be asked again go to `answered`.
+  // The ids whose requests need not be sent again are added to `answered`.
   Status open(const BatchOptions& options, std::unordered_set<std::string>& answered) {
     bool ends_with_line = true;
     std::error_code ignored;
@@ -58,7 +58,7 @@ class AnswerFile {
   std::unique_ptr<std::FILE, Close> file_;
 };
 
-// One run. Answers come on the thread of the LocalApi.
+// BatchRun is one run. Answers come on the thread of the LocalApi.
 class BatchRun {
  public:
   BatchRun(const BatchOptions& options, const ServerOptions& server,
@@ -141,7 +141,7 @@ class BatchRun {
     });
   }
 
-  // Keeps the first error.
+  // Keeps the first error only.
   void note(Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
@@ -150,11 +150,11 @@ class BatchRun {
   const std::shared_ptr<server::ModelHost> models_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  AnswerFile answers_;  // guarded by mutex_, as all below
+  AnswerFile answers_;  // guarded by mutex_, as all members below
   BatchCounts counts_;
   Status status_;
   int32_t num_open_ = 0;
-  LocalApi api_;  // ends before what its answers touch
+  LocalApi api_;  // destroyed before the members that its answers use
 };
 
 }  // namespace

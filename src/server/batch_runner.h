@@ -15,7 +15,8 @@
 namespace quire {
 
 // kNotFound, kInvalidArgument: the input cannot be read, the output cannot be written, or both are
-// one file. kUnavailable: the engine is dead, or the disk is full; what was answered is in the file.
+// the same file. kUnavailable: the engine has failed, or the disk is full; the answers so far are
+// in the output.
 Result<BatchCounts> run_batch(const BatchOptions& options, const ServerOptions& server,
                               ServedModel model);
 Result<BatchCounts> run_batch(const BatchOptions& options, const ServerOptions& server,

@@ -1,5 +1,5 @@
-// The table of request fields (request_fields.h) and the setters of those that are more than one
-// plain value.
+// This is the table of request fields (request_fields.h), with the setters of the fields that are
+// more than one plain value.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -84,7 +84,7 @@ ApiCheck set_logprob_token_ids(F& f, Value& value) {
 }
 
 ApiCheck set_allowed_token_ids(F& f, Value& value) {
-  // The list may name most of a vocabulary; it is bounded by the body.
+  // The list may name most of a vocabulary. The size of the body bounds it.
   constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
   if (ApiCheck error =
           read_ids("allowed_token_ids", value, kUnbounded, f.allowed_token_ids.emplace()))
@@ -135,7 +135,7 @@ ApiCheck set_stream_options(F& f, Value& value) {
     auto* const target = key == "include_usage"            ? &f.include_usage
                          : key == "continuous_usage_stats" ? &f.continuous_usage_stats
                                                            : nullptr;
-    if (target == nullptr) continue;  // include_obfuscation and whatever comes
+    if (target == nullptr) continue;  // include_obfuscation and future options
     if (!flag.is_bool()) {
       return wrong_value(fmt::format("stream_options.{}", std::string_view(key.data(), key.size())),
                          "true or false", flag);
@@ -165,7 +165,7 @@ ApiCheck set_tools(F& f, Value& value) {
   return std::nullopt;
 }
 
-// {"type": "function", "function": {"name": "f"}}
+// Reads {"type": "function", "function": {"name": "f"}}.
 std::optional<std::string> named_function(const Value& value) {
   const auto* const choice = value.if_object();
   const auto* const type = choice ? choice->if_contains("type") : nullptr;
@@ -212,7 +212,7 @@ ApiCheck set_structured_outputs(F& f, Value& value) {
 
 ApiCheck set_template_kwargs(F& f, Value& value) {
   if (!value.is_object()) return wrong_value("chat_template_kwargs", "an object", value);
-  // Names that the server itself gives the template: a client may not override those.
+  // The server itself passes these names to the template, so a client may not set them.
   static constexpr std::array<std::string_view, 9> kReserved = {"messages",
                                                                 "tools",
                                                                 "documents",
@@ -278,7 +278,7 @@ ApiCheck set_cache_salt(F& f, Value& value) {
   return std::nullopt;
 }
 
-// {"type": "content", "content": a string or a list of text parts}.
+// Reads true, false or "never".
 ApiCheck set_early_stopping(F& f, Value& value) {
   if (value.is_bool()) {
     f.early_stopping = value.get_bool() ? EarlyStopping::kYes : EarlyStopping::kNo;
@@ -297,6 +297,7 @@ ApiCheck set_kv_transfer_params(F& f, Value& value) {
   return std::nullopt;
 }
 
+// Reads {"type": "content", "content": a string or a list of text parts}.
 ApiCheck set_prediction(F& f, Value& value) {
   constexpr std::string_view kWhat =
       "{\"type\": \"content\", \"content\": a string or a list of text parts}";

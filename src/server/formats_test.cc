@@ -1,4 +1,5 @@
-// The pure parts: HTTP reader, SSE reader, fold and chunk builder, each cut at every place.
+// These tests are about the parts without sockets: HTTP reader, SSE reader, fold and chunk builder.
+// Their input is cut at every place.
 #include <gtest/gtest.h>
 
 #include <boost/json/parse.hpp>
@@ -67,7 +68,7 @@ TEST(HttpRequestReader, EmptyChunkedBodyInAnyPieces) {
   }
 }
 
-// The status of the error that ends `text` fed in pieces; 0: none.
+// Returns the status of the error for `text` that is fed in pieces; 0: there is none.
 int error_of(std::string_view text, size_t piece, uint64_t& most_held) {
   HttpRequestReader reader(ServerLimits{});
   for (size_t at = 0; at < text.size(); at += piece) {
@@ -93,7 +94,7 @@ TEST(HttpRequestReader, ExtensionsAndTrailersAreBoundedInAll) {
   std::string fields;
   for (int i = 0; i < 2'000; ++i) fields += "T: abcdefgh\r\n";
   const std::pair<std::string, int> cases[] = {{"1;e=" + many + "\r\nx\r\n0\r\n\r\n", 431},
-                                               {"1;e=" + many, 431},  // without an end
+                                               {"1;e=" + many, 431},  // it has no end
                                                {small_ones, 431},
                                                {"0;e=" + many + "\r\n\r\n", 431},
                                                {"0\r\nT: " + many, 431},
@@ -113,10 +114,10 @@ TEST(HttpRequestReader, ExtensionsAndTrailersAreBoundedInAll) {
 }
 
 TEST(HttpTypes, DatesAreThoseOfTheStandard) {
-  EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");  // RFC 9110's own
+  EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");  // the example of RFC 9110
 }
 
-// Any JSON text, valid for the most part, of every kind of value.
+// Returns a JSON text, which is mostly valid, with every kind of value.
 std::string random_json(std::mt19937& random, int depth) {
   const auto repeat = [&](std::string_view open, std::string_view close, auto&& item) {
     std::string out(open);
@@ -150,7 +151,8 @@ TEST(JsonBody, TheBoundIsNoLessThanWhatTheValueTakes) {
     ASSERT_TRUE(value.ok()) << text;
     ASSERT_LE(memory_bytes(*value), parsed_bytes_bound(text)) << text;
   }
-  // Of what people send it is not many times more: one long text, and a list of ids.
+  // For what people send, the bound is close to the size of the text: one long text, and a list of
+  // ids.
   EXPECT_LT(parsed_bytes_bound("\"" + std::string(1'000'000, 'a') + "\""), 1'100'000u);
   std::string ids = "[1";
   for (int i = 0; i < 1'000'000; ++i) ids += ",1";
@@ -219,7 +221,7 @@ int64_t count_logprobs(const json::value& logprobs) {
   return count;
 }
 
-// Content that is absent and content that is empty fold alike in the recordings.
+// Absent content and empty content give the same text in the recordings.
 std::string text_of(const json::value& value) {
   return value.is_null() ? "" : std::string(value.as_string());
 }
@@ -289,7 +291,8 @@ ResponseShape shape_of(Endpoint endpoint, bool stream) {
   return shape;
 }
 
-// The whole text of both choices as deltas of random lengths, in random order between the choices.
+// Returns the whole text of both choices as deltas of random lengths, which alternate randomly
+// between the choices.
 std::vector<OutputDelta> random_cut(std::mt19937& random, const std::string& text) {
   SamplingParams params;
   params.logprobs = 2;
@@ -348,7 +351,7 @@ TEST(LogprobFormat, TokensAreValidUtf8AndBytesAreRaw) {
 }
 
 TEST(FieldTable, EveryBoundHolds) {
-  // For each plain number: its bounds are accepted, the next value beyond is not.
+  // For each plain number, its bounds are accepted, and the next value beyond them is not.
   for (const Field& field : field_table()) {
     const bool integer = std::holds_alternative<IntMember>(field.target);
     if (!integer && !std::holds_alternative<NumberMember>(field.target)) continue;

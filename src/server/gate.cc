@@ -10,7 +10,7 @@
 namespace quire::server {
 namespace {
 
-// Of answers where no door is known.
+// Prints an error as the route's door does; OpenAI's form is used when there is no route.
 HttpResponse refuse(const Route* route, const ApiError& error) {
   return route != nullptr ? route->door.refuse(error) : error_response(error);
 }
@@ -86,7 +86,7 @@ bool Gate::allowed(const Route* route, const HttpRequest& head) const {
   if (route != nullptr && route->path == "/metrics" && !options_.guard_metrics) return true;
   if (state_.keys != nullptr && state_.keys->find(key_of(head)) != nullptr) return true;
   if (!keys_.required()) return false;
-  // Anthropic's clients send the key alone.
+  // Anthropic's clients send the key in a header of its own.
   if (const auto key = head.header("X-Api-Key"); key && !head.header("Authorization")) {
     return keys_.allows(fmt::format("Bearer {}", *key));
   }
@@ -127,7 +127,7 @@ HeaderList Gate::answer_headers(const HttpRequest& request) const {
   HeaderList headers;
   if (const Route* const route = route_of(request.path);
       route != nullptr && route->needs == RouteSwitch::kWebPage) {
-    // What is cached here is nobody else's business.
+    // Pages of other origins may not embed the answers.
     headers.emplace_back("Cross-Origin-Resource-Policy", "same-origin");
   } else {
     headers = cors_.answer_headers(request);

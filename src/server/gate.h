@@ -1,5 +1,6 @@
-// Who may call what, before the body of a request is read: routes that this server has, methods,
-// keys, draining, and the headers that browsers ask for. Any thread may call it.
+// The Gate decides what a request may call before its body is read: it checks the route, the
+// method, the key and whether the server is draining, and answers the preflights of browsers. Any
+// thread may call it.
 #pragma once
 
 #include <optional>
@@ -14,21 +15,22 @@
 
 namespace quire::server {
 
-// Why the model cannot serve this route; nullopt: it can.
+// Returns why the model cannot serve this route; nullopt when it can.
 ApiCheck check_serves(const Route& route, const ServedModel& model);
 
 class Gate {
  public:
-  // All outlive the gate.
+  // All arguments must outlive the gate.
   Gate(const ServerOptions& options, const ServerState& state);
 
   // Returns a request's path without the server's root path.
   std::string_view local_path(std::string_view path) const;
-  // Null: there is none, or this server does not have it.
+  // Returns null when there is no such route, or when this server does not have it.
   const Route* route_of(std::string_view path) const;
-  // The answer to a request that goes no further; nullopt: it may.
+  // Returns the answer to a request that is refused or already answered here; nullopt when it may
+  // go on.
   std::optional<HttpResponse> stop(const HttpRequest& head) const;
-  // Returns headers of every answer to the request.
+  // Returns the headers that every answer to the request gets.
   HeaderList answer_headers(const HttpRequest& request) const;
   bool asks_for_keys() const { return keys_.required() || state_.keys != nullptr; }
 

@@ -1,4 +1,5 @@
-// Completions and chat, streamed and not, over a scripted engine and a real socket.
+// These tests are about completions and chat, with and without streaming, over a scripted engine
+// and a real socket.
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
@@ -90,7 +91,7 @@ TEST_F(ServerTest, ChatPrintsEveryField) {
       json::serialize(choice.at("message")),
       R"({"role":"assistant","content":"hello","refusal":null,"annotations":null,"audio":null,)"
       R"("function_call":null,"reasoning":null})");
-  // Absent max_tokens: the engine cuts it to the context.
+  // Without max_tokens, the engine cuts the request to the context.
   const GenerationRequest request = engine->requests().at(0);
   EXPECT_EQ(request.prompt_token_ids.size(), std::string("user: hi\nassistant:").size());
   EXPECT_EQ(request.params.max_tokens, std::numeric_limits<int32_t>::max());
@@ -150,7 +151,8 @@ TEST_F(ServerTest, StreamedEqualsWhole) {
     json::value folded = fold.finish();
     expected.as_object().erase("created");
     folded.as_object().erase("created");
-    // Only the answer in one piece carries these, because they may not be asked for with stream.
+    // Only the answer in one piece has these members, because requests with "stream" may not ask
+    // for them.
     for (auto& choice : expected.at("choices").as_array()) {
       if (choice.as_object().contains("prompt_logprobs"))
         choice.as_object()["prompt_logprobs"] = nullptr;
@@ -231,14 +233,14 @@ TEST_F(ServerTest, ContinuousUsageCountsUp) {
     EXPECT_EQ(parse(events[i]).at("usage").at("completion_tokens").as_int64(), i) << events[i];
   }
   EXPECT_TRUE(parse(events[4]).at("choices").as_array().empty());
-  // Alone it is ignored.
+  // By itself the field is ignored.
   const ClientResponse plain =
       post("/v1/completions",
            R"({"prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true}})");
   EXPECT_EQ(plain.body.find("usage"), std::string::npos);
 }
 
-// Two choices of two prompts: the last usage tells the earliest start and the latest end.
+// With two choices of two prompts, the last usage has the earliest start and the latest end.
 TEST_F(ServerTest, TimingsComeOnlyWhenAskedFor) {
   ScriptedEngine::Options engine;
   engine.script = [](const GenerationRequest& request) {
@@ -284,7 +286,7 @@ TEST_F(ServerTest, ForcedUsageAndDetails) {
             0);
 }
 
-// What became of drafts is told where it is asked for, in the fold as in the stream.
+// The counts of drafts are printed where they are asked for, in the fold as in the stream.
 TEST_F(ServerTest, PredictionsAndDraftCounts) {
   ServerOptions options;
   options.per_request_spec_decode_metrics = true;
@@ -448,11 +450,11 @@ TEST_F(ServerTest, LargePromptGoesThroughAWorker) {
 TEST_F(ServerTest, SlowOneKeepsOthersGoing) {
   start({.script = say("hello"), .delay_us = 1000});
   TestClient idle(server->port());
-  idle.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n");  // never finished
+  idle.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n");  // this request is never finished
   EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})").status, 200);
 }
 
-// What a chat says, folded from its stream, without ids and times.
+// Returns the content of a chat's stream, folded, without ids and times.
 std::string folded_choice(const ClientResponse& r) {
   ResponseFold fold(Endpoint::kChat);
   for (const std::string& event : events_of(r.body)) {
@@ -483,7 +485,7 @@ TEST_F(ServerTest, ToolCallsAndReasoningAreTakenApart) {
   EXPECT_EQ(calls[0].at("function").at("arguments").as_string(), R"({"a":1})");
   EXPECT_NE(calls[0].at("id"), calls[1].at("id"));
   EXPECT_FALSE(engine->requests().at(0).params.skip_special_tokens);
-  // The stream says the same.
+  // The stream has the same content.
   const ClientResponse streamed = post("/v1/chat/completions", head + tools + R"(,"stream":true})");
   EXPECT_EQ(folded_choice(streamed), json::serialize(body.at("choices")));
   EXPECT_EQ(streamed.body.find("tool_call>"), std::string::npos) << streamed.body;
@@ -495,7 +497,7 @@ TEST_F(ServerTest, ToolCallsAndReasoningAreTakenApart) {
   EXPECT_EQ(one.at("message").at("tool_calls").as_array().size(), 1u);
   // "hm" is two tokens of a tokenizer of bytes.
   EXPECT_EQ(body.at("usage").at("completion_tokens_details").at("reasoning_tokens").as_int64(), 2);
-  // Without tools in the request nothing is a call; hidden reasoning takes its tokens along.
+  // Without tools in the request nothing is a call. Hidden reasoning is removed with its tokens.
   const json::value plain = message(R"(,"include_reasoning":false,"return_token_ids":true)");
   EXPECT_EQ(plain.at("finish_reason").as_string(), "stop");
   EXPECT_TRUE(plain.at("message").at("reasoning").is_null());
@@ -538,7 +540,7 @@ TEST_F(ServerTest, TokensPrintAsIdsWhereTheServerSaysSo) {
   EXPECT_EQ(token(R"(,"return_tokens_as_token_ids":false)"), "x");
 }
 
-// Each format that a parser knows, streamed and whole, over HTTP.
+// Every format that a parser reads is tried with and without streaming, over HTTP.
 TEST_F(ServerTest, ToolCallsOfEveryFormat) {
   const std::pair<const char*, const char*> replies[] = {
       {"hermes", R"(<tool_call>{"name":"f","arguments":{"a":[1]}}</tool_call>)"},

@@ -12,7 +12,7 @@ namespace quire::server {
 #if defined(__GLIBC__)
 namespace {
 
-// Of this process, in bytes; 0 when the system does not tell.
+// Returns the resident bytes of this process; 0 when the system does not say.
 size_t resident_bytes() {
   FILE* const file = std::fopen("/proc/self/statm", "r");
   if (file == nullptr) return 0;
@@ -34,7 +34,7 @@ void give_back_large_blocks() {
 }
 
 void keep_memory_for_the_end() {
-  constexpr size_t kBytes = 768 * 1024;  // less than what goes back to the system at once
+  constexpr size_t kBytes = 768 * 1024;  // less than what is returned to the system at once
   void* const spare = std::malloc(kBytes);
   if (spare != nullptr) *static_cast<volatile char*>(spare) = 0;
   std::free(spare);
@@ -43,8 +43,9 @@ void keep_memory_for_the_end() {
 void HeapTrimmer::look() {
 #if defined(__GLIBC__)
   constexpr size_t kWorthwhileBytes = 16 * 1024 * 1024;
-  // Free memory counts as free whether the system has it back or not. So what was freed shows as a
-  // growth of it, or, where it was used and freed again since the last look, of the process.
+  // Free memory counts as free even when the system already has it back. So memory that was freed
+  // shows as a growth of the free bytes, or as a growth of the process when it was used and freed
+  // since the last call.
   const size_t free_bytes = mallinfo2().fordblks;
   const size_t resident = resident_bytes();
   lowest_free_bytes_ = std::min(lowest_free_bytes_, free_bytes);
@@ -54,9 +55,9 @@ void HeapTrimmer::look() {
   const bool much_freed = growth >= kWorthwhileBytes && free_bytes >= kWorthwhileBytes;
   if (!much_freed && !trims_again_) return;
   malloc_trim(0);
-  // Other threads may use the free memory while it is trimmed, and free it again before or after
-  // what is read here. Memory in use now lowers the mark, so that its freeing shows; memory that
-  // was used and freed before this line leaves no sign, so the next look trims once more.
+  // Other threads may use free memory while it is trimmed, and free it before or after the reads
+  // below. Memory in use at this moment lowers the mark, so that its release will show. Memory that
+  // was used and freed before this line leaves no sign, so the next call trims once more.
   lowest_resident_bytes_ = resident_bytes();
   lowest_free_bytes_ = std::min(free_bytes, mallinfo2().fordblks);
   trims_again_ = much_freed;

@@ -20,8 +20,8 @@ size_t resident_mib() {
   return resident_pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) >> 20;
 }
 
-// As a large request does: many small blocks, freed in one go, with one block kept at the end of
-// the heap, so that the C library gives nothing back by itself.
+// Allocates like a large request: many small blocks are freed at once, but one block is kept at the
+// end of the heap, so that the C library gives nothing back by itself.
 void use_and_free(size_t mib, std::vector<void*>& kept) {
   constexpr size_t kBlockBytes = 1000;
   std::vector<void*> blocks(mib << 20 >> 10);

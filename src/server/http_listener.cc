@@ -60,8 +60,8 @@ Result<Tcp::acceptor> open_tcp(asio::io_context& io, const asio::any_io_executor
   return acceptor;
 }
 
-// The system holds little that the client has no room for: what a slow client leaves then shows
-// here, where it counts.
+// Limits how many unsent bytes the system holds for a client, so that the bytes that a slow client
+// leaves are seen and counted in this process.
 void keep_unsent_here(int socket) {
   constexpr int kMaxUnsentBytes = 16 * 1024;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsentBytes, sizeof kMaxUnsentBytes);
@@ -130,7 +130,7 @@ Status HttpListener::listen_tcp() {
 
 Status HttpListener::listen_local() {
   QUIRE_RETURN_IF_ERROR(check_local(*io_, options_.uds));
-  // A socket file left behind by a process that is gone would make bind fail.
+  // A socket file that a dead process left would make bind fail.
   if (is_socket(options_.uds)) ::unlink(options_.uds.c_str());
   ErrorCode ec;
   local_.emplace(strand_);
@@ -173,7 +173,8 @@ void HttpListener::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor) 
                         [this, &acceptor](const ErrorCode& ec, auto socket) {
                           if (ec == asio::error::operation_aborted || !acceptor.is_open()) return;
                           if (ec) {
-                            // Out of descriptors, most likely: a pause lets some be freed.
+                            // The process is most likely out of file descriptors. The pause lets
+                            // some be freed.
                             retry_->expires_after(std::chrono::milliseconds(50));
                             retry_->async_wait([this, &acceptor](const ErrorCode& stopped) {
                               if (!stopped) accept_next(acceptor);
@@ -187,7 +188,7 @@ void HttpListener::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor) 
                           }
                           try {
                             on_accepted(Connection::Socket(std::move(socket)));
-                          } catch (const std::exception& e) {  // this client is turned away
+                          } catch (const std::exception& e) {  // this client is refused
                             log_error("accepting: {}", e.what());
                           }
                           accept_next(acceptor);
@@ -196,7 +197,7 @@ void HttpListener::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor) 
 
 void HttpListener::on_accepted(Connection::Socket socket) {
   if (num_connections() >= shared_->limits.max_connections) {
-    // Who expects a handshake could not read the answer.
+    // A client that expects a TLS handshake could not read the answer.
     if (!options_.tls.any()) refuse_connection(std::move(socket));
     return;
   }
@@ -225,7 +226,7 @@ void HttpListener::stop_listening() {
     retry_->cancel();
     closed.set_value();
   });
-  if (threads_.empty()) io_->poll();  // start() got none
+  if (threads_.empty()) io_->poll();  // start() started none
   closed.get_future().wait();
 }
 
@@ -241,7 +242,7 @@ void HttpListener::stop() {
   }
   for (const auto& connection : open) connection->stop();
   open.clear();
-  work_.reset();  // the threads leave when the last connection is closed
+  work_.reset();  // the threads end when the last connection is closed
   for (std::thread& thread : threads_) thread.join();
   if (!options_.uds.empty()) ::unlink(options_.uds.c_str());
 }

@@ -1,4 +1,4 @@
-// The sockets of a server: where it listens, and the threads that serve its connections.
+// HttpListener owns a server's listening sockets and the threads that serve its connections.
 //
 //   HttpListener listener(options, handler);
 //   QUIRE_RETURN_IF_ERROR(listener.start({}));
@@ -27,28 +27,30 @@ namespace quire::server {
 
 class HttpListener {
  public:
-  // What start() would refuse of the address.
+  // Returns the error that start() would return for the address.
   static Status check(const ServerOptions& options);
 
-  // `handler` outlives the listener.
+  // `handler` must outlive the listener.
   HttpListener(const ServerOptions& options, RequestHandler& handler);
   ~HttpListener() { stop(); }
   HttpListener(const HttpListener&) = delete;
   HttpListener& operator=(const HttpListener&) = delete;
 
-  // Binds, listens and starts the threads, each of which `on_thread` is told of. Once.
+  // Binds, listens and starts the threads, and calls `on_thread` with each thread. It may be called
+  // once.
   Status start(const std::function<void(std::thread& thread)>& on_thread);
   uint16_t port() const { return port_; }
-  // Shared with whoever posts work to it when the listener may be gone.
+  // Code that posts work when the listener may be gone shares this context.
   const std::shared_ptr<boost::asio::io_context>& io() const { return io_; }
   size_t num_connections() const;
   bool is_running() const { return started_; }
 
-  // Reads the certificate and key again, for connections to come; on an error all stays as it was.
+  // Reads the certificate and the key again, for new connections. After an error the old ones stay
+  // in use.
   Status reload_tls();
-  // Connections close when they have answered.
+  // Closes each connection after its current answer.
   void begin_drain() { shared_->closing.store(true); }
-  // Takes no more connections. Once started, before stop().
+  // Accepts no more connections. It may be called after start() and before stop().
   void stop_listening();
   // Closes every connection and joins the threads. Idempotent.
   void stop();
@@ -65,7 +67,7 @@ class HttpListener {
 
   const ServerOptions options_;
   std::shared_ptr<boost::asio::io_context> io_;
-  // Of the acceptors and their timer.
+  // Used by the acceptors and their timer.
   boost::asio::strand<boost::asio::io_context::executor_type> strand_;
   std::shared_ptr<ConnectionShared> shared_;  // shared with every connection
   std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> work_;

@@ -60,7 +60,7 @@ class HttpServerImpl final : public HttpServer {
   server::WorkerPool workers_;
   server::Api api_;
   server::HttpListener listener_;
-  asio::strand<asio::io_context::executor_type> strand_;  // of the timer
+  asio::strand<asio::io_context::executor_type> strand_;  // used by the timer
   asio::steady_timer trim_timer_;
   server::HeapTrimmer trimmer_;
   bool started_ = false;
@@ -90,7 +90,8 @@ Status HttpServerImpl::start() {
   return {};
 }
 
-// Once a second, on a worker: a large heap takes a while. On the strand.
+// Trims the heap once a second, on a worker, because a large heap takes a while. It is called on
+// the strand.
 void HttpServerImpl::trim_later() {
   if (stopped_) return;
   trim_timer_.expires_after(std::chrono::seconds(1));
@@ -130,7 +131,7 @@ void HttpServerImpl::stop() {
   if (parts_.exporter != nullptr) parts_.exporter->stop();
 }
 
-// Null: the options name no file.
+// Returns null when the options name no file.
 Result<std::shared_ptr<server::KeyBook>> open_keys(const ServerExtras& extras, bool has_priorities,
                                                    int64_t now_us) {
   if (extras.api_key_file.empty()) return std::shared_ptr<server::KeyBook>();

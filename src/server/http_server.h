@@ -1,12 +1,12 @@
-// The HTTP server: OpenAI's API and others, and Quire's own pages, over one model or several.
+// HttpServer serves OpenAI's API, other APIs and Quire's own pages for one model or several.
 //
 //   auto server = HttpServer::create(options, model);
-//   if (!server.ok()) …                       // a key, address or limit that cannot be
+//   if (!server.ok()) …           // a key, an address or a limit is not valid
 //   QUIRE_RETURN_IF_ERROR((*server)->start());
 //   … (*server)->port() …
-//   (*server)->begin_drain();                 // SIGTERM: /ready says 503, new work is refused,
-//   running work goes on model.engine->drain(timeout_us);
-//   (*server)->stop();                        // closes what is left
+//   (*server)->begin_drain();     // SIGTERM: /ready is 503, new requests are refused
+//   model.engine->drain(timeout_us);
+//   (*server)->stop();            // closes what is left
 #pragma once
 
 #include <cstdint>
@@ -21,29 +21,32 @@ namespace quire {
 
 class HttpServer {
  public:
-  // What create() and start() would refuse of `options` alone, the address included: asked before a
-  // model is loaded.
+  // Returns the error that create() or start() would return for `options` alone, including the
+  // address. A program calls it before it loads a model.
   static Status check(const ServerOptions& options, const ServerExtras& extras = {});
   static Result<std::unique_ptr<HttpServer>> create(ServerOptions options, ServedModel model,
                                                     const ServerExtras& extras = {});
-  // Of several models; they stop with the server.
+  // Serves several models, which stop with the server.
   static Result<std::unique_ptr<HttpServer>> create(ServerOptions options,
                                                     std::shared_ptr<server::ModelHost> models,
                                                     const ServerExtras& extras = {});
-  virtual ~HttpServer() = default;  // stops
+  virtual ~HttpServer() = default;  // stops the server
 
-  // Binds, listens, starts the threads. Once. kUnavailable: the address cannot be bound.
+  // Binds, listens and starts the threads. It may be called once. kUnavailable: the address cannot
+  // be bound.
   virtual Status start() = 0;
-  // The TCP port in use; 0 for a Unix socket or before start().
+  // Returns the TCP port in use; 0 for a Unix socket or before start().
   virtual uint16_t port() const = 0;
-  // Reads the files of certificates, ServerExtras::api_key_file and the folder of models again. What a file with an error
-  // says stays as it was; the first error is returned. Any thread, not a signal handler.
+  // Reads the certificate files, ServerExtras::api_key_file and the folder of models again. When
+  // one of them has an error, its old content stays in use; the first error is returned. Any thread
+  // may call it, but no signal handler.
   virtual Status reload() = 0;
-  // Refuses new work with 503 from now on. Any thread, not a signal handler.
+  // Refuses new requests with 503 from this call on. Any thread may call it, but no signal handler.
   virtual void begin_drain() = 0;
-  // Waits until no generation is being answered, at most timeout_ms. True when idle.
+  // Waits until no generation is being answered, for at most timeout_ms. Returns whether that was
+  // reached.
   virtual bool wait_idle(int64_t timeout_ms) const = 0;
-  // Closes every connection (aborting what runs) and joins the threads. Idempotent.
+  // Closes every connection, which aborts running requests, and joins the threads. Idempotent.
   virtual void stop() = 0;
   virtual size_t num_connections() const = 0;
 };

@@ -1,4 +1,4 @@
-// The HTTP side: framing, limits, keys, disconnects, slow readers, drain.
+// These tests are about HTTP: framing, limits, keys, disconnects, slow readers and draining.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kPrompt = R"({"prompt":"abc"})";
 
-// Much text in few deltas: fills the socket's buffers soon.
+// Returns much text in few deltas, which fills the socket's buffers quickly.
 std::vector<OutputDelta> long_winded(const GenerationRequest&) {
   OutputDelta delta;
   delta.text = std::string(16 * 1024, 'x');
@@ -188,7 +188,7 @@ TEST_F(ServerTest, KeysGuardAllButHealthAndThePage) {
     EXPECT_EQ(r.status, 401) << path;
     EXPECT_EQ(r.body, R"({"error":"Unauthorized"})");
   }
-  // A browser opens the page before anyone can type the key into it.
+  // A browser opens the page before anybody can type the key into it.
   for (const char* path : {"/health", "/ping", "/live", "/ready", "/"})
     EXPECT_EQ(get(path).status, 200) << path;
   TestClient client(server->port());
@@ -330,8 +330,8 @@ TEST_F(ServerTest, SlowReaderIsBounded) {
   start({.script = long_winded, .endless = true, .max_unread = 300}, options);
   TestClient client(server->port());
   client.send(http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})"));
-  // Nothing is read: the socket fills, then the write buffer, then the engine's stream, which the
-  // engine cuts off.
+  // The client reads nothing. The socket fills, then the write buffer, then the engine's stream,
+  // and the engine aborts the request.
   ASSERT_TRUE(eventually([&] { return engine->max_unread_seen() > 300; }));
   const ClientResponse r = client.receive();
   EXPECT_EQ(r.status, 200);
@@ -395,7 +395,7 @@ TEST_F(ServerTest, WhatIsThrownEndsItsRequestAlone) {
   ServerOptions options;
   options.limits.inline_body_bytes = 200;
   start({.script = script}, options);
-  for (const size_t size : {1, 300}) {  // on the connection's strand, and begun by a worker
+  for (const size_t size : {1, 300}) {  // prepared on the strand, and on a worker
     const std::string text(size, 'x');
     for (const char* stream : {"true", "false"}) {
       const ClientResponse r =
@@ -403,7 +403,7 @@ TEST_F(ServerTest, WhatIsThrownEndsItsRequestAlone) {
       EXPECT_EQ(r.status, 500) << r.body;
       EXPECT_EQ(r.headers.at("connection"), "close");
     }
-    // The test's template throws at what has no role it knows.
+    // The test's template throws an exception for unknown roles.
     const ClientResponse r =
         post("/v1/chat/completions",
              R"({"messages":[{"role":"user","content":null,"name":")" + text + "\"}]}");

@@ -18,7 +18,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Collects an answer.
+// CollectedReply collects an answer.
 class CollectedReply final : public LoopReply {
  public:
   CollectedReply(std::shared_ptr<asio::io_context> io, LocalApi::OnAnswer on_answer)
@@ -62,7 +62,7 @@ struct LocalApi::Impl {
     workers.stop();
   }
 
-  // Shared with calls of the engine that may still come.
+  // Shared with calls by the engine that may still come.
   std::shared_ptr<asio::io_context> io = std::make_shared<asio::io_context>(1);
   WorkerPool workers;
   Api api;
@@ -78,7 +78,7 @@ LocalApi::~LocalApi() = default;
 void LocalApi::call(HttpRequest request, OnAnswer on_answer) {
   auto shared = std::make_shared<HttpRequest>(std::move(request));
   auto reply = std::make_shared<CollectedReply>(impl_->io, std::move(on_answer));
-  // A reply and its call hold each other until the answer is sent.
+  // A reply and its call own each other until the answer is sent.
   asio::post(*impl_->io, [api = &impl_->api, shared, reply] {
     if (std::optional<HttpResponse> refusal = api->on_head(*shared))
       return reply->send(std::move(*refusal));

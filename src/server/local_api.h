@@ -1,5 +1,5 @@
-// The routes without a socket: requests of this process go through the same code as those of
-// clients, and so do their answers.
+// LocalApi calls the server's routes without a socket: requests of this process take the same code
+// as those of clients, and so do their answers.
 //
 //   LocalApi api(options, host_one_model(model, options));
 //   api.call({.method = "POST", .path = "/v1/chat/completions", .body = body},
@@ -19,15 +19,15 @@ class LocalApi {
  public:
   using OnAnswer = std::function<void(HttpResponse)>;
 
-  // Keys that `options` ask for are not asked here.
+  // The API keys in `options` are not checked here.
   LocalApi(ServerOptions options, std::shared_ptr<ModelHost> models);
-  // Calls that are under way get no answer any more.
+  // Running calls get no answer after this.
   ~LocalApi();
   LocalApi(const LocalApi&) = delete;
   LocalApi& operator=(const LocalApi&) = delete;
 
-  // Any thread may call it. `on_answer` is called once, on a thread of this object; a streamed
-  // answer is handed over whole.
+  // Any thread may call it. `on_answer` is called once, on a thread of this object, with the
+  // complete answer, even when it is streamed.
   void call(HttpRequest request, OnAnswer on_answer);
 
  private:

@@ -1,4 +1,5 @@
-// The server over the real engine, scheduler and KV cache; only the model is a hash (FakeExecutor).
+// These tests run the server over the real engine, scheduler and KV cache. Only the model is a hash
+// (FakeExecutor).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +22,8 @@ namespace {
 
 namespace json = boost::json;
 
-// Byte-level, one token per letter of a small alphabet: "a" … "z", then " " (Ġ), then the special
-// token <x>.
+// Returns a byte-level tokenizer with one token per letter of a small alphabet: "a" … "z", then " "
+// (Ġ), then the special token <x>.
 std::string letters_tokenizer() {
   json::object vocab;
   for (int i = 0; i < 26; ++i) vocab[std::string(1, static_cast<char>('a' + i))] = i;
@@ -42,7 +43,7 @@ std::string letters_tokenizer() {
                                       {"model", std::move(model)}});
 }
 
-// Sanitizers keep freed memory back on purpose, so resident memory says nothing under them.
+// Sanitizers keep freed memory on purpose, so resident memory shows nothing under them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kResidentMemoryTells = false;
 #else
@@ -275,7 +276,7 @@ TEST_F(RealEngineTest, TenTimesTenTokensCountExactly) {
 }
 
 TEST_F(RealEngineTest, ClientThatLeavesFreesItsBlocks) {
-  start({}, {.step_us = 20'000});  // 8 s if nobody leaves
+  start({}, {.step_us = 20'000});  // 8 s if no client leaves
   for (const char* stream : {"true", "false"}) {
     TestClient client(server->port());
     client.send(http_request(
@@ -293,7 +294,7 @@ TEST_F(RealEngineTest, OverloadEndsEveryRequest) {
   EngineOptions options;
   options.scheduler.max_num_seqs = 8;
   options.scheduler.max_num_queued_reqs = 16;
-  // While it is held, no step ends: all clients arrive before any is answered.
+  // While this is held, no step ends, so all clients arrive before any is answered.
   const auto held = std::make_shared<std::atomic<bool>>(false);
   start(std::move(options), {.wait = [held](int64_t) { held->wait(true); }});
   const auto num_seen = [&] {

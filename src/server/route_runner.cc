@@ -40,7 +40,7 @@ std::shared_ptr<void> ongoing_guard(const ServerState& state, ModelUse hosted,
           }};
 }
 
-// Of those in memory; null: there is none.
+// Returns the model in memory that was used last; null: none is in memory.
 const ModelStatus* latest_used(const std::vector<ModelStatus>& all) {
   const ModelStatus* latest = nullptr;
   for (const ModelStatus& status : all) {
@@ -97,7 +97,8 @@ void RouteRunner::acquire(const Route& route, const std::string& name,
                                                      all.size())),
                     headers, *reply);
     }
-    // Who looks at a model does not use it: its time goes on.
+    // A request that only asks about a model does not use it, so its keep-alive time is not
+    // extended.
     if (const ModelStatus* const latest = works ? nullptr : latest_used(all)) {
       return run_on(latest->loaded, route, std::move(*request), std::move(headers),
                     std::move(reply));
@@ -157,7 +158,7 @@ ApiCheck RouteRunner::enter(HttpRequest& request, Entry& entry) const {
   return std::nullopt;
 }
 
-// Large bodies would hold up the other connections of the thread; so would the template of a
+// A large body would hold up the other connections of the thread. So would a template in the
 // request, whose size says nothing about its work.
 bool RouteRunner::on_io_thread(const Route& route, const HttpRequest& request) const {
   if (route.mode == RouteMode::kInline) return true;
@@ -173,7 +174,7 @@ void RouteRunner::on_worker(const Door& door, const std::shared_ptr<ReplyChannel
   const bool queued = workers_.try_post([post = reply->poster(), work = std::move(work)] {
     try {
       post(work());
-    } catch (...) {  // the connection knows what to do about it, on its strand
+    } catch (...) {  // the connection handles it on its strand
       post([failure = std::current_exception()] { std::rethrow_exception(failure); });
     }
   });
@@ -216,7 +217,8 @@ PrepareContext RouteRunner::context(const HostedModel& hosted, int64_t arrival_u
 }
 
 void RouteRunner::warn_rarely(const PreparedCall& call) {
-  // At most one line a second: a client that always sends the same field must not fill the log.
+  // At most one line is logged per second, so that a client that always sends the same field does
+  // not fill the log.
   const int64_t now_s = call.shape.created_s;
   if (last_warning_s_.exchange(now_s) == now_s) return;
   log_warn("{}: {}", call.shape.id, call.warning);
@@ -225,7 +227,7 @@ void RouteRunner::warn_rarely(const PreparedCall& call) {
 void RouteRunner::generate(const Route& route, HttpRequest request, Entry entry,
                            std::shared_ptr<ReplyChannel> reply) {
   const Door& door = route.door;
-  // The entry moves into what follows the preparation.
+  // The entry is moved into the function that runs after the preparation.
   const HeaderList headers = entry.headers;
   const ModelUse hosted = entry.hosted;
   const int64_t arrival_us = entry.arrival_us;
@@ -244,7 +246,8 @@ void RouteRunner::generate(const Route& route, HttpRequest request, Entry entry,
       });
 }
 
-// Charges the request's key for tokens, and writes its span; empty: nobody asks for either.
+// Returns a function that charges the request's key for tokens and builds its span; empty: nobody
+// asks for either.
 std::function<void(const OutputDelta&)> RouteRunner::watcher_of(const PreparedCall& prepared,
                                                                 const Entry& entry) const {
   const Clock& clock = state_.models->clock();
@@ -286,7 +289,7 @@ std::function<void(const OutputDelta&)> RouteRunner::span_of(const Entry& entry,
 
 void RouteRunner::call_engine(PreparedCall prepared, Entry entry,
                               std::shared_ptr<ReplyChannel> reply) {
-  // The guard holds the model until the answer has ended.
+  // `options.ongoing` holds the model until the answer has ended.
   AsyncEngine& engine = *entry.hosted->model.engine;
   GenerationCall::Options options{std::move(entry.headers), std::move(entry.ongoing),
                                   options_.limits, held_answer_bytes_};
@@ -307,7 +310,7 @@ void RouteRunner::call_engine(PreparedCall prepared, Entry entry,
 
 void RouteRunner::pool(const Route& route, HttpRequest request, Entry entry,
                        std::shared_ptr<ReplyChannel> reply) {
-  // The entry moves into what follows the preparation.
+  // The entry is moved into the function that runs after the preparation.
   const HeaderList headers = entry.headers;
   const ModelUse hosted = entry.hosted;
   const int64_t arrival_us = entry.arrival_us;

@@ -1,5 +1,5 @@
-// What becomes of a request that the gate has let through: its door answers at once or on a worker,
-// or a call to the engine does.
+// RouteRunner answers requests that the gate has accepted: by their door, at once or on a worker,
+// or by a call to the engine.
 #pragma once
 
 #include <atomic>
@@ -24,15 +24,15 @@ class ResponseStore;
 
 class RouteRunner {
  public:
-  // All outlive the runner.
+  // All arguments must outlive the runner.
   RouteRunner(const ServerOptions& options, ServerState& state, WorkerPool& workers);
 
-  // Answers on `reply`, on its strand. `headers` go on every answer.
+  // Answers on `reply`, on its strand. `headers` are added to every answer.
   void run(const Route& route, HttpRequest request, HeaderList headers,
            std::shared_ptr<ReplyChannel> reply);
 
  private:
-  // What a request that works brings to its call.
+  // An Entry is what a request needs besides its fields to call the engine.
   struct Entry {
     ModelUse hosted;
     HeaderList headers;
@@ -42,7 +42,7 @@ class RouteRunner {
     std::optional<TraceContext> trace = {};  // nullopt: nobody asks for spans
   };
 
-  // Finds the model of the folder that the request names, which may have to be loaded first.
+  // Finds the model of the folder that the request names. It may have to be loaded first.
   void find_model(const Route& route, HttpRequest request, HeaderList headers,
                   std::shared_ptr<ReplyChannel> reply);
   void acquire(const Route& route, const std::string& name, std::shared_ptr<HttpRequest> request,
@@ -57,15 +57,16 @@ class RouteRunner {
             std::shared_ptr<ReplyChannel> reply);
   std::function<void(const OutputDelta&)> watcher_of(const PreparedCall& prepared,
                                                      const Entry& entry) const;
-  // Writes the span of a request, of which `facts` tells; empty: nobody asks for it.
+  // Returns a function that writes the span of a request from its deltas. `facts` returns what is
+  // known before. Empty: nobody asks for spans.
   template <typename Facts>
   std::function<void(const OutputDelta&)> span_of(const Entry& entry, Facts facts) const;
   void call_engine(PreparedCall prepared, Entry entry, std::shared_ptr<ReplyChannel> reply);
-  // Whether the limits of the request's key let it in, which its headers tell either way; they may
-  // give it the key's priority.
+  // Checks the limits of the request's key, which go into the headers of the answer in either case.
+  // The request may get the key's priority.
   ApiCheck enter(HttpRequest& request, Entry& entry) const;
   bool on_io_thread(const Route& route, const HttpRequest& request) const;
-  // `proceed` gets what `prepare` makes of the request, here or on a worker; it runs on the strand.
+  // Calls `prepare`, here or on a worker, then `proceed` with its result, on the strand.
   template <typename Prepare, typename Proceed>
   void prepare_then(const Route& route, HttpRequest request, const HeaderList& headers,
                     const std::shared_ptr<ReplyChannel>& reply, Prepare prepare, Proceed proceed);
@@ -77,11 +78,11 @@ class RouteRunner {
   const ServerOptions& options_;
   ServerState& state_;
   WorkerPool& workers_;
-  const ModelUse no_model_;  // of routes that are about the server, where it has a folder of models
+  const ModelUse no_model_;  // for routes about the server, where it has a folder of models
   std::atomic<int64_t> last_warning_s_{0};
   std::shared_ptr<std::atomic<uint64_t>> held_answer_bytes_;  // shared with the calls
   std::shared_ptr<ResponseStore> responses_;                  // shared with the calls
-  std::shared_ptr<BackgroundCalls> background_;  // ends first: its calls use what is above
+  std::shared_ptr<BackgroundCalls> background_;  // ends first: its calls use the members above
 };
 
 }  // namespace quire::server

@@ -1,4 +1,4 @@
-// What a server has beside its model, where it is told to.
+// ServerExtras are the optional parts of a server besides its model.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 namespace quire {
 
 struct ServerExtras {
-  // The directory for what clients upload to /v1/files and for their batches; when it is empty,
-  // there are no such routes.
+  // The directory for files that clients upload to /v1/files and for their batches. When it is
+  // empty, these routes do not exist.
   std::string files_dir;
-  int64_t files_bytes = 4ll << 30;  // of all files together; their batches' answers come beside
-  int32_t batch_concurrency = 16;   // requests of batches under way at once
-  // Keys with names and limits, beside ServerOptions::api_keys; empty: none.
+  int64_t files_bytes = 4ll << 30;  // sum over all files; answers of batches come on top
+  int32_t batch_concurrency = 16;   // requests of batches that run at the same time
+  // A file of keys with names and limits, in addition to ServerOptions::api_keys; empty: none.
   std::string api_key_file;
-  // Spans of requests and metrics for a collector; without endpoints none are sent.
+  // Where spans of requests and metrics are sent; without endpoints none are sent.
   server::ExporterOptions otlp = {};
 };
 

@@ -1,6 +1,5 @@
-// `quire bench ablation` runs one workload in two ways: as serving systems once did (static batches
-// of whole requests, a contiguous reservation for the longest output), and as Quire does
-// (continuous batching, paged KV).
+// `quire bench ablation` runs one workload with static batches of whole requests and with
+// continuous batching, each with a contiguous reservation for the longest output and with paged KV.
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
@@ -89,7 +88,7 @@ Result<Outcome> run_mode(const AblationFlags& flags, const Mode& mode) {
 
 constexpr size_t kNumModes = std::size(kModes);
 
-// Medians of the repeats, by mode.
+// The figures of each mode, which are medians of the repeats.
 struct Outcomes {
   std::vector<double> rates, waits;
   std::vector<double> wasted_kv_shares;
@@ -152,8 +151,8 @@ json::object to_json(const AblationFlags& flags, const Outcomes& outcomes) {
 }
 
 Status run_ablation(AblationFlags& flags) {
-  // Batching gains something only when a step is bound by reading weights, as steps of served
-  // models are.
+  // Batching only gains speed when a step is bound by reading weights, as it is for served models,
+  // so the default is not the built-in model.
   if (flags.engine.model.empty() && flags.engine.shape.empty()) flags.engine.shape = "qwen2.5-0.5b";
   if (flags.min_output_len > flags.max_output_len) {
     return invalid_argument("--min-output-len: expected at most --max-output-len ({}), got {}",

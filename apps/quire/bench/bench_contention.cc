@@ -1,4 +1,4 @@
-// `quire bench contention` measures the speed that is left when other programs keep some cores
+// `quire bench contention` measures the speed of the engine while other programs keep some cores
 // busy.
 #include <fmt/format.h>
 
@@ -85,7 +85,7 @@ Result<RunningModel> start_with(ContentionFlags& flags, int32_t num_threads) {
   return start_model(args);
 }
 
-// Runs one prompt and its answer beside the neighbours of the scenario.
+// Runs one prompt and its answer while the neighbours of the scenario run.
 Status measure_round(const ContentionFlags& flags, const RunningModel& model,
                      const Scenario& scenario, std::mt19937_64& rng, Measured& measured) {
   const std::vector<StepRecord> before = model.engine->recent_steps();
@@ -106,7 +106,7 @@ Status measure_round(const ContentionFlags& flags, const RunningModel& model,
   return {};
 }
 
-// The scenarios take turns, so that all of them see the machine's better and worse minutes. The
+// The scenarios take turns, so that a drift of the machine's speed affects all of them. The
 // first round is a warm-up.
 Result<std::vector<Measured>> measure(const ContentionFlags& flags, const RunningModel& all,
                                       const RunningModel& fewer) {

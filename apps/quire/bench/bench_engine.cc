@@ -36,7 +36,7 @@ struct EngineBenchFlags {
   bool as_json = false;
 };
 
-// Ends with an exit code in a process that is a rank behind the first.
+// Returns an exit code in a process whose rank is above 0, once that rank's work has ended.
 std::optional<int> prepare(EngineBenchFlags& flags) {
   if (flags.engine.engine.scheduler.max_model_len == 0)
     flags.engine.engine.scheduler.max_model_len = flags.input_len + flags.output_len;
@@ -47,7 +47,7 @@ Result<RunningModel> start_for_bench(EngineBenchFlags& flags) {
   flags.engine.on_progress = cli::loading_bar();
   flags.engine.engine.log_interval_us = 0;
   flags.engine.engine.prepare_at_start = true;
-  // Prompts are random, and nothing of them or of the answers may come for free.
+  // Prompts are random, and no part of them or of the answers may come from the prefix cache.
   flags.engine.engine.kv.enable_prefix_caching = false;
   if (flags.engine.speculative_config.empty()) flags.engine.speculative_config = kNoDrafts;
   return start_model(flags.engine);
@@ -77,7 +77,7 @@ struct PhaseTimes {
 };
 
 struct LatencyTimes {
-  PhaseTimes plain, adapted, constrained;  // of the same requests
+  PhaseTimes plain, adapted, constrained;  // of the same requests, run in the three ways
 };
 
 struct LatencyRun : LatencyTimes {
@@ -95,7 +95,7 @@ std::vector<GenerationRequest> make_batch(const EngineBenchFlags& flags, const R
   return requests;
 }
 
-// The same requests, which take the adapters in turn; empty without adapters.
+// Returns the same requests with the adapters assigned in turn; empty when no adapter is loaded.
 std::vector<GenerationRequest> with_adapters(const RunningModel& model,
                                              std::vector<GenerationRequest> requests) {
   if (model.adapters == nullptr) return {};
@@ -105,7 +105,7 @@ std::vector<GenerationRequest> with_adapters(const RunningModel& model,
   return requests;
 }
 
-// The same requests, whose answers are of the schema; empty without one.
+// Returns the same requests, whose answers must follow --json-schema; empty without that flag.
 Result<std::vector<GenerationRequest>> with_schema(const EngineBenchFlags& flags,
                                                    const RunningModel& model,
                                                    std::vector<GenerationRequest> requests) {
@@ -145,7 +145,7 @@ double median_of(const std::vector<LatencyRun>& runs,
 }
 
 // Every run has its own ceilings, the mean of what is probed before and after it: the speed of
-// memory drifts on shared machines, and a share says something only against the limit of its time.
+// memory drifts on shared machines, so a share is only right against the limits of the same minute.
 Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
                                                 const RunningModel& model) {
   std::mt19937_64 rng(flags.seed);
@@ -162,7 +162,8 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
     variants[1] = {&LatencyTimes::adapted, with_adapters(model, variants[0].requests)};
     variants[2].phases = &LatencyTimes::constrained;
     QUIRE_ASSIGN_OR_RETURN(variants[2].requests, with_schema(flags, model, variants[0].requests));
-    // In turn before and after the run without, so that a drift favours neither.
+    // The plain run comes first and last in turn, so that a drift of the machine favours no
+    // variant.
     if (i % 2 == 0) std::reverse(variants.begin(), variants.end());
     LatencyTimes times;
     for (Variant& variant : variants) {
@@ -181,7 +182,8 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
   return runs;
 }
 
-// Medians of paired runs; speeds are over those of the runs without.
+// The times are medians over all runs. The speeds are the medians of each run's ratio to the plain
+// run beside it.
 struct Beside {
   double prefill_ms = 0, prefill_speed = 0;
   double step_ms = 0, decode_speed = 0;
@@ -203,7 +205,7 @@ Beside beside(const std::vector<LatencyRun>& runs, PhaseTimes LatencyTimes::*tim
           .decode_speed = speed(&PhaseTimes::decode_s)};
 }
 
-// `what` says how the requests differ from those of the runs without.
+// `what` names what the requests have that the plain run's do not: an adapter or a schema.
 void print_beside(const std::string& what, const Beside& with) {
   fmt::print(
       "{}: prefill {:.1f} ms, {:.3f}x the speed without; decode {:.2f} ms a step, {:.3f}x the "
@@ -218,7 +220,7 @@ json::object to_json(const Beside& with) {
           {"decode_speed_ratio", with.decode_speed}};
 }
 
-// Medians of the runs.
+// Medians over all runs.
 struct LatencyFigures {
   double prefill_s = 0, prefill_share = 0, prefill_flop_per_s = 0;
   double decode_s = 0, decode_share = 0, decode_bytes_per_s = 0;  // of a step
@@ -246,7 +248,7 @@ LatencyFigures latency_figures(const EngineBenchFlags& flags, const RunningModel
   return figures;
 }
 
-// The step of the prompt brings the first token, so that one token takes no step of decoding.
+// The prefill step already samples the first token, so an answer of one token has no decode step.
 bool decodes(const EngineBenchFlags& flags) { return flags.output_len > 1; }
 
 void print_latency(const EngineBenchFlags& flags, const LatencyFigures& figures,
@@ -341,7 +343,8 @@ Status run_throughput(EngineBenchFlags& flags) {
   const double all_tokens =
       output_tokens + static_cast<double>(flags.num_prompts) * flags.input_len;
   const double share = throughput_bound_s(flags, bound) / timing.total_s;
-  // The engine answers between steps, so that the last step is counted afterwards.
+  // The engine takes its recent steps out between two steps, so after this call the last step is
+  // counted too.
   (void)model.engine->recent_steps();
   const StepUse use = step_use(model.engine->stats());
   if (flags.as_json) {

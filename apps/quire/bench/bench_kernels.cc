@@ -33,20 +33,20 @@ struct KernelFlags {
   bool as_json = false;
 };
 
-// KernelTable prints rows as they are measured, below `machine` and the names of the columns; as
-// JSON, all of them at the end.
+// KernelTable prints rows as they are measured, below `machine` and the names of the columns. As
+// JSON it prints all of them at the end.
 class KernelTable {
  public:
   KernelTable(std::string machine, const KernelFlags& flags)
       : machine_(std::move(machine)),
         filter_(flags.options.filter),
         as_json_(flags.as_json),
-        // A table that is on the screen shows the progress by itself.
+        // A table that is printed to a terminal shows the progress by itself.
         shows_progress_(flags.show_progress ||
                         (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0)) {}
 
-  // The ceilings are probed first, though nobody asked for them: their rows are held back until
-  // there is a row that somebody asked for.
+  // The ceilings are always probed first, even when the filter leaves them out. Their rows are held
+  // back until the first row that the filter selects.
   void add(const KernelBenchRow& row) {
     held_.push_back(row);
     if (row.name.find(filter_) == std::string::npos && num_rows_ == 0) return;

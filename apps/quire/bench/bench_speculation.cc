@@ -38,7 +38,8 @@ struct Run {
   DraftCounts drafts;
 };
 
-// From the first tokens of all streams to the last: prompts take the same either way.
+// Measures from the moment when all streams have their first token to the last token of all,
+// because prompts take the same time with and without drafts.
 Result<Run> run_streams(AsyncEngine& engine, std::vector<GenerationRequest> requests) {
   const Clock& clock = engine.clock();
   Run run;
@@ -64,8 +65,9 @@ Result<Run> run_streams(AsyncEngine& engine, std::vector<GenerationRequest> requ
   return run;
 }
 
-// All streams together, or those of a file one after the other. Each run is a tenant of its own, so
-// that it does not draft from the answers of the runs before; its prompts are computed first.
+// Runs all streams together, or those of a file one after the other. Each run has a cache salt of
+// its own, so that it does not draft from the answers of earlier runs. Its prompts are computed
+// first.
 Result<Run> run_work(const RunningModel& model, const SpeculationWork& work, bool drafts,
                      int32_t max_tokens, const std::string& salt) {
   Run sum;
@@ -100,7 +102,7 @@ Result<WorkFigures> measure(const SpeculationFlags& flags, const RunningModel& m
   Run last;
   for (int32_t i = -1; i < flags.num_repeats; ++i) {  // the first is a warm-up
     Run off, on;
-    // Either goes first in turn, so that a drift favours neither.
+    // The two runs take turns at going first, so that a drift of the machine favours neither.
     for (const bool drafts : {i % 2 == 0, i % 2 != 0}) {
       const std::string salt = fmt::format("{} of {} {}", work.name, i, drafts);
       Run& run = drafts ? on : off;
@@ -131,7 +133,7 @@ void print_work(const SpeculationWork& work, const WorkFigures& figures) {
   fmt::print("{:<16} {:>7} {:>12.1f} {:>12.1f} {:>7.2f} {:>12.2f} {:>11.0f}\n", work.name,
              work.num_streams, figures.tokens_per_s_without, figures.tokens_per_s_with,
              figures.ratio, figures.drafts_per_token, 100 * figures.accepted_share);
-  std::fflush(stdout);  // works take minutes
+  std::fflush(stdout);  // a kind of work takes minutes
 }
 
 json::object to_json(const SpeculationWork& work, const WorkFigures& figures) {
@@ -151,14 +153,16 @@ struct DrafterFigures {
   double kb_a_token = 0;
 };
 
-// What the suffix drafter itself takes of a request whose text has parts that come again.
+// Measures the time and memory of the suffix drafter alone, for a request whose text repeats
+// `part`.
 DrafterFigures measure_suffix_drafter(const std::vector<TokenId>& part) {
   constexpr size_t kSteps = 2048;
   Request request;
   request.id = RequestId(1);
   request.num_prompt_tokens = kDrafterContext;
   const auto next_token = [&] {
-    // Every other part as it was before, the others a token further on in the vocabulary.
+    // Every second part is repeated exactly; in the others each token id is shifted by the part's
+    // number.
     const size_t at = request.token_ids.size();
     const auto shift = static_cast<TokenId>(at / part.size() % 2 == 0 ? 0 : at / part.size());
     request.token_ids.push_back(part[at % part.size()] + shift);
@@ -178,7 +182,7 @@ DrafterFigures measure_suffix_drafter(const std::vector<TokenId>& part) {
                         static_cast<double>(request.token_ids.size())};
 }
 
-// Returns the work that the flags ask for; there is some.
+// Returns the work that the flags ask for, which is never empty.
 Result<std::vector<SpeculationWork>> work_of(const SpeculationFlags& flags,
                                              const RunningModel& model) {
   const int32_t vocab_size = model.engine->model_info().vocab_size;

@@ -1,5 +1,5 @@
-// Bound is the least time that this machine allows for a step: the cost model of roofline/ over
-// ceilings that are measured here.
+// Bound is the least time that this machine allows for a step. The cost model of roofline/ computes
+// it from ceilings that are measured here.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace quire::bench {
 
-// Probes for a short time what `model` runs on: the GPU, or this machine with the instructions that
-// `args` asks for. The engine must be idle meanwhile.
+// Measures for a short time the ceilings of the device that `model` runs on: the GPU, or this
+// machine with the instruction set that `args` asks for. The engine must be idle meanwhile.
 Result<Hardware> probe_ceilings(const EngineArgs& args, const RunningModel& model);
 // Returns the bandwidths and peaks half way between two probes.
 Hardware mean_ceilings(const Hardware& a, const Hardware& b);
@@ -28,7 +28,8 @@ class Bound {
   StepCost prefill(int32_t batch_size, int32_t num_tokens) const;
 
   double read_bytes_per_s() const { return cost_.hardware().memory_bytes_per_s; }
-  // Returns the peak of the multiply-adds that the layers' matrices are computed with.
+  // Returns the peak multiply-add rate for the number format in which the layers' matrices are
+  // computed.
   double peak_flops() const;
   MathType math() const { return cost_.model().weights.math; }
 

@@ -24,9 +24,9 @@ Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest
                               const std::function<void(int64_t, int64_t)>& on_progress) {
   const Clock& clock = engine.clock();
   const int64_t start_us = clock.now_us();
-  // FirstToken notes when each request had its first token. The engine's thread does so, because
-  // this thread may wake only when a small model has answered in full. Both share it, since the
-  // engine may call late.
+  // FirstToken notes when each request had its first token. The engine's thread calls it, because
+  // this thread may only wake when a small model has already finished its answer. The two threads
+  // share ownership, since the engine may call it late.
   struct FirstToken {
     std::atomic<int64_t> at_us = 0;
   };

@@ -23,8 +23,8 @@ struct BatchTiming {
   int64_t num_tokens = 0;    // of all answers
 };
 // Submits all requests at once and waits for all of them. It fails with the first request that
-// fails. `on_progress` may be empty; it is told how many requests, in the order given, have
-// finished.
+// fails. `on_progress` may be empty; otherwise it is called with the number of requests, counted in
+// the order given, that have finished.
 Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest> requests,
                               const std::function<void(int64_t, int64_t)>& on_progress = nullptr);
 

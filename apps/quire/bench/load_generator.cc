@@ -202,8 +202,8 @@ asio::awaitable<void> one_request(Run& run, size_t index) {
   }
 }
 
-// A client is one of max_concurrency: it takes the next request when its last one has ended and the
-// request's time has come.
+// A client is one of the max_concurrency coroutines. It takes the next request once its last one
+// has ended and the next one's start time has come.
 asio::awaitable<void> client(Run& run) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
   while (run.next < run.plan.bodies.size()) {

@@ -21,8 +21,8 @@ struct LoadOptions {
   std::string api_key;
   std::string model;  // empty: the first model that /v1/models names
   bool chat = false;  // posts to /v1/chat/completions instead of /v1/completions
-  // A trace is sent as it is, with its times, lengths and shared beginnings. The members below, up
-  // to `burstiness`, then describe warm-ups alone.
+  // A trace is sent as it is, with its own times, lengths and shared prefixes. The members below,
+  // up to `burstiness`, then only describe the warm-up requests.
   std::optional<sim::Workload> trace = {};
   int32_t num_requests = 1000;
   int32_t num_warmups = 0;

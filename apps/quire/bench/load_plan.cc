@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Each kind of random prompt has a stream of its own.
+// Each kind of random prompt has a random stream of its own.
 constexpr uint64_t kPrefixStream = 0x6c6f6164u;
 constexpr uint64_t kPromptStream = 0x6c6f6165u;
 // These token ids are in any vocabulary, so that prompts need no tokenizer.

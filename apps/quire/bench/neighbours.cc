@@ -22,7 +22,7 @@ int64_t now_ns() {
   return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-// The child comes from a process with threads, so it calls only what is safe in a signal handler.
+// The child of a process with threads may only call functions that are safe in a signal handler.
 [[noreturn]] void keep_core_busy(NeighbourKind kind) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   while (true) {

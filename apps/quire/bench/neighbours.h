@@ -1,5 +1,5 @@
-// Neighbours are other programs that want the machine's cores: child processes that do nothing but
-// run.
+// Neighbours are other programs that compete for the machine's cores: child processes that only
+// keep a core busy.
 #pragma once
 
 #include <sys/types.h>

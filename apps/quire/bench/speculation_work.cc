@@ -10,8 +10,8 @@
 namespace quire::bench {
 namespace {
 
-// Lets one token come out at each place. Unlike a grammar's masks it keeps all drafts: wrong ones are
-// computed and refused, as they would be without it.
+// Allows exactly one token at each position. Unlike a grammar's masks it keeps all drafts: wrong
+// ones are computed and rejected, as they would be without it.
 class OneTokenMasks : public TokenMaskSource {
  public:
   Status accept(std::span<const TokenId> token_ids) override {
@@ -31,13 +31,13 @@ class OneTokenMasks : public TokenMaskSource {
   }
 
  private:
-  // Returns the token at `position` of the answer, behind the first `i` drafts.
+  // Returns the token at `position` of the answer, which follows the first `i` drafts.
   virtual TokenId token(std::span<const TokenId> drafts, size_t i, size_t position) const = 0;
 
   size_t num_accepted_ = 0;
 };
 
-// Lets one given text come out, whatever is drafted.
+// Forces one given text, whatever is drafted.
 class ForcedText final : public OneTokenMasks {
  public:
   explicit ForcedText(const std::vector<TokenId>& text) : text_(text) {}
@@ -50,7 +50,8 @@ class ForcedText final : public OneTokenMasks {
   const std::vector<TokenId> text_;
 };
 
-// Lets drafts come out with one probability, each by its own coin, and other tokens elsewhere.
+// Accepts each draft with a fixed probability, by a draw of its own, and forces other tokens
+// elsewhere.
 class StatedAcceptance final : public OneTokenMasks {
  public:
   StatedAcceptance(double acceptance, uint64_t seed, int32_t vocab_size)
@@ -75,7 +76,8 @@ std::vector<TokenId> random_ids(std::mt19937_64& rng, int32_t vocab_size, int32_
   return ids;
 }
 
-// The text with a change of one to four tokens about every 40: a token replaced, left out or added.
+// Returns the text with a change of one to four tokens about every 40 tokens: a token is replaced,
+// left out or added.
 std::vector<TokenId> edited(std::mt19937_64& rng, int32_t vocab_size,
                             const std::vector<TokenId>& text) {
   std::vector<TokenId> out;

@@ -1,5 +1,5 @@
-// Work for drafts: prompts with the answers that are made to come out, so that real steps and times
-// are measured whatever the model would say.
+// Work for drafters: prompts and forced answers, so that real steps and times are measured whatever
+// tokens the model itself would sample.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,32 @@ struct SpeculationWork {
   std::string name;
   int32_t num_streams = 1;
   std::vector<std::vector<TokenId>> prompts;  // of the streams
-  // These answers are forced; when there are none, the model answers as it likes, greedily.
+  // Each stream's answer is forced to one of these. When there are none, the model decodes
+  // greedily.
   std::vector<std::vector<TokenId>> answers;
-  // Each draft comes out with this probability, in [0, 1], whatever the model says. When it is
-  // negative, the answers decide.
+  // Each draft is accepted with this probability, in [0, 1], whatever the model samples. When it is
+  // negative, `answers` decide.
   double acceptance = -1;
 };
 
-// Makes work of random ids: an edit, which repeats its prompt but for a few places, and a text that
-// repeats nothing, each alone and in `num_streams` streams.
+// Returns work of random ids: an edit, which repeats its prompt with a few changes, and a text that
+// repeats nothing. Each is run alone and in `num_streams` streams.
 std::vector<SpeculationWork> made_up_work(int32_t vocab_size, int32_t num_tokens,
                                           int32_t num_streams, uint64_t seed);
 
-// Random prompts behind which drafts come out with a stated probability: what a drafter's cost allows
-// where random weights say nothing of how often it is right. Alone and in `num_streams` streams.
+// Returns work of random prompts whose drafts are accepted with a stated probability. It shows what
+// a drafter's cost allows where random weights cannot show how often a drafter is right. It is run
+// alone and in `num_streams` streams.
 std::vector<SpeculationWork> work_of_acceptance(double acceptance, int32_t vocab_size,
                                                 int32_t num_tokens, int32_t num_streams,
                                                 uint64_t seed);
 
-// From a file of JSON lines {"name": …, "prompt": …, "answer": …}; lines with one name are one work,
-// of which the streams are run one after the other. Without answer the model's own comes out.
+// Reads a file of JSON lines {"name": …, "prompt": …, "answer": …}. Lines with the same name form
+// one work, whose streams run one after the other. A line without an answer takes the model's own.
 Result<std::vector<SpeculationWork>> read_work(const std::string& path, const Tokenizer& tokenizer,
                                                int32_t max_tokens);
 
-// The request of one stream, at most `max_tokens` tokens long.
+// Returns the request of one stream, whose answer has at most `max_tokens` tokens.
 GenerationRequest work_request(const SpeculationWork& work, size_t stream, bool drafts,
                                int32_t vocab_size, int32_t max_tokens, const Clock& clock);
 

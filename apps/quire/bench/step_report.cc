@@ -94,7 +94,7 @@ void explain_share(double largest) {
 
 namespace {
 
-// Of StepUse, by which text and JSON say the same.
+// These shares are computed from StepUse once, so that text and JSON show the same figures.
 struct StepShares {
   double execute = 0, forward = 0, logits = 0, sample = 0, inputs = 0;     // of the wall time
   double schedule_ms = 0, update_ms = 0, between_ms = 0, http_cpu_ms = 0;  // a step

@@ -43,7 +43,7 @@ Result<int> run_chat(ChatFlags& flags, const SamplingFlags& sampling) {
   while (const auto message = next_message(is_interactive)) {
     if (!session->handle(*message)) break;
   }
-  // A person has seen what failed; a script sees the exit code.
+  // A person has seen which question failed; a script only sees the exit code.
   return is_interactive || session->failure().ok() ? 0 : 1;
 }
 

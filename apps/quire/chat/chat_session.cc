@@ -25,7 +25,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Nothing where the hardware's limit is not known.
+// Returns an empty text when the hardware's limit is not known.
 std::string share_of_limit(uint64_t bound_us, uint64_t step_us) {
   if (bound_us == 0 || step_us == 0) return {};
   return fmt::format(", {:.0f} % of the machine's limit",
@@ -169,7 +169,8 @@ Status ChatSession::load_conversation(const std::string& path) {
   return {};
 }
 
-// A file that is no image is refused now, and not only with the next question.
+// Checks the file at once, so that a file that is no image is refused here and not with the next
+// question.
 Status ChatSession::attach_image(const std::string& path) {
   QUIRE_ASSIGN_OR_RETURN(std::string bytes, read_text(path, ImageLimits().max_bytes));
   const ChatMessage alone{"user", {}, {bytes}};
@@ -180,8 +181,8 @@ Status ChatSession::attach_image(const std::string& path) {
   return {};
 }
 
-// Both at once may be more than fits, so the old one goes first, and comes back where the new one
-// cannot be loaded.
+// Both models together may not fit into memory, so the old one is released first, and loaded again
+// when the new one cannot be loaded.
 Status ChatSession::change_model(const std::string& path) {
   const std::string before = std::exchange(args_.model, path);
   llm_.reset();

@@ -97,7 +97,7 @@ struct CalibrateFlags {
   bool as_json = false;
 };
 
-// Logs of one model and one machine are joined into one log.
+// Appends the steps of one log to `all`. Logs of different models or machines are refused.
 Status join_step_log(const std::string& path, std::string_view text, std::optional<StepLog>& all) {
   QUIRE_ASSIGN_OR_RETURN(StepLog log, parse_step_log(text, path));
   if (!all) {
@@ -132,7 +132,7 @@ struct Table {
 };
 using Reports = std::vector<FitReport>;
 
-// Fits every kind that the table has samples of.
+// Fits the constants of every kernel kind that the table has samples of.
 template <typename Sample, typename FormatOf, typename Fit>
 Status fit_kinds(const std::vector<Sample>& samples, FormatOf format_of, Fit fit,
                  Reports& reports) {
@@ -196,7 +196,7 @@ Status fit_collective_table(const Table& table, const FitOptions& options, Hardw
   return {};
 }
 
-// Appends a report for every operator of a table that constants are fitted to.
+// Fits constants to the table and appends one report for each operator in it.
 Status fit_table(const Table& table, const FitOptions& options, Hardware& hardware,
                  Reports& reports) {
   if (table.has("gemm_dtype")) return fit_gemm_table(table, options, hardware, reports);
@@ -220,8 +220,8 @@ Result<Reports> judge(const std::vector<Table>& tables, Hardware hardware) {
   return reports;
 }
 
-// Reads `text` back and judges it by all tables beside what it replaces: the file that is at
-// `path`, else the description that the fit began with.
+// Reads `text` back and judges it by all tables beside the description that it replaces: the file
+// at `path` if there is one, else the description from which the fit started.
 Status check_written(const std::vector<Table>& tables, const std::string& text,
                      const std::string& path, const Hardware& start) {
   QUIRE_ASSIGN_OR_RETURN(const Hardware written, parse_hardware(text, path));
@@ -258,7 +258,7 @@ Status judge_latent_table(const Table& table, const Hardware& hardware, Calibrat
   return {};
 }
 
-// Inputs are the files of one calibration by what they hold.
+// Inputs are the files of one calibration, sorted by their content.
 struct Inputs {
   std::vector<Table> tables;  // constants are fitted to these
   std::optional<StepLog> steps;

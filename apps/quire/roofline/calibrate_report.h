@@ -1,4 +1,4 @@
-// What `quire roofline calibrate` says of its fits, as text or as JSON.
+// CalibrateReport prints the results of `quire roofline calibrate`, as text or as JSON.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -13,14 +13,14 @@
 
 namespace quire::roofline {
 
-// Text comes out as it is added, JSON in finish(). One thread may use it.
+// Text is printed as it is added, JSON in finish(). Only one thread may use it.
 class CalibrateReport {
  public:
   explicit CalibrateReport(bool as_json) : as_json_(as_json) {}
 
   void add(const FitReport& fit);
   void add(const MixedReport& mixed);
-  // `what` names the formats of weights and cache.
+  // `what` names the formats of the weights and of the cache.
   void add(std::string_view what, const LatentModuleReport& latent);
   void add(const StepFitReport& steps, std::string_view model);
   void written_to(const std::string& path);

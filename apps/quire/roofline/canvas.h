@@ -1,4 +1,4 @@
-// A Canvas is an SVG whose two axes are logarithmic. Labels are put where they do not cover each other.
+// A Canvas is an SVG whose two axes are logarithmic. Its labels do not cover each other.
 #pragma once
 
 #include <fmt/format.h>
@@ -34,7 +34,8 @@ class Canvas {
     body_.push_back('\n');
   }
   void axes();
-  // Writes beside (x, y), in pixels, on the first side where no label is; nothing where all are taken.
+  // Writes a label beside (x, y), in pixels, on the first side where no other label is. Where all
+  // sides are taken, it writes nothing.
   void label(double x, double y, std::string_view text, std::string_view color);
   std::string svg(std::string_view title) const;
 

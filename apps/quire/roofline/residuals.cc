@@ -40,12 +40,12 @@ class Errors {
     measured_us_ += measured_us;
     error_us_ += error * measured_us;
   }
-  // The four are shares: 0.1 is 10 %.
+  // Four of the members are shares: 0.1 is 10 %.
   struct Figures {
     int64_t num_steps = 0;
     double median = 0, mean = 0;  // of absolute errors
     double bias = 0;
-    double sum = 0;  // of all times
+    double sum = 0;  // the error of the sum of all times
   };
   Figures figures() {
     if (sizes_.empty()) return {};
@@ -119,7 +119,7 @@ std::string residual_csv(const std::vector<StepResidual>& residuals) {
 }
 
 struct ErrorRow {
-  std::string steps;  // which
+  std::string steps;  // names the steps of this row
   Errors::Figures errors;
 };
 

@@ -98,7 +98,7 @@ Status run_compare(const Flags& flags, const std::vector<std::string>& models,
                                           : compare_svg(columns, flags.report));
 }
 
-// The embeddings of the picture that the flags ask about.
+// Sets the numbers of embeddings of the image that the flags ask about.
 Status add_image_items(Flags& flags) {
   if (flags.report.image_size.empty()) return {};
   QUIRE_ASSIGN_OR_RETURN(const cli::PictureSize size,

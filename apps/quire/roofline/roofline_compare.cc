@@ -24,7 +24,7 @@ class Columns {
     for (const CostModel& model : models_) text_ += fmt::format("  {:>{}}", cell(model), width_);
     text_.push_back('\n');
   }
-  // Adds a figure of which more is better, with its ratio to the first column.
+  // Adds a figure that is better when it is larger, with its ratio to the first column.
   void rates(std::string_view name, const std::function<double(const CostModel&)>& figure) {
     const double first = figure(models_.front());
     row(name, [&](const CostModel& model) {

@@ -1,4 +1,4 @@
-// compare() puts models and devices side by side.
+// compare() shows models and devices side by side.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace quire::roofline {
 
-// There is one column per cost model, and at least one: limits, memory, tokens per second of decode
-// steps and prompts, each with its ratio to the first column. The text has several lines, each with
-// its end.
+// Returns a table with one column per cost model, of which there must be at least one. Its rows are
+// limits, memory, and tokens per second of decode steps and prompts, each with its ratio to the
+// first column. The text has several lines, and each ends with a line break.
 std::string compare(const std::vector<CostModel>& columns, const ReportOptions& options);
 
 }  // namespace quire::roofline

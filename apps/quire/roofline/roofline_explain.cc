@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMicro = 1e6;
 
-// A Part is all kernels that are bound in the same way.
+// A Part is the sum of all kernels that have the same kind of bound.
 struct Part {
   std::string_view name;
   double flops = 0;
@@ -49,7 +49,8 @@ class Explanation {
     text_.push_back('\n');
   }
 
-  // Adds both sides of the roof for one part, and says which is longer.
+  // Adds both sides of the roof for one part, the time for computing and the time for reading, and
+  // the part's bound and prediction.
   void add(const Part& part, MathType math) {
     if (part.predicted_us <= 0) return;
     const double peak = hardware_.peak(hardware_.effective_math(math));
@@ -62,7 +63,8 @@ class Explanation {
          time_text(part.bound_us), time_text(part.predicted_us));
   }
 
-  // Adds the number of tokens from which on products are bound by multiplications.
+  // Adds the number of tokens per step above which the matrix products are bound by
+  // multiplications.
   void add_bend() {
     const double peak = hardware_.peak(hardware_.effective_math(shape_.weights.math));
     const double bend = peak / hardware_.memory_bytes_per_s;
@@ -73,7 +75,7 @@ class Explanation {
          step_.num_tokens);
   }
 
-  // Adds the parts of the predicted time, the largest first.
+  // Adds the terms of the predicted time, the largest first.
   void add_terms(const StepCost& cost) {
     std::vector<std::pair<double, Term>> terms;
     for (size_t i = 0; i < kNumTerms; ++i) {

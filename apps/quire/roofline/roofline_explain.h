@@ -1,5 +1,5 @@
-// explain_step() says in words why a step takes what it takes: the arithmetic of its bound and
-// prediction.
+// explain_step() explains in words how long a step takes: the arithmetic of its bound and of its
+// predicted time.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace quire::roofline {
 
-// Returns several lines, each with its end. `title` names the step.
+// Returns several lines, each of which ends with a line break. `title` names the step.
 std::string explain_step(const CostModel& model, const StepShape& step, std::string_view title);
 
 }  // namespace quire::roofline

@@ -33,7 +33,7 @@ json::object hardware_json(const Hardware& hardware, MathType asked) {
           {"source", hardware.provenance.source}};
 }
 
-// Where the weights do not fit, {"error": TEXT}.
+// Returns {"error": TEXT} when the weights do not fit.
 json::object memory_json(const Result<MemoryEstimate>& memory) {
   if (!memory.ok()) return {{"error", memory.status().message()}};
   return {{"weight_bytes", memory->weight_bytes}, {"activation_bytes", memory->activation_bytes},

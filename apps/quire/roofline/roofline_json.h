@@ -1,4 +1,4 @@
-// What the roofline says about a model on a device, as JSON: the figures of report().
+// These functions return the figures of report() as JSON.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -10,7 +10,8 @@ namespace quire::roofline {
 // Returns model, hardware and memory, and the tables of decode steps and prompts.
 boost::json::object steps_json(const CostModel& model, const ReportOptions& options);
 
-// Returns the same, with the kernels of one decode and one prompt step and what would help.
+// Returns the same, and the kernels of one decode and one prompt step, and what would make them
+// faster.
 boost::json::object report_json(const CostModel& model, const ReportOptions& options);
 
 }  // namespace quire::roofline

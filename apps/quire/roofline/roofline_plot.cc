@@ -60,7 +60,7 @@ Series prompt_series(const CostModel& model, const ReportOptions& options,
   return series;
 }
 
-// A RoofLabel names a level, at the right end of it.
+// A RoofLabel is the text at the right end of a horizontal part of the roof.
 struct RoofLabel {
   double y = 0;
   double peak = 0;
@@ -68,7 +68,7 @@ struct RoofLabel {
   std::string_view color;
 };
 
-// Adds a device's levels; formats of one peak share a label.
+// Adds one label for each peak of a device. Number formats with the same peak share a label.
 void add_roof_labels(const Canvas& canvas, const Hardware& hardware, std::string_view color,
                      std::vector<RoofLabel>& labels) {
   const size_t first = labels.size();
@@ -88,7 +88,7 @@ void add_roof_labels(const Canvas& canvas, const Hardware& hardware, std::string
   }
 }
 
-// Labels of near levels make way for one another, downwards.
+// Writes the labels from top to bottom, and moves a label down where it would cover the one above.
 void write_roof_labels(Canvas& canvas, std::vector<RoofLabel>& labels) {
   constexpr double kLine = 13;
   std::ranges::sort(labels, {}, &RoofLabel::y);
@@ -102,7 +102,7 @@ void write_roof_labels(Canvas& canvas, std::vector<RoofLabel>& labels) {
   }
 }
 
-// The slope is named by the bandwidth, along itself, and each level by its format and peak.
+// The slope is labelled with the bandwidth, and each horizontal part with its format and peak.
 void add_roofs(Canvas& canvas, const Hardware& hardware, std::string_view color) {
   const double bandwidth = hardware.memory_bytes_per_s;
   double highest = 0;
@@ -149,7 +149,7 @@ double highest_peak(const Hardware& hardware) {
   return *std::max_element(hardware.peak_flops.begin(), hardware.peak_flops.end());
 }
 
-// Returns a canvas on which all points and roofs are within the axes.
+// Returns a canvas whose axes contain all points and roofs.
 Canvas canvas_for(const std::vector<Series>& series, const std::vector<const Hardware*>& devices) {
   double peak = 0, bend = 0, least = 1e300, low = 0.1, high = 1;
   for (const Hardware* hardware : devices) {
@@ -178,7 +178,7 @@ std::string drawn(const std::vector<Series>& series, const std::vector<const Har
   for (size_t i = 0; i < devices.size(); ++i) {
     const std::string_view color = one ? "#0f172a" : series_color(i);
     add_roofs(canvas, *devices[i], color);
-    // Models side by side on one device have one roof.
+    // Several models on one device share one roof, which is labelled once.
     const auto is_named = [&](const Hardware* other) { return other->name == devices[i]->name; };
     if (std::none_of(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(i), is_named)) {
       add_roof_labels(canvas, *devices[i], color, labels);

@@ -10,14 +10,15 @@
 
 namespace quire::roofline {
 
-// Returns an SVG: FLOP/byte across, TFLOP/s up, both logarithmic; the roof of each number format of
-// the device with its bandwidth on the slope, decode steps over batch and context, prompts over
-// length. Each step has two dots, one on the roof (its bound) and one where it is predicted to be.
+// Returns an SVG with FLOP/byte on the x axis and TFLOP/s on the y axis, both logarithmic. It shows
+// the roof of each number format of the device with the bandwidth on the slope, decode steps by
+// batch and context, and prompts by length. Each step has two dots: one on the roof (its bound) and
+// one at its predicted time.
 std::string roofline_svg(const CostModel& model, const ReportOptions& options);
-// Returns the same in an HTML page with where the time goes (time_plot.h) and the text report below.
+// Returns an HTML page with the same SVG, the bars of time_plot.h and, below them, the text report.
 std::string roofline_html(const CostModel& model, const ReportOptions& options);
 
-// Draws the same for several models and devices in one picture: decodes of the first context, and
+// Draws the same for several models and devices in one SVG: decode steps of the first context, and
 // prompts.
 std::string compare_svg(const std::vector<CostModel>& columns, const ReportOptions& options);
 std::string compare_html(const std::vector<CostModel>& columns, const ReportOptions& options,

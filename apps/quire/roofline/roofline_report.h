@@ -1,4 +1,4 @@
-// report() prints what the roofline says about a model on a device, as tables for a terminal.
+// report() prints the roofline of a model on a device, as tables for a terminal.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct ReportOptions {
   std::vector<int32_t> batch_sizes = {1, 4, 16, 64, 256};
   std::vector<int32_t> contexts = {1024, 8192, 32768};
   std::vector<int32_t> prompts = {128, 512, 2048, 8192};
-  // Says what one picture is: its pixels as the user wrote them, and how many embeddings each item
-  // has. It is empty when there is none.
+  // `image_size` is the size of one image in pixels, as the user wrote it, and empty when there is
+  // none; `image_items` is the number of embeddings of each of the image's items.
   std::string image_size;
   std::vector<int32_t> image_items;
   bool explain = false;  // show the arithmetic of the two steps whose kernels are listed
@@ -27,17 +27,17 @@ struct ExplainedSteps {
 };
 ExplainedSteps explained_steps(const ReportOptions& options);
 
-// Returns a decoding step of `batch` requests that see `context` keys each; the next one a single
-// prompt.
+// Returns a decode step of `batch` requests that attend to `context` keys each. prompt_step()
+// returns a step that computes a single prompt.
 StepShape decode_step(const CostModel& model, int32_t batch, int32_t context);
 StepShape prompt_step(const CostModel& model, int32_t tokens);
 
-// Returns what it takes to encode the picture of `options`.
+// Returns the cost of encoding the image of `options`.
 KernelCost image_cost(const CostModel& model, const ReportOptions& options);
 
-// Returns model, device and memory, decode and prompt tables, the kernels of one decode and one
-// prompt step, and what other formats, more devices and speculation would buy. The text has several
-// lines, each with its end.
+// Returns model, device and memory, the tables of decode steps and prompts, the kernels of one
+// decode and one prompt step, and what other formats, more devices and speculation would gain. The
+// text has several lines, and each ends with a line break.
 std::string report(const CostModel& model, const ReportOptions& options);
 
 }  // namespace quire::roofline

@@ -1,4 +1,4 @@
-// The roofline verbs print numbers in these forms.
+// These functions format numbers for the roofline verbs.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,22 +15,22 @@ inline std::string time_text(double us) {
   return us >= 1e4 ? fmt::format("{:.1f} ms", us * 1e-3) : fmt::format("{:.0f} us", us);
 }
 
-// 1234567 becomes "1.23M", for token rates.
+// Formats token rates: 1234567 becomes "1.23M".
 inline std::string rate_text(double value) {
   if (value >= 1e6) return fmt::format("{:.2f}M", value * 1e-6);
   if (value >= 1e4) return fmt::format("{:.1f}k", value * 1e-3);
   return fmt::format("{:.0f}", value);
 }
 
-// 16.1e9 becomes "16.1 G", for numbers that a unit follows.
+// Formats numbers that are followed by a unit: 16.1e9 becomes "16.1 G".
 inline std::string scaled(double value) {
   if (value >= 1e12) return fmt::format("{:.4g} T", value * 1e-12);
   if (value >= 1e9) return fmt::format("{:.4g} G", value * 1e-9);
   return fmt::format("{:.4g} M", value * 1e-6);
 }
 
-// Returns "bf16 16-bit", or "bf16 16-bit, experts mxfp4 4.25-bit" where the bulk of a model is in
-// another format than its layers.
+// Returns "bf16 16-bit", or "bf16 16-bit, experts mxfp4 4.25-bit" where most of a model's weights
+// have another format than those of its layers.
 inline std::string weights_text(const ModelShape& model) {
   const auto name = [](const NumberFormat& format) {
     return fmt::format("{} {:g}-bit", to_string(kernel_kind(format)), format.bits);

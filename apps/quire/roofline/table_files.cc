@@ -26,14 +26,15 @@ Status append(Result<std::vector<Sample>> read, std::vector<Sample>& samples) {
   return {};
 }
 
-// `named` means that the user named this very file, so that it must be a table.
+// `named` means that the user named this very file, so it is an error when it is not a table.
 Status add_table(const std::string& text, const std::string& where, bool named, Samples& samples) {
   const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
   const auto has = [head](std::string_view column) {
     return head.find(column) != std::string_view::npos;
   };
   if (has("moe_dtype")) return append(read_experts_csv(text, where), samples.experts);
-  // Whole modules (mla_dtype) and launches of both kinds (n_decode) are not single operators.
+  // Tables of whole modules (mla_dtype) and of mixed launches (n_decode) do not measure single
+  // operators.
   const bool whole = has("mla_dtype") || has("n_decode");
   if (has("gemm_dtype") && !whole) return append(read_gemm_csv(text, where), samples.gemm);
   if (has("num_key_value_heads") && !whole) {

@@ -8,8 +8,9 @@
 
 namespace quire::roofline {
 
-// Returns an SVG with a bar for each decode batch of the first context and for each prompt, stacked by
-// kernel and as long as its time is of the whole, with the time of the step beside it.
+// Returns an SVG with one bar for each decode batch of the first context and for each prompt. A bar
+// is the whole time of the step, divided among its kernels by their shares; the time itself stands
+// beside it.
 std::string time_svg(const CostModel& model, const ReportOptions& options);
 
 }  // namespace quire::roofline

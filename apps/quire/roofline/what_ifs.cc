@@ -13,8 +13,8 @@ std::vector<WhatIf> what_ifs(const CostModel& cost) {
   Parallelism doubled = parallel;
   doubled.tp *= 2;
   const auto format = [](std::string_view name) { return *parse_number_format(name); };
-  // The draft has 4 tokens, each of which is right with probability 0.7, and the draft model costs
-  // nothing: a step yields 1 + 0.7 + 0.7^2 + 0.7^3 + 0.7^4 tokens.
+  // Assumes 4 draft tokens, each of which is accepted with probability 0.7, and a draft model that
+  // costs nothing: a step yields 1 + 0.7 + 0.7^2 + 0.7^3 + 0.7^4 tokens.
   const double speculated = (1 - std::pow(0.7, 5)) / 0.3;
   return {{"as it is", base, parallel},
           {"FP8 KV cache", with_kv(base, format("fp8")), parallel},

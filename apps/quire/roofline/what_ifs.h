@@ -1,4 +1,5 @@
-// What other formats, more devices and speculation would buy a model on a device.
+// These functions compute what other formats, more devices and speculation would gain for a model
+// on a device.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,11 @@ struct WhatIf {
   int32_t positions = 1;       // the positions that a step computes per request
 };
 
-// The first is the model as it is.
+// Returns all variants; the first one is the model as it is.
 std::vector<WhatIf> what_ifs(const CostModel& cost);
 
 // Returns the tokens per second of decoding for `batch` requests at `context` keys each; nullopt
-// where the model cannot be cut so.
+// when the model cannot be divided as WhatIf::parallelism says.
 std::optional<double> tokens_per_s(const WhatIf& what, const Hardware& hardware, int32_t batch,
                                    int32_t context);
 

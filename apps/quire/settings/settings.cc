@@ -20,7 +20,7 @@ using Arguments = std::vector<std::string>;
 
 bool is_flag(const CLI::Option& option) { return !option.get_lnames().empty(); }
 
-// Whether the flag stands for true by itself.
+// Returns whether the flag means true when it has no value.
 bool is_switch(const CLI::Option& option) { return option.get_expected_min() == 0; }
 
 const CLI::Option* find_flag(const CLI::App& verb, const std::string& name) {
@@ -31,7 +31,7 @@ const CLI::Option* find_flag(const CLI::App& verb, const std::string& name) {
   return nullptr;
 }
 
-// The flags that the command line itself names.
+// Returns the flags that the command line itself names.
 std::set<const CLI::Option*> flags_named(const CLI::App& verb, const Arguments& arguments) {
   std::set<const CLI::Option*> named;
   for (const std::string& argument : arguments) {
@@ -41,7 +41,7 @@ std::set<const CLI::Option*> flags_named(const CLI::App& verb, const Arguments& 
   return named;
 }
 
-// The value behind `--name` in `arguments`; empty: none.
+// Returns the value that follows `--name` in `arguments`; empty when there is none.
 std::string value_of(const Arguments& arguments, const std::string& name) {
   for (size_t i = arguments.size(); i-- > 0;) {
     if (arguments[i].starts_with(name + "=")) return arguments[i].substr(name.size() + 1);
@@ -58,7 +58,7 @@ Result<std::string> read_file(const std::string& path) {
   return std::move(text).str();
 }
 
-// `--name value`; a switch takes true and false.
+// Appends `--name=value`. The value of a switch must be true or false.
 Status append_flag(const CLI::Option& option, const std::string& name, const std::string& value,
                    Arguments& out) {
   if (!is_switch(option)) {
@@ -94,7 +94,8 @@ Status no_such_flag(const CLI::App& verb, const std::string& where, const std::s
                           did_you_mean(name, names));
 }
 
-// As YAML: JSON texts are among its own.
+// Returns the value in YAML. Values that YAML would read differently are quoted as in JSON, which
+// is a part of YAML.
 std::string yaml(const std::string& value) {
   const bool is_plain =
       !value.empty() && std::all_of(value.begin(), value.end(), [](unsigned char c) {

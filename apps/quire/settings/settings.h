@@ -1,4 +1,4 @@
-// Flags from a file and from the environment, as if they stood on the command line.
+// Settings reads flags from a file and from the environment, as if they stood on the command line.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,22 +11,23 @@
 
 namespace quire::cli {
 
-// Appends what `setting`, at `where` in a file, is on the command line of `verb`. kInvalidArgument: the
-// verb has no such flag, or a switch is neither true nor false.
+// Appends the flag that `setting` stands for to the command line of `verb`. `where` names the place
+// in the file, for errors. kInvalidArgument: the verb has no such flag, or the value of a switch is
+// neither true nor false.
 Status append_setting(const CLI::App& verb, const FileSetting& setting, const std::string& where,
                       std::vector<std::string>& arguments);
 
 // Settings collects the flags of a verb from the command line, the environment and a file.
 class Settings {
  public:
-  // Returns `arguments`, which begin with the verb's name, with the flags of `--config FILE` and
-  // then those of the environment put before the others: $QUIRE_MAX_MODEL_LEN is --max-model-len.
-  // A flag of the command line takes the place of both, one of the environment that of the file.
-  // kInvalidArgument: the file cannot be read, or names no flag of the verb.
+  // Returns `arguments`, which begin with the verb's name, after adding in front of its flags those
+  // of `--config FILE` and then those of the environment ($QUIRE_MAX_MODEL_LEN is --max-model-len).
+  // A flag of the command line replaces both; one of the environment replaces that of the file.
+  // kInvalidArgument: the file cannot be read, or names something that is no flag of the verb.
   Result<std::vector<std::string>> expand(const CLI::App& verb, std::vector<std::string> arguments);
 
-  // Returns the flags in force, once `verb` is parsed, as such a file; comments say where each
-  // value comes from. Keys are not shown.
+  // Returns the flags in force, once `verb` is parsed, as a file for --config. Comments in it say
+  // where each value comes from. API keys are not shown.
   std::string effective(const CLI::App& verb) const;
 
  private:

@@ -15,7 +15,7 @@ constexpr int kMaxDepth = 32;
 // Aliases let a small file stand for a huge one.
 constexpr int kMaxValues = 10'000;
 
-// A plain scalar is what JSON would read it as, and otherwise a text.
+// Returns the JSON value that a plain scalar spells, or otherwise its text.
 json::value scalar(const YAML::Node& node) {
   const std::string& text = node.Scalar();
   if (node.Tag() == "!") return json::value(text);  // quoted
@@ -67,7 +67,8 @@ std::vector<FileSetting> to_settings(const YAML::Node& map, int& num_values) {
   return settings;
 }
 
-// What `read` makes of the file's mapping; its YAML::Exception becomes an error of the line.
+// Returns what `read` makes of the file's mapping. A YAML::Exception becomes an error that names
+// the line.
 template <typename Read>
 auto read_yaml(std::string_view text, std::string_view path, std::string_view example, Read read)
     -> Result<decltype(read(YAML::Node()))> {

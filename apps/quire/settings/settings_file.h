@@ -1,4 +1,4 @@
-// The file of `quire serve --config`: flags as YAML.
+// This is the parser of the file of `quire serve --config`, which holds flags as YAML.
 //
 //   model: /srv/models/Qwen3-0.6B
 //   port: 8000
@@ -16,16 +16,16 @@
 namespace quire::cli {
 
 struct FileSetting {
-  std::string name;                 // of a flag, with dashes, without those in front
-  std::vector<std::string> values;  // as the command line has them; mappings are JSON
+  std::string name;                 // of a flag, without the dashes in front
+  std::vector<std::string> values;  // as the command line has them; mappings are JSON texts
   int line = 0;                     // from 1
 };
 
-// `text` is the content of the file, and `path` its name in errors.
-// kInvalidArgument: it is not YAML, or not a mapping from names to values.
+// `text` is the content of the file, and `path` its name for errors. kInvalidArgument: the text is
+// not YAML, or not a mapping from names to values.
 Result<std::vector<FileSetting>> parse_settings(std::string_view text, std::string_view path);
 
-// The file of --models-config: the same for each of several models, by their names.
+// The file of --models-config holds the same for each of several models, by their names.
 //
 //   qwen3-4b:
 //     max-model-len: 8192

@@ -9,7 +9,7 @@
 namespace quire::cli {
 namespace {
 
-// The first sentence, on one line, without what quotes of shells would end.
+// Returns the first line, without the characters that would end a quoted text in a shell.
 std::string one_line(std::string_view help) {
   std::string line(help.substr(0, help.find('\n')));
   std::erase_if(line,
@@ -24,7 +24,7 @@ std::vector<std::string> words_of(const VerbText& verb) {
   return words;
 }
 
-// "serve" of "quire serve"; the last word of the path.
+// Returns the last word of the path: "serve" of "quire serve".
 std::string_view name_of(const VerbText& verb) {
   return std::string_view(verb.path).substr(verb.path.rfind(' ') + 1);
 }
@@ -35,7 +35,8 @@ std::string replaced(std::string text, char from, std::string_view to) {
   return text;
 }
 
-// Of zsh's _arguments: a name for each flag, in brackets what it does, then what its value is.
+// Returns a flag in the notation of zsh's _arguments: its name, in brackets its help, then its
+// value.
 std::string zsh_flag(const FlagText& flag) {
   std::string help = replaced(replaced(one_line(flag.help), '[', "("), ']', ")");
   help = replaced(std::move(help), ':', "\\:");

@@ -1,4 +1,5 @@
-// Completions of shells, made of the verbs and flags themselves, so that they are never out of date.
+// These functions write the completions of shells. They are generated from the verbs and flags
+// themselves, so that they are never out of date.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace quire::cli {
 
-// Each returns a script: to be sourced by bash, put into a folder of zsh's fpath as _quire, or into
-// fish's completions as quire.fish.
+// Each function returns a script. Bash sources its script; zsh reads it from a folder of its fpath
+// under the name _quire; fish reads it from its folder of completions under the name quire.fish.
 std::string bash_completion(const std::vector<VerbText>& tree);
 std::string zsh_completion(const std::vector<VerbText>& tree);
 std::string fish_completion(const std::vector<VerbText>& tree);

@@ -8,7 +8,8 @@
 namespace quire::cli {
 namespace {
 
-// Text that man prints as it is: no command, no hyphen that a line may break at.
+// Escapes text so that man prints it as it is: no line is a command, and no line breaks at a
+// hyphen.
 std::string plain(std::string_view text) {
   std::string out;
   bool line_begins = true;

@@ -1,4 +1,4 @@
-// The manual page quire(1), made of the help of all verbs.
+// man_page() writes the manual page quire(1) from the help of all verbs.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace quire::cli {
 
-// Returns it in man's own language (man(7)). `version` stands in its footer.
+// Returns the page in man's own language (man(7)). `version` stands in its footer.
 std::string man_page(const std::vector<VerbText>& tree, const std::string& version);
 
 }  // namespace quire::cli

@@ -1,4 +1,4 @@
-// quire completion, quire man: what shells and man show of the program.
+// `quire completion` and `quire man` describe the program for shells and for man.
 #include <fmt/format.h>
 
 #include "quire/commands.h"

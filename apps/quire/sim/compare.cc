@@ -1,4 +1,4 @@
-// `quire compare` puts the figures of a measured run beside those of simulated ones.
+// `quire compare` shows the figures of a measured run beside those of simulated ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ std::optional<double> figure_of(const boost::json::object& result, std::string_v
 struct ComparedFigure {
   Figure figure;
   double measured = 0;
-  std::vector<std::optional<double>> predicted;  // by file
+  std::vector<std::optional<double>> predicted;  // one entry per file
 
   double error_percent(size_t file) const { return 100 * (*predicted[file] / measured - 1); }
 };
@@ -125,7 +125,7 @@ boost::json::object to_json(const CompareFlags& flags, const std::vector<Compare
           {"figures", std::move(figures)}};
 }
 
-// Holds the judged figures against --max-error.
+// Compares the errors of the judged figures with --max-error.
 Status check_errors(const CompareFlags& flags, const std::vector<ComparedFigure>& rows) {
   int32_t num_judged = 0;
   double worst_percent = 0;

@@ -1,4 +1,4 @@
-// These flags describe what is simulated: model, machines, engine settings.
+// These flags describe the simulated deployment: model, machines, engine settings.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@ struct DeploymentFlags {
   std::string model;
   std::string dtype, kv_cache_dtype;
   std::vector<std::string> hardware = {"h100-sxm"};
-  std::string preset;  // of --engine; empty: the hardware file's host times, and our defaults
+  std::string preset;  // of --engine; empty: the hardware file's host times, our defaults
   sim::SetByUser chosen;
   double price_per_hour = 0;
   std::string device_link;
@@ -45,32 +45,33 @@ struct DeploymentFlags {
 // Adds MODEL and the flags for formats, engine settings, routing and SLOs, which simulate and plan
 // share.
 void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags);
-// Adds how many drafts come out.
+// Adds the flags that say how many drafts are accepted.
 void add_draft_flags(CLI::App& verb, DeploymentFlags& flags);
-// Notes which settings the command line gave, which --engine leaves alone.
+// Records which settings the command line gave, because --engine leaves those alone.
 void note_chosen(const CLI::App& verb, DeploymentFlags& flags);
 
 // Reads --goodput and --slo.
 Result<sim::SloLimits> slo_limits(const DeploymentFlags& flags);
-// Returns a description by its name or from a .json file, with the price, the host times and the
-// rule of mixed steps that the flags say.
+// Returns the hardware with this name, or the one in this .json file, after setting what the flags
+// give: the price, the host times and the rule of mixed steps.
 Result<Hardware> hardware_of(const std::string& name, const DeploymentFlags& flags);
 Result<ModelShape> model_of(const DeploymentFlags& flags);
-// Returns the tables of --fidelity table, or those that --fidelity auto finds; else null.
+// Returns the tables of --fidelity table, or those that --fidelity auto finds; null when there are
+// none.
 Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,
                                                         const Hardware& hardware);
-// Returns what --fidelity says, where auto is table if there are tables of this device.
+// Returns the value of --fidelity, where auto means table when there are tables of this device.
 Result<Fidelity> fidelity_of(const DeploymentFlags& flags, const Hardware& hardware);
-// Returns how much memory of this machine a simulation may take for its books.
+// Returns how much of this machine's memory a simulation may use for its records.
 int64_t simulation_memory_bytes();
 Result<RouterOptions> router_of(const DeploymentFlags& flags);
-// Returns the rank of the adapters that num_loras of a workload stand for; 0: there are none.
+// Returns the rank of the adapters that the workload's num_loras stand for; 0 when it has none.
 int32_t lora_rank_of(const DeploymentFlags& flags, int32_t num_loras);
 // Returns all options of a pool except hardware, fidelity and counts.
 Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags);
 
-// Reads "hardware=h100-sxm,replicas=2,tp=1,pp=1,ep=1,role=both" as a pool of its own. What the text
-// leaves out is as the flags say.
+// Reads the text "hardware=h100-sxm,replicas=2,tp=1,pp=1,ep=1,role=both", which describes a pool.
+// The flags give what the text leaves out.
 Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOptions& base,
                                     const DeploymentFlags& flags);
 

@@ -199,7 +199,7 @@ sim::Description describe(const SimulateFlags& flags, const sim::Workload& workl
   return description;
 }
 
-// Cuts the time in which requests come into about two hundred slices.
+// Returns a length of time that divides the span of all arrivals into about two hundred slices.
 int64_t slice_ns_of(const sim::Workload& workload) {
   int64_t last_ns = 0;
   for (const sim::SimRequest& r : workload.requests) {
@@ -246,7 +246,7 @@ Status write_outputs(const SimulateFlags& flags, const sim::Workload& workload,
   return write_file(flags.chrome_trace, trace->text());
 }
 
-// --ablation: the modes side by side instead of one run.
+// Runs --ablation, which compares the modes side by side instead of a single run.
 Status run_ablation(const SimulateFlags& flags, const sim::Workload& workload,
                     const sim::FleetSpec& spec, const sim::SloLimits& limits) {
   if (!flags.csv.empty() || !flags.chrome_trace.empty()) {

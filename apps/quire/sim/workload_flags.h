@@ -35,11 +35,12 @@ struct WorkloadFlags {
 };
 
 void add_workload_flags(CLI::App& verb, WorkloadFlags& flags);
-// Makes the workload that the flags describe. `model` is the one that reads the pictures, if there
-// are any.
+// Makes the workload that the flags describe. `model` names the model that reads the images, if
+// there are any.
 Result<sim::Workload> workload_of(const WorkloadFlags& flags, const std::string& model,
                                   uint64_t seed, int32_t max_model_len);
-// "WIDTHxHEIGHT", of a picture that is not too large. The error begins with `flag`.
+// Reads "WIDTHxHEIGHT", the size of an image in pixels, and refuses one that is too large. The
+// error begins with `flag`.
 struct PictureSize {
   int32_t width = 0;
   int32_t height = 0;

@@ -1,4 +1,4 @@
-// Reading calls out of a reply, one style each.
+// A CallReader reads tool calls from a reply. Each style of calls has its own.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 namespace quire {
 
 enum class ReadStep : uint8_t {
-  kMore,    // the text so far does not say how to go on
+  kMore,    // more text is needed to go on
   kAgain,   // something was read
-  kDone,    // the calls are over: content goes on at the cursor
-  kNoCall,  // no call, or a broken one: from the last commit on it is content
+  kDone,    // the calls have ended: content follows at the cursor
+  kNoCall,  // no call, or a broken one: text since the last commit is content
 };
 
-// Reads one run of calls. It stands at an opening mark, or at a character that begins replies of
-// calls. A call begins in the sink as soon as its name is known and its arguments have begun well;
-// then the reader commits. Steps depend on the text alone, not on how it was cut. One thread may
-// use it.
+// Reads one run of calls, from an opening mark, or from a character with which a reply of calls may
+// begin. A call begins in the sink as soon as its name is known and its arguments have begun
+// correctly; the reader then commits. The steps depend on the text only, not on how it was cut. One
+// thread may use it.
 class CallReader {
  public:
   virtual ~CallReader() = default;
   virtual ReadStep step(ReplyInput& in, ReplySink& sink) = 0;
 };
 
-// `dialect`, encoded, outlives the reader.
+// `dialect` must have encoded patterns and must outlive the reader.
 std::unique_ptr<CallReader> make_call_reader(const Dialect& dialect);
 
 std::unique_ptr<CallReader> make_reader(const Dialect& dialect, const JsonCallStyle& style);
@@ -45,17 +45,17 @@ inline bool is_name_char(char c) {
          c == '-' || c == '.';
 }
 
-// Skips the opening mark that stands at the cursor, where one does.
+// Skips the opening mark at the cursor, if there is one.
 ReadStep skip_opening(const Dialect& dialect, ReplyInput& in);
 
-// ArgumentsReader passes the arguments of one call through, as JSON.
+// ArgumentsReader passes on the arguments of one call as JSON.
 class ArgumentsReader {
  public:
-  // Whether an object begins `text`: a brace and then a quote or a brace.
+  // Returns whether `text` begins an object: a brace, then a quote or a closing brace.
   static Match begins(std::string_view text, bool ended);
-  // Sends on what has come. kAgain: the object is complete.
+  // Sends the arguments that have come. kAgain: the object is complete.
   ReadStep step(ReplyInput& in, ReplySink& sink);
-  // Does the same into `out`, for a call whose name has not come yet.
+  // Does the same into `out`, for a call whose name is not known yet.
   ReadStep step(ReplyInput& in, std::string& out);
 
  private:

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// {"name": …, "arguments": …} in the block of a pair of marks, one call each.
+// Makes a dialect of blocks {"name": …, "arguments": …}, one call between each pair of marks.
 Dialect json_blocks(std::string name, std::vector<std::string> aliases, std::string open,
                     std::string close, std::string blank) {
   Dialect dialect{.name = std::move(name),
@@ -22,7 +22,7 @@ Dialect json_blocks(std::string name, std::vector<std::string> aliases, std::str
   return dialect;
 }
 
-// The same as a list, behind one mark.
+// Makes a dialect of a list of such objects after one mark.
 Dialect json_list(std::string name, std::vector<std::string> aliases, std::string open,
                   std::string close) {
   Dialect dialect{.name = std::move(name),
@@ -364,7 +364,7 @@ std::vector<Dialect> make_dialects() {
   return all;
 }
 
-// Signs that only one dialect's templates show stand before those that several share.
+// Signs that only one dialect's templates have come before those that several dialects share.
 const Dialect* dialect_of_template(std::string_view source) {
   struct Sign {
     std::string_view dialect;

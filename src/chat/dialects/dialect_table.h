@@ -1,4 +1,5 @@
-// The data of all dialects. Sources: the models' own chat templates, and vLLM's parsers for names.
+// This is the data of all dialects. Its sources are the models' own chat templates, and vLLM's
+// parsers for the names.
 #pragma once
 
 #include <vector>

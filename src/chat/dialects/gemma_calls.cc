@@ -1,4 +1,5 @@
-// Gemma's calls: call:f{a:<|"|>x<|"|>,b:[1,true]}, with bare keys and strings between quote tokens.
+// This reads Gemma's calls: call:f{a:<|"|>x<|"|>,b:[1,true]}, with bare keys and strings between
+// quote tokens.
 #include <optional>
 #include <utility>
 
@@ -39,12 +40,12 @@ class GemmaCallReader final : public CallReader {
   enum class State : uint8_t {
     kOpening,
     kName,
-    kKey,   // or the object's end
-    kItem,  // or the list's end
+    kKey,   // or the end of the object
+    kItem,  // or the end of the list
     kValue,
     kString,  // inside its quotes
     kAfterValue,
-    kClose,  // the mark behind the call
+    kClose,  // the mark after the call
   };
   static constexpr size_t kMaxDepth = 128;
 
@@ -125,7 +126,7 @@ class GemmaCallReader final : public CallReader {
     return word(in, sink, std::move(before));
   }
 
-  // A number, true, false, null; any other word is a string without its quotes.
+  // Reads a number, true, false or null. Any other word is a string without quotes.
   ReadStep word(ReplyInput& in, ReplySink& sink, std::string before) {
     const size_t size = in.rest().find_first_of(",]}");
     if (size == std::string_view::npos || size > kMaxNameBytes) {
@@ -199,7 +200,7 @@ class GemmaCallReader final : public CallReader {
   bool has_item_ = false;            // in the innermost bracket
   uint8_t types_ = kTypeUndeclared;  // of the parameter
   bool streams_ = false;
-  std::string text_;  // of a quoted value that is no string
+  std::string text_;  // a quoted value that is no string
 };
 
 }  // namespace

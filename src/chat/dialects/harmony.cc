@@ -1,5 +1,6 @@
-// gpt-oss: <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>commentary
-// to=functions.f <|constrain|>json<|message|>{…}<|call|>. The reply begins inside a header.
+// This reads gpt-oss's replies:
+// <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>commentary to=functions.f
+// <|constrain|>json<|message|>{…}<|call|>. A reply begins inside a header.
 #include <array>
 
 #include "chat/dialects/call_reader.h"
@@ -31,7 +32,7 @@ class HarmonyReader final : public CallReader {
     kReasoning,
     kContent,
     kArguments,
-    kAfterCall,  // up to the end of its message
+    kAfterCall,  // until the end of its message
   };
   static constexpr size_t kMaxHeaderBytes = 512;
 
@@ -40,7 +41,7 @@ class HarmonyReader final : public CallReader {
     return ReadStep::kAgain;
   }
 
-  // Up to <|message|>. A reply that begins like no header is plain content.
+  // Reads the header up to <|message|>. A reply that does not begin with a header is plain content.
   ReadStep header(ReplyInput& in, ReplySink& sink) {
     const std::string_view text = in.rest();
     if (text.empty()) return ReadStep::kMore;
@@ -49,7 +50,7 @@ class HarmonyReader final : public CallReader {
     if (size == text.npos) {
       const bool may_come = text.size() <= kMaxHeaderBytes && !in.ended();
       if (may_come) return ReadStep::kMore;
-      // A header that never ends says nothing.
+      // A header that never ends has no content.
       in.skip(text.size());
       if (!in.ended()) return go(State::kContent);
       in.commit();
@@ -71,11 +72,12 @@ class HarmonyReader final : public CallReader {
     }
     in.skip(size + marks_.message.size());
     in.commit();
-    // Calls of built-in tools stand in the analysis, too.
+    // Calls of built-in tools are in the analysis channel, too.
     return go(channel == "analysis" ? State::kReasoning : State::kContent);
   }
 
-  // The role may stand first: the reply begins inside a header, and later headers begin with it.
+  // The role may come first: the reply begins inside a header, and later headers begin with the
+  // role.
   bool begins_header(const ReplyInput& in) const {
     for (const std::string& mark :
          {marks_.channel, marks_.start, marks_.message, marks_.constrain, std::string(" to="),
@@ -85,7 +87,7 @@ class HarmonyReader final : public CallReader {
     return false;
   }
 
-  // The word that follows `key`.
+  // Returns the word after `key`.
   static std::string field_behind(std::string_view header, std::string_view key) {
     const size_t at = header.find(key);
     if (at == header.npos) return {};

@@ -1,4 +1,5 @@
-// Calls whose function stands in a header before the arguments: DeepSeek, Kimi, newer Mistral.
+// This reads calls whose function is named in a header before the arguments: DeepSeek, Kimi, newer
+// Mistral.
 #include <optional>
 
 #include "chat/dialects/call_reader.h"
@@ -15,7 +16,7 @@ size_t blanks_at(std::string_view text) {
   return std::min(text.find_first_not_of(kBlanks), text.size());
 }
 
-// `text` in the form of `pattern` (HeadedCallStyle::headers), as a whole.
+// Matches the whole `text` with the form `pattern` (HeadedCallStyle::headers).
 std::optional<Header> match_header(std::string_view pattern, std::string_view text) {
   Header header;
   while (!pattern.empty()) {
@@ -43,7 +44,7 @@ std::optional<Header> match_header(std::string_view pattern, std::string_view te
     }
   }
   if (blanks_at(text) != text.size()) return std::nullopt;
-  // Kimi's header is the id; the function's name may hold dots: functions.NAME:N.
+  // Kimi's header is the id functions.NAME:N, where the name may have dots.
   if (header.name.empty()) {
     const size_t begin =
         header.id.starts_with("functions.") ? std::string_view("functions.").size() : 0;
@@ -85,7 +86,7 @@ class HeadedCallReader final : public CallReader {
 
   ReadStep opening(ReplyInput& in) {
     if (style_.json_too) {
-      // A list of objects may stand behind the same mark.
+      // A list of objects may follow the same mark.
       for (const std::string& mark : dialect_.openings) {
         if (in.match(mark) != Match::kYes) continue;
         const size_t next = in.rest().find_first_not_of(kBlanks, mark.size());
@@ -103,7 +104,8 @@ class HeadedCallReader final : public CallReader {
     return go(style_.call_begin.empty() ? State::kHeader : State::kBetween);
   }
 
-  // Between the calls: what separates them, the next one's beginning, or the end of all.
+  // Reads what is between calls: a separator, the beginning of the next call, or the end of all
+  // calls.
   ReadStep between(ReplyInput& in) {
     while (in.skip_blanks()) {
       bool may_come = false, skipped = false;

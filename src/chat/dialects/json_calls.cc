@@ -1,4 +1,4 @@
-// Calls that are JSON objects, alone or in a list: Hermes, Llama, Mistral's older ones and many
+// This reads calls that are JSON objects, alone or in a list: Hermes, Llama, older Mistral and many
 // others.
 #include <optional>
 #include <utility>
@@ -9,8 +9,8 @@
 namespace quire {
 namespace {
 
-// A JSON string at the beginning of `text` with its quotes; nothing while it is open. Its content
-// is at most kMaxNameBytes long.
+// The JSON string at the beginning of `text`, with its quotes; empty while it is incomplete. Its
+// content has at most kMaxNameBytes.
 struct StringScan {
   Match match = Match::kNo;
   size_t size = 0;  // with quotes
@@ -30,7 +30,7 @@ StringScan scan_string(std::string_view text, size_t max_bytes) {
   return {Match::kOpen};
 }
 
-// The text of a JSON string without \u escapes, which no name needs.
+// Returns the text of a JSON string. \u escapes are not read, because no name needs them.
 std::string unescaped(std::string_view quoted) {
   std::string out;
   constexpr std::string_view kNames = "nrtbf", kBytes = "\n\r\t\b\f";
@@ -77,11 +77,11 @@ class JsonCallReader final : public CallReader {
  private:
   enum class State : uint8_t {
     kOpening,
-    kBetween,    // calls
+    kBetween,    // between calls
     kKey,        // of the call's object
-    kName,       // its value
-    kArguments,  // their first byte
-    kObject,     // arguments that go on
+    kName,       // value of the name
+    kArguments,  // first byte of the arguments
+    kObject,     // the rest of the arguments
     kText,       // arguments as JSON inside a string
     kOther,      // the value of another key
     kAfterValue,
@@ -100,7 +100,7 @@ class JsonCallReader final : public CallReader {
     return go(State::kBetween);
   }
 
-  // Blanks, list punctuation, further marks, the end of the calls.
+  // Reads blanks, list punctuation, further marks, or the end of the calls.
   ReadStep between(ReplyInput& in) {
     const auto over = [&] { return had_call_ ? ReadStep::kDone : ReadStep::kNoCall; };
     while (in.skip_blanks()) {
@@ -204,7 +204,7 @@ class JsonCallReader final : public CallReader {
     return step == ReadStep::kAgain ? go(State::kAfterValue) : step;
   }
 
-  // {"arguments": "{\"a\": 1}"}
+  // Reads {"arguments": "{\"a\": 1}"}.
   ReadStep text(ReplyInput& in, ReplySink& sink) {
     constexpr size_t kMaxTextBytes = size_t{1} << 20;
     const StringScan scan = scan_string(in.rest(), kMaxTextBytes);
@@ -236,7 +236,7 @@ class JsonCallReader final : public CallReader {
       return go(State::kKey);
     }
     if (c != '}' || !name_) return ReadStep::kNoCall;
-    // What no mark announces is a call only of a tool that there is.
+    // An object without a mark is only a call when its tool exists.
     if (!is_marked_ && !begun_ && !has_arguments_ && !sink.tools().empty() &&
         !sink.tools().has_tool(*name_)) {
       return ReadStep::kNoCall;
@@ -255,9 +255,9 @@ class JsonCallReader final : public CallReader {
   State state_ = State::kOpening;
   bool is_marked_ = false;
   bool had_call_ = false;  // since the opening
-  // Of the object that is read.
+  // These belong to the current object.
   std::optional<std::string> name_;
-  std::string pending_;  // arguments that came before the name, or at once
+  std::string pending_;  // arguments before the name, or all at once
   bool has_arguments_ = false;
   bool begun_ = false;
   bool has_member_ = false;

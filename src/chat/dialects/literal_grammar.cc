@@ -9,17 +9,17 @@
 namespace quire {
 namespace {
 
-// What one language writes.
+// How a language writes literals.
 struct Literals {
   std::string assign;     // between a name and its value
   std::string separator;  // between arguments
   std::string quote;      // around strings
-  std::string text;       // rule `text`: what stands between the quotes
+  std::string text;       // rule `text`: the text between the quotes
   std::string true_word, false_word, null_word;
   std::string key;  // of an object's member, with its separator
 };
 
-// A terminal: GBNF's quotes and escapes.
+// Returns a terminal with GBNF's quotes and escapes.
 std::string terminal(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -35,7 +35,7 @@ std::string terminal(std::string_view text) {
   return out + '"';
 }
 
-// Rules of all values, named by their types.
+// Returns the rules of all values, which are named after their types.
 std::string value_rules(const Literals& l) {
   const std::string quote = terminal(l.quote);
   return fmt::format(
@@ -53,7 +53,7 @@ std::string value_rules(const Literals& l) {
       l.key);
 }
 
-// The values of one parameter.
+// Returns the rule for the values of one parameter.
 std::string value_of(const Literals& l, const Parameter& parameter) {
   const auto* const values = parameter.schema.if_contains("enum");
   std::string out;
@@ -81,7 +81,7 @@ std::string value_of(const Literals& l, const Parameter& parameter) {
   return out.empty() ? "value" : "(" + out + ")";
 }
 
-// first-N: nothing stands before parameter N; next-N: something does.
+// The rule first-N applies when no argument stands before parameter N, next-N when there is one.
 std::string arguments_grammar(const Literals& l, const Parameters& declared) {
   std::string out;
   const std::string separator = terminal(l.separator);

@@ -1,4 +1,5 @@
-// Grammars (EBNF) of arguments that are neither JSON nor tags: Python's and Gemma's.
+// These functions write grammars (EBNF) of arguments that are neither JSON nor tags: those of
+// Python's and Gemma's calls.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -20,13 +21,14 @@ struct Parameter {
   bool is_required = false;
 };
 
-// What a tool's schema declares; nothing: a call may have any parameters.
+// The parameters that a tool's schema declares; nullopt: a call may have any parameters.
 using Parameters = std::optional<std::vector<Parameter>>;
 
-// a="x", b=[1]: the parameters in their order, those that are not required may be left out. Values
-// follow their declared types and enums; what they hold is any literal.
+// Returns the grammar of arguments such as a="x", b=[1]. The parameters come in their order, and
+// those that are not required may be left out. Values follow their declared types and enums; inside
+// a list or an object any literal is allowed.
 std::string python_arguments_grammar(const Parameters& parameters);
-// a:<|"|>x<|"|>,b:[1]
+// Returns the grammar of arguments such as a:<|"|>x<|"|>,b:[1].
 std::string gemma_arguments_grammar(const GemmaCallStyle& style, const Parameters& parameters);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Calls as Python writes them: [f(a="x"), g()], of Llama 3.2 and 4, OLMo 3, LFM2, Gemma 3.
+// This reads calls in Python's syntax: [f(a="x"), g()], of Llama 3.2 and 4, OLMo 3, LFM2, Gemma 3.
 #include <utility>
 
 #include "chat/dialects/call_reader.h"
@@ -70,7 +70,7 @@ class PythonCallReader final : public CallReader {
     return in.ended() ? over() : ReadStep::kMore;
   }
 
-  // A name of letters, digits, '_', '.' and '-' up to its bracket.
+  // Returns the size of a name of letters, digits, '_', '.' and '-' before its bracket.
   size_t name_size(std::string_view text) const {
     size_t size = 0;
     while (size < text.size() && size <= kMaxNameBytes && is_name_char(text[size])) ++size;
@@ -90,7 +90,7 @@ class PythonCallReader final : public CallReader {
     return go(State::kKey);
   }
 
-  // A keyword, or the call's end.
+  // Reads a keyword or the end of the call.
   ReadStep key(ReplyInput& in, ReplySink& sink) {
     if (!in.skip_blanks()) return more(in);
     if (in.rest()[0] == ')') return end_call(in, sink);

@@ -1,5 +1,5 @@
-// Calls whose parameters stand one by one between tags: Qwen3-Coder, GLM, MiniMax, DeepSeek V3.2.
-// Their values are text; the tool's schema says what JSON they are.
+// This reads calls whose parameters stand one by one between tags: Qwen3-Coder, GLM, MiniMax,
+// DeepSeek V3.2. Their values are text, and the tool's schema says which JSON they stand for.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -38,9 +38,9 @@ class TaggedCallReader final : public CallReader {
  private:
   enum class State : uint8_t {
     kOpening,
-    kBetween,     // calls
+    kBetween,     // between calls
     kName,        // of the function
-    kParameters,  // between them
+    kParameters,  // between parameters
     kParameterName,
     kValueBegin,
     kValue,
@@ -53,7 +53,7 @@ class TaggedCallReader final : public CallReader {
   ReadStep more(const ReplyInput& in) { return in.ended() ? ReadStep::kNoCall : ReadStep::kMore; }
   ReadStep over() const { return had_call_ ? ReadStep::kDone : ReadStep::kNoCall; }
 
-  // The mark that begins a call may be left to stand alone, without the one before it.
+  // The mark before a call may come without the opening before it.
   ReadStep opening(ReplyInput& in) {
     if (in.match(style_.call_begin) == Match::kYes) return go(State::kBetween);
     const ReadStep skipped = skip_opening(dialect_, in);
@@ -80,7 +80,8 @@ class TaggedCallReader final : public CallReader {
     return in.ended() ? over() : ReadStep::kMore;
   }
 
-  // Up to its end mark; without one in the style, up to what is no part of a name.
+  // Reads the name up to its end mark. A style without one ends it at the first character that is
+  // not allowed in names.
   ReadStep name(ReplyInput& in) {
     if (!in.skip_blanks()) return more(in);
     const std::string_view text = in.rest();
@@ -167,7 +168,7 @@ class TaggedCallReader final : public CallReader {
 
   bool reads_undeclared() const { return style_.undeclared_is_json || style_.says_string; }
 
-  // A string goes out as it comes; what may be another value waits for its end.
+  // A string is sent as it comes. A value that may have another type waits for its end.
   ReadStep value(ReplyInput& in, ReplySink& sink) {
     if (is_first_ && style_.trims_newline) {
       if (in.empty() && !in.ended()) return ReadStep::kMore;
@@ -181,7 +182,7 @@ class TaggedCallReader final : public CallReader {
       size_t open = 0;
       for (const std::string* mark : ends()) open = std::max(open, open_end(text, *mark));
       size = text.size() - open;
-      // A newline before the end is not the value's.
+      // One newline before the end does not belong to the value.
       if (style_.trims_newline && size > 0 && text[size - 1] == '\n') --size;
     } else if (style_.trims_newline && size > 0 && text[size - 1] == '\n') {
       --size;
@@ -220,7 +221,8 @@ class TaggedCallReader final : public CallReader {
   std::array<const std::string*, 3> ends() const {
     return {&style_.value_end, &style_.parameter_begin, &style_.call_end};
   }
-  // Where the value ends, and how much of what stands there is its end mark: models leave it out.
+  // Returns where the value ends and the size of its end mark, which is 0 when the model left the
+  // mark out.
   std::pair<size_t, size_t> find_end(std::string_view text) const {
     std::pair<size_t, size_t> found{text.npos, 0};
     for (const std::string* mark : ends()) {
@@ -234,7 +236,7 @@ class TaggedCallReader final : public CallReader {
   const TaggedCallStyle& style_;
   State state_ = State::kOpening;
   bool had_call_ = false;
-  // Of the call and the parameter that are read.
+  // These belong to the current call and parameter.
   std::string name_;
   std::string parameter_;
   std::string value_;
@@ -242,7 +244,7 @@ class TaggedCallReader final : public CallReader {
   size_t num_parameters_ = 0;
   bool is_begun_ = false;
   bool streams_ = false;
-  bool is_first_ = false;  // no byte of the value was read
+  bool is_first_ = false;  // no byte of the value has been read
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ bool is_word_char(char c) {
          c == '.';
 }
 
-// JSON's number: -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
+// The form of a JSON number is -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 bool is_number(std::string_view word) {
   size_t at = 0;
   const auto digits = [&] {
@@ -50,7 +50,7 @@ bool is_word(std::string_view word) {
          is_number(word);
 }
 
-// Whether more characters can make it a word or a number.
+// Returns whether more characters can make it a word or a number.
 bool begins_word(std::string_view word) {
   const bool begins_name = std::any_of(std::begin(kWords), std::end(kWords),
                                        [&](auto name) { return name.starts_with(word); });
@@ -73,7 +73,7 @@ void JsonScanner::end() {
   is_word(word_) ? end_value() : fail();
 }
 
-// False when the byte is not the value's.
+// Returns false when the byte does not belong to the value.
 bool JsonScanner::take(char c, std::string& out) {
   if (expect_ == Expect::kWord) {
     if (is_word_char(c)) {

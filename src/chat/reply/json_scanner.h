@@ -1,4 +1,5 @@
-// Follows one JSON value byte by byte, so that a call's arguments can go out while they come.
+// JsonScanner follows one JSON value byte by byte, so that a call's arguments can be sent while
+// they arrive.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +8,29 @@
 
 namespace quire {
 
-// What goes out is always the beginning of a valid JSON value. Bytes pass unchanged, except raw
-// control characters inside strings, which models write and JSON forbids: they become escapes.
+// The output is always the beginning of a valid JSON value. Bytes pass unchanged, except for raw
+// control characters inside strings: models write them, but JSON forbids them, so they become
+// escapes.
 class JsonScanner {
  public:
   enum class State : uint8_t { kOpen, kDone, kFailed };
 
-  // Takes bytes of `text` from the front until the value is complete or wrong, appends what goes
-  // out to `out`, and returns how many bytes were taken. A number or word is complete when a byte
-  // has come that is not its own (or at end()).
+  // Takes bytes from the front of `text` until the value is complete or wrong, appends the output
+  // to `out`, and returns how many bytes were taken. A number or word is complete when a byte has
+  // come that does not belong to it, or at end().
   size_t feed(std::string_view text, std::string& out);
-  // The text has ended: a number that was still open is complete.
+  // Ends the text: an unfinished number is complete.
   void end();
   State state() const { return state_; }
 
  private:
   enum class Expect : uint8_t {
     kValue,
-    kFirstKey,   // behind '{'
-    kFirstItem,  // behind '['
-    kKey,        // behind ',' in an object
+    kFirstKey,   // after '{'
+    kFirstItem,  // after '['
+    kKey,        // after ',' in an object
     kColon,
-    kSeparator,  // behind a value inside of something
+    kSeparator,  // after a value inside an object or a list
     kString,
     kEscape,
     kHex,
@@ -48,12 +50,12 @@ class JsonScanner {
   std::string nesting_;  // '{' and '['
   std::string word_;
   int num_hex_ = 0;
-  bool is_key_ = false;  // the string that is read
+  bool is_key_ = false;  // the current string is a key
 };
 
-// Whether `text` is one JSON value, blanks around it aside.
+// Returns whether `text` is one JSON value, with or without blanks around it.
 bool is_json(std::string_view text);
-// `text` as a JSON string, quotes included; UTF-8 stays as it is.
+// Returns `text` as a JSON string with quotes; UTF-8 stays as it is.
 std::string json_string(std::string_view text);
 // Appends the same without quotes.
 void append_json_escaped(std::string_view text, std::string& out);

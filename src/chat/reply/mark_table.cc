@@ -14,7 +14,8 @@ constexpr size_t kMaxMarks = 0xFF - kFirstIndex;
 
 std::string code_of(size_t index) { return {kMarkByte, static_cast<char>(kFirstIndex + index)}; }
 
-// Whether a token can be a mark: a run of blanks or a plain word is text in any spelling.
+// Returns whether a token can be a mark. Blanks and plain words are text, whichever tokens spell
+// them.
 bool looks_like_mark(std::string_view text) {
   return text.size() > 2 && text.find_first_of("<[|") != text.npos;
 }

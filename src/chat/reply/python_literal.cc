@@ -17,14 +17,14 @@ bool is_word_char(char c) {
          c == '+' || c == '.' || c == '_';
 }
 
-// The JSON of a bare word; empty for one that is no literal.
+// Returns the JSON of a bare word; empty when it is no literal.
 std::string word_as_json(std::string word) {
   if (word == "None") word = "null";
   if (word == "True") word = "true";
   if (word == "False") word = "false";
   std::erase(word, '_');
   if (word.starts_with('+')) word.erase(0, 1);
-  // 1. and .5 are numbers in Python only.
+  // The numbers 1. and .5 are valid in Python, but not in JSON.
   const size_t point = word.find('.');
   if (point != word.npos) {
     if (point + 1 == word.size()) word += '0';
@@ -163,7 +163,7 @@ void PythonScanner::escape(char c, std::string& out) {
     append_json_escaped(kBytes.substr(at, 1), out);
   } else if (c == '0') {
     append_json_escaped({"\0", 1}, out);
-  } else if (c == '\n') {  // a line that goes on
+  } else if (c == '\n') {  // a continued line
   } else if (c == '\'' || c == '"' || c == '\\') {
     append_json_escaped({&c, 1}, out);
   } else {  // Python keeps the backslash of an escape that it does not know.

@@ -1,4 +1,4 @@
-// PythonScanner turns Python literals into JSON while they come.
+// PythonScanner turns Python literals into JSON while they arrive.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace quire {
 
-// None, True, False and their JSON names, numbers, strings of both quotes, lists, tuples and dicts
-// with string keys. Feeds on bytes as JsonScanner does; what goes out is always the beginning of a
-// valid JSON value.
+// It reads None, True, False and their JSON names, numbers, strings with either quote, lists,
+// tuples, and dicts with string keys. It takes bytes as JsonScanner does; the output is always the
+// beginning of a valid JSON value.
 class PythonScanner {
  public:
   enum class State : uint8_t { kOpen, kDone, kFailed };
 
-  // Takes bytes from the front until the literal is complete or wrong; returns how many. A number
-  // or word is complete when a byte has come that is not its own (or at end()).
+  // Takes bytes from the front until the literal is complete or wrong, and returns how many. A
+  // number or word is complete when a byte has come that does not belong to it, or at end().
   size_t feed(std::string_view text, std::string& out);
   void end(std::string& out);
   State state() const { return state_; }
@@ -24,8 +24,8 @@ class PythonScanner {
  private:
   enum class Expect : uint8_t {
     kValue,
-    kFirst,  // behind an opening bracket
-    kItem,   // behind ',': a value or the closing bracket
+    kFirst,  // after an opening bracket
+    kItem,   // after ',': a value or the closing bracket
     kColon,
     kSeparator,
     kString,
@@ -50,12 +50,12 @@ class PythonScanner {
   std::string word_;
   char quote_ = 0;
   bool is_key_ = false;
-  bool has_comma_ = false;  // a ',' has come that is not written yet: the next may be a bracket
+  bool has_comma_ = false;  // a ',' is not written yet, as a closing bracket may follow
   int num_digits_ = 0;
   uint32_t code_ = 0;
 };
 
-// The whole of `text` as one literal, blanks around it aside.
+// Returns all of `text` as one literal, with or without blanks around it; nullopt: it is none.
 std::optional<std::string> python_as_json(std::string_view text);
 
 }  // namespace quire

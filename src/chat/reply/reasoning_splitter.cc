@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// How much of the end of `text` may be the beginning of a mark.
+// Returns how many bytes at the end of `text` may be the beginning of a mark.
 size_t may_begin(std::string_view text, const std::vector<std::string>& marks) {
   size_t longest = 0;
   for (const std::string& mark : marks) {
@@ -40,7 +40,7 @@ void ReasoningSplitter::release(size_t size, bool is_reasoning, std::vector<Piec
   held_.erase(0, size);
 }
 
-// True: the place has changed, and what is held is looked at again.
+// Returns true when the state has changed, so that the held text must be read again.
 bool ReasoningSplitter::step(bool is_last, std::vector<Piece>& pieces) {
   if (place_ == Place::kAnswer) {
     release(held_.size(), false, pieces);
@@ -63,7 +63,7 @@ bool ReasoningSplitter::step(bool is_last, std::vector<Piece>& pieces) {
     end = found;
     length = mark.size();
   }
-  // A mark may be part of a longer one, whose rest has not come yet.
+  // A mark may be the beginning of a longer one, whose rest has not come yet.
   const size_t open = is_last ? held_.size() : held_.size() - may_begin(held_, style_->ends);
   const bool has_ended = end != held_.npos && (open == held_.size() || open > end);
   release(has_ended ? end + length : open, true, pieces);

@@ -1,5 +1,5 @@
-// Tells reasoning from the answer in text as it streams, by the marks of a style alone: for those who
-// only show it. What a reply is taken apart into is reply_parser.h's to say.
+// ReasoningSplitter separates reasoning from the answer in streamed text, by the marks of a style
+// alone. It is for programs that only show the text; reply_parser.h parses replies.
 //
 //   ReasoningSplitter splitter(find_reasoning_style("qwen3"));
 //   for (const auto& piece : splitter.add(text)) show(piece.text, piece.is_reasoning);
@@ -17,25 +17,25 @@ namespace quire {
 class ReasoningSplitter {
  public:
   struct Piece {
-    std::string text;  // marks are part of the reasoning
+    std::string text;  // marks belong to the reasoning
     bool is_reasoning = false;
   };
 
-  // Null: there is no reasoning.
+  // A null `style` means that there is no reasoning.
   explicit ReasoningSplitter(const ReasoningStyle* style)
       : style_(style), place_(style == nullptr ? Place::kAnswer : Place::kBegin) {}
 
-  // What can be told after this text: a mark that may have begun is held back. The pieces are all
-  // the text, in order.
+  // Returns the pieces that are certain after this text. The beginning of a possible mark is held
+  // back. The pieces are all of the text, in order.
   std::vector<Piece> add(std::string_view text);
-  // What is left when the answer has ended.
+  // Returns the rest after the end of the answer.
   std::vector<Piece> finish();
 
  private:
   enum class Place { kBegin, kReasoning, kAnswer };
 
   bool step(bool is_last, std::vector<Piece>& pieces);
-  // Releases the first `size` bytes of what is held.
+  // Releases the first `size` bytes of the held text.
   void release(size_t size, bool is_reasoning, std::vector<Piece>& pieces);
 
   const ReasoningStyle* style_;

@@ -34,7 +34,7 @@ TEST(ReasoningSplitter, MarksTell) {
   EXPECT_EQ(told(nullptr, {"<think>a</think>"}).answer, "<think>a</think>");
 }
 
-// Where the text is cut changes nothing, and no text is lost.
+// However the text is cut, the result is the same, and no text is lost.
 TEST(ReasoningSplitter, CutsChangeNothing) {
   std::mt19937 random(7);
   for (const ReasoningStyle& style : reasoning_styles()) {

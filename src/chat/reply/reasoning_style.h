@@ -1,4 +1,4 @@
-// How models set their reasoning apart from their answer, as data.
+// A ReasoningStyle describes as data how models separate their reasoning from their answer.
 #pragma once
 
 #include <span>
@@ -11,18 +11,18 @@ namespace quire {
 struct ReasoningStyle {
   std::string name;  // as --reasoning-parser takes it
   std::vector<std::string> aliases = {};
-  std::vector<std::string> begins;  // any of these marks, at the beginning of the reply
+  std::vector<std::string> begins;  // marks, one of which may begin the reply
   std::vector<std::string> ends;
-  std::vector<std::string> implicit_ends = {};  // end it too, and are read again: calls
+  std::vector<std::string> implicit_ends = {};  // also end it, but are read again as calls
   std::vector<std::string> dropped = {};        // marks around the answer that are no content
-  bool opened_by_template = false;  // where the prompt does not tell: the reply begins inside
-  bool trims_newlines = false;      // around the reasoning and at the beginning of the answer
-  bool is_harmony = false;          // gpt-oss: the dialect `openai` tells reasoning, too
+  bool opened_by_template = false;  // without a sign in the prompt, the reply begins inside
+  bool trims_newlines = false;      // around the reasoning and before the answer
+  bool is_harmony = false;          // gpt-oss: the dialect `openai` finds the reasoning
 };
 
-// Lives as long as the program.
+// The styles live as long as the program.
 std::span<const ReasoningStyle> reasoning_styles();
-// By name or alias; null: there is none.
+// Finds a style by its name or an alias; null: there is none.
 const ReasoningStyle* find_reasoning_style(std::string_view name);
 // Returns the style whose marks a chat template (its source) shows, or null when it shows none.
 const ReasoningStyle* reasoning_style_of_template(std::string_view template_source);

@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-constexpr char kNoTextByte = '\xFF';  // codes begin with it, and no text may
+constexpr char kNoTextByte = '\xFF';  // codes begin with it; UTF-8 has no such byte
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 }  // namespace
@@ -32,7 +32,7 @@ std::string ReplyEncoder::finish() {
   return out;
 }
 
-// The next token, as far as its text has come. False when it waits for text.
+// Takes the next token as far as its text has come. Returns false when it waits for text.
 bool ReplyEncoder::take_token(std::string& out, bool ended) {
   if (pending_.empty()) return false;
   Pending& token = pending_.front();
@@ -49,7 +49,7 @@ bool ReplyEncoder::take_token(std::string& out, bool ended) {
   }
   const auto size = static_cast<size_t>(std::min(token.end_bytes, arrived) - num_raw_taken_bytes_);
   if (code && is_whole && std::string_view(raw_).substr(0, size).ends_with(code->text)) {
-    // A character that the tokens before it left incomplete may stand before the marker.
+    // Before the marker there may be a character that earlier tokens left incomplete.
     take_text(size - code->text.size(), out);
     begins_.back() = num_encoded_bytes_;
     raw_.erase(0, code->text.size());

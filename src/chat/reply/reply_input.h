@@ -1,4 +1,4 @@
-// ReplyInput is the part of a reply that is not decided yet, with a cursor.
+// ReplyInput is the undecided part of a reply, with a cursor.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline bool is_blank(char c) { return kBlanks.find(c) != std::string_view::npos;
 
 enum class Match : uint8_t {
   kNo,
-  kOpen,  // the text so far is a beginning of the pattern
+  kOpen,  // the text so far is the beginning of the pattern
   kYes,
 };
 
@@ -27,12 +27,12 @@ inline size_t open_end(std::string_view text, std::string_view mark) {
   return 0;
 }
 
-// Before the cursor: text that was read and may turn out to be content after all; behind it: text
-// to read. Text is UTF-8, and codes of marker tokens (mark_table.h).
+// Text before the cursor has been read, but may still turn out to be content; text after it has not
+// been read. The text is UTF-8 with codes of marker tokens (mark_table.h).
 class ReplyInput {
  public:
   void append(std::string_view text) { text_ += text; }
-  // No more text comes: nothing is kOpen any longer.
+  // Says that no more text comes, so match() no longer returns kOpen.
   void end() { ended_ = true; }
   bool ended() const { return ended_; }
 
@@ -41,25 +41,25 @@ class ReplyInput {
   std::string_view uncommitted() const {
     return std::string_view(text_).substr(begin_, cursor_ - begin_);
   }
-  // Returns the place of the first uncommitted byte in the whole reply.
+  // Returns the position of the first uncommitted byte in the whole reply.
   int64_t offset_bytes() const { return erased_bytes_ + static_cast<int64_t>(begin_); }
 
   void skip(size_t num_bytes) { cursor_ += num_bytes; }
-  // False when nothing but blanks stood there: more may come.
+  // Returns false when only blanks were left, after which more text may come.
   bool skip_blanks() {
     while (!empty() && is_blank(text_[cursor_])) ++cursor_;
     return !empty();
   }
-  // What stands before the cursor is decided.
+  // Commits the text before the cursor.
   void commit() {
     begin_ = cursor_;
-    if (begin_ <= text_.size() / 2) return;  // amortized
+    if (begin_ <= text_.size() / 2) return;  // keeps the cost of erasing linear
     text_.erase(0, begin_);
     erased_bytes_ += static_cast<int64_t>(begin_);
     begin_ = cursor_ = 0;
   }
 
-  // How the rest begins.
+  // Returns whether the unread text begins with `pattern`.
   Match match(std::string_view pattern) const {
     const std::string_view text = rest();
     if (text.starts_with(pattern)) return Match::kYes;
@@ -68,7 +68,7 @@ class ReplyInput {
 
  private:
   std::string text_;
-  size_t begin_ = 0;   // of the uncommitted
+  size_t begin_ = 0;   // the first uncommitted byte
   size_t cursor_ = 0;  // begin_ <= cursor_ <= text_.size()
   int64_t erased_bytes_ = 0;
   bool ended_ = false;

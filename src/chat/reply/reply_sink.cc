@@ -17,7 +17,7 @@ void ReplySink::reasoning(ReplyInput& in) {
   in.commit();
 }
 
-// Neighbours of one kind are put together.
+// Adjacent texts of the same kind are joined.
 void ReplySink::add_text(ReplyEvent::Kind kind, std::string_view text) {
   std::string decoded = marks_.decoded(text);
   if (decoded.empty()) return;

@@ -1,4 +1,4 @@
-// What a reply turns out to say, piece by piece.
+// ReplySink turns what the readers find in a reply into events.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,31 @@ struct ReplyEvent {
   enum class Kind : uint8_t {
     kContent,
     kReasoning,
-    kCallBegin,  // text: the function's name, whole
-    kArguments,  // text: the next piece of JSON; the pieces of a call make one object
+    kCallBegin,  // text: the whole name of the function
+    kArguments,  // text: a piece of JSON; all pieces of a call form one object
     kCallEnd,
   };
   Kind kind = Kind::kContent;
-  int32_t call_index = 0;  // of call events, from 0
+  int32_t call_index = 0;  // in call events, from 0
   std::string text;
-  std::string call_id;       // of kCallBegin: the id that the model wrote; empty: none
-  bool is_complete = false;  // of kCallEnd: false when the reply was cut or went wrong inside
+  std::string call_id;       // in kCallBegin: the id that the model wrote; empty: none
+  bool is_complete = false;  // in kCallEnd: false when the reply was cut or is malformed
 };
 
-// Where readers of calls put what they find. All text comes encoded (mark_table.h) and is decoded
+// Readers of calls put their results here. All text comes encoded (mark_table.h) and is decoded
 // here. At most one call is open.
 class ReplySink {
  public:
-  // `encoder` is the one that the reply comes through; all outlive the sink.
+  // `encoder` is the encoder of the same reply. All arguments must outlive the sink.
   ReplySink(const MarkTable& marks, const ToolTypes& tools, ReplyEncoder& encoder, bool reads_calls)
       : marks_(marks), tools_(tools), encoder_(encoder), reads_calls_(reads_calls) {}
 
-  // Where events go during one feed.
+  // Sets where events are put during one feed.
   void set_out(std::vector<ReplyEvent>* out) { out_ = out; }
   const ToolTypes& tools() const { return tools_; }
   bool reads_calls() const { return reads_calls_; }
 
-  // Commits what stands before the cursor, as text of the reply.
+  // Commits the text before the cursor as content.
   void content(ReplyInput& in);
   void reasoning(ReplyInput& in);
   void begin_call(std::string_view name, std::string_view id = {});
@@ -59,7 +59,7 @@ class ReplySink {
   ReplyEncoder& encoder_;
   const bool reads_calls_;
   std::vector<ReplyEvent>* out_ = nullptr;
-  int32_t num_calls_ = 0;  // begun
+  int32_t num_calls_ = 0;  // number of calls that have begun
   bool call_is_open_ = false;
   int64_t num_reasoning_tokens_ = 0;
 };

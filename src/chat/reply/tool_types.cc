@@ -48,7 +48,7 @@ uint8_t type_of_value(const json::value& value) {
   }
 }
 
-// "#/$defs/X" within the tool's parameters.
+// Finds "#/$defs/X" within the tool's parameters.
 const json::value* resolve(const json::object& root, std::string_view reference) {
   if (!reference.starts_with("#/")) return nullptr;
   const json::value* at = nullptr;
@@ -95,7 +95,7 @@ uint8_t types_of(const json::object& root, const json::value& schema, int depth)
   return types;
 }
 
-// The JSON that `text` is, itself or as a Python literal.
+// Returns the JSON that `text` spells, itself or as a Python literal.
 std::optional<std::string> read_value(std::string_view text) {
   if (is_json(text)) return std::string(text);
   return python_as_json(text);
@@ -152,7 +152,7 @@ std::string value_as_json(std::string_view text, uint8_t types, bool undeclared_
   const std::optional<std::string> value = read_value(text);
   if (!value) return json_string(text);
   const uint8_t type = type_of_json(*value);
-  // Where a string is allowed, text that is JSON of no other allowed type is that string.
+  // When a string is allowed, text that is JSON of a type that is not allowed is a string.
   const bool fits = types == kTypeUndeclared || (types & type & ~kTypeString) != 0;
   if ((types & kTypeString) != 0 && !fits) return json_string(text);
   const size_t begin = value->find_first_not_of(kBlanks);

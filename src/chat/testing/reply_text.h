@@ -1,4 +1,5 @@
-// Helpers of tests that take replies apart: a reply cut in every way, and what it says as one line.
+// These are helpers for tests that parse replies: they cut a reply in every way and write its
+// events as one line.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace quire::test {
 
-// "|r:…|c:…|name(arguments)"; a call without an end has '?' behind it, one with an id '#' before
-// it. Neighbours of one kind are put together.
+// Returns "|r:…|c:…|name(arguments)". A call without an end has '?' after it, one with an id '#'
+// before it. Adjacent events of the same kind are joined.
 inline std::string events_text(const std::vector<ReplyEvent>& events) {
   using Kind = ReplyEvent::Kind;
   std::string out;
@@ -45,8 +46,8 @@ struct TokenizedReply {
   std::vector<ReplyToken> tokens;
 };
 
-// The tokens of `text` in a vocabulary of bytes and `added`: the longest added token that stands at
-// a place, else one byte.
+// Returns the tokens of `text` in a vocabulary of bytes and `added`: at each place the longest
+// added token that fits, else one byte.
 inline TokenizedReply tokenized(std::string_view text, const std::vector<MarkToken>& added) {
   TokenizedReply reply{.text = std::string(text), .tokens = {}};
   for (size_t at = 0; at < text.size();) {
@@ -67,7 +68,7 @@ struct CutOptions {
   size_t piece_bytes = 0;  // of text, its tokens ahead of it; 0: one token at a time
 };
 
-// What the reply says, cut like that.
+// Returns the events of the reply when it is cut like that.
 inline std::vector<ReplyEvent> parsed_events(const ReplySyntax& syntax, const ReplyOptions& options,
                                              const TokenizedReply& reply, const CutOptions& cut) {
   ReplyParser parser(syntax, options);
@@ -77,7 +78,7 @@ inline std::vector<ReplyEvent> parsed_events(const ReplySyntax& syntax, const Re
     size_t next = 0;
     for (size_t at = 0; at < reply.text.size(); at += piece) {
       std::vector<ReplyToken> tokens;
-      // A token that begins in this piece comes with it, whole.
+      // A token that begins in this piece comes with it as a whole.
       while (next < reply.tokens.size() && (next == 0 || reply.tokens[next - 1].text_end_bytes <
                                                              static_cast<int64_t>(at + piece))) {
         tokens.push_back(reply.tokens[next++]);
@@ -102,7 +103,7 @@ inline std::string parsed_text(const ReplySyntax& syntax, const ReplyOptions& op
   return events_text(parsed_events(syntax, options, reply, cut));
 }
 
-// Every <…> and […] of a format's patterns as a token, as most vocabularies have them.
+// Returns every <…> and […] of a format's patterns as a token, as most vocabularies have them.
 inline std::vector<MarkToken> marker_tokens(const ReplyFormat& format) {
   std::vector<std::string> patterns;
   if (format.dialect != nullptr) patterns = patterns_of(*format.dialect);

@@ -1,5 +1,5 @@
-// A server for tests of the gateway, which does exactly what a test says: with sockets and threads of
-// its own, so that it shares nothing with what it tests.
+// FakeBackend is a server for tests of the gateway that does exactly what a test says. It has
+// sockets and threads of its own, so that it shares no code with the gateway.
 #pragma once
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@ namespace quire::gateway::test {
 
 class FakeBackend {
  public:
-  // One exchange of a connection: what was asked, and the way to answer.
+  // An Exchange is a request on a connection and the means to answer it.
   struct Exchange {
     std::string request;  // head and body
     int socket = -1;
@@ -34,17 +34,17 @@ class FakeBackend {
         bytes.remove_prefix(static_cast<size_t>(n));
       }
     }
-    // Whether the other side closed within so many milliseconds.
+    // Returns whether the other side closed within `wait_ms` milliseconds.
     bool is_closed(int wait_ms) const {
       pollfd poll_fd{socket, POLLIN, 0};
       char byte = 0;
       return ::poll(&poll_fd, 1, wait_ms) > 0 && ::recv(socket, &byte, 1, MSG_PEEK) == 0;
     }
   };
-  // False: the connection is closed then.
+  // Answers a request. When it returns false, the connection is closed.
   using Answer = std::function<bool(const Exchange&)>;
 
-  // Checks of health are answered apart, with `health` as their status.
+  // Health checks do not reach `answer`; their status is `health`.
   explicit FakeBackend(Answer answer) : answer_(std::move(answer)) { open(); }
   ~FakeBackend() { close(); }
   FakeBackend(const FakeBackend&) = delete;
@@ -55,7 +55,7 @@ class FakeBackend {
   uint16_t port() const { return port_; }
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
 
-  // Nobody listens any more, and every connection is gone.
+  // Stops listening and closes every connection.
   void close() {
     if (listener_ < 0) return;
     is_closing_ = true;
@@ -70,7 +70,7 @@ class FakeBackend {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
-  void open() {  // again, on the same port
+  void open() {  // opens it again on the same port
     is_closing_ = false;
     listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
     const int on = 1;
@@ -144,7 +144,7 @@ class FakeBackend {
   std::vector<std::thread> threads_;  // guarded by mutex_ while the acceptor runs
 };
 
-// A whole answer of so many bytes, with its length.
+// Returns a complete answer with its Content-Length.
 inline std::string whole_answer(std::string_view body, int status = 200) {
   return "HTTP/1.1 " + std::to_string(status) +
          " X\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-// As vLLM calls what a client got wrong here.
+// Returns an error of the type that vLLM gives to mistakes of clients in these routes.
 ApiError user_error(std::string_view param, std::string message) {
   ApiError error = api_error(400, std::move(message));
   error.type = "InvalidUserInput";
@@ -37,7 +37,7 @@ struct AdapterFields {
   std::string warning;
 };
 
-// As vLLM types the errors of these routes.
+// Gives an error the type that vLLM uses in these routes.
 ApiCheck as_user_error(ApiCheck error) {
   if (error) error->type = "InvalidUserInput";
   return error;
@@ -99,7 +99,7 @@ Result<std::string> adapter_folder(const std::string& directory, const std::stri
   const fs::path root = fs::canonical(directory, ec);
   if (ec) return not_found("--lora-dir: there is no folder {}", directory);
   const fs::path folder = fs::weakly_canonical(root / path, ec);
-  // The folder of all adapters is none itself.
+  // The folder that contains the adapters is no adapter itself.
   if (ec || !lies_in(root, folder) || folder == root) return outside;
   for (const char* const file : {"adapter_config.json", "adapter_model.safetensors"}) {
     const fs::path target = fs::weakly_canonical(folder / file, ec);
@@ -139,7 +139,7 @@ HttpResponse load_adapter(const HttpRequest& request, const PrepareContext& cont
   const Status status = served.adapters->load(
       {fields.name, *folder}, fields.replaces ? IfLoaded::kReplace : IfLoaded::kRefuse);
   if (status.ok()) return success(fields, "added");
-  const bool is_broken = status.code() == StatusCode::kDataLoss;  // the file, not this server
+  const bool is_broken = status.code() == StatusCode::kDataLoss;  // an error of the file
   return error_response(is_broken ? api_error(400, status.message()) : from_status(status));
 }
 

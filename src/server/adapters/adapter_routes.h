@@ -1,5 +1,5 @@
-// The routes by which clients load and unload adapters while the server runs: vLLM's, under its
-// names. ServerOptions::lora_dir opens them.
+// These are vLLM's routes, under vLLM's names, by which clients load and unload adapters while the
+// server runs. They exist only when ServerOptions::lora_dir is set.
 #pragma once
 
 #include <span>
@@ -10,18 +10,19 @@
 
 namespace quire::server {
 
-// kInvalidArgument: the model itself is served under the name of an adapter.
+// kInvalidArgument: an adapter has the name of the served model itself.
 Status check_adapter_names(const ServedModel& served);
 
-// /v1/load_lora_adapter and /v1/unload_lora_adapter.
+// Returns /v1/load_lora_adapter and /v1/unload_lora_adapter.
 std::span<const Route> adapter_routes();
 
 // Returns the folder that `path` names, relative to `directory` unless it is absolute, with every
-// link followed. kInvalidArgument: it does not lie in `directory`, or a file of an adapter there is
-// a link that leads out of it.
+// link followed. kInvalidArgument: the folder is not inside `directory`, or a file of an adapter
+// there is a link that leads out of it.
 Result<std::string> adapter_folder(const std::string& directory, const std::string& path);
 
-// Families about what is loaded, in the text format of /metrics; empty without adapters.
+// Returns the metrics about loaded adapters, in the text format of /metrics; empty without
+// adapters.
 std::string adapter_metrics_text(const ServedModel& served);
 
 }  // namespace quire::server

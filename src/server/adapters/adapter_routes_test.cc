@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders of adapters in a directory of the test's own; an adapter is what its configuration says.
+// The tests have folders of adapters in a directory of their own. An adapter is the content of its
+// configuration file.
 class AdapterRoutes : public ServerTest {
  protected:
   void SetUp() override {
@@ -39,7 +40,7 @@ class AdapterRoutes : public ServerTest {
     return std::shared_ptr<const Adapter>(std::move(adapter));
   }
 
-  // A server whose answers are the content of the adapter that was asked for, or "none".
+  // Starts a server whose answers are the content of the requested adapter, or "none".
   void start_with_adapters(int32_t max_loaded = 2, bool with_routes = true) {
     adapters = std::make_shared<AdapterRegistry>(read, max_loaded);
     ServerOptions options;
@@ -122,7 +123,7 @@ TEST_F(AdapterRoutes, WrongBodiesAreRefused) {
   EXPECT_EQ(adapters->num_loaded(), 0);
 }
 
-// Nothing outside of the folder is read, and the answer does not tell what is there.
+// Nothing outside the folder is read, and the answer does not reveal what is there.
 TEST_F(AdapterRoutes, PathsThatLeaveTheFolderAreRefused) {
   start_with_adapters();
   fs::create_directory_symlink(base_ / "private", base_ / "adapters/link");
@@ -159,7 +160,7 @@ TEST_F(AdapterRoutes, WhatCannotBeReadIsAnError) {
   EXPECT_EQ(load("a", "bad").status, 400);
   EXPECT_EQ(load("a", "sql").status, 200);
   EXPECT_EQ(load("b", "team/chat").status, 200);
-  EXPECT_EQ(load("c", "sql").status, 429);  // two are all that fit
+  EXPECT_EQ(load("c", "sql").status, 429);  // only two fit
   EXPECT_EQ(load("a", "bad", true).status, 400);
   EXPECT_EQ(answer_of("a"), "one");
 }

@@ -1,4 +1,4 @@
-// A detached answer goes on when its client has left.
+// A detached answer is completed even when its client has left.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@ namespace quire::server {
 class DetachedAnswer {
  public:
   virtual ~DetachedAnswer() = default;
-  // What stops the generation; any thread may call it.
+  // Sets the function that stops the generation. Any thread may call it.
   virtual void set_cancel(std::function<void()> cancel) = 0;
-  // The generation is under way: answers the client that asked for it. On the strand of `reply`.
+  // Called on the strand of `reply` when the generation has started: answers the client.
   virtual void accept(std::shared_ptr<ReplyChannel> reply, HeaderList headers) = 0;
-  // It was refused, and the client has been told why.
+  // Called when the generation was refused, after the client has been told why.
   virtual void drop() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Messages of Anthropic's form to those of a chat.
+// This file turns messages of Anthropic's form into messages of a chat.
 #include <boost/json/object.hpp>
 #include <map>
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 
 namespace json = boost::json;
 
-// A member that must be a string.
+// Returns a member that must be a string.
 ApiResult<std::string> text_of(const json::object& block, std::string_view name,
                                const std::string& where) {
   const json::value* const value = block.if_contains(name);
@@ -26,8 +26,8 @@ ApiResult<std::string> text_of(const json::object& block, std::string_view name,
 
 json::object text_part(std::string text) { return {{"type", "text"}, {"text", std::move(text)}}; }
 
-// Turns one message after the other. What a user says and what tools answered may stand in one
-// message there, and are messages of their own here.
+// Conversation converts one message after the other. In Anthropic's form the user's text and the
+// results of tools may share a message; in a chat each is a message of its own.
 class Conversation {
  public:
   explicit Conversation(json::array& out) : out_(out) {}
@@ -57,7 +57,7 @@ class Conversation {
     return std::nullopt;
   }
 
-  // Whether the last message is the assistant's, with text that an answer can go on with.
+  // Returns whether the last message is the assistant's and has text that an answer can continue.
   bool ends_open() const {
     if (out_.empty()) return false;
     const json::object& last = out_.back().get_object();
@@ -160,7 +160,7 @@ class Conversation {
     return std::nullopt;
   }
 
-  // What has been gathered becomes a message.
+  // Appends a message of the collected parts.
   void flush(bool even_if_empty) {
     const bool is_empty = parts_.empty() && calls_.empty() && thinking_.empty();
     if (is_empty && (said_ || !even_if_empty)) return;
@@ -172,10 +172,10 @@ class Conversation {
   }
 
   json::array& out_;
-  std::map<std::string, std::string> names_;  // of calls, by id
+  std::map<std::string, std::string> names_;  // names of calls, by id
   std::string role_, thinking_;
   json::array parts_, calls_;
-  bool said_ = false;  // the message that is being read has given one
+  bool said_ = false;  // the current message has already given one
 };
 
 }  // namespace

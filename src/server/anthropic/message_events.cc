@@ -89,7 +89,8 @@ void MessageEventBuilder::open(Block kind, json::object block, MessageEvents& ou
 
 void MessageEventBuilder::close(MessageEvents& out) {
   if (open_ == Block::kNone) return;
-  // Clients send the signature back with the block; here it says which message the block is of.
+  // Clients send the signature back with the block. Quire's signature is the id of the block's
+  // message.
   if (open_ == Block::kThinking) {
     push_delta({{"type", "signature_delta"}, {"signature", shape_.id}}, out);
   }
@@ -111,7 +112,7 @@ json::object MessageEventBuilder::start_event() const {
   return {{"type", "message_start"}, {"message", std::move(message)}};
 }
 
-// The input is counted without what the prefix cache gave.
+// The input tokens are counted without those from the prefix cache.
 json::object MessageEventBuilder::usage() const {
   json::object out{{"input_tokens", prompt_tokens_ - cached_tokens_},
                    {"cache_creation_input_tokens", 0},
@@ -130,7 +131,7 @@ std::string_view MessageEventBuilder::stop_reason() const {
     return context_is_full ? "model_context_window_exceeded" : "max_tokens";
   }
   if (stop_sequence_) return "stop_sequence";
-  // A call that the client named ends with "stop", as OpenAI has it.
+  // When the client names the tool, finish_reason is "stop", as in OpenAI's API.
   return has_call_ ? "tool_use" : "end_turn";
 }
 
@@ -155,7 +156,7 @@ void MessageFold::add(json::object event) {
     json::object& block = message_.at("content").as_array().back().as_object();
     if (text_member(block, "type") != "tool_use") return;
     Result<json::value> input = parse_json(std::exchange(input_, {}), kMaxInputDepth);
-    // Of a call that was cut there is no object yet.
+    // A call that was cut off has no complete object.
     if (input.ok() && input->is_object()) {
       held_bytes_ += memory_bytes(*input);
       block["input"] = std::move(input).value();

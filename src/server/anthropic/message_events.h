@@ -1,5 +1,5 @@
-// The stream of Anthropic's Messages API: from the chunks of a chat to its events, and from its
-// events to the whole message.
+// These classes turn the chunks of a chat into the events of Anthropic's Messages API, and the
+// events into the whole message.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -11,22 +11,22 @@
 
 namespace quire::server {
 
-// What of a message is known before its first token.
+// The parts of a message that are known before its first token.
 struct MessageShape {
   std::string id;
   std::string model;
-  int64_t max_tokens = 0;     // that the client asked for
+  int64_t max_tokens = 0;     // as the client asked
   int64_t max_model_len = 0;  // prompt and answer together
 };
 
 using MessageEvents = std::vector<boost::json::object>;
 
-// Opens and closes content blocks, one at a time, as the chunks ask for it.
+// MessageEventBuilder turns chunks into events. It opens and closes content blocks, one at a time.
 class MessageEventBuilder {
  public:
   explicit MessageEventBuilder(MessageShape shape) : shape_(std::move(shape)) {}
 
-  // A chunk of one choice, with its usage so far.
+  // Takes a chunk of one choice, which carries the usage so far.
   void add(const boost::json::object& chunk, MessageEvents& out);
   void finish(MessageEvents& out);
 
@@ -53,12 +53,12 @@ class MessageEventBuilder {
   std::optional<int64_t> thinking_tokens_;
 };
 
-// Puts the events together; the message is the answer in one piece.
+// MessageFold puts the events together to the message, which is the answer without streaming.
 class MessageFold {
  public:
   void add(boost::json::object event);
   boost::json::object finish() { return std::move(message_); }
-  // Memory that the message so far takes, nearly.
+  // Returns about how much memory the message takes so far.
   uint64_t held_bytes() const { return held_bytes_; }
 
  private:

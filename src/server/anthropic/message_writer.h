@@ -1,4 +1,4 @@
-// Answers as Anthropic's Messages API has them.
+// These writers write answers in the form of Anthropic's Messages API.
 #pragma once
 
 #include "server/answer/answer_writer.h"
@@ -23,7 +23,7 @@ class MessageWriter final : public AnswerWriter {
 
   const bool streams_;
   MessageEventBuilder events_;
-  MessageFold fold_;  // of an answer in one piece
+  MessageFold fold_;  // for an answer in one piece
 };
 
 }  // namespace quire::server

@@ -29,7 +29,7 @@ ApiCheck check_budget(const RequestFields& f) {
                                  *f.thinking_token_budget));
 }
 
-// Clients ask every model to think.
+// Clients ask every model to think, so a model that does not reason ignores the request.
 void drop_unknown_thinking(ParsedFields& parsed, const PrepareContext& context) {
   const ReplyFormat& format = context.options.reply_format;
   const bool reasons = format.reasoning != nullptr || (context.model.reply_syntax != nullptr &&
@@ -51,7 +51,7 @@ ApiResult<PreparedCall> prepare(const HttpRequest& request, const PrepareContext
       prepare_fields(std::move(parsed).value(), request, Endpoint::kChat, "msg_", context);
   if (!call.ok()) return call;
   ResponseShape& shape = call.value().shape;
-  // The first event tells the prompt's counts, the last one all.
+  // The first event has the counts of the prompt, the last one those of the whole message.
   shape.include_usage = shape.continuous_usage = shape.prompt_tokens_details = true;
   call.value().writer =
       std::make_unique<MessageWriter>(MessageShape{.id = shape.id,

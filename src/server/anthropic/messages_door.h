@@ -1,4 +1,4 @@
-// Anthropic's Messages API: /v1/messages and /v1/messages/count_tokens.
+// These are the routes of Anthropic's Messages API: /v1/messages and /v1/messages/count_tokens.
 #pragma once
 
 #include <span>

@@ -42,7 +42,8 @@ std::string messages_error_body(const ApiError& error) {
 
 HttpResponse messages_error_response(const ApiError& error) {
   HttpResponse response = error_response(error, messages_error_body(error));
-  // What is not available is asked for in vain: no server error, after which clients try again.
+  // A feature that is missing is reported with 400, because clients repeat a request after a server
+  // error.
   if (error.status == 501) response.status = 400;
   if (error.status == 503) response.status = kOverloaded;
   return response;

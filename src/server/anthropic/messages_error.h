@@ -1,4 +1,4 @@
-// Errors as Anthropic's API prints them.
+// Errors are printed in the form of Anthropic's API.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ constexpr size_t kMaxStopBytes = 4096;
 constexpr double kMaxInt32 = 2147483647.0;
 constexpr int64_t kMaxThinkingBudget = 2147483647;
 
-// A string or a list of text blocks; it goes before the conversation.
+// Reads a string or a list of text blocks, which goes before the conversation.
 ApiCheck set_system(F& f, Value& value) {
   if (!value.is_string() && !value.is_array()) {
     return wrong_value("system", "a string or a list of text blocks", value);
@@ -135,7 +135,7 @@ ApiCheck set_thinking(F& f, Value& value) {
                        value);
   }
   json::object& object = value.get_object();
-  // What the client gives the template itself goes before.
+  // Values that the client gives the template itself take precedence.
   if (!f.chat_template_kwargs.contains("enable_thinking")) {
     f.chat_template_kwargs["enable_thinking"] = thinks;
   }
@@ -151,7 +151,7 @@ ApiCheck set_thinking(F& f, Value& value) {
   return std::nullopt;
 }
 
-// {"type": "json_schema", "schema": …}
+// Reads {"type": "json_schema", "schema": …}.
 ApiCheck read_format(F& f, Value& format, const std::string& where) {
   Value* const schema = format.is_object() ? find_member(format.get_object(), "schema") : nullptr;
   if (schema == nullptr || !schema->is_object() ||
@@ -231,7 +231,8 @@ const Field kFields[] = {
     unsupported("mcp_servers", kAny, "This server runs no tools of its own."),
 };
 
-// Of chat, what means the same here; the last ones are no part of Anthropic's API.
+// These fields of a chat mean the same in the Messages API. The last ones are not in Anthropic's
+// API.
 constexpr std::string_view kChatFields[] = {"model",
                                             "temperature",
                                             "top_p",

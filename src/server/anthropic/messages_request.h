@@ -1,4 +1,5 @@
-// The fields of a request of Anthropic's Messages API, and what they mean in those of a chat.
+// These are the fields of a request of Anthropic's Messages API, and how they become fields of a
+// chat.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -11,8 +12,8 @@ namespace quire::server {
 
 std::span<const Field> messages_field_table();
 
-// The messages of a conversation, appended to `f` as those of a chat; each result of a tool becomes
-// a message of its own. A last message of the assistant is gone on with.
+// Appends the messages of a conversation to `f` as messages of a chat. Each tool result becomes a
+// message of its own. A final message of the assistant is continued.
 ApiCheck read_messages(RequestFields& f, boost::json::value& messages);
 
 }  // namespace quire::server

@@ -1,4 +1,4 @@
-// Of /openapi.json: what the routes of Anthropic's API answer.
+// These are the schemas of the answers of Anthropic's routes, for /openapi.json.
 #pragma once
 
 #include <string_view>

@@ -21,7 +21,7 @@ ServerOptions hermes() {
   return options;
 }
 
-// A body with these members beside max_tokens and one message.
+// Returns a body with these members in addition to max_tokens and one message.
 std::string body_with(std::string_view members) {
   return fmt::format(
       R"({{"model":"tiny","max_tokens":100,"messages":[{{"role":"user","content":"hi"}}]{}}})",

@@ -30,7 +30,7 @@ Status expect_text(const json::object& line, std::string_view name, std::string_
   return {};
 }
 
-// `response` and `error` are JSON.
+// `response` and `error` are JSON texts.
 std::string finish(const BatchRequest& request, int64_t line_number, std::string_view response,
                    std::string_view error) {
   const std::string custom_id =
@@ -40,8 +40,8 @@ std::string finish(const BatchRequest& request, int64_t line_number, std::string
                      line_number, custom_id, response, error);
 }
 
-// An answer's body as it came, since numbers that are read and written again may lose their last
-// digit. A body that is not one line of JSON becomes a string.
+// Returns an answer's body unchanged, because numbers that are parsed and printed again may lose
+// their last digit. A body that is not one line of JSON becomes a string.
 std::string json_of_body(const std::string& body) {
   json::error_code ec;
   json::parse(body, ec);
@@ -110,7 +110,7 @@ struct AnswerHead {
   int64_t status = 0;
 };
 
-// Empty id: no answer to a request that had one.
+// The id is empty when the line is no answer to a request with an id.
 AnswerHead answer_head(std::string_view line) {
   json::error_code ec;
   const json::value parsed = json::parse(json::string_view(line.data(), line.size()), ec);

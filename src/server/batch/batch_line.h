@@ -1,7 +1,9 @@
-// Lines of batch files as OpenAI has them: a request, and what came of it.
+// These functions read and write the lines of batch files in OpenAI's format: a request, and its
+// answer.
 //
 //   {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {…}}
-//   {"id": "batch_req_…", "custom_id": "a", "response": {"status_code": 200, "request_id": "…", "body": {…}}, "error": null}
+//   {"id": "batch_req_…", "custom_id": "a",
+//    "response": {"status_code": 200, "request_id": "…", "body": {…}}, "error": null}
 #pragma once
 
 #include <cstdint>
@@ -19,24 +21,24 @@ struct BatchRequest {
   std::string body;  // JSON
 };
 
-// Reads a line. kInvalidArgument says what was expected and what the line holds. `custom_id` of
-// `out` is set where the line has one, whatever else is wrong.
+// Reads a line. kInvalidArgument says what was expected and what the line has. `custom_id` of `out`
+// is set when the line has one, even if the rest of the line is wrong.
 Status parse_batch_request(std::string_view line, BatchRequest& out);
 
-// Returns a line with a line break at its end.
+// Returns the line of an answer, with a line break at its end.
 std::string batch_answer(const BatchRequest& request, int64_t line_number,
                          const HttpResponse& response);
-// Of a line that is no request.
+// Returns the line for a request that could not be read.
 std::string batch_error(const BatchRequest& request, int64_t line_number, std::string_view message);
 
-// Returns the custom_id of a line of answers that need not be asked again, which is one with status
-// 200, or an empty string for other lines.
+// Returns the custom_id of an answer whose request need not be sent again, that is, an answer with
+// status 200. For other lines it returns an empty string.
 std::string answered_id(std::string_view line);
-// Returns the custom_id of a line of answers with another status, or an empty string when it has
-// none.
+// Returns the custom_id of an answer with another status, or an empty string when there is none.
 std::string refused_id(std::string_view line);
 
-// Whether requests of a batch may go there, and all such places for a message.
+// Returns whether the requests of a batch may name this URL. The next function lists all such URLs,
+// for error messages.
 bool is_batch_url(std::string_view url);
 std::string batch_urls();
 

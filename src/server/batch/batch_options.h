@@ -1,4 +1,4 @@
-// What a run of a batch file is told, and what it counts.
+// These are the options and the counts of a run of a batch file.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,19 @@ struct BatchCounts {
 struct BatchOptions {
   std::string input;
   std::string output;
-  // Requests under way at once.
+  // Requests that run at the same time.
   int32_t max_concurrent = 64;
-  // Begin anew. Otherwise answers that the output holds already are kept, and their requests are
-  // not asked again.
+  // Starts anew. Otherwise the run keeps the answers that the output already holds and does not
+  // send their requests again.
   bool overwrite = false;
-  // It is told how many bytes of the input are done, on the calling thread.
+  // Called on the calling thread with the number of input bytes that are done.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};
-  // Of requests that name none, where the server schedules by priority.
+  // The priority of requests that name none, where the server schedules by priority.
   std::optional<int32_t> priority = {};
-  // Asked before each request: true begins no more, and the run ends when those under way have.
+  // Asked before each request. When it returns true, no more requests are started, and the run ends
+  // once the running ones have ended.
   std::function<bool()> is_stopped = {};
-  // It is called after each answer, on a thread of the run.
+  // Called after each answer, on a thread of the run.
   std::function<void(const BatchCounts& counts)> on_counts = {};
 };
 

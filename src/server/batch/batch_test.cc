@@ -113,7 +113,7 @@ TEST_F(BatchTest, GoesOnWhereItWasCut) {
   for (int i = 0; i < 20; ++i) text += request_line(fmt::format("r{}", i)) + "\n";
   write_input(text);
   ASSERT_TRUE(run("first").ok());
-  // The run had been stopped in the middle of a line, and one answer was an error.
+  // The earlier run was stopped in the middle of a line, and one of its answers was an error.
   std::ifstream before(options.output);
   std::string kept, line;
   for (int i = 0; i < 12; ++i) {

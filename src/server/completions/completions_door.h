@@ -1,4 +1,4 @@
-// OpenAI's own routes that generate: /v1/completions and /v1/chat/completions.
+// These are OpenAI's own routes that generate text: /v1/completions and /v1/chat/completions.
 #pragma once
 
 #include <span>

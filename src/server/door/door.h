@@ -1,5 +1,6 @@
-// A door is one API through which the same model is reached. It says how a request becomes fields
-// of a chat or a completion, and how what comes of it is written; all between is the same for all.
+// A Door is one API to the same model. It turns a request into fields of a chat or a completion and
+// prints the answer; everything in between is shared by all APIs. Members that a route's mode does
+// not use are null.
 #pragma once
 
 #include "server/http/api_error.h"
@@ -9,18 +10,19 @@
 namespace quire::server {
 
 struct Door {
-  // Of routes that generate.
+  // Used by routes that generate.
   ApiResult<PreparedCall> (*prepare)(const HttpRequest& request, const PrepareContext& context);
-  // Of routes that do not.
+  // Used by routes that do not generate.
   HttpResponse (*answer)(const HttpRequest& request, const PrepareContext& context);
-  // Of routes that answer in a way of their own, on the strand of `reply`. `headers` go on the answer.
+  // Used by routes that write the answer themselves. It runs on the strand of `reply`. `headers`
+  // are added to the answer.
   void (*serve)(const HttpRequest& request, const PrepareContext& context, HeaderList headers,
                 std::shared_ptr<ReplyChannel> reply);
-  // Prints errors as this API has them.
+  // Prints an error in the form of this API.
   HttpResponse (*refuse)(const ApiError& error);
 };
 
-// Returns a door whose errors are OpenAI's, and which only answers.
+// Returns a door that only answers and whose errors are OpenAI's.
 constexpr Door page_door(HttpResponse (*answer)(const HttpRequest&, const PrepareContext&)) {
   return {nullptr, answer, nullptr, &error_response};
 }

@@ -1,5 +1,5 @@
-// A route is a path, who may call it, and the door that answers. Each room of the server lists its
-// own; routes/route_table.h puts them together.
+// A Route is a path, who may call it, and the door that answers. Each API and each group of pages
+// lists its own routes; routes/route_table.h collects them.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,13 @@ enum class RouteKind : uint8_t {
   kWork,  // guarded, and refused while draining or when the engine is dead
 };
 
-// How a route is answered: by its door's answer() at once on the strand, on a worker when the body
-// is large, or always on a worker, because it waits for the engine; by a stream of the engine, which
-// kSpeech prepares on a worker, whatever the body's size; or by its door's serve().
+// RouteMode says how a route is answered. kInline, kBySize and kWorker call its door's answer(): on
+// the strand, on a worker when the body is large, or always on a worker because it waits for the
+// engine. kGeneration, kPooling and kSpeech answer from streams of the engine; kSpeech is always
+// prepared on a worker, whatever the size of its body. kDoor calls its door's serve().
 enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration, kSpeech, kPooling, kDoor };
 
-// What must be switched on for a route to be there.
+// The option that must be set for a route to exist.
 enum class RouteSwitch : uint8_t {
   kNone,
   kDevEndpoints,
@@ -32,14 +33,15 @@ enum class RouteSwitch : uint8_t {
   kWebPage
 };
 
-// Which model a route is about.
+// Which model a route uses.
 enum class RouteModel : uint8_t {
   kRequested,  // the model that the request names, or the default one
-  kNone,  // it is about the server: its context has no engine where there is a folder of models
+  // The route is about the server; its context has no engine when there is a folder of models.
+  kNone,
 };
 
 struct Route {
-  std::string_view path;     // a trailing * takes any rest
+  std::string_view path;     // a trailing * matches any rest
   std::string_view methods;  // "GET", "GET POST"; HEAD comes with GET
   RouteKind kind;
   RouteMode mode;

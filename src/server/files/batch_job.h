@@ -1,4 +1,4 @@
-// One batch as clients see it, and as it outlives the process.
+// BatchJob is one batch as clients see it and as it is stored.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -20,14 +20,14 @@ enum class BatchStatus : uint8_t {
   kCancelling,
   kCancelled,
 };
-// As OpenAI names them: "in_progress".
+// Returns OpenAI's name, such as "in_progress".
 std::string_view to_string(BatchStatus status);
-// Returns whether nothing happens to it any more.
+// Returns whether the status is final.
 bool has_ended(BatchStatus status);
 
 struct BatchJob {
   std::string id;     // "batch_" and 32 hex digits
-  std::string owner;  // as a file's
+  std::string owner;  // as FileInfo::owner
   std::string endpoint;
   std::string input_file_id, output_file_id, error_file_id;  // empty: none
   BatchStatus status = BatchStatus::kValidating;
@@ -38,11 +38,11 @@ struct BatchJob {
   boost::json::array errors;  // {"code", "message", "line", "param"}
 };
 
-// What /v1/batches answers.
+// Returns the object that /v1/batches prints.
 boost::json::object batch_object(const BatchJob& job);
-// What is kept of it: the same, and its owner.
+// Returns the stored form: the same object with the owner.
 boost::json::object batch_record(const BatchJob& job);
-// kDataLoss: it is no such record.
+// kDataLoss: the value is not such a record.
 Result<BatchJob> parse_batch_record(const boost::json::value& record);
 
 }  // namespace quire::server

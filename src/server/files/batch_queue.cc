@@ -22,7 +22,8 @@ namespace json = boost::json;
 constexpr std::string_view kPrefix = "batch_";
 constexpr size_t kMaxBatches = 10'000;
 constexpr uint64_t kMaxRecordBytes = 1 << 20;
-// Of requests that name none, where the server schedules by priority: clients who wait go first.
+// The priority of requests that name none, where the server schedules by priority: requests of
+// waiting clients go first.
 constexpr int32_t kPriority = 1'000'000;
 
 int64_t now_s() {
@@ -83,7 +84,7 @@ ApiResult<BatchJob> BatchQueue::add(BatchJob job) {
   {
     const std::lock_guard lock(mutex_);
     const bool is_full = jobs_.size() >= kMaxBatches;
-    // The oldest that has ended makes room.
+    // The oldest batch that has ended is removed to make room.
     const auto oldest = std::ranges::min_element(jobs_, {}, [](const auto& entry) {
       return std::pair(!has_ended(entry.second.status), entry.second.created_s);
     });
@@ -183,7 +184,8 @@ void BatchQueue::run_one(BatchJob job) {
   if (job.started_s != 0) {
     const Status answered = answer_all(job);
     const std::lock_guard lock(mutex_);
-    // A server that stops, or whose engine has died, leaves it to the next.
+    // When the server stops, or its engine has failed, the next start of the server continues the
+    // batch.
     if (stopping_ || !options_.is_alive()) {
       stopping_ = true;
       return;

@@ -1,9 +1,9 @@
-// Batches that the server answers beside its clients: one after another, on a thread of its own,
-// through the code of `quire run-batch`. They and their answers are in files, so that a server that
-// starts again goes on with them.
+// BatchQueue answers batches beside the requests of clients: one batch after another, on a thread
+// of its own, through the code of `quire run-batch`. Batches and their answers are stored in files,
+// so that a restarted server continues them.
 //
 //   DIR/batch_<id>.json    the batch
-//   DIR/batch_<id>.jsonl   answers of one that runs
+//   DIR/batch_<id>.jsonl   the answers of a running batch
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -26,37 +26,37 @@
 
 namespace quire::server {
 
-// Any thread may call it.
+// Any thread may call these methods.
 class BatchQueue {
  public:
   struct Options {
     std::string dir;
     int64_t files_bytes = 0;
     int32_t concurrency = 1;
-    bool has_priorities = false;  // of the server's scheduler
-    // Answers one batch.
+    bool has_priorities = false;  // the scheduler uses priorities
+    // Answers the requests of one batch.
     std::function<Result<BatchCounts>(const BatchOptions& batch)> run;
-    // False: the engine has died, and no more comes of running batches.
+    // Returns false when the engine has failed, so that running batches get no more answers.
     std::function<bool()> is_alive;
   };
-  // Nothing runs before start().
+  // No batch runs before start().
   static Result<std::unique_ptr<BatchQueue>> open(Options options);
-  // Waits for requests that are under way; what was answered stays.
+  // Waits for requests that are running. The answers so far are kept.
   ~BatchQueue() { stop(); }
 
   void start();
-  // No further request is begun. The batch that runs goes on when the server starts again.
+  // Starts no further requests. The running batch continues when the server is started again.
   void begin_stop();
   void stop();
 
   FileStore& files() { return *files_; }
 
-  // Adds a `job` that has endpoint, input file, owner, times and metadata.
+  // Adds a `job` whose endpoint, input file, owner, times and metadata are set.
   ApiResult<BatchJob> add(BatchJob job);
   std::optional<BatchJob> find(std::string_view id, std::string_view owner) const;
-  // Oldest first.
+  // Returns the batches of an owner, the oldest first.
   std::vector<BatchJob> list(std::string_view owner) const;
-  // The batch as it is then; nullopt: there is none.
+  // Cancels a batch and returns it; nullopt: there is no such batch.
   std::optional<BatchJob> cancel(std::string_view id, std::string_view owner);
 
  private:
@@ -68,7 +68,7 @@ class BatchQueue {
   Status answer_all(BatchJob& job);
   void end(BatchJob job, BatchStatus status);
   bool must_stop(const std::string& id, int64_t expires_s) const;
-  // Writes it down and shows it, but for a cancellation that came meanwhile.
+  // Stores the job in its file and in jobs_. A cancellation that came in between is kept.
   void save(const BatchJob& job);
   std::string path_of(std::string_view id, std::string_view suffix) const;
 

@@ -42,7 +42,7 @@ class BatchesTest : public ServerTest {
   json::object batch(const std::string& id) {
     return parse(get("/v1/batches/" + id).body).as_object();
   }
-  // As it is in the end.
+  // Waits until the batch has ended and returns it.
   json::object ended(const ClientResponse& begun) {
     EXPECT_EQ(begun.status, 200) << begun.body;
     const std::string id(parse(begun.body).at("id").as_string());
@@ -181,7 +181,7 @@ TEST_F(BatchesTest, ARestartedServerGoesOn) {
     return batch(id).at("request_counts").at("completed").as_int64() >= 1;
   }));
   server->begin_drain();
-  // What is under way ends; nothing else is begun.
+  // Running requests are finished; no others are started.
   std::atomic<bool> has_stopped{false};
   std::thread push([&] {
     while (!has_stopped) engine->push();

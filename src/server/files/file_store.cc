@@ -73,7 +73,7 @@ Result<std::unique_ptr<FileStore>> FileStore::open(const std::string& dir, Limit
     if (path.extension() == kRecord) store->load(path.string());
   }
   for (const fs::path& path : found) {
-    // What has another name is somebody else's.
+    // Files with other names do not belong to the store.
     const std::string id = path.filename().string().substr(0, kPrefix.size() + 32);
     if (is_id(id) && (!store->files_.contains(id) || path.extension() == ".tmp"))
       fs::remove(path, error);

@@ -1,7 +1,9 @@
-// Files that clients leave with the server, in a directory of its own: they outlive the process.
+// FileStore keeps the files that clients upload, in a directory of its own. They outlive the
+// process.
 //
 //   DIR/file-<id>        the bytes
-//   DIR/file-<id>.json   what is known of them; written last, so that a file is there whole or not
+//   DIR/file-<id>.json   the FileInfo; it is written last, so that a file exists as a whole or
+//   not at all
 #pragma once
 
 #include <cstdint>
@@ -19,36 +21,38 @@ namespace quire::server {
 
 struct FileInfo {
   std::string id;     // "file-" and 32 hex digits
-  std::string owner;  // who alone may see it: the digest of a key; empty: everybody without one
+  std::string owner;  // digest of the key that may see it; empty: everybody without a key
   std::string purpose;
   std::string filename;
   int64_t bytes = 0;
   int64_t created_s = 0;  // Unix time
 };
 
-// Any thread may call it.
+// Any thread may call these methods.
 class FileStore {
  public:
   struct Limits {
-    int64_t max_bytes = 4ll << 30;  // of all files together
+    int64_t max_bytes = 4ll << 30;  // sum over all files
     size_t max_files = 10'000;
   };
-  // Makes the directory where it is missing. What an earlier process left half done is removed.
+  // Creates the directory if it is missing. Files that an earlier process left incomplete are
+  // removed.
   static Result<std::unique_ptr<FileStore>> open(const std::string& dir, Limits limits);
 
-  // Adds a file. It gives `info` an id and the number of bytes. kTooLarge: the limits;
-  // kUnavailable: the disk.
+  // Adds a file and gives `info` an id and the number of bytes. kTooLarge: the file exceeds a
+  // limit. kUnavailable: the disk refused it.
   Result<FileInfo> add(FileInfo info, std::string_view data);
-  // Takes over a file of the same directory, whatever the limits say.
+  // Adds a file that already is in this directory, whatever the limits are.
   Result<FileInfo> adopt(FileInfo info, const std::string& path);
 
   std::optional<FileInfo> find(std::string_view id, std::string_view owner) const;
-  // Oldest first.
+  // Returns the files of an owner, the oldest first.
   std::vector<FileInfo> list(std::string_view owner) const;
-  // Whether it was there.
+  // Returns whether the file existed.
   bool remove(std::string_view id, std::string_view owner);
   std::string path_of(std::string_view id) const;
-  // Reads a file. kTooLarge: it is over max_bytes; kNotFound: it has gone meanwhile.
+  // Returns the content. kTooLarge: the file is larger than max_bytes. kNotFound: it has been
+  // removed.
   Result<std::string> read(std::string_view id, uint64_t max_bytes) const;
 
  private:
@@ -63,7 +67,7 @@ class FileStore {
   int64_t bytes_ = 0;
 };
 
-// Writes the file whole or not at all, in the place of what was there.
+// Replaces the file by `data` as a whole or not at all.
 Status write_file(const std::string& path, std::string_view data);
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes);
 

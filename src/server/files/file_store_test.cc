@@ -1,4 +1,4 @@
-// The store of files beside a naive model, over restarts of the process.
+// These tests compare the store of files with a naive model, also across restarts of the process.
 #include "server/files/file_store.h"
 
 #include <gtest/gtest.h>
@@ -98,7 +98,7 @@ TEST_F(FileStoreTest, WhatIsHalfDoneOrDamagedGoesAtTheStart) {
   size_t num_left = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(dir_)) ++num_left;
   EXPECT_EQ(num_left, 3u) << "the file, its record, and what is not the store's";
-  // Ids of clients are looked up, never paths.
+  // Clients' ids are looked up; they are never used as paths.
   EXPECT_FALSE(store->find("../etc/passwd", ""));
   EXPECT_FALSE(store->remove("file-..", ""));
 }

@@ -39,7 +39,7 @@ json::object file_object(const FileInfo& file) {
           {"status_details", nullptr}};
 }
 
-// A page of objects with ids, which come oldest first.
+// Returns a page of objects with ids. `all` begins with the oldest.
 HttpResponse page_of(std::vector<json::object> all, std::string_view query,
                      int64_t limit_otherwise) {
   const ApiResult<int64_t> limit = query_integer(query, "limit", limit_otherwise, 1, 10'000);
@@ -102,7 +102,7 @@ HttpResponse list_files(const HttpRequest& request, const FileStore& files) {
   return page_of(std::move(objects), request.query, 10'000);
 }
 
-// ID or ID/content
+// Answers the paths ID and ID/content.
 HttpResponse one_file(const HttpRequest& request, FileStore& files, const ServerLimits& limits) {
   const std::string_view rest = std::string_view(request.path).substr(kFiles.size());
   const std::string_view id = rest.substr(0, rest.find('/'));
@@ -164,7 +164,7 @@ HttpResponse create_batch(const HttpRequest& request, const PrepareContext& cont
   return added.ok() ? json_response(batch_object(added.value())) : error_response(added.error());
 }
 
-// ID or ID/cancel
+// Answers the paths ID and ID/cancel.
 HttpResponse one_batch(const HttpRequest& request, BatchQueue& batches) {
   const std::string_view rest = std::string_view(request.path).substr(kBatches.size());
   const std::string_view id = rest.substr(0, rest.find('/'));

@@ -1,4 +1,4 @@
-// /v1/files and /v1/batches, as OpenAI has them.
+// These are the routes /v1/files and /v1/batches in OpenAI's form.
 #pragma once
 
 #include <span>

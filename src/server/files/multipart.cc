@@ -14,7 +14,8 @@ constexpr size_t kMaxBoundaryBytes = 70;
 constexpr size_t kMaxNameBytes = 256;
 constexpr std::string_view kType = "multipart/form-data";
 
-// One value of `a; b=c; d="e"`, with its quotes taken off. nullopt: absent, or its quotes never end.
+// Returns one value of `a; b=c; d="e"` without its quotes. nullopt: it is absent, or its quotes
+// never end.
 std::optional<std::string> parameter(std::string_view header, std::string_view name) {
   size_t at = header.find(';');
   while (at != header.npos && at < header.size()) {
@@ -46,7 +47,7 @@ ApiError bad_form(std::string_view what) {
   return api_error(400, fmt::format("expected a form as {}, got {}", kType, what));
 }
 
-// The value of a header of a part; nullopt: there is none.
+// Returns the value of a header of a part; nullopt: there is none.
 std::optional<std::string_view> header_of(std::string_view head, std::string_view name) {
   while (!head.empty()) {
     const size_t end = std::min(head.find("\r\n"), head.size());
@@ -59,9 +60,9 @@ std::optional<std::string_view> header_of(std::string_view head, std::string_vie
   return std::nullopt;
 }
 
-// `part`: from behind the boundary's line to before the next boundary.
+// `part` begins after the line of its boundary and ends before the next boundary.
 ApiResult<FormPart> parse_part(std::string_view part) {
-  // A part without headers begins with the empty line.
+  // In a part without headers the empty line comes first.
   const bool is_bare = part.starts_with("\r\n");
   const size_t head_end = is_bare ? 0 : part.find("\r\n\r\n");
   if (head_end == part.npos || head_end > kMaxHeadBytes)
@@ -99,7 +100,7 @@ ApiResult<std::vector<FormPart>> parse_form(std::string_view content_type, std::
     const size_t line_end = body.find("\r\n", at);
     if (line_end == body.npos || !trim(body.substr(at, line_end - at)).empty())
       return bad_form("a boundary with text behind it");
-    // The break of the boundary's line may begin the next boundary's.
+    // The line break of this boundary may also begin the next boundary.
     const size_t end = body.find(next, line_end);
     if (end == body.npos) return bad_form("a body that ends within a part");
     if (parts.size() == kMaxParts) return bad_form(fmt::format("over {} parts", kMaxParts));

@@ -1,4 +1,4 @@
-// Bodies of forms with files: multipart/form-data (RFC 7578).
+// This is a parser of forms with files: multipart/form-data (RFC 7578).
 #pragma once
 
 #include <optional>
@@ -16,10 +16,11 @@ struct FormPart {
   std::string_view data;  // within the body
 };
 
-// At most 16 parts with heads of at most 4 KiB. 400: what was expected and what came.
+// Accepts at most 16 parts with heads of at most 4 KiB. An error has status 400 and says what was
+// expected and what came.
 ApiResult<std::vector<FormPart>> parse_form(std::string_view content_type, std::string_view body);
 
-// Null: there is none.
+// Returns null when there is no such part.
 const FormPart* find_part(const std::vector<FormPart>& parts, std::string_view name);
 
 }  // namespace quire::server

@@ -16,7 +16,7 @@ TEST(Multipart, PartsAreReadAsTheyWereWritten) {
       "--x\r\ncontent-type: text/plain\r\ncontent-disposition: form-data; name=file; "
       "filename=\"a \\\"b\\\".jsonl\"\r\n\r\nline\r\n--xy is text\r\n\r\n--x--\r\n";
   const auto parts = parse_form(kType, body);
-  // "--xy" is a boundary to those who search for "--x" alone, and text behind it is refused.
+  // A search for "--x" alone also finds "--xy" as a boundary, and text after a boundary is refused.
   ASSERT_FALSE(parts.ok());
   const std::string good =
       "preamble\r\n--x\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n"
@@ -60,7 +60,8 @@ TEST(Multipart, SaysWhatIsWrong) {
   EXPECT_TRUE(parse_form(kType, "--x--").value().empty());
 }
 
-// What a writer writes, a reader reads, whatever bytes the parts have but the boundary.
+// The parser reads back what a writer writes, whatever bytes the parts have, except for the
+// boundary.
 TEST(Multipart, RandomPartsComeBack) {
   std::mt19937 random(7);
   const auto below = [&](uint64_t n) { return random() % n; };

@@ -17,7 +17,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-// What is written goes nowhere: the call's writer keeps what is to be read.
+// A DetachedReply drops what is written to it. The call's writer stores what clients can read
+// later.
 class DetachedReply final : public LoopReply {
  public:
   using LoopReply::disconnect;
@@ -31,7 +32,7 @@ class DetachedReply final : public LoopReply {
   void write(std::string_view) override {}
   void end_stream() override { release_call(); }
 
-  // What it was told before accept(): why the call does not run.
+  // Returns the answer that came before accept(), which says why the call was refused.
   std::optional<HttpResponse> take_refusal() { return std::exchange(refusal_, std::nullopt); }
   void accept() { accepted_ = true; }
 
@@ -50,7 +51,7 @@ class DetachedReply final : public LoopReply {
 struct BackgroundCalls::Impl {
   Impl() : work(asio::make_work_guard(*io)), thread([io = io] { io->run(); }) {}
   ~Impl() {
-    // On its thread, so that no call is touched by two.
+    // The calls are stopped on their own thread, so that no two threads use a call.
     asio::post(*io, [this] {
       for (const std::weak_ptr<DetachedReply>& weak : running) {
         if (const auto reply = weak.lock()) reply->disconnect();
@@ -83,10 +84,10 @@ struct BackgroundCalls::Impl {
     reply->poster()([reply, detached, headers] { detached->accept(reply, headers); });
   }
 
-  // Shared with calls of the engine that may still come.
+  // Shared with calls by the engine that may still come.
   std::shared_ptr<asio::io_context> io = std::make_shared<asio::io_context>(1);
   asio::executor_work_guard<asio::io_context::executor_type> work;
-  std::vector<std::weak_ptr<DetachedReply>> running;  // of the thread alone
+  std::vector<std::weak_ptr<DetachedReply>> running;  // used by the thread only
   std::thread thread;
 };
 
@@ -106,7 +107,7 @@ void BackgroundCalls::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prep
   asio::post(*impl_->io, [impl = impl_.get(), start, &engine] {
     try {
       impl->start(start->reply, std::move(start->prepared), engine, std::move(start->options));
-    } catch (...) {  // the connection knows what to do about it, on its strand
+    } catch (...) {  // the connection handles it on its strand
       start->reply->poster()(
           [failure = std::current_exception()] { std::rethrow_exception(failure); });
     }

@@ -1,5 +1,5 @@
-// Calls that run on whether or not a client listens. They have a thread of their own, which hands
-// chunks from the engine to their writers.
+// BackgroundCalls runs calls that go on whether or not a client listens. One thread of its own
+// passes chunks from the engine to their writers.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@ namespace quire::server {
 class BackgroundCalls {
  public:
   BackgroundCalls();
-  // Calls that are under way are stopped.
+  // Stops the calls that are running.
   ~BackgroundCalls();
   BackgroundCalls(const BackgroundCalls&) = delete;
   BackgroundCalls& operator=(const BackgroundCalls&) = delete;
 
-  // Runs a call that has a `detached`. A refusal of the engine goes to `reply`; otherwise
-  // `detached` answers it. The engine outlives the call.
+  // Runs a call whose `detached` is set. If the engine refuses it, `reply` gets the error;
+  // otherwise `detached` answers. The engine must outlive the call.
   void run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared, AsyncEngine& engine,
            GenerationCall::Options options);
 

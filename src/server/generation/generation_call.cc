@@ -22,7 +22,8 @@ void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepa
                          AsyncEngine& engine, Options options) {
   auto call = std::make_shared<GenerationCall>(reply, std::move(prepared.shape),
                                                std::move(prepared.writer), std::move(options));
-  // A grammar that is refused is an answer of its own, not an event of a stream.
+  // A request with a grammar may be refused late. The refusal is an answer of its own, not an event
+  // of a stream.
   const bool may_be_refused =
       !prepared.requests.empty() && prepared.requests.front().structured_outputs.has_value();
   if (ApiCheck error = call->submit(std::move(prepared.requests), engine)) {
@@ -76,20 +77,20 @@ void GenerationCall::pump() {
   if (num_open_ == 0) finish();
 }
 
-// One delta of stream `index`, if there is one.
+// Handles one delta of stream `index`, if there is one.
 bool GenerationCall::pop_one(size_t index) {
   std::unique_ptr<OutputStream>& stream = streams_[index];
   std::optional<OutputDelta> delta = stream->try_pop();
   if (!delta) {
-    // The engine says it is over while a choice is open: whatever was sent is not a whole answer.
+    // When the engine's stream ends while a choice is open, the answer is not complete.
     if (stream->done() && unfinished_[index] > 0 && !stream->try_pop()) {
       fail(api_error(500, "the engine ended the answer early"));
     }
     return false;
   }
   if (options_.on_delta) options_.on_delta(*delta);
-  // Also when the engine itself cut the answer off (a reader too slow, a shutdown): it is not a
-  // whole answer.
+  // An answer that the engine itself cut off (a reader that is too slow, a shutdown) is not
+  // complete either.
   if (delta->finish_reason && !delta->status.ok()) {
     fail(from_status(delta->status));
     return false;
@@ -119,7 +120,8 @@ void GenerationCall::emit(Chunks chunks) {
   if (!ended_) charge_answer();
 }
 
-// An answer that is not streamed grows in memory with every choice and log-probability.
+// An answer that is not streamed takes memory for every choice and log-probability until it is
+// sent.
 void GenerationCall::charge_answer() {
   const uint64_t grown = writer_->held_bytes() + builder_.held_bytes() - charged_bytes_;
   if (grown == 0) return;
@@ -164,7 +166,8 @@ void GenerationCall::fail(const ApiError& error) {
   if (ended_) return;
   if (began_) writer_->break_off(error, events_);
   HttpResponse response = began_ ? HttpResponse() : writer_->refuse(error);
-  // First: when the client reads the error, nothing of its request runs or is held any more.
+  // The call ends first, so that nothing of the request runs or is held when the client reads the
+  // error.
   end();
   give_back();
   if (began_) {
@@ -179,8 +182,8 @@ void GenerationCall::fail(const ApiError& error) {
 
 void GenerationCall::end() {
   ended_ = true;
-  writer_.reset();   // a failed answer is held no longer
-  streams_.clear();  // aborts what still runs
+  writer_.reset();   // frees a failed answer
+  streams_.clear();  // aborts running requests
   num_open_ = 0;
 }
 

@@ -1,9 +1,9 @@
-// One generation request on its way out: reads the engine's streams, turns deltas into chunks, and
-// lets the writer of its API make the answer of them. Lives on its connection's strand; the engine
-// only rings its bell.
+// A GenerationCall answers one generation request: it reads the engine's streams, turns deltas into
+// chunks, and gives the chunks to the AnswerWriter of its API. It lives on its connection's strand;
+// the engine only rings its bell.
 //
-// Back pressure: while the client's write buffer is full nothing is popped, and the engine's own
-// bounded stream decides what becomes of a reader that never comes back.
+// Back pressure: while the client's write buffer is full, no delta is read, and the engine's own
+// bounded stream aborts a request whose reader does not come back.
 #pragma once
 
 #include <atomic>
@@ -24,16 +24,17 @@ namespace quire::server {
 class GenerationCall final : public OngoingCall,
                              public std::enable_shared_from_this<GenerationCall> {
  public:
-  // `headers` go on every answer; `ongoing` is held until the client has the last byte or has left.
+  // `headers` are added to every answer. `ongoing` is held until the client has the last byte or
+  // has left.
   struct Options {
     HeaderList headers;
-    std::shared_ptr<void> ongoing;  // shared with nobody: a guard whose release is noticed
-    const ServerLimits& limits;     // of the server, which outlives its calls
-    std::shared_ptr<std::atomic<uint64_t>> held_bytes;  // of all calls' answers
-    // Told of deltas as they come, also of those whose client has left; empty: nobody asks.
+    std::shared_ptr<void> ongoing;  // not shared: its release marks the end of the call
+    const ServerLimits& limits;     // must outlive the call
+    std::shared_ptr<std::atomic<uint64_t>> held_bytes;  // by the answers of all calls
+    // Called with every delta, even when the client has left; empty: nobody asks.
     std::function<void(const OutputDelta& delta)> on_delta = {};
   };
-  // Submits to the engine and answers on `reply`. Strand only.
+  // Submits the request to the engine and answers on `reply`. It must be called on the strand.
   static void run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared, AsyncEngine& engine,
                   Options options);
 
@@ -62,11 +63,11 @@ class GenerationCall final : public OngoingCall,
   std::unique_ptr<AnswerWriter> writer_;  // null when the call has ended
   const bool stream_;
   std::vector<std::unique_ptr<OutputStream>> streams_;
-  std::vector<int32_t> unfinished_;  // choices per stream
+  std::vector<int32_t> unfinished_;  // number of choices per stream
   size_t num_open_ = 0;
-  uint64_t charged_bytes_ = 0;  // to options_.held_bytes, until the client has the answer
-  std::string events_;          // of this pump, written at its end; at last the whole answer
-  bool began_ = false;          // the head of a stream is out
+  uint64_t charged_bytes_ = 0;  // added to options_.held_bytes until the client has the answer
+  std::string events_;          // text of this pump(), written at its end; finally the whole answer
+  bool began_ = false;          // the head of a stream has been sent
   bool ended_ = false;
 };
 

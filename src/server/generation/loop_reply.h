@@ -1,5 +1,5 @@
-// LoopReply: the client's place in a call that comes from no connection. Used on the one thread of
-// an io_context, which is its strand.
+// LoopReply stands for the client in a call that has no connection. It is used on the only thread
+// of an io_context, which serves as its strand.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -17,16 +17,16 @@ class LoopReply : public ReplyChannel, public std::enable_shared_from_this<LoopR
 
   bool wants_more() const final { return true; }
   void cut(const std::string& why) final { on_failure(why); }
-  // Call and reply hold each other until release_call().
+  // The call and the reply own each other until release_call().
   void attach(std::shared_ptr<OngoingCall> call) final { call_ = std::move(call); }
   std::function<void(std::function<void()>)> poster() final;
 
  protected:
-  // A part of the call's work has thrown, or its answer cannot be finished.
+  // Called when a part of the call's work has thrown, or when its answer cannot be finished.
   virtual void on_failure(const std::string& why) = 0;
-  // Lets go of the call when it has come back: it may be what asks for this.
+  // Releases the call after it has returned, because the call itself may ask for this.
   void release_call();
-  // Tells the call that nobody waits for its answer any more.
+  // Tells the call that nobody waits for its answer any longer.
   void disconnect();
 
  private:

@@ -1,4 +1,4 @@
-// How an engine's thread tells a call that one of its streams has something.
+// A stream's bell is how the engine's thread tells a call that one of its streams has new output.
 #pragma once
 
 #include <atomic>
@@ -8,9 +8,10 @@
 
 namespace quire::server {
 
-// Returns what the engine is to call: it has `post` (ReplyChannel::poster()) run `pump` of the call on
-// the call's strand, once however often the engine rings before that. Only the strand locks the
-// call, so that the engine's thread never destroys a call and its streams.
+// Returns the function that the engine calls. It uses `post` (ReplyChannel::poster()) to run `pump`
+// of the call on the call's strand, once, however often the engine rings before that. Only the
+// strand locks the weak pointer to the call, so the engine's thread never destroys a call and its
+// streams.
 template <typename Call>
 std::function<void()> stream_bell(std::function<void(std::function<void()>)> post,
                                   std::weak_ptr<Call> call, void (Call::*pump)()) {

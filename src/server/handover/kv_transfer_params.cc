@@ -74,7 +74,8 @@ ApiResult<KvTransferParams> read_kv_transfer_params(const json::value& value) {
   if (!takes_over) return params;
   auto handover = std::make_shared<KvHandover>();
   if (ApiCheck error = read_handover(object, *handover)) return *error;
-  // A prompt of less than a block, or a prefill that failed: all is computed here.
+  // Without a pool nothing is handed over (the prompt is shorter than a block, or the prefill
+  // failed), and this server computes the whole prompt.
   if (!handover->pool.empty()) params.handover = std::move(handover);
   return params;
 }

@@ -1,5 +1,5 @@
-// kv_transfer_params: how clients and routers carry a KV handover from the server that prefills to
-// the one that decodes, in vLLM's protocol.
+// kv_transfer_params are the fields by which clients and routers pass a KV handover from the server
+// that computes the prefill to the one that decodes, in vLLM's protocol.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -13,12 +13,12 @@ namespace quire::server {
 
 struct KvTransferParams {
   bool hands_over = false;                          // do_remote_decode
-  std::shared_ptr<const KvHandover> handover = {};  // do_remote_prefill; null: there is nothing
+  std::shared_ptr<const KvHandover> handover = {};  // do_remote_prefill; null: no handover
 };
 
-// Names that are not known are left alone: connectors of other servers have their own.
+// Unknown names are ignored, because the connectors of other servers have names of their own.
 ApiResult<KvTransferParams> read_kv_transfer_params(const boost::json::value& value);
-// Goes into the answer of the server that prefills, and the request to the server that decodes.
+// Returns the object for the answer of the prefill server and for the request to the decode server.
 boost::json::object kv_transfer_params_json(const KvHandover& handover,
                                             std::string_view request_id);
 

@@ -14,7 +14,7 @@ namespace json = boost::json;
 
 constexpr size_t kMaxMessageBytes = 2000;
 
-// The largest size of at most `max_bytes` that does not cut a character.
+// Returns the largest size of at most `max_bytes` that does not cut a character.
 size_t utf8_cut(std::string_view text, size_t max_bytes) {
   while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xC0) == 0x80) --max_bytes;
   return max_bytes;
@@ -65,7 +65,7 @@ std::string in_quotes(std::string_view text) {
 
 std::string presentable(std::string message) {
   message = to_valid_utf8(message);
-  // What a request said may be in the message; its line breaks must not be.
+  // The message may quote the request, but must not contain its line breaks.
   for (char& c : message) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
@@ -101,7 +101,7 @@ HttpResponse error_response(const ApiError& error, std::string body) {
   if (error.retry_after_s) {
     response.headers.emplace_back("Retry-After", std::to_string(*error.retry_after_s));
   }
-  // Clients try again after a 5xx, but what is not there now will not be there in a second.
+  // Clients repeat a request after a 5xx, but a missing feature will not be there in a second.
   if (error.status == 501) response.headers.emplace_back("X-Should-Retry", "false");
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;

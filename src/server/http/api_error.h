@@ -1,4 +1,4 @@
-// An error as the API prints it, and a value that may be one.
+// ApiError is an error as the API prints it; ApiResult is a value or such an error.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,24 +22,26 @@ struct ApiError {
   std::optional<int64_t> retry_after_s;
 };
 
-// {"error":{"message","type","param","code"}}; 401 is {"error":"Unauthorized"}, as vLLM prints it.
+// Returns {"error":{"message","type","param","code"}}. For 401 it returns {"error":"Unauthorized"},
+// as vLLM prints it.
 std::string error_body(const ApiError& error);
 HttpResponse error_response(const ApiError& error);
-// Returns the same answer with another body, for APIs that print errors otherwise.
+// Returns the same answer with another body, for APIs that print errors in another form.
 HttpResponse error_response(const ApiError& error, std::string body);
-// What a client reads of a message: one line of valid UTF-8, not too long.
+// Returns a message that is fit for clients: one line of valid UTF-8 that is not too long.
 std::string presentable(std::string message);
 
-// Returns 400 about one field.
+// Returns an error with status 400 about one field.
 ApiError field_error(std::string_view param, std::string message);
-// Returns 501 about one field whose feature this server does not have.
+// Returns an error with status 501 about one field, whose feature this server does not have.
 ApiError unsupported_field(std::string_view param, std::string message);
-// Returns an error of `status` with the type that belongs to it.
+// Returns an error with this status and the type that belongs to it.
 ApiError api_error(int status, std::string message);
 // Returns the HTTP error of a Status. A message of the form "field: text" names the field as param.
 ApiError from_status(const Status& status);
 
-// 'text' for a message: cut when it is long, so that the message's end is still read.
+// Returns 'text' for use in a message. A long text is cut, so that the end of the message remains
+// visible.
 std::string in_quotes(std::string_view text);
 
 template <typename T>
@@ -56,6 +58,6 @@ class [[nodiscard]] ApiResult {
  private:
   std::variant<T, ApiError> state_;
 };
-using ApiCheck = std::optional<ApiError>;  // nullopt: fine
+using ApiCheck = std::optional<ApiError>;  // nullopt: no error
 
 }  // namespace quire::server

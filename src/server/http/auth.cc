@@ -35,7 +35,7 @@ bool ApiKeys::allows(std::optional<std::string_view> authorization) const {
   while (!token.empty() && token.front() == ' ') token.remove_prefix(1);
   const Digest digest = digest_of(token);
   bool found = false;
-  // Every key is compared, so that the time does not tell which one matched.
+  // Every key is compared, so that the time does not show which one matched.
   for (const Digest& known : digests_) {
     found |= CRYPTO_memcmp(digest.data(), known.data(), known.size()) == 0;
   }

@@ -1,4 +1,4 @@
-// Bearer keys: kept and compared as SHA-256 digests, in constant time.
+// API keys are stored as SHA-256 digests and compared in constant time.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ class ApiKeys {
  public:
   explicit ApiKeys(const std::vector<std::string>& keys);
   bool required() const { return !digests_.empty(); }
-  // Returns whether a request may pass, which is true when no key is required. `authorization` is
-  // the header's value, if the request had one.
+  // Returns whether a request may pass; it always may when no key is required. `authorization` is
+  // the value of the header, if the request has one.
   bool allows(std::optional<std::string_view> authorization) const;
 
  private:
@@ -28,11 +28,12 @@ class ApiKeys {
 
 // Returns 128 random bits of the operating system's generator as 32 hex digits.
 std::string random_id();
-// Returns the key that a request brings, as a bearer's or alone, or an empty string.
+// Returns the key that a request carries, with or without "Bearer", or an empty string.
 std::string_view key_of(const HttpRequest& request);
-// Who keeps what a request leaves with the server: the digest of its key; empty: it has none.
+// Returns who owns what a request stores on the server: the digest of its key; empty: it has no
+// key.
 std::string owner_of(const HttpRequest& request);
-// What may be kept of a key, to know it again.
+// Returns the digest by which a key is recognized; it may be stored.
 std::string key_digest(std::string_view key);
 
 }  // namespace quire::server

@@ -17,8 +17,8 @@ namespace {
 namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
-// After an answer that came before its request was read, the rest is read and dropped, so that the
-// client sees the answer and not a reset.
+// When an answer is sent before its request has been read, the rest of the request is read and
+// dropped, so that the client sees the answer and not a reset.
 constexpr uint64_t kMaxDiscardBytes = 64ull * 1024 * 1024;
 constexpr int64_t kLingerMs = 5'000;
 constexpr int64_t kNoDeadlineMs = 365ll * 24 * 3600 * 1000;
@@ -77,13 +77,12 @@ void Connection::stop() {
   asio::post(stream_.get_executor(), [self = shared_from_this()] { self->client_left(); });
 }
 
-// --- reading
-// -------------------------------------------------------------------------------------------------------
+// --- Reading ---
 
 void Connection::read() {
   if (reading_ || saw_eof_ || phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kHandling && reader_.buffered_bytes() >= shared_->limits.pipelined_bytes) {
-    return;  // the client may send ahead only so much; a disconnect then shows when we write
+    return;  // the client may only send so much ahead; a disconnect then shows when we write
   }
   reading_ = true;
   stream_.async_read_some(asio::buffer(read_buffer_),
@@ -97,8 +96,8 @@ void Connection::on_read(const ErrorCode& ec, size_t num_bytes) {
   if (phase_ == Phase::kClosed) return;
   if (ec) {
     saw_eof_ = true;
-    // A client that has our whole answer coming may close its sending side; one that waits for more
-    // has left.
+    // A client may close its sending side while it receives the rest of the answer. A client that
+    // closes it before the whole answer is ready has left.
     if (phase_ == Phase::kHandling && exchange_.answered) return;
     client_left();
     return;
@@ -157,7 +156,7 @@ void Connection::process() {
         HttpRequest request = reader_.take();
         begin_exchange(request);
         shared_->handler->on_request(std::move(request), shared_from_this());
-        read();  // watch for the client leaving
+        read();  // notices when the client leaves
         return;
       }
     }
@@ -166,8 +165,8 @@ void Connection::process() {
 
 void Connection::answer_early(HttpResponse response) {
   begin_exchange(reader_.head());
-  // With the whole request at hand the connection may live on; otherwise the rest cannot be told
-  // from a new request.
+  // The connection may only be kept when the whole request has arrived, because otherwise the rest
+  // of the request would look like a new one.
   if (reader_.advance() == HttpRequestReader::State::kComplete) {
     (void)reader_.take();
   } else {
@@ -186,8 +185,7 @@ void Connection::begin_exchange(const HttpRequest& head) {
   deadline_.set(kNoDeadlineMs, shared_from_this());
 }
 
-// --- writing
-// -------------------------------------------------------------------------------------------------------
+// --- Writing ---
 
 void Connection::send(HttpResponse response) {
   if (phase_ != Phase::kHandling || exchange_.answered) return;
@@ -229,7 +227,8 @@ void Connection::end_stream() {
   finish_answer();
 }
 
-// On record before it is sent: a client that holds its answer finds it counted in /metrics.
+// The answer is counted before it is sent, so that a client that has its answer finds it in
+// /metrics.
 void Connection::finish_answer() {
   exchange_.answered = true;
   shared_->handler->on_done(exchange_.head, exchange_.status, exchange_.seconds());
@@ -292,8 +291,7 @@ void Connection::finish_exchange() {
   }
 }
 
-// --- endings
-// -------------------------------------------------------------------------------------------------------
+// --- Endings ---
 
 void Connection::attach(std::shared_ptr<OngoingCall> call) {
   if (phase_ == Phase::kHandling) {
@@ -312,7 +310,7 @@ std::function<void(std::function<void()>)> Connection::poster() {
   };
 }
 
-// An answer that has not begun becomes an error.
+// When the answer has not begun, the client gets an error instead.
 void Connection::cut(const std::string& why) {
   const int64_t now_s =
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now().time_since_epoch()).count();
@@ -329,7 +327,7 @@ void Connection::cut(const std::string& why) {
     send(error_response(
         api_error(500, "the server failed at this request, perhaps short of memory")));
   } catch (const std::exception&) {
-    client_left();  // there is not even the memory to say so
+    client_left();  // there is no memory even for the error
   }
 }
 
@@ -351,18 +349,17 @@ void Connection::close() {
   writer_.drop();
 }
 
-// --- time
-// ----------------------------------------------------------------------------------------------------------
+// --- Time ---
 
 void Connection::on_deadline() {
   if (phase_ == Phase::kClosed) return;
-  // A client that takes nothing has write_stall_ms. A stream that it leaves running has less while
-  // others wait for the place that it takes in the engine.
+  // A client that reads nothing has write_stall_ms. A running stream has less time while other
+  // requests wait for its place in the engine.
   const bool runs = exchange_.streaming && !exchange_.answered;
   if (writer_.is_writing() &&
       writer_.writing_for() < std::chrono::milliseconds(shared_->limits.write_stall_ms) &&
       (!runs || !shared_->handler->work_waits())) {
-    deadline_.set(shared_->limits.contended_stall_ms, shared_from_this());  // and looks again
+    deadline_.set(shared_->limits.contended_stall_ms, shared_from_this());  // and checks again
     return;
   }
   if (phase_ == Phase::kReading && reader_.started()) {

@@ -1,11 +1,12 @@
-// One client connection: reads requests, hands each to a RequestHandler, writes the answer, notices
-// when the client leaves, and enforces every per-connection limit. All state is touched on the
-// connection's strand only.
+// A Connection is one client's connection: it reads requests, passes each to a RequestHandler,
+// writes the answer, notices when the client leaves, and enforces every limit of a connection. All
+// its state is used on its strand only.
 //
-//   idle --first byte--> reading --complete--> handling --answer written--> idle | lingering -->
-//   closed
-//                                   (the socket stays watched while handling, so a client that
-//                                   leaves is seen at once)
+//   idle --first byte--> reading --complete--> handling --answer written--> idle
+//                                                       --answer written--> lingering --> closed
+//
+// The socket is watched while a request is handled, so that a client that leaves is noticed at
+// once.
 #pragma once
 
 #include <array>
@@ -31,18 +32,18 @@ namespace quire::server {
 
 class Connection;
 
-// What all connections of one server share.
+// ConnectionShared is what all connections of one server share.
 struct ConnectionShared {
   ServerLimits limits;
-  RequestHandler* handler = nullptr;  // outlives every connection
-  // Shared with the engine's wake-up calls, which may come when the server is already gone.
+  RequestHandler* handler = nullptr;  // must outlive every connection
+  // The engine's wake-up calls own it too, because they may come when the server is already gone.
   std::shared_ptr<boost::asio::io_context> io;
   std::atomic<uint64_t> body_bytes{0};
   std::atomic<bool> closing{false};  // answers carry Connection: close
-  std::atomic<bool> stopped{false};  // a connection that starts now closes at once
+  std::atomic<bool> stopped{false};  // a new connection closes at once
   std::atomic<int64_t> last_failure_s{0};
   std::mutex mutex;
-  TlsContext tls;  // of connections to come; null: they are plain; guarded by mutex
+  TlsContext tls;  // of new connections; null: no TLS; guarded by mutex
   std::unordered_map<const Connection*, std::weak_ptr<Connection>> open;  // guarded by mutex
 };
 
@@ -54,7 +55,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   ~Connection() override;
 
   void start();  // any thread, once
-  void stop();   // any thread: closes at once, whatever is going on
+  void stop();   // any thread: closes at once, in any state
 
   // ReplyChannel
   void send(HttpResponse response) override;
@@ -70,7 +71,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   using Clock = std::chrono::steady_clock;
   enum class Phase { kReading, kHandling, kLingering, kClosed };
 
-  // From a request to the end of its answer.
+  // An Exchange is a request and its answer, from the first byte to the last.
   struct Exchange {
     HttpRequest head;  // without body
     Clock::time_point start = Clock::now();
@@ -78,17 +79,17 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
     bool answered = false;  // the whole answer is in the writer
     bool streaming = false;
     bool chunked = false;
-    bool was_full = false;  // wants_more() said no; the call waits for on_writable()
+    bool was_full = false;  // wants_more() returned false; the call waits for on_writable()
     double seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
   };
 
-  // Runs a part of an exchange. What it throws (memory is short) ends this exchange, no other.
+  // Runs a part of an exchange. An exception (memory is short) ends this exchange and no other one.
   template <typename Work>
   void contain(Work&& work) {
     try {
       work();
     } catch (const std::exception& e) {
-      cut(e.what());  // short enough for a string to need no memory when there is none
+      cut(e.what());  // a string this short needs no memory, of which there may be none
     }
   }
   void read();
@@ -113,7 +114,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   std::array<char, 8192> read_buffer_;
 
   Phase phase_ = Phase::kReading;
-  bool reading_ = false;  // an async read is out
+  bool reading_ = false;  // an async read is running
   bool keep_alive_ = true;
   bool saw_eof_ = false;
   uint64_t discarded_bytes_ = 0;

@@ -1,4 +1,5 @@
-// Where a connection's requests go. Apart from connection.h so that routes need no socket headers.
+// RequestHandler handles the requests of connections. It is apart from connection.h so that routes
+// need no socket headers.
 #pragma once
 
 #include <memory>
@@ -8,16 +9,17 @@
 
 namespace quire::server {
 
-// Called on the strands of many connections at once.
+// Its methods are called on the strands of many connections at once.
 class RequestHandler {
  public:
   virtual ~RequestHandler() = default;
-  // Before the body is read: an answer here (401, 404, 405 …) spares reading it.
+  // Called before the body is read. When it returns an answer (401, 404, 405 …), the body is not
+  // read.
   virtual std::optional<HttpResponse> on_head(const HttpRequest& head) = 0;
   virtual void on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) = 0;
-  // Whether requests wait for their turn that a stalled stream takes the place of.
+  // Returns whether requests wait for a place in the engine that a stalled stream occupies.
   virtual bool work_waits() const = 0;
-  // The answer has been written (or the client left: status 499).
+  // Called when the answer has been written, or when the client has left (status 499).
   virtual void on_done(const HttpRequest& head, int status, double seconds) = 0;
 };
 

@@ -47,7 +47,7 @@ HeaderList CorsPolicy::answer_headers(const HttpRequest& request) const {
   const bool allowed = any_origin_ || (local_origins_ && is_local_origin(*origin)) ||
                        contains(options_.allowed_origins, *origin);
   if (!allowed) return headers;
-  // Browsers refuse "*" where cookies or keys of the browser's own go along.
+  // Browsers refuse "*" when a request carries cookies or the browser's own credentials.
   const bool name_it = !any_origin_ || options_.allow_credentials;
   headers.emplace_back("Access-Control-Allow-Origin", name_it ? std::string(*origin) : "*");
   if (options_.allow_credentials) headers.emplace_back("Access-Control-Allow-Credentials", "true");

@@ -1,5 +1,5 @@
-// Which pages of other origins a browser lets read our answers (the CORS protocol of the Fetch
-// standard).
+// CorsPolicy decides which web pages of other origins may read the server's answers (the CORS
+// protocol of the Fetch standard).
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ class CorsPolicy {
  public:
   explicit CorsPolicy(CorsOptions options);
   // Returns the headers for any answer to `request`; none when its origin is not allowed, or when
-  // it has none.
+  // it has no origin.
   HeaderList answer_headers(const HttpRequest& request) const;
-  // Returns what a preflight is told besides. `route_methods` are the methods of the route, "GET,
-  // POST".
+  // Returns the headers that the answer to a preflight has in addition. `route_methods` are the
+  // route's methods, such as "GET, POST".
   HeaderList preflight_headers(const HttpRequest& request, const std::string& route_methods) const;
 
  private:
@@ -26,8 +26,8 @@ class CorsPolicy {
   const bool any_origin_, local_origins_, any_method_, any_header_;
 };
 
-// Whether a page of `origin` comes from this machine: http or https on localhost, 127.0.0.1 or
-// [::1], any port.
+// Returns whether `origin` is this machine: http or https on localhost, 127.0.0.1 or [::1], any
+// port.
 bool is_local_origin(std::string_view origin);
 
 }  // namespace quire::server

@@ -1,4 +1,5 @@
-// What clients send or leave undone to harm the server or others, and pages of other origins.
+// These tests are about clients and pages of other origins that try to harm the server or its other
+// clients.
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
@@ -106,7 +107,7 @@ TEST_F(ServerTest, ASlashTooMuchIsForgiven) {
   EXPECT_EQ(get("/nowhere/").status, 404);
 }
 
-// The template of a request waits here until the test lets it go on.
+// The template of a request waits here until the test lets it continue.
 struct Gate {
   std::mutex mutex;
   std::condition_variable opened;
@@ -192,7 +193,7 @@ TEST_F(ServerTest, PagesOfOtherOriginsReadOnlyWhereTheyMay) {
   EXPECT_EQ(allowed("/v1/models", "http://localhost:5173"), "http://localhost:5173");
   EXPECT_EQ(allowed("/v1/models", "https://evil.example"), "");
   EXPECT_EQ(get("/v1/models").headers.at("vary"), "Origin");
-  // What is cached is told to the page of this server alone.
+  // The state of the cache is shown to this server's own page only.
   for (const char* path : {"/quire/stats", "/quire/kv/blocks", "/quire/steps"}) {
     EXPECT_EQ(allowed(path, "http://localhost:5173"), "") << path;
     EXPECT_EQ(get(path).headers.at("cross-origin-resource-policy"), "same-origin");

@@ -16,14 +16,14 @@ const std::vector<double>& duration_bounds() {
   return bounds;
 }
 
-// Probes and scrapes would drown the rest.
+// Probes and scrapes are so many that they would hide the rest.
 bool is_excluded(std::string_view handler) {
   static constexpr std::array<std::string_view, 7> kOps = {
       "/metrics", "/health", "/ping", "/live", "/ready", "/load", "/version"};
   return std::find(kOps.begin(), kOps.end(), handler) != kOps.end();
 }
 
-// Methods that clients invent must not make series.
+// Unknown methods share one name, so that clients cannot create series.
 std::string_view known_method(std::string_view method) {
   for (const std::string_view known : {"GET", "POST", "HEAD", "OPTIONS"}) {
     if (method == known) return known;

@@ -1,4 +1,4 @@
-// Counts of HTTP exchanges: http_requests_total{handler,method,status} and
+// HttpMetrics counts HTTP exchanges: http_requests_total{handler,method,status} and
 // http_request_duration_seconds.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace quire::server {
 
 class HttpMetrics {
  public:
-  // `handler` is a route's pattern, never the path a client made up: the number of series is
-  // bounded. Any thread may call it.
+  // `handler` is a route's pattern, never the path that a client sent, so that the number of series
+  // is bounded. Any thread may call it.
   void record(std::string_view handler, std::string_view method, int status, double seconds);
   // Returns the Prometheus text of both families. Any thread may call it.
   std::string text() const;

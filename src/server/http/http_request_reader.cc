@@ -15,8 +15,8 @@ namespace {
 namespace http = boost::beast::http;
 using ErrorCode = boost::beast::error_code;
 
-// Appends what arrives. string_body would reserve whatever Content-Length claims before a byte of
-// it came.
+// GrowingBody grows as bytes arrive. Beast's string_body would reserve as many bytes as
+// Content-Length claims before the first one has come.
 struct GrowingBody {
   using value_type = std::string;
   class reader {
@@ -56,7 +56,8 @@ int status_of(const ErrorCode& ec) {
 
 struct HttpRequestReader::Parser {
   http::request_parser<GrowingBody> impl;
-  // Of a chunked body. put() reads one chunk header at most, the last one with the trailer.
+  // These count for a chunked body. put() reads at most one chunk header; the last one includes the
+  // trailer.
   bool saw_chunk_header = false;
   uint64_t framing_bytes = 0;
   std::function<void(uint64_t, boost::core::string_view, ErrorCode&)> on_chunk_header =
@@ -106,8 +107,8 @@ HttpRequestReader::State HttpRequestReader::advance() {
   while (!parser.is_done()) {
     if (parser.is_header_done() && !head_reported_) return read_head();
     if (buffered_bytes() == 0) return State::kNeedMore;
-    // The parser asserts that a last chunk it has begun to read comes back with at least "0 CR LF
-    // CR LF"; no valid rest of a chunked body is shorter.
+    // The parser asserts that the last chunk, once it has begun to read it, still has at least the
+    // bytes "0 CR LF CR LF". No valid rest of a chunked body is shorter.
     constexpr size_t kShortestRest = 5;
     if (waits_in_chunk_header_ && buffered_bytes() < kShortestRest) return State::kNeedMore;
     ErrorCode ec;
@@ -115,7 +116,8 @@ HttpRequestReader::State HttpRequestReader::advance() {
         parser.put(boost::asio::const_buffer(buffer_.data() + consumed_, buffered_bytes()), ec);
     consumed_ += used;
     if (std::exchange(parser_->saw_chunk_header, false)) {
-      // The size in hexadecimal digits and two line ends are what a chunk cannot do without.
+      // Every chunk needs its size in hexadecimal digits and two line ends; only what goes beyond
+      // them is counted.
       parser_->framing_bytes += used - std::min(used, kPlainChunkHeaderBytes);
       if (check_framing(0) == State::kError) return State::kError;
     }

@@ -1,10 +1,15 @@
-// Bytes in, HTTP/1.x requests out; no socket. Any split of the input gives the same requests.
+// HttpRequestReader turns bytes into HTTP/1.x requests. It has no socket, and any split of the
+// input gives the same requests.
 //
 //   reader.append(bytes);
-//   switch (reader.advance()) { case kNeedMore: …; case kHeader: …; case kComplete: take(); case
-//   kError: error(); }
+//   switch (reader.advance()) {
+//     case kNeedMore: …
+//     case kHeader: …
+//     case kComplete: take();
+//     case kError: error_status();
+//   }
 //
-// One thread may use it. The bytes of at most one request are parsed at a time; what follows stays
+// One thread may use it. The bytes of at most one request are parsed at a time; later bytes stay
 // buffered until take().
 #pragma once
 
@@ -20,10 +25,10 @@ namespace quire::server {
 class HttpRequestReader {
  public:
   enum class State {
-    kNeedMore,  // append() and advance() again
-    kHeader,    // head() is known, the body is not: returned once per request
-    kComplete,  // take() it
-    kError,     // error_status() says what to answer; the connection cannot go on
+    kNeedMore,  // call append() and advance() again
+    kHeader,    // head() is valid, the body is not; returned once per request
+    kComplete,  // call take()
+    kError,     // error_status() is the answer's; the connection cannot go on
   };
 
   explicit HttpRequestReader(const ServerLimits& limits);
@@ -44,10 +49,10 @@ class HttpRequestReader {
   int error_status() const { return error_status_; }
   std::string_view error_message() const { return error_message_; }
 
-  // Bytes of the current request were seen.
+  // Returns whether bytes of the current request have arrived.
   bool started() const;
   size_t buffered_bytes() const;
-  uint64_t held_bytes() const;  // of memory, for the current request and what follows it
+  uint64_t held_bytes() const;  // memory of the current request and of later bytes
 
  private:
   State fail(int status, std::string message);
@@ -59,7 +64,7 @@ class HttpRequestReader {
   const ServerLimits limits_;
   std::unique_ptr<Parser> parser_;
   std::string buffer_;
-  size_t consumed_ = 0;  // of buffer_
+  size_t consumed_ = 0;  // bytes of buffer_
   HttpRequest request_;
   bool head_reported_ = false;
   bool expects_continue_ = false;

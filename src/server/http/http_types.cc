@@ -17,7 +17,7 @@ int hex_digit(char c) {
   return l >= 'a' && l <= 'f' ? l - 'a' + 10 : -1;
 }
 
-// A header value cannot start a new line, whatever it was made from.
+// A header value can never start a new line, whatever it contains.
 void append_header_value(std::string& out, std::string_view value) {
   for (const char c : value)
     out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c);
@@ -75,7 +75,8 @@ std::string_view reason_phrase(int status) {
 bool split_target(std::string_view target, std::string& path, std::string& query) {
   path.clear();
   query.clear();
-  // The absolute form, as requests to a proxy have it and servers must accept (RFC 9112, 3.2.2).
+  // This is the absolute form of a target, which requests to a proxy have and which servers must
+  // accept (RFC 9112, section 3.2.2).
   if (constexpr std::string_view kScheme = "http://"; target.starts_with(kScheme)) {
     target.remove_prefix(kScheme.size());
     target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
@@ -124,7 +125,7 @@ std::string response_head(const HttpResponse& response, const HeadOptions& optio
   } else if (!options.content_length && options.version == 11) {
     head += "Transfer-Encoding: chunked\r\n";
   }
-  // 1.1 keeps alive and 1.0 closes unless told otherwise.
+  // HTTP/1.1 keeps a connection open by default, 1.0 closes it.
   if (!options.keep_alive) {
     head += "Connection: close\r\n";
   } else if (options.version == 10) {

@@ -1,4 +1,4 @@
-// A request and an answer, free of sockets: what handlers see.
+// These are requests and answers as handlers see them, without sockets.
 #pragma once
 
 #include <cstdint>
@@ -50,24 +50,25 @@ struct HeadOptions {
   int version = 11;
   bool keep_alive = true;
   std::optional<uint64_t> content_length;  // absent: chunked (1.1) or until close (1.0)
-  std::string date;                        // of the Date header; empty: none is sent
+  std::string date;                        // value of the Date header; empty: there is none
 };
-// Returns a time as the Date header has it (RFC 9110, section 5.6.7).
+// Returns a time in the form of the Date header (RFC 9110, section 5.6.7).
 std::string http_date(std::time_t unix_time_s);
 // Returns the status line and headers up to the empty line. Header values are stripped of control
 // characters.
 std::string response_head(const HttpResponse& response, const HeadOptions& options);
 
-// Something that goes on after its handler returned; all calls come on the connection's strand.
+// An OngoingCall goes on after its handler has returned. All calls come on the connection's strand.
 class OngoingCall {
  public:
   virtual ~OngoingCall() = default;
   virtual void on_writable() = 0;    // the write buffer has room again
-  virtual void on_disconnect() = 0;  // the client left: abort; the reply is dead
+  virtual void on_disconnect() = 0;  // the client left: abort; the reply must not be used
 };
 
-// The way back to the client. One answer per request: send(), or begin_stream() write()…
-// end_stream(), or cut() where an answer that has begun cannot be finished. Strand only, except post().
+// A ReplyChannel is the way back to the client. Each request gets one answer: send(), or
+// begin_stream(), write()… and end_stream(), or cut() when an answer that has begun cannot be
+// finished. All methods but poster()'s function must be called on the strand.
 class ReplyChannel {
  public:
   virtual ~ReplyChannel() = default;
@@ -75,12 +76,14 @@ class ReplyChannel {
   virtual void begin_stream(HttpResponse head) = 0;
   virtual void write(std::string_view data) = 0;
   virtual void end_stream() = 0;
-  // Ends without the end that the answer's framing promises, so that nobody takes it for the whole.
+  // Ends the answer without the end that its framing promises, so that no client takes it for
+  // complete.
   virtual void cut(const std::string& why) = 0;
   virtual bool wants_more() const = 0;  // the write buffer is below its limit
   // Keeps `call` alive until the answer is complete or the client has left.
   virtual void attach(std::shared_ptr<OngoingCall> call) = 0;
-  // Runs `work` on the strand of this connection. Any thread; dropped once the server has stopped.
+  // Returns a function that runs its argument on the strand of this connection. Any thread may call
+  // that function. After the server has stopped, the work is dropped.
   virtual std::function<void(std::function<void()>)> poster() = 0;
 };
 

@@ -24,8 +24,8 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// As the Python client prints numbers (1.0, 0.001, 1e+06), so that series made for vLLM keep their
-// labels.
+// Prints a number as the Python client does (1.0, 0.001, 1e+06), so that series made for vLLM keep
+// their labels.
 std::string number(double x) {
   if (std::isnan(x)) return "NaN";
   if (std::isinf(x)) return x > 0 ? "+Inf" : "-Inf";
@@ -36,7 +36,7 @@ std::string number(double x) {
   if (text.find('e') != std::string::npos) return text;
   if (dot == text.size()) text += ".0";
   if (x <= 0 || dot <= 6) return text;
-  // As the Python client prints them: 1e+06, 1.234567e+06.
+  // Exponents have the form of the Python client: 1e+06, 1.234567e+06.
   std::string mantissa = text.substr(0, 1) + "." + text.substr(1, dot - 1) + text.substr(dot + 1);
   mantissa.erase(mantissa.find_last_not_of('0') + 1);
   if (mantissa.back() == '.') mantissa.pop_back();
@@ -109,7 +109,7 @@ constexpr CounterRow kCounters[] = {
      "Least time that the hardware allows for the same steps."},
 };
 
-// What this server never has, and therefore is truly zero.
+// These counters count things that this server never does, so they are 0.
 constexpr std::pair<std::string_view, std::string_view> kZeroCounters[] = {
     {"vllm:mm_cache_queries_total", "Items looked up in the multi-modal cache."},
     {"vllm:mm_cache_hits_total", "Items found in the multi-modal cache."},
@@ -196,7 +196,7 @@ class EngineMetrics {
     out_.family(name, "gauge", help);
     out_.sample(name, common_, value);
   }
-  // One sample per value of one further label.
+  // Writes one sample for each value of one more label.
   void by(std::string_view name, std::string_view type, std::string_view help,
           std::string_view label, std::initializer_list<std::pair<const char*, double>> values) {
     out_.family(name, type, help);
@@ -245,7 +245,7 @@ void EngineMetrics::gauges() {
         real(stats_.step_time.executor.num_members));
 }
 
-// Only where steps may run as captured graphs.
+// These metrics exist only where steps may run as captured graphs.
 void EngineMetrics::graphs(const GraphCounts& counts) {
   const auto real = [](int64_t x) { return static_cast<double>(x); };
   by("quire:gpu_steps_total", "counter", "Steps on the GPU, by how they ran.", "mode",
@@ -267,7 +267,7 @@ void EngineMetrics::graphs(const GraphCounts& counts) {
   }
 }
 
-// The first two are known by name to dashboards, and zero where there are no files.
+// Dashboards know the first two by name. They are 0 when KV is not kept in files.
 void EngineMetrics::kv_files(const KvFileStats& files) {
   const auto counter = [this](std::string_view name, std::string_view help, int64_t value) {
     out_.family(name, "counter", help);
@@ -322,7 +322,7 @@ void EngineMetrics::info() {
   out_.sample("vllm:cache_config_info", labels, 1);
 }
 
-// vLLM's line names adapters without counts; ours has them.
+// vLLM's line lists adapters without counts; this one has counts.
 void EngineMetrics::adapters() {
   std::string running, waiting;
   const auto add = [](const std::string& name, int64_t count, std::string& list) {
@@ -437,8 +437,8 @@ void MetricsWriter::histogram(std::string_view name, std::span<const MetricLabel
                  number(static_cast<double>(histogram.count)));
 }
 
-// The format wants the samples of a family together, so those of further engines go behind the first
-// engine's. Lines that name no engine and are there already are not said again.
+// The format requires the samples of a metric to stand together, so those of further engines are
+// added after those of the first engine. Lines without an engine's label are written once.
 std::string engine_metrics_text(std::span<const ModelEngines> models, double now_s) {
   std::vector<std::string> texts;
   for (const ModelEngines& model : models) {
@@ -447,7 +447,7 @@ std::string engine_metrics_text(std::span<const ModelEngines> models, double now
     }
   }
   std::vector<std::string> families;
-  std::map<std::string, size_t, std::less<>> places;  // of families, by their first line
+  std::map<std::string, size_t, std::less<>> places;  // index of each metric by its first line
   for (const std::string& text : texts) {
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find("\n# HELP ", begin), text.size() - 1) + 1;

@@ -1,5 +1,5 @@
-// Prometheus text (version 0.0.4) of the engine's counters under vLLM's names, so that dashboards
-// and routers made for vLLM work unchanged.
+// These functions write the engine's counters as Prometheus text (version 0.0.4) under vLLM's
+// names, so that dashboards and routers made for vLLM work unchanged.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct MetricLabel {
   std::string value;
 };
 
-// Appends families in the text format.
+// MetricsWriter appends metrics in the text format.
 class MetricsWriter {
  public:
   void family(std::string_view name, std::string_view type, std::string_view help);
   void sample(std::string_view name, std::span<const MetricLabel> labels, double value);
-  // _bucket (cumulative), _sum and _count.
+  // Writes _bucket (cumulative), _sum and _count.
   void histogram(std::string_view name, std::span<const MetricLabel> labels,
                  const Histogram& histogram);
   std::string take() { return std::move(text_); }
@@ -37,9 +37,10 @@ struct ModelEngines {
   std::string model_name;
   std::vector<EngineStats> stats;
 };
-// Everything under vllm: and quire:, one series for each engine of each model. `now_s` is Unix time.
+// Returns all metrics whose names begin with vllm: and quire:, with one series for each engine of
+// each model. `now_s` is Unix time.
 std::string engine_metrics_text(std::span<const ModelEngines> models, double now_s);
-// Of one model.
+// Returns the same for one model.
 std::string engine_metrics_text(std::span<const EngineStats> engines, std::string_view model_name,
                                 double now_s);
 

@@ -23,7 +23,7 @@ std::string sse_event(std::string_view name, std::string_view json) {
 bool SseReader::feed(std::string_view bytes) {
   for (const char c : bytes) {
     if (failed_) return false;
-    if (c == '\n' && std::exchange(after_cr_, false)) continue;  // the LF of a CRLF
+    if (c == '\n' && std::exchange(after_cr_, false)) continue;  // the LF after a CR
     after_cr_ = c == '\r';
     if (c == '\n' || c == '\r') {
       end_line();

@@ -1,4 +1,4 @@
-// Server-sent events: the writer's one line, and a reader that does not care how its input is cut.
+// This file writes server-sent events, and reads them from input that is cut anywhere.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,22 @@ namespace quire::server {
 
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
-// "data: <json>\n\n". `json` has no line break.
+// Returns "data: <json>
+//
+// ". `json` has no line break.
 std::string sse_event(std::string_view json);
-// The same with a name before it: "event: <name>\n".
+// Returns the same with a name before it: "event: <name>
+// ".
 std::string sse_event(std::string_view name, std::string_view json);
 
-// Gives the data of each event; comments and other fields are dropped. LF, CR and CRLF end lines.
-// One thread may use it.
+// SseReader returns the data of each event. Comments and other fields are dropped; LF, CR and CRLF
+// end lines. One thread may use it.
 class SseReader {
  public:
-  // At most max_event_bytes are held; a longer event makes feed() return false, for good.
+  // It holds at most max_event_bytes. After a longer event feed() returns false, then and always.
   explicit SseReader(size_t max_event_bytes = 16 * 1024 * 1024) : max_bytes_(max_event_bytes) {}
   bool feed(std::string_view bytes);
-  // The data of the next whole event.
+  // Returns the data of the next complete event; nullopt: more bytes are needed.
   std::optional<std::string> next();
 
  private:

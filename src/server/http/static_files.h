@@ -1,4 +1,4 @@
-// The files of web/, compiled into the program (cmake/EmbedFiles.cmake).
+// These are the files of web/, which are compiled into the program (cmake/EmbedFiles.cmake).
 #pragma once
 
 #include <span>
@@ -7,12 +7,12 @@
 namespace quire::server {
 
 struct StaticFile {
-  std::string_view name;  // path below web/, "index.html"
+  std::string_view name;  // path below web/, such as "index.html"
   std::string_view data;
 };
 
 std::span<const StaticFile> static_files();
-// "text/html; charset=utf-8" …, by the name's ending.
+// Returns the type by the ending of the name, such as "text/html; charset=utf-8".
 std::string_view content_type_of(std::string_view name);
 
 }  // namespace quire::server

@@ -1,4 +1,4 @@
-// CPU time of a set of threads, for /metrics.
+// ThreadTimes adds up the CPU time of a set of threads, for /metrics.
 #pragma once
 
 #include <ctime>
@@ -11,7 +11,7 @@ namespace quire::server {
 // Any thread may call it.
 class ThreadTimes {
  public:
-  // `thread` runs; what it has used counts until it ends.
+  // Adds a running thread. Its CPU time counts until it ends.
   void add(std::thread& thread);
   double cpu_seconds() const;
 

@@ -1,5 +1,5 @@
-// A few threads for work too long for an IO thread: parsing, templates and tokenization of large
-// requests. The queue is bounded; a full one refuses.
+// A WorkerPool has a few threads for work that would hold up an IO thread: parsing, templates and
+// tokenization of large requests. Its queue is bounded, and a full queue refuses work.
 #pragma once
 
 #include <condition_variable>
@@ -18,11 +18,11 @@ class WorkerPool {
  public:
   WorkerPool(int32_t num_threads, size_t max_queued);
   ~WorkerPool();
-  // The threads run, and are counted in `times`.
+  // Starts the threads, whose CPU time is counted in `times`.
   void start(ThreadTimes& times);
-  // False when the queue is full or the pool stopped. Any thread may call it.
+  // Returns false when the queue is full or the pool has stopped. Any thread may call it.
   bool try_post(std::function<void()> work);
-  // Drops what is queued, waits for what runs. Idempotent.
+  // Drops the queued work and waits for the running work. Idempotent.
   void stop();
 
  private:

@@ -31,7 +31,7 @@ Result<json::value> parse_json(std::string_view text, uint32_t max_depth) {
     used = parser.write_some(text.data(), text.size(), ec);
     if (!ec && used < text.size()) ec = json::error::extra_data;
     if (!ec) value = parser.release();
-  } catch (const std::exception&) {  // out of memory, a string over its maximum
+  } catch (const std::exception&) {  // out of memory, or a string is too long
     return too_large("the JSON text is too large");
   }
   if (ec == json::error::too_deep) {
@@ -43,8 +43,8 @@ Result<json::value> parse_json(std::string_view text, uint32_t max_depth) {
 }
 
 uint64_t parsed_bytes_bound(std::string_view text) {
-  // A value may stand in a list that has grown to twice its size. An object and its table, a list
-  // and its block, and the text of a name or string are allocations of their own.
+  // A value may stand in a list that has grown to twice its size. Every object with its table,
+  // every list with its block, and every name or string is an allocation of its own.
   constexpr uint64_t kValueBytes = 2 * sizeof(json::value);
   constexpr uint64_t kListBytes = 64;
   constexpr uint64_t kMemberBytes = 64 + sizeof(json::key_value_pair);
@@ -73,8 +73,8 @@ ApiResult<json::object> parse_body(const HttpRequest& request, const ServerLimit
     return error;
   };
   const auto type = request.header("Content-Type");
-  // A page of another origin may send a body of no type without asking first; programs, which send no
-  // Origin, may leave it out.
+  // A page of another origin may send a body without a content type and without a preflight.
+  // Programs, which send no Origin, may leave the type out.
   const bool is_json = type ? is_json_content_type(*type) : !request.header("Origin");
   if (!is_json) {
     return malformed(fmt::format("expected Content-Type: application/json, got {}",
@@ -95,7 +95,7 @@ ApiResult<json::object> parse_body(const HttpRequest& request, const ServerLimit
 }
 
 uint64_t memory_bytes(const json::value& value) {
-  constexpr uint64_t kTable = 48;  // header of a list or object, and what the allocator adds
+  constexpr uint64_t kTable = 48;  // header of a list or object, with the allocator's overhead
   uint64_t bytes = sizeof value;
   if (const json::string* const text = value.if_string()) {
     return bytes + text->capacity();

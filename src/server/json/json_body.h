@@ -1,5 +1,4 @@
-// Request bodies: bounded JSON, and short names for what was found where something else was
-// expected.
+// These functions parse request bodies as JSON within limits, and name values in error messages.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -12,20 +11,23 @@
 
 namespace quire::server {
 
-// A value nested at most max_depth deep; valid UTF-8 throughout. Duplicate keys: the last one
-// counts.
+// Parses a value that is nested at most max_depth deep and is valid UTF-8 throughout. Of duplicate
+// keys the last one counts.
 Result<boost::json::value> parse_json(std::string_view text, uint32_t max_depth);
-// The body of a POST: content type application/json, an object, within the limits.
+// Parses the body of a POST: its content type must be application/json, and it must be an object
+// within the limits.
 ApiResult<boost::json::object> parse_body(const HttpRequest& request, const ServerLimits& limits);
 
-// At least the memory that `text` takes as a parsed value, for any text, valid or not: its bytes,
-// and what each value, name, list and object adds. Known before anything is allocated. O(text).
+// Returns an upper bound of the memory that `text` takes as a parsed value, for any text, valid or
+// not: its bytes, and what each value, name, list and object adds. It allocates nothing and takes
+// O(text) time.
 uint64_t parsed_bytes_bound(std::string_view text);
 
-// Memory that the value takes, nearly.
+// Returns about how much memory the value takes.
 uint64_t memory_bytes(const boost::json::value& value);
 
-// "null", "true", "a string", "the number 3", "a list of 4", "an object": for error messages.
+// Returns "null", "true", "a string", "the number 3", "a list of 4", "an object" and the like, for
+// error messages.
 std::string describe(const boost::json::value& value);
 
 }  // namespace quire::server

@@ -1,4 +1,4 @@
-// Members of JSON objects, for readers of bodies and of chunks.
+// These functions read members of JSON objects, in request bodies and in chunks.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -11,21 +11,21 @@
 
 namespace quire::server {
 
-// Null where the member is absent or null.
+// Returns null when the member is absent or null.
 const boost::json::value* find_member(const boost::json::object& object, std::string_view name);
 boost::json::value* find_member(boost::json::object& object, std::string_view name);
-// Empty where the member is no string.
+// Returns an empty text when the member is not a string.
 std::string_view text_member(const boost::json::object& object, std::string_view name);
-// 0 where the member is no integer.
+// Returns 0 when the member is not an integer.
 int64_t count_member(const boost::json::object& object, std::string_view name);
-// Leaves `out` as it is where the member is absent or null. `where` names the member in the error;
-// without it, the member's own name does.
+// Reads a bool. `out` stays as it is when the member is absent or null. `where` names the member in
+// the error; without it, the error uses the member's own name.
 ApiCheck read_flag(const boost::json::object& object, std::string_view name, bool& out,
                    std::string_view where = {});
-// The same for a string.
+// Reads a string in the same way.
 ApiCheck read_text(const boost::json::object& object, std::string_view name, std::string& out);
 
-// 400 about the field `where`: what was expected and what came.
+// Returns an error with status 400 about the field `where`, with what was expected and what came.
 ApiError wrong_value(std::string_view where, std::string_view what, const boost::json::value& got);
 
 }  // namespace quire::server

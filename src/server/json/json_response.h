@@ -1,4 +1,4 @@
-// An answer that is one JSON value.
+// json_response() makes an answer of one JSON value.
 #pragma once
 
 #include <boost/json/serialize.hpp>

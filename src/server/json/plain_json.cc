@@ -16,13 +16,13 @@ namespace {
 namespace json = boost::json;
 
 void append_double(double x, std::string& out) {
-  if (!std::isfinite(x)) {  // JSON has none
+  if (!std::isfinite(x)) {  // JSON has no such numbers
     out += "null";
     return;
   }
   const size_t begin = out.size();
   fmt::format_to(std::back_inserter(out), "{}", x);
-  // A whole number stays one with a fraction, so that readers see the same type each time.
+  // A whole number is printed with a fraction, so that readers see the same type each time.
   if (out.find_first_of(".e", begin) == out.npos) out += ".0";
 }
 

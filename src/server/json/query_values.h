@@ -1,4 +1,5 @@
-// Values of a request's query. Names and values of our routes need no decoding.
+// These functions read values of a request's query. The names and values of Quire's routes need no
+// decoding.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,9 @@
 
 namespace quire::server {
 
-// nullopt: there is none of this name.
+// Returns the value of `name`; nullopt: the query has none.
 std::optional<std::string_view> query_value(std::string_view query, std::string_view name);
-// One in [least, most]; `otherwise` where there is none.
+// Returns an integer in [least, most], or `otherwise` when the query has none.
 ApiResult<int64_t> query_integer(std::string_view query, std::string_view name, int64_t otherwise,
                                  int64_t least, int64_t most);
 

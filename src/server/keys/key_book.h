@@ -1,5 +1,5 @@
-// The keys of a file while the server runs: whose a request is, what it may still ask, and what each
-// has used.
+// KeyBook holds the keys of a key file while the server runs: which account a key belongs to, what
+// its limits are, and how much it has used.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto book, KeyBook::open(path, false, now_us));
 //   if (const auto account = book->find(key)) {
@@ -28,12 +28,13 @@ namespace quire::server {
 
 class KeyUse;
 
-// Any thread may call it.
+// Any thread may call these methods.
 class KeyAccount : public std::enable_shared_from_this<KeyAccount> {
  public:
   KeyAccount(KeySpec spec, int64_t now_us);
 
-  // x-ratelimit-* go to `headers`, whatever comes of it.
+  // Counts a new request, or refuses it with 429. The x-ratelimit-* headers are appended to
+  // `headers` in either case.
   ApiResult<std::shared_ptr<KeyUse>> enter(int64_t now_us, HeaderList& headers);
   std::optional<int32_t> priority() const;
   void set(KeySpec spec, int64_t now_us);
@@ -41,7 +42,7 @@ class KeyAccount : public std::enable_shared_from_this<KeyAccount> {
   struct Counts {
     std::string name;
     uint64_t requests = 0, prompt_tokens = 0, output_tokens = 0;
-    uint64_t refused[3] = {};  // by KeyLimit
+    uint64_t refused[3] = {};  // number of refusals by KeyLimit
     int64_t running = 0;
   };
   Counts counts() const;
@@ -54,7 +55,7 @@ class KeyAccount : public std::enable_shared_from_this<KeyAccount> {
   Counts counts_;
 };
 
-// One request that runs.
+// KeyUse is one running request of an account; its destructor ends the use.
 class KeyUse {
  public:
   enum Kind : uint8_t { kPrompt, kOutput };
@@ -68,19 +69,20 @@ class KeyUse {
   const std::shared_ptr<KeyAccount> account_;
 };
 
-// Any thread may call it.
+// Any thread may call these methods.
 class KeyBook {
  public:
-  // Without `has_priorities` (of the server's scheduler) no key may have one.
+  // When `has_priorities` is false, because the scheduler uses none, no key may have a priority.
   static Result<std::unique_ptr<KeyBook>> open(const std::string& path, bool has_priorities,
                                                int64_t now_us);
-  // Reads the file again. Keys of the same name keep what they have used; on an error all stays.
+  // Reads the file again. Keys with the same name keep their usage. After an error the old keys
+  // stay in use.
   Status reload(int64_t now_us);
-  // Null: nobody has this key.
+  // Returns null when the file does not have this key.
   std::shared_ptr<KeyAccount> find(std::string_view key) const;
-  // Of all keys of the file, by name.
+  // Returns the counts of all keys in the file, by name.
   std::vector<KeyAccount::Counts> counts() const;
-  // Prometheus text; one series per key of the file.
+  // Returns Prometheus text with one series per key in the file.
   std::string metrics_text() const;
 
  private:
@@ -90,12 +92,13 @@ class KeyBook {
   const std::string path_;
   const bool has_priorities_;
   mutable std::mutex mutex_;
-  // By digest: what a client can choose of it tells nothing by its time.
+  // Keys are looked up by their digests, so that the time of a lookup tells a client nothing about
+  // the keys.
   std::unordered_map<std::string, std::shared_ptr<KeyAccount>> by_digest_;
   std::unordered_map<std::string, std::shared_ptr<KeyAccount>> by_name_;
 };
 
-// "250ms", "1.5s", "2m30s"
+// Returns texts such as "250ms", "1.5s" or "2m30s".
 std::string duration_text(int64_t us);
 
 }  // namespace quire::server

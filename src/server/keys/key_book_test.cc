@@ -1,4 +1,4 @@
-// Files of keys, and their limits over a scripted engine and real sockets.
+// These tests are about files of keys and their limits, over a scripted engine and real sockets.
 #include "server/keys/key_book.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ class KeysTest : public ServerTest {
   ClientResponse ask(std::string_view key, std::string_view body = R"({"prompt":"ab"})") {
     return post("/v1/completions", body, {fmt::format("Authorization: Bearer {}", key)});
   }
-  // Negative: there is no such line.
+  // Returns a negative value when there is no such line.
   double metric(std::string_view line) {
     const std::string text = get("/metrics", {"Authorization: Bearer k"}).body;
     const size_t at = text.find(std::string(line) + " ");
@@ -125,7 +125,7 @@ TEST_F(KeysTest, TokensOfPromptsAndAnswersCount) {
   EXPECT_EQ(last.headers.at("x-ratelimit-remaining-tokens"), "3");
   const ClientResponse refused = ask("k");
   EXPECT_EQ(refused.status, 429);
-  // Four tokens in debt and one to come, of ten a minute.
+  // The debt is four tokens, and one more is needed, at ten per minute.
   EXPECT_GE(std::stoll(refused.headers.at("retry-after")), 28);
   EXPECT_EQ(metric(R"(quire:key_refused_total{key="a",limit="tokens"})"), 1);
 }
@@ -179,7 +179,7 @@ TEST_F(KeysTest, PrioritiesNeedAScheduler) {
   EXPECT_EQ(engine->requests().back().priority, 3);
 }
 
-// Many clients at once get what the limits allow and not one answer more.
+// Many clients at once get as many answers as the limits allow, and not one more.
 TEST_F(KeysTest, LimitsHoldUnderLoad) {
   write(R"({"name":"a","key":"k","requests_per_minute":100},
            {"name":"b","key":"l","max_concurrent":4})");
@@ -206,9 +206,9 @@ TEST_F(KeysTest, LimitsHoldUnderLoad) {
   EXPECT_EQ(others, 0);
   EXPECT_EQ(answered + refused, 200);
   EXPECT_GE(answered, 100);
-  EXPECT_LE(answered, 120);  // what has come back while they asked
+  EXPECT_LE(answered, 120);  // limits, and what was refilled meanwhile
   EXPECT_GE(answered_b, 25u);
-  // A request is over a moment after its client has read the answer.
+  // A request ends a moment after its client has read the answer.
   const auto running = [&] { return metric(R"(quire:key_requests_running{key="b"})"); };
   for (int n = 0; n < 500 && running() != 0; ++n)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -1,7 +1,7 @@
-// Files of keys: who may ask, under which name, and how much.
+// Key files list the keys that may use the server, with a name and limits for each.
 //
-//   {"keys": [{"name": "team-a", "key": "sk-…", "requests_per_minute": 60, "tokens_per_minute": 100000,
-//              "max_concurrent": 8, "priority": 5},
+//   {"keys": [{"name": "team-a", "key": "sk-…", "requests_per_minute": 60,
+//              "tokens_per_minute": 100000, "max_concurrent": 8, "priority": 5},
 //             {"name": "team-b", "sha256": "9f86d0…"}]}
 #pragma once
 
@@ -20,10 +20,11 @@ struct KeySpec {
   std::string name;
   std::string digest;  // SHA-256 of the key in hex
   KeyLimits limits = {};
-  std::optional<int32_t> priority = {};  // of requests that name none
+  std::optional<int32_t> priority = {};  // for requests that name none
 };
 
-// At most 1000 keys, each name and each key once. kInvalidArgument: what was expected and what came.
+// Reads at most 1000 keys; names and keys must be unique. kInvalidArgument: what was expected and
+// what came.
 Result<std::vector<KeySpec>> parse_key_file(std::string_view text);
 
 }  // namespace quire::server

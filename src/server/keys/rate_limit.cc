@@ -5,9 +5,9 @@
 namespace quire::server {
 namespace {
 
-// There is no telling when a running request ends.
+// It is not known when a running request will end.
 constexpr int64_t kConcurrencyWaitUs = 1'000'000;
-// Of tokens charged at once, so that sums stay far from overflow.
+// Largest number of tokens that one call charges, so that sums stay far from overflow.
 constexpr int64_t kMaxCharge = 1'000'000'000;
 
 void set_bucket(std::optional<RateBucket>& bucket, std::optional<int64_t> per_minute,
@@ -34,7 +34,7 @@ void RateBucket::refill(int64_t now_us) {
 }
 
 void RateBucket::take(int64_t items) {
-  // A debt of a hundred minutes is the deepest.
+  // The debt is limited to a hundred minutes.
   level_ = std::max(level_ - std::min(items, kMaxCharge) * kUnits, -100 * capacity());
 }
 

@@ -1,4 +1,5 @@
-// What one key may ask within a minute, and at once. Pure bookkeeping: time is told.
+// These classes count what one key may use within a minute and at the same time. They have no
+// clock: the caller passes the time.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +8,29 @@
 namespace quire::server {
 
 struct KeyLimits {
-  // Absent: no limit.
+  // Without a value there is no limit.
   std::optional<int64_t> requests_per_minute = {}, tokens_per_minute = {};
   std::optional<int64_t> max_concurrent = {};
 };
 
 enum class KeyLimit : uint8_t { kRequests, kTokens, kConcurrency };
 
-// A bucket that holds a minute's worth and fills evenly. Exact: one item is 60,000,000 units, and each
-// microsecond brings as many units as items fit into a minute.
+// RateBucket holds the allowance of a minute and fills evenly. It computes exactly: one item is
+// 60,000,000 units, and each microsecond adds as many units as there are items per minute.
 class RateBucket {
  public:
-  // Full at `now_us`. 1 <= per_minute <= 10^9.
+  // The bucket is full at `now_us`. 1 <= per_minute <= 10^9.
   RateBucket(int64_t per_minute, int64_t now_us);
   void refill(int64_t now_us);
   bool has_one() const { return level_ >= kUnits; }
-  // May go below zero: what was used is known only afterwards.
+  // The level may go below zero, because usage is only known afterwards.
   void take(int64_t items);
   int64_t per_minute() const { return per_minute_; }
   int64_t remaining() const { return level_ > 0 ? level_ / kUnits : 0; }
-  // From the last refill on, until there is one item, and until it is full.
+  // The times from the last refill until there is one item, and until the bucket is full.
   int64_t us_to_one() const { return us_to(kUnits); }
   int64_t us_to_full() const { return us_to(capacity()); }
-  // Sets another limit; what has been used stays used.
+  // Sets another limit. What has been used stays used.
   void set_per_minute(int64_t per_minute);
 
  private:
@@ -50,13 +51,15 @@ class KeyLimiter {
     KeyLimit limit;
     int64_t wait_us;  // until it may be allowed
   };
-  // nullopt: one more request runs; leave() ends it.
+  // Counts one more running request, which leave() ends, and returns nullopt; or returns why it is
+  // refused.
   std::optional<Refusal> enter(int64_t now_us);
   void leave() { --num_running_; }
   void charge_tokens(int64_t num_tokens, int64_t now_us);
   void set_limits(const KeyLimits& limits, int64_t now_us);
 
-  // Null: no such limit. As of the last call with a time.
+  // Returns null when there is no such limit. The bucket's level is that of the last call with a
+  // time.
   const RateBucket* requests() const { return requests_ ? &*requests_ : nullptr; }
   const RateBucket* tokens() const { return tokens_ ? &*tokens_ : nullptr; }
   int64_t num_running() const { return num_running_; }

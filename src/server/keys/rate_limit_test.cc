@@ -1,4 +1,4 @@
-// The limits of a key beside a model that goes through time microsecond by microsecond.
+// These tests compare a key's limits with a model that advances microsecond by microsecond.
 #include "server/keys/rate_limit.h"
 
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@ TEST(KeyLimiter, AllowsWhatANaiveModelAllows) {
   std::mt19937 random(11);
   for (int round = 0; round < 60; ++round) {
     const auto up_to = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
-    // Limits so high that microseconds matter.
+    // The limits are so high that microseconds matter.
     const int64_t per_minute = 1 + up_to(40), tokens_per_minute = 1 + up_to(2'000);
-    const int64_t speed = 1'000'000;  // of time: a step is up to a second
+    const int64_t speed = 1'000'000;  // a step of time is 0 to 7 of these
     KeyLimits limits{.requests_per_minute = per_minute,
                      .tokens_per_minute = tokens_per_minute,
                      .max_concurrent = 1 + up_to(5)};
@@ -32,7 +32,8 @@ TEST(KeyLimiter, AllowsWhatANaiveModelAllows) {
     for (int step = 0; step < 300; ++step) {
       const int64_t steps = up_to(8);
       now_us += steps * speed;
-      // A second of microseconds, by multiplication; the bound is looked at after each.
+      // The model adds the time in thousands of microseconds and applies the limit after each
+      // addition.
       for (int64_t i = 0; i < steps; ++i) {
         for (int64_t us = 0; us < speed; us += 1'000) {
           for (NaiveBucket* bucket : {&requests, &tokens}) {
@@ -50,7 +51,7 @@ TEST(KeyLimiter, AllowsWhatANaiveModelAllows) {
           requests.level -= 60'000'000;
           ++num_running;
         } else if (refusal->limit != KeyLimit::kConcurrency) {
-          // After the wait it is allowed, and not a microsecond earlier.
+          // After the wait the request is allowed, and not a microsecond earlier.
           const RateBucket& short_of =
               refusal->limit == KeyLimit::kRequests ? *limiter.requests() : *limiter.tokens();
           RateBucket later = short_of, early = short_of;
@@ -93,7 +94,7 @@ TEST(RateBucket, EveryMicrosecondCounts) {
 
 TEST(RateBucket, LimitsOfAnySizeAndTimesThatGoBack) {
   RateBucket most(1'000'000'000, 0);
-  // A debt, but a bounded one.
+  // The debt is large, but limited.
   for (int i = 0; i < 2; ++i) most.take(4'000'000'000'000'000'000);
   most.refill(1'000);
   EXPECT_EQ(most.remaining(), 0);

@@ -8,7 +8,8 @@ namespace {
 
 using Names = std::array<std::string_view, 6>;
 
-// Qwen, Granite and StarCoder; StarCoder; CodeLlama; DeepSeek; CodeGemma; GLM.
+// The names are, in order, those of Qwen, Granite and StarCoder; StarCoder; CodeLlama; DeepSeek;
+// CodeGemma; GLM.
 constexpr Names kPrefix = {"<|fim_prefix|>",  "<fim_prefix>", "▁<PRE>",
                            "<｜fim▁begin｜>", "<fim-prefix>", "<|code_prefix|>"};
 constexpr Names kSuffix = {"<|fim_suffix|>", "<fim_suffix>", "▁<SUF>",
@@ -19,7 +20,7 @@ constexpr Names kRepository = {"<|repo_name|>", "<repo_name>", "<reponame>", "",
 constexpr Names kFile = {"<|file_sep|>", "<file_sep>", "<filename>", "", "", ""};
 
 constexpr std::string_view kRepositoryName = "project";
-// What goes before another file's text where the model knows no token for it.
+// This text goes before another file when the model has no token for that.
 constexpr std::string_view kSnippet = "\n\n--- snippet ---\n\n";
 
 std::optional<TokenId> find_token(std::span<const MarkToken> tokens, const Names& names) {
@@ -32,7 +33,7 @@ std::optional<TokenId> find_token(std::span<const MarkToken> tokens, const Names
   return std::nullopt;
 }
 
-// The begin-of-sequence token and its kind, as the tokenizer puts them before a text.
+// Returns the begin-of-sequence token, and other tokens that the tokenizer puts before a text.
 Result<std::vector<TokenId>> beginning(const TextCodec& codec) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> with, codec.encode("a", true));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> without, codec.encode("a", false));

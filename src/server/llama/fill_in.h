@@ -1,4 +1,5 @@
-// Prompts that ask a model for the text between two others ("fill in the middle").
+// These functions make prompts that ask a model for the text between two other texts ("fill in the
+// middle").
 #pragma once
 
 #include <optional>
@@ -12,22 +13,24 @@
 
 namespace quire::server {
 
-// The tokens by which a model is shown what stands around a gap.
+// The tokens that mark the texts around a gap.
 struct FillInTokens {
   TokenId prefix = 0, suffix = 0, middle = 0;
-  // Before the name of a repository and before each of its files, where the model knows them.
+  // These stand before the name of a repository and before each of its files, in vocabularies that
+  // have them.
   std::optional<TokenId> repository = {}, file = {};
 };
-// By the names that families give them; nullopt: the vocabulary has none.
+// Finds the tokens by the names that model families give them; nullopt: the vocabulary has none of
+// them.
 std::optional<FillInTokens> find_fill_in_tokens(const TextCodec& codec);
 
 struct FillIn {
   struct File {
     std::string name, text;
   };
-  std::vector<File> others;  // what the model should know of beside the file with the gap
+  std::vector<File> others;  // other files that the model shall see
   std::string before, after;
-  std::string begun;  // the first words of the gap
+  std::string begun;  // the beginning of the text in the gap
 };
 Result<std::vector<TokenId>> fill_in_prompt(const FillIn& gap, const FillInTokens& tokens,
                                             const TextCodec& codec);

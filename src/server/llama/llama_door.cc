@@ -98,7 +98,7 @@ HttpResponse props(const HttpRequest&, const PrepareContext& context) {
       {"build_info", "quire"}});
 }
 
-// Requests have no slots of their own here: as many are busy as requests run.
+// Requests have no slots in Quire: as many slots are shown busy as requests are running.
 HttpResponse slots(const HttpRequest&, const PrepareContext& context) {
   const EngineStats stats = context.model.engine->stats();
   json::array all;

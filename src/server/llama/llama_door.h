@@ -1,4 +1,5 @@
-// Routes of llama.cpp's server: /completion, /infill, and what its clients ask of the model.
+// These are routes of llama.cpp's server: /completion, /infill, and those that its clients use to
+// ask about the model.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -10,7 +11,7 @@ namespace quire::server {
 
 extern const Door kLlamaCompletionDoor, kLlamaInfillDoor;
 
-// {"content": text, "add_special": false, "with_pieces": false} to {"tokens": [...]}.
+// Answers {"content": text, "add_special": false, "with_pieces": false} with {"tokens": [...]}.
 HttpResponse llama_tokenize(const boost::json::object& body, const ServedModel& model);
 
 std::span<const Route> llama_routes();

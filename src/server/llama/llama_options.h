@@ -1,4 +1,5 @@
-// Options of sampling that llama.cpp and Ollama write alike, and otherwise than OpenAI.
+// These sampling options have the same form in llama.cpp and Ollama, and another one in OpenAI's
+// API.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -8,13 +9,13 @@
 
 namespace quire::server {
 
-// Each reads `value`, which errors name `where`.
-// Most tokens; below zero: as many as the context leaves.
+// Each function reads `value`; `where` names the option in errors. This one reads the largest
+// number of tokens; a number below zero means as many as the context leaves.
 ApiCheck read_num_predict(const std::string& where, const boost::json::value& value,
                           RequestFields& fields);
-// A text or a list of texts.
+// Reads a text or a list of texts.
 ApiCheck read_stop(const std::string& where, boost::json::value& value, RequestFields& fields);
-// Below zero: any.
+// Reads the seed. A number below zero means any seed.
 ApiCheck read_seed(const std::string& where, const boost::json::value& value,
                    RequestFields& fields);
 

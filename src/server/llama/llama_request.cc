@@ -30,7 +30,7 @@ ApiCheck set_n_predict(F& f, Value& value) { return read_num_predict("n_predict"
 ApiCheck set_stop(F& f, Value& value) { return read_stop("stop", value, f); }
 ApiCheck set_seed(F& f, Value& value) { return read_seed("seed", value, f); }
 
-// [[id, bias], ...], where false is never; or an object as in a chat.
+// Reads [[id, bias], ...], where false forbids the token, or an object as in a chat.
 ApiCheck set_logit_bias(F& f, Value& value) {
   constexpr std::string_view kWhat = "a list of [token id, number or false]";
   if (value.is_array()) {
@@ -69,7 +69,7 @@ ApiCheck set_json_schema(F& f, Value& value) {
                       .field = "json_schema"});
 }
 
-// What samplers that are not here do at these values: nothing.
+// Accepts an option of a sampler that Quire lacks, if its value switches the sampler off.
 ApiCheck expect_number(std::string_view name, double off, const Value& value) {
   if (value.is_number() && value.to_number<double>() == off) return std::nullopt;
   return wrong_value(name, fmt::format("{}: this server does not have it", off), value);
@@ -116,7 +116,8 @@ constexpr std::string_view kOfChat[] = {
     "top_k",      "min_p",      "presence_penalty", "frequency_penalty",
     "ignore_eos", "cache_salt", "priority"};
 
-// About slots, caches and how long to look back, which are not chosen by requests here.
+// These options are about slots, caches and the window of penalties, which requests cannot choose
+// in Quire.
 constexpr std::string_view kWithoutEffect[] = {"cache_prompt",
                                                "id_slot",
                                                "n_keep",
@@ -148,7 +149,7 @@ ApiResult<std::string> take_text(json::object& body, std::string_view name) {
   return text;
 }
 
-// [{"filename": ..., "text": ...}, ...]
+// Reads [{"filename": ..., "text": ...}, ...].
 ApiCheck take_others(json::object& body, std::vector<FillIn::File>& out) {
   Value* const others = find_member(body, "input_extra");
   if (others == nullptr) return std::nullopt;

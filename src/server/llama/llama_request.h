@@ -1,4 +1,5 @@
-// The fields of requests of llama.cpp's server, and what they mean in those of a completion.
+// These are the fields of requests of llama.cpp's server, and how they become fields of a
+// completion.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -11,7 +12,7 @@ namespace quire::server {
 
 std::span<const Field> llama_field_table();
 
-// What is around the gap of an /infill; takes its members out of `body`.
+// Reads what is around the gap of an /infill request, and removes those members from `body`.
 ApiResult<FillIn> read_fill_in(boost::json::object& body);
 
 }  // namespace quire::server

@@ -1,4 +1,4 @@
-// Of /openapi.json: what the routes of llama.cpp's server take and answer.
+// These are the schemas of the requests and answers of llama.cpp's routes, for /openapi.json.
 #pragma once
 
 #include <string_view>

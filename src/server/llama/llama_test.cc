@@ -1,4 +1,4 @@
-// Routes of llama.cpp's server over a scripted engine and a real socket.
+// These tests are about the routes of llama.cpp's server, over a scripted engine and a real socket.
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
@@ -66,7 +66,7 @@ TEST_F(ServerTest, LlamaRequestsBecomeCompletions) {
   EXPECT_EQ(params.stop.size(), 5u);
   const std::vector<std::pair<TokenId, float>> biases = {{65, -100.0f}, {66, 1.5f}};
   EXPECT_EQ(params.logit_bias, biases);
-  // Without n_predict, what the context leaves.
+  // Without n_predict, an answer may be as long as the context allows.
   EXPECT_EQ(post("/completion", R"({"prompt":"p","n_predict":-1,"seed":-1})").status, 200);
   EXPECT_EQ(engine->requests().at(1).params.max_tokens, 1024);
   EXPECT_FALSE(engine->requests().at(1).params.seed);
@@ -105,7 +105,7 @@ TEST_F(ServerTest, LlamaTellsOfItsModelAndTokens) {
   EXPECT_EQ(post("/tokenize", R"({"content":1})").status, 400);
 }
 
-// Bytes, and the tokens for what stands around a gap above them.
+// A codec of bytes, with the tokens for the texts around a gap above them.
 class GapCodec final : public TextCodec {
  public:
   explicit GapCodec(bool knows_files) : knows_files_(knows_files) {}
@@ -132,7 +132,7 @@ class GapCodec final : public TextCodec {
   ByteCodec bytes_{true};
 };
 
-// Bytes as they are, tokens above them as "[id]".
+// Returns bytes as they are and the tokens above them as "[id]".
 std::string shown(const std::vector<TokenId>& ids) {
   std::string text;
   for (const TokenId id : ids) {

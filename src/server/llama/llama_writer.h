@@ -1,4 +1,4 @@
-// Answers of /completion and /infill as llama.cpp's server writes them.
+// LlamaWriter writes answers of /completion and /infill in the form of llama.cpp's server.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -17,7 +17,7 @@ class LlamaWriter final : public AnswerWriter {
     std::string model;
     std::string prompt;
     int64_t num_prompt_tokens = 0;
-    boost::json::object settings;  // of the generation
+    boost::json::object settings;  // generation settings
   };
   explicit LlamaWriter(Head head) : head_(std::move(head)) {}
 
@@ -34,8 +34,8 @@ class LlamaWriter final : public AnswerWriter {
   boost::json::object timings() const;
 
   const Head head_;
-  std::string content_;        // of an answer in one piece
-  boost::json::array tokens_;  // the same
+  std::string content_;        // for an answer in one piece
+  boost::json::array tokens_;  // likewise
   bool has_new_line_ = false;
   std::string stop_type_ = "none";
   std::string stopping_word_;

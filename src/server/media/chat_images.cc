@@ -3,7 +3,7 @@
 namespace quire::server {
 namespace {
 
-// Whatever is wrong with an image is the request's fault, unless the server is full.
+// An error about an image is a mistake in the request, unless the server has no room.
 ApiError image_error(const Status& status, const std::string& where) {
   const bool is_bad =
       status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound;

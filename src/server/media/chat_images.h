@@ -1,4 +1,4 @@
-// The images of a chat request: read, and put in their places in the prompt.
+// These functions load the images of a chat request and put them into the prompt.
 #pragma once
 
 #include <string>
@@ -17,14 +17,15 @@ struct ImagePart {
 
 using ChatImages = std::vector<InputImage>;
 
-// `input`: may be null where there are no parts. Errors name the part at fault.
+// `input` may be null when there are no parts. Errors name the part that is wrong.
 ApiResult<ChatImages> load_images(const std::vector<ImagePart>& parts, const ImageInput* input);
 
-// Writes images out in the text of a prompt (ImageInput::write_out).
+// Writes the images into the text of a prompt (ImageInput::write_out).
 ApiResult<std::string> write_images_out(const ChatImages& images, const ImageInput* input,
                                         std::string prompt);
 
-// Widens the places of images in the prompt to the tokens that they take.
+// Replaces each image's place in the prompt by as many tokens as the image takes, and returns the
+// spans.
 ApiResult<std::vector<MediaSpan>> place_images(const ChatImages& images, const ImageInput& input,
                                                std::vector<TokenId>& prompt);
 

@@ -1,4 +1,4 @@
-// A model in memory, and what its requests are prepared with.
+// A HostedModel is a model in memory with the options for its requests.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@ namespace quire::server {
 
 struct HostedModel {
   ServedModel model;
-  ServerOptions options;  // the server's, with this model's way to take answers apart
+  ServerOptions options;  // the server's, with this model's reply format
 
-  // Completes `model` with what it leaves to its engine, and with how its answers are taken apart.
+  // Completes `model` with the values that its engine provides and with its reply format.
   static std::shared_ptr<const HostedModel> create(ServedModel model, ServerOptions options);
 };
 
-// Held by whoever uses the model: as long as one is held, the model stays in memory.
+// Whoever uses the model holds a ModelUse. As long as one is held, the model stays in memory.
 using ModelUse = std::shared_ptr<const HostedModel>;
 
 }  // namespace quire::server

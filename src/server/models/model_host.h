@@ -1,5 +1,5 @@
-// Where requests find their models: one that is always there, or those of a folder, which are
-// loaded when they are asked for. Any thread may call it.
+// A ModelHost provides the models of requests: one that is always there, or those of a folder,
+// which are loaded when a request asks for them. Any thread may call it.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,16 @@ std::string_view to_string(ModelState state);
 struct ModelStatus {
   std::string name;
   std::vector<std::string> aliases;
-  std::vector<std::string> adapters = {};  // of a folder's model, loaded or not: those it brings
+  std::vector<std::string> adapters = {};  // of a folder's model, even when it is not loaded
   std::string path;
   ModelState state = ModelState::kLoaded;
-  std::string error;         // of kFailed
-  double progress = 0;       // of kLoading, 0 to 1
-  int64_t bytes = 0;         // that it takes in memory; 0: not known
-  int64_t file_bytes = 0;    // likewise, of its files
+  std::string error;         // for kFailed
+  double progress = 0;       // for kLoading, 0 to 1
+  int64_t bytes = 0;         // memory that it takes; 0: not known
+  int64_t file_bytes = 0;    // size of its files; 0: not known
   int64_t created_s = 0;     // Unix time
-  int64_t num_requests = 0;  // that use it or wait for it
-  int64_t last_use_us = 0;   // of a folder's model in memory; host's clock
+  int64_t num_requests = 0;  // requests that use it or wait for it
+  int64_t last_use_us = 0;   // for a loaded model of a folder; host's clock
   std::optional<int64_t>
       expires_us;   // when it is unloaded if nobody uses it until then; host's clock
   ModelUse loaded;  // null unless kLoaded
@@ -45,28 +45,30 @@ class ModelHost {
 
   virtual ~ModelHost() = default;
   virtual const Clock& clock() const = 0;
-  // In the order of their names.
+  // Returns the models in the order of their names.
   virtual std::vector<ModelStatus> list() const = 0;
-  // The model of a server of one, and null where there is a folder of them.
+  // Returns the model of a server of one model; null when there is a folder of models.
   virtual ModelUse only() const { return nullptr; }
-  // Asks for the model of this name, "" being the default one. `on_model` is called once, when it is
-  // in memory: on any thread, or before this returns.
+  // Asks for the model of this name; "" means the default model. `on_model` is called once, when
+  // the model is in memory or cannot be loaded: on any thread, or before this function returns.
   virtual void acquire(std::string_view name, OnModel on_model) = 0;
-  // Gives the model's memory back when nobody uses it any more. 404: there is none.
+  // Frees the model's memory once nobody uses it any longer. 404: there is no such model.
   virtual ApiCheck unload(std::string_view name) = 0;
-  // How long the model stays after its last use; nullopt: until its place is wanted.
+  // Sets how long the model stays in memory after its last use; nullopt: until another model needs
+  // its place.
   virtual void keep(std::string_view name, std::optional<int64_t> keep_alive_us) = 0;
-  // Looks again at what models there are.
+  // Reads the list of models again.
   virtual Status reload() = 0;
 
-  // Of a folder always: an engine that dies takes its model along, and no other.
+  // A folder is always healthy: a failed engine only takes its own model down.
   virtual bool healthy() const { return true; }
   virtual bool work_waits() const = 0;
   virtual int64_t retry_after_s() const = 0;
   virtual int64_t num_running() const = 0;
-  // Loads no more; what runs has this long to end.
+  // Loads no more models. Running requests have this long to end.
   virtual void drain(int64_t timeout_us) = 0;
-  // Gives back what nobody uses any more; once requests come no more. Idempotent.
+  // Frees all models that nobody uses any longer. It is called when no more requests come.
+  // Idempotent.
   virtual void stop() {}
 };
 

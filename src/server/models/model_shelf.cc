@@ -13,9 +13,10 @@
 namespace quire::server {
 namespace {
 
-// How often engines are looked at for whether they live.
+// How often the engines' health is checked.
 constexpr int64_t kLookEveryUs = 1'000'000;
-// Of a model's files, for KV blocks and workspace, where nobody says how much.
+// Memory for KV blocks and workspace as a share of the model's files, when no limit is given: one
+// part in 4.
 constexpr int64_t kRoomShare = 4;
 
 int64_t bytes_wanted(const FoundModel& found, const ShelfLimits& limits) {
@@ -119,7 +120,7 @@ void ModelShelf::acquire(std::string_view name, OnModel on_model) {
   changed_.notify_all();
 }
 
-// The use counts until the last copy is gone.
+// The use ends when the last copy is destroyed.
 ModelUse ModelShelf::begin_use(ShelfItem& item) {
   book_.begin_use(item.found.name, clock_.now_us());
   return {item.hosted.get(),
@@ -197,7 +198,7 @@ void ModelShelf::drain(int64_t timeout_us) {
     model->model.engine->drain(std::max<int64_t>(0, end_us - clock_.now_us()));
 }
 
-// The thread that loads and unloads.
+// Runs on the thread that loads and unloads models.
 void ModelShelf::run() {
   Lock lock(mutex_);
   while (!is_stopped_) {
@@ -235,7 +236,7 @@ bool ModelShelf::work_once(Lock& lock) {
   items_.refuse_expired(clock_.now_us(), calls);
   make(lock, std::move(calls));
   if (unload_idle(lock) || serve_queue(lock)) return true;
-  for (auto& [name, item] : items_.all()) {  // their places are wanted no more
+  for (auto& [name, item] : items_.all()) {  // nobody needs their places any longer
     const bool gives_way = item.state == ModelState::kUnloading && !item.must_go;
     if (gives_way && queue_.empty()) item.state = ModelState::kLoaded;
   }
@@ -253,7 +254,8 @@ bool ModelShelf::unload_idle(Lock& lock) {
   return false;
 }
 
-// Pages may hold it for a moment more; this thread is the one to end it, since that takes a while.
+// Pages may hold the model for a moment longer. This thread destroys it, because that takes a
+// while.
 void ModelShelf::take_out(Lock& lock, ShelfItem& item) {
   const std::string name = item.found.name;
   ModelUse model = std::move(item.hosted);
@@ -277,7 +279,7 @@ void ModelShelf::take_out(Lock& lock, ShelfItem& item) {
   }
 }
 
-// True: something was done, or is under way.
+// Returns true when something was done or is running.
 bool ModelShelf::serve_queue(Lock& lock) {
   if (queue_.empty() || is_draining_) return false;
   ShelfItem& item = items_.at(queue_.front());
@@ -286,8 +288,8 @@ bool ModelShelf::serve_queue(Lock& lock) {
     return true;
   }
   if (item.state == ModelState::kUnloading) {
-    if (item.must_go) return false;    // until it is gone
-    item.state = ModelState::kLoaded;  // nobody wants its place any more
+    if (item.must_go) return false;    // wait until it is unloaded
+    item.state = ModelState::kLoaded;  // nobody needs its place any longer
   }
   if (item.state == ModelState::kLoaded) {
     queue_.pop_front();
@@ -317,7 +319,7 @@ bool ModelShelf::serve_queue(Lock& lock) {
   for (const std::string& name : *victims) {
     ShelfItem& victim = items_.at(name);
     if (victim.state != ModelState::kLoaded) continue;
-    victim.state = ModelState::kUnloading;  // requests for it wait from now on
+    victim.state = ModelState::kUnloading;  // requests for it wait from this moment
     is_new = true;
   }
   return is_new;

@@ -1,7 +1,7 @@
-// The models of a folder: each is loaded when it is first asked for, and stays until its place is
-// wanted or its time is over. One thread loads and unloads, one model at a time, in the order in
-// which they were asked for; requests for a model that is not there wait, and are bounded in number
-// and time.
+// A ModelShelf provides the models of a folder. Each is loaded when a request first asks for it,
+// and stays until another model needs its place or its time is over. One thread loads and unloads
+// one model at a time, in the order in which models were asked for. Requests for a model that is
+// not in memory wait, and are bounded in number and in time.
 //
 //   auto shelf = ModelShelf::create({.directory = dir, .load = …});
 //   (*shelf)->acquire("llama", [](ApiResult<ModelUse> model) { … });
@@ -26,34 +26,35 @@
 
 namespace quire::server {
 
-// A model that was loaded, and what it takes.
+// A loaded model and the memory that it takes.
 struct ShelfModel {
   ModelUse hosted;
   int64_t bytes = 0;
 };
 
 struct ShelfOptions {
-  // How a model is loaded. `bytes` is what it may take; `on_progress` gets the share that is done.
+  // Loads a model. `bytes` is the memory that it may take; `on_progress` is called with the share
+  // that is done.
   using Load = std::function<Result<ShelfModel>(
       const FoundModel& found, const std::vector<std::string>& names, int64_t bytes,
       const std::function<void(double)>& on_progress)>;
 
   std::string directory;
   ModelAliases aliases = {};
-  // The adapters that models bring, by name: who asks for one asks for its model. Asked again when the
-  // folder is read again; empty: there are none.
+  // Returns the model of each adapter, by the adapter's name: a request for an adapter is a request
+  // for its model. It is called again when the folder is read again. Empty: there are no adapters.
   std::function<Result<ModelAliases>()> find_adapters = {};
   ShelfLimits limits = {};
-  std::optional<int64_t> keep_alive_us = {};  // of every model, unless a request says otherwise
-  int64_t load_timeout_us = 300'000'000;      // a request waits no longer for its model's turn
-  int64_t retry_failed_us = 10'000'000;       // a model that failed to load is not tried before
-  size_t max_waiting = 1024;                  // requests that wait for models
+  std::optional<int64_t> keep_alive_us = {};  // default for every model; requests may change it
+  int64_t load_timeout_us = 300'000'000;      // longest wait of a request for its model
+  int64_t retry_failed_us = 10'000'000;       // time before a failed model is loaded again
+  size_t max_waiting = 1024;                  // requests that wait for models, at most
   Load load = {};
 };
 
 class ModelShelf final : public ModelHost, public std::enable_shared_from_this<ModelShelf> {
  public:
-  // kInvalidArgument: the folder cannot be read or holds no model, or an alias names none.
+  // kInvalidArgument: the folder cannot be read or holds no model, or an alias names no model.
   static Result<std::shared_ptr<ModelShelf>> create(ShelfOptions options);
   explicit ModelShelf(ShelfOptions options);
   ~ModelShelf() override;
@@ -75,7 +76,7 @@ class ModelShelf final : public ModelHost, public std::enable_shared_from_this<M
 
   Status read_folder();
   void run();
-  // One thing to do; false: there is none.
+  // Does one thing, if there is one to do. Returns false when there is none.
   bool work_once(Lock& lock);
   bool unload_idle(Lock& lock);
   bool serve_queue(Lock& lock);
@@ -90,9 +91,9 @@ class ModelShelf final : public ModelHost, public std::enable_shared_from_this<M
   const SteadyClock clock_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  ShelfItems items_;  // guarded by mutex_, as all below
+  ShelfItems items_;  // guarded by mutex_, as all members below
   ShelfBook book_;
-  std::deque<std::string> queue_;  // models that are wanted, in order
+  std::deque<std::string> queue_;  // models to load, in order
   bool is_draining_ = false;
   bool is_stopped_ = false;
   std::thread thread_;

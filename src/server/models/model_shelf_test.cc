@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of models whose files are empty but for their size, and a way to load them that counts.
+// The tests have a folder of models whose files have a size but no content, and a loader that
+// counts.
 class ShelfTest : public ::testing::Test {
  protected:
   ~ShelfTest() override {
@@ -229,8 +230,8 @@ TEST_F(ShelfTest, ADrainRefusesThoseWhoWait) {
   is_held = false;
 }
 
-// Many threads, more models than places: every request gets the model that it asked for, or an
-// error that says why; bounds hold; nothing is left.
+// There are many threads and more models than places. Every request must get its model or an error
+// that says why, the limits must hold, and nothing may be left.
 TEST_F(ShelfTest, ACrowdIsServedAndNothingIsLost) {
   for (const char* name : {"a", "b", "c", "d", "broken"}) add_model(name);
   load_ms = 1;

@@ -16,11 +16,11 @@ bool is_digits(std::string_view text) {
 }
 
 struct Part {
-  std::string name;  // of the whole
+  std::string name;  // name of the whole file
   bool is_first = false;
 };
 
-// Of NAME-00001-of-00003; nullopt: the file is whole.
+// Reads NAME-00001-of-00003; nullopt: the file has no parts.
 std::optional<Part> part_of(std::string_view stem) {
   const size_t of = stem.rfind("-of-");
   if (of == stem.npos || !is_digits(stem.substr(of + 4))) return std::nullopt;
@@ -43,7 +43,7 @@ int64_t size_of(const fs::path& path) {
   return ec ? 0 : static_cast<int64_t>(size);
 }
 
-// nullopt: the folder holds no model.
+// Returns nullopt when the folder holds no model.
 std::optional<FoundModel> folder_model(const fs::path& folder) {
   FoundModel found{folder.filename().string(), folder.string(), 0};
   bool is_model = false;

@@ -1,4 +1,4 @@
-// The host of a server of one model.
+// This is the host of a server with one model.
 #include <utility>
 
 #include "engine/async_engine.h"
@@ -24,7 +24,7 @@ class OneModel final : public ModelHost {
     return {std::move(status)};
   }
   ModelUse only() const override { return hosted_; }
-  // Any name: adapters have names of their own, which their requests are checked for later.
+  // Any name is accepted here. Adapters have names of their own, which are checked later.
   void acquire(std::string_view, OnModel on_model) override { on_model(hosted_); }
   ApiCheck unload(std::string_view) override {
     return api_error(400, "this server has one model, which stays (see --models-dir)");

@@ -12,11 +12,12 @@ namespace {
 
 namespace json = boost::json;
 
-// Names of models are shorter.
+// Names of models are shorter than this.
 constexpr size_t kMaxName = 1024;
 constexpr size_t kMaxDepth = 64;
 
-// Hears a JSON text, and keeps the string under "model" (or "name") of its outermost object.
+// ModelListener follows the parsing of a JSON text and keeps the string under "model" (or "name")
+// of the outermost object.
 struct ModelListener {
   static constexpr size_t max_object_size = static_cast<size_t>(-1);
   static constexpr size_t max_array_size = static_cast<size_t>(-1);
@@ -45,7 +46,7 @@ struct ModelListener {
     add(part, text);
     (is_model ? model : name) = std::move(text);
     text.clear();
-    if (is_model) ec = json::error::incomplete;  // no need to read on
+    if (is_model) ec = json::error::incomplete;  // the rest need not be read
     return !is_model;
   }
   bool on_number_part(json::string_view, json::error_code&) { return true; }
@@ -72,7 +73,7 @@ struct ModelListener {
   }
 
   size_t depth = 0;
-  bool is_model = false, is_name = false;  // the value that comes is theirs
+  bool is_model = false, is_name = false;  // the next value belongs to this member
   std::string key, text;
   std::optional<std::string> model, name;
 };

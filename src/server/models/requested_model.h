@@ -1,4 +1,4 @@
-// The model that a request asks for, before anything else of its body is read.
+// requested_model() finds the model that a request names, before anything else of its body is read.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace quire::server {
 
-// The member "model" of a JSON object, the part of that name of a form, or the parameter of the
-// query; Ollama's routes may call it "name". Empty: none is named, or the body is not what it should
-// be, which its route says better. Looks no further than the member.
+// Returns the member "model" of a JSON object, the part of that name of a form, or that parameter
+// of the query. Ollama's routes may call it "name". Empty: the request names no model, or its body
+// is malformed, which its route reports better. The body is read no further than this member.
 std::string requested_model(const HttpRequest& request);
 
 }  // namespace quire::server

@@ -1,5 +1,5 @@
-// Which models of a folder are in memory, and who has to go for another: names, counts and times
-// only. Not thread-safe.
+// ShelfBook records which models of a folder are in memory and decides which of them to unload for
+// another. It works with names, counts and times only. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace quire::server {
 
 struct ShelfLimits {
   int32_t max_loaded = 1;
-  int64_t max_bytes = 0;  // of all models in memory; 0: no bound
+  int64_t max_bytes = 0;  // for all models in memory; 0: no limit
 };
 
 class ShelfBook {
@@ -22,16 +22,16 @@ class ShelfBook {
     int64_t bytes = 0;
     int64_t num_uses = 0;
     int64_t last_use_us = 0;
-    // How long it stays after its last use; nullopt: until its place is wanted.
+    // How long the model stays after its last use; nullopt: until another model needs its place.
     std::optional<int64_t> keep_alive_us;
 
     bool is_idle() const { return num_uses == 0; }
-    std::optional<int64_t> expires_us() const;  // nullopt also while it is in use
+    std::optional<int64_t> expires_us() const;  // nullopt: never, or in use
   };
 
   explicit ShelfBook(ShelfLimits limits) : limits_(limits) {}
 
-  // Of models that are in memory, or are about to be.
+  // Adds a model that is in memory or is about to be loaded.
   void add(std::string_view name, int64_t bytes, int64_t now_us,
            std::optional<int64_t> keep_alive_us);
   void set_bytes(std::string_view name, int64_t bytes) { row(name).bytes = bytes; }
@@ -44,14 +44,15 @@ class ShelfBook {
   const ShelfLimits& limits() const { return limits_; }
   size_t num_loaded() const { return rows_.size(); }
   int64_t bytes_loaded() const;
-  // Who has to go so that a model of this size fits: idle ones before those in use, and of each the
-  // least recently used first; no more than are needed. nullopt: it is larger than the bound.
+  // Returns the models to unload so that a model of this size fits, and no more than needed: idle
+  // models before those in use, and the least recently used first. nullopt: the model is larger
+  // than the limit.
   std::optional<std::vector<std::string>> victims_for(int64_t bytes) const;
-  // Idle models whose time is over.
+  // Returns the idle models whose time is over.
   std::vector<std::string> expired(int64_t now_us) const;
-  // When the next one's is; nullopt: never.
+  // Returns when the next model's time is over; nullopt: never.
   std::optional<int64_t> next_expiry_us() const;
-  // The last that was used; empty: none is loaded.
+  // Returns the model that was used last; empty: none is loaded.
   std::string most_recent() const;
 
  private:

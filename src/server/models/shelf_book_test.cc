@@ -52,7 +52,7 @@ TEST(ShelfBook, TimeRunsWhileNobodyUsesAModel) {
   EXPECT_EQ(book.next_expiry_us(), 250);
 }
 
-// The naive model: every set of victims, the smallest prefix of the wanted order that fits.
+// The naive model takes the smallest prefix of the wanted order whose removal makes room.
 TEST(ShelfBook, RandomUseKeepsToTheBoundsAndTakesNoMoreThanItMust) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

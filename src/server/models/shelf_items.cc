@@ -9,7 +9,7 @@
 namespace quire::server {
 namespace {
 
-// The names that stand for `model`.
+// Returns the names that stand for `model`.
 std::vector<std::string> names_for(const std::string& model, const ModelAliases& names) {
   std::vector<std::string> found;
   for (const auto& [name, meant] : names) {
@@ -137,7 +137,7 @@ std::optional<int64_t> ShelfItems::next_deadline_us() const {
   std::optional<int64_t> next_us;
   for (const auto& [name, item] : items_) {
     if (item.waiters.empty()) continue;
-    const int64_t deadline_us = item.waiters.front().deadline_us;  // they come in order
+    const int64_t deadline_us = item.waiters.front().deadline_us;  // the earliest one
     next_us = std::min(next_us.value_or(deadline_us), deadline_us);
   }
   return next_us;

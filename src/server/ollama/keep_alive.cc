@@ -13,7 +13,7 @@ namespace {
 namespace json = boost::json;
 using Micros = std::optional<int64_t>;
 
-// Longer is for good, nearly: a hundred years.
+// Longer times are cut to a hundred years.
 constexpr double kMaxSeconds = 100.0 * 365 * 24 * 3600;
 
 Micros of_seconds(double seconds) {
@@ -21,7 +21,7 @@ Micros of_seconds(double seconds) {
   return static_cast<int64_t>(std::min(seconds, kMaxSeconds) * 1e6);
 }
 
-// Seconds of a unit; 0: there is no such unit.
+// Returns the seconds of a unit; 0: there is no such unit.
 double unit_s(std::string_view unit) {
   if (unit == "ms") return 1e-3;
   if (unit == "s") return 1;
@@ -29,13 +29,13 @@ double unit_s(std::string_view unit) {
   return unit == "h" ? 3600 : 0;
 }
 
-// nullopt: it is not written so.
+// Returns nullopt when the text has another form.
 std::optional<double> seconds_of(std::string_view text) {
   const bool is_negative = text.starts_with('-');
   if (is_negative) text.remove_prefix(1);
   if (text.empty()) return std::nullopt;
   double seconds = 0;
-  bool is_plain = false;  // a number without a unit stands alone
+  bool is_plain = false;  // a number without a unit must stand alone
   for (bool is_first = true; !text.empty(); is_first = false) {
     const size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
     double number = 0;

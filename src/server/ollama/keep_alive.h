@@ -1,4 +1,4 @@
-// How long Ollama's clients want a model to stay in memory.
+// keep_alive is how long a client of Ollama's API wants a model to stay in memory.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -9,8 +9,8 @@
 
 namespace quire::server {
 
-// Seconds as a number, or a text such as "90", "5m" or "1h30m" (ms, s, m, h). Below 0: for good,
-// which is nullopt.
+// Reads seconds as a number, or a text such as "90", "5m" or "1h30m" (units ms, s, m, h). A value
+// below 0 means forever, which is nullopt.
 ApiResult<std::optional<int64_t>> parse_keep_alive_us(const boost::json::value& value);
 
 }  // namespace quire::server

@@ -21,7 +21,7 @@ namespace {
 
 namespace json = boost::json;
 
-// How long the model stays is the host's to see to; the field is taken out of the body.
+// Passes keep_alive to the model host and removes the field from the body.
 ApiCheck take_keep_alive(json::object& body, const PrepareContext& context) {
   json::value* const value = find_member(body, "keep_alive");
   if (value == nullptr) return std::nullopt;
@@ -33,7 +33,8 @@ ApiCheck take_keep_alive(json::object& body, const PrepareContext& context) {
   return std::nullopt;
 }
 
-// A request that says nothing asks for the model to be loaded, which it is by now.
+// A request without a prompt or messages only asks for the model to be loaded, which has happened
+// before this.
 PreparedCall loaded_answer(const json::object& body, OllamaAnswer kind,
                            const PrepareContext& context) {
   const std::string_view name = text_member(body, "model");
@@ -59,7 +60,7 @@ bool says_nothing(const json::object& body, OllamaAnswer kind) {
   return said->is_string() && said->get_string().empty() && !body.contains("images");
 }
 
-// What is common to the two: an answer is a stream unless told otherwise, and tells its times.
+// Does what both routes share: an answer is a stream by default, and has the times of its tokens.
 ApiResult<PreparedCall> prepare(json::object body, const HttpRequest& request, Endpoint endpoint,
                                 OllamaAnswer kind, std::span<const Field> table,
                                 const PrepareContext& context) {
@@ -142,7 +143,7 @@ HttpResponse tags(const HttpRequest&, const PrepareContext& context) {
   return json_response({{"models", std::move(models)}});
 }
 
-// The models that are in memory.
+// Lists the models that are in memory.
 HttpResponse running(const HttpRequest&, const PrepareContext& context) {
   json::array models;
   const ModelHost& host = *context.server->models;
@@ -162,7 +163,7 @@ HttpResponse running(const HttpRequest&, const PrepareContext& context) {
   return json_response({{"models", std::move(models)}});
 }
 
-// Little is known of a model before it is loaded.
+// Little is known about a model before it is loaded.
 json::object description_of(const ModelStatus& status) {
   json::array capabilities;
   json::object model_info{{"general.architecture", "quire"}};
@@ -201,7 +202,7 @@ HttpResponse show(const HttpRequest& request, const PrepareContext& context) {
   ApiResult<json::object> body = parse_body(request, context.options.limits);
   if (!body.ok()) return ollama_error_response(body.error());
   const json::value* name = body.value().if_contains("model");
-  if (name == nullptr) name = body.value().if_contains("name");  // of older clients
+  if (name == nullptr) name = body.value().if_contains("name");  // older clients use this name
   if (name == nullptr || !name->is_string()) {
     return ollama_error_response(field_error(
         "model",
@@ -217,7 +218,8 @@ HttpResponse show(const HttpRequest& request, const PrepareContext& context) {
   return ollama_error_response(error);
 }
 
-// Clients compare it with the version that has what they need; this is the one whose API this is.
+// Clients compare this with the version that has the features they need. Quire has the API of this
+// version.
 HttpResponse version(const HttpRequest&, const PrepareContext&) {
   return json_response({{"version", "0.12.0"}});
 }

@@ -1,4 +1,5 @@
-// Ollama's API: /api/chat, /api/generate, and what its clients ask before them.
+// These are the routes of Ollama's API: /api/chat, /api/generate, and those that its clients call
+// before them.
 #pragma once
 
 #include <span>

@@ -15,7 +15,7 @@ namespace json = boost::json;
 using F = RequestFields;
 using Value = json::value;
 
-// Calls come with arguments as an object and, from older clients, without ids.
+// Reads tool calls. Their arguments are objects, and older clients send no ids.
 ApiCheck read_calls(Value& calls, const std::string& where, json::object& message) {
   if (!calls.is_array()) return wrong_value(where, "a list of tool calls", calls);
   json::array out;
@@ -45,7 +45,7 @@ ApiCheck read_calls(Value& calls, const std::string& where, json::object& messag
   return std::nullopt;
 }
 
-// Images are base64 alone; a message that has some becomes a list of parts, the images first.
+// Reads images in base64. A message with images becomes a list of parts, the images first.
 ApiCheck add_images(Value& images, const std::string& where, json::object& message) {
   if (!images.is_array()) return wrong_value(where, "a list of images in base64", images);
   if (images.get_array().empty()) return std::nullopt;
@@ -97,7 +97,7 @@ ApiCheck set_messages(F& f, Value& value) {
   return std::nullopt;
 }
 
-// What the user says in a request of /api/generate, whose parts come in any order.
+// Returns the user's message of an /api/generate request, whose fields come in any order.
 json::object& said_by_user(F& f) {
   if (f.messages.empty() || f.messages.back().get_object().at("role") != "user") {
     f.messages.push_back(json::object{{"role", "user"}, {"content", ""}});
@@ -105,7 +105,7 @@ json::object& said_by_user(F& f) {
   return f.messages.back().get_object();
 }
 
-// With `raw`, a text to go on with.
+// With `raw`, the prompt is a text to continue.
 ApiCheck set_prompt(F& f, Value& value) {
   if (!value.is_string()) return wrong_value("prompt", "a string", value);
   Value& content = said_by_user(f).at("content");
@@ -152,7 +152,7 @@ ApiCheck set_think(F& f, Value& value) {
   return wrong_value("think", "true, false, or one of low, medium, high", value);
 }
 
-// One of `options` and the field of a chat that it is.
+// An Option is a member of `options` and the field of a chat that it sets.
 struct Option {
   std::string_view name;
   std::string_view chat_name;
@@ -164,7 +164,8 @@ constexpr Option kOptions[] = {{"temperature", "temperature"},
                                {"repeat_penalty", "repetition_penalty"},
                                {"presence_penalty", "presence_penalty"},
                                {"frequency_penalty", "frequency_penalty"}};
-// What Ollama's engine is told of memory and machines, and samplers that are not here.
+// These options are about the memory and the machines of Ollama's engine, or about samplers that
+// Quire lacks.
 constexpr std::string_view kOptionsWithoutEffect[] = {
     "num_ctx",       "num_batch",    "num_gpu",   "main_gpu",      "use_mmap",
     "use_mlock",     "num_thread",   "num_keep",  "numa",          "low_vram",
@@ -186,7 +187,7 @@ ApiCheck set_option(F& f, std::string_view name, Value& value) {
     if (is_known) return std::nullopt;
     return field_error(fmt::format("options.{}", in_quotes(name)), "this option is unknown");
   }
-  // Under the chat's name, checked by the chat's row.
+  // The value is checked by the row of the chat's field.
   Field field = field_of(option->chat_name, Endpoint::kChat);
   field.name = path;
   return apply_field(field, f, value);

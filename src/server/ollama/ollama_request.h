@@ -1,4 +1,5 @@
-// The fields of requests of Ollama's API, and what they mean in those of a chat or a completion.
+// These are the fields of requests of Ollama's API, and how they become fields of a chat or a
+// completion.
 #pragma once
 
 #include <span>
@@ -12,7 +13,8 @@ namespace quire::server {
 std::span<const Field> ollama_chat_field_table();
 std::span<const Field> ollama_generate_field_table();
 
-// Ollama's clients write a model as NAME or NAME:TAG; ":latest" stands for no tag.
+// Returns the name of a model that a client writes as NAME or NAME:TAG. The tag ":latest" is
+// dropped.
 std::string ollama_model_name(std::string name, const ServedModel& served);
 
 }  // namespace quire::server

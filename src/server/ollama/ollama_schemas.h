@@ -1,4 +1,4 @@
-// Of /openapi.json: what the routes of Ollama's API take and answer.
+// These are the schemas of the requests and answers of Ollama's routes, for /openapi.json.
 #pragma once
 
 #include <string_view>

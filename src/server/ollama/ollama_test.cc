@@ -37,7 +37,7 @@ std::vector<json::object> lines_of(std::string_view body) {
   return lines;
 }
 
-// Without what no two answers have alike.
+// Removes the members that differ between any two answers.
 json::object without_times(json::object line) {
   for (const char* name :
        {"created_at", "total_duration", "prompt_eval_duration", "eval_duration"}) {

@@ -66,7 +66,7 @@ void OllamaWriter::read_usage(const json::object& usage) {
   }
 }
 
-// Of a chat's choice or a completion's.
+// Reads the delta of a chat's choice or of a completion's.
 void OllamaWriter::read_delta(const json::object& choice, Piece& piece) {
   piece.content = text_member(choice, "text");
   if (const json::value* const delta = find_member(choice, "delta")) {
@@ -95,7 +95,8 @@ void OllamaWriter::read_delta(const json::object& choice, Piece& piece) {
   }
 }
 
-// Calls are whole here: their arguments are objects. One that was cut is left out.
+// Ollama's calls are sent whole, with their arguments as an object. A call that was cut off is left
+// out.
 void OllamaWriter::end_call(Piece& piece) {
   if (!std::exchange(in_call_, false)) return;
   const std::string text = std::exchange(call_arguments_, {});

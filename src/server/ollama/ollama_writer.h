@@ -1,4 +1,5 @@
-// Answers as Ollama's API has them: objects, each on a line of its own when streamed.
+// OllamaWriter writes answers in the form of Ollama's API: objects, each on a line of its own when
+// streamed.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -14,7 +15,7 @@ enum class OllamaAnswer : uint8_t { kChat, kGenerate };
 
 class OllamaWriter final : public AnswerWriter {
  public:
-  // `created_at`: as Ollama prints times.
+  // `created_at` is the time in Ollama's format.
   OllamaWriter(OllamaAnswer kind, bool streams, std::string model, std::string created_at)
       : kind_(kind),
         streams_(streams),
@@ -30,7 +31,7 @@ class OllamaWriter final : public AnswerWriter {
   uint64_t held_bytes() const override { return held_bytes_; }
 
  private:
-  // What one object says.
+  // The content of one object.
   struct Piece {
     std::string content, thinking;
     boost::json::array calls;
@@ -47,20 +48,20 @@ class OllamaWriter final : public AnswerWriter {
   const bool streams_;
   const std::string model_;
   const std::string created_at_;
-  Piece whole_;  // of an answer in one piece
+  Piece whole_;  // for an answer in one piece
   bool in_call_ = false;
-  int64_t num_calls_ = 0;  // that have ended
+  int64_t num_calls_ = 0;  // calls that have ended
   boost::json::value call_id_;
-  std::string call_name_, call_arguments_;  // of the call that has begun
+  std::string call_name_, call_arguments_;  // of the unfinished call
   std::string done_reason_ = "stop";
   int64_t prompt_tokens_ = 0, output_tokens_ = 0;
   int64_t prompt_ns_ = 0, decode_ns_ = 0, total_ns_ = 0;
   uint64_t held_bytes_ = 0;
 };
 
-// {"error": message}
+// Returns {"error": message}.
 HttpResponse ollama_error_response(const ApiError& error);
-// RFC 3339, UTC.
+// Returns the time in RFC 3339 format, UTC.
 std::string ollama_time(int64_t unix_time_s);
 
 }  // namespace quire::server

@@ -21,14 +21,15 @@ bool must_call(const RequestFields& f) {
   return f.tool_choice == ToolChoice::kRequired || f.tool_choice == ToolChoice::kNamed;
 }
 
-// With a rule of its own for the text, a request that may call or not gets none for its calls.
+// Returns whether the calls of strict tools must follow their schemas although no call is required.
+// A request with a rule for its text gets no rule for its calls.
 bool may_call_strictly(const RequestFields& f) {
   return f.tool_choice != ToolChoice::kNone && !f.response_format && !f.structured_outputs &&
          std::any_of(f.tools.begin(), f.tools.end(), is_strict);
 }
 
-// The tools that the answer may call. Where it may call or not, only strict ones are held to their
-// schemas.
+// Returns the tools that the answer may call. When no call is required, only strict tools have to
+// follow their schemas.
 json::array callable_tools(const RequestFields& f) {
   json::array tools;
   for (const json::value& tool : f.tools) {
@@ -69,8 +70,7 @@ ApiResult<std::optional<AnswerRule>> rule_of_calls(const RequestFields& f,
     }
     return calls_of_dialect(f, *dialect);
   }
-  // The grammar of a reply that may call or not has no channels, which all of gpt-oss' replies
-  // have.
+  // The grammar for optional calls has no channels, but every reply of gpt-oss has channels.
   const bool has_grammar = dialect != nullptr && !dialect->layout.call_begin.empty() &&
                            !std::holds_alternative<HarmonyStyle>(dialect->style);
   if (!has_grammar) {
@@ -81,7 +81,8 @@ ApiResult<std::optional<AnswerRule>> rule_of_calls(const RequestFields& f,
   return calls_of_dialect(f, *dialect);
 }
 
-// The mark behind which the answer of a model that reasons begins; empty: the reply begins with it.
+// Returns the mark after which the answer of a reasoning model begins; empty: the reply begins with
+// its answer.
 std::string end_of_reasoning(const ResponseShape& shape, const PrepareContext& context) {
   if (shape.endpoint != Endpoint::kChat || shape.reply.syntax == nullptr) return {};
   if (shape.reply.syntax->is_harmony()) return "<|channel|>final<|message|>";
@@ -99,7 +100,7 @@ ApiResult<std::optional<AnswerRule>> answer_rule(const RequestFields& f,
     return field_error("structured_outputs",
                        "expected none beside a tool_choice that asks for calls");
   }
-  // What must be a call has no content that response_format could be about.
+  // A required call has no content, so response_format does not apply to it.
   if (must_call(f) || may_call_strictly(f)) return rule_of_calls(f, context, warning);
   const auto& asked = f.response_format ? f.response_format : f.structured_outputs;
   if (!asked) return std::optional<AnswerRule>();
@@ -132,7 +133,7 @@ ApiResult<std::optional<ReasoningBudget>> reasoning_budget(const RequestFields& 
     end = marks.end + marks.start + "assistant" + marks.channel + "final" + marks.message;
   } else {
     const std::optional<bool> starts_inside = shape.reply.starts_in_reasoning;
-    if (starts_inside == false) return std::optional<ReasoningBudget>();  // it has ended
+    if (starts_inside == false) return std::optional<ReasoningBudget>();  // the reasoning has ended
     budget.begins_inside = starts_inside.value_or(style->opened_by_template);
     budget.begins = style->begins;
     budget.ends = style->ends;

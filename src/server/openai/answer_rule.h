@@ -1,5 +1,5 @@
-// What the whole text of an answer must be: the schema or grammar that a request brings, or tool
-// calls in the model's own dialect that must come.
+// An AnswerRule is what the whole text of an answer must follow: the schema or grammar of the
+// request, or tool calls in the model's own dialect that the request requires.
 #pragma once
 
 #include <optional>
@@ -15,23 +15,25 @@ namespace quire::server {
 
 struct AnswerRule {
   StructuredOutputs outputs;
-  // The rule holds from the answer's first token on and allows the model to reason before.
+  // The rule covers the answer from its first token on and allows the model to reason first.
   bool covers_reasoning = false;
 };
 
-// Nothing: any text is an answer. Call it while `f` still holds its tools. A call that must come of
-// a model without a known dialect is an error; tools with "strict": true whose calls cannot be held
-// to their schemas add to `warning`.
+// Returns nullopt when any text is allowed. It must be called while `f` still holds its tools. It
+// is an error when a call is required of a model without a known dialect. Tools with "strict": true
+// whose calls cannot be forced to follow their schemas add to `warning`.
 ApiResult<std::optional<AnswerRule>> answer_rule(const RequestFields& f,
                                                  const PrepareContext& context,
                                                  std::string& warning);
 
-// The same for one prompt of the call, whose end tells whether the model begins by reasoning.
+// Returns the rule for one prompt of the call, whose end shows whether the model begins by
+// reasoning.
 StructuredOutputs rule_of_prompt(const AnswerRule& rule, const ResponseShape& shape,
                                  const PrepareContext& context);
 
-// thinking_token_budget, for one prompt of the call. Nothing: the model reasons as long as it wants.
-// A model whose replies have no known reasoning cannot be held to a budget: an error.
+// Reads thinking_token_budget for one prompt of the call. nullopt: there is no budget. It is an
+// error when the form of the model's reasoning is not known, because then a budget cannot be
+// enforced.
 ApiResult<std::optional<ReasoningBudget>> reasoning_budget(const RequestFields& f,
                                                            const ResponseShape& shape,
                                                            const PrepareContext& context);

@@ -12,7 +12,7 @@ namespace json = boost::json;
 
 constexpr uint32_t kMaxArgumentsDepth = 32;
 
-// The "type" of a part that is an object.
+// Returns the "type" of a part, which must be an object.
 ApiResult<std::string> part_type(const json::value& part, const std::string& where) {
   const auto* const object = part.if_object();
   const auto* const type = object ? object->if_contains("type") : nullptr;
@@ -21,7 +21,7 @@ ApiResult<std::string> part_type(const json::value& part, const std::string& whe
       where, fmt::format("expected a content part with a \"type\", got {}", describe(part)));
 }
 
-// What a part is that is no text.
+// Returns what a part without text is called.
 std::string_view media_name(std::string_view type) {
   if (type == "image_url" || type == "input_image") return "images";
   return type == "video" || type == "video_url" || type == "input_video" ? "videos" : "such media";
@@ -29,7 +29,7 @@ std::string_view media_name(std::string_view type) {
 
 bool is_image(std::string_view type) { return media_name(type) == "images"; }
 
-// {"type": "image_url", "image_url": {"url": …}}, or the URL itself in its place.
+// Reads {"type": "image_url", "image_url": {"url": …}}, or a URL in the place of the inner object.
 ApiResult<std::string> image_url(const json::object& part, const std::string& where) {
   const json::value* url = part.if_contains("image_url");
   if (url != nullptr && url->is_object()) url = url->get_object().if_contains("url");
@@ -84,7 +84,7 @@ bool has_images(const json::value& content) {
   });
 }
 
-// The list of a message's parts as templates read them.
+// Returns the list of a message's parts in the form that templates read.
 ApiResult<json::array> content_parts(const json::value& content, const std::string& where,
                                      std::vector<ImagePart>& images) {
   json::array out;
@@ -141,7 +141,8 @@ ApiCheck parse_tool_calls(json::value& calls, const std::string& where) {
   return std::nullopt;
 }
 
-// The content as the template takes it; its text, without images, is result.last_content.
+// Returns the content in the form that the template takes. Its text without images is
+// result.last_content.
 ApiCheck normalize_content(const json::object& message, const std::string& where,
                            const ChatContentRules& rules, ChatMessages& result, json::object& out) {
   const json::value nothing = "";
@@ -171,7 +172,7 @@ ApiResult<json::object> normalize(json::object& message, const std::string& wher
   if (role == nullptr || !role->is_string() || role->get_string().empty()) {
     return field_error(where + ".role", "expected a role such as \"user\"");
   }
-  constexpr size_t kMaxRoleBytes = 64;  // it comes back in every chunk of the answer
+  constexpr size_t kMaxRoleBytes = 64;  // every chunk of the answer repeats it
   if (role->get_string().size() > kMaxRoleBytes) {
     return field_error(where + ".role", fmt::format("expected at most {} bytes, got {}",
                                                     kMaxRoleBytes, in_quotes(role->get_string())));
@@ -191,7 +192,7 @@ ApiResult<json::object> normalize(json::object& message, const std::string& wher
   if (reasoning == nullptr) reasoning = message.if_contains("reasoning_content");
   if (reasoning != nullptr && reasoning->is_string()) {
     out["reasoning"] = reasoning->get_string();
-    out["reasoning_content"] = reasoning->get_string();  // the name many templates still read
+    out["reasoning_content"] = reasoning->get_string();  // many templates still read this name
   }
   if (auto* const calls = message.if_contains("tool_calls");
       calls != nullptr && !calls->is_null()) {

@@ -1,5 +1,5 @@
-// The messages of a chat request, made regular for the template: text content, parsed tool-call
-// arguments, one name for reasoning.
+// normalize_messages() gives the messages of a chat request the form that templates expect: content
+// as text, tool-call arguments parsed, one name for reasoning.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -11,7 +11,7 @@
 
 namespace quire::server {
 
-// What a model's template takes.
+// What a model's template accepts.
 struct ChatContentRules {
   bool reads_images = false;
   bool in_parts = false;  // content is always a list of parts
@@ -24,9 +24,10 @@ struct ChatMessages {
   std::string last_content;
 };
 
-// Roles are strings; content is a string, null (absent) or a list of text parts, which are joined
-// by newlines. With images the template gets the list, in which they stand as {"type": "image"};
-// audio and video are refused. Arguments of tool calls become objects, as templates expect.
+// Checks and converts messages. Roles must be strings. Content must be a string, null (absent) or a
+// list of text parts, which are joined by newlines. With images the template gets the list, in
+// which images are {"type": "image"}; audio and video are refused. Arguments of tool calls become
+// objects, as templates expect.
 ApiResult<ChatMessages> normalize_messages(boost::json::array messages,
                                            const ChatContentRules& rules = {});
 

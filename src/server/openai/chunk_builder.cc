@@ -31,7 +31,7 @@ json::value stop_json(const std::variant<std::monostate, std::string, TokenId>& 
   return nullptr;
 }
 
-// queue_ms + prompt_ms + decode_ms is last_token_ms.
+// The sum of queue_ms, prompt_ms and decode_ms is last_token_ms.
 json::object timings_json(const ChoiceTimes& times) {
   const auto ms = [](int64_t from_us, int64_t to_us) {
     return static_cast<double>(std::max<int64_t>(to_us - from_us, 0)) / 1000;
@@ -89,7 +89,7 @@ void ChunkBuilder::add_choice(size_t prompt_index, OutputDelta delta, Chunks& ou
     prompt.prompt_logprobs = std::move(delta.prompt_logprobs);
     prompt.num_cached_tokens = delta.num_cached_tokens;
   }
-  // Every choice prints the prompt's log-probabilities, and choice 0 brings them.
+  // Every choice prints the prompt's log-probabilities, which come with the deltas of choice 0.
   const bool needs_prompt = shape_.num_prompt_logprobs.has_value();
   if (needs_prompt && !prompt.has_prompt_logprobs) {
     prompt.held.push_back(std::move(delta));
@@ -105,7 +105,7 @@ void ChunkBuilder::add_ordered(size_t prompt_index, OutputDelta delta, Chunks& o
   const int32_t index = delta.choice_index;
   Choice& choice = prompts_[prompt_index].choices[static_cast<size_t>(index)];
   if (choice.finished) return;
-  // While a prompt is prefilled in pieces there is nothing to say.
+  // While a prompt is prefilled in chunks, its deltas are empty.
   if (delta.text.empty() && delta.token_ids.empty() && !delta.finish_reason) return;
   const bool first = !choice.opened;
   if (choice.has_pending) {
@@ -225,7 +225,7 @@ std::vector<ReplyEvent> ChunkBuilder::parse_reply(Choice& choice, const OutputDe
   return events;
 }
 
-// Pieces of one call's arguments are one entry of the delta.
+// The pieces of one call's arguments are joined to one entry of the delta.
 void ChunkBuilder::add_call_event(Choice& choice, int32_t choice_index, const ReplyEvent& event,
                                   json::array& calls) const {
   if (event.call_index > 0 && !shape_.reply.parallel_tool_calls) return;
@@ -255,9 +255,9 @@ void ChunkBuilder::add_call_event(Choice& choice, int32_t choice_index, const Re
   }
 }
 
-// The delta of a reply that is taken apart. Its members are read as reasoning, content and calls, in
-// this order: what the reply says in another one takes several deltas. Reasoning that is to stay
-// hidden takes its tokens and their log-probabilities with it.
+// Returns the delta of a parsed reply. Clients read its members in the order reasoning, content,
+// calls. When the reply has them in another order, it takes several deltas. Hidden reasoning is
+// left out with its tokens and log-probabilities.
 json::object ChunkBuilder::reply_delta(Choice& choice, OutputDelta& delta, Chunks& earlier) {
   bool has_content = false, has_reasoning = false;
   json::object out;
@@ -395,7 +395,7 @@ json::object ChunkBuilder::usage(const TokenCounts& counts) const {
   return out;
 }
 
-// In vLLM's words.
+// The members have vLLM's names.
 json::object ChunkBuilder::draft_metrics() const {
   const auto share = [](int64_t part, int64_t whole) {
     return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);

@@ -1,5 +1,6 @@
-// Turns the engine's deltas into the chunks of the API, in API order. The streamed answer is these
-// chunks; the answer in one piece is their fold (response_fold.h): there is no second path.
+// ChunkBuilder turns the engine's deltas into the chunks of the API, in the API's order. The
+// streamed answer is these chunks; the answer in one piece is their fold (response_fold.h). There
+// is no other path.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -23,27 +24,27 @@ struct PromptInfo {
   std::vector<MediaSpan> media = {};
 };
 
-// How a chat answer is taken apart.
+// How a chat answer is parsed.
 struct ReplyShape {
-  std::shared_ptr<const ReplySyntax> syntax;  // null: it is all content
+  std::shared_ptr<const ReplySyntax> syntax;  // null: the whole text is content
   std::shared_ptr<const ToolTypes> tools;     // of the request; null: none
   bool reads_calls = false;
   bool shows_special_tokens = false;
-  std::optional<bool> starts_in_reasoning;  // as the prompt tells
+  std::optional<bool> starts_in_reasoning;  // as the prompt's end shows
   bool include_reasoning = true;
   bool parallel_tool_calls = true;
-  bool names_tool = false;        // tool_choice names one: the answer ends with "stop"
-  int32_t num_earlier_calls = 0;  // in the conversation
+  bool names_tool = false;        // tool_choice names a tool: finish_reason is "stop"
+  int32_t num_earlier_calls = 0;  // in the conversation so far
 };
 
-// What the answer looks like, decided before the first token.
+// The form of the answer, which is decided before the first token.
 struct ResponseShape {
   Endpoint endpoint = Endpoint::kCompletions;
   std::string id;  // "cmpl-…", "chatcmpl-…"
   std::string model;
   int64_t created_s = 0;
   int32_t n = 1;
-  // Choices that are generated for each prompt: the best n of them are the answer.
+  // Number of choices that are generated for each prompt. The best n of them are the answer.
   int32_t best_of = 1;
   bool stream = false;
   bool include_usage = false;
@@ -54,14 +55,14 @@ struct ResponseShape {
   bool tokens_as_ids = false;
   bool return_token_ids = false;
   bool return_prompt_text = false;
-  bool echo = false;  // completions: prompt before the text
+  bool echo = false;  // completions: the prompt is put before the text
   std::string role = "assistant";
   std::string chat_echo;  // text of the echo chunk; empty: none
   ReplyShape reply;       // chat
   bool prompt_tokens_details = false;
-  bool has_prediction = false;  // the usage tells what became of the client's prediction
-  bool draft_metrics = false;   // what became of all drafts stands beside the last usage
-  bool timings = false;         // the last usage tells when the tokens came
+  bool has_prediction = false;  // the usage counts accepted and rejected prediction tokens
+  bool draft_metrics = false;   // draft counts are added to the last usage
+  bool timings = false;         // the last usage has the times of the tokens
   std::vector<PromptInfo> prompts;
   std::shared_ptr<const TextCodec> codec;
 };
@@ -72,20 +73,21 @@ class ChunkBuilder {
  public:
   explicit ChunkBuilder(ResponseShape shape);
 
-  // The chunks that `delta` of prompt `prompt_index` releases. Deltas may be cut anywhere: the fold
-  // is the same.
+  // Appends the chunks that `delta` of prompt `prompt_index` completes. However deltas are cut, the
+  // fold of all chunks is the same.
   void add(size_t prompt_index, OutputDelta delta, Chunks& out);
-  // After the last delta of the last choice: the usage chunk, where one is wanted.
+  // Appends the usage chunk, if one is wanted. It must be called after the last delta of the last
+  // choice.
   void finish(Chunks& out);
 
   const ResponseShape& shape() const { return shape_; }
-  // Memory of deltas that have released no chunks, nearly.
+  // Returns about how much memory is taken by deltas that have not become chunks yet.
   uint64_t held_bytes() const;
 
  private:
   struct Choice {
     bool opened = false;  // role or echo has been sent
-    OutputDelta pending;  // gathered until stream_interval tokens are there
+    OutputDelta pending;  // collected until it has stream_interval tokens
     bool has_pending = false;
     bool finished = false;
     int64_t num_tokens = 0;
@@ -99,7 +101,7 @@ class ChunkBuilder {
     std::vector<TokenLogprobs> prompt_logprobs;
     bool has_prompt_logprobs = false;
     int32_t num_cached_tokens = 0;
-    std::vector<OutputDelta> held;  // of choices that came before the prompt's log-probabilities
+    std::vector<OutputDelta> held;  // deltas that came before the prompt's logprobs
   };
 
   void add_choice(size_t prompt_index, OutputDelta delta, Chunks& out);
@@ -108,7 +110,7 @@ class ChunkBuilder {
   void open_chat(size_t prompt_index, Choice& choice, int32_t index, Chunks& out);
   boost::json::object envelope() const;
   boost::json::object completion_choice(size_t prompt_index, Choice& choice, OutputDelta& delta);
-  // `earlier`: deltas that go before the choice's own, in chunks of their own.
+  // `earlier` gets deltas that come before the choice's own, in chunks of their own.
   boost::json::object chat_choice(Choice& choice, OutputDelta& delta, Chunks& earlier);
   boost::json::object reply_delta(Choice& choice, OutputDelta& delta, Chunks& earlier);
   std::vector<ReplyEvent> parse_reply(Choice& choice, const OutputDelta& delta);
@@ -120,8 +122,8 @@ class ChunkBuilder {
   struct TokenCounts {
     int64_t prompt = 0;
     int64_t completion = 0;
-    int64_t cached = 0;     // of the prompt
-    int64_t reasoning = 0;  // of the completion
+    int64_t cached = 0;     // prompt tokens
+    int64_t reasoning = 0;  // completion tokens
   };
   static int64_t num_reasoning_tokens(const Choice& choice);
   bool counts_reasoning() const;
@@ -132,9 +134,9 @@ class ChunkBuilder {
   ResponseShape shape_;
   std::vector<Prompt> prompts_;
   std::optional<ChoiceTimes>
-      times_;           // of all choices that have ended: the first start, the last end
-  DraftCounts drafts_;  // the same
-  std::shared_ptr<const KvHandover> handover_;  // that the next choice to end brings; null: none
+      times_;           // over all choices that have ended: the first start, the last end
+  DraftCounts drafts_;  // of all choices that have ended
+  std::shared_ptr<const KvHandover> handover_;  // of the next choice to end; null: none
 };
 
 }  // namespace quire::server

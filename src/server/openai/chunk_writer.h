@@ -1,4 +1,5 @@
-// Answers as OpenAI's chat completions and completions have them: the chunks as events, or folded.
+// ChunkWriter writes answers of OpenAI's chat completions and completions: the chunks as events, or
+// their fold.
 #pragma once
 
 #include "server/answer/answer_writer.h"
@@ -20,7 +21,7 @@ class ChunkWriter final : public AnswerWriter {
 
  private:
   const bool streams_;
-  ResponseFold fold_;  // of an answer in one piece
+  ResponseFold fold_;  // for an answer in one piece
 };
 
 }  // namespace quire::server

@@ -79,7 +79,7 @@ void CompletionLogprobs::add(const TokenLogprobs& token, int32_t num_top,
   json::object top;
   top[text] = printable_logprob(token.logprob);
   for (size_t i = 0; i < num_shown(token, num_top); ++i) {
-    // Tokens that print alike share a key: the likelier one keeps it.
+    // Tokens with the same text share a key, which the likelier one gets.
     top.emplace(printer.text(token.top[i].first), printable_logprob(token.top[i].second));
   }
   top_logprobs_.emplace_back(std::move(top));

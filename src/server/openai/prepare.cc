@@ -24,8 +24,8 @@ int32_t to_int32(int64_t x) {
                                                   std::numeric_limits<int32_t>::max()));
 }
 
-// Most tokens this request may generate: the least of what it asks and what model and server allow.
-// The engine cuts it to the context.
+// Returns the largest number of tokens that this request may generate: the smallest of what the
+// request, the model and the server allow. The engine limits it to the context.
 int32_t resolve_max_tokens(const RequestFields& f, Endpoint endpoint,
                            const PrepareContext& context) {
   constexpr int32_t kCompletionsDefault = 16;
@@ -40,8 +40,8 @@ int32_t resolve_max_tokens(const RequestFields& f, Endpoint endpoint,
   return to_int32(limit);
 }
 
-// Each word as it reads at the start of a text and after a space: byte-level tokenizers have other
-// tokens for the two, often of another number.
+// Tokenizes each word as it stands at the start of a text and after a space. Byte-level tokenizers
+// have different tokens for the two, and often a different number of them.
 ApiCheck tokenize_bad_words(const std::vector<std::string>& words, const TextCodec& codec,
                             std::vector<std::vector<TokenId>>& out) {
   for (const std::string& word : words) {
@@ -103,8 +103,8 @@ void resolve_distribution(const RequestFields& f, const SamplingDefaults& defaul
   }
 }
 
-// What the model's defaults say of drawing means nothing to beams; what the client asks of it beside
-// them is refused.
+// The model's default penalties do not apply to a beam search. Penalties in the request itself are
+// refused later.
 void resolve_beam_search(const RequestFields& f, GenerationRequest& generation) {
   if (!f.use_beam_search.value_or(false)) return;
   generation.beam_search =
@@ -126,7 +126,7 @@ void resolve_logprobs(const RequestFields& f, Endpoint endpoint, SamplingParams&
   if (f.prompt_logprobs) {
     p.prompt_logprobs = to_int32(*f.prompt_logprobs);
   } else if (endpoint == Endpoint::kCompletions && f.echo.value_or(false)) {
-    p.prompt_logprobs = p.logprobs;  // the echoed prompt prints its log-probabilities too
+    p.prompt_logprobs = p.logprobs;  // the echoed prompt has log-probabilities too
   }
 }
 
@@ -203,7 +203,7 @@ bool wants_tool_calls(const RequestFields& f) {
   return !f.tools.empty() && f.tool_choice != ToolChoice::kNone;
 }
 
-// The model may write calls that nobody can tell from text: the client is told.
+// Warns the client that calls of this model cannot be told from text.
 void warn_of_unread_tool_calls(const RequestFields& f, const PrepareContext& context,
                                std::string& warning) {
   if (!wants_tool_calls(f) || context.options.reply_format.dialect != nullptr) return;
@@ -213,7 +213,7 @@ void warn_of_unread_tool_calls(const RequestFields& f, const PrepareContext& con
       warning);
 }
 
-// Of all messages.
+// Counts the calls in all messages.
 int32_t count_calls(const json::array& messages) {
   size_t count = 0;
   for (const json::value& message : messages) {
@@ -262,7 +262,8 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   reply.num_earlier_calls = count_calls(f.messages);
 }
 
-// What echo repeats of a truncated prompt: with special tokens only where its text had them.
+// Returns the text that echo repeats of a truncated prompt. It shows special tokens only where the
+// prompt's text had them.
 std::string text_of_cut_prompt(const PromptInfo& prompt, const TextCodec& codec) {
   std::string text = codec.decode(prompt.token_ids, true);
   if (prompt.text.find(text) != std::string::npos) return text;
@@ -276,7 +277,8 @@ ApiCheck check_length(const PromptInfo& prompt, const ServedModel& model) {
   // The engine always generates one token.
   const int64_t room = is_source ? model.max_source_len : model.max_model_len - 1;
   if (length <= room) return std::nullopt;
-  // Clients that cut their prompts and try again know the error by vLLM's and OpenAI's first words.
+  // Clients that cut their prompts and try again recognize the error by the first words of vLLM's
+  // and OpenAI's message.
   ApiError error = api_error(
       400, fmt::format("This model's maximum context length is {} tokens, so a prompt has at most "
                        "{}; got {}",
@@ -285,7 +287,7 @@ ApiCheck check_length(const PromptInfo& prompt, const ServedModel& model) {
   return error;
 }
 
-// What is handed over belongs to one prompt.
+// A KV handover belongs to one prompt.
 ApiCheck check_handover(const RequestFields& f, const ResponseShape& shape) {
   const bool moves_kv = f.kv_transfer.hands_over || f.kv_transfer.handover != nullptr;
   if (!moves_kv || shape.prompts.size() == 1) return std::nullopt;
@@ -303,8 +305,8 @@ ApiCheck check_num_choices(const RequestFields& f, int32_t n, const ServerLimits
                                                          limits.max_choices, choices));
 }
 
-// The prompt's log-probabilities stand in the answer of every choice of a completion, before any
-// check of the answer's size could see how many they are.
+// Every choice of a completion repeats the prompt's log-probabilities in the answer, before the
+// check of the answer's size could count them.
 ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext& context) {
   if (shape.stream || !shape.num_prompt_logprobs) return std::nullopt;
   constexpr uint64_t kEntryBytes =
@@ -326,7 +328,7 @@ ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext&
   return error;
 }
 
-// As many of its tokens as an answer can have.
+// Returns the tokens of the prediction, at most as many as an answer can have.
 ApiResult<std::vector<TokenId>> tokenize_prediction(const std::string& text,
                                                     const PrepareContext& context) {
   Result<std::vector<TokenId>> ids = context.model.codec->encode(text, false);
@@ -335,14 +337,14 @@ ApiResult<std::vector<TokenId>> tokenize_prediction(const std::string& text,
   return std::move(ids).value();
 }
 
-// The answer's grammar says when it ends.
+// The answer's grammar decides when the answer ends.
 void drop_min_tokens(RequestFields& f, std::string& warning) {
   if (f.min_tokens.value_or(0) <= 0) return;
   add_warning("min_tokens has no effect: the answer's grammar says when it ends", warning);
   f.min_tokens.reset();
 }
 
-// One engine request per prompt of the call's shape.
+// Makes one engine request for each prompt.
 ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<AnswerRule>& rule,
                         const PrepareContext& context, PreparedCall& call) {
   if (rule) drop_min_tokens(f, call.warning);
@@ -354,11 +356,11 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
     ApiResult<SamplingParams> params = resolve_sampling(f, call.shape.endpoint, context);
     if (!params.ok()) return params.error();
     call.shape.num_logprobs = params.value().logprobs;
-    if (!params.value().logprob_token_ids.empty()) call.shape.num_logprobs = -1;  // all that came
+    if (!params.value().logprob_token_ids.empty()) call.shape.num_logprobs = -1;  // all of them
     call.shape.num_prompt_logprobs = params.value().prompt_logprobs;
     GenerationRequest generation;
     generation.external_id = call.shape.id;
-    if (f.max_tokens == 0) generation.kind = RequestKind::kPool;  // the echoed prompt, no more
+    if (f.max_tokens == 0) generation.kind = RequestKind::kPool;  // only the echoed prompt
     generation.prompt_token_ids = prompt.token_ids;
     generation.media = prompt.media;
     generation.params = std::move(params).value();
@@ -373,7 +375,7 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
     if (!budget.ok()) return budget.error();
     generation.reasoning_budget = std::move(budget).value();
     generation.num_choices = call.shape.best_of;
-    // Choices are ranked by their log-probabilities.
+    // Choices are ranked by their log-probabilities, so the engine must return these.
     if (call.shape.best_of > call.shape.n && !generation.params.logprobs)
       generation.params.logprobs = 0;
     generation.wants_text_ends = call.shape.reply.syntax != nullptr;
@@ -475,8 +477,7 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
   request.template_source = std::move(f.chat_template);
   Result<std::string> prompt = context.model.render_chat(request);
   if (!prompt.ok()) {
-    // Whatever a template refuses or cannot do, it is this conversation that it could not do it
-    // with.
+    // Every error of a template is an error about this conversation.
     return api_error(400, "chat template: " + prompt.status().message());
   }
   RenderedChat rendered;
@@ -524,8 +525,8 @@ ApiResult<PreparedCall> prepare_fields(ParsedFields parsed, const HttpRequest& r
   shape_from_fields(f, endpoint, context, call.shape);
   const ApiResult<std::optional<AnswerRule>> rule = answer_rule(f, context, call.warning);
   if (!rule.ok()) return rule.error();
-  // The marks that the reply is taken apart by are special tokens in most vocabularies; the reply's
-  // parser leaves out the others.
+  // The markers by which a reply is parsed are special tokens in most vocabularies. The parser
+  // leaves the other special tokens out.
   if (call.shape.reply.syntax != nullptr) f.skip_special_tokens = false;
   ApiResult<std::string> id = request_id_of(request, f, context);
   if (!id.ok()) return id.error();

@@ -1,6 +1,6 @@
-// From request fields to what the engine runs: prompts rendered and tokenized, defaults resolved,
-// bounds checked. Pure functions of their arguments; any thread; the slow part of a request's way
-// in.
+// These functions turn request fields into what the engine runs: they render and tokenize prompts,
+// resolve defaults and check bounds. They are pure functions of their arguments, and any thread may
+// call them. They are the slow part of accepting a request.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,17 @@ class ResponseStore;
 struct PreparedSpeech;
 struct ServerState;
 
-// Everything a call needs once its request has been understood.
+// The result of preparing a request: everything that its call needs.
 struct PreparedCall {
   std::vector<GenerationRequest> requests;  // one per prompt
-  std::shared_ptr<const Adapter> adapter;   // that `model` names; null: the model itself
+  std::shared_ptr<const Adapter> adapter;   // null: the model itself
   ResponseShape shape;
   std::string warning;  // for the warning header
   std::unique_ptr<AnswerWriter> writer;
   std::shared_ptr<DetachedAnswer> detached;  // null: the call ends when its client leaves
-  std::optional<HttpResponse> at_once = {};  // the answer, where the engine is not asked
-  // A recording to be written down, instead of all of the above but the warning (server/speech).
+  std::optional<HttpResponse> at_once = {};  // the answer of a call that needs no engine
+  // A recording to transcribe. When it is set, only `warning` of the members above is used
+  // (server/speech).
   std::shared_ptr<PreparedSpeech> speech;
 };
 
@@ -46,23 +47,23 @@ struct PrepareContext {
   int64_t arrival_us = 0;  // engine clock
   int64_t created_s = 0;   // Unix time
   std::string random_id;   // used when the client gives no id
-  // Of answers that clients come back to, shared with those that are under way; null: none are kept.
+  // Stores responses that clients can read later. Running responses share it. Null: none are
+  // stored.
   std::shared_ptr<ResponseStore> responses = nullptr;
   const ServerState* server = nullptr;  // null: without a server
 };
 
-// A request of OpenAI's own routes.
+// Prepares a request of OpenAI's own routes.
 ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoint,
                                      const PrepareContext& context);
-// The same from the fields on, for APIs that write theirs otherwise. The answer's id is `id_prefix`
-// and the request's; `request` is asked for its headers alone. The writer is left to the caller.
+// Prepares parsed fields, for APIs whose requests have another form. The answer's id is `id_prefix`
+// and the request's id. Only the headers of `request` are read. The caller sets the writer.
 ApiResult<PreparedCall> prepare_fields(ParsedFields parsed, const HttpRequest& request,
                                        Endpoint endpoint, std::string_view id_prefix,
                                        const PrepareContext& context);
 
-// The checks and conversions of prepare_call, one by one.
-// Null for the served model itself, which is also meant where none is named; 404: nobody has this
-// name.
+// The following functions are the steps of prepare_call. find_adapter() returns null when `model`
+// is the served model itself or is absent. 404: no model and no adapter has this name.
 ApiResult<std::shared_ptr<const Adapter>> find_adapter(const std::optional<std::string>& model,
                                                        const ServedModel& served);
 ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served);
@@ -76,7 +77,7 @@ struct RenderedChat {
   ChatImages images = {};  // in the order of the conversation
 };
 ApiResult<RenderedChat> render_chat(RequestFields& fields, const PrepareContext& context);
-// 128 characters of [A-Za-z0-9._:-] at most, at least one.
+// Returns whether `text` is 1 to 128 characters of [A-Za-z0-9._:-].
 bool is_request_id(std::string_view text);
 
 }  // namespace quire::server

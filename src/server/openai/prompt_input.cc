@@ -14,7 +14,7 @@ namespace json = boost::json;
 constexpr std::string_view kForms =
     "expected a string, a list of strings, a list of token ids or a list of such lists";
 
-// To JSON, 3.0 is the integer 3.
+// In JSON, 3.0 is the integer 3.
 std::optional<int64_t> whole_number(const json::value& value) {
   if (value.is_int64()) return value.get_int64();
   constexpr double kLargest = 9007199254740992.0;  // 2^53: above it doubles skip integers
@@ -104,8 +104,7 @@ bool truncate_prompt(const RequestFields& fields, const ServedModel& model,
                      std::vector<TokenId>& ids) {
   if (!fields.truncate_prompt_tokens) return false;
   const int64_t wanted = *fields.truncate_prompt_tokens;
-  // "To the context" leaves room for the answer that was asked for, unless that alone would fill
-  // it.
+  // -1 leaves room for the answer that was asked for, unless that alone would fill the context.
   const int64_t asked = fields.max_completion_tokens.value_or(fields.max_tokens.value_or(1));
   const int64_t answer = asked < 1 || asked >= model.max_model_len ? 1 : asked;
   const int64_t room =

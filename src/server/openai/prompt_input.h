@@ -1,4 +1,5 @@
-// The `prompt` of a completions request in all its forms, tokenized and cut to size.
+// These functions read the `prompt` of a completions request in all its forms, tokenize it and cut
+// it to size.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -12,16 +13,16 @@
 
 namespace quire::server {
 
-// A string, a list of strings, a list of ids or a list of such lists. Ids are checked against the
-// vocabulary.
+// Reads a string, a list of strings, a list of ids or a list of such lists. Ids are checked against
+// the vocabulary.
 ApiResult<std::vector<PromptInfo>> read_prompts(const boost::json::value& prompt,
                                                 bool add_special_tokens, const ServedModel& model,
                                                 uint32_t max_prompts);
-// A list of token ids below vocab_size; `where` names it in errors.
+// Reads a list of token ids below vocab_size. `where` names it in errors.
 ApiResult<std::vector<TokenId>> read_token_ids(const boost::json::value& value,
                                                const std::string& where, int32_t vocab_size);
-// Applies truncate_prompt_tokens and truncation_side; -1 keeps what the context leaves beside the
-// answer that was asked for. Whether anything was cut.
+// Applies truncate_prompt_tokens and truncation_side. -1 keeps as many tokens as the context leaves
+// beside the requested answer. Returns whether anything was cut.
 bool truncate_prompt(const RequestFields& fields, const ServedModel& model,
                      std::vector<TokenId>& ids);
 

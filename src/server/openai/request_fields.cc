@@ -31,7 +31,7 @@ bool in_bounds(const Field& field, double x) {
   return !field.max || x <= *field.max;
 }
 
-// An integer, also when written as 3.0; nullopt for anything else or outside int64.
+// Returns an integer, which may be written as 3.0. nullopt: it is something else, or outside int64.
 std::optional<int64_t> integer_of(const json::value& value) {
   if (value.is_int64()) return value.get_int64();
   if (value.is_double()) {
@@ -118,7 +118,8 @@ const RemovedField* find_removed(std::string_view name) {
   return nullptr;
 }
 
-// "guided_json was removed, use structured_outputs.json" or "unknown field foo".
+// Returns a text such as "guided_json was removed, use structured_outputs.json" or "unknown field
+// foo".
 std::string warning_about(std::string_view name) {
   const RemovedField* const removed = find_removed(name);
   if (removed == nullptr) return fmt::format("unknown field {} has no effect", printable(name));
@@ -190,7 +191,7 @@ std::string_view tool_name(const json::value& tool) {
   return tool.at("function").at("name").get_string();
 }
 
-// The names are there: the field's setter has looked.
+// Every tool has a name, because the field's setter has checked that.
 ApiCheck check_tools(const RequestFields& f) {
   const bool wants = f.tool_choice != ToolChoice::kDefault && f.tool_choice != ToolChoice::kNone;
   if (wants && f.tools.empty()) return field_error("tool_choice", "expected \"tools\" beside it");

@@ -1,5 +1,5 @@
-// Every field a generation request may carry: one table drives parsing, checking, /openapi.json and
-// the answer to fields that nobody knows.
+// This table lists every field that a generation request may have. It drives parsing, checking,
+// /openapi.json and the answer to unknown fields.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -26,7 +26,8 @@ enum class Endpoint : uint8_t { kCompletions = 1, kChat = 2 };
 
 enum class ToolChoice : uint8_t { kDefault, kNone, kAuto, kRequired, kNamed };
 
-// What the client wrote, checked one by one; absent and null are the same. Nothing is resolved yet.
+// The fields as the client wrote them, checked one by one. Absent and null are the same, and
+// defaults are not applied yet.
 struct RequestFields {
   std::optional<std::string> model;
   boost::json::value prompt;  // null: absent
@@ -43,7 +44,7 @@ struct RequestFields {
   std::optional<bool> ignore_eos, include_stop_str_in_output;
   std::optional<bool> skip_special_tokens, spaces_between_special_tokens;
 
-  std::optional<int64_t> best_of;  // of completions
+  std::optional<int64_t> best_of;  // completions only
   std::optional<bool> use_beam_search;
   std::optional<double> length_penalty;
   std::optional<EarlyStopping> early_stopping;
@@ -58,12 +59,12 @@ struct RequestFields {
   std::optional<int64_t> stream_interval;
   std::optional<bool> echo;
 
-  // At most one of the two.
+  // At most one of these two is set.
   std::optional<StructuredOutputs> response_format, structured_outputs;
 
   boost::json::array tools;
   ToolChoice tool_choice = ToolChoice::kDefault;
-  std::string tool_choice_name;  // with kNamed: the function
+  std::string tool_choice_name;  // the function, with kNamed
   std::optional<bool> add_generation_prompt, continue_final_message, add_special_tokens;
   std::optional<bool> include_reasoning, parallel_tool_calls;
   std::optional<int64_t> thinking_token_budget;
@@ -82,15 +83,15 @@ struct RequestFields {
 enum class FieldSupport : uint8_t {
   kSupported,
   kNoEffect,     // accepted for compatibility, changes nothing
-  kUnsupported,  // refused unless it asks for what happens anyway
+  kUnsupported,  // refused unless its value asks for the usual behaviour
 };
 
 using BoolMember = std::optional<bool> RequestFields::*;
 using IntMember = std::optional<int64_t> RequestFields::*;
 using NumberMember = std::optional<double> RequestFields::*;
 using StringMember = std::optional<std::string> RequestFields::*;
-// Takes the value apart itself; may move it away.
-// Adds to what other setters wrote, so that the order of fields does not matter.
+// Reads the value itself and may move it away. It adds to what other setters wrote, so that the
+// order of fields does not matter.
 using FieldSetter = ApiCheck (*)(RequestFields&, boost::json::value&);
 
 struct Field {
@@ -98,7 +99,8 @@ struct Field {
 
   std::string_view name;
   uint8_t endpoints;  // Endpoint bits
-  // monostate: nothing is kept; with kUnsupported, a value that asks for something is refused.
+  // Where the value is stored. monostate: nowhere; with kUnsupported, a value that asks for
+  // something is refused.
   std::variant<std::monostate, BoolMember, IntMember, NumberMember, StringMember, FieldSetter>
       target;
   std::string_view schema;  // JSON Schema text of the type; empty: follows from target and bounds
@@ -110,27 +112,29 @@ struct Field {
   FieldSupport support = FieldSupport::kSupported;
 };
 
-// Of OpenAI's routes.
+// Returns the fields of OpenAI's routes.
 std::span<const Field> field_table();
-// One row of a route's.
+// Returns one of these fields by its name.
 const Field& field_of(std::string_view name, Endpoint endpoint);
-// Returns the fields of another API: its own, and those of chat that it takes too, by name.
+// Returns the fields of another API: its own, and those fields of chats that it accepts too, by
+// name.
 std::vector<Field> with_chat_fields(std::span<const Field> own,
                                     std::span<const std::string_view> chat_names);
-// A field that old clients send and that has no meaning, with what to use instead.
+// A field that old clients send and that has lost its meaning, with what to use instead.
 struct RemovedField {
   std::string_view name;
   std::string_view replacement;
 };
 std::span<const RemovedField> removed_fields();
 
-// Adds a sentence to what a call is warned of.
+// Appends a sentence to the warning of a call.
 void add_warning(std::string_view text, std::string& warning);
 
 // This header carries the warning.
 inline constexpr std::string_view kWarningHeader = "X-Quire-Warning";
 
-// Gathers what a body says that nobody knows: one warning, or with strict the first as a 400.
+// UnknownFields collects the unknown fields of a body. They give one warning, or with `strict` the
+// first one gives a 400.
 class UnknownFields {
  public:
   explicit UnknownFields(bool strict) : strict_(strict) {}
@@ -147,19 +151,19 @@ class UnknownFields {
 
 struct ParsedFields {
   RequestFields fields;
-  // What the warning header says about unknown and removed fields, in printable ASCII; empty when
-  // there is nothing to say.
+  // The warning about unknown and removed fields, in printable ASCII; empty when there is none.
   std::string warning;
 };
 
-// Reads `body` by the rows of `table` for the endpoint. With strict, an unknown field is a 400.
+// Reads `body` by the rows of `table` that apply to the endpoint. With `strict`, an unknown field
+// gives a 400.
 ApiResult<ParsedFields> read_fields(boost::json::object body, Endpoint endpoint, bool strict,
                                     std::span<const Field> table);
-// Reads one value by one row.
+// Reads one value by one row of the table.
 ApiCheck apply_field(const Field& field, RequestFields& fields, boost::json::value& value);
-// What needs more than one field.
+// Checks what involves several fields.
 ApiCheck check_fields(const RequestFields& fields, Endpoint endpoint);
-// Does both in one.
+// Does both: reads the fields and checks them.
 ApiResult<ParsedFields> parse_fields(boost::json::object body, Endpoint endpoint, bool strict,
                                      std::span<const Field> table = field_table());
 

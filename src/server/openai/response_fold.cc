@@ -11,7 +11,7 @@ namespace json = boost::json;
 
 constexpr int64_t kMaxChoices = 1 << 20;
 
-// The member, unless absent or null.
+// Returns the member; null when it is absent or null.
 json::value* member(json::object& object, std::string_view key) {
   json::value* const value = object.if_contains(key);
   return value == nullptr || value->is_null() ? nullptr : value;
@@ -37,7 +37,7 @@ void append_list(json::value& from, json::value& into) {
   for (json::value& item : from.get_array()) into.get_array().push_back(std::move(item));
 }
 
-// Of what a chunk, a choice or a delta brings, the parts that an answer collects.
+// Returns the bytes of those parts of a chunk, a choice or a delta that an answer collects.
 uint64_t collected_bytes(const json::object& part) {
   uint64_t bytes = 0;
   for (const auto& [key, value] : part) {
@@ -165,7 +165,8 @@ void ResponseFold::merge_logprobs(Choice& into, json::object& logprobs) {
 json::object ResponseFold::chat_choice(Choice& choice) const {
   json::object message;
   message["role"] = choice.role;
-  // An answer that is only a refusal or tool calls has no content; empty content is content.
+  // An answer that is only a refusal or only tool calls has null content. Empty content is an empty
+  // string.
   const bool other = choice.has_refusal || !choice.tool_calls.empty();
   message["content"] =
       text_or_null(choice.text, choice.has_content && !(other && choice.text.empty()));

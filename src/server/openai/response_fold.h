@@ -1,6 +1,6 @@
-// Folds the chunks of a stream into the one answer they stand for. Serves the not-streamed
-// endpoints, and reads any OpenAI chat or completions stream, ours or not (tool calls, refusals and
-// reasoning included).
+// ResponseFold puts the chunks of a stream together to the answer that they stand for. It serves
+// requests without streaming, and reads any OpenAI stream of chats or completions, of Quire or of
+// other servers (tool calls, refusals and reasoning included).
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -17,12 +17,12 @@ namespace quire::server {
 class ResponseFold {
  public:
   explicit ResponseFold(Endpoint endpoint) : endpoint_(endpoint) {}
-  // Adds a chunk. kInvalidArgument: it is no chunk, or the stream's error event.
+  // Adds a chunk. kInvalidArgument: it is no chunk, or it is the error event of a stream.
   Status add(boost::json::object chunk);
   // Returns about how many bytes the answer takes so far.
   uint64_t held_bytes() const { return held_bytes_; }
-  // Returns the body of the answer without streaming, with every field that the API prints, choices
-  // by index.
+  // Returns the body of the answer without streaming, with every field that the API prints. Choices
+  // are sorted by their index.
   boost::json::object finish();
 
  private:

@@ -121,7 +121,7 @@ ApiCheck read_options(const json::object& object, StructuredOutputs& rule) {
   return std::nullopt;
 }
 
-// `disable_fallback` speaks of backends: here is one.
+// `disable_fallback` is about backends, of which Quire has one.
 constexpr std::string_view kOptions[] = {"disable_any_whitespace", "disable_additional_properties",
                                          "whitespace_pattern", "any_order", "disable_fallback"};
 

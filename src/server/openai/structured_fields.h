@@ -1,4 +1,4 @@
-// The fields of a request that say what its whole answer must be: response_format and
+// These functions read the fields of a request that restrict its whole answer: response_format and
 // structured_outputs.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace quire::server {
 
-// {"type": "text"} gives nothing.
+// Returns nullopt for {"type": "text"}.
 ApiResult<std::optional<StructuredOutputs>> read_response_format(const boost::json::value& value);
 ApiResult<std::optional<StructuredOutputs>> read_structured_outputs(
     const boost::json::value& value);

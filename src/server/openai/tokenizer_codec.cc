@@ -9,8 +9,8 @@
 namespace quire {
 namespace {
 
-// The tokenizer takes texts below 2 GiB; a rendered chat template could in principle be longer than
-// a body.
+// The tokenizer takes texts below 2 GiB. A rendered chat template could be longer than the body of
+// its request.
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 class TokenizerCodec final : public TextCodec {

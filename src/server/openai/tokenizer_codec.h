@@ -1,4 +1,4 @@
-// A TextCodec over a Tokenizer, and one for a model that has none.
+// These functions make a TextCodec from a Tokenizer, and one for a model that has none.
 #pragma once
 
 #include <memory>
@@ -7,11 +7,11 @@
 
 namespace quire {
 
-// Shares the tokenizer with the engine's detokenizer.
+// The engine's detokenizer shares the tokenizer.
 std::shared_ptr<const TextCodec> make_text_codec(std::shared_ptr<const Tokenizer> tokenizer);
 
-// For a model without a tokenizer: only token ids go in and out, text is refused with
-// kInvalidArgument.
+// Makes a codec for a model without a tokenizer. It only takes and returns token ids, and refuses
+// text with kInvalidArgument.
 std::shared_ptr<const TextCodec> make_ids_only_codec(int32_t vocab_size);
 
 }  // namespace quire

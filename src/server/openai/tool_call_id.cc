@@ -13,7 +13,7 @@ bool is_alphanumeric(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// FNV-1a over the request, the choice and the call.
+// Returns an FNV-1a hash of the request, the choice and the call.
 uint64_t hash_of(const ToolCallId& id, uint64_t salt) {
   uint64_t hash = 14695981039346656037u ^ salt;
   const std::string text = fmt::format("{}/{}/{}", id.request_id, id.choice_index, id.call_index);

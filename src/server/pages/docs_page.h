@@ -1,4 +1,4 @@
-// A self-contained HTML page over /openapi.json.
+// This is a self-contained HTML page that shows /openapi.json.
 #pragma once
 
 #include <string_view>

@@ -30,7 +30,7 @@ HttpResponse empty_answer(const Status& status) {
   return status.ok() ? HttpResponse{200, "", "", {}} : error_response(from_status(status));
 }
 
-// The values of a query's parameter, in order; they are used as sent.
+// Returns the values of a query's parameter in order, without decoding.
 std::vector<std::string_view> query_values(std::string_view query, std::string_view name) {
   std::vector<std::string_view> values;
   while (!query.empty()) {
@@ -80,7 +80,7 @@ ApiCheck pause(const HttpRequest& request, AsyncEngine& engine, Respond respond)
   return std::nullopt;
 }
 
-// Level 2 would give the weights' memory back in vLLM, where a trainer sends new ones.
+// In vLLM, level 2 also frees the weights' memory, and a trainer sends new weights later.
 ApiCheck sleep(const HttpRequest& request, AsyncEngine& engine, Respond respond) {
   ApiResult<PauseMode> mode = pause_mode(request);
   if (!mode.ok()) return mode.error();
@@ -103,7 +103,8 @@ ApiCheck sleep(const HttpRequest& request, AsyncEngine& engine, Respond respond)
   return std::nullopt;
 }
 
-// Tags name parts of the memory to bring back; only all of them wake the engine.
+// Each tag names a part of the memory to restore. The engine wakes when any tag but "weights" is
+// given.
 HttpResponse wake_up(const HttpRequest& request, AsyncEngine& engine) {
   const auto tags = query_values(request.query, "tags");
   bool wakes = tags.empty();
@@ -112,7 +113,7 @@ HttpResponse wake_up(const HttpRequest& request, AsyncEngine& engine) {
       return error_response(field_error(
           "tags", fmt::format("expected weights, kv_cache or scheduling, got {}", tag)));
     }
-    wakes |= tag != "weights";  // which never left
+    wakes |= tag != "weights";  // the weights never left the memory
   }
   return empty_answer(wakes ? engine.wake_up() : Status());
 }
@@ -133,7 +134,7 @@ HttpResponse abort_requests(const HttpRequest& request, AsyncEngine& engine,
         return error_response(field_error(
             "request_ids", fmt::format("expected a list of strings, got {}", describe(id))));
       }
-      // As answers print it, or as the request brought it.
+      // Each id is tried in the form that answers print and in the form of the request.
       for (const std::string_view prefix : {"", "cmpl-", "chatcmpl-"}) {
         ids.push_back(std::string(prefix) + std::string(id.get_string()));
       }
@@ -177,7 +178,7 @@ HttpResponse server_info(const HttpRequest& request, const ServedModel& model,
   return json_response(out);
 }
 
-// Waits for the engine.
+// This function waits for the engine.
 HttpResponse control_engine(const HttpRequest& request, const PrepareContext& context) {
   AsyncEngine& engine = *context.model.engine;
   const std::string_view path = request.path;
@@ -192,7 +193,8 @@ HttpResponse control_engine(const HttpRequest& request, const PrepareContext& co
   return server_info(request, context.model, context.options);
 }
 
-// /pause and /sleep, which may have to wait until what runs has ended: nobody waits for that.
+// /pause and /sleep may have to wait until running requests have ended, so no thread waits for
+// them.
 void pause_engine(const HttpRequest& request, const PrepareContext& context, HeaderList headers,
                   std::shared_ptr<ReplyChannel> reply) {
   const Respond respond = [headers = std::move(headers), reply](HttpResponse response) {

@@ -30,7 +30,7 @@ json::object percentiles_ms(const Percentiles& p) {
   return {{"p50", percentile_ms(p.p50)}, {"p90", percentile_ms(p.p90)}};
 }
 
-// The tokens of `body[name]` as a request would bring them: a text is a prompt of
+// Returns the tokens of `body[name]` as a request would give them: a text is a prompt of
 // /v1/completions, a list is the messages of /v1/chat/completions.
 ApiResult<std::vector<TokenId>> ids_to_explore(json::object& body, std::string_view name,
                                                const PrepareContext& context) {

@@ -1,4 +1,4 @@
-// The views of the engine behind the web page, under /quire/.
+// These are the views of the engine for the web page, under /quire/.
 #pragma once
 
 #include <span>

@@ -45,7 +45,7 @@ json::object card_json(const Card& card) {
           {"permission", json::array{std::move(permission)}}};
 }
 
-// As llama.cpp's server says it of the models of its folder.
+// Returns the state of a model in the form of llama.cpp's server.
 json::object status_json(const ModelStatus& status) {
   json::object out{{"value", to_string(status.state)}, {"requests", status.num_requests}};
   if (status.state == ModelState::kLoading) out["progress"] = status.progress;
@@ -57,7 +57,7 @@ json::object status_json(const ModelStatus& status) {
   return out;
 }
 
-// A model under all of its names, then its adapters: those that it has, or that it will bring.
+// Adds a model under all of its names, then its adapters, also those of a model that is not loaded.
 void add_cards(const ModelStatus& status, bool in_folder, json::array& cards) {
   const ServedModel* const model = status.loaded == nullptr ? nullptr : &status.loaded->model;
   json::value max_model_len;
@@ -99,7 +99,7 @@ HttpResponse model_by_id(const HttpRequest& request, const PrepareContext& conte
   return error_response(*check_model(name, context.model));
 }
 
-// Of {"model": NAME}.
+// Reads {"model": NAME}.
 ApiResult<std::string> named_model(const HttpRequest& request, const PrepareContext& context) {
   ApiResult<json::object> body = parse_body(request, context.options.limits);
   if (!body.ok()) return body.error();
@@ -109,7 +109,7 @@ ApiResult<std::string> named_model(const HttpRequest& request, const PrepareCont
       "model", fmt::format("expected a name, got {}", name != nullptr ? describe(*name) : "none"));
 }
 
-// As llama.cpp's: answers when the model is there.
+// Answers when the model is loaded, as llama.cpp's server does.
 HttpResponse load_model(const HttpRequest&, const PrepareContext& context) {
   return json_page(json::object{{"success", true}, {"model", context.model.names.front()}});
 }

@@ -1,4 +1,4 @@
-// /v1/models, as OpenAI has it.
+// This is /v1/models in OpenAI's form.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What pages have in common.
+// These functions are shared by the pages.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -14,7 +14,7 @@ namespace quire::server {
 
 HttpResponse json_page(const boost::json::value& value);
 HttpResponse with_warning(HttpResponse response, const std::string& warning);
-// Returns the warning about fields of `body` that are none of `known`.
+// Returns the warning about fields of `body` that are not in `known`.
 ApiResult<std::string> check_names(const boost::json::object& body,
                                    std::span<const std::string_view> known, bool strict);
 

@@ -17,7 +17,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int64_t kMostSteps = 512;  // that an engine keeps
+constexpr int64_t kMostSteps = 512;  // as many as an engine keeps
 
 // Rows of the trace.
 enum TraceRow : int { kStepRow = 1, kPartRow, kBoundRow };
@@ -61,7 +61,7 @@ HttpResponse start_profile(const HttpRequest&, const PrepareContext& context) {
   return {200, "", "", {}};
 }
 
-// `num_steps` of the query: as many, from the first on.
+// The query's `num_steps` limits the profile to its first steps.
 HttpResponse stop_profile(const HttpRequest& request, const PrepareContext& context) {
   const int64_t begin_us = context.server->profile_begin_us.exchange(-1);
   if (begin_us < 0)

@@ -1,5 +1,5 @@
-// /start_profile and /stop_profile: the steps between them as trace events, which chrome://tracing and
-// Perfetto show.
+// /start_profile and /stop_profile record the steps between them as trace events, which
+// chrome://tracing and Perfetto show.
 #pragma once
 
 #include <span>

@@ -44,7 +44,7 @@ HttpResponse load(const HttpRequest&, const PrepareContext& context) {
   return json_page(json::object{{"server_load", context.server->num_ongoing->load()}});
 }
 
-// What a folder of models has in memory.
+// Returns the metrics of a folder's models in memory.
 std::string folder_metrics_text(const std::vector<ModelStatus>& all) {
   MetricsWriter out;
   const auto gauge = [&](std::string_view name, std::string_view help, auto value_of) {

@@ -1,4 +1,4 @@
-// What operators and their tools ask of a server: its health, metrics and description.
+// These are the pages for operators and their tools: health, metrics and description of the server.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace quire::server {
 
 std::span<const Route> server_routes();
 
-// What /metrics says.
+// Returns the text of /metrics.
 std::string metrics_text(const ServerState& server);
 
 }  // namespace quire::server

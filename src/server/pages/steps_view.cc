@@ -13,7 +13,8 @@ namespace {
 namespace json = boost::json;
 
 constexpr size_t kMaxSteps = 256;
-// Of the numbers of one step; terms follow, microseconds, by Term.
+// These are the columns of a step. The terms of its time follow, in microseconds, in the order of
+// Term.
 constexpr const char* kColumns[] = {"step",  "tokens",      "decodes",  "requests",     "flops",
                                     "bytes", "measured_us", "bound_us", "predicted_us", "host_us"};
 

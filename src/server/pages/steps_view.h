@@ -1,4 +1,5 @@
-// GET /quire/steps: the last engine steps with their bounds, for the roofline plot of the web page.
+// GET /quire/steps returns the last engine steps with their bounds, for the roofline plot of the
+// web page.
 #pragma once
 
 #include "server/openai/prepare.h"

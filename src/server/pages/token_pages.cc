@@ -15,7 +15,7 @@ namespace json = boost::json;
 
 namespace {
 
-// What the routes below read of their bodies.
+// The fields that the routes below read.
 constexpr std::string_view kChatNames[] = {
     "messages", "add_generation_prompt", "continue_final_message",
     "tools",    "chat_template",         "chat_template_kwargs"};
@@ -52,7 +52,7 @@ ApiResult<std::string> chat_text(json::object& body, const PrepareContext& conte
 
 namespace {
 
-// The text that /tokenize is about: `prompt`, or `messages` through the chat template.
+// Returns the text that /tokenize is about: `prompt`, or `messages` rendered by the chat template.
 ApiResult<std::string> text_to_tokenize(json::object& body, const PrepareContext& context) {
   if (const auto* const prompt = body.if_contains("prompt"); prompt && !prompt->is_null()) {
     if (!prompt->is_string()) {
@@ -82,7 +82,8 @@ HttpResponse tokenize(const HttpRequest& request, const PrepareContext& context)
   if (!warning.ok()) return error_response(warning.error());
   if (ApiCheck error = check_requested_model(body.value(), context.model))
     return error_response(*error);
-  // The defaults of the endpoint that would get this text: a chat template adds its own BOS.
+  // The defaults are those of the endpoint that would get this text. A chat template adds its own
+  // BOS.
   bool add_special = has(body.value(), "prompt") || !has(body.value(), "messages");
   bool with_strings = false;
   if (ApiCheck error = read_flag(body.value(), "add_special_tokens", add_special)) {
@@ -123,7 +124,7 @@ HttpResponse detokenize(const HttpRequest& request, const PrepareContext& contex
   ApiResult<std::vector<TokenId>> ids = read_token_ids(*tokens, "tokens", context.model.vocab_size);
   if (!ids.ok()) return error_response(ids.error());
   const std::string text = context.model.codec->decode(ids.value(), true);
-  // As vLLM and as llama.cpp name it.
+  // The text is given under vLLM's name and under llama.cpp's.
   return with_warning(json_page(json::object{{"prompt", text}, {"content", text}}),
                       warning.value());
 }

@@ -27,7 +27,7 @@ HttpResponse web(const HttpRequest& request, const PrepareContext&) {
     return HttpResponse{200,
                         "text/html; charset=utf-8",
                         std::string(docs_page()),
-                        {}};  // built without the web page
+                        {}};  // the program was built without the web page
   return error_response(api_error(404, "there is no such file"));
 }
 

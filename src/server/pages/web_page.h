@@ -1,4 +1,4 @@
-// The web page with its playground and engine view.
+// This is the web page with its playground and engine view.
 #pragma once
 
 #include <span>

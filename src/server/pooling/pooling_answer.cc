@@ -16,7 +16,7 @@
 namespace quire::server {
 namespace {
 
-// JSON is written as text here: a batch of embeddings has tens of thousands of numbers.
+// Writer writes JSON as text, because a batch of embeddings has tens of thousands of numbers.
 class Writer {
  public:
   Writer& raw(std::string_view text) {
@@ -50,7 +50,7 @@ std::span<const float> row_of(const PooledOutput& output, int32_t row) {
   return std::span(output.values).subspan(static_cast<size_t>(row) * columns, columns);
 }
 
-// Little-endian float32, as this machine has them.
+// Returns little-endian float32, which is the format of this machine.
 std::string bytes_of(std::span<const float> row) {
   return {reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float)};
 }
@@ -171,7 +171,7 @@ void write_cohere(const PreparedPooling& call, std::span<const PooledOutput> out
   out.raw(R"("response_type":"embeddings_by_type"})");
 }
 
-// All vectors one after the other, and what they are in a header.
+// Returns all vectors one after the other as the body, with a header that describes them.
 HttpResponse bytes_answer(const PreparedPooling& call, std::span<const PooledOutput> outputs) {
   HttpResponse response{200, "application/octet-stream", "", {}};
   Writer metadata;

@@ -1,4 +1,4 @@
-// The answers of the pooling routes, from what the engine made of their texts.
+// pooling_answer() writes the answers of the pooling routes from the engine's outputs.
 #pragma once
 
 #include <span>

@@ -43,7 +43,7 @@ void PoolingCall::pump() {
   if (!ended_ && num_open_ == 0) send(pooling_answer(prepared_, outputs_, options_.labels));
 }
 
-// One delta of stream `index`, if there is one.
+// Handles one delta of stream `index`, if there is one.
 bool PoolingCall::pop_one(size_t index) {
   std::optional<OutputDelta> delta = streams_[index]->try_pop();
   if (!delta) return false;
@@ -73,7 +73,7 @@ void PoolingCall::send(HttpResponse response) {
 
 void PoolingCall::end() {
   ended_ = true;
-  streams_.clear();  // aborts what still runs
+  streams_.clear();  // aborts running requests
   num_open_ = 0;
 }
 

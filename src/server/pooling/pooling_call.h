@@ -1,6 +1,6 @@
-// One request of a pooling route on its way out: reads the engine's streams until each has given
-// its row, then answers in one piece. Lives on its connection's strand; the engine only rings its
-// bell.
+// A PoolingCall answers one request of a pooling route: it reads the engine's streams until each
+// has returned its row, then answers in one piece. It lives on its connection's strand; the engine
+// only rings its bell.
 #pragma once
 
 #include <functional>
@@ -16,16 +16,17 @@ namespace quire::server {
 
 class PoolingCall final : public OngoingCall, public std::enable_shared_from_this<PoolingCall> {
  public:
-  // `headers` go on every answer; `ongoing` is held until the client has the last byte or has left.
+  // `headers` are added to every answer. `ongoing` is held until the client has the last byte or
+  // has left.
   struct Options {
     HeaderList headers;
-    std::shared_ptr<void> ongoing;           // shared with nobody: a guard whose release is noticed
-    const std::vector<std::string>& labels;  // of the model, which outlives its calls
-    HttpResponse (*refuse)(const ApiError& error);  // as the API prints errors
-    // Told of deltas as they come; empty: nobody asks.
+    std::shared_ptr<void> ongoing;           // not shared: its release marks the end of the call
+    const std::vector<std::string>& labels;  // of the model; must outlive the call
+    HttpResponse (*refuse)(const ApiError& error);  // prints errors in the API's form
+    // Called with every delta; empty: nobody asks.
     std::function<void(const OutputDelta& delta)> on_delta = {};
   };
-  // Submits to the engine and answers on `reply`. Strand only.
+  // Submits the requests to the engine and answers on `reply`. It must be called on the strand.
   static void run(std::shared_ptr<ReplyChannel> reply, PreparedPooling prepared,
                   AsyncEngine& engine, Options options);
 

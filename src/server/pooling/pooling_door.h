@@ -1,4 +1,4 @@
-// The routes of vectors, scores and labels: OpenAI's, Cohere's and vLLM's.
+// These are the routes for vectors, scores and labels in the forms of OpenAI, Cohere and vLLM.
 #pragma once
 
 #include <span>

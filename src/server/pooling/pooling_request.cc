@@ -20,7 +20,7 @@ namespace {
 
 namespace json = boost::json;
 
-// What any of the routes reads; names that are accepted and change nothing are among them.
+// The fields of all pooling routes, including those that are accepted without effect.
 constexpr std::string_view kNames[] = {"model",
                                        "input",
                                        "user",
@@ -57,14 +57,14 @@ constexpr std::string_view kNames[] = {"model",
                                        "keep_alive",
                                        "options"};
 
-// Null for what is absent or null.
+// Returns null when the field is absent or null.
 const json::value* find_field(const json::object& body, std::string_view name) {
   const json::value* const value = body.if_contains(name);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-// What stands before texts, of a model whose files name prompts: by the name that is asked for, by what
-// Cohere calls it, or else by default.
+// Returns the prompt that goes before texts, for a model whose files name prompts. It is chosen by
+// the name in the request, by Cohere's input_type, or else it is the default.
 ApiResult<std::string> read_prompt(const json::object& body, const SentenceTexts& texts) {
   const json::value* wanted = find_field(body, "prompt_name");
   if (wanted == nullptr) wanted = find_field(body, "task");
@@ -87,7 +87,7 @@ ApiResult<std::string> read_prompt(const json::object& body, const SentenceTexts
   return std::string(use == "search_document" ? texts.of_document() : texts.by_default());
 }
 
-// What a reranker that is asked in a conversation is told to judge by.
+// Returns the instruction for a reranker whose pairs are written as a chat.
 ApiResult<std::string> read_instruction(const json::object& body, const ServedModel& model) {
   const json::value* const instruction = find_field(body, "instruction");
   if (instruction == nullptr) return std::string();
@@ -97,7 +97,7 @@ ApiResult<std::string> read_instruction(const json::object& body, const ServedMo
                      fmt::format("expected a string, got {}", describe(*instruction)));
 }
 
-// As the tokenizer writes a pair, or the model's chat template.
+// Encodes a pair with the tokenizer or with the model's chat template.
 Result<EncodedPair> encode_pair_for(const ServedModel& model, const TextPair& pair) {
   if (!model.pairs_are_chats)
     return model.codec->encode_pair(pair.query, pair.document, pair.max_tokens);
@@ -165,7 +165,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  // One of `choices`, whose place is the answer.
+  // Reads one of `choices` and returns its index.
   ApiCheck read_choice(std::string_view name, std::span<const std::string_view> choices,
                        std::optional<size_t>& out) const {
     const json::value* const value = find(name);
@@ -221,7 +221,8 @@ class Preparation {
                : name;
   }
 
-  // What Cohere calls the tasks of a model that is trained for some.
+  // Returns the task that Cohere's input_type stands for, for models that are trained for several
+  // tasks.
   static std::string_view task_of(std::string_view input_type) {
     constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
         {"search_query", "retrieval.query"},
@@ -234,7 +235,7 @@ class Preparation {
     return {};
   }
 
-  // The task that embeddings are for, and its adapter.
+  // Reads the task that embeddings are for, and finds its adapter.
   ApiCheck read_embedding_task() {
     const std::vector<NamedAdapter> tasks = context_.model.adapters == nullptr
                                                 ? std::vector<NamedAdapter>()
@@ -305,7 +306,8 @@ class Preparation {
     return std::nullopt;
   }
 
-  // Fewest tokens of what a text may keep; 0: it is not cut.
+  // Returns how many tokens a text may keep, which is the smaller of the two limits; 0: it is not
+  // cut.
   int64_t most_tokens() const {
     const int64_t context = context_.model.max_model_len;
     if (!truncate_) return 0;
@@ -338,7 +340,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  // A text, with what the tokenizer puts around it; cut inside of that.
+  // Adds a text with its special tokens. A long text is cut without touching these.
   ApiCheck add_text(std::string_view given, const std::string& where) {
     const std::string text = instruction_ + std::string(given);
     Result<std::vector<TokenId>> ids = context_.model.codec->encode(text, add_special_tokens_);
@@ -350,7 +352,7 @@ class Preparation {
     return add(cut(std::move(*ids), *bare, most), -1, where);
   }
 
-  // `ids` are those of `bare` with special tokens before and behind, which stay.
+  // `ids` are `bare` with special tokens before and after it, which stay.
   std::vector<TokenId> cut(std::vector<TokenId> ids, const std::vector<TokenId>& bare,
                            int64_t most) const {
     const auto at = std::search(ids.begin(), ids.end(), bare.begin(), bare.end());
@@ -415,7 +417,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  // Ollama's: texts are cut by default, at their end.
+  // Reads a request of Ollama's form. By default long texts are cut at their end.
   ApiCheck read_ollama() {
     bool truncates = true;
     if (ApiCheck error = read_flag("truncate", truncates)) return error;
@@ -424,7 +426,7 @@ class Preparation {
     return read_inputs();
   }
 
-  // Cohere's: texts are cut by default, at their end.
+  // Reads a request of Cohere's form. By default long texts are cut at their end.
   ApiCheck read_cohere() {
     std::optional<size_t> truncate;
     if (ApiCheck error = read_choice("truncate", kTruncates, truncate)) return error;
@@ -445,7 +447,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  // A string, a list of strings, or of objects with "text".
+  // Reads a string, a list of strings, or a list of objects with "text".
   ApiCheck read_texts(std::string_view name, std::vector<std::string>& out) const {
     const json::value* const value = find(name);
     if (value == nullptr) return field_error(name, "expected a text or a list of texts, got none");
@@ -496,7 +498,7 @@ class Preparation {
     return add_scores({std::string(query->get_string())}, call_.texts, "documents");
   }
 
-  // By embeddings each text is computed once; a classifier reads pairs.
+  // A model of embeddings computes each text once; a classifier reads pairs.
   ApiCheck add_scores(const std::vector<std::string>& queries,
                       const std::vector<std::string>& documents, std::string_view name) {
     if (info_.embedding_size > 0) {
@@ -541,9 +543,9 @@ class Preparation {
   PoolingParams params_;
   bool add_special_tokens_ = true;
   std::optional<int64_t> truncate_;
-  std::optional<size_t> side_;              // into kSides; none: as "right"
-  std::shared_ptr<const Adapter> adapter_;  // that `model` or `task` names; null: none
-  std::string instruction_;                 // before each text
+  std::optional<size_t> side_;              // index of kSides; nullopt: as "right"
+  std::shared_ptr<const Adapter> adapter_;  // of `model` or `task`; null: none
+  std::string instruction_;                 // goes before each text
   std::string cache_salt_;
 };
 

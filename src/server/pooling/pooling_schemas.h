@@ -1,4 +1,4 @@
-// The bodies of the pooling routes, for /openapi.json: members of its schemas.
+// These are the schemas of the bodies of the pooling routes, for /openapi.json.
 #pragma once
 
 #include <string_view>

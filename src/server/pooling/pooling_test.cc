@@ -1,4 +1,5 @@
-// The pooling routes over the real engine; the model is a hash (FakeExecutor).
+// These tests are about the pooling routes over the real engine. The model is a hash
+// (FakeExecutor).
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
@@ -74,7 +75,7 @@ class PoolingTest : public ::testing::Test {
     return parse(response.body);
   }
 
-  // Of the next model that is started.
+  // The texts of the next model that is started.
   SentenceTexts texts;
   bool pairs_are_chats = false;
   std::unique_ptr<HttpServer> server;
@@ -178,7 +179,7 @@ TEST_F(PoolingTest, CohereEmbedAndTokenVectors) {
   EXPECT_EQ(post("/classify", R"({"input":"abc"})").status, 400);
 }
 
-// A task is an adapter, and an instruction before each text.
+// A task selects an adapter, and a text that goes before each input.
 TEST_F(PoolingTest, TasksOfEmbeddings) {
   start({.embedding_size = 6}, {}, false,
         {{"retrieval.query", "/a", "find "}, {"separation", "/b", ""}, {"sql", "/c"}});
@@ -214,7 +215,8 @@ TEST_F(PoolingTest, TasksOfEmbeddings) {
             400);
 }
 
-// What stands before texts is what the model's files name so, Cohere calls so, or is so by default.
+// The prompt before texts is the one that the request names, the one for Cohere's input_type, or
+// the default.
 TEST_F(PoolingTest, PromptsStandBeforeTexts) {
   texts = {.prompts = {{"query", "find "}, {"passage", "this is "}, {"plain", ""}},
            .default_prompt = "passage"};
@@ -245,7 +247,7 @@ TEST_F(PoolingTest, PromptsStandBeforeTexts) {
       << error_message(other);
 }
 
-// A reranker that is asked in a conversation reads what its chat template writes of a pair.
+// A reranker that is asked in a chat reads a pair as its chat template writes it.
 TEST_F(PoolingTest, PairsAreWrittenByTheTemplate) {
   pairs_are_chats = true;
   start({.num_labels = 1});

@@ -60,7 +60,7 @@ std::vector<OutputDelta> BestOf::add(OutputDelta delta) {
   if (delta.finish_reason) --num_unfinished_;
   append(candidates_[static_cast<size_t>(delta.choice_index)], std::move(delta));
   if (num_unfinished_ > 0) return {};
-  // The first candidate brings what is known of the prompt.
+  // The prompt's values come with the first candidate.
   std::vector<TokenLogprobs> prompt_logprobs = std::move(candidates_[0].prompt_logprobs);
   const int32_t num_cached_tokens = candidates_[0].num_cached_tokens;
   std::stable_sort(

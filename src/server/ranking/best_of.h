@@ -1,5 +1,5 @@
-// best_of: of the choices of a prompt, those with the greatest mean log-probability of a token are
-// the answer. They are known once all have ended.
+// BestOf implements best_of: of all choices of a prompt, those with the greatest mean
+// log-probability per token are the answer. They are known once all choices have ended.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ class BestOf {
  public:
   BestOf(int32_t num_candidates, int32_t num_wanted);
 
-  // Keeps the delta. After the last one of the last candidate it returns the answer, one delta for
-  // each choice that is wanted, best first; before that it returns nothing. Every token must have
+  // Stores the delta. After the last delta of the last candidate it returns the answer: one delta
+  // for each wanted choice, the best first. Before that it returns nothing. Every token must have
   // its log-probability.
   std::vector<OutputDelta> add(OutputDelta delta);
-  // Of the candidates that are no part of the answer, once it is there.
+  // Returns the tokens of candidates that are not in the answer, once the answer is known.
   int64_t num_other_tokens() const { return num_other_tokens_; }
   // Returns about how many bytes are held.
   uint64_t held_bytes() const { return held_bytes_; }

@@ -12,7 +12,7 @@ namespace {
 
 namespace json = boost::json;
 
-// The log-probabilities of a choice that has some.
+// Returns the log-probabilities of a choice; empty when it has none.
 json::array logprobs_of(const json::object& choice) {
   const json::value* const logprobs = find_member(choice, "logprobs");
   const json::value* const content =
@@ -201,7 +201,7 @@ int64_t ResponseEventBuilder::output_index() const {
   return static_cast<int64_t>(response_.at("output").as_array().size()) - 1;
 }
 
-// Of the item that comes next.
+// Returns the id of the next item.
 std::string ResponseEventBuilder::item_id(std::string_view prefix) const {
   std::string_view id = text_member(response_, "id");
   id.remove_prefix(std::min(id.find('_') + 1, id.size()));

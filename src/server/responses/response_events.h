@@ -1,5 +1,5 @@
-// The stream of OpenAI's Responses API: from the chunks of a chat to its events. The response that
-// the last event carries is the answer in one piece.
+// ResponseEventBuilder turns the chunks of a chat into the events of OpenAI's Responses API. The
+// response in the last event is also the answer without streaming.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -15,11 +15,11 @@ namespace quire::server {
 
 using ResponseEvents = std::vector<boost::json::object>;
 
-// Opens and closes output items, one at a time, as the chunks ask for it. Items have the same ids
-// wherever they are printed.
+// It opens and closes output items, one at a time. Items have the same ids wherever they are
+// printed.
 class ResponseEventBuilder {
  public:
-  // `response` has all that it says of its request, with an empty output.
+  // `response` repeats the request and has an empty output.
   explicit ResponseEventBuilder(boost::json::object response);
 
   void begin(ResponseEvents& out);
@@ -30,7 +30,7 @@ class ResponseEventBuilder {
   void fail(const ApiError& error, ResponseEvents& out);
 
   const boost::json::object& response() const { return response_; }
-  // Returns about how many bytes the output takes.
+  // Returns about how many bytes the output takes so far.
   uint64_t held_bytes() const { return held_bytes_; }
 
  private:

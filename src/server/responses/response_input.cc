@@ -21,7 +21,7 @@ ApiCheck check_string(const json::object& item, std::string_view name, const std
                      value != nullptr ? *value : json::value());
 }
 
-// A string, or a list of parts: of text, or images.
+// Checks content, which is a string or a list of parts: texts or images.
 ApiCheck check_content(const json::value* content, const std::string& where,
                        bool has_images = false) {
   if (content != nullptr && content->is_string()) return std::nullopt;
@@ -108,7 +108,7 @@ std::string_view text_of(const json::object& part) {
   return text_member(part, text_member(part, "type") == "refusal" ? "refusal" : "text");
 }
 
-// The text of a string or of all parts, one a line.
+// Returns the text of a string, or of all parts with one line for each.
 std::string joined(const json::value* content) {
   if (content == nullptr) return {};
   if (content->is_string()) return std::string(content->get_string());
@@ -125,7 +125,7 @@ bool is_image(const json::value& part) {
   return part.is_object() && text_member(part.get_object(), "type") == "input_image";
 }
 
-// As a chat has it: text, or where there are images a list of parts.
+// Returns content in a chat's form: a text, or a list of parts when there are images.
 json::value chat_content(const json::value* content) {
   const json::array* parts = content == nullptr ? nullptr : content->if_array();
   if (parts == nullptr || std::none_of(parts->begin(), parts->end(), is_image))
@@ -188,7 +188,7 @@ void ItemConversation::add_item(const json::object& item) {
   if (type == "reasoning") {
     std::string text = joined(find_member(item, "content"));
     if (text.empty()) text = joined(find_member(item, "summary"));
-    // What comes before other words of the assistant begins its next message.
+    // The assistant's earlier items end here; its next item begins a new message.
     is_open_ = false;
     assistant()["reasoning"] = std::move(text);
   } else if (type == "function_call") {

@@ -1,4 +1,5 @@
-// The items of a response's conversation: checked, given ids, and turned into messages of a chat.
+// These functions check the items of a response's conversation, give them ids, and turn them into
+// messages of a chat.
 #pragma once
 
 #include <boost/json/array.hpp>
@@ -10,16 +11,16 @@
 
 namespace quire::server {
 
-// `input` of a request as the items that it stands for: a text is a message of the user. Items
-// without an id get one that begins with `response_id`'s.
+// Returns the `input` of a request as items: a text becomes a message of the user. Items without an
+// id get one that begins with `response_id`.
 ApiResult<boost::json::array> read_input(boost::json::value input, std::string_view response_id);
 
-// Appends what these items say. Calls, reasoning and text of the assistant that stand together are
-// one message, also across calls of add().
+// ItemConversation appends items to the messages of a chat. Adjacent calls, reasoning and text of
+// the assistant become one message, even across calls of add().
 class ItemConversation {
  public:
   explicit ItemConversation(boost::json::array& messages) : messages_(messages) {}
-  // `content`: as a chat has it.
+  // `content` has the form of a chat message's content.
   void add_message(std::string_view role, boost::json::value content);
   void add(const boost::json::array& items);
 

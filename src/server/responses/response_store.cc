@@ -10,7 +10,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Of a response beside what its values take.
+// Memory of a response besides its values.
 constexpr uint64_t kResponseBytes = 1024;
 
 }  // namespace
@@ -27,7 +27,7 @@ ResponseTurn::ResponseTurn(std::shared_ptr<ResponseTurn> previous, Items input, 
 
 ResponseTurn::~ResponseTurn() {
   held_bytes_->fetch_sub(bytes_);
-  // One after the other: a long conversation must not take a long stack.
+  // The turns are destroyed one after the other, so that a long conversation needs no deep stack.
   std::shared_ptr<ResponseTurn> next = std::move(previous_);
   while (next != nullptr && next.use_count() == 1) {
     next = std::exchange(next->previous_, nullptr);

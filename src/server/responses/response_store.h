@@ -1,5 +1,5 @@
-// Responses that clients may come back to: to read them, to go on with their conversation, to follow
-// or cancel what runs in the background. Nothing outlives the process.
+// ResponseStore stores responses so that clients can read them later, continue their conversations,
+// and follow or cancel those that run in the background. The store does not outlive the process.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace quire::server {
 
-// What one response added to its conversation. Later turns share earlier ones.
+// A ResponseTurn is what one response added to its conversation. Later turns share earlier ones.
 class ResponseTurn {
  public:
   using Items = std::shared_ptr<const boost::json::array>;
@@ -36,22 +36,23 @@ class ResponseTurn {
   std::shared_ptr<ResponseTurn> previous_;
   const Items input_;
   const boost::json::array output_;
-  const std::shared_ptr<std::atomic<uint64_t>> held_bytes_;  // of all turns that live
+  const std::shared_ptr<std::atomic<uint64_t>> held_bytes_;  // by all living turns
   uint64_t bytes_ = 0;
 };
 
-// One response, from its request to its end and until it is forgotten. Any thread may call it.
+// A StoredResponse lasts from its request until it is removed from the store. Any thread may call
+// it.
 class StoredResponse {
  public:
   struct Begin {
     std::string id;
-    std::string owner;  // the key that asked for it; empty: none
+    std::string owner;  // digest of the key that made it; empty: none
     int64_t created_us = 0;
     bool is_background = false;
-    bool keeps_events = false;  // for readers that follow it
+    bool keeps_events = false;  // for readers that follow the response
     std::shared_ptr<ResponseTurn> previous;
     ResponseTurn::Items input;
-    boost::json::object response;  // as it stands at the beginning
+    boost::json::object response;  // its state at the beginning
   };
   StoredResponse(Begin begin, std::shared_ptr<std::atomic<uint64_t>> held_bytes);
   ~StoredResponse();
@@ -63,28 +64,29 @@ class StoredResponse {
   int64_t created_us() const { return begin_.created_us; }
   bool is_background() const { return begin_.is_background; }
   bool keeps_events() const { return begin_.keeps_events; }
-  // Of the request, as they came.
+  // Returns the input items of the request.
   const boost::json::array& input() const { return *begin_.input; }
 
   boost::json::object response() const;
   bool finished() const;
-  // Returns the turn, or null while the response runs.
+  // Returns the turn; null while the response runs.
   std::shared_ptr<ResponseTurn> turn() const;
 
   void set_running(boost::json::object response);
   void add_event(std::string event);
-  // The last word; later ones are dropped.
+  // Sets the final response. Later calls are ignored.
   void finish(boost::json::object response);
-  // The response with this status and nothing else changed, unless it has ended.
+  // Ends the response with this status and leaves the rest unchanged, unless it has already ended.
   void end_as(std::string_view status, std::string_view error_code, std::string_view error_message);
 
-  // Reads events from `first` on, at least one where there is one, about max_bytes of them. Returns
-  // the index of the next one. `at_end` says that no more will come.
+  // Appends events from `first` on, about max_bytes of them, but at least one if there is one.
+  // Returns the index of the next event. `at_end` is set when no more events will come.
   int64_t read_events(int64_t first, size_t max_bytes, std::string& out, bool& at_end) const;
-  // Rings after each event and at the end, on any thread, as long as the bell's owner lives.
+  // The bell is called after each event and at the end, on any thread, as long as its owner lives.
   void add_bell(std::weak_ptr<std::function<void()>> bell);
 
-  // Sets what stops the response. It is called at once where a stop has been asked for already.
+  // Sets the function that stops the response. It is called at once when cancel() was called
+  // before.
   void set_cancel(std::function<void()> cancel);
   void cancel();
 
@@ -94,7 +96,7 @@ class StoredResponse {
   Begin begin_;
   const std::shared_ptr<std::atomic<uint64_t>> held_bytes_;
   mutable std::mutex mutex_;
-  boost::json::object response_;  // guarded by mutex_, as all below
+  boost::json::object response_;  // guarded by mutex_, as all members below
   std::shared_ptr<ResponseTurn> turn_;
   std::vector<std::string> events_;
   std::vector<std::weak_ptr<std::function<void()>>> bells_;
@@ -104,17 +106,17 @@ class StoredResponse {
   bool is_cancelled_ = false;
 };
 
-// Any thread may call it.
+// Any thread may call these methods.
 class ResponseStore {
  public:
-  // Of the oldest responses that have ended, as many are forgotten as keep the rest below max_bytes,
-  // and those older than ttl_us.
+  // Responses that have ended are removed, the oldest first, while the store holds more than
+  // max_bytes, or when they are older than ttl_us.
   ResponseStore(uint64_t max_bytes, int64_t ttl_us) : max_bytes_(max_bytes), ttl_us_(ttl_us) {}
 
   std::shared_ptr<StoredResponse> add(StoredResponse::Begin begin);
-  // Makes a response that is not to be found again.
+  // Makes a response that find() does not return.
   std::shared_ptr<StoredResponse> make(StoredResponse::Begin begin);
-  // Returns a response, or null when it is unknown, forgotten, or another owner's.
+  // Returns null when the response is unknown, has been removed, or belongs to another owner.
   std::shared_ptr<StoredResponse> find(const std::string& id, std::string_view owner,
                                        int64_t now_us);
   void erase(const std::string& id);

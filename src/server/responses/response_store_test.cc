@@ -1,4 +1,4 @@
-// The store of responses beside a naive model, and what its bounds promise.
+// These tests compare the store of responses with a naive model and check its limits.
 #include "server/responses/response_store.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(ResponseStore, KeepsWhatANaiveModelKeeps) {
       default:
         break;
     }
-    // The oldest that have ended go first, so what has ended and is too old is gone.
+    // The oldest responses that have ended are removed first, so those that are too old are gone.
     std::erase_if(model, [&](const auto& known) {
       return known.second.has_ended && now_us - known.second.created_us >= kTtlUs;
     });
@@ -83,7 +83,7 @@ TEST(ResponseStore, BytesAreBoundedAndAllComeBack) {
     stored->finish(ended());
     turn = stored->turn();
     store.trim(i);
-    // What the newest turn goes on from is held by it alone.
+    // Only the newest turn holds the turns before it.
     uint64_t bytes_of_chain = 0;
     for (const ResponseTurn* t = turn.get(); t != nullptr; t = t->previous().get()) {
       bytes_of_chain += 5'000;

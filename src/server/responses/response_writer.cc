@@ -19,8 +19,8 @@ int64_t unix_now_s() {
   return std::chrono::duration_cast<std::chrono::seconds>(now).count();
 }
 
-// One client that follows a response. Lives on its connection's strand; whoever adds an event only
-// rings.
+// A Follower is a client that follows a response. It lives on its connection's strand; whoever adds
+// an event only rings its bell.
 class Follower final : public OngoingCall, public std::enable_shared_from_this<Follower> {
  public:
   Follower(std::shared_ptr<StoredResponse> stored, int64_t first,
@@ -64,7 +64,7 @@ class Follower final : public OngoingCall, public std::enable_shared_from_this<F
 
   const std::shared_ptr<StoredResponse> stored_;
   int64_t next_;
-  std::shared_ptr<ReplyChannel> reply_;  // null: it has ended
+  std::shared_ptr<ReplyChannel> reply_;  // null when it has ended
   std::shared_ptr<std::function<void()>> bell_;
 };
 

@@ -1,4 +1,5 @@
-// Answers as OpenAI's Responses API has them, which are also kept for whoever comes back to them.
+// ResponseWriter writes answers in the form of OpenAI's Responses API and stores them for later
+// requests.
 #pragma once
 
 #include <memory>
@@ -13,10 +14,11 @@ namespace quire::server {
 
 class ResponseWriter final : public AnswerWriter {
  public:
-  // `for_client`: whether the call's client reads the stream; otherwise it is only kept.
+  // `for_client` says whether the call's client reads the stream; otherwise the stream is only
+  // stored.
   ResponseWriter(std::shared_ptr<StoredResponse> stored, std::shared_ptr<ResponseStore> store,
                  bool streams, bool for_client);
-  // What has not ended by now has been cancelled.
+  // A response that has not ended yet is marked as cancelled.
   ~ResponseWriter() override;
 
   bool streams() const override { return streams_; }
@@ -36,10 +38,10 @@ class ResponseWriter final : public AnswerWriter {
   const bool streams_;
   const bool for_client_;
   ResponseEventBuilder events_;
-  uint64_t kept_bytes_ = 0;  // of events, for followers
+  uint64_t kept_bytes_ = 0;  // stored events, for readers that follow the response
 };
 
-// A response in the background: its client gets it as it stands at the beginning, or follows it.
+// A response in the background. Its client gets it in its first state, or follows its events.
 class BackgroundResponse final : public DetachedAnswer {
  public:
   BackgroundResponse(std::shared_ptr<StoredResponse> stored, std::shared_ptr<ResponseStore> store,
@@ -56,10 +58,10 @@ class BackgroundResponse final : public DetachedAnswer {
   const std::shared_ptr<StoredResponse> stored_;
   const std::shared_ptr<ResponseStore> store_;
   const bool streams_;
-  boost::json::object queued_;  // the response before it begins
+  boost::json::object queued_;  // the response before it starts
 };
 
-// Sends the events of `stored` from `first` on, those that have come and those that will.
+// Sends the events of `stored` from `first` on: those that exist and those that will follow.
 void follow_response(std::shared_ptr<StoredResponse> stored, int64_t first,
                      std::shared_ptr<ReplyChannel> reply, HeaderList headers);
 

@@ -22,7 +22,7 @@ namespace json = boost::json;
 struct ResponseRequest {
   ParsedFields parsed;  // without messages
   ResponseOptions options;
-  json::object response;  // what is known of the answer
+  json::object response;  // the parts of the answer that are known already
   std::shared_ptr<ResponseTurn> previous;
   json::array messages;
 };
@@ -49,7 +49,7 @@ ApiCheck find_previous(const HttpRequest& request, const PrepareContext& context
   return error;
 }
 
-// Instructions, then the turns before this one, then its input.
+// Returns the instructions, then the earlier turns, then the request's input.
 json::array conversation_of(const ResponseRequest& r) {
   std::vector<const ResponseTurn*> turns;
   for (const ResponseTurn* turn = r.previous.get(); turn != nullptr;
@@ -104,7 +104,7 @@ ApiResult<ResponseRequest> read_request(const HttpRequest& request, std::string_
   return r;
 }
 
-// Where a conversation may be cut: before a message of the user that is not the last.
+// Returns the places where a conversation may be cut, which are those before messages of the user.
 std::vector<size_t> places_to_cut(const json::array& messages) {
   std::vector<size_t> places;
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -113,7 +113,7 @@ std::vector<size_t> places_to_cut(const json::array& messages) {
   return places;
 }
 
-// The conversation from `place` on, with what the system says before it.
+// Returns the conversation from `place` on, after the messages of the system.
 json::array cut_at(const json::array& messages, size_t place) {
   json::array kept;
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -132,7 +132,7 @@ ApiResult<PreparedCall> prepare_messages(const ResponseRequest& r, json::array m
       prepare_fields(std::move(parsed), headers, Endpoint::kChat, "resp_", context);
   if (call.ok() || !call.error().param.value_or("").starts_with("messages")) return call;
   ApiError error = call.error();
-  error.param = "input";  // the messages are not the client's
+  error.param = "input";  // the client sent no messages
   return error;
 }
 
@@ -140,8 +140,8 @@ bool is_too_long(const ApiResult<PreparedCall>& call) {
   return !call.ok() && call.error().param == "input_tokens";
 }
 
-// With truncation, the longest end of the conversation that fits. Later places give shorter
-// prompts, so the first that fits is found by halving.
+// With truncation, this finds the longest end of the conversation that fits. Later places give
+// shorter prompts, so a binary search finds the first place that fits.
 ApiResult<PreparedCall> prepare_conversation(ResponseRequest& r, const HttpRequest& headers,
                                              const PrepareContext& context) {
   ApiResult<PreparedCall> call = prepare_messages(r, r.messages, headers, context);
@@ -152,7 +152,7 @@ ApiResult<PreparedCall> prepare_conversation(ResponseRequest& r, const HttpReque
     return error;
   }
   const std::vector<size_t> places = places_to_cut(r.messages);
-  size_t low = 1, high = places.size();  // the first that fits is in [low, high]
+  size_t low = 1, high = places.size();  // the first place that fits is in [low, high]
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     ApiResult<PreparedCall> tried =
@@ -167,7 +167,7 @@ ApiResult<PreparedCall> prepare_conversation(ResponseRequest& r, const HttpReque
   return call;
 }
 
-// Ids that nobody can guess, whatever the client calls its request.
+// The id must be one that nobody can guess, whatever id the client sends.
 HttpRequest without_request_id(const HttpRequest& request) {
   HttpRequest bare;
   for (const auto& header : request.headers) {

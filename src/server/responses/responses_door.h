@@ -1,4 +1,4 @@
-// OpenAI's Responses API: /v1/responses and what is under it.
+// These are the routes of OpenAI's Responses API: /v1/responses and the paths below it.
 #pragma once
 
 #include <span>

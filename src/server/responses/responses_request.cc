@@ -22,7 +22,8 @@ FieldSetter setter_of(std::string_view chat_field) {
   return std::get<FieldSetter>(field_of(chat_field, Endpoint::kChat).target);
 }
 
-// {"type": "function", "name": …, "parameters": …}; a chat has them one level deeper.
+// Reads {"type": "function", "name": …, "parameters": …}. In a chat these members are one level
+// deeper.
 ApiCheck set_tools(F& f, Value& value) {
   if (!value.is_array()) return wrong_value("tools", "a list of tools", value);
   for (size_t i = 0; i < value.get_array().size(); ++i) {
@@ -61,7 +62,7 @@ ApiCheck set_tool_choice(F& f, Value& value) {
                      value);
 }
 
-// {"format": {"type": "text" | "json_object" | "json_schema", …}, "verbosity": …}
+// Reads {"format": {"type": "text" | "json_object" | "json_schema", …}, "verbosity": …}.
 ApiCheck set_text(F& f, Value& value) {
   if (!value.is_object()) return wrong_value("text", "an object", value);
   Value* const format = find_member(value.get_object(), "format");
@@ -124,7 +125,7 @@ constexpr uint8_t kH = Field::kChatOnly;
 constexpr auto kNoEffect = FieldSupport::kNoEffect;
 constexpr auto kUnsupported = FieldSupport::kUnsupported;
 
-// Those without a target are taken out of the body before (take_response_options).
+// Fields without a target are removed from the body earlier (take_response_options).
 const Field kFields[] = {
     {"input", kH, std::monostate{},
      R"({"anyOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","properties":{"type":{"type":"string","enum":["message","function_call","function_call_output","reasoning"]}}}}]})",
@@ -170,7 +171,7 @@ const Field kFields[] = {
      false, kUnsupported},
 };
 
-// Of chat, what means the same here.
+// These fields of a chat mean the same in the Responses API.
 constexpr std::string_view kChatFields[] = {"model",
                                             "temperature",
                                             "top_p",
@@ -237,7 +238,8 @@ ApiCheck check_metadata(json::object& body) {
   return std::nullopt;
 }
 
-// {"type": "allowed_tools", "mode": "auto" | "required", "tools": [{"type": "function", "name"}]}
+// Reads {"type": "allowed_tools", "mode": "auto" | "required", "tools": [{"type": "function",
+// "name"}]}.
 ApiCheck take_allowed_tools(json::object& body, ResponseOptions& options) {
   Value* const choice = find_member(body, "tool_choice");
   if (choice == nullptr || !choice->is_object() ||

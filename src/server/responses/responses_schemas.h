@@ -1,4 +1,4 @@
-// Of /openapi.json: what the routes of the Responses API answer.
+// These are the schemas of the answers of the Responses API, for /openapi.json.
 #pragma once
 
 #include <string_view>

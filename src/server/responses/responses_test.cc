@@ -38,15 +38,15 @@ std::string text_at(const json::value& object, std::string_view name) {
   return std::string(object.at(name).as_string());
 }
 
-// A text with every id that begins with the response's own digits made "N".
+// Replaces every id that begins with the response's own digits by "N".
 std::string without_ids(std::string text, std::string_view response_id) {
   const std::string digits(response_id.substr(response_id.find('_') + 1));
   for (size_t at; (at = text.find(digits)) != std::string::npos;) text.replace(at, 32, "N");
   return text;
 }
 
-// What the events of a stream say that the response's output is, from deltas alone, and again from
-// their last words. Checks their order on the way.
+// Returns the output of a response from the deltas of its events, and checks it against the final
+// events and the events' order.
 json::array folded_output(const std::vector<std::string>& events) {
   json::array output, done;
   int64_t sequence = 0;
@@ -133,7 +133,7 @@ TEST_F(ServerTest, ResponsesStreamAndAnswerAreTheSameHoweverDeltasAreCut) {
     const json::value last = parse(events.back());
     EXPECT_EQ(text_at(last, "type"), "response.completed");
     EXPECT_EQ(folded_output(events), last.at("response").at("output").as_array()) << streamed.body;
-    // What is kept is what was streamed.
+    // The stored response is the one that was streamed.
     const std::string id = text_at(last.at("response"), "id");
     EXPECT_EQ(parse(get("/v1/responses/" + id).body), last.at("response"));
     const ClientResponse whole = post("/v1/responses", body_with(kTools));
@@ -183,7 +183,7 @@ TEST_F(ServerTest, ResponsesGoOnWithAConversation) {
       id_of(first), text_at(parse(first.body).at("output").at(2), "call_id"));
   const ClientResponse second = post("/v1/responses", next);
   ASSERT_EQ(second.status, 200) << second.body;
-  // The instructions of the first are not carried over; its items are.
+  // The instructions of the first response are not carried over, but its items are.
   EXPECT_EQ(prompt_of(engine->requests().at(1)),
             "system: two\nuser: hi\nassistant: Look.\nassistant: Done.\ntool: sunny\nsystem: be "
             "kind\nuser: so?\nassistant:");
@@ -193,7 +193,7 @@ TEST_F(ServerTest, ResponsesGoOnWithAConversation) {
   const std::string last = prompt_of(engine->requests().at(2));
   EXPECT_TRUE(last.ends_with("Done.\nuser: and?\nassistant:")) << last << third.body;
   EXPECT_NE(last.find("be kind\nuser: so?\nassistant: Look."), std::string::npos) << last;
-  // A conversation outlives what it came from.
+  // A conversation outlives the responses that it came from.
   TestClient client(server->port());
   EXPECT_EQ(client.request("DELETE", "/v1/responses/" + id_of(first)).status, 200);
   EXPECT_EQ(get("/v1/responses/" + id_of(first)).status, 404);
@@ -268,7 +268,7 @@ TEST_F(ServerTest, ResponsesStreamsAreResumedAnywhere) {
   const size_t at = some.find("resp_");
   ASSERT_NE(at, std::string::npos) << some;
   const std::string path = "/v1/responses/" + some.substr(at, 5 + 32);
-  client.close();  // the response goes on
+  client.close();  // the response continues
   for (int i = 0; i < 5; ++i) engine->push();
   EXPECT_TRUE(eventually([&] { return text_at(parse(get(path).body), "status") == "completed"; }));
   const std::vector<std::string> all = events_of(get(path + "?stream=true").body);
@@ -293,9 +293,9 @@ TEST_F(ServerTest, ResponsesInTheBackgroundAreCancelled) {
   EXPECT_EQ(cancelled.status, 200) << cancelled.body;
   EXPECT_EQ(text_at(parse(cancelled.body), "status"), "cancelled");
   EXPECT_TRUE(eventually([&] { return engine->num_aborted() == 1; }));
-  EXPECT_EQ(post(path + "/cancel", "").status, 200);  // again: the same
+  EXPECT_EQ(post(path + "/cancel", "").status, 200);  // a second time has the same result
   EXPECT_EQ(text_at(parse(get(path).body), "status"), "cancelled");
-  // One that a client waits for ends with its client, and no other way.
+  // A response that a client waits for ends when its client leaves, and only then.
   TestClient client(server->port());
   client.send(
       http_request("POST", "/v1/responses", body_with(""), {"Content-Type: application/json"}));
@@ -352,7 +352,7 @@ TEST_F(ServerTest, ResponsesTruncateTheOldest) {
   ASSERT_EQ(post("/v1/responses", cut).status, 200);
   EXPECT_EQ(prompt_of(engine->requests().at(0)),
             "system: s\nuser: question 9\nassistant: answer 9\nuser: last\nassistant:");
-  // What does not fit by itself is refused all the same.
+  // Input that does not fit by itself is refused even with truncation.
   const std::string one =
       fmt::format(R"({{"input":"{}","truncation":"auto"}})", std::string(200, 'a'));
   EXPECT_EQ(post("/v1/responses", one).status, 400);

@@ -19,7 +19,7 @@ namespace json = boost::json;
 
 constexpr std::string_view kPrefix = "/v1/responses/";
 
-// A page of the request's items, newest first unless told otherwise.
+// Returns a page of the request's items, by default the newest first.
 HttpResponse input_items(const StoredResponse& stored, std::string_view query) {
   const ApiResult<int64_t> limit = query_integer(query, "limit", 20, 1, 100);
   if (!limit.ok()) return error_response(limit.error());
@@ -74,7 +74,7 @@ ApiError unknown(std::string_view id) {
 }
 
 HttpResponse forget(StoredResponse& stored, ResponseStore& store) {
-  stored.cancel();  // what has ended stays as it is
+  stored.cancel();  // a response that has ended stays as it is
   store.erase(stored.id());
   return json_response({{"id", stored.id()}, {"object", "response"}, {"deleted", true}});
 }

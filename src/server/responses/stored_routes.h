@@ -1,4 +1,4 @@
-// The routes of responses that are kept: GET, DELETE /v1/responses/ID, POST ID/cancel, GET
+// These are the routes of stored responses: GET and DELETE /v1/responses/ID, POST ID/cancel, GET
 // ID/input_items.
 #pragma once
 

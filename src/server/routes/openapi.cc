@@ -27,7 +27,7 @@ namespace {
 
 namespace json = boost::json;
 
-// JSON text of ours; a mistake in it is a bug.
+// Parses a JSON text from this file; a mistake in it is a bug.
 json::value literal(std::string_view text) {
   json::error_code ec;
   json::value value = json::parse({text.data(), text.size()}, ec);
@@ -56,7 +56,7 @@ json::object field_schema(const Field& field) {
                                              : literal(field.schema).as_object();
   if (field.min) schema[field.exclusive_min ? "exclusiveMinimum" : "minimum"] = bound(*field.min);
   if (field.max) schema["maximum"] = bound(*field.max);
-  // Every field but the required ones may be null, which is the same as absent.
+  // Every field that is not required may be null, which means the same as absent.
   const bool required = field.default_json.empty();
   json::object out;
   if (required) {
@@ -84,7 +84,7 @@ json::object request_schema(Endpoint endpoint, std::span<const Field> table) {
       {"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
 }
 
-// Answers and small requests, by name.
+// Schemas of answers and small requests, by name.
 constexpr std::string_view kSchemas = R"json({
 "Error": {"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["message","type","param","code"],
   "properties":{"message":{"type":"string"},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":"integer"}}}}},
@@ -170,8 +170,8 @@ struct RouteShape {
   std::string_view path;
   std::string_view request;       // schema name; empty: no body
   std::string_view response;      // schema name; empty: see content_type
-  std::string_view content_type;  // of an answer that is no JSON; empty: empty body
-  std::string_view stream = "";   // what a stream of it has; empty: chunks as OpenAI's
+  std::string_view content_type;  // of an answer that is not JSON; empty: empty body
+  std::string_view stream = "";   // events of a stream; empty: OpenAI's chunks
   std::string_view error = "Error";
   std::string_view unauthorized = "Unauthorized";
 };
@@ -250,7 +250,7 @@ json::object error_answer(std::string_view description, std::string_view schema)
   return {{"description", description}, {"content", content("application/json", ref(schema))}};
 }
 
-// What a request with "stream": true gets.
+// Returns the answer to a request with "stream": true.
 json::object event_stream(const RouteShape& shape) {
   if (!shape.stream.empty()) {
     return {{"schema", {{"type", "string"}, {"description", shape.stream}}}};
@@ -269,7 +269,7 @@ json::object event_stream(const RouteShape& shape) {
       {"example", "data: {\"id\":\"1\"}\n\ndata: [DONE]\n\n"}};
 }
 
-// A server and its keys.
+// The server that the document describes, and whether it has keys.
 struct Described {
   const ServerOptions& options;
   bool asks_for_keys;

@@ -35,7 +35,7 @@ std::vector<Route> all_routes() {
   return all;
 }
 
-// The first that matches: of one room, exact paths stand before those with a *.
+// Returns the first route that matches. Within a group, exact paths stand before those with a *.
 const Route* find_exactly(std::string_view path) {
   const std::span<const Route> all = route_table();
   const auto found =

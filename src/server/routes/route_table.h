@@ -1,4 +1,4 @@
-// All routes of a server. A new room of routes is one line in route_table.cc.
+// This is the table of all routes of a server. A new group of routes is one line in route_table.cc.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 namespace quire::server {
 
 std::span<const Route> route_table();
-// Null: there is none. A path with a slash too much at its end is the path without it.
+// Returns null when there is no such route. One superfluous slash at the end of the path is
+// ignored.
 const Route* find_route(std::string_view path);
 
 }  // namespace quire::server

@@ -1,4 +1,5 @@
-// The routes that write recordings down: /v1/audio/transcriptions and /v1/audio/translations.
+// These are the routes that transcribe recordings: /v1/audio/transcriptions and
+// /v1/audio/translations.
 #pragma once
 
 #include <span>

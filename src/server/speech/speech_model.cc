@@ -23,7 +23,7 @@ Result<TokenId> require_mark(std::span<const MarkToken> marks, std::string_view 
   return invalid_argument("tokenizer.json: expected the token {} of a model of speech", text);
 }
 
-// <|en|> to <|yue|>.
+// Reads <|en|> to <|yue|>.
 std::optional<std::string> language_of(std::string_view text) {
   constexpr std::string_view kBegin = "<|", kEnd = "|>";
   if (!text.starts_with(kBegin) || !text.ends_with(kEnd)) return std::nullopt;
@@ -44,7 +44,7 @@ Result<std::vector<TokenId>> read_ids(const json::object& object, std::string_vi
   for (const json::value& one : value->get_array()) {
     const std::int64_t* const id = one.if_int64();
     if (id == nullptr || *id > INT32_MAX || *id < -1) return refuse();
-    if (*id >= 0) ids.push_back(static_cast<TokenId>(*id));  // -1 stands for a list of its own
+    if (*id >= 0) ids.push_back(static_cast<TokenId>(*id));  // -1 stands for the model's own list
   }
   return ids;
 }
@@ -66,7 +66,7 @@ Status read_generation(std::string_view text, SpeechTokens& tokens) {
           "generation_config.json: max_initial_timestamp_index: expected a number >= 0");
     tokens.max_first_step = static_cast<int32_t>(*index);
   }
-  // Whoever runs the model checks them.
+  // The code that runs the model checks the heads.
   const json::value* const heads = object.if_contains("alignment_heads");
   tokens.times_words = heads != nullptr && heads->is_array() && !heads->get_array().empty();
   const json::value* const multilingual = object.if_contains("is_multilingual");
@@ -101,9 +101,9 @@ Result<SpeechTokens> read_speech_tokens(std::span<const MarkToken> marks,
   QUIRE_ASSIGN_OR_RETURN(tokens.no_timestamps, require_mark(marks, "<|notimestamps|>"));
   QUIRE_ASSIGN_OR_RETURN(tokens.end_of_text, require_mark(marks, "<|endoftext|>"));
   tokens.previous = find_mark(marks, "<|startofprev|>");
-  // Two names of one token.
+  // The token has one of two names.
   tokens.no_speech = std::max(find_mark(marks, "<|nospeech|>"), find_mark(marks, "<|nocaptions|>"));
-  // Some tokenizers leave the timestamps out: they follow.
+  // Some tokenizers leave the timestamps out. Their ids follow this token.
   tokens.first_timestamp = tokens.no_timestamps + 1;
   for (const MarkToken& mark : marks) {
     if (std::optional<std::string> code = language_of(mark.text))

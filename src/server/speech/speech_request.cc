@@ -46,12 +46,12 @@ std::string language_list(const SpeechTokens& tokens) {
   return list.empty() ? "en" : list;
 }
 
-// Fields of one form. The first that is wrong is kept.
+// FormReader reads the fields of one form and keeps the first error.
 class FormReader {
  public:
   explicit FormReader(const std::vector<FormPart>& parts) : parts_(parts) {}
 
-  // nullopt: absent.
+  // Returns nullopt when the field is absent.
   std::optional<std::string_view> text(std::string_view name) {
     const FormPart* const part = find_part(parts_, name);
     if (part == nullptr) return std::nullopt;
@@ -106,7 +106,7 @@ void read_format(FormReader& form, PreparedSpeech& speech) {
   }
 }
 
-// Whether the times of words are wanted; of segments is `speech`'s to know.
+// Reads whether the request wants the times of words. The times of segments are noted in `speech`.
 bool read_granularities(const std::vector<FormPart>& parts, const SpeechTokens& tokens,
                         FormReader& form, PreparedSpeech& speech) {
   constexpr std::string_view kName = "timestamp_granularities";
@@ -189,7 +189,7 @@ void read_schedule(const HttpRequest& request, FormReader& form, const PrepareCo
     speech.timeout_us = *context.options.request_timeout_ms * 1000;
 }
 
-// Whatever is wrong with a recording is the request's fault, unless the server is full.
+// An error about a recording is a mistake in the request, unless the server has no room.
 ApiError audio_error(const Status& status) {
   ApiError error = status.code() == StatusCode::kDataLoss ? api_error(400, status.message())
                                                           : from_status(status);

@@ -1,4 +1,4 @@
-// The forms of /v1/audio/transcriptions and /v1/audio/translations.
+// These functions read the forms of /v1/audio/transcriptions and /v1/audio/translations.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace quire::server {
 
-// A recording that has been read, and what is wanted of it.
+// A decoded recording and the options of its transcript.
 struct PreparedSpeech {
   std::shared_ptr<const SpeechModel> model;
   std::shared_ptr<const TextCodec> codec;
   std::unique_ptr<Transcriber> transcriber;
   TranscriptFormat format = TranscriptFormat::kJson;
-  bool lists_segments = true;  // in kVerboseJson
+  bool lists_segments = true;  // for kVerboseJson
   bool streams = false;
-  // Of every query.
+  // The members below apply to every query.
   std::string external_id;
   int32_t priority = 0;
   CacheKeys cache_keys;
@@ -29,7 +29,7 @@ struct PreparedSpeech {
   std::optional<int64_t> timeout_us;
 };
 
-// Reads the form and decodes its recording: milliseconds to seconds.
+// Reads the form and decodes its recording, which takes milliseconds to seconds.
 ApiResult<PreparedCall> prepare_speech(const HttpRequest& request, bool translates,
                                        const PrepareContext& context);
 

@@ -1,4 +1,4 @@
-// The bodies of the routes of speech, for /openapi.json: members of its schemas.
+// These are the schemas of the bodies of the speech routes, for /openapi.json.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Recordings over HTTP, with a double of the engine.
+// These tests send recordings over HTTP, with a double of the engine.
 #include <boost/json/parse.hpp>
 #include <cmath>
 #include <limits>
@@ -48,7 +48,7 @@ std::string form(const std::vector<Field>& fields, const std::string& file) {
   return body + "--X--\r\n";
 }
 
-// Hears German, and says the same in each window.
+// The script hears German and says the same text in each window.
 std::vector<OutputDelta> script(const GenerationRequest& request) {
   OutputDelta delta;
   if (request.pooling != nullptr) {

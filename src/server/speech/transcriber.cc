@@ -11,11 +11,12 @@
 namespace quire {
 namespace {
 
-constexpr int32_t kFramesPerStep = 2;  // of a timestamp
+constexpr int32_t kFramesPerStep = 2;  // frames per step of a timestamp
 constexpr int32_t kMostAttempts = 6;
-constexpr float kWarmer = 0.2f;  // from attempt to attempt
+constexpr float kWarmer = 0.2f;  // added for each further attempt
 
-// How many times shorter a text becomes: much of the same is what a model says that is lost.
+// Returns how many times shorter the text becomes by compression. A model that has lost track
+// repeats itself, which compresses well.
 double compression_ratio(std::string_view text) {
   if (text.empty()) return 0.0;
   uLongf size = compressBound(static_cast<uLong>(text.size()));
@@ -71,7 +72,8 @@ SpeechQuery Transcriber::listen_query() const {
   return query;
 }
 
-// Of text alone: what steers the model is no client's to write.
+// Returns the tokens of the client's prompt. Control tokens are left out, because a client may not
+// set them.
 std::vector<TokenId> Transcriber::earlier_tokens() const {
   const std::string prompt(trim(options_.prompt));
   if (prompt.empty() || frame_ > 0 || model_.tokens.previous < 0) return {};
@@ -179,7 +181,7 @@ void Transcriber::take_attempt(const Attempt& attempt) {
   window_.reset();
 }
 
-// A token that the model has not read ends where the one before it does.
+// A token that the model has not read ends where the token before it ends.
 void Transcriber::take_alignment(const PooledOutput& rows) {
   Attempt attempt = std::move(*aligned_);
   aligned_.reset();
@@ -203,7 +205,7 @@ std::string Transcriber::text_of(std::span<const TokenId> token_ids) const {
   return codec_.decode(text, false);
 }
 
-// A token begins where the one before it ends.
+// A token begins where the token before it ends.
 std::vector<TranscriptWord> Transcriber::words_of(const Attempt& attempt, size_t begin,
                                                   size_t count) const {
   if (attempt.token_ends.empty()) return {};
@@ -235,8 +237,9 @@ void Transcriber::add_segment(const Attempt& attempt, size_t begin, size_t count
                        .words = words_of(attempt, begin, count)});
 }
 
-// Segments end at two timestamps in a row. Behind the last such pair the window is heard again, unless
-// the model says where what is left ends. How many frames are done.
+// Adds the segments of an attempt, which end at two timestamps in a row. The audio after the last
+// such pair is read again in the next window, unless the model says where the rest ends. Returns
+// how many frames are done.
 int32_t Transcriber::add_segments(const Attempt& attempt) {
   const std::span<const TokenId> tokens = attempt.token_ids;
   const auto is_time = [&](size_t i) { return tokens[i] >= model_.tokens.first_timestamp; };

@@ -1,5 +1,5 @@
-// Transcriber: writes down a recording window by window. It says what to ask the model next and takes
-// what comes of it; who asks is another's concern. Radford et al., 2022, section 4.5.
+// A Transcriber transcribes a recording window by window. It returns the next query for the model
+// and takes the answer; the caller runs the query. See Radford et al., 2022, section 4.5.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,21 @@ namespace quire {
 
 struct TranscriptionOptions {
   bool translates = false;  // into English
-  std::string language;     // ISO 639; empty: what is heard at the beginning
-  std::string prompt;       // what was said before
-  // 0 is greedy, and becomes warmer where that comes to nothing.
+  std::string language;     // ISO 639; empty: detected at the beginning
+  std::string prompt;       // the text before the recording
+  // 0 is greedy decoding; poor attempts are then repeated at higher temperatures.
   float temperature = 0.0f;
   std::optional<uint64_t> seed = {};
-  int32_t max_tokens = 0;  // of a window; 0: half of what the model can hold
+  int32_t max_tokens = 0;  // per window; 0: half of the model's context
   bool times_words = false;
-  // Of a window: what is worse is tried again, what is below both is silence.
+  // Limits for a window. An attempt with a higher compression ratio or a lower mean logprob is
+  // repeated. With a lower mean logprob and a higher no-speech probability the window is silence.
   double max_compression_ratio = 2.4;
   double min_mean_logprob = -1.0;
   double max_no_speech_prob = 0.6;
 };
 
-// Times in seconds from the beginning of the recording.
+// Times are seconds from the beginning of the recording.
 struct TranscriptSegment {
   double start = 0.0;
   double end = 0.0;
@@ -52,11 +53,11 @@ struct SpeechQuery {
   std::vector<TokenId> prompt;
   std::shared_ptr<const MediaItem> window;
   SamplingParams params;
-  // Set: nothing is to be said, but where in the window tokens of the prompt begin.
+  // When set, the query generates nothing, but asks where in the window the prompt's tokens begin.
   std::shared_ptr<const PoolingParams> alignment = {};
 };
 
-// All that came of it. `logprobs`: one per token.
+// The answer to a query. `logprobs` has one entry per token.
 struct SpeechAnswer {
   std::vector<TokenId> token_ids;
   std::vector<TokenLogprobs> logprobs;
@@ -66,18 +67,18 @@ struct SpeechAnswer {
 // One thread at a time may use it.
 class Transcriber {
  public:
-  // `max_model_len` is the tokens of a window, with its prompt. The model and the codec must
-  // outlive the transcriber.
+  // `max_model_len` is the number of tokens of a window and its prompt. The model and the codec
+  // must outlive the transcriber.
   Transcriber(const SpeechModel& model, const TextCodec& codec, HeardRecording recording,
               TranscriptionOptions options, int32_t max_model_len);
 
-  // What to ask next; nullopt: all is written down.
+  // Returns the next query; nullopt: the recording is transcribed.
   Result<std::optional<SpeechQuery>> next();
   // Takes the answer to the last query.
   void take(const SpeechAnswer& answer);
 
   const std::vector<TranscriptSegment>& segments() const { return segments_; }
-  // From so many on they are all that will ever come before the next window's.
+  // Returns the text of all segments so far.
   std::string text() const;
   const std::string& language() const { return language_; }  // empty: not known (yet)
   double seconds() const { return recording_.seconds(); }
@@ -85,19 +86,20 @@ class Transcriber {
 
  private:
   struct Attempt {
-    std::vector<TokenId> token_ids;  // without the end
+    std::vector<TokenId> token_ids;  // without the end token
     bool has_end = false;
-    std::vector<double> token_ends;  // seconds from the window's beginning; empty: not known
+    std::vector<double> token_ends;  // seconds from the window's beginning; empty: unknown
     std::string text;
     double mean_logprob = 0.0;
     double compression_ratio = 0.0;
 
-    // Returns how many tokens the model has read: all but the last where the end was not said.
+    // Returns how many tokens the model has read: all, or all but the last when there was no end
+    // token.
     int64_t num_read() const { return std::ssize(token_ids) - (has_end ? 0 : 1); }
   };
-  SpeechQuery listen_query() const;  // who speaks, and in which language?
+  SpeechQuery listen_query() const;  // asks which language is spoken, and if anybody speaks
   SpeechQuery write_query() const;
-  SpeechQuery align_query() const;  // when is each token of aligned_ said?
+  SpeechQuery align_query() const;  // asks when each token of aligned_ is spoken
   std::vector<TokenId> earlier_tokens() const;
   void take_language(const SpeechAnswer& answer);
   Attempt read_attempt(const SpeechAnswer& answer) const;
@@ -106,7 +108,7 @@ class Transcriber {
   void take_attempt(const Attempt& attempt);
   void take_alignment(const PooledOutput& rows);
   int32_t add_segments(const Attempt& attempt);
-  // Of the attempt's tokens from `begin` on.
+  // Adds the attempt's tokens from `begin` on.
   void add_segment(const Attempt& attempt, size_t begin, size_t count, double start, double end);
   std::vector<TranscriptWord> words_of(const Attempt& attempt, size_t begin, size_t count) const;
   int32_t frames_left() const;
@@ -120,11 +122,11 @@ class Transcriber {
   const TranscriptionOptions options_;
   const int32_t max_model_len_;
   std::shared_ptr<const TranscriptRules> rules_;
-  std::shared_ptr<const MediaItem> window_;  // null: the next one has not been begun
-  int32_t frame_ = 0;                        // where it begins
+  std::shared_ptr<const MediaItem> window_;  // null: the next window has not been started
+  int32_t frame_ = 0;                        // where the window begins
   bool has_listened_ = false;
-  int32_t num_attempts_ = 0;        // at the window
-  std::optional<Attempt> aligned_;  // the one that stands, while its words have no times
+  int32_t num_attempts_ = 0;        // for the current window
+  std::optional<Attempt> aligned_;  // the accepted attempt, until its words have times
   double no_speech_prob_ = 0.0;
   std::string language_;
   std::vector<TranscriptSegment> segments_;

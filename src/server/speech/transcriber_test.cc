@@ -15,10 +15,10 @@ namespace {
 using server::ByteCodec;
 using Tokens = std::vector<TokenId>;
 
-// Bytes are text; what follows steers.
+// Bytes are text; the tokens after them are control tokens.
 constexpr TokenId kEnd = 256, kStart = 257, kEnglish = 258, kGerman = 259, kTranslate = 260,
                   kTranscribe = 261, kPrevious = 262, kNoSpeech = 263, kNoTimes = 264, kTime = 265;
-// Windows of a second.
+// The windows are one second long.
 constexpr WindowShape kShape{.num_bands = 8, .num_frames = 100, .num_embeddings = 50};
 
 std::vector<MarkToken> marks() {
@@ -111,19 +111,19 @@ TEST_F(TranscriberTest, WindowsFollowTheTimestamps) {
   ask(transcriber);
   transcriber.take(heard(kGerman));
   EXPECT_EQ(ask(transcriber).prompt, (Tokens{kStart, kEnglish, kTranscribe}));
-  // Two whole segments, and one that has begun at 0.7: it is heard again.
+  // There are two complete segments, and one that began at 0.7, which is read again.
   transcriber.take(answer(Tokens{at(0)} + say(" a") + Tokens{at(0.3), at(0.4)} + say(" b") +
                           Tokens{at(0.7), at(0.7)} + say(" c") + Tokens{kEnd}));
   SpeechQuery query = ask(transcriber);
   EXPECT_EQ(query.prompt, Tokens{kStart}) << "a new window";
   transcriber.take(heard(kEnglish));
   ask(transcriber);
-  // A segment that the model ends alone: the window is done.
+  // The model ends a single segment, so the window is done.
   transcriber.take(answer(Tokens{at(0)} + say(" c") + Tokens{at(0.5), kEnd}));
   ask(transcriber);
   transcriber.take(heard(kEnglish));
   ask(transcriber);
-  transcriber.take(answer(Tokens{at(0.1)} + say(" d")));  // cut short: until the end
+  transcriber.take(answer(Tokens{at(0.1)} + say(" d")));  // cut short: it lasts until the end
   EXPECT_TRUE(is_done(transcriber));
   ASSERT_EQ(transcriber.segments().size(), 4u);
   const auto expect_segment = [&](size_t i, std::string_view text, double start, double end) {
@@ -146,7 +146,7 @@ TEST_F(TranscriberTest, WhatIsPoorIsTriedWarmer) {
   transcriber.take(heard(kEnglish));
   const std::string again(300, 'a');
   EXPECT_EQ(ask(transcriber).params.temperature, 0.0f);
-  transcriber.take(answer(Tokens{at(0)} + say(again) + Tokens{at(0.4), kEnd}));  // much of the same
+  transcriber.take(answer(Tokens{at(0)} + say(again) + Tokens{at(0.4), kEnd}));  // a repetition
   EXPECT_FLOAT_EQ(ask(transcriber).params.temperature, 0.2f);
   transcriber.take(answer(Tokens{at(0)} + say(" maybe") + Tokens{at(0.4), kEnd}, -2.0f));
   EXPECT_FLOAT_EQ(ask(transcriber).params.temperature, 0.4f);
@@ -181,7 +181,7 @@ TEST_F(TranscriberTest, SilenceIsSkipped) {
 }
 
 TEST_F(TranscriberTest, EveryAnswerMovesOn) {
-  // Nothing, the end alone, timestamps alone, and pairs at the very beginning.
+  // The attempts have nothing, only the end, only timestamps, or pairs at the very beginning.
   for (const Tokens& tokens : {Tokens{}, Tokens{kEnd}, Tokens{at(0)}, Tokens{at(0), at(0)},
                                Tokens{at(0), at(0), kEnd}, say("x"), Tokens{at(0), at(0), at(0)}}) {
     Transcriber transcriber = start(1.5, {.language = "en", .temperature = 0.5f});
@@ -235,7 +235,8 @@ TEST_F(TranscriberTest, WordsAreTimedByTheirTokens) {
   EXPECT_EQ(words[1].text, " yo");
   EXPECT_NEAR(words[1].start, 0.40, 1e-9);
   EXPECT_NEAR(words[1].end, 0.70, 1e-9);
-  // The next window begins at 0.8. Its answer is cut short: the model has not read the last token.
+  // The next window begins at 0.8. Its answer is cut short, so the model has not read the last
+  // token.
   ask(transcriber);
   transcriber.take(heard(kEnglish));
   ask(transcriber);

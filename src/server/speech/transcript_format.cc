@@ -56,7 +56,7 @@ json::object verbose(const Transcriber& transcriber, bool lists_segments) {
   return body;
 }
 
-// A cue's text: an arrow or an empty line would end it.
+// Returns the text of a cue without arrows and empty lines, either of which would end the cue.
 std::string cue_text(std::string text) {
   for (size_t at = 0; (at = text.find("-->", at)) != text.npos;) text.replace(at, 3, "->");
   std::ranges::replace(text, '\n', ' ');

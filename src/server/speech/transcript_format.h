@@ -1,4 +1,4 @@
-// Transcripts as answers: JSON, text and subtitles.
+// These functions write transcripts as JSON, text and subtitles.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -12,14 +12,14 @@ namespace quire::server {
 
 enum class TranscriptFormat : uint8_t { kJson, kText, kVerboseJson, kSrt, kVtt };
 
-// {"type": "duration", "seconds": N}
+// Returns {"type": "duration", "seconds": N}.
 boost::json::object transcript_usage(const Transcriber& transcriber);
 
-// Returns a transcript that is done, as an answer.
+// Returns the answer with a complete transcript.
 HttpResponse transcript_response(const Transcriber& transcriber, TranscriptFormat format,
                                  bool lists_segments);
 
-// Returns HH:MM:SS.mmm, with another sign before the milliseconds.
+// Returns HH:MM:SS.mmm, with `before_milliseconds` in the place of the point.
 std::string subtitle_time(double seconds, char before_milliseconds);
 
 }  // namespace quire::server

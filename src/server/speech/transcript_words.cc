@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 constexpr std::string_view kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
-// Marks that go to the next word, and to the one before.
+// Marks that are joined to the next word, and marks that are joined to the word before.
 constexpr std::string_view kPrepended = "\"'“¡¿([{-";
 constexpr std::string_view kAppended = "\"'.。,，!！?？:：”)]}、";
 
@@ -18,7 +18,7 @@ bool is_among(std::string_view text, std::string_view marks) {
   return marks.find(text) != marks.npos;
 }
 
-// Runs of tokens that are whole characters together.
+// Joins tokens until they form complete characters.
 std::vector<TranscriptWord> split_characters(std::span<const TimedToken> tokens,
                                              const TextCodec& codec) {
   std::vector<TokenId> ids;
@@ -31,7 +31,7 @@ std::vector<TranscriptWord> split_characters(std::span<const TimedToken> tokens,
         codec.decode(std::vector<TokenId>(ids.begin() + static_cast<int64_t>(begin),
                                           ids.begin() + static_cast<int64_t>(i) + 1),
                      false);
-    // A replacement stands for bytes that are no character, or for the first of one.
+    // A replacement character stands for bytes that are no character, or for the beginning of one.
     const size_t broken = text.find(kReplacement);
     if (broken != text.npos && done + broken < whole.size() &&
         std::string_view(whole).substr(done + broken, kReplacement.size()) != kReplacement)

@@ -1,4 +1,5 @@
-// Words of a transcript with their times: tokens put together as transformers does it for Whisper.
+// make_words() returns the words of a transcript with their times. It joins tokens as transformers
+// does for Whisper.
 #pragma once
 
 #include <span>
@@ -11,7 +12,7 @@
 
 namespace quire {
 
-// Seconds from the beginning of the recording.
+// Times are seconds from the beginning of the recording.
 struct TimedToken {
   TokenId id = 0;
   double start = 0.0;
@@ -24,11 +25,12 @@ struct TranscriptWord {
   double end = 0.0;
 };
 
-// Whether words of a language (ISO 639) have spaces between them; otherwise each character is one.
+// Returns whether a language (ISO 639) has spaces between words; otherwise each character is a
+// word.
 bool has_spaces(std::string_view language);
 
-// Returns the words of tokens that are text. A word begins with a space or is a mark of
-// punctuation; marks then go to the word that they belong to.
+// Returns the words of text tokens. A word begins with a space or is a punctuation mark; each mark
+// is then joined to the word that it belongs to.
 std::vector<TranscriptWord> make_words(std::span<const TimedToken> tokens, const TextCodec& codec,
                                        bool has_spaces);
 

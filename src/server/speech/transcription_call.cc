@@ -29,7 +29,7 @@ void TranscriptionCall::run(std::shared_ptr<ReplyChannel> reply,
   call->pump();
 }
 
-// The next query goes to the engine; where there is none the answer is whole.
+// Sends the next query to the engine. When there is none, the transcript is complete.
 void TranscriptionCall::ask_next() {
   Result<std::optional<SpeechQuery>> query = prepared_->transcriber->next();
   if (!query.ok()) return fail(from_status(query.status()));
@@ -61,12 +61,12 @@ ApiCheck TranscriptionCall::ask(SpeechQuery query) {
 void TranscriptionCall::pump() {
   const auto self = shared_from_this();
   while (!ended_ && stream_ != nullptr) {
-    if (began_ && !reply_->wants_more()) return;  // on_writable() comes back here
+    if (began_ && !reply_->wants_more()) return;  // on_writable() continues here
     if (!pop_one()) return;
   }
 }
 
-// One delta, if there is one; behind the last one of a query the next query.
+// Handles one delta, if there is one. After the last delta of a query it sends the next query.
 bool TranscriptionCall::pop_one() {
   std::optional<OutputDelta> delta = stream_->try_pop();
   if (!delta) {
@@ -103,7 +103,7 @@ void TranscriptionCall::begin_stream() {
   reply_->begin_stream(std::move(head));
 }
 
-// As OpenAI's streams of transcripts: the text of segments as windows are done.
+// Sends the text of each segment when its window is done, as OpenAI's streams do.
 void TranscriptionCall::send_new_text() {
   const std::vector<TranscriptSegment>& segments = prepared_->transcriber->segments();
   for (; num_sent_segments_ < segments.size(); ++num_sent_segments_) {
@@ -151,7 +151,7 @@ void TranscriptionCall::fail(ApiError error) {
 
 void TranscriptionCall::end() {
   ended_ = true;
-  stream_.reset();  // aborts what still runs
+  stream_.reset();  // aborts a running request
   prepared_.reset();
 }
 

@@ -1,5 +1,5 @@
-// One recording on its way through the model: asks the engine what its Transcriber wants to know, one
-// query after the other, and answers with the transcript, at once or window by window. Lives on its
+// A TranscriptionCall transcribes one recording. It asks the engine one query of its Transcriber
+// after the other, and answers with the transcript, at once or window by window. It lives on its
 // connection's strand; the engine only rings its bell.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace quire::server {
 class TranscriptionCall final : public OngoingCall,
                                 public std::enable_shared_from_this<TranscriptionCall> {
  public:
-  // Answers on `reply`. Strand only; the engine outlives the call.
+  // Answers on `reply`. It must be called on the strand. The engine must outlive the call.
   static void run(std::shared_ptr<ReplyChannel> reply, std::shared_ptr<PreparedSpeech> prepared,
                   AsyncEngine& engine, GenerationCall::Options options);
 
@@ -44,10 +44,10 @@ class TranscriptionCall final : public OngoingCall,
   std::shared_ptr<PreparedSpeech> prepared_;  // null when the call has ended
   AsyncEngine& engine_;
   GenerationCall::Options options_;
-  std::unique_ptr<OutputStream> stream_;  // of the query under way
+  std::unique_ptr<OutputStream> stream_;  // of the running query
   SpeechAnswer answer_;                   // so far
   size_t num_sent_segments_ = 0;
-  bool began_ = false;  // the head of a stream is out
+  bool began_ = false;  // the head of a stream has been sent
   bool ended_ = false;
 };
 

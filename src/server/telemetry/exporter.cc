@@ -96,7 +96,7 @@ void OtlpExporter::add(Span span) {
     num_dropped_.fetch_add(1);
     return;
   }
-  queue_.push_back(std::move(span));  // it waits for others: nobody is woken for one
+  queue_.push_back(std::move(span));  // the thread is not woken for a single span
   if (queue_.size() == options_.max_batch) changed_.notify_all();
 }
 

@@ -1,6 +1,6 @@
-// Sends spans and metrics to a collector by OTLP/HTTP, from a thread of its own. Nobody waits for it:
-// spans beyond the queue's bound, or of batches that the collector does not take, are counted and
-// dropped.
+// OtlpExporter sends spans and metrics to a collector by OTLP/HTTP, from a thread of its own.
+// Nobody waits for it: spans are counted and dropped when its queue is full or when the collector
+// does not accept them.
 #pragma once
 
 #include <atomic>
@@ -20,29 +20,30 @@
 
 namespace quire::server {
 
-// Reads http://HOST[:PORT][/PATH], and https likewise. `path` is taken where there is none, and
-// 4318 for the port of http. kInvalidArgument: it is written otherwise.
+// Reads http://HOST[:PORT][/PATH], and the same with https. The default of the path is `path`, that
+// of the port of http is 4318. kInvalidArgument: the text has another form.
 Result<net::Url> parse_otlp_endpoint(const std::string& url, std::string_view path);
 
-// Of "NAME=VALUE,NAME=VALUE". kInvalidArgument: it is written otherwise, or is no header.
+// Reads "NAME=VALUE,NAME=VALUE". kInvalidArgument: the text has another form, or is no valid
+// header.
 Result<net::HeaderList> parse_otlp_headers(std::string_view text);
 
 class OtlpExporter {
  public:
-  // kInvalidArgument: an endpoint or a header is not written as it should be, or the file of
+  // kInvalidArgument: an endpoint or a header has a wrong form, or the file of certificate
   // authorities cannot be read.
   static Result<std::unique_ptr<OtlpExporter>> create(ExporterOptions options);
   explicit OtlpExporter(ExporterOptions options) : options_(std::move(options)) {}
   ~OtlpExporter() { stop(); }
 
-  // `metrics_text` returns what /metrics says; it is called on the exporter's thread.
+  // `metrics_text` returns the text of /metrics. It is called on the exporter's thread.
   void start(std::function<std::string()> metrics_text);
-  // Sends what is queued, within the time of one request. Idempotent.
+  // Sends the queued spans, within the timeout of one request. Idempotent.
   void stop();
   bool wants_spans() const { return !options_.traces_endpoint.empty(); }
-  // Any thread; never waits for the network.
+  // Any thread may call it. It never waits for the network.
   void add(Span span);
-  // Families about the exporter, in the text format of /metrics.
+  // Returns the exporter's own metrics, in the text format of /metrics.
   std::string metrics_text() const;
 
  private:
@@ -54,13 +55,13 @@ class OtlpExporter {
   const ExporterOptions options_;
   net::Url traces_, metrics_;
   net::HeaderList headers_;
-  net::TlsTrust trust_;  // null: no endpoint speaks https
+  net::TlsTrust trust_;  // null: no endpoint uses https
   std::function<std::string()> metrics_source_;
   int64_t start_ns_ = 0;
   std::atomic<int64_t> num_sent_ = 0, num_dropped_ = 0, num_failures_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Span> queue_;  // guarded by mutex_, as the next
+  std::deque<Span> queue_;  // guarded by mutex_, as is_stopped_
   bool is_stopped_ = false;
   std::thread thread_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 namespace json = boost::json;
 
-// The numbers of enumerations in the protocol.
+// These are numbers of the protocol's enumerations.
 constexpr int kSpanKindServer = 2, kStatusError = 2, kCumulative = 2;
 
 json::object attribute(std::string_view key, const Span::Value& value) {
@@ -24,7 +24,7 @@ json::object attribute(std::string_view key, const Span::Value& value) {
   if (const auto* const text = std::get_if<std::string>(&value)) {
     typed["stringValue"] = *text;
   } else if (const auto* const count = std::get_if<int64_t>(&value)) {
-    typed["intValue"] = std::to_string(*count);  // 64-bit numbers are texts in protobuf's JSON
+    typed["intValue"] = std::to_string(*count);  // protobuf's JSON writes 64-bit numbers as texts
   } else {
     typed["doubleValue"] = std::get<double>(value);
   }
@@ -54,14 +54,15 @@ json::object span_json(const Span& span) {
   return out;
 }
 
-// A sample of the text format: name{label="value",…} number.
+// A Sample is a line of the text format: name{label="value",…} number.
 struct Sample {
   std::string_view name;
   std::vector<std::pair<std::string, std::string>> labels;
   double value = 0;
 };
 
-// The value of a label, from behind its opening quote on; moves `at` behind the closing one.
+// Returns the value of a label. `at` is after its opening quote, and is moved to after its closing
+// one.
 std::string label_value(std::string_view line, size_t& at) {
   std::string value;
   for (; at < line.size() && line[at] != '"'; ++at) {
@@ -85,7 +86,7 @@ std::optional<double> number(std::string_view text) {
                                                                : std::nullopt;
 }
 
-// nullopt: the line is no sample.
+// Returns nullopt when the line is no sample.
 std::optional<Sample> parse_sample(std::string_view line) {
   Sample sample;
   size_t at = std::min(line.find_first_of("{ "), line.size());
@@ -123,7 +124,7 @@ json::object point_of(const Sample& sample, const Times& times) {
           {"timeUnixNano", std::to_string(times.now_ns)}};
 }
 
-// One of # TYPE, with its samples.
+// A Family is the metric of one # TYPE line with its samples.
 class Family {
  public:
   Family(std::string_view name, std::string_view type, std::string_view help)
@@ -155,7 +156,7 @@ class Family {
  private:
   struct Histogram {
     json::object point;
-    double below = 0;  // counted in the buckets so far
+    double below = 0;  // the count of all earlier buckets
   };
 
   void add_to_histogram(const Sample& sample, const Times& times) {

@@ -1,4 +1,4 @@
-// Spans and metrics as OTLP/HTTP wants them in JSON (opentelemetry-proto, 1.x).
+// These functions write spans and metrics in the JSON form of OTLP/HTTP (opentelemetry-proto, 1.x).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct Span {
   int64_t start_ns = 0;  // Unix time
   int64_t end_ns = 0;
   bool has_failed = false;
-  std::string error;  // of one that has
+  std::string error;  // message, if it has failed
   std::vector<std::pair<std::string, Value>> attributes;
 };
 
 // Returns the body of a request to /v1/traces.
 std::string otlp_traces(std::span<const Span> spans, std::string_view service_name);
-// The body of a request to /v1/metrics, from what /metrics says in Prometheus' text format:
-// counters become monotonic sums since `start_ns`, histograms keep their buckets.
+// Returns the body of a request to /v1/metrics, from the Prometheus text of /metrics. Counters
+// become monotonic sums since `start_ns`; histograms keep their buckets.
 std::string otlp_metrics(std::string_view prometheus_text, std::string_view service_name,
                          int64_t start_ns, int64_t now_ns);
 

@@ -81,7 +81,7 @@ class WorkSpan {
   std::optional<ChoiceTimes> times_;  // of all choices that have ended
 };
 
-// Names of OpenTelemetry's where it has them.
+// Returns OpenTelemetry's name where it has one.
 std::string_view operation_of(PoolingRoute route) {
   switch (route) {
     case PoolingRoute::kEmbeddings:

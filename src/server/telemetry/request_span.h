@@ -1,4 +1,4 @@
-// What a request's span says: vLLM's name and attributes (llm_request, gen_ai.*).
+// These functions make a request's span, with vLLM's name and attributes (llm_request, gen_ai.*).
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@
 
 namespace quire::server {
 
-// What is known of a request before it runs.
+// The attributes of a request that are known before it runs.
 struct WorkFacts {
   int64_t arrival_us = 0;  // engine clock
   std::vector<std::pair<std::string, Span::Value>> attributes;
-  bool generates = true;  // tokens, which the span counts
+  bool generates = true;  // the span counts its generated tokens
 };
-// Its requests are not empty.
+// The call must have at least one request.
 WorkFacts facts_of(const PreparedCall& call);
 WorkFacts facts_of(const PreparedPooling& call);
 WorkFacts facts_of(const PreparedSpeech& call, const std::string& model);
 
-// Notes what becomes of a request, which is told by its deltas, and gives the span to `take` when the
-// last copy of the returned function is gone.
+// Returns a function that takes the deltas of a request and builds its span. `take` gets the span
+// when the last copy of the function is destroyed.
 std::function<void(const OutputDelta&)> trace_work(std::function<void(Span)> take,
                                                    const TraceContext& trace, WorkFacts facts,
                                                    const Clock& clock);
 
-// Writes a line of the log with what the span says.
+// Writes the span as one line of the log.
 void log_span(const Span& span);
 
-// Returns the trace that a request belongs to, or one that begins with it.
+// Returns the trace that a request's headers name, or else a new one.
 TraceContext trace_of(const HttpRequest& request);
 
 }  // namespace quire::server

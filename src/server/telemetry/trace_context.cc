@@ -8,7 +8,7 @@ namespace quire::server {
 namespace {
 
 constexpr size_t kTraceDigits = 32, kSpanDigits = 16;
-// version-traceid-parentid-flags
+// The form is version-traceid-parentid-flags.
 constexpr size_t kLength = 2 + 1 + kTraceDigits + 1 + kSpanDigits + 1 + 2;
 
 bool is_hex(std::string_view text) {
@@ -23,7 +23,7 @@ bool is_id(std::string_view text) {
 std::optional<TraceContext> parse_traceparent(std::string_view header) {
   if (header.size() < kLength) return std::nullopt;
   const std::string_view version = header.substr(0, 2);
-  // Later versions may say more behind a dash; version ff is none.
+  // Later versions may have more after another dash. Version ff is not valid.
   const bool may_be_longer = version != "00" && header.size() > kLength && header[kLength] == '-';
   if (!is_hex(version) || version == "ff" || (header.size() != kLength && !may_be_longer))
     return std::nullopt;

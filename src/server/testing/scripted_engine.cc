@@ -33,8 +33,8 @@ struct ScriptedEngine::State {
   std::function<void()> on_ready;
   std::mutex mutex;
   std::deque<OutputDelta> unread;  // guarded by mutex
-  bool finished = false;           // guarded by mutex: nothing comes any more
-  std::atomic<bool> gone{false};   // the reader destroyed it
+  bool finished = false;           // guarded by mutex: nothing follows
+  std::atomic<bool> gone{false};   // the reader has destroyed it
 };
 
 class ScriptedEngine::Stream final : public OutputStream {
@@ -210,7 +210,7 @@ OutputDelta text_delta(int32_t index, std::string text, const SamplingParams& pa
 
 namespace {
 
-// Bytes of the character that `text` begins with.
+// Returns the number of bytes of the first character of `text`.
 size_t character_bytes(std::string_view text) {
   size_t size = 1;
   while (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) ++size;

@@ -1,5 +1,5 @@
-// A double of the engine for tests: every request gets the deltas that a script gives, from a
-// thread of its own or by hand, and what was asked is kept.
+// ScriptedEngine is a double of the engine for tests: every request gets the deltas of a script,
+// from a thread or by hand, and the requests are recorded.
 #pragma once
 
 #include <atomic>
@@ -20,8 +20,8 @@
 
 namespace quire::server {
 
-// One byte, one token; ids 0–255. No merges, no special tokens but 256 (printed as <s>), which
-// encode() can prepend.
+// ByteCodec makes each byte a token with ids 0–255. It has no merges and only one special token,
+// 256 (printed as <s>), which encode() can prepend.
 class ByteCodec final : public TextCodec {
  public:
   static constexpr TokenId kBos = 256;
@@ -41,16 +41,17 @@ class ScriptedEngine final : public AsyncEngine {
  public:
   using Script = std::function<std::vector<OutputDelta>(const GenerationRequest&)>;
 
-  // With `delay_us`, a thread pushes one delta of every open stream, then rests that long; deltas
-  // repeat from the first when `endless`. Without a thread (manual), push() does it.
+  // With `delay_us`, a thread pushes one delta of every open stream, then waits that long; deltas
+  // start again from the first when `endless` is set. With `manual` there is no thread, and push()
+  // does it.
   struct Options {
     Script script;
     int64_t delay_us = 0;
     bool manual = false;
     bool endless = false;
     bool pauses_at_once = true;
-    size_t max_open = 1 << 20;    // above: kResourceExhausted
-    size_t max_unread = 1 << 20;  // deltas; above: the stream ends with an error
+    size_t max_open = 1 << 20;    // more open streams: kResourceExhausted
+    size_t max_unread = 1 << 20;  // more unread deltas: the stream ends with an error
     int32_t max_model_len = 1024;
   };
   explicit ScriptedEngine(Options options);
@@ -74,7 +75,7 @@ class ScriptedEngine final : public AsyncEngine {
     paused_ = true;
     if (!waits) on_paused({});
   }
-  // Ends the wait of a pause, where the options keep it waiting.
+  // Ends a pause that waits because pauses_at_once is false.
   void end_pause() { std::exchange(waits_to_pause_, nullptr)({}); }
   Status resume() override {
     paused_ = false;
@@ -97,7 +98,7 @@ class ScriptedEngine final : public AsyncEngine {
   bool healthy() const override { return healthy_.load(); }
   void drain(int64_t) override {}
 
-  // Pushes the next delta of every open stream. Manual mode.
+  // Pushes the next delta of every open stream, in manual mode.
   void push();
   bool has_waiting() const override { return has_waiting_.load(); }
   void set_has_waiting(bool has_waiting) { has_waiting_.store(has_waiting); }
@@ -132,16 +133,18 @@ class ScriptedEngine final : public AsyncEngine {
   std::thread thread_;
 };
 
-// A delta of choice `index` with one token per byte of `text`, log-probabilities included when
-// asked for.
+// Returns a delta of choice `index` with one token per byte of `text`, and log-probabilities when
+// `params` ask for them.
 OutputDelta text_delta(int32_t index, std::string text, const SamplingParams& params = {});
-// Says `text` as choice 0 in deltas of `piece` bytes each, which tell where each token's text ends.
+// Returns a script that says `text` as choice 0 in deltas of `piece` bytes each, with the end of
+// each token's text.
 ScriptedEngine::Script say_in_pieces(std::string_view text, size_t piece);
-// `text` as deltas of one character each for every choice, ended by `reason`. A choice's text is
-// text + its index.
+// Returns a script that says `text` in deltas of one character for every choice, and ends with
+// `reason`. A choice's text is `text` and its index.
 ScriptedEngine::Script say(std::string text, FinishReason reason = FinishReason::kStop);
 
-// A model over `engine` with a ByteCodec and a renderer that writes "role: content\n" lines.
+// Returns a model over `engine` with a ByteCodec and a renderer that writes "role: content
+// " lines.
 ServedModel scripted_model(std::shared_ptr<AsyncEngine> engine);
 
 }  // namespace quire::server

@@ -1,4 +1,4 @@
-// A running server over a ScriptedEngine, for tests.
+// ServerTest runs a server over a ScriptedEngine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace quire::server {
 
-// Waits up to 10 s for `condition`.
+// Waits up to 10 s for `condition`, and returns whether it came true.
 inline bool eventually(const std::function<bool()>& condition) {
   for (int i = 0; i < 2000; ++i) {
     if (condition()) return true;
@@ -56,16 +56,16 @@ class ServerTest : public ::testing::Test {
 
   ServerExtras extras;
   SamplingDefaults defaults;
-  int32_t vocab_size = 0;  // the engine's
+  int32_t vocab_size = 0;  // 0: the engine's
   bool has_chat_template = true;
   std::shared_ptr<AdapterRegistry> adapters;  // null: none
-  std::shared_ptr<const SpeechModel> speech;  // null: the model hears nothing
+  std::shared_ptr<const SpeechModel> speech;  // null: the model reads no speech
   std::shared_ptr<ScriptedEngine> engine;
   std::unique_ptr<HttpServer>
       server;  // destroyed first: its connections hold streams of the engine
 };
 
-// Members of error bodies.
+// These functions return members of error bodies.
 inline std::string error_type(const ClientResponse& r) {
   return std::string(parse(r.body).at("error").at("type").as_string());
 }

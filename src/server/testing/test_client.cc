@@ -40,7 +40,7 @@ void TestClient::shutdown_write() { ::shutdown(fd_, SHUT_WR); }
 void TestClient::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n <= 0) return;  // the server closed; what it answered is still to be read
+    if (n <= 0) return;  // the server has closed; its answer can still be read
     bytes.remove_prefix(static_cast<size_t>(n));
   }
 }

@@ -1,5 +1,5 @@
-// A blocking HTTP client for tests: sends exactly the bytes it is given and takes answers apart by
-// itself, so that it shares nothing with the server it tests.
+// TestClient is a blocking HTTP client for tests. It sends exactly the bytes that it is given and
+// parses answers itself, so that it shares no code with the server under test.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -28,17 +28,17 @@ class TestClient {
   TestClient& operator=(const TestClient&) = delete;
 
   void send(std::string_view bytes);
-  // Each byte in a packet of its own.
+  // Sends each byte in a packet of its own.
   void send_slowly(std::string_view bytes);
-  // The next answer; waits at most 10 s. `no_body`: it answers HEAD.
+  // Returns the next answer; waits at most 10 s. `no_body` is set for the answer to HEAD.
   ClientResponse receive(bool no_body = false);
-  // Reads until at least `count` bytes of anything are here.
+  // Reads until at least `count` bytes have arrived.
   std::string receive_some(size_t count);
   bool closed_by_server();  // waits at most 10 s
   void shutdown_write();
   void close();
 
-  // One request, one answer, on this connection.
+  // Sends one request and returns its answer, on this connection.
   ClientResponse request(std::string_view method, std::string_view path, std::string_view body = "",
                          const std::vector<std::string>& headers = {});
   ClientResponse post(std::string_view path, std::string_view json,
@@ -56,7 +56,7 @@ std::string http_request(std::string_view method, std::string_view path, std::st
                          const std::vector<std::string>& headers = {},
                          std::string_view version = "1.1");
 boost::json::value parse(std::string_view text);
-// The data of every event; [DONE] included.
+// Returns the data of every event, including [DONE].
 std::vector<std::string> events_of(std::string_view sse);
 
 }  // namespace quire::server

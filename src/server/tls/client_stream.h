@@ -1,4 +1,4 @@
-// The bytes of one client, encrypted or not.
+// ClientStream is the byte stream of one client, with or without TLS.
 #pragma once
 
 #include <array>
@@ -15,14 +15,14 @@
 
 namespace quire::server {
 
-// At most one read and one write at a time. All calls and handlers are on the socket's executor;
-// handlers must keep the stream alive.
+// It runs at most one read and one write at a time. All calls and handlers are on the socket's
+// executor; handlers must keep the stream alive.
 class ClientStream {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
   using ErrorCode = boost::system::error_code;
 
-  // `tls` null: plain.
+  // Without a `tls` the stream is not encrypted.
   ClientStream(Socket socket, TlsContext tls)
       : socket_(std::move(socket)), context_(std::move(tls)) {
     if (context_ != nullptr) tls_.emplace(socket_, *context_);
@@ -30,8 +30,8 @@ class ClientStream {
 
   auto get_executor() { return socket_.get_executor(); }
 
-  // Agrees on keys: the first thing, and only when is_encrypted(). A client that begins to speak
-  // HTTP without encryption gets `refusal` as it is, and the handler an error.
+  // Runs the TLS handshake. It must be the first call, and only when is_encrypted(). A client that
+  // sends plain HTTP gets `refusal` as it is, and the handler an error.
   template <typename Handler>
   void async_handshake(std::string refusal, Handler handler) {
     socket_.async_wait(Socket::wait_read, [this, refusal = std::move(refusal),
@@ -54,8 +54,7 @@ class ClientStream {
     socket_.async_write_some(buffers, std::move(handler));
   }
 
-  // Says that nothing more will be written; `keep_alive` is held until that is said. No write is
-  // out.
+  // Ends the sending side; `keep_alive` is held until that is done. No write may be running.
   template <typename Owner>
   void end_writing(std::shared_ptr<Owner> keep_alive) {
     if (tls_) {
@@ -71,7 +70,7 @@ class ClientStream {
   }
 
  private:
-  // The first byte of a handshake is 22, that of every HTTP method a letter.
+  // The first byte of a handshake is 22; that of every HTTP method is a letter.
   bool speaks_plainly() {
     std::array<char, 1> first{};
     ErrorCode ec;
@@ -90,8 +89,8 @@ class ClientStream {
           discard(std::move(handler));
         });
   }
-  // Reads what still comes, until the client closes: a socket that is closed with bytes unread is
-  // reset, and the client then may lose the answer.
+  // Reads what the client still sends until it closes. A socket that is closed with unread bytes is
+  // reset, and the client may then lose the answer.
   template <typename Handler>
   void discard(Handler handler) {
     socket_.async_read_some(boost::asio::buffer(discarded_),
@@ -104,7 +103,7 @@ class ClientStream {
   Socket socket_;
   TlsContext context_;
   std::array<char, 512> discarded_{};
-  std::optional<boost::asio::ssl::stream<Socket&>> tls_;  // borrows both
+  std::optional<boost::asio::ssl::stream<Socket&>> tls_;  // borrows socket_ and context_
 };
 
 }  // namespace quire::server

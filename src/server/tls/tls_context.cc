@@ -10,7 +10,7 @@ namespace {
 namespace ssl = boost::asio::ssl;
 using ErrorCode = boost::system::error_code;
 
-// Clients that ask for HTTP/2 first get the version that is spoken here.
+// Clients that ask for HTTP/2 first are answered with HTTP/1.1.
 int choose_http_1_1(SSL* /*session*/, const unsigned char** out, unsigned char* out_length,
                     const unsigned char* offered, unsigned offered_length, void* /*context*/) {
   static constexpr unsigned char kProtocols[] = "\x08http/1.1";
@@ -50,7 +50,7 @@ Status ask_clients(ssl::context& context, const TlsOptions& options) {
   const bool required = options.client_certificates == ClientCertificates::kRequired;
   context.set_verify_mode(ssl::verify_peer | (required ? ssl::verify_fail_if_no_peer_cert : 0),
                           error);
-  // Sessions that are resumed would need an identity of their own.
+  // Resumed sessions would need a session id context.
   SSL_CTX_set_session_cache_mode(context.native_handle(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(context.native_handle(), SSL_OP_NO_TICKET);
   return {};
@@ -65,7 +65,7 @@ Result<TlsContext> load_tls(const TlsOptions& options) {
   SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
   SSL_CTX_set_options(context->native_handle(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_alpn_select_cb(context->native_handle(), choose_http_1_1, nullptr);
-  // No terminal is asked for the password of a key.
+  // A key with a password is refused; no terminal is asked for it.
   ErrorCode error;
   context->set_password_callback([](size_t, ssl::context::password_purpose) { return ""; }, error);
   context->use_certificate_chain_file(options.certificate_file, error);

@@ -1,4 +1,4 @@
-// The certificate and key of a server, ready for handshakes.
+// TlsContext is the certificate and key of a server, ready for handshakes.
 #pragma once
 
 #include <boost/asio/ssl/context.hpp>
@@ -9,11 +9,13 @@
 
 namespace quire::server {
 
-// Shared with every connection that was accepted with it, since a later one may replace it.
+// Each connection shares the context with which it was accepted, because a later one may replace
+// it.
 using TlsContext = std::shared_ptr<boost::asio::ssl::context>;
 
-// Loads TLS 1.2 and 1.3 for HTTP/1.1. Returns null when `options` ask for none. kInvalidArgument: a
-// file cannot be read, is not what it should be, or the key is not the certificate's.
+// Loads the files for HTTP/1.1 over TLS 1.2 and 1.3. Returns null when `options` name none.
+// kInvalidArgument: a file cannot be read or has the wrong content, or the key does not belong to
+// the certificate.
 Result<TlsContext> load_tls(const TlsOptions& options);
 
 }  // namespace quire::server

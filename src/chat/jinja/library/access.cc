@@ -11,7 +11,7 @@
 namespace quire::jinja {
 namespace {
 
-// Returns what the undefined value is said to be part of: None, or "dict object".
+// Returns the name of the object in the message of an undefined value: None, or "dict object".
 std::string object_name(const Value& object) {
   return object.is_none() ? "None" : fmt::format("{} object", type_name(object));
 }

@@ -1,4 +1,4 @@
-// Methods are kept by name. This header is private to methods.cc and string_methods.cc.
+// A MethodTable finds methods by name. This header is private to methods.cc and string_methods.cc.
 #pragma once
 
 #include <map>

@@ -171,7 +171,7 @@ std::string replace_text(Heap& heap, std::string_view text, std::string_view old
   };
   while (count != 0) {
     if (old_text.empty()) {
-      // The new text goes before every code point and to the end.
+      // The new text goes before every code point and after the last one.
       add(new_text);
       --count;
       if (i >= text.size()) return out;

@@ -9,16 +9,17 @@ namespace quire::jinja {
 
 bool has_method(Kind kind, std::string_view name);
 
-// append, update, pop … are there in Python, and the immutable sandbox refuses them.
+// Returns whether Python has this method and the immutable sandbox refuses it, such as append,
+// update and pop.
 bool is_mutator(Kind kind, std::string_view name);
 
-// has_method(self.kind(), name) must hold.
+// Precondition: has_method(self.kind(), name).
 Value call_method(Heap& heap, const Value& self, std::string_view name, const Arguments& arguments);
 
-// Does the work of join: str(a) + separator + str(b) …
+// Computes join: str(a) + separator + str(b) …
 Value join_strings(Heap& heap, std::string_view separator, const std::vector<Value>& items);
 
-// Does str.replace; a negative count replaces all.
+// Computes str.replace; a negative count replaces all occurrences.
 std::string replace_text(Heap& heap, std::string_view text, std::string_view old_text,
                          std::string_view new_text, int64_t count);
 

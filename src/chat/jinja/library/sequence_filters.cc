@@ -112,8 +112,8 @@ Value dict_sort_filter(Heap& heap, const Value& value, const Arguments& argument
   return make_list(heap, sorted_items(heap, std::move(keyed), bound.truth_or(2, false)));
 }
 
-// "a,b" sorts by a, then by b. Jinja makes a list of even one key, and lists compare their first
-// elements that differ: equal elements sort without having an order.
+// "a,b" sorts by a, then by b. Jinja makes a list even of one key. A comparison of lists only
+// orders their first elements that differ, so equal elements need no order.
 Value multi_key(Heap& heap, const Value& item, const Value& attribute, bool case_sensitive) {
   if (!attribute.is_string()) {
     return make_list(heap, {key_of(heap, item, attribute, case_sensitive)});
@@ -263,7 +263,7 @@ Value extreme_filter(Heap& heap, const Value& value, const Arguments& arguments)
   return best;
 }
 
-// Returns the arguments behind the first `count` positional ones.
+// Returns the arguments after the first `count` positional ones.
 Arguments rest_of(const Arguments& arguments, size_t count) {
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin(),
@@ -297,7 +297,7 @@ Value map_filter(Heap& heap, const Value& value, const Arguments& arguments) {
   return make_iterator(heap, std::move(out));
 }
 
-// This makes select, reject, selectattr and rejectattr.
+// This is select, reject, selectattr and rejectattr.
 template <bool kKeep, bool kAttribute>
 Value choose_filter(Heap& heap, const Value& value, const Arguments& arguments) {
   std::vector<Value> out;
@@ -319,7 +319,7 @@ Value choose_filter(Heap& heap, const Value& value, const Arguments& arguments) 
 
 Value attr_filter(Heap& heap, const Value& value, const Arguments& arguments) {
   const Bound bound("attr", arguments, {"name"}, 1);
-  // Only attributes count here, and a key of a mapping does not.
+  // Only attributes are found here, not the keys of a mapping.
   if (value.is(Kind::kDict) && !has_method(Kind::kDict, bound.text(0))) {
     return undefined_attribute(heap, value, bound.text(0));
   }

@@ -33,7 +33,7 @@ Value strip_text(Heap& heap, const Value& self, const Arguments& arguments) {
   return same_kind(heap, self, std::string(strip(self.text(), kSide, chars)));
 }
 
-// Does str.isX: the text is not empty, and the test holds for all code points.
+// Computes str.isX: the text is not empty, and the test holds for all code points.
 template <bool (*kTest)(char32_t)>
 Value all_are(Heap& heap, const Value& self, const Arguments& arguments) {
   no_arguments("str method", arguments);
@@ -47,7 +47,7 @@ Value all_are(Heap& heap, const Value& self, const Arguments& arguments) {
 
 bool is_alnum(char32_t code) { return is_alpha(code) || is_numeric(code) || is_digit(code); }
 
-// Does str.islower and str.isupper: the text has some cased letter and none of the other case.
+// Computes str.islower and str.isupper: the text has a cased letter and none of the other case.
 template <bool kUpper>
 Value has_case(Heap& heap, const Value& self, const Arguments& arguments) {
   no_arguments("str method", arguments);
@@ -83,7 +83,7 @@ Value is_title_text(Heap&, const Value& self, const Arguments& arguments) {
   return Value::boolean(found);
 }
 
-// A Window is the part [start, end) of a text that find, count, startswith … look at.
+// A Window is the part [start, end) of a text in which find, count, startswith … search.
 struct Window {
   std::string_view text;
   int64_t offset = 0;    // in code points
@@ -162,7 +162,7 @@ void add_piece(Heap& heap, const Value& self, std::vector<Value>& out, std::stri
 std::vector<std::string_view> split_space(std::string_view text, int64_t max_splits,
                                           bool from_right) {
   std::vector<std::string_view> pieces;
-  // The rest, once the splits are used up, keeps the white space at its far end.
+  // When the splits are used up, the rest keeps the white space at its far end.
   text = strip(text, from_right ? Side::kRight : Side::kLeft);
   while (!text.empty()) {
     if (max_splits >= 0 && static_cast<int64_t>(pieces.size()) == max_splits) {

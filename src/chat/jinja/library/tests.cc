@@ -1,4 +1,4 @@
-// These tests compute value is name(arguments).
+// These functions are Jinja's tests: they compute `value is name(arguments)`.
 #include <map>
 
 #include "chat/jinja/library/filters.h"

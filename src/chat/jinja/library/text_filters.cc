@@ -27,7 +27,7 @@ Value map_filter(Heap& heap, const Value& value, const Arguments& arguments) {
   return same_kind(heap, text, kMap(text.text()));
 }
 
-// Does Jinja's own title: words begin after blanks, hyphens and opening brackets.
+// Computes Jinja's own title filter: words begin after blanks, hyphens and opening brackets.
 std::string title_words(std::string_view text) {
   std::string out;
   size_t word = 0;

@@ -1,4 +1,5 @@
-// This is a parsed template. It is immutable once parsed, and all renderings share it.
+// This is the tree of a parsed template. It does not change after parsing, and all renderings share
+// it.
 #pragma once
 
 #include <map>
@@ -87,29 +88,29 @@ enum class StmtKind : uint8_t {
   kCallBlock,
   kFilterBlock,
   kWith,
-  kScope,  // block, generation, autoescape: the body in a scope of its own
+  kScope,  // block, generation, autoescape: the body in its own scope
   kBreak,
   kContinue,
-  kUnsupported  // include, import, extends: an error once it is reached; text is the message
+  kUnsupported  // include, import, extends: fails when it runs; text is the message
 };
 
 struct Stmt {
   StmtKind kind = StmtKind::kText;
   int line = 0;
   std::string text;
-  // What is printed, iterated or assigned; the call of a call block; the filter of a filter or set
-  // block.
+  // The expression that is printed, iterated or assigned, the call of a call block, or the filter
+  // of a filter or set block.
   ExprPtr expr;
-  ExprPtr target;  // of set and for
-  ExprPtr test;    // of for … if
+  ExprPtr target;  // for set and for
+  ExprPtr test;    // for "for … if"
   bool is_recursive = false;
   bool uses_loop = false;
   bool is_isolated = false;  // a block sees only the variables of the whole template
-  Symbol symbol = -1;        // of a macro
+  Symbol symbol = -1;        // for a macro
   Body body;
   Body else_body;
   std::vector<std::pair<ExprPtr, Body>> branches;     // if, elif …
-  std::vector<std::pair<ExprPtr, ExprPtr>> bindings;  // of with: target, value
+  std::vector<std::pair<ExprPtr, ExprPtr>> bindings;  // for with: target, value
   std::unique_ptr<MacroDef> macro;                    // of macro and call
 };
 
@@ -118,7 +119,7 @@ struct Template {
   std::vector<std::string> symbols;
   std::map<std::string, Symbol, std::less<>> symbol_of;
 
-  // -1: the template does not name it.
+  // Returns -1 when the template does not name it.
   Symbol symbol(std::string_view name) const {
     const auto it = symbol_of.find(name);
     return it == symbol_of.end() ? -1 : it->second;

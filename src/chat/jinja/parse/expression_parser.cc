@@ -287,7 +287,7 @@ ExprPtr ExpressionParser::parse_target(std::string_view end_name, bool with_name
   ExprPtr target =
       parse_tuple({.targets_only = true, .with_namespace = with_namespace, .end_name = end_name});
   check_target(*target);
-  // A target is written and not read.
+  // A target is written, so its name does not count as read.
   num_loop_reads = loop_reads;
   num_caller_reads = caller_reads;
   num_varargs_reads = varargs_reads;

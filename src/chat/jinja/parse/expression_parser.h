@@ -11,8 +11,8 @@
 
 namespace quire::jinja {
 
-// NestingGuard counts brackets, signs and nots around what is being read, over which the parser
-// recurses.
+// NestingGuard counts the brackets, signs and nots around the current position, because the parser
+// recurses for each of them.
 class NestingGuard {
  public:
   explicit NestingGuard(int& depth) : depth_(depth) {
@@ -46,14 +46,14 @@ class ExpressionParser {
   ExprPtr parse_tuple(const TupleOptions& options);
   ExprPtr parse_tuple() { return parse_tuple(TupleOptions{}); }
   ExprPtr parse_target(std::string_view end_name, bool with_namespace);
-  // Reads filters behind "|", or at once where `inline_start`; `input` may be null (filter blocks).
-  // Unknown filters and tests are errors when they are reached, not here, because templates carry
-  // branches for other environments.
+  // Reads filters after "|", or at once with `inline_start`. `input` may be null (filter blocks).
+  // Unknown filters and tests are errors when they run, not here, because templates have branches
+  // for other environments.
   ExprPtr parse_filters(ExprPtr input, bool inline_start);
 
   Symbol intern(const std::string& name);
 
-  // These count the names read so far, so that loops and macros see what they use.
+  // These count the names read so far, by which loops and macros find out what they use.
   int num_loop_reads = 0, num_caller_reads = 0, num_varargs_reads = 0, num_kwargs_reads = 0;
 
  private:

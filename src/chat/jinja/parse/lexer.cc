@@ -11,7 +11,8 @@
 namespace quire::jinja {
 namespace {
 
-// Makes all line ends \n and drops one at the very end.
+// Turns all line ends into
+//  and drops one at the very end.
 std::string normalize_newlines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -102,7 +103,8 @@ class Lexer {
     return text_[position] == '-' || text_[position] == '+' ? text_[position] : '\0';
   }
 
-  // Emits the text from position_ to `end`, stripped as the sign at `sign` and lstrip_blocks say.
+  // Emits the text from position_ to `end`, stripped as the mark at `sign` and lstrip_blocks
+  // require.
   void text_before(size_t end, size_t sign, bool is_print) {
     std::string_view text = text_.substr(position_, end - position_);
     if (sign_at(sign) == '-') {
@@ -117,8 +119,8 @@ class Lexer {
     if (!text.empty()) push(TokenType::kText, std::string(text));
   }
 
-  // Returns the end of a closing mark that begins at `position`, white space and newline included;
-  // nullopt when none does.
+  // Returns the end of a closing mark at `position`, including white space and newline; nullopt
+  // when there is none.
   std::optional<size_t> closing(size_t position, std::string_view mark, bool trim,
                                 bool plus) const {
     if (at(position, "-") && at(position + 1, mark)) return skip_space(position + 1 + mark.size());
@@ -138,7 +140,7 @@ class Lexer {
   }
 
   // Reads `name` and the end of the tag after `inside`, as in "{% raw %}". For raw the newline
-  // behind it stays.
+  // after the tag stays.
   std::optional<size_t> raw_tag(size_t inside, std::string_view name) const {
     const size_t word = skip_space(inside);
     if (!at(word, name)) return std::nullopt;
@@ -161,7 +163,7 @@ class Lexer {
   }
 
   void inside_tag(bool is_print) {
-    std::string open;  // the closing brackets that are due
+    std::string open;  // the expected closing brackets
     while (true) {
       if (open.empty()) {
         const auto end = is_print ? closing(position_, "}}", false, false)
@@ -279,7 +281,7 @@ class Lexer {
     advance(i + 1);
   }
 
-  // Reads the escape behind a backslash as Python does; an unknown one stays as it is.
+  // Reads the escape after a backslash as Python does. An unknown one stays as it is.
   size_t escape(size_t i, std::string& out) const {
     constexpr std::string_view kFrom = "\\'\"abfnrtv", kTo = "\\'\"\a\b\f\n\r\t\v";
     const char c = text_[i];

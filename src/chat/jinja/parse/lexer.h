@@ -1,5 +1,5 @@
-// tokenize() splits a template into text and tags, with the white-space rules of trim_blocks and
-// lstrip_blocks (both on, as in the Hugging Face environment) and the - and + marks.
+// tokenize() splits a template into text and tags. It applies the white-space rules of trim_blocks
+// and lstrip_blocks (both on, as in the Hugging Face environment) and of the - and + marks.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct Token {
   double real = 0;
 };
 
-// Throws Error with a line. The last token is kEnd.
+// Throws an Error with a line. The last token is kEnd.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace quire::jinja

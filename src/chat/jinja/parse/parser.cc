@@ -42,7 +42,7 @@ class Parser {
     return stmt;
   }
 
-  // Reads up to a tag whose name is in `ends`, which is left as the current token behind its {%.
+  // Reads up to a tag whose name is in `ends`. The name stays the current token.
   Body parse_body(Names ends) {
     if (++num_blocks_ > kMaxBlocks) fail_limit("tags nest deeper than {}", kMaxBlocks);
     Body body;
@@ -75,7 +75,8 @@ class Parser {
     return body;
   }
 
-  // Reads from behind the head of a tag: its end, the body, and the closing tag's name.
+  // Reads the rest of a block after the head of its tag: the tag's end, the body, and the name of
+  // the closing tag.
   Body parse_block(Names ends) {
     stream_.skip_operator(":");
     stream_.expect(TokenType::kTagEnd);
@@ -144,8 +145,8 @@ class Parser {
     return stmt;
   }
 
-  // Reads a body that is rendered into a text of its own. break and continue stay possible, as in
-  // Jinja.
+  // Reads a body that is rendered into a text of its own. break and continue are allowed in it, as
+  // in Jinja.
   Body parse_captured(std::string_view end) { return parse_block_to(end); }
 
   StmtPtr parse_if(int line) {
@@ -210,7 +211,7 @@ class Parser {
     stream_.expect_operator(")");
   }
 
-  // Reads the body of a macro or call block. Loops around it cannot be left from inside.
+  // Reads the body of a macro or call block. It cannot break out of loops around it.
   void parse_macro_body(MacroDef& macro, std::string_view end) {
     const int callers = expressions_.num_caller_reads, varargs = expressions_.num_varargs_reads,
               kwargs = expressions_.num_kwargs_reads;
@@ -266,7 +267,7 @@ class Parser {
     return stmt;
   }
 
-  // A generation block marks what the assistant said, for training; the text is rendered as it is.
+  // A generation block marks what the assistant said, for training. Its text is rendered unchanged.
   StmtPtr parse_generation(int line) {
     StmtPtr stmt = make(StmtKind::kScope, line);
     const int loops = std::exchange(num_loops_, 0);

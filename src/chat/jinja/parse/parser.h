@@ -7,7 +7,7 @@
 
 namespace quire::jinja {
 
-// Throws Error with the line of the mistake.
+// Throws an Error with the line of the mistake.
 Template parse_template(std::string_view source);
 
 }  // namespace quire::jinja

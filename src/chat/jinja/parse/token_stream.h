@@ -1,4 +1,4 @@
-// The parser sees one current token and one ahead.
+// The parser sees the current token and the next one.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ class TokenStream {
   const Token& ahead() const {
     return tokens_[position_ + 1 < tokens_.size() ? position_ + 1 : position_];
   }
-  // Returns the current token and passes it.
+  // Returns the current token and moves past it.
   const Token& next() {
     const Token& token = current();
     if (position_ + 1 < tokens_.size()) ++position_;

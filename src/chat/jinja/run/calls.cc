@@ -26,7 +26,7 @@ Calls::Calls(RunState& state, const std::tm& now, Evaluator& evaluator, Loops& l
 
 Value Calls::make_macro(const MacroDef& definition) {
   auto node = std::make_shared<MacroNode>();
-  node->charge(heap_, 1024);  // with the scope it keeps alive
+  node->charge(heap_, 1024);  // including the scope that it keeps alive
   node->definition = &definition;
   node->scope = state_.variables.scope();
   state_.cyclic.keep(node);
@@ -59,8 +59,8 @@ Value Calls::call(const Value& callee, Arguments arguments) {
   }
 }
 
-// Binds the parameters as variables of the current scope: given ones, then defaults, which may use
-// the ones before them.
+// Binds the parameters as variables of the current scope: first the given arguments, then the
+// defaults, which may use earlier parameters.
 void Calls::bind_parameters(const MacroDef& macro, Arguments& arguments) {
   const size_t count = macro.parameters.size();
   const size_t first_default = count - macro.defaults.size();
@@ -86,7 +86,7 @@ void Calls::bind_parameters(const MacroDef& macro, Arguments& arguments) {
   }
 }
 
-// What no parameter has taken: `caller`, `kwargs` and `varargs`, for a macro that uses them.
+// Binds what no parameter has taken: `caller`, `kwargs` and `varargs`, in a macro that uses them.
 void Calls::bind_special(const MacroDef& macro, Arguments& arguments) {
   const bool has_caller_parameter = std::find(macro.parameters.begin(), macro.parameters.end(),
                                               "caller") != macro.parameters.end();

@@ -1,4 +1,4 @@
-// Makes calls: of macros, the environment's functions, methods, and the loop object.
+// Calls runs calls of macros, of the environment's functions, of methods, and of the loop object.
 #pragma once
 
 #include <ctime>
@@ -17,7 +17,7 @@ class Statements;
 
 class Calls {
  public:
-  // Borrows all but `now`, which strftime_now() shows.
+  // All arguments but `now`, which strftime_now() prints, must outlive this object.
   Calls(RunState& state, const std::tm& now, Evaluator& evaluator, Loops& loops,
         Statements& statements);
 

@@ -126,7 +126,7 @@ Value Evaluator::evaluate_call(const Expr& expr) {
 }
 
 Value Evaluator::evaluate_filter(const Expr& expr, const Value* block_input) {
-  // The innermost filter of a filter or set block has no input of its own.
+  // The innermost filter of a filter or set block has no input expression.
   Value input;
   if (expr.children[0] == nullptr) {
     input = *block_input;

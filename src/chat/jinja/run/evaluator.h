@@ -1,4 +1,4 @@
-// Evaluates expressions.
+// An Evaluator evaluates expressions.
 #pragma once
 
 #include "chat/jinja/parse/ast.h"
@@ -13,12 +13,12 @@ class Loops;
 
 class Evaluator {
  public:
-  // Borrows all of them.
+  // The arguments must outlive this object.
   Evaluator(RunState& state, Calls& calls, Loops& loops)
       : state_(state), heap_(state.heap), calls_(calls), loops_(loops) {}
 
   Value evaluate(const Expr& expr);
-  // `block_input`: of the innermost filter, in a filter or set block.
+  // `block_input` is the input of the innermost filter in a filter or set block.
   Value evaluate_filter(const Expr& expr, const Value* block_input);
   Arguments evaluate_arguments(const CallSite& call);
 

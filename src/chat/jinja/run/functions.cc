@@ -67,8 +67,8 @@ Value Functions::make_namespace(const Arguments& arguments) {
   return Value::node(Kind::kNamespace, std::move(node));
 }
 
-// Does strftime of the C locale. Microseconds are zero and the zone is unnamed, as for Python's
-// naive datetime.
+// Computes strftime in the C locale. Microseconds are zero and the zone has no name, as for
+// Python's naive datetime.
 Value Functions::format_now(const Arguments& arguments) {
   constexpr size_t kMaxBytes = 4096;
   const Bound bound("strftime_now", arguments, {"format"}, 1);
@@ -90,7 +90,7 @@ Value Functions::format_now(const Arguments& arguments) {
   }
   if (format.empty()) return make_string(heap_, "");
   std::array<char, kMaxBytes> buffer;
-  format += 'x';  // tells an empty result from one that does not fit
+  format += 'x';  // distinguishes an empty result from one that does not fit
   const size_t size = std::strftime(buffer.data(), buffer.size(), format.c_str(), &now_);
   if (size == 0) fail_limit("strftime_now: the result exceeds {} bytes", kMaxBytes);
   return make_string(heap_, std::string(buffer.data(), size - 1));

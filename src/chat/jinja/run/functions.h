@@ -1,4 +1,5 @@
-// The functions that every template may call: range(), dict(), namespace(), strftime_now() …
+// These are the functions that every template may call: range(), dict(), namespace(),
+// strftime_now() …
 #pragma once
 
 #include <ctime>
@@ -13,7 +14,7 @@ namespace quire::jinja {
 
 class Functions {
  public:
-  // `now` is what strftime_now() shows. Borrows the others.
+  // `now` is the time that strftime_now() prints. The other arguments must outlive this object.
   Functions(Heap& heap, CyclicNodes& cyclic, const std::tm& now)
       : heap_(heap), cyclic_(cyclic), now_(now) {}
 

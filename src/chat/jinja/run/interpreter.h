@@ -16,7 +16,7 @@ namespace quire::jinja {
 
 class Interpreter {
  public:
-  // `now` is what strftime_now() shows. `source` outlives the interpreter.
+  // `now` is the time that strftime_now() prints. `source` must outlive the interpreter.
   Interpreter(const Template& source, const RunLimits& limits, const std::tm& now)
       : state_(source, limits),
         evaluator_(state_, calls_, loops_),
@@ -26,12 +26,13 @@ class Interpreter {
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  // Throws Error.
+  // Throws an Error.
   std::string run(const boost::json::object& context);
 
  private:
   RunState state_;
-  // Expressions call, calls execute, statements evaluate: each knows the others.
+  // Expressions contain calls, calls run statements, and statements contain expressions, so these
+  // objects refer to each other.
   Evaluator evaluator_;
   Calls calls_;
   Loops loops_;

@@ -18,7 +18,8 @@ Loops::Loops(RunState& state, Evaluator& evaluator, Statements& statements)
       statements_(statements),
       loop_symbol_(state.source.symbol("loop")) {}
 
-// Moves the next item that passes the loop's condition to `accepted`; false when none is left.
+// Moves the next item that passes the loop's condition to `accepted`. Returns false when there is
+// none.
 bool Loops::accept_next(LoopNode& loop) {
   while (loop.source_position < loop.source.size()) {
     const Value& item = loop.source[loop.source_position++];
@@ -43,7 +44,7 @@ bool Loops::iterate(const std::shared_ptr<LoopNode>& loop) {
     state_.variables.assign(*stmt.target, loop->accepted[static_cast<size_t>(loop->index0)]);
     const Flow flow = statements_.execute(stmt.body);
     if (flow == Flow::kBreak) break;
-    // As in Jinja, an iteration that continue cut short does not count for the else branch.
+    // As in Jinja, an iteration that `continue` ended does not count for the else branch.
     if (flow == Flow::kNormal) completed = true;
   }
   return completed;

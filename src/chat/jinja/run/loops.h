@@ -1,4 +1,4 @@
-// Runs loops, and answers what a template asks of the loop that it is in.
+// Loops runs loops and answers what a template asks of the loop around it.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,18 @@ class Statements;
 
 class Loops {
  public:
-  // Borrows all of them.
+  // The arguments must outlive this object.
   Loops(RunState& state, Evaluator& evaluator, Statements& statements);
 
   void run(const Stmt& stmt, std::vector<Value> items, int64_t depth0 = 0);
-  // Of `loop`: its attributes, its methods, and the loop itself called, where it is recursive.
+  // These serve the `loop` variable: its attributes, its methods, and calls of the loop itself when
+  // it is recursive.
   Value attribute(const Value& self, std::string_view name);
   Value call_method(const Value& self, std::string_view name, const Arguments& arguments);
   Value call(const Value& callee, const Arguments& arguments);
 
  private:
-  bool iterate(const std::shared_ptr<LoopNode>& loop);  // whether an iteration ran to its end
+  bool iterate(const std::shared_ptr<LoopNode>& loop);  // true: an iteration ran to its end
   bool accept_next(LoopNode& loop);
 
   RunState& state_;

@@ -1,4 +1,4 @@
-// What only a rendering has on its heap: scopes, macros, running loops.
+// These nodes exist only while a template is rendered: scopes, macros, running loops.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace quire::jinja {
 
-// A Scope has the variables of one lexical level; macros keep the levels around them alive.
+// A Scope has the variables of one lexical level. Macros keep the levels around them alive.
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<Symbol, Value>> variables;
@@ -22,12 +22,12 @@ struct MacroNode final : Node {
   std::shared_ptr<Scope> scope;
 };
 
-// A LoopNode is a running loop, as `loop` shows it. Items that the loop's own condition lets
-// through are found as they are asked for, because the condition may read what the body sets.
+// A LoopNode is a running loop, as the variable `loop` shows it. Items that pass the loop's own
+// condition are searched when they are needed, because the condition may read what the body sets.
 struct LoopNode final : Node {
   const Stmt* statement = nullptr;
-  std::shared_ptr<Scope> scope;  // around the loop
-  std::vector<Value> source;     // not yet looked at from `source_position` on
+  std::shared_ptr<Scope> scope;  // the scope around the loop
+  std::vector<Value> source;     // items from `source_position` on have not been tested
   size_t source_position = 0;
   std::vector<Value> accepted;
   int64_t index0 = -1;
@@ -36,8 +36,8 @@ struct LoopNode final : Node {
   bool has_changed = false;
 };
 
-// Nodes that may hold themselves, or form chains too long to destroy by recursion. They are emptied
-// at the end, while all of them are still held here.
+// CyclicNodes holds nodes that may refer to themselves, or form chains too long to destroy by
+// recursion. They are emptied at the end, while this object still holds all of them.
 class CyclicNodes {
  public:
   CyclicNodes() = default;

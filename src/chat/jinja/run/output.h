@@ -1,4 +1,4 @@
-// Where the text of a rendering goes: to the client, or into a block that is captured.
+// Output takes the text of a rendering: for the prompt, or for a block that is captured.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace quire::jinja {
 
-// A Buffer is text under construction, and charges the heap while it lives.
+// A Buffer is a text that grows. It charges the heap as long as it lives.
 class Buffer {
  public:
   explicit Buffer(Heap& heap) : heap_(heap) {}
@@ -49,7 +49,7 @@ class Output {
   }
   std::string take() { return std::move(text_); }
 
-  // Text goes here instead, until end() or until it goes.
+  // While a Capture lives, or until end(), text is written to it instead.
   class Capture {
    public:
     explicit Capture(Output& output)
@@ -59,7 +59,7 @@ class Output {
     ~Capture() { end(); }
     Capture(const Capture&) = delete;
     Capture& operator=(const Capture&) = delete;
-    // What was written meanwhile.
+    // Returns the text that was written to it.
     const std::string& end() {
       output_.capture_ = saved_;
       return buffer_.text();

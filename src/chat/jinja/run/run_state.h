@@ -1,4 +1,4 @@
-// What a rendering has while it runs.
+// RunState is the state of a running rendering.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ struct RunState {
   const Template& source;
   const int max_depth;
   int depth = 0;
-  Heap heap;  // outlives every value
+  Heap heap;  // must outlive every value
   Variables variables;
   Output output;
-  CyclicNodes cyclic;  // goes first
+  CyclicNodes cyclic;  // destroyed first
 };
 
-// One more nested evaluation, while it lives.
+// A DepthGuard counts one more nested evaluation while it lives.
 class DepthGuard {
  public:
   explicit DepthGuard(RunState& state) : depth_(state.depth) {

@@ -1,4 +1,4 @@
-// Executes statements.
+// Statements runs the statements of a template.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class Flow : uint8_t { kNormal, kBreak, kContinue };
 
 class Statements {
  public:
-  // Borrows all of them.
+  // The arguments must outlive this object.
   Statements(RunState& state, Evaluator& evaluator, Calls& calls, Loops& loops)
       : state_(state), heap_(state.heap), evaluator_(evaluator), calls_(calls), loops_(loops) {}
 

@@ -1,5 +1,5 @@
-// Variables are what a template sees: those of the scopes around it, then those of the whole
-// rendering.
+// Variables are the variables that a template sees: those of the scopes around it, then those of
+// the whole rendering.
 #pragma once
 
 #include <memory>
@@ -24,15 +24,15 @@ class Variables {
   const Value* find(Symbol symbol) const;
   // Sets a variable of the current scope.
   void set(Symbol symbol, Value value);
-  // Sets what the target of an assignment names, which may be several variables.
+  // Assigns to a target, which may name several variables.
   void assign(const Expr& target, Value value);
-  // Fails where a target names an attribute of what is no namespace.
+  // Fails when a target names an attribute of a value that is no namespace.
   void check_namespaces(const Expr& target) const;
 
   const std::shared_ptr<Scope>& scope() const { return scope_; }
   const std::shared_ptr<Scope>& root() const { return root_; }
 
-  // Opens a new scope below `parent`, or below the current one, until the guard goes.
+  // Opens a new scope below `parent`, or below the current one, until the guard is destroyed.
   class ScopeGuard {
    public:
     ScopeGuard(Variables& variables, std::shared_ptr<Scope> parent)

@@ -1,4 +1,5 @@
-// Arguments are those of a call. Bound binds them to a callee's parameters as Python does.
+// Arguments are the arguments of a call. Bound assigns them to the parameters of a function as
+// Python does.
 #pragma once
 
 #include <initializer_list>
@@ -17,18 +18,18 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// Bound has the arguments in the order of a callee's parameters.
+// Bound holds the arguments in the order of the function's parameters.
 class Bound {
  public:
-  // It fails where arguments are too many, unknown or doubled, or where one of the first
-  // `num_required` is missing.
+  // Fails when there are too many arguments, when one is unknown or given twice, or when one of the
+  // first `num_required` is missing.
   Bound(std::string_view callee, const Arguments& arguments,
         std::initializer_list<std::string_view> parameters, size_t num_required = 0);
 
   bool has(size_t i) const { return values_[i].has_value(); }
-  // has(i) must hold, or i < num_required.
+  // Precondition: has(i) or i < num_required.
   const Value& operator[](size_t i) const { return *values_[i]; }
-  // `otherwise` also stands in for an explicit None where `none_is_absent`.
+  // With `none_is_absent`, `otherwise` also replaces an explicit None.
   Value value_or(size_t i, Value otherwise) const {
     return has(i) ? *values_[i] : std::move(otherwise);
   }
@@ -45,7 +46,7 @@ class Bound {
   std::vector<std::optional<Value>> values_;
 };
 
-// Fails where a callee that takes no arguments was given some.
+// Fails when a function without parameters gets arguments.
 void no_arguments(std::string_view callee, const Arguments& arguments);
 
 }  // namespace quire::jinja

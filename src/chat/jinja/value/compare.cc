@@ -1,4 +1,4 @@
-// Equality, order and membership are Python's.
+// This file has Python's equality, order and membership.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,5 +1,5 @@
-// Python's two ways to format text share its format specifiers ("{:>8.3f}"). This header is private
-// to format.cc and its parts.
+// These are the format specifiers ("{:>8.3f}") that both of Python's ways to format text share.
+// This header is private to format.cc and its parts.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ struct FormatSpec {
   char type = '\0';
 };
 
-// Reads the digits at text[i] and moves i behind them; 0 where there are none. A number above
-// `limit` is an error.
+// Reads the digits at text[i] and moves i past them; 0 when there are none. A number above `limit`
+// is an error.
 int64_t read_number(std::string_view text, size_t& i, int64_t limit);
 
 std::string format_integer(int64_t value, const FormatSpec& spec);
 std::string format_real(double value, const FormatSpec& spec);
 std::string format_text(std::string_view text, const FormatSpec& spec);
-// Does format(value, spec_text).
+// Computes format(value, spec_text).
 std::string format_value(Heap& heap, const Value& value, std::string_view spec_text);
 
 }  // namespace quire::jinja

@@ -1,4 +1,4 @@
-// JSON as values of templates.
+// from_json() makes template values from JSON.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -8,7 +8,7 @@
 
 namespace quire::jinja {
 
-// Fails where it nests deeper than kMaxValueDepth.
+// Fails when the JSON is nested deeper than kMaxValueDepth.
 Value from_json(Heap& heap, const boost::json::value& json);
 
 }  // namespace quire::jinja

@@ -1,6 +1,6 @@
-// A Heap says what a rendering may use up, and an Error ends one. Inside this folder errors travel
-// as exceptions, because an expression evaluator needs them at every step; chat_template.cc catches
-// them all.
+// A Heap limits what a rendering may use, and an Error ends a rendering. Inside this folder errors
+// are exceptions, because an expression evaluator needs them at every step; chat_template.cc
+// catches them all.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace quire::jinja {
 
-// An Error ends a parse or a rendering. `line` is set where the error passes the statement or
+// An Error ends a parse or a rendering. `line` is set when the error passes the statement or
 // expression that it belongs to.
 struct Error {
   Status status;
@@ -32,15 +32,15 @@ template <typename... Args>
   throw Error{Status(StatusCode::kTooLarge, fmt::format(format, std::forward<Args>(args)...))};
 }
 
-// A Heap counts the steps and the live bytes of one rendering. One thread uses it, and it outlives
-// every value made with it.
+// A Heap counts the steps and the live bytes of one rendering. One thread uses it, and it must
+// outlive every value made with it.
 class Heap {
  public:
   Heap(int64_t max_steps, int64_t max_bytes) : steps_left_(max_steps), bytes_left_(max_bytes) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // One evaluation is one step; work on text or lists is charged by its size.
+  // One evaluation is one step. Work on text or lists takes steps in proportion to its size.
   void tick(int64_t steps = 1) {
     if ((steps_left_ -= steps) < 0) fail_limit("the template takes too many steps");
   }
@@ -52,7 +52,8 @@ class Heap {
   }
   void give_back(int64_t bytes) { bytes_left_ += bytes; }
 
-  // Fails before a large piece of work is begun, and takes nothing.
+  // Fails if a large piece of work has no room. It is called before the work and takes nothing
+  // itself.
   void check_room(uint64_t bytes) const {
     if (bytes > static_cast<uint64_t>(bytes_left_)) fail_limit("the template uses too much memory");
   }

@@ -1,4 +1,4 @@
-// These functions read Python's numbers from text, and write them with a C format.
+// These functions parse Python's numbers and print numbers with a C format.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace quire::jinja {
 
-// They do int(text, base) and float(text). nullopt stands where Python raises ValueError; a number
-// above 64 bits is an error.
+// They compute int(text, base) and float(text). nullopt: Python raises ValueError. A number beyond
+// 64 bits is an error.
 std::optional<int64_t> parse_integer(std::string_view text, int64_t base);
 std::optional<double> parse_real(std::string_view text);
 
-// Does round(number, digits) for a float: correctly rounded, half to even.
+// Computes round(number, digits) for a float: correctly rounded, half to even.
 double round_real(double number, int64_t digits);
 
 // `format` has one "%.*" conversion of a double.

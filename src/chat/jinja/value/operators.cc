@@ -110,7 +110,7 @@ Value concatenate_strings(Heap& heap, const Value& a, const Value& b) {
   const bool markup = a.is_markup() || b.is_markup();
   std::string escaped;
   std::string_view left = a.text(), right = b.text();
-  // A markup string escapes what it is joined with.
+  // When one side is markup, the other side is escaped.
   if (markup && !a.is_markup()) left = escaped = escape_html(left);
   if (markup && !b.is_markup()) right = escaped = escape_html(right);
   heap.check_room(left.size() + right.size());

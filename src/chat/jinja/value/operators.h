@@ -1,4 +1,4 @@
-// These are Python's operators, truth, iteration and element access on template values.
+// These are Python's operators, truth values, iteration and element access for template values.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ enum class CompareOp : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
 
 bool is_true(const Value& value);
 bool equals(Heap& heap, const Value& a, const Value& b);
-// Does a < b, and fails on kinds without an order.
+// Computes a < b. Fails for kinds without an order.
 bool less_than(Heap& heap, const Value& a, const Value& b);
 bool compare(Heap& heap, CompareOp op, const Value& a, const Value& b);
 bool contains(Heap& heap, const Value& container, const Value& item);
@@ -25,24 +25,25 @@ Value negate(const Value& value);
 Value plus(const Value& value);
 Value abs_value(const Value& value);
 
-// Does len(), and fails where Python has none.
+// Computes len(). Fails where Python has none.
 int64_t length_of(const Value& value);
 
-// Returns all items in order, as iter() gives them. A one-time iterator is used up. It fails on
-// what cannot be iterated.
+// Returns all items in order, as iter() does. A one-time iterator is used up. Fails for values that
+// cannot be iterated.
 std::vector<Value> items_of(Heap& heap, const Value& value);
 bool is_iterable(const Value& value);
 
-// These do Jinja's a.name and a[key] in the sandbox: undefined where nothing is found or access is
-// refused. Attributes of loops and macros belong to the interpreter and are not known here.
+// These compute Jinja's a.name and a[key] in the sandbox. They return undefined when nothing is
+// found or access is refused. Attributes of loops and macros belong to the interpreter and are not
+// found here.
 Value get_attribute(Heap& heap, const Value& object, std::string_view name);
 Value get_item(Heap& heap, const Value& object, const Value& key);
 
-// Does object[start:stop:step]; None stands for an end that is left out.
+// Computes object[start:stop:step]. None stands for an end that is left out.
 Value get_slice(Heap& heap, const Value& object, const Value& start, const Value& stop,
                 const Value& step);
 
-// Returns the undefined value that says "'x' is undefined" …
+// Returns the undefined value whose message is "'x' is undefined" or similar.
 Value undefined_attribute(Heap& heap, const Value& object, std::string_view name);
 
 // Replaces &, <, >, ', " by entities, as MarkupSafe does.

@@ -10,22 +10,22 @@ namespace quire::jinja {
 std::string float_repr(double number);
 std::string to_repr(Heap& heap, const Value& value);
 
-// Does str(value); undefined is empty.
+// Computes str(value). Undefined gives an empty text.
 std::string to_str(Heap& heap, const Value& value);
 
-// Does the same as to_str, without a copy for what is a string already.
+// Does the same as to_str, without copying a value that is a string.
 Value as_string(Heap& heap, const Value& value);
 
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
   bool has_indent = false;
-  std::string indent;  // of one level
+  std::string indent;  // for one level
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
 
-// Does json.dumps, and fails on what JSON cannot hold.
+// Computes json.dumps. Fails for values that JSON cannot hold.
 std::string to_json(Heap& heap, const Value& value, const JsonStyle& style);
 
 }  // namespace quire::jinja

@@ -59,7 +59,7 @@ void append_title(std::string& out, char32_t code) {
 
 bool is_cased(char32_t code) { return is_upper(code) || is_lower(code) || is_title(code); }
 
-// Sigma at the end of a word has its own lower-case letter.
+// A sigma at the end of a word has a lower-case letter of its own.
 bool is_final_sigma(std::string_view text, size_t begin, size_t end) {
   bool before = false;
   for (size_t i = 0; i < begin;) before = is_cased(next_code_point(text, i));

@@ -1,6 +1,6 @@
-// These functions see text as Python's str does, on UTF-8: lengths, indexes, white space, case and
-// classes count code points. Broken UTF-8 is tolerated (a stray byte counts as one code point), and
-// nothing here fails.
+// These functions treat UTF-8 text as Python's str does: lengths, indexes, white space, case and
+// classes count code points. Broken UTF-8 is accepted (a stray byte counts as one code point), and
+// no function fails.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace quire::jinja {
 
 int64_t num_code_points(std::string_view text);
 
-// Returns the code point at byte `position`, which is advanced behind it. `position` must be below
+// Returns the code point at byte `position` and moves `position` past it. `position` must be below
 // text.size().
 char32_t next_code_point(std::string_view text, size_t& position);
 void append_code_point(std::string& out, char32_t code);
@@ -30,24 +30,24 @@ bool is_numeric(char32_t code);  // str.isnumeric
 bool is_upper(char32_t code);
 bool is_lower(char32_t code);
 bool is_title(char32_t code);
-bool is_printable(char32_t code);  // what repr() shows as it is
+bool is_printable(char32_t code);  // repr() prints it as it is
 
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
-// The first code point is in title case, the rest lower.
+// The first code point becomes title case, the rest lower case.
 std::string to_capitalized(std::string_view text);
 std::string to_title(std::string_view text);  // str.title
 std::string swap_case(std::string_view text);
 
-// Does str.strip: of white space, or of the code points of `chars`.
+// For str.strip, which removes white space or the code points of `chars`.
 enum class Side { kLeft, kRight, kBoth };
 std::string_view strip(std::string_view text, Side side,
                        std::optional<std::string_view> chars = std::nullopt);
 
-// Does str.splitlines.
+// Computes str.splitlines.
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends = false);
 
-// Does repr() of a str, with quotes.
+// Computes repr() of a str, with quotes.
 std::string quoted(std::string_view text);
 
 }  // namespace quire::jinja

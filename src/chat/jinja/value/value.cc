@@ -77,7 +77,7 @@ int key_class(const Value& value) {
     case Kind::kView:
       fail("unhashable type: '{}'", type_name(value));
     default:
-      return 5;  // by identity
+      return 5;  // compared by identity
   }
 }
 
@@ -92,7 +92,7 @@ int compare_numbers(const Value& a, const Value& b) {
   if (a.is(Kind::kUInt) && b.is_integral()) return 1;
   if (b.is(Kind::kUInt) && a.is_integral()) return -1;
   const double x = a.as_float(), y = b.as_float();
-  // NaN has no place in an order. It comes first, so that sorting stays sound.
+  // NaN has no place in an order. It is put first, so that sorting works.
   if (std::isnan(x) || std::isnan(y)) return sign_of(std::isnan(y), std::isnan(x));
   return sign_of(x, y);
 }
@@ -179,7 +179,7 @@ Value make_dict(Heap& heap, std::vector<Entry> entries) {
   std::vector<uint32_t> order(entries.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(), by_key);
-  // A key keeps its first place and takes its last value.
+  // A key keeps its first position and gets its last value.
   std::vector<bool> dropped(entries.size());
   bool any_dropped = false;
   for (size_t i = 1, first = 0; i < order.size(); ++i) {
@@ -207,7 +207,8 @@ Value make_dict(Heap& heap, std::vector<Entry> entries) {
 
 Value make_range(Heap& heap, int64_t start, int64_t stop, int64_t step) {
   if (step == 0) fail("range() arg 3 must not be zero");
-  // Far apart ends would overflow size(); they are too many anyway unless the step is huge.
+  // The size of a range with ends this far apart would overflow. It has too many items anyway,
+  // unless its step is huge.
   constexpr int64_t kFar = int64_t{1} << 60;
   if (std::max({start, stop, step}) > kFar || std::min({start, stop, step}) < -kFar) {
     fail("range(): numbers beyond 2**60 are not supported");

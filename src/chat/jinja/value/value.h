@@ -1,7 +1,7 @@
-// A template computes with these values: Python's None, bool, int, float, str, list, tuple, dict,
-// range, plus what Jinja adds (undefined, markup, namespace, macro, loop). They are immutable
-// except namespace, loop, cycler, joiner and the position of an iterator, as the sandbox of the
-// Hugging Face environment refuses all other mutation. So values form no cycles except through
+// A Value is what a template computes with: Python's None, bool, int, float, str, list, tuple, dict
+// and range, and what Jinja adds (undefined, markup, namespace, macro, loop). Values do not change,
+// except namespace, loop, cycler, joiner and the position of an iterator, because the sandbox of
+// the Hugging Face environment refuses all other mutation. So values form no cycles except through
 // namespaces and macros, which the interpreter empties when it ends.
 #pragma once
 
@@ -73,7 +73,7 @@ class Value {
   static Value real(double d);
   static Value function(Function f) { return Value(Kind::kFunction, static_cast<int64_t>(f)); }
   static Value node(Kind kind, std::shared_ptr<Node> node);
-  // Makes a literal of a template. All renderings share it, so it belongs to no heap.
+  // Makes a literal of a template. All renderings share it, so it is charged to no heap.
   static Value literal(std::string text);
 
   Kind kind() const { return kind_; }
@@ -88,7 +88,7 @@ class Value {
     return kind_ == Kind::kList || kind_ == Kind::kTuple || kind_ == Kind::kView;
   }
 
-  // The kind must fit.
+  // The value must have the right kind.
   bool as_bool() const { return int_ != 0; }
   int64_t as_int() const { return int_; }
   uint64_t as_uint() const { return static_cast<uint64_t>(int_); }
@@ -116,13 +116,13 @@ class Value {
   Value(Kind kind, int64_t i) : kind_(kind), int_(i) {}
   Kind kind_ = Kind::kNone;
   bool markup_ = false;
-  int64_t int_ = 0;  // a float lies here by its bits
+  int64_t int_ = 0;  // the bits of a float are stored here
   std::shared_ptr<Node> node_;
 };
 
 using Entry = std::pair<Value, Value>;
 
-// Node is the base of everything on a heap, and gives its bytes back when it goes.
+// Node is the base of everything on a heap. Its destructor gives its bytes back.
 struct Node {
   Node() = default;
   Node(const Node&) = delete;
@@ -147,8 +147,8 @@ struct StringNode final : Node {
 struct SequenceNode final : Node {
   std::vector<Value> items;
   int depth = 1;
-  bool is_group = false;       // what groupby yields: .grouper and .list name its two items
-  std::string_view view_name;  // of a kView: "dict_items" …
+  bool is_group = false;       // an item of groupby: .grouper and .list name its two items
+  std::string_view view_name;  // for a kView: "dict_items" …
 };
 
 struct DictNode final : Node {
@@ -193,13 +193,13 @@ struct UndefinedNode final : Node {
   std::string message;
 };
 
-// These make values, and each charges the heap.
+// These functions make values and charge them to the heap.
 Value make_string(Heap& heap, std::string text);
 Value make_list(Heap& heap, std::vector<Value> items);
 Value make_tuple(Heap& heap, std::vector<Value> items);
 Value make_view(Heap& heap, std::string_view name, std::vector<Value> items);
 Value make_iterator(Heap& heap, std::vector<Value> items);
-// Later duplicates win; unhashable keys are an error.
+// Of equal keys the last value counts. Unhashable keys are an error.
 Value make_dict(Heap& heap, std::vector<Entry> entries);
 Value make_range(Heap& heap, int64_t start, int64_t stop, int64_t step);
 Value make_method(Heap& heap, Value self, std::string_view name);
@@ -207,7 +207,7 @@ Value make_undefined(Heap& heap, std::string message);
 Value make_cycler(Heap& heap, std::vector<Value> items);
 Value make_joiner(Heap& heap, Value separator);
 
-// Fails with "'x' is undefined" and its kin, as Jinja words them.
+// Fails with a message such as "'x' is undefined", in Jinja's words.
 [[noreturn]] void fail_undefined(const Value& value);
 
 // Returns type(value).__name__.
@@ -217,7 +217,8 @@ std::string_view type_name(const Value& value);
 const Value* find_key(Heap& heap, const DictNode& dict, const Value& key);
 const Value* find_key(const DictNode& dict, std::string_view key);
 
-// Orders hashable values so that equal Python values are equal; unhashable ones are an error.
+// Orders hashable values so that values that are equal in Python compare as equal. Unhashable
+// values are an error.
 int compare_keys(const Value& a, const Value& b);
 void require_hashable(const Value& value);
 

@@ -1,4 +1,5 @@
-// What a connection's request body takes of the bytes that all bodies of a server may hold.
+// BodyCharge counts the bytes of a connection's request body in the total that all bodies of a
+// server share.
 #pragma once
 
 #include <atomic>
@@ -8,13 +9,13 @@ namespace quire::server {
 
 class BodyCharge {
  public:
-  // Borrows `total`.
+  // `total` must outlive this object.
   explicit BodyCharge(std::atomic<uint64_t>& total) : total_(total) {}
   BodyCharge(const BodyCharge&) = delete;
   BodyCharge& operator=(const BodyCharge&) = delete;
   ~BodyCharge() { release(); }
 
-  // The body has come to so many bytes.
+  // Says that the body has grown to this many bytes.
   void grow_to(uint64_t num_bytes) {
     if (num_bytes <= num_bytes_) return;
     total_.fetch_add(num_bytes - num_bytes_, std::memory_order_relaxed);

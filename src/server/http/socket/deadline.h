@@ -1,5 +1,6 @@
-// A point in time after which a connection does something else. Deadlines move with every write, so
-// a timer that is out is left alone where it can be, and looks again when it fires.
+// A Deadline is a point in time after which a connection does something else. Deadlines move with
+// every write. So a running timer is left alone where possible, and checks the deadline again when
+// it fires.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -20,13 +21,13 @@ class Deadline {
       : timer_(executor), on_passed_(std::move(on_passed)) {}
 
   // Moves the deadline to `ms` milliseconds from this moment. `keep_alive` is held while a timer is
-  // out.
+  // running.
   void set(int64_t ms, std::shared_ptr<void> keep_alive) {
     if (is_cancelled_) return;
     deadline_ = Clock::now() + std::chrono::milliseconds(ms);
     if (!is_out_ || deadline_ < expiry_) wait(std::move(keep_alive));
   }
-  // Ends the deadline for good. A timer that has fired, and whose turn has not come yet, does
+  // Ends the deadline for good. A timer that has fired, and whose handler has not run yet, does
   // nothing then.
   void cancel() {
     is_cancelled_ = true;
@@ -55,7 +56,7 @@ class Deadline {
   boost::asio::steady_timer timer_;
   const std::function<void()> on_passed_;
   Clock::time_point deadline_;
-  Clock::time_point expiry_;  // of the timer
+  Clock::time_point expiry_;  // when the timer fires
   bool is_out_ = false;
   bool is_cancelled_ = false;
 };

@@ -11,8 +11,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A timer fires while its deadline has moved on, and the deadline is cancelled before its turn comes:
-// no other timer begins, for which a server that stops would wait.
+// A timer fires after its deadline has moved, and the deadline is cancelled before the timer's
+// handler runs. Then no other timer may begin, because a server that stops would wait for it.
 TEST(Deadline, CancelledBehindATimerThatHasFiredHoldsNobodyUp) {
   for (int hops = 0; hops < 8; ++hops) {
     SCOPED_TRACE(hops);

@@ -1,4 +1,5 @@
-// What a connection writes: text waits in one buffer while another is on its way to the client.
+// SocketWriter writes a connection's text. New text waits in one buffer while another buffer is
+// being sent to the client.
 #pragma once
 
 #include <boost/asio/buffer.hpp>
@@ -16,18 +17,18 @@ class SocketWriter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Borrows `stream`.
+  // `stream` must outlive this object.
   explicit SocketWriter(ClientStream& stream) : stream_(stream) {}
 
   void append(std::string_view text) { out_ += text; }
   size_t num_bytes() const { return out_.size() + in_flight_.size(); }
   bool is_writing() const { return is_writing_; }
-  // Since the write that is out was begun.
+  // Returns the time since the running write began.
   Clock::duration writing_for() const { return Clock::now() - write_start_; }
-  // Whether write() would begin one.
+  // Returns whether write() would begin a write.
   bool can_write() const { return !is_writing_ && num_bytes() > 0; }
 
-  // Begins a write; `done(ec)` is called when some of the text has been taken.
+  // Begins a write. `done(ec)` is called when the socket has taken some of the text.
   template <typename Done>
   void write(Done done) {
     if (in_flight_.empty()) {
@@ -44,7 +45,7 @@ class SocketWriter {
           done(ec);
         });
   }
-  // Drops what waits to be written.
+  // Drops the text that has not been sent.
   void drop() { out_ = {}; }
 
  private:
@@ -52,16 +53,16 @@ class SocketWriter {
     num_written_ += num_bytes;
     if (num_written_ < in_flight_.size()) return;
     in_flight_.clear();
-    // A slow spell must not leave a large buffer behind for the rest of a long stream.
+    // After a slow phase, a large buffer must not be kept for the rest of a long stream.
     if (in_flight_.capacity() > 64 * 1024) in_flight_.shrink_to_fit();
   }
 
   ClientStream& stream_;
-  std::string out_;  // waits for in_flight_
+  std::string out_;  // the text after in_flight_
   std::string in_flight_;
-  size_t num_written_ = 0;  // of in_flight_
+  size_t num_written_ = 0;  // bytes of in_flight_
   bool is_writing_ = false;
-  Clock::time_point write_start_;  // of the async write that is out
+  Clock::time_point write_start_;  // when the running async write began
 };
 
 }  // namespace quire::server
