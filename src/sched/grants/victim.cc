@@ -26,7 +26,7 @@ bool may_be_preempted_for(const Entry& candidate, const Entry& requester, Schedu
   return requester.arrived_before(candidate);
 }
 
-// Of the blocks that a victim frees; when it is not said what is missing, one of any pool is.
+// Returns how many of the freed blocks are useful; if `needed` names none, blocks of any pool are.
 int64_t num_useful(const BlockCounts& freed, const BlockCounts& needed) {
   if (needed.total() == 0) return std::min<int64_t>(freed.total(), 1);
   int64_t sum = 0;
