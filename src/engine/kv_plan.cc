@@ -56,7 +56,7 @@ Result<KvPlan> count_blocks(const EngineOptions& options, const KvSpec& spec,
   return plan;
 }
 
-// Requests of so many tokens that fit at once.
+// Returns how many requests of num_tokens tokens fit at once.
 double num_fitting(const BlockSizing& blocks, int64_t num_tokens, const KvPlan& plan) {
   const BlockCounts needed = blocks.blocks_for(num_tokens);
   double fits = std::numeric_limits<double>::max();
@@ -68,7 +68,7 @@ double num_fitting(const BlockSizing& blocks, int64_t num_tokens, const KvPlan& 
   return fits;
 }
 
-// The most tokens one request can have in the blocks of the plan.
+// Returns the most tokens that one request can have in the blocks of the plan.
 int32_t longest_fit(const BlockSizing& blocks, int32_t limit, const KvPlan& plan) {
   int32_t fits = 0, too_long = limit;
   if (num_fitting(blocks, limit, plan) >= 1) return limit;
