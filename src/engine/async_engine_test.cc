@@ -340,7 +340,8 @@ TEST(AsyncEngine, WaitingToPauseHoldsWhatComes) {
   // The test does not wait for the running requests to end.
   std::promise<Status> paused;
   served.engine->pause(PauseMode::kWait, true, [&](const Status& s) { paused.set_value(s); });
-  (void)served.engine->kv_grid();  // handled after the calls before it, so the engine has the pause
+  (void)
+      served.engine->kv_grid();  // handled after the calls before it: the engine knows of the pause
   EXPECT_FALSE(served.engine->paused());
   auto late = served.engine->submit(request(tokens(10), 5), nullptr);
   auto gone = served.engine->submit(request(tokens(10), 5), nullptr);
