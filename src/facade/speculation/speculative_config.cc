@@ -45,7 +45,7 @@ constexpr MethodName kMethods[] = {
     {"medusa", SpeculativeMethod::kMedusa},          {"eagle", SpeculativeMethod::kEagle},
     {"eagle3", SpeculativeMethod::kEagle3},          {"mtp", SpeculativeMethod::kMtp},
 };
-// VLLM's names of MTP for families of models.
+// vLLM's names of MTP for families of models.
 constexpr std::string_view kMtpAliases[] = {"deepseek_mtp", "glm4_moe_mtp", "qwen3_next_mtp"};
 
 std::string known_methods() {
