@@ -13,7 +13,7 @@ enum class Float8 : uint8_t { kE4M3, kE5M2 };
 
 // What a number beyond the largest one becomes.
 enum class Float8Overflow : uint8_t {
-  // The largest number of the same sign, for infinities too; for activations and KV caches
+  // The largest number of the same sign, for infinities too; for activations and KV caches.
   kSaturate,
   kSpecial,  // as frameworks convert: NaN in e4m3 (which has no infinity), infinity in e5m2
 };

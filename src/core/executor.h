@@ -28,7 +28,7 @@ struct ExecutorInfo {
 
 // The number of steps that ran as graphs of one shape.
 struct GraphShapeCount {
-  // True: the graph covers a whole step; false: the pieces between attentions
+  // If true, the graph covers a whole step; if false, the pieces between attentions.
   bool is_whole = false;
   int32_t size = 0;  // requests of a whole step, or tokens of the pieces
   int64_t num_steps = 0;

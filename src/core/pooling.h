@@ -11,7 +11,7 @@ enum class PoolingTask : uint8_t {
   kClassify,       // one score per label for the prompt
   kTokenEmbed,     // one vector per token
   kTokenClassify,  // one score per label for each token
-  // for each token from first_aligned_token on, the row of the source at which it begins
+  // The row of the source at which each token from first_aligned_token on begins.
   kAlign,
 };
 

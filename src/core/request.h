@@ -55,7 +55,7 @@ struct Request {
   RequestStatus status = RequestStatus::kWaiting;
   int32_t priority = 0;  // lower is more important
   int64_t arrival_us = 0;
-  // Absolute; once it has passed, the request fails, in whatever state it is
+  // An absolute time; after it the request fails, in whatever state it is.
   std::optional<int64_t> deadline_us;
   CacheKeys cache_keys;
   std::vector<MediaSpan> media = {};            // in the order of their tokens, without overlaps

@@ -16,7 +16,7 @@ struct TranscriptRules {
   std::vector<TokenId> suppressed;        // never sampled
   std::vector<TokenId> suppressed_first;  // not sampled as the first token
   TokenId first_timestamp = -1;           // stands for time 0; -1: the fields below have no effect
-  // prompts end with it if the output has no timestamps; never sampled
+  // Prompts end with it if the output has no timestamps; never sampled.
   TokenId no_timestamps = -1;
   TokenId end_of_text = -1;     // tokens before it are text
   int32_t max_first_step = -1;  // the greatest time step of the first timestamp; -1: any

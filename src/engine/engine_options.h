@@ -53,7 +53,7 @@ struct EngineOptions {
   StreamLimits stream;
   StructuredOutputOptions structured_outputs;
   int32_t max_logprobs = 20;  // per token; -1: no limit
-  // Of one request; a larger request is refused
+  // Per request; a larger request is refused.
   int64_t max_prompt_logprobs_bytes = int64_t{256} << 20;
   // From arrival, for requests without a timeout.
   std::optional<int64_t> default_timeout_us;

@@ -40,7 +40,7 @@ void EngineThread::handle(Mail& mail) {
     try {
       const Status status = engine_->add(std::move(submission));
       if (!status.ok()) fail(*channel, num_choices, status);
-      // Out of memory: the reader gets this error, then the thread ends
+      // Out of memory: the reader gets this error, then the thread ends.
     } catch (const std::exception& e) {
       fail(*channel, num_choices, internal_error("engine: {}", e.what()));
       throw;

@@ -38,10 +38,10 @@ struct RankArgs {
 struct LoraArgs {
   bool enabled = false;
   int32_t max_loras = 8;  // different adapters in one step
-  // Adapters in memory at once; 0: as few as the other flags allow
+  // Adapters in memory at once; 0: as few as the other flags allow.
   int32_t max_cpu_loras = 0;
   int64_t max_lora_rank = 16;  // 0: that of `modules`
-  // For all adapters; 0: ModelRunnerOptions::lora_memory_bytes decides
+  // For all adapters together; 0: ModelRunnerOptions::lora_memory_bytes decides.
   int64_t memory_bytes = 0;
   std::vector<NamedAdapter> modules;  // loaded at the start
 
@@ -87,10 +87,10 @@ struct EngineArgs {
   int32_t pipeline_parallel_size = 1;   // stages of this process that share the layers
   int32_t data_parallel_size = 1;       // engines of this process; on a CPU they share the weights
   bool enable_expert_parallel = false;  // each rank has whole experts instead of columns of all
-  std::string all2all_backend =
-      "auto";                // how outputs of such experts come together: the way that moves
-                             // Whole experts are distributed among ranks by load.
-  bool enable_eplb = false;  // such experts are dealt out by load
+  // How the outputs of whole experts are combined: allgather_reducescatter, all2all, or "auto", which
+  // is the one that moves fewer bytes.
+  std::string all2all_backend = "auto";
+  bool enable_eplb = false;  // distribute whole experts among ranks by load
   std::string eplb_config;   // JSON (facade/parallel/eplb_config.h); empty: the defaults
   RankArgs ranks;            // for ranks in processes of their own
   std::string distributed_executor_backend = "auto";

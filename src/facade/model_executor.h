@@ -14,7 +14,7 @@
 namespace quire {
 
 struct ModelExecutor {
-  // Args.data_parallel_size executors of the same model
+  // There are args.data_parallel_size executors, all of the same model.
   std::vector<std::unique_ptr<Executor>> executors;
   ModelPlan plan;
   bool on_gpu = false;

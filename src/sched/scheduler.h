@@ -46,7 +46,7 @@ struct RequestUpdate {
   int32_t num_accepted_drafts = 0;        // drafts among new_token_ids
   bool drafts_from_prediction = false;    // the drafts came from the client's prediction
   std::optional<RequestStatus> finished;  // set when the request has ended with this update
-  // the one of stop_token_ids that ended it; not set for EOS
+  // The one of stop_token_ids that ended it; not set for EOS.
   std::optional<TokenId> stop_token_id;
   Status status;  // why, when finished is kFinishedError
 };

@@ -9,7 +9,7 @@ namespace quire {
 namespace {
 
 constexpr double kMemorySteps = 8.0;  // the average that is a factor spans about this many steps
-// a step counts as at most this many times slower or faster
+// A step counts as at most this many times slower or faster than predicted.
 constexpr double kMostChange = 4.0;
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST(ThreadTeam, RegionEndsWithoutAMemberThatIsLate) {
                                             }})
                         .value();
   const auto run_once = [&] {
-    // Destroyed when the region is over
+    // Destroyed when the region is over.
     auto hits = std::make_unique<std::vector<std::atomic<int>>>(2);
     team.deal(100, 1, 2);
     std::atomic<int> taken{0};

@@ -136,7 +136,7 @@ bool BeamSearch::is_over() const {
 }
 
 void BeamSearch::assign_places() {
-  // By place: the beam that stays there
+  // The beam that stays in each place.
   std::vector<int32_t> child_of(static_cast<size_t>(width_), -1);
   for (size_t i = 0; i < beams_.size(); ++i) {
     int32_t& child = child_of[static_cast<size_t>(beams_[i].place)];

@@ -59,7 +59,7 @@ class ChoiceMasks {
     Choice* choice = nullptr;
     bool is_held = false;  // by the scheduler
   };
-  // Choices whose next masks were not ready, in the order in which they began
+  // Choices whose next masks were not ready, in the order in which they began.
   std::vector<Pending> pending_;
   std::vector<Failure> failures_;
 };

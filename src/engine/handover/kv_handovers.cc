@@ -22,7 +22,7 @@ Status KvHandovers::check(GenerationRequest& request) {
     return invalid_argument("kv_transfer_params: this server takes no KV over");
   const KvHandover& handover = *request.handover;
   const int32_t cell_tokens = kv_.options().files.cell_tokens;
-  // One more for states
+  // There may be one more file, of states.
   const auto most_files = std::ssize(request.prompt_token_ids) / cell_tokens + 1;
   Status status = files_->check_pool(handover.pool);
   if (status.ok() && (handover.num_tokens < 0 || std::ssize(handover.files) > most_files)) {

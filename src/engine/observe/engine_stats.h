@@ -82,9 +82,8 @@ struct EngineStats {
   int64_t num_queued_tokens = 0;  // uncached prompt tokens of waiting requests
   // The share of blocks in use, 0–1, without the null block, in the pool where it is greater.
   double kv_cache_usage = 0;
-  double wasted_kv_share =
-      // Share of the token slots in referenced blocks, summed over steps, that were not yet filled
-      0;
+  // Share of the token slots in referenced blocks, summed over steps, that were not yet filled.
+  double wasted_kv_share = 0;
 
   // Constants of the KV cache, then gauges. in_use + free == num_kv_blocks.
   int32_t block_size = 0;

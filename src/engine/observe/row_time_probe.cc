@@ -61,7 +61,7 @@ RowTimes measure_row_times(Executor& executor, const KvPlan& kv_plan, int32_t ma
                        (kv_plan.num_blocks - 1) / std::max(1, num_groups) * kv.block_size});
   std::vector<RowTimes::Point> points;
   std::vector<RequestId> dropped;
-  // Counts down; no other step has such ids
+  // Step ids count down from here; no other step has such ids.
   uint64_t step_id = std::numeric_limits<uint64_t>::max() / 2;
   const int64_t begin = clock.now_us();
   for (const int32_t num_rows : kRows) {

@@ -56,7 +56,7 @@ class OutputChannel {
   std::optional<OutputDelta> try_pop();
   std::optional<OutputDelta> pop();
   bool done() const;
-  // Every choice has finished and the reader was told, whether or not it has read
+  // Every choice has finished and the reader was told, whether or not it has read.
   bool all_pushed() const;
 
  private:
@@ -66,7 +66,7 @@ class OutputChannel {
 
   const StreamLimits limits_;
   const std::function<void()> on_ready_;
-  // Shared by all channels of an engine
+  // Shared by all channels of an engine.
   const std::shared_ptr<std::atomic<int64_t>> total_unread_bytes_;
   mutable std::mutex mutex_;
   std::condition_variable news_;

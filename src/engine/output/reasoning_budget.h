@@ -14,7 +14,7 @@ namespace quire {
 struct ReasoningBudget {
   int32_t max_tokens = 0;      // 0: the model does not reason
   bool begins_inside = false;  // the answer's first token is already reasoning
-  // Only found at the beginning of the answer, after whitespace
+  // These are only found at the beginning of the answer, after whitespace.
   std::vector<std::string> begins;
   std::vector<std::string> ends;          // at least one
   std::vector<TokenId> forced_token_ids;  // at least one; their text ends the reasoning

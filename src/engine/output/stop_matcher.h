@@ -21,7 +21,7 @@ class StopMatcher {
 
   struct Output {
     std::string text;  // can be sent now
-    // The stop string that ended the text; feed() must not be called after that
+    // The stop string that ended the text; feed() must not be called after that.
     std::optional<size_t> stop;
   };
 

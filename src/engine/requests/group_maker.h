@@ -21,7 +21,7 @@ class GroupMaker {
     int32_t max_model_len = 0;
     int32_t kv_hit_tokens = 0;  // KvManager::hit_tokens()
     PoolingInfo pooling;        // of the model
-    // Of the model: its answers have prompts of their own
+    // The model's answers have prompts of their own (MediaInfo::text_source).
     bool has_text_source = false;
     std::optional<int64_t> default_timeout_us;  // for requests without a timeout
   };

@@ -126,7 +126,7 @@ void StepLoop::finish(const StepPlan& plan, Result<StepResult> result, StepRecor
   parts_.journal.record(plan, result.ok() ? &*result : nullptr, step);
   if (const GraphCounts* counts = parts_.executor.graph_counts())
     parts_.metrics.set_graphs(*counts);
-  // Last: a reader that has the tokens of a step finds that step in the metrics
+  // This is last, so that a reader that has the tokens of a step finds that step in the metrics.
   parts_.answers.flush();
   last_step_end_us_ = parts_.clock.now_us();
   flush_us_ = last_step_end_us_ - updated_us;

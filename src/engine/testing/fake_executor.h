@@ -107,7 +107,7 @@ class FakeExecutor final : public Executor {
   struct RequestRecord {
     std::vector<TokenId> token_ids;
     std::vector<uint64_t> prefix_hashes;  // [token_ids.size()], of tokens 0 … i
-    // Hash of the prefix without tokens, from the request's adapter
+    // The hash of the prefix without tokens, from the request's adapter.
     uint64_t empty_hash = 0;
 
     void append(TokenId token_id);

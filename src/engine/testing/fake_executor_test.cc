@@ -105,7 +105,7 @@ TEST_F(FakeExecutorTest, NoticesAnotherRequestsTokens) {
   StepPlan next;
   next.step_id = 1;
   schedule(next, kB, 6, 1);
-  // A's block, which differs in its last token
+  // A's block, which differs in its last token.
   next.block_updates.push_back({0, 0, 0, BlockId(3)});
   expect_violation(next, "holds another prefix");
 }

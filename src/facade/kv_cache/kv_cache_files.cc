@@ -29,7 +29,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 class Digest {
  public:
   void add(std::span<const std::byte> bytes) {
-    // Small, so that the second sum reads from the CPU's cache
+    // It is small, so that the second sum reads from the CPU's cache.
     constexpr size_t kChunk = size_t{1} << 20;
     do {
       const auto chunk = bytes.first(std::min(kChunk, bytes.size()));
@@ -73,7 +73,7 @@ Result<uint64_t> digest_of(const ModelFiles& files, const std::string& dir) {
   std::filesystem::create_directories(dir, ec);
   const std::string temporary = kept + ".writing";
   std::ofstream(temporary) << std::hex << digest << '\n';
-  // If this fails, the next start reads the model again
+  // If this fails, the next start reads the model again.
   std::filesystem::rename(temporary, kept, ec);
   return digest;
 }

@@ -23,7 +23,7 @@ struct KvCacheFiles {
   std::string shape;
   std::string shape_weights;
   std::string isa;  // on a CPU
-  // On GPUs: the properties on which the rounding of sums depends; empty on a CPU
+  // The properties of GPUs on which the rounding of sums depends; empty on a CPU.
   std::string gpus;
 };
 

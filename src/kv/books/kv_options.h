@@ -18,7 +18,7 @@ enum class KvReservation : uint8_t { kPaged, kContiguousMaxLen };
 struct KvFileOptions {
   KvFiles* files = nullptr;    // borrowed; null: none. Needs blocks of host memory
   int64_t capacity_bytes = 0;  // of all files together
-  // Blocks that are written to one file as soon as they are full
+  // Blocks that are written to one file as soon as they are full.
   int32_t run_blocks = 16;
   int32_t cell_tokens = kKvCellTokens;  // tokens per cell of the files; divides every block size
   // Returns the predicted microseconds to compute num_tokens tokens behind num_cached_tokens. A

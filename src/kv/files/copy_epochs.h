@@ -39,9 +39,9 @@ class CopyEpochs {
 
   KvFiles& files_;
   std::deque<Waiting> waiting_;  // in order of epoch
-  // The copies of epochs up to done_epoch_ have been made
+  // The copies of epochs up to done_epoch_ have been made.
   uint64_t epoch_ = 0, done_epoch_ = 0;
-  // (step, epoch that its plan ended), not yet done
+  // Pairs (step, epoch that its plan ended) of steps that are not yet done.
   std::deque<std::pair<uint64_t, uint64_t>> steps_;
 };
 

@@ -81,7 +81,7 @@ class PrefixCache {
   std::vector<Entry> entries_;   // by block id
   std::vector<TokenId> tokens_;  // block_size per block
   std::vector<Slot> slots_;      // the size is a power of two, at least twice the blocks
-  // By block id; separate, so that reading it stays within the CPU's cache
+  // By block id; a separate table, so that reading it stays within the CPU's cache.
   std::vector<uint8_t> registered_;
   int32_t num_registered_ = 0;
 };

@@ -221,7 +221,7 @@ Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberForm
                                          {&model.split_us, 0.05, 50}});
     const MathType math = hardware.effective_math(format.math);
     if (math != MathType::kBf16 && math != MathType::kF32 && !options.judge_only) {
-      // Above 0, since the search multiplies
+      // The share must be above 0, since the search multiplies.
       if (model.quantize_share <= 0) model.quantize_share = 0.5;
       if (model.quantize_row_us <= 0) model.quantize_row_us = 0.001;
       parameters.push_back({&model.quantize_share, 0.01, 10});

@@ -33,7 +33,7 @@ struct StepFitReport {
   int64_t num_failed = 0;      // left out: the step failed
   int64_t num_impossible = 0;  // left out: they are faster than the limits allow
   int64_t num_disturbed = 0;   // left out as outliers
-  // Time of all steps over what the fit of undisturbed ones predicts, less 1
+  // Time of all steps over what the fit of the undisturbed ones predicts, less 1.
   double mean_shift = 0;
   double drift = 0;          // percent, of the machine's speed over the run (standard deviation)
   double gap_us = 0;         // median time between two steps, a part of the constant per step

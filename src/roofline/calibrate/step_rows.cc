@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// Both sides of prompt attention are added, which is linear in the constants
+// Both sides of prompt attention are added, which is linear in the constants.
 constexpr double kSumExponent = 1;
 constexpr double kHidden = 1e6;  // the share of a side that takes no time
 

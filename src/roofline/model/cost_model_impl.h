@@ -1,5 +1,4 @@
-// The parts of a cost model, and how they are summed. Only cost_model.cc and headers private to it
-// include this.
+// The parts of a cost model, and how they are summed. Only cost_model.cc includes this header.
 #pragma once
 
 #include <algorithm>

@@ -10,9 +10,9 @@ namespace quire {
 namespace {
 
 constexpr double kSamePoint = 1e-12;  // squared distance
-// Relative to a value, in addition to the differences between neighbours
+// Noise relative to a value, in addition to the differences between neighbours.
 constexpr double kNoise = 1e-3;
-// Of the slopes, some of which are undefined for neighbours on a line
+// Ridge of the slopes, some of which are undefined for neighbours on a line.
 constexpr double kRidge = 1e-6;
 constexpr size_t kMaxLeftOut = 256;   // points for which settings are compared
 constexpr double kWorthwhile = 0.99;  // a setting that reduces the error by less is not changed

@@ -44,7 +44,7 @@ struct StepShape {
   // With ModelShape::source: the rows that requests of one token attend to, the tokens of other
   // requests with their rows, and the rows of each source that is encoded.
   int64_t decode_source_rows = 0;          // Σ
-  std::vector<SourceChunk> source_chunks;  // likewise
+  std::vector<SourceChunk> source_chunks;  // clear() keeps the capacity
   std::vector<int32_t> encoded_rows;
   std::vector<int32_t> pictures;  // with ModelShape::tower: embeddings of each encoded picture
 

@@ -24,7 +24,7 @@ class Admission {
   // The head is the first request of the queue that does not fit. Others may pass it.
   struct Head {
     Entry* entry = nullptr;  // null: there is no head yet
-    // keeps the cached blocks that it is going to hit, until the round ends
+    // Keeps the cached blocks that the head is going to hit, until the round ends.
     BlockHold prefix;
     bool is_held = false;
     int32_t num_tried_past = 0;

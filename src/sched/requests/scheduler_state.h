@@ -10,7 +10,7 @@ struct SchedulerState {
   SchedulerConfig config;
   KvManager& kv;
   Drafter* const drafter;  // null: there are no drafts
-  // layers keep states, so the leaders of forks stop before their last prompt token
+  // The leaders of forks stop before their last prompt token, since layers keep states.
   const bool stops_for_forks;
   Roster roster;
   SchedulerStats stats;  // only the counts that never decrease

@@ -47,7 +47,7 @@ class DecodeRuns {
   const Admission& admission_;
   std::vector<int64_t> first_turns_;  // of max_run()
   bool every_step_ = false;           // every step of the run may take or fill blocks
-  // rings of turns ordered by step; a turn taken returns block_size steps later
+  // Rings of turns ordered by step; a turn that is taken returns block_size steps later.
   std::vector<Turn> growing_;
   std::vector<Turn> filling_;
   std::vector<Entry*> turn_;
