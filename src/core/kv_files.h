@@ -6,7 +6,6 @@
 // order (transfer/kv_cells.h). A run is consecutive cells of one prefix; it is written whole to one
 // file, and any of its cells can be read. The states of a sequence after the last token of a cell
 // are a run of KvPool::kState with that one cell.
-// KvPool::kState with that one cell.
 #pragma once
 
 #include <array>

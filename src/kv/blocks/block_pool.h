@@ -3,7 +3,6 @@
 // Block 0 is the null block: it is never allocated, freed or counted. Every other block is either
 // referenced (ref_cnt > 0) or on the free list exactly once. The list is in eviction order; linking
 // and unlinking at any place is O(1). One thread may use it.
-// and unlinking anywhere is O(1). One thread may use it.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,6 @@ constexpr int32_t window_of(const KvGroupSpec& group) {
 // Returns the first block that is read when the token at position `num_computed_tokens` or a later
 // one is computed; all blocks before it may be the null block. With a window w, a query at position
 // p reads positions p-w+1 .. p.
-// positions p-w+1 .. p.
 //
 //   positions   0 ........ c-w ][ c-w+1 ........ c-1 ][ c
 //               not read again  | first needed block |  next to compute
