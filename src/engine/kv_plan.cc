@@ -103,7 +103,8 @@ void add_host_blocks(int64_t num_bytes, const KvSpec& spec, KvPlan& plan) {
   int64_t attention_bytes = spec.uses(KvPool::kAttention) ? num_bytes : 0;
   if (spec.uses(KvPool::kState)) {
     const int64_t part = attention_bytes > 0 ? num_bytes / kShareOfStates : num_bytes;
-    // One goes out while another one comes in.
+    // States get room for two blocks, as far as half of the memory allows: one block is copied out
+    // while another one is copied in.
     const int64_t bytes = std::max(part, std::min(num_bytes / 2, 2 * spec.state.block_bytes));
     attention_bytes = std::max<int64_t>(0, attention_bytes - bytes);
     plan.num_host_state_blocks = count(bytes, spec.state.block_bytes);

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// KV-1, KV-2, KV-3.
+// Checks KV-1, KV-2 and KV-3.
 Status check_pool(const BlockPool& pool, const std::vector<int32_t>& refs) {
   int32_t num_referenced = 0;
   for (int32_t i = 1; i < pool.num_blocks(); ++i) {

@@ -55,7 +55,7 @@ bool PrefixLookup::all_groups_hold(BlockChain& chain, int32_t num_tokens) const 
     const KvGroupSpec& group = spec_.groups[static_cast<size_t>(g)];
     const int32_t size = block_size(g);
     const int32_t end = (num_tokens + size - 1) / size;
-    // The cache's blocks are full.
+    // Cached blocks are full, so they have the content after end * size tokens.
     if (!keeps_content_after(group, size, num_tokens, int64_t{end} * size)) return false;
     for (int32_t i = first_needed_block(group, size, num_tokens); i < end; ++i) {
       if (!find(chain, g, i)) return false;

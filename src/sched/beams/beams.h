@@ -18,9 +18,10 @@ class Beams {
 
   // Returns an error if the beam must not be added: kInvalidArgument or kTooLarge.
   Status check(const Request& request) const;
-  // Makes a new entry the first beam of a search, or one more beam of its leader's search.
+  // Makes a new entry the first beam of a search, or if it has a leader, a further beam of that
+  // search.
   void join(Entry& entry);
-  // Ends the search. The caller calls Roster::compact_running().
+  // Ends the search. The caller calls Roster::compact_running() after it.
   void retire(Entry& leader, RequestStatus status);
   // The leader has been admitted: this makes the other beams of its search running too.
   void start_others(Entry& leader);

@@ -1,4 +1,4 @@
-// StepBudget: what the step being planned has left to give, in tokens, requests, time and blocks.
+// StepBudget: the tokens, requests, time and blocks that the step being planned can still grant.
 // One thread may use it.
 #pragma once
 

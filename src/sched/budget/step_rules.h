@@ -32,8 +32,8 @@ class StepRules {
   }
 
  private:
-  // A state is there until the next token is computed. So the leader of a fork group stops before
-  // the last token of its prompt, and goes on in the step in which those that wait copy its state.
+  // A state is lost when the next token is computed. So the leader of a fork group stops before the
+  // last token of its prompt, and goes on in the step in which its forks copy the state.
   bool stops_for_fork(const Entry& entry, int32_t position) const {
     return state_.stops_for_forks && position == entry.request.num_prompt_tokens - 1 &&
            state_.roster.forks.contains(entry.request.id);

@@ -106,8 +106,8 @@ bool Admission::has_common_places(int32_t num_places) const {
   return state_.roster.num_running() - num_express + num_places <= state_.config.max_num_seqs;
 }
 
-// An entry that did not fit is looked at again when there is more room, or now and then, because
-// its prefix may have been cached meanwhile.
+// Whether an entry that did not fit need not be tried yet. It is tried again when there is more
+// room, and from time to time, because its prefix may have been cached meanwhile.
 bool Admission::not_worth_a_try(const Entry& entry, const BlockCounts& available) const {
   return !state_.roster.running().empty() && available.fits_in(entry.refused_available_blocks) &&
          state_.stats.num_steps / kStepsBetweenTries == entry.refused_step / kStepsBetweenTries;

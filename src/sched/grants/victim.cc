@@ -37,7 +37,7 @@ int64_t num_useful(const BlockCounts& freed, const BlockCounts& needed) {
 bool better_victim(const Candidate& a, const Candidate& b) {
   if (a.priority != b.priority) return a.priority > b.priority;
   if ((a.useful_blocks == 0) != (b.useful_blocks == 0)) return b.useful_blocks == 0;
-  // a.tokens / a.blocks < b.tokens / b.blocks
+  // The same as a.tokens / a.blocks < b.tokens / b.blocks, without division.
   const int64_t left = a.recompute_tokens * std::max<int64_t>(b.useful_blocks, 1);
   const int64_t right = b.recompute_tokens * std::max<int64_t>(a.useful_blocks, 1);
   if (left != right) return left < right;

@@ -39,8 +39,8 @@ class EncoderCache {
   int64_t capacity() const { return capacity_; }
   void begin_step() { num_left_in_step_ = step_capacity_; }
 
-  // Adds a reference to the item, which is encoded in the next plan unless it is there. Returns
-  // false when there is no room beside what is referred to, or too much to encode in this step.
+  // Adds a reference to the item, which is encoded in the next plan unless it is there already.
+  // Returns false if there is no room beside referenced items, or too much to encode in this step.
   bool acquire(const std::shared_ptr<const MediaItem>& item);
   // Drops a reference. `keep`: the item may be used again; otherwise it is forgotten with its last
   // reference.
