@@ -87,8 +87,8 @@ struct EngineArgs {
   int32_t pipeline_parallel_size = 1;   // stages of this process that share the layers
   int32_t data_parallel_size = 1;       // engines of this process; on a CPU they share the weights
   bool enable_expert_parallel = false;  // each rank has whole experts instead of columns of all
-  // How the outputs of whole experts are combined: allgather_reducescatter, all2all, or "auto", which
-  // is the one that moves fewer bytes.
+  // How the outputs of whole experts are combined: allgather_reducescatter, all2all, or "auto",
+  // which is the one that moves fewer bytes.
   std::string all2all_backend = "auto";
   bool enable_eplb = false;  // distribute whole experts among ranks by load
   std::string eplb_config;   // JSON (facade/parallel/eplb_config.h); empty: the defaults

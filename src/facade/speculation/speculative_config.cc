@@ -95,9 +95,9 @@ Result<double> read_spec_factor(const json::object& config) {
   return factor;
 }
 
-// Reads vLLM's [[first, last, drafts], …] by the number of decoding requests. Each row's first must be
-// greater than the last of the row before. A row holds up to the first of the next one, so its last
-// has no further effect.
+// Reads vLLM's [[first, last, drafts], …] by the number of decoding requests. Each row's first must
+// be greater than the last of the row before. A row holds up to the first of the next one, so its
+// last has no further effect.
 Status read_limits(const json::object& config, std::vector<DraftPlannerOptions::Limit>& out) {
   constexpr std::string_view kKey = "num_speculative_tokens_per_batch_size";
   const json::value* value = config.if_contains(kKey);

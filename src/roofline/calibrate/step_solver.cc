@@ -10,8 +10,8 @@
 namespace quire {
 namespace {
 
-// Shares at neighbouring row counts should be similar. Squared, this rule weighs 0.4 steps for every
-// thousand steps of the log, so that it decides only where steps are few.
+// Shares at neighbouring row counts should be similar. Squared, this rule weighs 0.4 steps for
+// every thousand steps of the log, so that it decides only where steps are few.
 constexpr double kSmoothness = 0.02;
 
 // Adds a row for each pair of neighbouring knots that steps used, by which they should not differ.
