@@ -18,7 +18,8 @@ class CsvTable {
 
   size_t num_rows() const { return columns_.empty() ? 0 : fields_.size() / columns_.size(); }
   bool has(std::string_view column) const;
-  // Errors name the file, the line and the column, and say what came.
+  // Errors name the row, counted from 1 without the header and empty lines, and the column, and say
+  // what came; those of number() and of missing columns name the file too.
   Result<double> number(size_t row, std::string_view column) const;
   Result<int32_t> whole(size_t row, std::string_view column, int32_t least, int32_t most) const;
   // Reads the column `latency`, which is in milliseconds in the file, above 0 and at most 1e7.

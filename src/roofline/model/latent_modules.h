@@ -26,7 +26,7 @@ struct LatentModuleSample {
 // Reads CSV with the columns of aiconfigurator: model, num_heads, batch_size, isl, step,
 // kv_cache_dtype, gemm_type and latency (ms). The table has the model's name but not its sizes, so
 // rows of models other than DeepSeek-V3 are left out. The text is not trusted; errors name file and
-// line.
+// row.
 Result<std::vector<LatentModuleSample>> read_latent_modules_csv(std::string_view text,
                                                                 std::string_view where);
 

@@ -23,7 +23,7 @@ struct MixedSample {
 
 // Reads CSV with the columns num_heads, num_key_value_heads, head_dim, kv_cache_dtype, chunk,
 // kv_prefill, n_decode, kv_decode and us, and ignores others (bench/roofline writes it). The text
-// is not trusted; errors name file and line.
+// is not trusted; errors name file and row.
 Result<std::vector<MixedSample>> read_mixed_csv(std::string_view text, std::string_view where);
 
 // The mean absolute and the mean signed error in percent.

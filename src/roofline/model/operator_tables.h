@@ -54,7 +54,7 @@ struct CollectiveSample {
 //   num_gpus, message_size (elements of allreduce_dtype or nccl_dtype), latency (ms), op_name, and
 //   backend, of which eager launches are left out.
 // Rows of unknown dtypes and operations are left out. The text is not trusted; errors name file and
-// line.
+// row.
 Result<std::vector<GemmSample>> read_gemm_csv(std::string_view text, std::string_view where);
 Result<std::vector<AttentionSample>> read_attention_csv(std::string_view text,
                                                         std::string_view where);
