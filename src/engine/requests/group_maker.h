@@ -19,9 +19,9 @@ class GroupMaker {
  public:
   struct Settings {
     int32_t max_model_len = 0;
-    int32_t kv_hit_tokens = 0;  // KvManager::hit_tokens()
+    int32_t kv_hit_tokens = 0;  // tokens of which cached prefixes from files are multiples
     PoolingInfo pooling;        // of the model
-    // The model's answers have prompts of their own (MediaInfo::text_source).
+    // The model's answers do not continue the text of the prompt (MediaInfo::text_source).
     bool has_text_source = false;
     std::optional<int64_t> default_timeout_us;  // for requests without a timeout
   };
