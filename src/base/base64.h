@@ -8,7 +8,7 @@ namespace quire {
 
 // Decodes the standard alphabet; padding is optional. nullopt when `text` is not base64.
 std::optional<std::string> base64_decode(std::string_view text);
-// In the standard alphabet, padded.
+// Encodes in the standard alphabet, with padding.
 std::string base64_encode(std::string_view bytes);
 
 }  // namespace quire

@@ -1,7 +1,7 @@
-// QUIRE_CHECK(cond, "format", args...) finds bugs in Quire: when `cond` is false it prints place,
-// condition and context, and aborts. User input never reaches it; what may fail returns Result
-// (result.h). QUIRE_DCHECK does the same in builds with debug checks (dev and sanitizer presets)
-// and nothing in others.
+// QUIRE_CHECK(cond, "format", args...) finds bugs in Quire: if `cond` is false, it prints the
+// place, the condition and the context, and aborts. It must not depend on user input; functions
+// that may fail return Result (result.h). QUIRE_DCHECK does the same in builds with debug checks
+// (dev and sanitizer presets) and nothing in others.
 #pragma once
 
 #include <fmt/format.h>

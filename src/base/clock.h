@@ -1,4 +1,4 @@
-// Time is a dependency: the engine reads a Clock, and tests and the simulator turn one by hand.
+// Time is a dependency: the engine reads a Clock, and tests and the simulator set one by hand.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class SteadyClock final : public Clock {
   int64_t now_us() const override;
 };
 
-// This clock stands still until it is told otherwise. One thread uses it.
+// A clock that stands still until it is set. Used by one thread.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(int64_t start_us = 0) : now_us_(start_us) {}

@@ -1,5 +1,5 @@
-// DType names the element types of tensors. The two 16-bit floats are storage only: arithmetic
-// happens in float.
+// DType: the element types of tensors. The two 16-bit floats are for storage only: arithmetic is
+// done in float.
 #pragma once
 
 #include <bit>
@@ -30,7 +30,7 @@ constexpr int64_t size_bytes(DType dtype) {
   return 0;
 }
 
-// Returns "float32", "bfloat16" …, as config.json and --dtype spell them.
+// Returns "float32", "bfloat16" …, the names in config.json and of --dtype.
 std::string_view to_string(DType dtype);
 
 struct bfloat16 {

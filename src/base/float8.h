@@ -11,17 +11,18 @@ namespace quire {
 
 enum class Float8 : uint8_t { kE4M3, kE5M2 };
 
-// Float8Overflow says what a number beyond the largest one becomes.
+// What a number beyond the largest one becomes.
 enum class Float8Overflow : uint8_t {
-  kSaturate,  // the largest number of the same sign, infinities too: for activations and KV caches
-  kSpecial,   // as frameworks cast: NaN in e4m3 (which has no infinity), infinity in e5m2
+  // The largest number of the same sign, for infinities too; for activations and KV caches.
+  kSaturate,
+  kSpecial,  // as frameworks convert: NaN in e4m3 (which has no infinity), infinity in e5m2
 };
 
 constexpr float largest(Float8 format) { return format == Float8::kE4M3 ? 448.0f : 57344.0f; }
 
 float float8_to_float(Float8 format, uint8_t code);
 
-// Rounds to nearest even straight from float. NaN becomes 0x7f with the sign of x.
+// Rounds to nearest even directly from float. NaN becomes 0x7f with the sign of x.
 uint8_t float_to_float8(Float8 format, float x,
                         Float8Overflow overflow = Float8Overflow::kSaturate);
 

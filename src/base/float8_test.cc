@@ -27,8 +27,8 @@ double decode(Float8 format, int code) {
   return sign * fraction * std::exp2((exponent == 0 ? 1 : exponent) - bias);
 }
 
-// Finds the nearest code by bisection over all of them; a tie goes to the even one. Numbers beyond
-// the largest are rounded as if the codes went on.
+// Finds the nearest code by bisection over all codes; a tie goes to the even one. Numbers beyond
+// the largest are rounded as if the codes continued.
 int encode(Float8 format, float x, Float8Overflow overflow) {
   const int sign = std::signbit(x) ? 0x80 : 0;
   if (std::isnan(x)) return sign | 0x7f;
@@ -83,8 +83,8 @@ TEST(Float8, AllSixteenBitFloatsEncode) {
   }
 }
 
-// These are the floats around every midpoint of two neighbouring codes, where rounding by way of a
-// 16-bit float would go wrong.
+// The floats around every midpoint of two neighbouring codes, where rounding through a 16-bit float
+// would be wrong.
 TEST(Float8, TiesGoToEvenAndTheirNeighboursDoNot) {
   for (const Float8 format : kFormats) {
     const int largest_code = format == Float8::kE4M3 ? 0x7e : 0x7b;

@@ -22,10 +22,10 @@ struct StrongId {
 using RequestId = StrongId<struct RequestIdTag, uint64_t>;
 using BlockId = StrongId<struct BlockIdTag, int32_t>;
 
-// Token ids are plain: models, tokenizers and clients compute with them.
+// Token ids are plain integers, since models, tokenizers and clients compute with them.
 using TokenId = int32_t;
 
-// Block 0 stands for "nothing here"; it is never allocated, freed or counted.
+// Block 0 stands for no block; it is never allocated, freed or counted.
 inline constexpr BlockId kNullBlock{0};
 
 // A half-open range of token positions [begin, end).

@@ -30,8 +30,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::critical;
 }
 
-// The logger is Quire's own and not in spdlog's registry, because the loggers of the host program
-// and their levels are the host's.
+// The logger is Quire's own and not in spdlog's registry, because the registry belongs to the host
+// program.
 spdlog::logger& logger() {
   static const auto log = [] {
     auto made = std::make_shared<spdlog::logger>(
@@ -44,7 +44,7 @@ spdlog::logger& logger() {
   return *log;
 }
 
-// As a text of JSON, without its quotes.
+// Returns `text` as a JSON string, without its quotes.
 std::string json_escaped(std::string_view text) {
   std::string out;
   for (const char c : to_valid_utf8(text)) {
@@ -60,7 +60,7 @@ std::string json_escaped(std::string_view text) {
   return out;
 }
 
-// Set while threads log.
+// May be set while other threads log.
 std::atomic<bool>& writes_json() {
   static std::atomic<bool> writes{false};
   return writes;

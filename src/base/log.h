@@ -1,4 +1,4 @@
-// Quire logs to standard error, because standard output belongs to answers and tables, or to the
+// Quire logs to standard error, because standard output is for answers and tables, or for the
 // program that uses the library. Any thread may log.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace quire {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError, kCritical };
 
-// Lines below `level` are not logged. The first level is kWarn.
+// Lines below `level` are not logged. The level is kWarn at first.
 void set_log_level(LogLevel level);
 bool logs(LogLevel level);
 void write_log(LogLevel level, std::string_view text);

@@ -1,4 +1,4 @@
-// How lines of the log are written, and lines with fields.
+// The format of log lines, and lines with fields.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@ namespace quire {
 
 enum class LogFormat { kText, kJson };
 
-// kText, which is in force from the beginning: "2026-11-26 20:15:01.123 info TEXT". kJson: an object a
+// Sets the format. kText, the default: "2026-11-26 20:15:01.123 info TEXT". kJson: one object per
 // line, with time (UTC), level, message, and a member for each field.
 void set_log_format(LogFormat format);
 
-// A line may have fields, whose names are plain words; in text they stand behind it as NAME=VALUE.
+// The fields of a line. Names are plain words; in kText they follow the text as NAME=VALUE.
 using LogFields = std::span<const std::pair<std::string_view, std::string>>;
 void log_fields(LogLevel level, std::string_view text, LogFields fields);
 

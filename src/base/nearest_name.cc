@@ -12,8 +12,8 @@ std::string letters(std::string_view name) {
   return text;
 }
 
-// Computes the optimal string alignment: the edit distance in which two neighbours that change
-// places are one edit. Three rows of its table are enough.
+// Returns the optimal string alignment: the edit distance in which swapping two neighbours is one
+// edit. Three rows of its table are enough.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -35,7 +35,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> nearest_name(std::string_view typed,
                                         std::span<const std::string> names) {
-  constexpr size_t kLongestName = 64;  // a longer text is no name that somebody mistyped
+  constexpr size_t kLongestName = 64;  // a longer text is not a mistyped name
   const std::string wanted = letters(typed);
   if (wanted.size() > kLongestName) return std::nullopt;
   std::optional<std::string> best;

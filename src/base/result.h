@@ -1,4 +1,4 @@
-// Status and Result<T> report what may fail: a bad file, a bad request, a full pool.
+// Status and Result<T> report failures: a bad file, a bad request, a full pool.
 //
 //   Result<Config> parse(std::string_view text) {
 //     if (text.empty()) return invalid_argument("expected an object, got an empty file");
@@ -7,8 +7,8 @@
 //     return Config{layers};
 //   }
 //
-// Messages are one line and say what was expected and what came. Exceptions never cross a folder:
-// what third-party code throws is caught at the call and turned into a Status.
+// Messages are one line and say what was expected and what came. Exceptions never leave a folder:
+// those of third-party code are caught at the call and become a Status.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,12 +28,12 @@ enum class StatusCode {
   kInvalidArgument,    // the caller's input is wrong (HTTP 400)
   kNotFound,           // no such file, model, route (404)
   kResourceExhausted,  // a limit is reached, try later (429)
-  kTooLarge,           // exceeds a size limit for good (413)
+  kTooLarge,           // exceeds a size limit, so trying again is of no use (413)
   kDeadlineExceeded,   // (408)
-  kCancelled,          // the client left or asked for it
+  kCancelled,          // the client left or cancelled the request
   kUnavailable,        // draining or dead (503)
   kUnimplemented,      // (501)
-  kDataLoss,           // a file is truncated or lies about itself
+  kDataLoss,           // a file is truncated or inconsistent
   kInternal,           // (500)
 };
 
@@ -69,7 +69,7 @@ class [[nodiscard]] Result {
   bool ok() const { return std::holds_alternative<T>(state_); }
   explicit operator bool() const { return ok(); }
 
-  // ok() must hold for these three.
+  // Precondition of these three: ok().
   const T& value() const& {
     require_ok();
     return std::get<T>(state_);
@@ -88,7 +88,7 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
   T* operator->() { return &value(); }
 
-  // Returns an ok status when there is a value.
+  // Returns an ok status if there is a value.
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
 
  private:

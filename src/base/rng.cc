@@ -25,7 +25,7 @@ std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter
 
 void philox4x32_x16(uint64_t key, std::array<uint32_t, 4> counter,
                     std::array<uint32_t, 64>& words) {
-  constexpr uint32_t kBlocks = 16;  // side by side, so that the rounds vectorise
+  constexpr uint32_t kBlocks = 16;  // computed together, so that the rounds vectorize
   std::array<uint32_t, kBlocks> c0, c1, c2, c3;
   for (uint32_t j = 0; j < kBlocks; ++j) {
     c0[j] = counter[0];
@@ -58,7 +58,7 @@ void philox4x32_x16(uint64_t key, std::array<uint32_t, 4> counter,
 float uniform_open(uint64_t seed, uint64_t position, uint32_t index) {
   const auto words = philox4x32(
       seed, {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), index / 4, 0});
-  // 23 bits: with one more, bits + 0.5 would need 25 bits and the greatest would round to 1.
+  // 23 bits, since with one more, bits + 0.5 would need 25 bits and the largest would round to 1.
   const uint32_t bits = words[index % 4] >> 9;
   return (static_cast<float>(bits) + 0.5f) * 0x1p-23f;
 }

@@ -11,16 +11,15 @@ namespace quire {
 // Returns the four 32-bit words of block `counter` under `key`.
 std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter);
 
-// The 64 words of the 16 blocks whose third counter word is counter[2], counter[2] + 1, …; the same
-// words as one by one.
+// Computes the 64 words of the 16 blocks whose third counter word is counter[2], counter[2] + 1, …;
+// they are the same as those of single calls.
 void philox4x32_x16(uint64_t key, std::array<uint32_t, 4> counter, std::array<uint32_t, 64>& words);
 
-// Returns a number that is uniform in the open interval (0, 1), of 23 bits, for draw `index` of
-// position `position` under `seed`.
+// Returns a uniform number of 23 bits in the open interval (0, 1), for draw `index` of position
+// `position` under `seed`.
 float uniform_open(uint64_t seed, uint64_t position, uint32_t index);
 
-// Returns 64 bits from the operating system, for requests that were given no seed. Any thread may
-// call it.
+// Returns 64 bits from the operating system, for requests without a seed. Any thread may call it.
 uint64_t random_seed();
 
 }  // namespace quire

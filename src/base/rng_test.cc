@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// The answers are published with the reference implementation (Random123 kat_vectors, philox4x32 10
+// The vectors are those of the reference implementation (Random123 kat_vectors, philox4x32 10
 // rounds).
 TEST(Philox, MatchesPublishedVectors) {
   EXPECT_EQ(philox4x32(0, {0, 0, 0, 0}),

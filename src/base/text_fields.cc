@@ -18,7 +18,7 @@ Result<std::string> read_gzip(const std::string& file, size_t max_bytes) {
   while ((n = gzread(in, buffer, sizeof buffer)) > 0 && text.size() <= max_bytes) {
     text.append(buffer, static_cast<size_t>(n));
   }
-  const int closed = gzclose(in);  // Z_BUF_ERROR says that the file ends within a stream
+  const int closed = gzclose(in);  // Z_BUF_ERROR: the file ends within a stream
   if (n < 0 || closed != Z_OK) return data_loss("{}: is not whole gzip data", file);
   return text;
 }

@@ -1,5 +1,4 @@
-// These functions read lines, fields and numbers out of files that may hold anything. Every error
-// names the place.
+// Reads lines, fields and numbers from files with any content. Every error names the place.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +14,17 @@
 namespace quire {
 
 // Reads the whole file, and unpacks one whose name ends in .gz. kNotFound: it cannot be read.
-// kDataLoss: its .gz data is not whole. kTooLarge: it is longer than max_bytes.
+// kDataLoss: its .gz data is incomplete. kTooLarge: it is longer than max_bytes.
 Result<std::string> read_text(const std::string& file, size_t max_bytes);
-// Unpacks gzip data. kDataLoss: not whole; kTooLarge: more than max_bytes.
+// Unpacks gzip data. kDataLoss: it is incomplete. kTooLarge: it is more than max_bytes.
 Result<std::string> gunzip(std::span<const std::byte> packed, size_t max_bytes);
 
-// LineReader gives lines without their ends (\n or \r\n).
+// LineReader returns lines without their ends (\n or \r\n).
 class LineReader {
  public:
   LineReader(std::string_view text, std::string_view name) : text_(text), name_(name) {}
   std::optional<std::string_view> next();
-  int64_t number() const { return number_; }  // the number of the last line, from 1
+  int64_t number() const { return number_; }  // of the last line, from 1
   std::string where() const;                  // "file:line"
 
  private:
@@ -43,8 +42,8 @@ Result<int64_t> parse_integer(std::string_view text, int64_t low, int64_t high,
                               const std::string& where);
 Result<double> parse_number(std::string_view text, double low, double high,
                             const std::string& where);
-// Reads "2023-11-16 18:17:03.9799600", with a T in the middle or a zone "+01:00" or "Z" behind it
-// where the file has them. Returns nanoseconds since 1970, in UTC where there is no zone.
+// Parses "2023-11-16 18:17:03.9799600", optionally with a T in the middle or a zone "+01:00" or "Z"
+// at the end. Returns nanoseconds since 1970, in UTC if there is no zone.
 Result<int64_t> parse_date_time_ns(std::string_view text, const std::string& where);
 
 }  // namespace quire

@@ -51,7 +51,7 @@ std::string to_utf8(char32_t c) {
 
 namespace {
 
-// Counts the bytes at the start of `text` that are ASCII, eight at a time.
+// Returns how many bytes at the start of `text` are ASCII; counts eight at a time.
 size_t ascii_prefix(std::string_view text) {
   size_t i = 0;
   for (; i + 8 <= text.size(); i += 8) {
@@ -63,7 +63,7 @@ size_t ascii_prefix(std::string_view text) {
   return i;
 }
 
-// Counts the bytes at the start of `text` that are well-formed.
+// Returns how many bytes at the start of `text` are well-formed.
 size_t valid_prefix(std::string_view text) {
   size_t i = 0;
   while (true) {
@@ -101,8 +101,7 @@ size_t incomplete_utf8_suffix(std::string_view text) {
     if ((b & 0xC0) == 0x80) continue;
     if (b < 0xC2 || b > 0xF4) return 0;
     const size_t size = b < 0xE0 ? 2 : b < 0xF0 ? 3 : 4;
-    // The end is incomplete only when all that is there could still become one well-formed
-    // sequence.
+    // The end is incomplete only if all of its bytes could still become one well-formed sequence.
     return n < size && decode_utf8(text.substr(text.size() - n)).size == n ? n : 0;
   }
   return 0;

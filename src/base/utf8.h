@@ -1,4 +1,4 @@
-// These functions read UTF-8 text by code point, check it and mend it.
+// Reads UTF-8 text by code point, checks it and repairs it.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,11 @@ inline constexpr char32_t kReplacementChar = 0xFFFD;
 
 struct CodePoint {
   char32_t value = 0;
-  uint32_t size = 0;  // bytes that it takes; at least 1 where there is text
+  uint32_t size = 0;  // bytes that it takes; at least 1 unless the text is empty
 };
 
 // Returns the code point at the start of `text` (not empty). Ill-formed bytes give U+FFFD and the
-// size of the maximal ill-formed part, as the Unicode standard and Python's errors="replace" count
-// it.
+// size of the maximal ill-formed part, as in the Unicode standard and Python's errors="replace".
 CodePoint decode_utf8(std::string_view text);
 
 void append_utf8(std::string& out, char32_t c);

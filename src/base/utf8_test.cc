@@ -10,8 +10,8 @@ TEST(Utf8, TellsWellFormedFromIllFormed) {
        {"", "plain", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xF4\x8F\xBF\xBF"}) {
     EXPECT_TRUE(is_valid_utf8(text)) << text;
   }
-  // These are a lone continuation, cut characters, overlong forms, a surrogate, a value above
-  // U+10FFFF, and bytes that never occur.
+  // A lone continuation, cut characters, overlong forms, a surrogate, a value above U+10FFFF, and
+  // bytes that never occur.
   for (const char* text :
        {"\x80", "\xC3", "\xE2\x82", "\xF0\x9F\x98", "\xC0\xAF", "\xE0\x80\xAF", "\xF0\x80\x80\xAF",
         "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "a\xC3(b"}) {

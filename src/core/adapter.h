@@ -1,20 +1,20 @@
 // An adapter is a set of small changes to a model's weights (LoRA) that some requests ask for and
-// others do not. Whoever runs the model derives its own kind from it and makes it in
-// Executor::load_adapter(); everybody else passes it along.
+// others do not. Each executor derives a struct of its own from Adapter and creates it in
+// Executor::load_adapter(); all other code only passes it along.
 #pragma once
 
 #include <string>
 
 namespace quire {
 
-// An adapter does not change and is shared: one that is unloaded or replaced lives on as long as a
+// An adapter is immutable and shared: one that is unloaded or replaced stays alive as long as a
 // request uses it. Two requests use the same adapter if they hold the same object.
 struct Adapter {
   virtual ~Adapter() = default;
 
-  std::string name;  // by which requests ask for it
-  // A digest of its files. It stands for the adapter in the prefix cache, so that KV of a replaced
-  // adapter is never taken for that of its successor.
+  std::string name;  // the name by which requests ask for it
+  // A digest of its files. The prefix cache identifies the adapter by it, so that KV computed with
+  // a replaced adapter is never used with its successor.
   std::string content_key;
 };
 

@@ -1,5 +1,5 @@
-// Whatever carries out a StepPlan: a model on a device, a hash for tests, a cost model for
-// simulation.
+// The Executor interface: an executor carries out StepPlans. Implementations are a model on a
+// device, a hash for tests, and a cost model for simulation.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,32 @@
 
 namespace quire {
 
-// What the engine must know of the model behind an executor.
+// What the engine must know about the model behind an executor.
 struct ExecutorInfo {
   int32_t vocab_size = 0;
   int32_t max_model_len = 0;  // tokens, prompt and output, that the model can attend to
-  bool generates = true;      // else requests of kind kPool are all that it takes
+  bool generates = true;      // false: the executor takes only requests of kind kPool
   PoolingInfo pooling = {};
   MediaInfo media = {};
 };
 
-// Counts steps that ran as the graphs of one shape.
+// The number of steps that ran as graphs of one shape.
 struct GraphShapeCount {
-  bool is_whole = false;  // the graph is of all of a step, else of the pieces between attentions
-  int32_t size = 0;       // requests of a whole one, tokens of pieces
+  // If true, the graph covers a whole step; if false, the pieces between attentions.
+  bool is_whole = false;
+  int32_t size = 0;  // requests of a whole step, or tokens of the pieces
   int64_t num_steps = 0;
 };
 
-// Executors that run steps as captured graphs count these since the start.
+// Counts since the start, by executors that run steps as captured graphs.
 struct GraphCounts {
   int64_t num_graph_steps = 0;     // steps run as a graph
-  int64_t num_eager_steps = 0;     // steps run without
-  int64_t num_padding_tokens = 0;  // that graphs ran for nobody
+  int64_t num_eager_steps = 0;     // steps run without a graph
+  int64_t num_padding_tokens = 0;  // rows that graphs computed and nobody needed
   int32_t num_graphs = 0;          // captured so far
   std::vector<GraphShapeCount> shapes;
-  // These steps ran without a graph: their queries were longer or their requests more than any
-  // graph has, or the graphs of their shapes were not there yet.
+  // Steps that ran without a graph: their queries were longer (mixed) or their requests more (too
+  // large) than any graph takes, or the graph of their shape was not there yet (uncaptured).
   int64_t num_eager_mixed = 0;
   int64_t num_eager_too_large = 0;
   int64_t num_eager_uncaptured = 0;
@@ -58,35 +59,38 @@ class Executor {
   virtual KvSpec kv_spec() const = 0;
   // Returns how many bytes may go to KV blocks after weights and workspace, by arithmetic.
   virtual int64_t available_kv_bytes() const = 0;
-  // Whether it can keep blocks in host memory beside those of its device (StepPlan::host_copies).
+  // Returns whether it can keep blocks in host memory beside those of its device
+  // (StepPlan::host_copies).
   virtual bool keeps_blocks_on_host() const { return false; }
-  // Returns where blocks of host memory are, after initialize(). A plan that schedules nothing may
-  // copy blocks there.
+  // Describes the blocks of host memory; valid after initialize(). A plan that schedules nothing
+  // may still copy blocks to or from them.
   virtual KvHostMemory host_memory() { return {}; }
-  // Allocates the KV pool. Once.
+  // Allocates the KV pools. Called once.
   virtual Status initialize(const KvPlan& plan) = 0;
   // Runs dummy batches so that the first request is as fast as the second.
   virtual Status warm_up() = 0;
-  // One forward pass. An error here means the whole step failed: the engine fails the requests in
-  // the plan and goes on. kUnavailable: the device is lost, and with it the executor.
+  // Runs one forward pass. An error means that the whole step failed: the engine fails the requests
+  // in the plan and goes on. kUnavailable means that the device, and with it the executor, is lost.
   //
   // After a step has failed, here, in submit() or in collect():
-  //   - `dropped` and host_copies of its plan have taken effect; both are said once
-  //   - its requests are in no known state. The next plan drops them, and may send them again
+  //   - `dropped` and `host_copies` of its plan have taken effect and are not sent again
+  //   - the state of its requests is unknown. The next plan drops them, and may send them again
   //   - a plan may drop requests that the executor does not know
-  //   - other requests and steps under way are as if the step had not been
+  //   - other requests and the steps under way are as if the step had never been
   virtual Result<StepResult> execute(const StepPlan& plan) = 0;
 
-  // Returns how many steps may be under way at once. Above 1 the next step is planned and submitted
-  // while one runs: submit() queues a step and returns, collect() waits for the oldest. A request's
-  // next position may then be one whose token a step under way samples: the executor puts it there
-  // by itself. A request that failed in a step answers with an error in the steps behind it.
+  // Returns how many steps may be under way at once. If more than 1, the next step is planned and
+  // submitted while one runs: submit() queues a step and returns, and collect() waits for the
+  // oldest. The next position of a request may then hold a token that a step under way is still
+  // sampling: the executor fills it in by itself. If a request failed in a step, its results in the
+  // steps submitted behind that one are errors too.
   virtual int32_t max_steps_in_flight() const { return 1; }
-  // False: steps under way share no request but for chunks of one prompt, since it cannot put
-  // sampled tokens there by itself. Each of them then wants as many requests as the others, so that
-  // all parts of the executor have work (pipeline parallel).
+  // If false, the executor cannot feed sampled tokens into a step behind (pipeline parallel). Steps
+  // under way then share no request except for chunks of one prompt, and each should have about as
+  // many requests as the others, so that all stages have work.
   virtual bool feeds_its_samples() const { return true; }
-  // An error: the step has failed and is not to be collected. `plan` need not outlive the call.
+  // Queues a step. After an error the step has failed and must not be collected. `plan` need not
+  // outlive the call.
   virtual Status submit(const StepPlan&) {
     return {StatusCode::kUnimplemented, "this executor runs one step at a time"};
   }
@@ -94,29 +98,31 @@ class Executor {
     return Status{StatusCode::kUnimplemented, "this executor runs one step at a time"};
   }
 
-  // Returns kUnavailable when a part of the executor is lost, and with it the executor, whether or
+  // Returns kUnavailable when a part of the executor, and with it the executor, is lost, whether or
   // not steps run. Any thread may call it.
   virtual Status health() const { return {}; }
 
-  // Called while no block holds anything that is still wanted and no step is under way: gives the
-  // memory of the KV pool back to the system until steps write to it again, where that can be done.
+  // Gives the memory of the KV pools back to the system, where that is possible, until steps write
+  // to it again. Called only while no block holds anything still wanted and no step is under way.
   virtual void discard_kv() {}
 
-  // Called while nothing is to be run: does a short piece of what can wait. False: nothing is left.
+  // Does a short piece of deferred work. Called while there is nothing to run. Returns false when
+  // nothing is left to do.
   virtual bool work_while_idle() { return false; }
   // Returns counts that are valid until the next step, or null when the executor has no graphs.
   virtual const GraphCounts* graph_counts() const { return nullptr; }
 
-  // Reads an adapter of the model from a directory, which requests may then bring along
-  // (NewRequest::adapter). kNotFound: there is no such directory or file. kInvalidArgument,
-  // kDataLoss, kUnimplemented: it does not fit the model, its files lie, or it asks for something
-  // that is not supported. kResourceExhausted: no more adapters fit beside those that live.
+  // Reads an adapter of the model from a directory; requests may then use it (NewRequest::adapter).
+  // Errors: kNotFound if there is no such directory or file; kInvalidArgument, kDataLoss or
+  // kUnimplemented if it does not fit the model, its files are damaged, or it needs a feature that
+  // is not supported; kResourceExhausted if no more adapters fit beside those that are alive.
   virtual Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& /*name*/,
                                                               const std::string& /*path*/) const {
     return Status{StatusCode::kUnimplemented, "this executor takes no adapters"};
   }
 
-  // Takes back a result that nobody reads any longer. A later step may use its memory.
+  // Takes back a result that nobody reads any longer, so that a later step can use its memory
+  // again.
   virtual void recycle(StepResult&&) {}
 };
 

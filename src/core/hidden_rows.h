@@ -1,5 +1,5 @@
-// HiddenRows are hidden states that a served model hands to one that drafts for it (Medusa, EAGLE,
-// MTP).
+// HiddenRows: hidden states that a served model leaves for a model that drafts for it (Medusa,
+// EAGLE, MTP).
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace quire {
 
-// Which states: of each computed token the residual streams that enter some layers, one behind the
-// other; without layers what the head reads, behind the final norm.
+// Which hidden states are kept for each computed token. With `layers`: the residual streams that
+// enter these layers, concatenated. Without: the input of the head, after the final norm.
 struct HiddenRowsSpec {
   std::vector<int32_t> layers = {};
-  bool sampled_only = false;  // of those tokens alone behind which the step samples
+  bool sampled_only = false;  // keep only the tokens after which the step samples
 };
 
-// A request as its executor knows it behind a step.
+// A request as its executor has it at the end of a step.
 struct HiddenText {
   RequestId id;
   std::span<const TokenId> token_ids;  // prompt, then output
@@ -30,8 +30,8 @@ struct HiddenText {
   bool may_draft = true;
 };
 
-// Rows by request and position. The served model's executor puts them as it computes, over what was
-// there; who drafts drops them once they are used. One thread.
+// Rows of hidden states by request and position. The executor of the served model puts them as it
+// computes, replacing older ones; the drafter drops them once they are used. Used by one thread.
 class HiddenRows {
  public:
   // Positions [begin, end).
@@ -45,11 +45,12 @@ class HiddenRows {
 
   const HiddenRowsSpec& spec() const { return spec_; }
 
-  // All rows of a request are of one size. Rows at and behind `position` are of other tokens now, and
-  // rows before a gap are of no use: both go.
+  // Stores the row of `position`. All rows of a request have the same size. It drops the rows at
+  // and after `position`, since they belong to other tokens, and all older rows if there is a gap
+  // before it.
   void put(RequestId id, int32_t position, std::span<const float> row);
 
-  Range range(RequestId id) const;  // empty: there are none
+  Range range(RequestId id) const;  // empty when there are none
   // Returns the row of a position in range().
   std::span<const float> row(RequestId id, int32_t position) const;
 
@@ -59,13 +60,13 @@ class HiddenRows {
 
   int64_t num_rows() const;  // of all requests
 
-  // Where in the text the tokens begin that who drafts computes; 0 unless it says so. Its samples take
-  // the noise of their places in the text.
+  // The position in the text of the first token that the drafter computes; 0 unless the drafter
+  // sets it. The drafter samples with the random numbers of the tokens' positions in the text.
   void set_first_position(RequestId id, int32_t position) { first_positions_[id] = position; }
   int32_t first_position(RequestId id) const;
 
-  // The executor calls it behind each step, with the requests that it has computed, for whoever
-  // uses their rows at once.
+  // The executor calls the listener at the end of each step with the requests that it has computed,
+  // for a drafter that uses their rows at once.
   using Listener = std::function<void(std::span<const HiddenText>)>;
   void set_listener(Listener listener) { listener_ = std::move(listener); }
   void end_step(std::span<const HiddenText> texts) const {

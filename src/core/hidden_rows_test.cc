@@ -36,7 +36,7 @@ TEST(HiddenRows, RowsBeforeAGapGo) {
   EXPECT_EQ(rows.num_rows(), 0);
 }
 
-// Random calls against a map.
+// Compares the results of random calls with a map.
 TEST(HiddenRows, Model) {
   std::mt19937 random(1);
   HiddenRows rows({});

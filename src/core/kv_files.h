@@ -1,11 +1,11 @@
-// KV that outlives the process, as the books see it: what they ask of whoever reads and writes
-// files, and what came of it.
+// KvFiles: KV that outlives the process. This is the interface that the block bookkeeping (kv/) has
+// to the code that reads and writes files, with the jobs it gives and the events it gets back.
 //
-// Files know nothing of blocks, ranks and stages, so that engines may differ in all of them. They hold
-// cells: what all layers keep of a few consecutive tokens of one prefix, in an order of its own
-// (transfer/kv_cells.h). A run is consecutive cells of one prefix; it is written whole to one file, and
-// any of its cells can be read. The states of a sequence after the last token of a cell are a run of
-// KvPool::kState with that one cell.
+// Files do not depend on blocks, ranks and stages, so engines that differ in these can share them.
+// They hold cells: the KV of all layers for a few consecutive tokens of one prefix, in a fixed
+// order (transfer/kv_cells.h). A run is consecutive cells of one prefix; it is written whole to one
+// file, and any of its cells can be read. The states of a sequence after the last token of a cell
+// are a run of KvPool::kState with that one cell.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@
 
 namespace quire {
 
-// A cell has this many tokens. Every block size is a multiple of it.
+// Tokens of a cell. Every block size is a multiple of it.
 inline constexpr int32_t kKvCellTokens = 8;
 
-// The place of a cell's content in a key space that all readers of the files share. Equal content
-// has equal hashes; what a hash finds is compared before it is used.
+// Identifies a cell's content for all readers of the files. Equal content has equal hashes; since
+// different content may too, a reader compares what it has found before it uses it.
 struct KvHash {
   uint64_t low = 0;
   uint64_t high = 0;
@@ -35,14 +35,14 @@ struct KvHash {
 
 struct KvRun {
   KvPool pool = KvPool::kAttention;
-  int32_t first_cell = 0;      // index in its sequence
-  std::vector<KvHash> hashes;  // of each cell; none: a file of somebody else, which takes space
-  std::string file;            // its name
-  int64_t num_bytes = 0;       // of the file
+  int32_t first_cell = 0;      // index of the run's first cell in its sequence
+  std::vector<KvHash> hashes;  // one per cell; none: another's file, which only takes space
+  std::string file;            // name of the file
+  int64_t num_bytes = 0;       // size of the file
   int32_t num_cells() const { return static_cast<int32_t>(hashes.size()); }
 };
 
-// Exactly what the KV of a prefix depends on beside the model.
+// Everything that the KV of a prefix depends on, apart from the model.
 struct KvPrefix {
   std::vector<TokenId> tokens;  // from the start of the sequence
   CacheKeys keys;
@@ -50,7 +50,7 @@ struct KvPrefix {
 
 struct KvStoreJob {
   uint64_t id = 0;
-  KvRun run;                         // `file` and `num_bytes` are for the writer to say
+  KvRun run;                         // the writer sets `file` and `num_bytes`
   KvPrefix prefix;                   // to the end of the run
   std::vector<BlockId> host_blocks;  // [blocks of the run][groups of its pool]
 };
@@ -58,17 +58,17 @@ struct KvStoreJob {
 // Cells [first, first + count) of a file's run.
 struct KvSource {
   std::string file;
-  int32_t first_cell = 0;  // of the run, in its sequence
+  int32_t first_cell = 0;  // index of the run's first cell in its sequence
   int32_t first = 0;
   int32_t count = 0;
 };
 
-// Reads consecutive cells of a prefix into whole blocks, after comparing the prefix. The last block of
-// one file's run and the first of the next may be the same one here, so a job has any number of sources.
+// Reads consecutive cells of a prefix into whole blocks, after comparing the prefix. A job may have
+// any number of sources: where one file's run ends, a block may be filled from the next file's run.
 struct KvLoadJob {
   uint64_t id = 0;
   KvPool pool = KvPool::kAttention;
-  int32_t first_cell = 0;            // of the first block
+  int32_t first_cell = 0;            // index of the first block's first cell
   std::vector<KvSource> sources;     // in order, all cells of the blocks
   KvPrefix prefix;                   // to the end of what is read
   std::vector<BlockId> host_blocks;  // [count][groups of the pool]
@@ -76,72 +76,75 @@ struct KvLoadJob {
 
 struct KvFileEvent {
   enum class Kind : uint8_t {
-    kStored,  // job `id` has ended; `run` says where, if status is ok
+    kStored,  // job `id` has ended; if status is ok, `run` says where it was stored
     kLoaded,  // job `id` has ended
-    kFound,   // a file is there that was not before: `run`
-    kGone,    // a file has gone: run.file
+    kFound,   // `run` is in a file that was not there before
+    kGone,    // the file run.file is no longer there
   };
   Kind kind = Kind::kFound;
   uint64_t id = 0;
-  // kResourceExhausted: the disk is full. kNotFound: the file has gone. kDataLoss: it was damaged,
-  // or another's, and has been removed.
+  // kResourceExhausted: the disk is full. kNotFound: the file is no longer there. kDataLoss: the
+  // file was damaged or is not of this prefix, and has been removed.
   Status status;
-  KvRun run;              // of a job that read: run.file is the one that failed
+  KvRun run;              // for a load that failed: run.file is the file that failed
   int64_t num_bytes = 0;  // read or written
   int64_t took_us = 0;
 };
 
-// One engine leaves the KV of a prompt in files for another one. This is what it tells that one.
+// What one engine tells another one for which it has left the KV of a prompt in files.
 struct KvHandover {
-  std::string pool;                // KvFiles::pool() of the giver
-  std::vector<std::string> files;  // that hold it, in order of its tokens
-  int32_t num_tokens = 0;          // leading ones of the prompt, in whole blocks of the giver
+  std::string pool;                // KvFiles::pool() of the engine that wrote the files
+  std::vector<std::string> files;  // in the order of their tokens
+  int32_t num_tokens = 0;          // leading tokens of the prompt, in whole blocks of that engine
 };
 
-// Calls return at once but for look_for(); the work is done on other threads, which read and write the executor's host
-// blocks meanwhile. Destruction ends what is queued: stores are finished, loads are not.
+// All calls but look_for() return at once: other threads do the work, and read and write the
+// executor's host blocks meanwhile. The destructor waits for queued stores and discards queued
+// loads.
 class KvFiles {
  public:
   virtual ~KvFiles() = default;
   virtual void store(KvStoreJob job) = 0;
   virtual void load(KvLoadJob job) = 0;
   virtual void remove(std::string file) = 0;
-  // Appends what has come about since the last call.
+  // Appends the events since the last call.
   virtual void poll(std::vector<KvFileEvent>& out) = 0;
-  // Names the files' directory, model, element types and program.
+  // Returns a name made of the files' directory, model, element types and program.
   virtual std::string pool() const = 0;
-  // Whether KV of files with that name of an engine can be read here. kNotFound says what is unlike.
+  // Returns ok if this engine can read the KV files of an engine whose pool() is `pool`, else
+  // kNotFound, which says what differs.
   virtual Status check_pool(const std::string& pool) const = 0;
-  // Whether all of these files are there: those that were not known yet are found by the next
-  // poll(). kInvalidArgument: no names of such files. kNotFound: some are not there. Any thread.
+  // Returns ok if all of these files are there; the next poll() reports those that are new to this
+  // engine. kInvalidArgument: some are not names of KV files. kNotFound: some are not there. Any
+  // thread may call it.
   virtual Status look_for(std::span<const std::string> files) = 0;
-  // Returns the bytes of the file of a run of `num_cells` cells whose prefix has `num_tokens`
-  // tokens.
+  // Returns the size in bytes of the file of a run of `num_cells` cells whose prefix has
+  // `num_tokens` tokens.
   virtual int64_t file_bytes(KvPool pool, int32_t num_cells, int32_t num_tokens) const = 0;
 };
 
-// Totals since the start, but for the first three.
+// Totals since the start, except for the first three, which are current.
 struct KvFileStats {
   int64_t num_files = 0;
   int64_t num_bytes = 0;
-  int64_t num_blocks = 0;  // of KvPool::kAttention, that can be read here
+  int64_t num_blocks = 0;  // readable here, in blocks of KvPool::kAttention
   int64_t stored_blocks = 0, stored_bytes = 0;
   int64_t loaded_blocks = 0, loaded_bytes = 0;
   int64_t load_us = 0, store_us = 0;
-  int64_t queried_tokens = 0, hit_tokens = 0;  // of prompts, behind what memory has
-  int64_t load_failures = 0;                   // files that had gone or were damaged
+  int64_t queried_tokens = 0, hit_tokens = 0;  // of prompts, after the tokens found in memory
+  int64_t load_failures = 0;                   // files that were no longer there or damaged
   int64_t store_failures = 0;                  // disk full, or another error
   int64_t skipped_blocks = 0;                  // not stored: no room in memory or among the files
-  int64_t removed_files = 0;                   // to make room
+  int64_t removed_files = 0;                   // removed to make room
   int64_t handovers = 0, handover_tokens = 0;  // to other engines
-  int64_t handovers_cut = 0;     // of which a part was not written in time, or could not be
-  int64_t takeovers = 0;         // of what other engines had handed over
-  int64_t takeovers_failed = 0;  // which was not there, or not of this model
+  int64_t handovers_cut = 0;     // handovers of which a part was not written in time or failed
+  int64_t takeovers = 0;         // prompts whose KV another engine had handed over
+  int64_t takeovers_failed = 0;  // whose files were not there or not of this model
 };
 
-// What one layer keeps of the tokens of a block, at the same place in each block of its group:
-// [num_rows][tokens of the block][token_bytes]. Consecutive tokens of a row are consecutive bytes. A
-// state is one row of one token.
+// Where one layer's data of a block's tokens is, the same in each block of its group:
+// [num_rows][tokens of the block][token_bytes]. Consecutive tokens of a row are consecutive in
+// memory. A state is one row of one token.
 struct KvStrip {
   enum class Part : uint8_t {
     kKeys,
@@ -155,23 +158,23 @@ struct KvStrip {
   int32_t layer = 0;
   int32_t head = 0;  // KV head of the whole model
   Part part = Part::kKeys;
-  int32_t group = 0;  // among those of the pool
+  int32_t group = 0;  // index of the group in its pool
   int64_t offset_bytes = 0;
   int32_t num_rows = 1;
   int64_t token_bytes = 0;
 };
 
-// Blocks of host memory of an executor's rank. Threads of files read and write them beside its
-// steps.
+// The host blocks of one rank of an executor. The threads of KvFiles read and write them while
+// steps run.
 struct HostBlocks {
   std::byte* data = nullptr;  // block i begins at data + i * block_bytes
   int64_t block_bytes = 0;
-  int32_t num_blocks = 0;       // block 0, which is not used, included
-  std::vector<KvStrip> strips;  // of its layers and heads
+  int32_t num_blocks = 0;       // including block 0, which is not used
+  std::vector<KvStrip> strips;  // of the rank's layers and heads
 };
 
-// The host memory of all ranks and stages, which have the same block ids. What several of them keep
-// is the same in each.
+// The host memory of all ranks and stages, which use the same block ids. Data that several of them
+// keep is the same in each.
 struct KvHostMemory {
   std::array<std::vector<HostBlocks>, kNumKvPools> pools;  // by KvPool
   std::vector<HostBlocks>& at(KvPool pool) { return pools[static_cast<size_t>(pool)]; }

@@ -13,10 +13,10 @@ namespace {
 
 using LayersByKind = std::map<KvLayerKind, std::vector<int32_t>>;
 
-// Padding costs memory, every group costs bookkeeping: as much as half of the smallest layer, by
-// taste.
+// Padding costs memory and every group costs bookkeeping. The cost of a group is set to half of the
+// smallest layer's block, a choice by judgement.
 int64_t choose_block_bytes(const LayersByKind& kinds) {
-  std::set<int64_t, std::greater<>> candidates;  // a whole number of layers of some kind
+  std::set<int64_t, std::greater<>> candidates;  // multiples of each kind's layer size
   int64_t least = std::numeric_limits<int64_t>::max();
   int64_t most = 1;
   for (const auto& [kind, layers] : kinds) {

@@ -10,22 +10,23 @@
 
 namespace quire {
 
-// What decides which layers may share a group: layers of one kind see the same tokens and take the
+// The properties by which layers are grouped: layers of one kind see the same tokens and take the
 // same memory.
 struct KvLayerKind {
   int32_t sliding_window = 0;  // 0: full attention
-  int64_t block_bytes = 1;     // of the layer's keys and values in one block, or any unit of it
+  int64_t block_bytes = 1;     // for the layer's keys and values in one block, in any unit
   friend auto operator<=>(const KvLayerKind&, const KvLayerKind&) = default;
 };
 
-// A group holds layers of one kind, as many as fit into a block: what is left of it is padding.
+// Each group holds layers of one kind, as many as fit into a block; the rest of the block is
+// padding.
 struct KvGrouping {
   std::vector<KvGroupSpec> groups;
-  int64_t block_bytes = 1;  // of every group, in the unit of the layers
+  int64_t block_bytes = 1;  // of every group, in the unit of the layers' block_bytes
 };
 
-// `layers`: the kind of each layer, with positive block_bytes. Full attention comes first, then
-// windows ascending.
+// Groups the layers. `layers` has the kind of each layer, with positive block_bytes. Groups of full
+// attention come first, then those of windows, the smallest window first.
 KvGrouping group_layers(std::span<const KvLayerKind> layers);
 
 }  // namespace quire

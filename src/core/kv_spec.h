@@ -1,4 +1,4 @@
-// KvSpec says what a model's layers need of the KV cache, and KvPlan is the answer.
+// KvSpec says what a model's layers need from the KV cache; KvPlan says how many blocks they get.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace quire {
 
-// What layers keep of the tokens that they have seen: the keys and values of all, those of a
+// What a layer keeps of the tokens that it has seen: the keys and values of all of them, those of a
 // window, or one state of fixed size that each token changes (Mamba, Gated DeltaNet, short
 // convolutions).
 enum class KvKind : uint8_t { kFull, kSlidingWindow, kState };
 
-// Memory that is cut into blocks. Each pool has block ids, a block count, tokens per block and bytes
-// per block of its own; block 0 of each is its null block.
+// Memory that is divided into blocks. Each pool has its own block ids, block count, tokens per
+// block and bytes per block; block 0 of each is its null block.
 enum class KvPool : uint8_t { kAttention, kState };
 inline constexpr size_t kNumKvPools = 2;
 
@@ -30,7 +30,7 @@ constexpr const char* to_string(KvPool pool) {
 // (core/kv_grouping.h; Gemma 3: 5 local layers for 1 global).
 struct KvGroupSpec {
   KvKind kind = KvKind::kFull;
-  // Tokens a query sees, itself included; used when kind is kSlidingWindow.
+  // Tokens that a query sees, itself included, if kind is kSlidingWindow; unused otherwise.
   int32_t sliding_window = 0;
   // Model layers in this group, in the order in which they lie in a block.
   std::vector<int32_t> layers;
@@ -44,13 +44,15 @@ struct KvPoolSpec {
 };
 
 struct KvSpec {
-  // Of KvPool::kAttention. A block holds K and V of block_size tokens in the layers of one group.
+  // Tokens per block of KvPool::kAttention. A block holds K and V of block_size tokens in the
+  // layers of one group.
   int32_t block_size = 16;
   std::vector<KvGroupSpec> groups;
   int64_t block_bytes = 0;
-  // Of KvPool::kState. Block k of a sequence holds the states of a group's layers after the last
-  // computed token of [k * block_size, (k + 1) * block_size): a full one is a snapshot, from which
-  // other sequences with the same tokens go on. block_size is a multiple of that of kAttention.
+  // KvPool::kState. Block k of a sequence holds the states of a group's layers after the last
+  // computed token of [k * block_size, (k + 1) * block_size). A block whose tokens are all computed
+  // is a snapshot, from which other sequences with the same tokens can continue. Its block_size is
+  // a multiple of that of kAttention.
   KvPoolSpec state = {.block_size = 512, .block_bytes = 0};
 
   KvPoolSpec pool(KvPool pool) const {
@@ -73,9 +75,9 @@ struct KvSpec {
 
 struct KvPlan {
   int32_t num_blocks = 0;             // of KvPool::kAttention, the null block included; 0: not used
-  int32_t num_host_blocks = 0;        // of host memory, block 0 (unused) included; 0: none
+  int32_t num_host_blocks = 0;        // in host memory, block 0 (unused) included; 0: none
   int32_t num_state_blocks = 0;       // of KvPool::kState, the null block included; 0: not used
-  int32_t num_host_state_blocks = 0;  // as num_host_blocks, of KvPool::kState
+  int32_t num_host_state_blocks = 0;  // the same for KvPool::kState
 
   int32_t num_host(KvPool pool) const {
     return pool == KvPool::kState ? num_host_state_blocks : num_host_blocks;

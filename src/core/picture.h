@@ -1,5 +1,5 @@
-// Which pictures a model takes, and how a prompt writes them: what whoever reads its configuration
-// tells whoever makes pictures ready.
+// Which pictures a model takes, and how a prompt writes them. The code that reads a model's
+// configuration fills this in for the code that prepares pictures.
 #pragma once
 
 #include <algorithm>
@@ -9,20 +9,22 @@
 
 namespace quire {
 
-// How a picture is made one that the model takes.
+// How a picture is made to fit the model.
 enum class PictureFit : uint8_t {
   kMiddle,  // a square of one size: the shorter side is made to fit, and the middle cut out (CLIP)
-  kStretched,  // a square of one size, whatever its shape was (SigLIP)
-  kNearest,    // both sides become the nearest multiples of a cell's (Qwen2-VL)
-  kRoundedUp,  // or the next ones, and the longer side has an end (Pixtral)
-  kMostCells,  // as many whole cells as there may be, with its shape kept (Gemma 4)
-  // Squares of one size, of which the whole picture is one:
-  kBestGrid,  // and others those of a grid that it is fitted into with its shape kept; they make
-              // one item, in which the grid's rows go on from tile to tile (LLaVA-NeXT)
-  kNearestRatio,  // and others those of the grid whose shape is nearest (InternVL)
-  kLongestEdge,   // and others those that fill it, the longer side made to fit (Idefics3)
-  // Or into the best of several canvases of squares, with its shape kept and black beside it. The model
-  // looks at what comes of it: it takes the place of no token (Llama 3.2 Vision).
+  kStretched,  // a square of one size, whatever the picture's shape was (SigLIP)
+  kNearest,    // both sides become the nearest multiples of a cell's sides (Qwen2-VL)
+  kRoundedUp,  // both sides become the next larger multiples; the longer one is bounded (Pixtral)
+  kMostCells,  // as many whole cells as are allowed, with the picture's shape kept (Gemma 4)
+  // Squares of one size. One of them shows the whole picture, the others are tiles of it:
+  // The tiles are those of the grid that fits best, into which the picture is fitted with its shape
+  // kept. All squares are one item, in which the grid's rows run across its tiles (LLaVA-NeXT).
+  kBestGrid,
+  kNearestRatio,  // the tiles are those of the grid whose shape is nearest (InternVL)
+  kLongestEdge,   // the tiles cover the picture, whose longer side is made to fit (Idefics3)
+  // The picture is fitted into the best of several canvases of squares, with its shape kept and the
+  // rest black. It stands for no token: it is a source that all tokens attend to (Llama 3.2
+  // Vision).
   kBestCanvas,
 };
 
@@ -35,20 +37,21 @@ struct TileGrid {
 
 struct PictureShape {
   PictureFit fit = PictureFit::kMiddle;
-  int32_t image_size = 0;      // sides of a square
-  int32_t num_embeddings = 0;  // of one
-  int32_t cell_size = 0;       // sides of a cell, which becomes one embedding
+  int32_t image_size = 0;      // side of a square
+  int32_t num_embeddings = 0;  // of one square
+  int32_t cell_size = 0;       // side of a cell, which becomes one embedding
   int32_t max_cells = 0;
   int32_t max_tokens = 0;       // of a picture with all its tiles; 0: no bound
-  std::vector<TileGrid> grids;  // of kBestGrid and kBestCanvas
+  std::vector<TileGrid> grids;  // for kBestGrid and kBestCanvas
 
-  // Tiles of a picture beside its whole, at most.
+  // Returns the most tiles, at most `wanted`, that a picture may have beside its whole.
   int32_t max_tiles(int32_t wanted) const {
     if (max_tokens == 0) return wanted;
     return std::min(wanted, max_tokens / num_embeddings - 1);
   }
 
-  // A model takes one picture, which all tokens of a prompt look at.
+  // Whether the picture is a source that all tokens of a prompt attend to; a request has one at
+  // most.
   bool is_source() const { return fit == PictureFit::kBestCanvas; }
   bool is_square() const {
     return fit != PictureFit::kNearest && fit != PictureFit::kRoundedUp &&
@@ -56,30 +59,31 @@ struct PictureShape {
   }
 };
 
-// What a prompt says around a picture and the crops of it that follow, which are written as pictures are.
+// The text that a prompt has around a picture and its crops. The crops follow the picture, and each
+// is written like a picture.
 struct CropText {
   std::string before_whole;
   std::string behind_whole;
-  std::string between;  // two crops
+  std::string between;  // between two crops
 };
 
-// How a prompt writes an image, where that is more than one placeholder: `marker`, as chat templates
-// write it, becomes
+// The text that stands for an image in a prompt, for models that need more than one placeholder.
+// `marker`, which chat templates write, is replaced by
 //
 //   before, the tiles row by row with `between` between rows, behind_tiles, whole, after
 //
-// of which each of `tile` and `whole` holds one placeholder. Of a picture that is not cut into tiles
-// there is the whole alone.
+// where each of `tile` and `whole` has one placeholder. For a picture without tiles, the tiles and
+// behind_tiles are left out.
 struct PictureText {
-  std::string marker;  // empty: the placeholder stands by itself
+  std::string marker;  // empty: the placeholder itself
   std::string before;
-  std::string tile;  // "{row}" and "{column}" stand for its place, from 1 on
+  std::string tile;  // "{row}" and "{column}" are replaced by the tile's place, from 1 on
   std::string between;
   std::string behind_tiles;
   std::string whole;
   std::string after;
-  bool has_rows = false;  // the tiles are rows of embeddings, of a picture in cells
-  CropText crops = {};    // of pictures with crops (Gemma 3's pan and scan)
+  bool has_rows = false;  // each tile is one row of the embeddings of a picture in cells
+  CropText crops = {};    // for pictures with crops (Gemma 3's pan and scan)
 };
 
 }  // namespace quire

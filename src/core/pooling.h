@@ -1,4 +1,4 @@
-// What a pooled request asks of its prompt, and what comes of it.
+// What a pooled request wants to have computed from its prompt, and the result.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ enum class PoolingTask : uint8_t {
   kClassify,       // one score per label for the prompt
   kTokenEmbed,     // one vector per token
   kTokenClassify,  // one score per label for each token
-  kAlign,          // the row of the source where each token begins, from first_aligned_token on
+  // The row of the source at which each token from first_aligned_token on begins.
+  kAlign,
 };
 
 constexpr bool is_per_token(PoolingTask task) {
@@ -24,15 +25,17 @@ constexpr bool is_classification(PoolingTask task) {
 
 struct PoolingParams {
   PoolingTask task = PoolingTask::kEmbed;
-  // Vectors are scaled to length 1, scores of labels become probabilities, as the model has it.
+  // Vectors are scaled to length 1 and label scores become probabilities, in the way the model
+  // defines.
   bool use_activation = true;
-  int32_t dimensions = 0;  // of vectors: only the first so many are kept; 0: all
-  // Of a pair of texts: tokens before this one are of type 0, the others of type 1. -1: all are of
-  // type 0.
+  int32_t dimensions = 0;  // the first dimensions of a vector that are kept; 0: all
+  // For a pair of texts: tokens before this one are of type 0, the others of type 1. -1: all tokens
+  // are of type 0.
   int32_t first_type_1_token = -1;
-  // The hidden states of all tokens count, so none may come from the prefix cache.
+  // The result needs the hidden states of all tokens, so no token may come from the prefix cache.
   bool reads_all_tokens = false;
-  // Of kAlign: tokens before it steer the model, and rows of the source behind so many are nobody's.
+  // For kAlign: the tokens before this one steer the model and are not aligned. Only the first
+  // num_aligned_rows rows of the source are considered.
   int32_t first_aligned_token = 0;
   int32_t num_aligned_rows = 0;
 };
@@ -47,17 +50,18 @@ struct PooledOutput {
   }
 };
 
-// What a model can make of prompts.
+// The pooling tasks that a model can do.
 struct PoolingInfo {
-  int32_t embedding_size = 0;  // columns of embeddings; 0: there are none
-  int32_t num_labels = 0;      // columns of classifications; 0: there are none
-  // Of tasks with one row: whether it is made of the hidden states of all tokens.
+  int32_t embedding_size = 0;  // columns of embeddings; 0: the model has none
+  int32_t num_labels = 0;      // columns of classifications; 0: the model has none
+  // Whether the tasks with one output row need the hidden states of all tokens.
   bool reads_all_tokens = false;
-  // Tokens see those behind them: a prompt is computed in one step, and its KV serves nobody else.
+  // Tokens attend to later ones too, so a prompt is computed in one step and no other request can
+  // use its KV.
   bool is_bidirectional = false;
 
-  // Tokens can be aligned with the rows of a source. No request of its own asks for it: any() is about
-  // the others.
+  // Tokens can be aligned with the rows of a source. No client asks for that by itself, so any()
+  // leaves it out.
   bool aligns = false;
 
   bool supports(PoolingTask task) const {

@@ -1,4 +1,4 @@
-// What is wanted of a request.
+// What a request is for.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@ namespace quire {
 
 enum class RequestKind : uint8_t {
   kGenerate,
-  kPool,  // what its prompt comes to: all of it is computed, and nothing is sampled
-  // One beam of a search: what is sampled does not count. A step brings the likeliest next tokens as
-  // logprobs, and whoever made the request says afterwards which text it goes on with.
+  kPool,  // pooling: the whole prompt is computed and nothing is sampled
+  // One beam of a search. The sampled token is ignored: a step returns the likeliest next tokens as
+  // logprobs, and the search then says with which text the beam goes on.
   kBeam,
 };
 

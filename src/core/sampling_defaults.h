@@ -1,4 +1,4 @@
-// What a model says about how it is sampled, where a request is silent.
+// A model's own sampling settings, for requests that do not set them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Of generation_config.json; a field that the file lacks is empty.
+// Values of generation_config.json; a field that the file lacks is empty.
 struct SamplingDefaults {
   std::optional<float> temperature;
   std::optional<float> top_p;
@@ -18,8 +18,8 @@ struct SamplingDefaults {
   std::optional<int32_t> max_tokens;  // for servers also an upper bound
 };
 
-// Returns `params` with the model's values of its distribution in the place of what it has.
-// max_tokens stays.
+// Returns `params` with its distribution settings replaced by those that the model has. max_tokens
+// is kept.
 inline SamplingParams with_defaults(SamplingParams params, const SamplingDefaults& defaults) {
   params.temperature = defaults.temperature.value_or(params.temperature);
   params.top_p = defaults.top_p.value_or(params.top_p);

@@ -1,5 +1,5 @@
 // What a client asks of generation. Defaults and bounds are those of the OpenAI API as vLLM serves
-// it (/openapi.json); validate() is the one place that checks them.
+// it (/openapi.json); only validate() checks them.
 #pragma once
 
 #include <cstdint>
@@ -29,45 +29,46 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<std::vector<TokenId>> allowed_token_ids;
   std::vector<std::vector<TokenId>> bad_words;  // each a token sequence that must not be completed
-  // Key of the counter-based RNG: the same request with the same seed gives the same tokens. The
-  // engine gives a request without one a random seed when it is submitted, so two such requests
-  // differ.
+  // Key of the counter-based RNG: the same request with the same seed gives the same tokens. A
+  // request without a seed gets a random one from the engine when it is submitted, so two such
+  // requests differ.
   std::optional<uint64_t> seed;
 
-  std::vector<std::string> stop;  // matched on text
+  std::vector<std::string> stop;  // strings to find in the output text
   bool include_stop_str_in_output = false;
   std::vector<TokenId> stop_token_ids;
   std::vector<TokenId> eos_token_ids;  // from the model; empty: no EOS
   bool ignore_eos = false;
-  bool skip_special_tokens = true;  // special tokens give no text
-  // Where they do: whether the decoder's space between two added tokens stays.
+  bool skip_special_tokens = true;  // special tokens are left out of the text
+  // If they are not left out: whether the decoder puts a space between two added tokens.
   bool spaces_between_special_tokens = true;
 
-  // Number of alternatives per generated / prompt token; -1 = whole vocabulary; nullopt = none
-  // wanted.
+  // Number of alternatives per generated token and per prompt token; -1: the whole vocabulary;
+  // nullopt: no logprobs.
   std::optional<int32_t> logprobs;
   std::optional<int32_t> prompt_logprobs;
-  // With logprobs: the alternatives listed for each generated token are these tokens, however
-  // likely they are, instead of the most likely ones. At most kMaxLogprobTokenIds.
+  // If set, with logprobs, the alternatives listed for each generated token are these tokens,
+  // however likely they are, instead of the most likely ones. At most kMaxLogprobTokenIds.
   std::vector<TokenId> logprob_token_ids;
 
-  // At most so many drafts of a step are verified for the request; 0 allows none. It has no effect
-  // above what the engine drafts.
+  // The most drafts per step that are verified for the request; 0: none. Values above what the
+  // engine drafts have no further effect.
   std::optional<int32_t> num_speculative_tokens;
-  // What the client expects the output to repeat in parts: a source of drafts.
+  // Text that the client expects the output to repeat in parts, from which drafts are made.
   std::vector<TokenId> prediction_token_ids;
 
-  // Models of speech have such rules. What they forbid is no part of the distribution. Null: there
-  // are none.
+  // The rules of a speech model. The tokens that they forbid are no part of the distribution. Null:
+  // no rules.
   std::shared_ptr<const TranscriptRules> transcript_rules = {};
 
   static constexpr int32_t kMaxLogprobTokenIds = 128;
   static constexpr float kGreedyTemperature = 1e-5f;
-  // Lower temperatures that are not greedy are raised to it: divisions would only amplify noise.
+  // Temperatures below this one that are not greedy are raised to it: dividing by them would only
+  // amplify noise.
   static constexpr float kMinTemperature = 0.01f;
   bool greedy() const { return temperature < kGreedyTemperature; }
 
-  // Returns an error that names the first field out of bounds and what was expected.
+  // Returns an error that names the first field out of bounds and says what was expected.
   Status validate(int32_t vocab_size, int32_t max_logprobs) const;
 };
 

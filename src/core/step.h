@@ -1,8 +1,9 @@
-// A step: what the scheduler grants (StepPlan), and what came of it (StepResult).
+// A step: the work that the scheduler grants (StepPlan), and its outcome (StepResult).
 //
 // The plan is a diff. A request is sent whole once, in new_requests, when it is first scheduled
-// (and again when it resumes after a preemption); afterwards only counts and new blocks travel. The
-// executor keeps per-request state from new_requests until `dropped` names the id.
+// (and again when it resumes after a preemption); afterwards the plan has only counts and new
+// blocks of it. The executor keeps the state of a request from new_requests until `dropped` names
+// its id.
 #pragma once
 
 #include <cstdint>
@@ -27,56 +28,57 @@ namespace quire {
 
 struct NewRequest {
   RequestId id;
-  // All tokens that are known: the prompt, and after a preemption the output too.
+  // All known tokens: the prompt, and after a preemption the output too.
   std::vector<TokenId> token_ids;
   int32_t num_prompt_tokens = 0;
   std::shared_ptr<const SamplingParams>
       params;  // shared with the frontend's and the engine's record of the request
   RequestKind kind = RequestKind::kGenerate;
-  std::shared_ptr<const Adapter> adapter = {};        // of this executor; null: none
-  std::shared_ptr<const PoolingParams> pooling = {};  // as Request has it
-  std::vector<MediaSpan> media = {};                  // likewise
+  std::shared_ptr<const Adapter> adapter = {};        // one that this executor loaded; null: none
+  std::shared_ptr<const PoolingParams> pooling = {};  // Request::pooling
+  std::vector<MediaSpan> media = {};                  // Request::media
 };
 
-// Entry `logical_index` of the request's block table in `group` is now `block`.
+// Sets entry `logical_index` of the request's block table in `group` to `block`.
 struct BlockTableUpdate {
-  int32_t request_index = 0;  // into StepPlan::scheduled
+  int32_t request_index = 0;  // index in StepPlan::scheduled
   int32_t group = 0;
   int32_t logical_index = 0;
   BlockId block;
 };
 
-// Copy the content of one block onto another before the forward pass (copy-on-write).
+// Copies the content of one block to another before the forward pass (copy-on-write).
 struct BlockCopy {
   BlockId source;
   BlockId destination;
-  KvPool pool = KvPool::kAttention;  // of both
+  KvPool pool = KvPool::kAttention;  // the pool of both blocks
 };
 
-// Copy the content of one block to or from a block of host memory.
+// Copies the content of one block to or from a block of host memory.
 struct HostBlockCopy {
   BlockId block;
   BlockId host_block;
   bool to_host = false;
-  KvPool pool = KvPool::kAttention;  // of `block`; each pool has host blocks of its own
+  KvPool pool = KvPool::kAttention;  // the pool of `block`; each pool has its own host blocks
 };
 
-// Positions [num_computed_tokens, num_computed_tokens + num_scheduled_tokens) of the request run in
-// this step. When that reaches the end of its known tokens, a token is sampled, unless the request
-// is of a kind that samples nothing. Drafts are guesses of the tokens behind the known ones: each
-// is computed as if it were right, and where the token sampled for its place equals it, one more
-// token is sampled behind it. So a step with k drafts brings 1 to k + 1 tokens, those that as many
-// steps without drafts would bring.
+// The step computes positions [num_computed_tokens, num_computed_tokens + num_scheduled_tokens) of
+// the request. If that reaches the end of its known tokens, a token is sampled, unless the request
+// is of a kind that samples nothing. Drafts are guesses of the tokens after the known ones. Each is
+// computed as if it were right; if the token sampled at its place equals it, one more token is
+// sampled after it. So a step with k drafts returns 1 to k + 1 tokens, the same ones that as many
+// steps without drafts would return.
 struct ScheduledRequest {
   RequestId id;
   int32_t num_computed_tokens = 0;
   int32_t num_scheduled_tokens = 0;  // >= 1, drafts included
-  // The last tokens are drafts: StepPlan::draft_token_ids from first_draft on. With drafts, all
-  // tokens before them are known, and no other step of the request is under way.
+  // The number of drafts, which are the last of the scheduled tokens: StepPlan::draft_token_ids
+  // from first_draft on. If there are any, all tokens before them are known, and no other step of
+  // the request is under way.
   int32_t num_drafts = 0;
   int32_t first_draft = 0;
-  // Row of StepPlan::token_masks that the first sampled token must keep to, the next row is of the
-  // next one; -1: every token is allowed.
+  // Row of StepPlan::token_masks for the first sampled token; the next row is for the next token,
+  // and so on. -1: every token is allowed.
   int32_t mask_row = -1;
 };
 
@@ -85,20 +87,20 @@ struct StepPlan {
   std::vector<RequestId>
       dropped;  // finished, aborted or preempted since the last plan; applies first
   std::vector<NewRequest> new_requests;
-  // Names items whose embeddings nobody needs any longer. It applies before media_inputs.
+  // Keys of items whose embeddings are no longer needed. Applied before media_inputs.
   std::vector<std::string> freed_media;
-  // These items are encoded before anything is computed. Their embeddings are kept until
-  // freed_media names them; those of a step that failed are sent again when they are needed.
+  // Items to encode before anything is computed. Their embeddings are kept until freed_media names
+  // them. If the step fails, its items are sent again when they are needed.
   std::vector<std::shared_ptr<const MediaItem>> media_inputs;
   std::vector<ScheduledRequest> scheduled;  // in batch order
   std::vector<BlockTableUpdate> block_updates;
-  // Made first, in this order, whatever becomes of the step: later plans count on them.
+  // Copies that are made first, in this order, even if the step fails: later plans rely on them.
   std::vector<HostBlockCopy> host_copies;
-  std::vector<BlockCopy> block_copies;  // next, in any order
+  std::vector<BlockCopy> block_copies;  // made after host_copies, in any order
   int32_t total_num_scheduled_tokens = 0;
-  std::vector<TokenId> draft_token_ids;  // of all requests
-  // The engine adds these to the scheduler's plan. Tokens that a row leaves out are no part of the
-  // distribution: they are never sampled, and logprobs are those of the tokens left.
+  std::vector<TokenId> draft_token_ids;  // the drafts of all requests
+  // Masks that the engine adds to the scheduler's plan. The tokens that a row excludes are no part
+  // of the distribution: they are never sampled, and logprobs are over the remaining tokens.
   TokenMasks token_masks;
 
   bool empty() const { return scheduled.empty(); }
@@ -121,8 +123,8 @@ struct StepPlan {
   }
 };
 
-// Natural logarithms of the model's distribution over the tokens that a mask leaves (before
-// penalties and temperature).
+// Natural logarithms of the model's probabilities, over the tokens that a mask allows, before
+// penalties and temperature.
 struct TokenLogprobs {
   TokenId token_id = 0;
   float logprob = 0.0f;
@@ -132,30 +134,30 @@ struct TokenLogprobs {
 
 struct RequestStepResult {
   RequestId id;
-  // It is empty while known tokens are left to compute. Otherwise it has the drafts that came out,
-  // then one token.
+  // Empty while known tokens are left to compute. Otherwise the accepted drafts, then one more
+  // token.
   std::vector<TokenId> sampled_token_ids;
   std::vector<TokenLogprobs> logprobs;  // one per sampled token when asked for
-  // Log-probabilities of prompt tokens at positions prompt_logprobs_begin, … ; position 0 has none
-  // and is never sent.
+  // Log-probabilities of the prompt tokens from position prompt_logprobs_begin on. Position 0 has
+  // none and is never sent.
   int32_t prompt_logprobs_begin = 0;
   std::vector<TokenLogprobs> prompt_logprobs;
-  // With Request::pooling, once the last token of the prompt is computed.
+  // For requests with Request::pooling, once the last token of the prompt is computed.
   PooledOutput pooled;
   Status status;  // not ok: this request failed (for example non-finite logits); the others are
                   // unharmed
 };
 
-// Where an executor spent a step, microseconds, and the CPU threads that it had; zero from
-// executors that do not say.
+// How long the parts of a step took, in microseconds, and the CPU threads that it had; zero from
+// executors that do not measure.
 struct StepTimings {
-  int64_t inputs_us = 0;   // request state, flattening, block copies
-  int64_t encoder_us = 0;  // of media
+  int64_t inputs_us = 0;   // request state, flattening of the batch, block copies
+  int64_t encoder_us = 0;  // encoding of media
   int64_t forward_us = 0;
   int64_t logits_us = 0;
   int64_t sample_us = 0;
-  int32_t num_members = 0;   // of the thread team, after the step
-  int64_t late_members = 0;  // times that a member waited for a core in the step
+  int32_t num_members = 0;   // members of the thread team after the step
+  int64_t late_members = 0;  // how often a member waited for a core during the step
 };
 
 struct StepResult {
@@ -163,7 +165,7 @@ struct StepResult {
   std::vector<RequestStepResult> requests;  // one per StepPlan::scheduled, same order
   int64_t execute_us = 0;
   StepTimings timings;
-  std::vector<int64_t> media_encode_us;  // of each item that the step encoded
+  std::vector<int64_t> media_encode_us;  // for each item that the step encoded
 };
 
 }  // namespace quire

@@ -1,11 +1,11 @@
-// Sums of what steps and parts of steps took.
+// Sums of step times.
 #pragma once
 
 #include "core/step.h"
 
 namespace quire {
 
-// Adds all but num_members, which is how many there are and not how long something took.
+// Adds all fields except num_members, a size that does not add up; `sum` keeps its own.
 inline void add_times(StepTimings& sum, const StepTimings& part) {
   for (int64_t StepTimings::*const time :
        {&StepTimings::inputs_us, &StepTimings::encoder_us, &StepTimings::forward_us,

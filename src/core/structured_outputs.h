@@ -1,4 +1,4 @@
-// What the whole text of an answer must be: at most one such rule per request.
+// The rule that the whole text of an answer must follow; a request has at most one.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,21 @@ struct StructuredOutputs {
   StructuredOutputKind kind = StructuredOutputKind::kJsonObject;
   std::string text{};
   std::vector<std::string> choices{};
-  // Of the field that brought the rule, for errors: "response_format.json_schema.schema".
+  // Name of the request's field that holds the rule, for error texts:
+  // "response_format.json_schema.schema".
   std::string field = "structured_outputs";
 
-  // In JSON text there are no blanks between tokens. Without it, `whitespace_pattern` says as a
-  // regular expression what may stand there.
+  // If true, JSON has no whitespace between tokens. If false, `whitespace_pattern` is the regular
+  // expression of the whitespace that is allowed there.
   bool disable_any_whitespace = false;
   std::optional<std::string> whitespace_pattern{};
-  // Objects have no members but those that their schema names.
+  // Objects may have only the members that their schema names.
   bool disable_additional_properties = false;
-  // Members of objects come in any order (up to 10 named ones), not in that of the schema.
+  // The members of an object may come in any order (up to 10 named ones) instead of the schema's.
   bool any_order = false;
 
-  // The rule holds from behind this text on, where the model ends its reasoning. When it is empty,
-  // the rule holds from the answer's first token on.
+  // The rule holds only after this text, which ends the model's reasoning. If empty, it holds from
+  // the first token of the answer.
   std::string begins_after{};
 };
 

@@ -97,13 +97,13 @@ class ThreadedEngine final : public AsyncEngine {
   Engine& engine() const { return thread_.engine(); }
 
   mutable std::mutex cost_model_mutex_;
-  std::shared_ptr<const CostModel> cost_model_;  // shared with the engine's steps and its readers
+  std::shared_ptr<const CostModel> cost_model_;  // shared with the engine's steps and with readers
   // Shared with the channels, which may outlive the engine.
   const std::shared_ptr<std::atomic<int64_t>> unread_bytes_ =
       std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> num_groups_{0};
   std::atomic<bool> draining_{false};
-  std::atomic<bool> was_paused_{false};  // a pause was asked for, some time
+  std::atomic<bool> was_paused_{false};  // a pause has been requested at some time
   EngineThread thread_;
 };
 
@@ -134,8 +134,8 @@ void ThreadedEngine::pause(PauseMode mode, bool clear_cache, OnPaused on_paused)
   ask_for_pause({mode, clear_cache, 0, std::make_shared<PauseReply>(std::move(on_paused))});
 }
 
-// A request that the mailbox refuses or that is dropped with the thread is answered by the end of
-// its PauseReply.
+// If the mailbox refuses a request, or the request is dropped when the thread ends, the destructor
+// of its PauseReply answers.
 void ThreadedEngine::ask_for_pause(PauseRequest request) {
   was_paused_ = true;
   if (draining_) {
@@ -197,7 +197,8 @@ Result<int64_t> ThreadedEngine::abort_requests(std::span<const std::string> exte
 void ThreadedEngine::drain(int64_t timeout_us) {
   thread_.mailbox()->start_draining();
   draining_ = true;
-  // Asking takes memory, which there may be none of: only where there is something to undo.
+  // A call needs memory, of which there may be none, so it is made only if there is a pause to
+  // undo.
   const auto resume = [this](Engine&) {
     thread_.pauses().cancel_waiting();
     thread_.pauses().resume();

@@ -1,5 +1,5 @@
-// The engine's door for frontends: submit a request from any thread, read its output from a bounded
-// stream.
+// AsyncEngine: the engine's interface for frontends. Any thread may submit a request, and reads its
+// output from a bounded stream.
 //
 //   auto stream = engine.submit(std::move(request), [&] { asio::post(strand, read_more); });
 //   if (!stream.ok()) …                         // refused at once: 400, 413, 429 or 503
@@ -35,13 +35,13 @@ class CostModel;        // roofline/model/cost_model.h
 struct StepRecord;      // engine/observe/engine_stats.h: shape and times of one step
 struct KvGridSnapshot;  // engine/observe/engine_stats.h: state, ref_cnt and owner of every block
 struct EngineOptions;   // engine/engine_options.h
-// This is what a prompt would find in the prefix cache now.
+// The part of a prompt that the prefix cache has at present.
 struct PrefixProbe {
   int32_t num_cached_tokens = 0;
   int32_t num_cached_blocks = 0;
 };
 
-// It says what becomes of the requests that are in the engine when it is paused.
+// What happens to the requests in the engine when it is paused.
 enum class PauseMode : uint8_t {
   kAbort,  // they end with FinishReason::kAbort
   kWait,   // they run to their end first; requests that come meanwhile wait
@@ -52,68 +52,68 @@ class AsyncEngine {
  public:
   virtual ~AsyncEngine() = default;
 
-  // `on_ready` is called on the engine thread after deltas were pushed; it must be cheap and may
-  // not call back into the engine. It may still be called once while or just after the stream is
-  // destroyed: let it own what it uses. Errors: kInvalidArgument / kTooLarge: can never run.
-  // kResourceExhausted: queue full. kUnavailable: draining or dead.
+  // Submits a request. The engine thread calls `on_ready` after it has pushed deltas; `on_ready`
+  // must be cheap and must not call back into the engine. It may still be called once while or just
+  // after the stream is destroyed, so it should own what it uses. Errors: kInvalidArgument /
+  // kTooLarge if the request can never run, kResourceExhausted if the queue is full, kUnavailable
+  // if the engine is draining or dead.
   virtual Result<std::unique_ptr<OutputStream>> submit(GenerationRequest request,
                                                        std::function<void()> on_ready) = 0;
 
-  // Seconds after which a refused client may try again: queued tokens / recent prefill rate, at
-  // least 1.
+  // Returns the seconds after which a refused client may try again: queued tokens / recent prefill
+  // rate, at least 1.
   virtual int64_t retry_after_s() const = 0;
 
-  // Returns whether requests wait that were accepted and have never run. It is cheap; any thread
-  // may call it.
+  // Returns whether accepted requests wait that have never run. Cheap; any thread may call it.
   virtual bool has_waiting() const { return false; }
 
   virtual ExecutorInfo model_info() const = 0;
   virtual const Clock& clock() const = 0;
   virtual EngineStats stats() const = 0;  // a copy; any thread
-  // One for each engine, where this is several (engine/replicas): stats() is their sum.
+  // Returns the statistics of each engine, if this is several (engine/replicas); stats() is their
+  // sum.
   virtual std::vector<EngineStats> stats_by_engine() const;
   virtual KvGridSnapshot kv_grid() const = 0;  // a copy, made by the engine thread between steps
   virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids,
                                    const CacheKeys& keys) const = 0;
   virtual Status reset_prefix_cache() = 0;  // fails while requests run
-  // The function is called once and says how a pause went. The call comes from the engine thread
-  // when nothing runs, or from whoever refuses the pause. It must be cheap and may not call back
-  // into the engine.
+  // Called once with the result of a pause, by the engine thread when nothing runs, or by the
+  // thread that refuses the pause. It must be cheap and must not call back into the engine.
   using OnPaused = std::function<void(const Status& status)>;
-  // Stops scheduling until resume(), and returns before that is done. Requests may still be
-  // submitted: they queue up, within the queue's limits. `clear_cache` drops the prefix cache,
-  // which kKeep does not allow. Deadlines go on. drain() resumes a paused engine.
+  // Stops scheduling until resume(); returns before the engine has stopped. Requests may still be
+  // submitted: they queue up, within the queue's limits, and their deadlines still hold.
+  // `clear_cache` drops the prefix cache; kKeep does not allow it. drain() resumes a paused engine.
   virtual void pause(PauseMode mode, bool clear_cache, OnPaused on_paused) = 0;
   virtual Status resume() = 0;
   virtual bool paused() const = 0;
-  // Does what pause(mode, true) does, after which the executor gives the memory of its KV blocks
-  // back where it can (Executor::discard_kv()). sleep_level() is `level`, 1 or 2, until wake_up(),
-  // which also resumes. The weights stay at either level. kInvalidArgument: the mode is kKeep, or
-  // the level is another one.
+  // Does what pause(mode, true) does; then the executor gives the memory of its KV blocks back to
+  // the system where it can (Executor::discard_kv()). Until wake_up(), which also resumes,
+  // sleep_level() is `level`, 1 or 2. The weights stay loaded at both levels. kInvalidArgument: the
+  // mode is kKeep, or the level is neither.
   virtual void sleep(int32_t level, PauseMode mode, OnPaused on_asleep) = 0;
   virtual Status wake_up() = 0;
   virtual int32_t sleep_level() const = 0;  // 0: awake
-  // Ends the requests whose external_id is one of these (none given: all) with
-  // FinishReason::kAbort. Returns how many they were.
+  // Ends the requests with one of these external ids (with no ids: all requests) with
+  // FinishReason::kAbort. Returns their number.
   virtual Result<int64_t> abort_requests(std::span<const std::string> external_ids) = 0;
   // Returns false once the executor is lost or the engine thread has died.
   virtual bool healthy() const = 0;
-  // Returns the shape and times of the last steps, oldest first; at most 512. The engine thread makes
-  // them between steps.
+  // Returns the shape and times of the last steps, oldest first; at most 512. The engine thread
+  // copies them between steps.
   virtual std::vector<StepRecord> recent_steps() const;
   // Returns the model that computes the bounds of the next steps, or null. Any thread may call it.
   virtual std::shared_ptr<const CostModel> cost_model() const;
   // Replaces the cost model between two steps, and with it the prediction by which the scheduler
-  // bounds steps in time. `model` is not null. Any thread may call it; it returns when that is done
-  // or the engine has stopped.
+  // bounds steps by time. `model` is not null. Any thread may call it; it returns when the model is
+  // replaced or the engine has stopped.
   virtual void set_cost_model(std::shared_ptr<const CostModel> model);
   // Calls Executor::load_adapter() of this engine's model while requests run. Any thread may call
   // it.
   virtual Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
                                                               const std::string& path) const;
 
-  // Refuses new work; returns when all accepted work has finished or after timeout_us, when the
-  // rest is aborted.
+  // Refuses new work. Returns when all accepted work has finished; after timeout_us the rest is
+  // aborted.
   virtual void drain(int64_t timeout_us) = 0;
 };
 

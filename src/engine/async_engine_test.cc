@@ -48,7 +48,7 @@ Answer read_all(OutputStream& stream) {
   return answer;
 }
 
-// Polls: the engine thread frees blocks soon after an abort, not at once.
+// Polls the condition: after an abort, the engine thread frees blocks soon, but not at once.
 bool eventually(const std::function<bool()>& condition) {
   for (int i = 0; i < 5000; ++i) {
     if (condition()) return true;
@@ -117,7 +117,7 @@ TEST(AsyncEngine, ManyThreadsAtOnce) {
 
 TEST(AsyncEngine, DestroyingTheStreamAborts) {
   auto options = fast_rig();
-  options.fake.step_us = 50'000;  // 5 s if nobody ends it
+  options.fake.step_us = 50'000;  // 5 s unless it is ended
   Served served = serve(options);
   {
     auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
@@ -130,7 +130,7 @@ TEST(AsyncEngine, DestroyingTheStreamAborts) {
 
 TEST(AsyncEngine, ExplicitAbortEndsTheStream) {
   auto options = fast_rig();
-  options.fake.step_us = 50'000;  // 5 s if nobody ends it
+  options.fake.step_us = 50'000;  // 5 s unless it is ended
   Served served = serve(options);
   auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(stream.ok());
@@ -185,7 +185,7 @@ TEST(AsyncEngine, DrainFinishesWhatWasAccepted) {
 
 TEST(AsyncEngine, DrainAbortsTheRestAfterItsTimeout) {
   auto options = fast_rig();
-  options.fake.step_us = 50'000;  // 5 s if nobody ends it
+  options.fake.step_us = 50'000;  // 5 s unless it is ended
   Served served = serve(options);
   auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(stream.ok());
@@ -198,7 +198,7 @@ TEST(AsyncEngine, DrainAbortsTheRestAfterItsTimeout) {
 
 TEST(AsyncEngine, StreamsOutliveTheEngine) {
   auto options = fast_rig();
-  options.fake.step_us = 50'000;  // 5 s if nobody ends it
+  options.fake.step_us = 50'000;  // 5 s unless it is ended
   Served served = serve(options);
   auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(stream.ok());
@@ -209,7 +209,7 @@ TEST(AsyncEngine, StreamsOutliveTheEngine) {
   (*stream)->abort();
 }
 
-// An exception that is not the executor's: the thread ends, but nobody hangs.
+// After an exception that is not the executor's the thread ends, but no caller hangs.
 TEST(AsyncEngine, ADeadEngineTellsEverybody) {
   auto options = fast_rig();
   options.engine.kv.enable_events = true;
@@ -230,7 +230,7 @@ TEST(AsyncEngine, ADeadEngineTellsEverybody) {
   served.engine->drain(1000);
 }
 
-// Every request gets its error, the engine says that it is gone, once, and nothing runs again.
+// Every request gets its error, the engine reports once that it has ended, and nothing runs again.
 TEST(AsyncEngine, ALostDeviceEndsEverything) {
   for (const bool async_scheduling : {false, true}) {
     auto options = fast_rig();
@@ -267,7 +267,7 @@ TEST(AsyncEngine, ALostDeviceEndsEverything) {
   }
 }
 
-// Also when nothing is to be run.
+// The engine also ends when there is nothing to run.
 TEST(AsyncEngine, AnIdleEngineEndsWithItsExecutor) {
   auto options = fast_rig();
   std::atomic<bool> is_lost = false;
@@ -297,8 +297,8 @@ TEST(AsyncEngine, QueuedDeadlineIsKept) {
   EXPECT_EQ(read_all(**late).status.code(), StatusCode::kDeadlineExceeded);
 }
 
-// A request that is kept through a pause gives what it gives without one (L4); one that came
-// meanwhile runs afterwards.
+// A request that is kept through a pause gives the same output as without one (L4); a request that
+// arrived meanwhile runs afterwards.
 TEST(AsyncEngine, PausesAndGoesOn) {
   auto options = fast_rig();
   options.fake.step_us = 1000;
@@ -337,20 +337,20 @@ TEST(AsyncEngine, WaitingToPauseHoldsWhatComes) {
   Served served = serve(options);
   auto running = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(running.ok());
-  // Nobody waits here for what runs to end.
+  // The test does not wait for the running requests to end.
   std::promise<Status> paused;
   served.engine->pause(PauseMode::kWait, true, [&](const Status& s) { paused.set_value(s); });
   (void)
-      served.engine->kv_grid();  // comes after what was asked before: the engine knows of the pause
+      served.engine->kv_grid();  // handled after the calls before it: the engine knows of the pause
   EXPECT_FALSE(served.engine->paused());
   auto late = served.engine->submit(request(tokens(10), 5), nullptr);
   auto gone = served.engine->submit(request(tokens(10), 5), nullptr);
   ASSERT_TRUE(late.ok() && gone.ok());
-  gone->reset();  // its reader has left before it was taken
+  gone->reset();  // its reader leaves before the engine takes it
   EXPECT_EQ(read_all(**running).token_ids.size(), 100u);
   EXPECT_TRUE(paused.get_future().get().ok());
   EXPECT_FALSE((*late)->try_pop());
-  served.engine->drain(5'000'000);  // resumes, so that what waits is answered
+  served.engine->drain(5'000'000);  // resumes, so that waiting requests are answered
   EXPECT_EQ(read_all(**late).token_ids.size(), 5u);
   EXPECT_EQ(test::pause(*served.engine, PauseMode::kAbort, true).code(), StatusCode::kUnavailable);
 }

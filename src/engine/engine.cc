@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// More than a step would draft of it.
+// More than a step drafts.
 constexpr size_t kMaxForcedBytes = 64;
 
 EngineStats constants_of(const EngineOptions& options, const KvSpec& spec, const KvSizing& sizing) {
@@ -53,7 +53,7 @@ void log_row_times(const RowTimes& times) {
   log_info("drafts are weighed by steps of rows that take ms: {}", list);
 }
 
-// Prefixes that files bring are multiples of so many tokens.
+// Returns the tokens of which cached prefixes from files are a multiple.
 int32_t hit_tokens(const KvSpec& spec) {
   return spec.uses(KvPool::kState) ? spec.state.block_size : spec.block_size;
 }
@@ -96,7 +96,8 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
     options.kv.enable_prefix_caching = false;
   }
   options.scheduler.encoder_cache_tokens = executor->info().media.max_cached_embeddings;
-  // Recordings are long: who speaks goes on between two of them.
+  // Recordings take long to encode, so a step encodes one at most, and other requests go on
+  // decoding.
   if (const MediaInfo media = executor->info().media; media.is_source) {
     const int32_t texts = media.text_source.any() ? options.scheduler.max_num_batched_tokens : 0;
     options.scheduler.encoder_step_tokens = std::max(media.max_item_embeddings, texts);

@@ -1,9 +1,9 @@
-// The engine as an object for one thread: it takes requests, and each step schedules, executes and
-// answers some of them.
+// Engine: the engine as an object for one thread. It takes requests, and each step schedules,
+// executes and answers some of them.
 //
-// AsyncEngine runs one on its own thread; tests and the simulator call step() themselves. All but
-// the calls marked "any thread" belong to the one thread. Who does what: requests/ has the client
-// requests and what readers get, steps/ has the order of a step. Normative contract:
+// AsyncEngine runs an Engine on a thread of its own; tests and the simulator call step()
+// themselves. All calls belong to that one thread, except those marked "any thread". requests/ has
+// the client requests and what readers get, steps/ has the order of a step. Normative contract:
 // engine/README.md.
 #pragma once
 
@@ -51,9 +51,9 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // --- Any thread ---
-  // Whether the request can ever run here: kInvalidArgument or kTooLarge. Then turns what it says of
-  // its text into the source of its masks (kInvalidArgument, kResourceExhausted:
-  // StructuredOutputService::constrain()), and looks for the KV that it is to take over
+  // Returns an error if the request can never run here: kInvalidArgument or kTooLarge. Otherwise
+  // makes its mask source from its rules for the text (kInvalidArgument, kResourceExhausted:
+  // StructuredOutputService::constrain()), and looks for the KV that it takes over
   // (kInvalidArgument, kUnavailable: KvHandovers::check()).
   Status prepare(GenerationRequest& request);
   EngineStats stats(int64_t num_submitted = 0) const;
@@ -63,26 +63,26 @@ class Engine {
   EngineMetrics& metrics() { return metrics_; }
 
   // --- Engine thread ---
-  // Queues a prepared request; its choices are taken whole or not at all. On an error nothing was
-  // pushed to the channel.
+  // Queues a prepared request; its choices are taken whole or not at all. After an error nothing
+  // has been pushed to the channel.
   Status add(Submission submission);
-  // Ends what is unfinished of a request with kAbort; `why` may be ok (the client left). Unknown
-  // ids are ignored.
+  // Ends the unfinished choices of a request with kAbort; `why` may be ok (the client left).
+  // Unknown ids are ignored.
   void abort(GroupId id, const Status& why = {});
-  // Ends the requests with one of these external ids with kAbort; returns how many they were.
+  // Ends the requests with one of these external ids with kAbort; returns their number.
   int64_t abort_external(std::span<const std::string> external_ids);
-  // Ends everything: with kAbort, or with kError when the engine cannot go on. Returns the number of
-  // client requests that it ended.
+  // Ends all requests: with kAbort, or with kError if the engine cannot go on. Returns the number
+  // of client requests that it ended.
   int64_t end_all(FinishReason reason, const Status& why);
-  // Waits for the steps that are under way and takes their results.
+  // Waits for the steps under way and takes their results.
   void settle() { loop_.settle(); }
-  // Runs one step. Returns false when nothing could be run.
+  // Runs one step. Returns false if there was nothing to run.
   bool step() { return loop_.step(); }
   bool has_unfinished() const { return !groups_.empty(); }
-  // Not ok means that the device is lost: everything has ended with kError, and nothing will run
-  // any more.
+  // Returns an error if the device is lost: then all requests have ended with kError, and nothing
+  // will run any more.
   const Status& lost() const { return loop_.lost(); }
-  // Gives the steps from here on their bounds and the scheduler its prediction of them.
+  // Sets the model that gives later steps their bounds and the scheduler its predictions.
   void set_cost_model(std::shared_ptr<const CostModel> model);
   QueueState queue_state() const;
   KvGridSnapshot kv_grid() const;

@@ -1,5 +1,5 @@
-// Host cost of a step of the whole engine on a FakeExecutor that takes no time: quire_engine_bench.
-// Items are request steps, so 1 / items_per_second is the cost of one request in one step.
+// Measures the host cost of a step of the whole engine on a FakeExecutor that takes no time. Items
+// are request steps, so 1 / items_per_second is the cost of one request in one step.
 #include <benchmark/benchmark.h>
 
 #include "engine/engine.h"
@@ -37,7 +37,7 @@ void submit_all(Engine& engine, int32_t num_requests, uint64_t& ids,
   engine.step();
 }
 
-// All decoding, one token each; readers read after every step.
+// All requests decode one token each; readers read after every step.
 void decode_step(benchmark::State& bench) {
   const auto num_requests = static_cast<int32_t>(bench.range(0));
   const auto engine = make_engine(num_requests);

@@ -26,8 +26,8 @@ TEST(Engine, OneRequestGivesWhatTheModelSays) {
   EXPECT_EQ(answer.num_deltas, 20);
 }
 
-// A cost model that comes late bounds the steps from there on, in what is shown and in what is
-// done.
+// A cost model that is set late bounds the steps from then on, both in statistics and in
+// scheduling.
 TEST(Engine, ACostModelMayComeWhileRequestsRun) {
   auto options = small_rig();
   options.engine.scheduler.step_time = {.max_step_us = 100};
@@ -49,7 +49,7 @@ TEST(Engine, ACostModelMayComeWhileRequestsRun) {
   rig.run();
 }
 
-// L4: alone == in a crowd == chunked == after a prefix hit == after preemptions.
+// L4: alone == among others == chunked == after a prefix hit == after preemptions.
 TEST(Engine, AnswersDoNotDependOnCompany) {
   std::vector<std::vector<TokenId>> outputs;
   const auto wanted = request(tokens(50), 30);
@@ -57,7 +57,7 @@ TEST(Engine, AnswersDoNotDependOnCompany) {
     for (const int32_t crowd : {0, 20}) {
       for (const bool warm : {false, true}) {
         auto options = small_rig();
-        options.engine.num_blocks = crowd > 0 ? 60 : 65;  // a crowd has to preempt
+        options.engine.num_blocks = crowd > 0 ? 60 : 65;  // with others there must be preemption
         options.engine.scheduler.max_num_batched_tokens = budget;
         Rig rig(options);
         if (warm) rig.ask(wanted);
@@ -243,7 +243,7 @@ TEST(Engine, AFailedStepFailsItsRequestsOnly) {
   Rig rig(options);
   const auto a = rig.submit(request(tokens(10), 20));
   const auto b = rig.submit(request(tokens(12, 3), 20));
-  const auto c = rig.submit(request(tokens(9, 5), 20));  // waits for a seat
+  const auto c = rig.submit(request(tokens(9, 5), 20));  // waits for a place
   ASSERT_TRUE(a.ok() && b.ok() && c.ok());
   rig.run();
   for (const auto id : {*a, *b}) {
@@ -253,7 +253,7 @@ TEST(Engine, AFailedStepFailsItsRequestsOnly) {
   }
   EXPECT_EQ(rig.answer(*c).token_ids,
             rig.fake().expected_output(tokens(9, 5), request({}, 20).params));
-  // The failed step left nothing in the cache that a later request could believe.
+  // The failed step left nothing in the cache that a later request could use.
   EXPECT_EQ(rig.ask(request(tokens(10), 20)).token_ids,
             rig.fake().expected_output(tokens(10), request({}, 20).params));
   EXPECT_EQ(rig.engine().stats().steps_failed, 1u);

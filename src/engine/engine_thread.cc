@@ -40,7 +40,8 @@ void EngineThread::handle(Mail& mail) {
     try {
       const Status status = engine_->add(std::move(submission));
       if (!status.ok()) fail(*channel, num_choices, status);
-    } catch (const std::exception& e) {  // out of memory: this reader is told, then the thread ends
+      // Out of memory: the reader gets this error, then the thread ends.
+    } catch (const std::exception& e) {
       fail(*channel, num_choices, internal_error("engine: {}", e.what()));
       throw;
     }
@@ -56,8 +57,8 @@ bool EngineThread::take(Mail& mail, Mailbox::Wait wait) {
 
 void EngineThread::loop(Mail& mail) {
   Mailbox::Wait wait = Mailbox::Wait::kForMail;
-  // Whether a whole wait has passed without mail. Only then is there time for work that nobody
-  // waits for: a request often follows right after the last one's answer.
+  // Whether a whole wait has passed without mail. Only then is there time for deferred work: a
+  // request often follows right after the previous answer.
   bool is_calm = false;
   while (take(mail, wait)) {
     if (const Status health = engine_->executor().health(); !health.ok())
@@ -80,7 +81,7 @@ void EngineThread::loop(Mail& mail) {
   }
 }
 
-// Whatever ends the thread, no reader is left waiting.
+// However the thread ends, no reader is left waiting.
 void EngineThread::run() {
   Mail mail;
   try {
@@ -89,7 +90,7 @@ void EngineThread::run() {
     for (Submission& late : mail.submissions) {
       fail(*late.channel, late.request.num_choices, stopped);
     }
-    mail.clear();  // calls that nobody will answer
+    mail.clear();  // drops calls that will not be answered
     engine_->end_all(FinishReason::kAbort, stopped);
   } catch (const std::exception& e) {
     log_critical("engine: the engine thread has died: {}", e.what());

@@ -1,4 +1,4 @@
-// EngineThread runs an Engine on a thread of its own, behind a mailbox.
+// EngineThread runs an Engine on a thread of its own, which gets its work from a mailbox.
 #pragma once
 
 #include <future>
@@ -16,20 +16,20 @@ namespace quire {
 class EngineThread {
  public:
   explicit EngineThread(std::unique_ptr<Engine> engine);
-  // Ends what still runs and joins the thread.
+  // Ends all requests and joins the thread.
   ~EngineThread();
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  // What is marked "any thread" of these may be called here.
+  // Only calls marked "any thread" are allowed through this reference.
   Engine& engine() const { return *engine_; }
   const Pauses& pauses() const { return pauses_; }
   Pauses& pauses() { return pauses_; }
-  // Shared with streams, which may outlive the thread.
+  // The mailbox is shared with streams, which may outlive the thread.
   const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
 
-  // Runs `function` on the thread between two steps, waits, and returns its result; returns
-  // `otherwise` when the thread has ended.
+  // Runs `function` on the engine thread between two steps, waits, and returns its result; returns
+  // `otherwise` if the thread has ended.
   template <typename F, typename T = std::invoke_result_t<F, Engine&>>
   T ask(F function, std::type_identity_t<T> otherwise) const;
 
@@ -48,7 +48,7 @@ class EngineThread {
 
 template <typename F, typename T>
 T EngineThread::ask(F function, std::type_identity_t<T> otherwise) const {
-  auto answer = std::make_shared<std::promise<T>>();  // shared: std::function must be copyable
+  auto answer = std::make_shared<std::promise<T>>();  // std::function must be copyable
   std::future<T> future = answer->get_future();
   Engine& engine = *engine_;
   if (!mailbox_->call([answer, &engine, &function] { answer->set_value(function(engine)); })) {
@@ -57,7 +57,7 @@ T EngineThread::ask(F function, std::type_identity_t<T> otherwise) const {
   answer.reset();
   try {
     return future.get();
-  } catch (const std::future_error&) {  // the thread has ended with the call unanswered
+  } catch (const std::future_error&) {  // the thread ended before it ran the call
     return otherwise;
   }
 }

@@ -56,7 +56,7 @@ Result<KvPlan> count_blocks(const EngineOptions& options, const KvSpec& spec,
   return plan;
 }
 
-// Requests of so many tokens that fit at once.
+// Returns how many requests of num_tokens tokens fit at once.
 double num_fitting(const BlockSizing& blocks, int64_t num_tokens, const KvPlan& plan) {
   const BlockCounts needed = blocks.blocks_for(num_tokens);
   double fits = std::numeric_limits<double>::max();
@@ -68,7 +68,7 @@ double num_fitting(const BlockSizing& blocks, int64_t num_tokens, const KvPlan& 
   return fits;
 }
 
-// The most tokens one request can have in the blocks of the plan.
+// Returns the most tokens that one request can have in the blocks of the plan.
 int32_t longest_fit(const BlockSizing& blocks, int32_t limit, const KvPlan& plan) {
   int32_t fits = 0, too_long = limit;
   if (num_fitting(blocks, limit, plan) >= 1) return limit;
@@ -103,7 +103,8 @@ void add_host_blocks(int64_t num_bytes, const KvSpec& spec, KvPlan& plan) {
   int64_t attention_bytes = spec.uses(KvPool::kAttention) ? num_bytes : 0;
   if (spec.uses(KvPool::kState)) {
     const int64_t part = attention_bytes > 0 ? num_bytes / kShareOfStates : num_bytes;
-    // One goes out while another one comes in.
+    // States get room for two blocks, as far as half of the memory allows: one block is copied out
+    // while another one is copied in.
     const int64_t bytes = std::max(part, std::min(num_bytes / 2, 2 * spec.state.block_bytes));
     attention_bytes = std::max<int64_t>(0, attention_bytes - bytes);
     plan.num_host_state_blocks = count(bytes, spec.state.block_bytes);

@@ -1,4 +1,4 @@
-// How many KV blocks an engine gets, by arithmetic, before anything is allocated.
+// Computes how many KV blocks an engine gets, before anything is allocated.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct KvSizing {
   double max_concurrency = 0;  // requests of max_model_len tokens that fit at once
 };
 
-// Resolves blocks and max_model_len from the options, the model and the memory that is there.
+// Resolves blocks and max_model_len from the options, the model and the available memory. Errors:
 // kInvalidArgument names the option that is out of bounds; kResourceExhausted says what would fit.
 Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model,
                          const KvSpec& spec, int64_t available_bytes);
 
-// Sets the blocks of host memory, block 0 included, that so many bytes hold; 0 when they do not hold one of
-// each pool in use. States get a quarter of the bytes where there is attention too.
+// Sets the blocks of host memory, block 0 included, that num_bytes hold; 0 if they do not hold one
+// of each pool in use. States get a quarter of the bytes if there is attention too.
 void add_host_blocks(int64_t num_bytes, const KvSpec& spec, KvPlan& plan);
 
 }  // namespace quire

@@ -81,7 +81,7 @@ TEST(KvPlan, StatesGetWhatRunsAndASnapshotForWhatAttentionHolds) {
   o.scheduler.max_num_batched_tokens = 128;
   const auto sizing = plan_kv(o, kModel, hybrid(), 1'000'000);
   ASSERT_TRUE(sizing.ok()) << sizing.status().message();
-  // 1 + 2 * 4 + 128 / 64 states for what runs, and of the rest a half each.
+  // 1 + 2 * 4 + 128 / 64 states for running requests; the rest is divided in halves.
   const int32_t num_running = 11;
   EXPECT_EQ(sizing->plan.num_blocks, (1'000'000 - num_running * 4000) / 2 / 1000);
   EXPECT_NEAR(sizing->plan.num_state_blocks - num_running, sizing->plan.num_blocks / 4, 1);

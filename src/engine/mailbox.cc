@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 constexpr std::chrono::milliseconds kSettlingWake{20};
-// So that the log notices that work has ended, and the engine that its executor is lost.
+// Wakes the engine so that the log shows that work has ended, and to notice a lost executor.
 constexpr std::chrono::milliseconds kIdleWake{1000};
 }  // namespace
 
@@ -117,7 +117,7 @@ bool Mailbox::take_all_but_submissions(Mail& mail, const QueueState& engine_queu
   engine_queue_ = engine_queue;
   std::swap(mail.aborts, mail_.aborts);
   std::swap(mail.calls, mail_.calls);
-  // The readers of these have left before the engine knew of them.
+  // The readers of these requests left before the engine took them.
   std::erase_if(mail_.submissions, [&](const Submission& submission) {
     if (std::find(mail.aborts.begin(), mail.aborts.end(), submission.id) == mail.aborts.end()) {
       return false;
@@ -147,8 +147,8 @@ bool Mailbox::take(Mail& mail, Wait wait, const QueueState& engine_queue) {
     wake_.wait_for(lock, std::chrono::milliseconds(1), awake);
   }
   std::swap(mail, mail_);
-  // What was taken counts as queued until the engine says how it stands with it, so that what
-  // submit() accepts the engine never has to refuse.
+  // Taken submissions count as queued until the engine publishes its queue, so that the engine
+  // never has to refuse what submit() has accepted.
   engine_queue_.num_requests += num_submitted_;
   engine_queue_.num_tokens += num_submitted_tokens_;
   num_submitted_ = 0;

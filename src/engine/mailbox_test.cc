@@ -19,7 +19,7 @@ TEST(Mailbox, WhatWasTakenCountsUntilTheEngineReports) {
   Mail mail;
   ASSERT_TRUE(mailbox.take(mail, Mailbox::Wait::kNone, {}));
   EXPECT_EQ(mail.submissions.size(), 2u);
-  // The engine has them, and has not said yet whether they wait or run.
+  // The engine has taken them, and has not yet published whether they wait or run.
   EXPECT_EQ(mailbox.submit(submission(10)).code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(mailbox.queue().num_requests, 2);
   EXPECT_EQ(mailbox.queue().num_tokens, 20);

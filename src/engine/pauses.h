@@ -1,5 +1,5 @@
-// When an engine stops between two steps, and what is done then: the prefix cache dropped, the
-// memory of KV given back.
+// Pauses: decides when an engine stops between two steps, and then drops the prefix cache or gives
+// the memory of KV back.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// Tells the caller once how a pause went, also when the engine has gone before it could.
+// Tells the caller once how a pause went, even if the engine stops before the pause.
 class PauseReply {
  public:
   explicit PauseReply(AsyncEngine::OnPaused on_paused) : on_paused_(std::move(on_paused)) {}
@@ -30,7 +30,7 @@ struct PauseRequest {
   PauseMode mode;
   bool clear_cache;
   int32_t sleep_level;                // 0: stay awake
-  std::shared_ptr<PauseReply> reply;  // shared with the call that brings it
+  std::shared_ptr<PauseReply> reply;  // shared with the call that delivers it
 };
 
 class Pauses {
@@ -44,12 +44,12 @@ class Pauses {
 
   // --- Engine thread ---
   void begin(PauseRequest request);
-  // Whether a pause waits until what runs has ended.
+  // Whether a pause waits until the running requests have ended.
   bool is_waiting() const { return !waiting_.empty(); }
-  // The engine stops. Nothing runs on the executor when this returns.
+  // Stops the engine. Nothing runs on the executor when this returns.
   void enter();
   void resume() { paused_ = false; }
-  // Forgets the pauses that wait; who asked learns that the engine has stopped.
+  // Drops the pauses that wait; their callers learn that the engine has stopped.
   void cancel_waiting() { waiting_.clear(); }
 
  private:

@@ -63,7 +63,7 @@ Status check_pooling(const GenerationRequest& request, const RequestLimits& limi
   return {};
 }
 
-// Of a model whose tokens all look at something: what that is.
+// Checks the source of a request, for models whose tokens all attend to one.
 Status check_source(const GenerationRequest& request, const RequestLimits& limits) {
   const bool is_text = limits.media.text_source.any();
   const bool is_picture = limits.media.may_lack_source;
@@ -115,7 +115,7 @@ Status check_media(const GenerationRequest& request, const RequestLimits& limits
   return {};
 }
 
-// Before anything is copied n times.
+// Checked before anything is copied n times.
 Status check_choices(const GenerationRequest& request, const RequestLimits& limits) {
   const int32_t n = request.num_choices;
   if (n < 1 || n > kMaxChoices) {
@@ -160,8 +160,8 @@ Status check_alone(bool alone, std::string_view field) {
   return alone ? Status() : invalid_argument("beam search: expected no {} beside it", field);
 }
 
-// The fields that would change which texts are likely, or end them, are refused: beams are ranked
-// by what the model says. Those of drawing have no effect.
+// Refuses fields that would change which texts are likely, or end them, since beams are ranked by
+// the model's own distribution. Fields for sampling have no effect.
 Status check_beam_search(const GenerationRequest& request, const RequestLimits& limits) {
   if (!request.beam_search) return {};
   const SamplingParams& p = request.params;

@@ -1,4 +1,4 @@
-// Whether a request can ever run, before it costs anything.
+// Checks whether a request can ever run, before it takes any resources.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct RequestLimits {
   MediaInfo media = {};
 };
 
-// kInvalidArgument: a field is out of bounds. kTooLarge: it would pass a limit of this engine even
-// if nothing else ran.
+// Returns kInvalidArgument if a field is out of bounds, kTooLarge if the request would exceed a
+// limit of this engine even if nothing else ran.
 Status check_request(const GenerationRequest& request, const RequestLimits& limits);
 
 }  // namespace quire

@@ -17,7 +17,7 @@ using test::Rig;
 struct Expected {
   GroupId id;
   GenerationRequest request;
-  bool may_be_cut = false;  // aborted by us, timed out, or hit by an injected failure
+  bool may_be_cut = false;  // it may be aborted by the test, time out, or get an injected failure
 };
 
 test::RigOptions random_rig(std::mt19937& rng) {
@@ -55,7 +55,7 @@ test::RigOptions random_rig(std::mt19937& rng) {
 
 GenerationRequest random_request(std::mt19937& rng, int32_t vocab_size, int64_t now_us,
                                  bool hands_over) {
-  // Few distinct prompts, so that prefixes meet.
+  // There are few distinct prompts, so that prefixes match often.
   std::mt19937 text(rng() % 4);
   std::vector<TokenId> prompt(1 + rng() % 70);
   for (TokenId& id : prompt) id = static_cast<TokenId>(text() % static_cast<uint32_t>(vocab_size));
@@ -112,7 +112,7 @@ void check_answer(Rig& rig, const Expected& expected) {
   }
 }
 
-// What all seeds together must have met, for the soak to mean anything.
+// Events that must occur in all seeds together for the soak to mean anything.
 struct Met {
   uint64_t preemptions = 0;
   uint64_t cached_tokens = 0;
@@ -127,7 +127,8 @@ struct Met {
   uint64_t choices = 0;
 };
 
-// Steps one by one, or planned while another one is under way, or three of disjoint requests at once.
+// Steps run one by one, are planned while another one runs, or are three at once with disjoint
+// requests.
 enum class StepOrder { kOne, kAsync, kPipeline };
 
 void soak(uint32_t seed, StepOrder order, Met& met) {
@@ -248,7 +249,7 @@ void soak_all(StepOrder order) {
 
 TEST(EngineSoak, AnswersAreThoseOfARequestAlone) { soak_all(StepOrder::kOne); }
 
-// The same with each step planned and submitted before the result of the one before it is there.
+// Each step is planned and submitted before the result of the previous one is there.
 TEST(EngineSoak, OverlappedStepsGiveTheSameAnswers) { soak_all(StepOrder::kAsync); }
 
 TEST(EngineSoak, AnswersOfAPipelineAreTheSame) { soak_all(StepOrder::kPipeline); }

@@ -4,8 +4,8 @@
 
 namespace quire {
 
-// Returns the model that is part of the program (assets/builtin_model), which is read like any
-// other checkpoint.
+// Returns the model that is part of the program (assets/builtin_model). It is read like any other
+// checkpoint.
 ModelFiles builtin_model_files();
 
 inline constexpr const char* kBuiltinModelName = "quire-builtin";

@@ -42,13 +42,14 @@ Result<std::shared_ptr<AsyncEngine>> start_engines(const EngineArgs& args,
   for (size_t i = 0; i < executors.size(); ++i) {
     EngineOptions of_engine = options;
     if (!drafters.empty()) of_engine.drafter = drafters[i].drafter;
-    EngineArgs of_files = args;  // each writes files of its own: steps.jsonl, steps.jsonl.1, …
+    EngineArgs of_files = args;  // each engine writes its own: steps.jsonl, steps.jsonl.1, …
     for (std::string* path : {&of_files.step_log, &of_files.chrome_trace}) {
       if (i > 0 && !path->empty()) *path += fmt::format(".{}", i);
     }
     QUIRE_RETURN_IF_ERROR(
         add_step_costs(of_files, hardware, model.bundle.name, model.plan, of_engine));
-    // Whoever sent the prompt elsewhere first wants its KV read, whatever computing it would take.
+    // A client that had another engine prefill the prompt wants its KV read, however long computing
+    // takes.
     if (of_engine.kv_handover.takes) of_engine.kv.files.compute_us = nullptr;
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<AsyncEngine> engine,
                            make_async_engine(std::move(of_engine), std::move(executors[i]),

@@ -1,4 +1,4 @@
-// One engine for each executor of a model, all of them behind one door.
+// Makes one engine for each executor of a model, all of them behind one interface.
 #pragma once
 
 #include <memory>
@@ -17,15 +17,15 @@
 
 namespace quire {
 
-// Makes one drafter for each engine, which alone may call it. Drafters that are models are loaded
-// here and take their memory before the served model, whose options are `of_runner`; each runs on
-// one rank, whatever the served one does.
+// Makes one drafter for each engine, for its use alone. Drafters that are models are loaded here,
+// so they take their memory before the served model, whose options are `of_runner`; each runs on
+// one rank, however many the served model has.
 Result<std::vector<ModelDrafter>> make_drafters(const EngineArgs& args,
                                                 const SpeculativeConfig& config,
                                                 const ModelRunnerOptions& of_runner);
 
-// Starts the engines with `options` each; `model` has its bundle and its plan. There is one drafter
-// for each executor, or none.
+// Starts one engine per executor, each with `options`. `model` has its bundle and its plan. There
+// is one drafter for each executor, or none.
 Result<std::shared_ptr<AsyncEngine>> start_engines(const EngineArgs& args,
                                                    const StepHardware& hardware,
                                                    const RunningModel& model,

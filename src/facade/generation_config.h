@@ -1,4 +1,4 @@
-// GenerationConfig is what a checkpoint says about sampling and about where answers end.
+// GenerationConfig: a checkpoint's settings for sampling and for the end of answers.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace quire {
 
-// These are the fields of generation_config.json that Quire heeds.
+// The fields of generation_config.json that Quire uses.
 struct GenerationConfig {
   SamplingDefaults sampling;
   std::vector<TokenId> eos_token_ids;
 };
 
-// `text` is generation_config.json. kInvalidArgument names the key.
+// Parses `text`, which is a generation_config.json. kInvalidArgument names the key.
 Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file_name);
-// Reads eos_token_id alone, of config.json; empty when the file names none.
+// Parses only eos_token_id of a config.json; empty if the file has none.
 Result<std::vector<TokenId>> parse_eos_token_ids(std::string_view text, std::string_view file_name);
 
-// Leaves out defaults that are out of bounds, because they would refuse requests that set none.
-// Returns what was left out and what was expected; empty when nothing was.
+// Drops defaults that are out of bounds, because they would make every request without settings
+// fail. Returns which ones it dropped and what was expected; empty if none.
 std::string drop_invalid_defaults(SamplingDefaults& defaults);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// Measures the machine behind a running server, so that nobody waits for it: neither the start nor
-// a request.
+// Measures the machine while a server is running, so that neither the start nor a request waits for
+// it.
 #pragma once
 
 #include <condition_variable>
@@ -18,27 +18,27 @@ namespace quire {
 
 struct IdleProbeOptions {
   std::function<Result<QuickProbe>()> probe;
-  std::function<void(const QuickProbe& probe)> keep;  // of a probe that was not disturbed
-  // What the engine is to compute bounds with; null: nothing can be said of this model.
+  std::function<void(const QuickProbe& probe)> keep;  // keeps a probe that was not disturbed
+  // Makes the model with which the engine computes bounds; null: there is none for this model.
   std::function<std::shared_ptr<const CostModel>(const Hardware& hardware)> cost_model;
-  int64_t period_us = 1'000'000;  // until the first probe, and between looks at a busy engine
+  int64_t period_us = 1'000'000;  // until the first probe, and between checks of a busy engine
 };
 
-// Lives as long as the engine is served. A thread of its own waits until the engine has nothing to
-// do, probes, and gives the engine its cost model. A probe that a request or another program
-// disturbed serves until there is a better one: it is taken again after a pause that doubles.
+// Lives as long as the engine is served. Its thread waits until the engine is idle, probes, and
+// gives the engine its cost model. A probe that a request or another program disturbed is used
+// until there is a better one: the probe is repeated after a pause that doubles.
 class IdleProbe {
  public:
   IdleProbe(std::shared_ptr<AsyncEngine> engine, IdleProbeOptions options);
-  ~IdleProbe();  // waits for a probe that is under way
+  ~IdleProbe();  // waits for a running probe
   IdleProbe(const IdleProbe&) = delete;
   IdleProbe& operator=(const IdleProbe&) = delete;
 
  private:
   void run();
-  // A probe of an engine that had nothing to do before and after it; nullopt: it is busy.
+  // Probes if the engine is idle before and after it; nullopt: the engine is busy.
   Result<std::optional<QuickProbe>> try_probe() const;
-  bool sleep(int64_t us);  // false: the probe is to end
+  bool sleep(int64_t us);  // false: the destructor runs
 
   const std::shared_ptr<AsyncEngine> engine_;
   const IdleProbeOptions options_;

@@ -104,7 +104,7 @@ TEST(MachineHardware, IsKeptForTheSameMachineAndReadBack) {
   EXPECT_FALSE(kept_hardware(machine));
   QuickProbe probe{cpu(7e9), true};
   keep(probe, machine);
-  EXPECT_FALSE(kept_hardware(machine));  // a disturbed one is not kept
+  EXPECT_FALSE(kept_hardware(machine));  // a disturbed probe is not kept
   probe.disturbed = false;
   probe.hardware.provenance.device = machine_device_name();
   keep(probe, machine);

@@ -45,7 +45,7 @@ EngineArgs to_engine_args(const LLMOptions& options) {
   return args;
 }
 
-// Adds what one delta brings to the output of its request.
+// Adds a delta to the output of its request.
 void append(OutputDelta delta, RequestOutput& output) {
   auto move_all = [](auto& from, auto& to) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -63,14 +63,14 @@ void append(OutputDelta delta, RequestOutput& output) {
   }
 }
 
-// What one request asks: tokens, and where the embeddings of images take their places.
+// The prompt of one request: its tokens, and where the embeddings of images stand for them.
 struct Prompt {
   std::vector<TokenId> token_ids;
   std::vector<MediaSpan> media{};
 };
 
-// Returns a message as chat templates take it: images are parts that stand before the text.
-// `in_parts`: the template prints a text as a part alone (ModelChat::wants_parts).
+// Returns a message in the form for chat templates: images are parts before the text. `in_parts`:
+// the text is a part too, since the template prints only parts (ModelChat::wants_parts).
 boost::json::object template_message(const ChatMessage& message, bool in_parts) {
   if (message.images.empty() && !in_parts)
     return {{"role", message.role}, {"content", message.content}};
@@ -79,12 +79,12 @@ boost::json::object template_message(const ChatMessage& message, bool in_parts) 
   return {{"role", message.role}, {"content", std::move(parts)}};
 }
 
-// How one call's requests are to be answered.
+// The settings of one call for all of its requests.
 struct Wish {
   const SamplingParams& params;
   const LLM::TextRule rule;
   std::shared_ptr<const Adapter> adapter = nullptr;
-  int32_t num_choices = 1;  // or beams
+  int32_t num_choices = 1;  // or number of beams
   std::optional<BeamSearchParams> beam_search = {};
 };
 
@@ -92,10 +92,10 @@ struct Wish {
 
 struct LLM::Impl {
   RunningModel model;
-  std::shared_ptr<const ImageInput> images = {};  // null: the model reads none
-  bool wants_parts = false;                       // of the chat template
+  std::shared_ptr<const ImageInput> images = {};  // null: the model reads no images
+  bool wants_parts = false;                       // the chat template wants parts
 
-  // Null for an empty name.
+  // Returns the adapter of this name; null for an empty name.
   Result<std::shared_ptr<const Adapter>> find_adapter(const std::string& name) const {
     std::shared_ptr<const Adapter> adapter;
     if (name.empty()) return adapter;
@@ -156,7 +156,7 @@ struct LLM::Impl {
     return output;
   }
 
-  // All requests are submitted before any is read, so that they share steps.
+  // Submits all requests before it reads any output, so that they share steps.
   Result<std::vector<RequestOutput>> run_all(const std::vector<std::string>& prompts,
                                              const Wish& wish) const {
     std::vector<std::vector<TokenId>> ids(prompts.size());
@@ -175,11 +175,11 @@ struct LLM::Impl {
     return outputs;
   }
 
-  // Runs one request. The caller hears of every piece of text, and often enough in between to stop
-  // a long prompt.
+  // Runs one request. It calls `on_text` for every piece of text, and often enough in between that
+  // the caller can stop a long prompt.
   Result<RequestOutput> run_one(Prompt prompt, const Wish& wish, const OnText& on_text) const {
     constexpr std::chrono::milliseconds kPatience{50};
-    // The engine's thread shares it, since it may call once more when the stream is gone.
+    // The engine's thread shares it, since it may call once more after the stream is destroyed.
     const auto news = std::make_shared<std::counting_semaphore<>>(0);
     QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(prompt, wish, [news] { news->release(); }));
     RequestOutput output = empty_output(std::move(prompt.token_ids), 1);
@@ -197,7 +197,7 @@ struct LLM::Impl {
 
   PoolingInfo pooling() const { return model.engine->model_info().pooling; }
 
-  // What stands before the texts of a task.
+  // Returns the text to put before the texts of a task.
   Result<std::string> instruction_of(const std::string& task) const {
     const SentenceTexts& texts = model.bundle.texts;
     if (task.empty()) return std::string(texts.by_default());
@@ -240,7 +240,8 @@ struct LLM::Impl {
     return model.engine->submit(std::move(request), [] {});
   }
 
-  // The tokens of a text, its end cut inside of what the tokenizer puts around it.
+  // Returns the tokens of a text. A text that is too long is cut inside of the tokens that the
+  // tokenizer puts around it.
   Result<EncodedPair> encode_cut(const std::string& text, bool truncate) const {
     QUIRE_ASSIGN_OR_RETURN(EncodedPair whole, encode_one(text));
     const int64_t excess = std::ssize(whole.ids) - model.max_model_len;
@@ -258,7 +259,7 @@ struct LLM::Impl {
     return EncodedPair{.ids = std::move(ids)};
   }
 
-  // The vectors of texts with what stands before them.
+  // Returns the embeddings of texts, with the task's text before each.
   Result<std::vector<std::vector<float>>> embed(const std::vector<std::string>& texts,
                                                 const EmbedOptions& options) const {
     const PoolingParams params{.use_activation = options.normalize,
@@ -274,7 +275,7 @@ struct LLM::Impl {
     return collect_rows(streams);
   }
 
-  // As the chat template writes them, where it does, or else the tokenizer.
+  // Encodes a pair by the chat template if that writes pairs, or else by the tokenizer.
   Result<EncodedPair> encode_pair(const std::string& query, const std::string& document,
                                   bool truncate) const {
     const int64_t most = truncate ? model.max_model_len : 0;
@@ -509,7 +510,7 @@ LLMStats LLM::stats() const {
           .step_bound_us = stats.step_bound_us};
 }
 
-// LLMFactory makes an LLM of a running model. It is a friend of LLM, so that load_llm() needs no
+// LLMFactory makes an LLM from a running model. It is a friend of LLM, so that load_llm() needs no
 // public constructor.
 struct LLMFactory {
   static std::unique_ptr<LLM> make(LLM::Impl impl) {

@@ -1,4 +1,4 @@
-// Adapters from C++: LLM::load_adapter and the calls that name one.
+// Adapters in the C++ API: LLM::load_adapter and the calls that name an adapter.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -26,7 +26,7 @@ class LlmAdapters : public ::testing::Test {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  // Of the built-in model's first down_proj, whose shape is [256, 512].
+  // Writes an adapter of the built-in model's first down_proj, whose shape is [256, 512].
   void write(const std::string& name, uint32_t seed) const {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> value(-1, 1);

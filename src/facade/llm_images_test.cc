@@ -1,4 +1,4 @@
-// Images from C++: LLM::chat with messages that bring pictures.
+// Images in the C++ API: LLM::chat with messages that have images.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// Models whose encoder reads the prompt, from C++: what transformers generates of texts
+// Models whose encoder reads the prompt, in the C++ API, compared with what transformers generates
 // (tools/make_seq2seq_goldens.py).
 #include <gtest/gtest.h>
 

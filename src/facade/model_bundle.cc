@@ -36,7 +36,8 @@ std::string model_name(const std::string& path) {
   return last.empty() ? path : last;
 }
 
-// Ids that end an answer: generation_config.json, else config.json, else the tokenizer's own EOS.
+// Returns the ids that end an answer: of generation_config.json, else of config.json, else the
+// tokenizer's own EOS.
 Result<GenerationConfig> read_generation_config(const ModelFiles& files,
                                                 const Tokenizer* tokenizer) {
   GenerationConfig config;
@@ -47,7 +48,7 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files,
       log_warn("generation_config.json: defaults out of bounds are left out: {}", dropped);
     }
   }
-  if (files.contains("config.json")) {  // refused when it is wrong, needed or not
+  if (files.contains("config.json")) {  // a malformed file is an error, needed or not
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
     QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, parse_eos_token_ids(text, "config.json"));
     if (config.eos_token_ids.empty()) config.eos_token_ids = std::move(ids);
@@ -58,7 +59,7 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files,
   return config;
 }
 
-// The text of --chat-template, which is a file or the template itself.
+// Returns the text of --chat-template, which is a file or the template itself.
 Result<std::string> read_chat_template(const std::string& given) {
   constexpr std::uintmax_t kMaxBytes = 4 << 20;
   if (given.find("{{") != given.npos || given.find("{%") != given.npos) return given;
@@ -96,12 +97,12 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files,
   return bundle;
 }
 
-// The adapters that the model brings are loaded beside those that the flags name.
+// Adds the adapters that belong to the model to those that the flags name.
 Status add_task_adapters(const ModelBundle& bundle, LoraArgs& lora) {
   if (bundle.files == nullptr) return {};
   QUIRE_ASSIGN_OR_RETURN(TaskAdapters tasks, read_task_adapters(*bundle.files));
   if (tasks.names.empty()) return {};
-  // The flag's default leaves room for adapters to come. Without the flags there come none.
+  // The default of the flag leaves room for later adapters. Without the flags there are none.
   if (!lora.enabled) lora.max_lora_rank = 0;
   lora.enabled = true;
   for (size_t i = 0; i < tasks.names.size(); ++i) {
@@ -124,9 +125,9 @@ Status check_lora(const LoraArgs& lora) {
       lora.max_loaded(), lora.max_loras, lora.modules.size(), lora.max_cpu_loras);
 }
 
-// Memory is planned for the greatest rank, for experts as far as the modules change them, and for what
-// the modules replace: once more for one of the former, and for the largest of the latter, of which a new
-// version may be read while the old one answers.
+// Plans memory for the highest rank, and for experts as far as the modules change them. For weights
+// that modules replace, it is the sum of all and once more the largest; for modules with experts it
+// is one more than there are: a new version may be read while the old one is in use.
 Status set_lora_options(const LoraArgs& lora, ModelRunnerOptions& options) {
   options.max_lora_rank = lora.max_lora_rank;
   options.lora_memory_bytes = lora.memory_bytes;
@@ -146,7 +147,7 @@ Status set_lora_options(const LoraArgs& lora, ModelRunnerOptions& options) {
   return {};
 }
 
-// Null without adapters.
+// Loads the adapters; null without adapters.
 Result<std::shared_ptr<AdapterRegistry>> load_adapters(const LoraArgs& lora,
                                                        std::shared_ptr<AsyncEngine> engine) {
   if (!lora.enabled) return std::shared_ptr<AdapterRegistry>();
@@ -183,7 +184,7 @@ Status check_kv_transfer(const EngineArgs& args) {
       "--kv-transfer-config: expected --kv-cache-dir, the directory that servers share");
 }
 
-// Where KV goes that is kept in files.
+// Describes where KV is kept in files.
 KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
   const int64_t host_bytes = int64_t{args.device == "cpu" ? 512 : 4096} << 20;
   if (args.kv_cache_dir.empty()) return {};
@@ -199,10 +200,10 @@ KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
           .isa = args.isa};
 }
 
-// What can be refused without the model.
+// Checks everything that can be checked without the model.
 Status check_args(const EngineArgs& args) {
   SchedulerConfig config = args.engine.scheduler;
-  if (config.max_model_len == 0) config.max_model_len = 1;  // the model's, not known yet
+  if (config.max_model_len == 0) config.max_model_len = 1;  // the model's, which is not yet known
   QUIRE_RETURN_IF_ERROR(config.validate());
   if (!args.shape.empty() && !args.model.empty()) {
     return invalid_argument("expected a model or --shape, got {} and {}", args.model, args.shape);
@@ -234,7 +235,7 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
   return {};
 }
 
-// They leave the served model in one process of one engine alone.
+// Drafters of hidden states need the served model in one process with one engine.
 Status check_hidden_states(const SpeculativeConfig& config, const EngineArgs& args) {
   if (!config.reads_hidden_states()) return {};
   if (config.method == SpeculativeMethod::kMedusa && args.device != "cpu") {
@@ -249,7 +250,8 @@ Status check_hidden_states(const SpeculativeConfig& config, const EngineArgs& ar
       ranks, args.pipeline_parallel_size, args.data_parallel_size);
 }
 
-// What --speculative-config says, as far as that is known before the model is; nothing: no drafts.
+// Returns the settings of --speculative-config as far as they are known before the model is;
+// nullopt: no drafts.
 Result<std::optional<SpeculativeConfig>> drafting_of(const EngineArgs& args) {
   const std::string& text = args.speculative_config;
   if (text.empty()) return std::optional(default_speculative_config());
@@ -258,7 +260,7 @@ Result<std::optional<SpeculativeConfig>> drafting_of(const EngineArgs& args) {
   return std::optional(std::move(config));
 }
 
-// Where a flag that says nothing means default_speculative_config().
+// Whether an absent flag means default_speculative_config().
 bool drafts_by_default(const RunningModel& model, const Executor& executor) {
   return model.plan.spec.has_head && !model.plan.kv.spec.uses(KvPool::kState) &&
          executor.max_steps_in_flight() == 1;
@@ -270,7 +272,8 @@ void set_drafting(const SpeculativeConfig& config, int32_t num_tokens, EngineOpt
   options.weigh_drafts = config.weigh_drafts;
 }
 
-// A file that was only found beside the model may be another's: then the model is served without.
+// A file that was merely found beside the model may belong to another one: if it does not fit, the
+// model is served without it.
 Status choose_mmproj(const MmprojArgs& mmproj, ModelFiles& files) {
   if (!mmproj.enabled) return files.use_mmproj({});
   if (!mmproj.path.empty()) {
@@ -288,10 +291,11 @@ Status choose_mmproj(const MmprojArgs& mmproj, ModelFiles& files) {
   return {};
 }
 
-// Sets what `options` say of KV outside of the cache: files, handovers and events.
+// Sets the `options` of KV outside of the cache: files, handovers and events.
 Status set_kv_options(const EngineArgs& args, const KvCacheFiles& files, const ModelPlan& plan,
                       EngineOptions& options) {
-  // Every rank of every engine keeps blocks of its own; add_kv_cache_files() says how many with files.
+  // Every rank of every engine has its own blocks; with files, add_kv_cache_files() sets their
+  // number.
   options.kv_offload_bytes /= int64_t{args.data_parallel_size} * ranks_per_stage(args);
   QUIRE_RETURN_IF_ERROR(add_kv_cache_files(files, plan, options));
   QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
@@ -334,7 +338,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.max_num_seqs = args.engine.scheduler.max_running();
   options.kv_cache_memory_bytes = args.engine.kv_cache_bytes;
   options.memory_utilization = args.memory_utilization;
-  // One more than may be named: a new version is read while the old one answers.
+  // One more than can be named: a new version is read while the old one is in use.
   if (args.lora.enabled) options.max_adapters = args.lora.max_loaded() + 1;
   options.on_progress = args.on_progress;
   return options;
@@ -387,7 +391,7 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   model.plan = std::move(made.plan);
   model.on_gpu = made.on_gpu;
   kv_files.gpus = std::move(made.gpus);
-  if (args.device == "auto" && !made.on_gpu) {  // a model that the GPU does not take
+  if (args.device == "auto" && !made.on_gpu) {  // the GPU does not take the model
     args.device = "cpu";
     QUIRE_ASSIGN_OR_RETURN(hardware, step_hardware(args));
   }
@@ -401,7 +405,7 @@ Result<RunningModel> start_model(const EngineArgs& given) {
   }
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   options.scheduler.max_model_len = model.max_model_len;
-  // A model that sees prompts whole computes them in one step.
+  // A model that needs prompts whole computes each in one step.
   options.scheduler.max_num_batched_tokens = std::max(
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
   QUIRE_RETURN_IF_ERROR(set_kv_options(args, kv_files, model.plan, options));
@@ -409,7 +413,7 @@ Result<RunningModel> start_model(const EngineArgs& given) {
                                                      std::move(made.executors), drafters));
   Result<std::shared_ptr<AdapterRegistry>> adapters = load_adapters(args.lora, model.engine);
   if (!adapters.ok() && model.on_gpu && goes_to_cpu(args, adapters.status())) {
-    model = {};  // so that the GPU is free before the CPU's engine starts
+    model = {};  // frees the GPU before the CPU's engine starts
     return start_on_cpu(given);
   }
   QUIRE_ASSIGN_OR_RETURN(model.adapters, std::move(adapters));

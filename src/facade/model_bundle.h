@@ -1,5 +1,4 @@
-// A model opened and an engine running on it: what every program that serves, chats or measures
-// starts from.
+// Opens a model and runs an engine on it. Every program that serves, chats or measures starts here.
 //
 //   QUIRE_ASSIGN_OR_RETURN(RunningModel model, start_model(args));
 //   auto stream = model.engine->submit(…);
@@ -24,7 +23,7 @@
 
 namespace quire {
 
-// What a model's files say apart from its weights. No tokenizer and no template is an answer, not
+// The contents of a model's files, apart from its weights. A missing tokenizer or template is not
 // an error.
 struct ModelBundle {
   std::string name;  // the last part of the path, or kBuiltinModelName
@@ -39,12 +38,12 @@ struct ModelBundle {
   bool has_chat_template() const { return chat != nullptr && chat->has_template(); }
 };
 
-// Opens the model at `path`, or the built-in one when it is empty. The other parameters are as in
+// Opens the model at `path`, or the built-in one if that is empty. The other parameters are as in
 // EngineArgs.
 Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template = {},
                                const MmprojArgs& mmproj = {});
 
-// What the executor is told; `bundle` gives the files.
+// Returns the options of the executor, with the files of `bundle`.
 ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundle& bundle);
 
 struct RunningModel {
@@ -54,14 +53,14 @@ struct RunningModel {
   std::shared_ptr<AdapterRegistry> adapters;  // shared likewise; null: EngineArgs::lora is off
   int32_t max_model_len = 0;
   bool on_gpu = false;
-  // It is null when the hardware is known, or nobody wants to know it.
+  // Null if the hardware is known, or not needed.
   std::unique_ptr<IdleProbe> idle_probe;
 };
 
 Result<RunningModel> start_model(const EngineArgs& args);
 
-// For a rank behind the first (args.ranks): does what the first one says until that ends.
-// kUnavailable: it is gone.
+// Serves a rank that is not the first (args.ranks): follows the first rank until that ends.
+// kUnavailable: the first rank is gone.
 Status serve_rank(const EngineArgs& args);
 
 }  // namespace quire

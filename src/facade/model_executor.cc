@@ -30,7 +30,7 @@ ModelExecutor only(std::unique_ptr<Executor> executor, ModelPlan plan) {
   return made;
 }
 
-// `first`, and as many more with its weights as args.data_parallel_size asks for.
+// Returns `first` and further ones that share its weights, args.data_parallel_size in all.
 template <typename T>
 Result<ModelExecutor> with_others(std::unique_ptr<T> first, const EngineArgs& args) {
   const T& loaded = *first;
@@ -100,7 +100,7 @@ Result<std::vector<std::unique_ptr<Device>>> open_gpus(const EngineArgs& args) {
 }
 
 std::string rounding_of(const std::vector<std::unique_ptr<Device>>& devices, bool deterministic) {
-  std::set<std::string> kinds;  // how many GPUs of a kind there are changes no bits
+  std::set<std::string> kinds;  // the number of GPUs of one kind changes no bits
   for (const auto& device : devices) {
     const GpuInfo& gpu = device->info().gpu;
     kinds.insert(fmt::format("{} with {} SMs", gpu.compute_capability, gpu.num_sms));
@@ -136,7 +136,7 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                        .gpus = std::move(gpus)};
 }
 
-// What was asked for that a GPU would refuse, by its flag; null: nothing.
+// Returns the flag that asks for something only CPUs do; null: none.
 const char* cpu_only_reason(const EngineArgs& args) {
   if (args.ranks.size != 1) return "--nnodes";
   if (args.activation_int8) return "--activation-int8";
@@ -183,7 +183,7 @@ Result<ModelExecutor> make_model_executor(const EngineArgs& args,
 
 bool goes_to_cpu(const EngineArgs& args, const Status& refusal) {
   if (args.device != "auto") return false;
-  // Whoever asked for no GPU is served by the CPU, too, when the GPU's memory is too small.
+  // Unless a GPU was demanded, the CPU also serves models that are too large for the GPU's memory.
   switch (refusal.code()) {
     case StatusCode::kUnavailable:
     case StatusCode::kUnimplemented:

@@ -1,4 +1,4 @@
-// make_model_executor() chooses where a model runs: on a GPU or on the CPU, on how many ranks.
+// make_model_executor() chooses where a model runs: on GPUs or on the CPU, and on how many ranks.
 #pragma once
 
 #include <memory>
@@ -14,27 +14,28 @@
 namespace quire {
 
 struct ModelExecutor {
-  std::vector<std::unique_ptr<Executor>> executors;  // args.data_parallel_size, of the same model
+  // There are args.data_parallel_size executors, all of the same model.
+  std::vector<std::unique_ptr<Executor>> executors;
   ModelPlan plan;
   bool on_gpu = false;
-  // Of GPUs: what decides, beside the program, how their sums are rounded.
+  // On GPUs: the properties, beside the program, on which the rounding of sums depends.
   std::string gpus = {};
 };
 
 RankProcess rank_process(const EngineArgs& args);
 
-// Returns the device that args.device asks for on this machine. "auto" comes back as "cpu" when no GPU
-// is there, or when something was asked for that CPUs alone do, which the log then says.
+// Returns the device that args.device asks for on this machine. For "auto" it is "cpu" if there is
+// no GPU, or if args need something that only CPUs do, which is then logged.
 std::string device_of(const EngineArgs& args);
 
-// args.device decides. "cuda" is that GPU or an error. "auto" is a GPU when this build has kernels
-// for it, one is there and takes the model with its memory; else it is the CPU. `options` are those
-// of the CPU's runner.
+// Makes the executors on the device of args.device. "cuda" is a GPU or an error. "auto" is a GPU if
+// this build has kernels for it, it is there and its memory holds the model; else it is the CPU.
+// `options` are those of the CPU's runner.
 Result<ModelExecutor> make_model_executor(const EngineArgs& args,
                                           const ModelRunnerOptions& options);
 
-// Returns whether the CPU takes what a GPU refused with `refusal`, and logs it if so. It does when
-// args.device is "auto" and the model, an adapter or its memory is the reason.
+// Returns whether the CPU should run a model that a GPU refused with `refusal`, and logs that. It
+// should if args.device is "auto" and the reason is the model, an adapter or the memory.
 bool goes_to_cpu(const EngineArgs& args, const Status& refusal);
 
 }  // namespace quire

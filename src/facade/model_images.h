@@ -1,4 +1,4 @@
-// How a running model reads images.
+// The image input of a running model.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// Returns null where the model reads no images, or not on its device. Errors are those of its
-// preprocessor's configuration.
+// Returns null if the model reads no images, or not on its device. Errors are those of its
+// preprocessor configuration.
 Result<std::shared_ptr<const ImageInput>> image_input_of(const RunningModel& running,
                                                          const ImageInputOptions& options);
 

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 constexpr std::string_view kStepLogStart = "{\"quire_step_log\"";
 
-// All of a config.json; of a step log its header is all that is needed.
+// Returns the whole config.json; of a step log, only its header is needed.
 Result<std::string> read_description(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
@@ -43,7 +43,7 @@ Result<std::string> read_description(const fs::path& path) {
   return text;
 }
 
-// Bits per weight of some matrices, and the unit that multiplies the type most of them have.
+// The average bits per weight of some matrices, and the arithmetic type of the largest one.
 class StoredFormat {
  public:
   void add(const RawTensor& tensor) {
@@ -87,8 +87,8 @@ AttentionShape attention_shape(const AttentionSpec& attention) {
           .num_inputs = attention.reads_pairs ? 2 : 1};
 }
 
-// Operations of one token: its convolution, and for each element of the state how often the
-// recurrence multiplies or adds (decay, update, output).
+// Returns the operations for one token: those of its convolution, and for each element of the state
+// the multiplications and additions of the recurrence (decay, update, output).
 int64_t scan_flops(const StateSpec& state) {
   constexpr int64_t kScan = 6;   // h = decay * h + delta * x * b, and c * h
   constexpr int64_t kDelta = 7;  // S = decay * S, S^T k, S + k u^T, S^T q
@@ -135,7 +135,7 @@ FfnShape ffn_shape(const FfnSpec& ffn) {
   return shape;
 }
 
-// Of a model that reads its embeddings as tokens.
+// Adds the tower of a model that reads its embeddings as tokens.
 void add_tower(const VisionSpec& vision, ModelShape& shape) {
   if (!vision.canvas.any()) shape.tower = tower_shape(vision);
 }
@@ -176,7 +176,7 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
   return shape;
 }
 
-// What reads the sources of the decoder `config`.
+// Returns the encoder of the sources that the decoder `config` reads.
 Result<DecoderSpec> parse_encoder(const std::string& text, const ModelConfig& config,
                                   int32_t max_source_len) {
   if (config.family->text_encoder != nullptr) {
@@ -194,7 +194,7 @@ Result<DecoderSpec> parse_encoder(const std::string& text, const ModelConfig& co
   return speech->encoder;
 }
 
-// Models that Quire serves go by their decoder; nothing when the text describes none.
+// Returns the shape of a model that Quire serves, from its decoder; nullopt if the text has none.
 std::optional<Result<ModelShape>> parse_served_model(const std::string& text) {
   const Result<ModelConfig> config = parse_model_config(text);
   if (!config.ok()) return {};
@@ -264,8 +264,8 @@ Result<ModelShape> read_model_shape(const std::string& path) {
 
 namespace {
 
-// Returns the weights of a layer's linear maps beside its attention, state and feed-forward part.
-// What stands before and behind the layers is spread over them.
+// Returns the weights of a layer's matrices apart from its attention, state and feed-forward part.
+// Matrices before and after the layers are distributed over them.
 int64_t more_elements(const DecoderSpec& spec, const LayerSpec& layer) {
   const int64_t hidden = spec.hidden_size;
   const auto num_layers = static_cast<int64_t>(spec.layers.size());
@@ -297,7 +297,7 @@ TowerShape tower_shape(const VisionSpec& vision) {
                    .rows_per_embedding = vision.patches_per_cell(),
                    .max_embeddings = vision.max_embeddings(),
                    .is_bidirectional = vision.is_bidirectional};
-  // The first makes rows of patches.
+  // The first pooling layer makes rows from patches.
   for (const PoolingLayerSpec& layer : encoder.pooling.layers) {
     const int64_t elements = layer.num_inputs * layer.num_outputs;
     (tower.patch_elements == 0 ? tower.patch_elements : tower.projector_elements) += elements;
@@ -314,9 +314,9 @@ SourceShape source_shape(const DecoderSpec& decoder, const DecoderSpec& encoder)
                      .row_size = decoder.cross.source_size,
                      .encoder_size = encoder.hidden_size,
                      .max_rows = decoder.cross.max_source_len,
-                     .is_prompt = encoder.vocab_size > 1,  // one is a class token's
+                     .is_prompt = encoder.vocab_size > 1,  // 1: the vocabulary of a class token
                      .encoder = std::move(layers.groups)};
-  // Layers that look at a source alone are counted by themselves.
+  // Counts layers that attend only to a source.
   for (const LayerSpec& layer : decoder.layers)
     source.num_layers += layer.reads_source && !layer.attention.any() ? 1 : 0;
   for (const PoolingLayerSpec& layer : encoder.pooling.layers)

@@ -1,5 +1,5 @@
-// read_model_shape() reads a model's sizes from whatever describes it, for roofline, simulate and
-// plan.
+// read_model_shape() reads a model's sizes from any file that describes it, for roofline, simulate
+// and plan.
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@
 
 namespace quire {
 
-// `path` is a folder with a config.json, the file itself, a .gguf file (its metadata, and the types
-// of its tensors), a step log (the model with the formats that it was served in), or nothing for
-// the built-in model. The shape is named after the folder or file; a step log names its model.
-// Weights are not read. The error names the file.
+// Reads a model's shape without its weights. `path` is a folder with a config.json, that file
+// itself, a .gguf file (its metadata, and the types of its tensors), a step log (the model with the
+// formats in which it was served), or empty for the built-in model. The shape is named after the
+// folder or file; a step log has a model name. The error names the file.
 Result<ModelShape> read_model_shape(const std::string& path);
 
 // Adds the layers of `spec` to the groups of `shape`, equal layers together.
 void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape);
 
-// What reads pictures for a model whose tokens their embeddings are.
+// Returns the shape of a vision tower whose embeddings stand for tokens of the model.
 TowerShape tower_shape(const VisionSpec& vision);
 
-// What the layers of `decoder` look at, and the layers of the encoder that makes it.
+// Returns the shape of the sources that the layers of `decoder` attend to, and of their encoder.
 SourceShape source_shape(const DecoderSpec& decoder, const DecoderSpec& encoder);
 
 }  // namespace quire

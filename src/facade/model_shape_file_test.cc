@@ -54,7 +54,7 @@ TEST_F(ModelShapeFile, AStepLogKeepsTheFormatsThatWereServed) {
   EXPECT_EQ(to_json(*shape), to_json(served));
 }
 
-// Rows of towers are those that the engine's have, and a picture is cut as a server cuts it.
+// A tower has as many rows as in the engine, and a picture is cut as a server cuts it.
 TEST_F(ModelShapeFile, ReadsTowersAndTheirPictures) {
   const auto goldens = test::source_dir() / "tests" / "goldens";
   const auto folder = [&](const std::string& name) { return (goldens / "vision" / name).string(); };
@@ -77,7 +77,7 @@ TEST_F(ModelShapeFile, ReadsTowersAndTheirPictures) {
   EXPECT_FALSE(picture_items(folder("qwen2_5_vl"), 4000, 1).ok()) << "too narrow";
 }
 
-// What serves a model and what simulates it must not disagree about its configuration.
+// Serving and simulating a model must read its configuration in the same way.
 TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
   const auto goldens = test::source_dir() / "tests" / "goldens";
   std::vector<std::filesystem::directory_entry> entries;
@@ -113,8 +113,8 @@ TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
   }
 }
 
-// The roofline leaves out norms, scales and biases: beside the matrices of a model that is not tiny
-// they are nothing.
+// The roofline leaves out norms, scales and biases: unless a model is tiny, they are nothing beside
+// its matrices.
 int64_t num_vector_parameters(const DecoderSpec& spec) {
   int64_t sum = spec.block.final_norm ? spec.hidden_size : 0;
   if (spec.layer_inputs.any()) sum += spec.layer_inputs.size;
@@ -151,7 +151,7 @@ TEST_F(ModelShapeFile, CountsWhatIsBesideAttentionAndFeedForward) {
   EXPECT_GE(num_models, 2);
 }
 
-// Packed weights of two bits, and sizes that stand in objects of their own.
+// Packed weights of two bits, and sizes in nested objects.
 TEST_F(ModelShapeFile, ReadsBitNetAndDbrx) {
   const Result<ModelShape> bitnet = read_model_shape(
       (test::source_dir() / "tests" / "goldens" / "quant_models" / "bitnet_bitnet").string());
@@ -182,7 +182,7 @@ TEST_F(ModelShapeFile, ErrorsNameTheFile) {
 }
 
 // The same weights as GGUF and in the Hugging Face layout have one shape, except that this GGUF
-// file stores the tied head as a tensor of its own.
+// file has the tied head as a tensor of its own.
 TEST_F(ModelShapeFile, GgufAgreesWithConfigJson) {
   QUIRE_REQUIRE_SHARED(models, "models/stories260K");
   const Result<ModelShape> gguf = read_model_shape(models / "stories260K.gguf");

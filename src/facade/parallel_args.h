@@ -1,4 +1,4 @@
-// Which ways of running a model on several ranks, stages and engines go together.
+// Checks which combinations of ranks, stages and engines can run a model.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace quire {
 
-// Refuses what can be refused without the model.
+// Checks everything that can be checked without the model.
 Status check_parallel(const EngineArgs& args);
 
-// Writes into `options` what flags say of experts that ranks have whole. kInvalidArgument: flags that
-// contradict each other.
+// Sets the `options` for whole experts per rank. kInvalidArgument: flags that contradict each
+// other.
 Status set_expert_options(const EngineArgs& args, ModelRunnerOptions& options);
 
-// Of args.num_threads, those of one engine of args.data_parallel_size. 0: as many as there are.
+// Returns the threads of one of args.data_parallel_size engines, from args.num_threads; 0: as many
+// as there are.
 int32_t threads_per_engine(const EngineArgs& args);
 
 int32_t ranks_per_stage(const EngineArgs& args);

@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Does LLM::load with every flag that there is.
+// Does what LLM::load does, with every flag.
 Result<std::unique_ptr<LLM>> load_llm(const EngineArgs& args);
 
 }  // namespace quire

@@ -19,7 +19,7 @@ NumberFormat stored(DType dtype) {
           dtype == DType::kF32 ? MathType::kF32 : MathType::kBf16};
 }
 
-// Elements of keys and values with their share of what lies beside them (the scales of int8).
+// Returns the format of keys and values, including what is kept beside them (the scales of int8).
 NumberFormat stored(const KvLayout& kv) {
   return {8 * kv.bytes_per_element(), stored(kv.dtype).math};
 }
@@ -36,7 +36,7 @@ MathType math_of(ComputeType compute) {
   return MathType::kInt8;
 }
 
-// How many weights the routed experts of all layers have.
+// Returns the number of weights of the routed experts of all layers.
 double num_expert_weights(const ModelShape& shape) {
   double count = 0;
   for (const LayerGroup& group : shape.groups) {
@@ -46,8 +46,9 @@ double num_expert_weights(const ModelShape& shape) {
   return count;
 }
 
-// Sets what weights are kept as to what packed matrices really take, on average over the layers, over
-// routed experts and for the head: a step reads all of the first and the last, but few experts.
+// Sets the formats of weights to the bytes that packed matrices really take: on average over the
+// layers, over routed experts, and for the head. A step reads all of the first and the last, but
+// few experts.
 void set_packed_weights(const ModelPlan& plan, ModelShape& shape) {
   const MatrixBytes& bytes = plan.memory.matrices;
   const double head = static_cast<double>(shape.vocab_size * shape.hidden_size);
@@ -65,8 +66,8 @@ void set_packed_weights(const ModelPlan& plan, ModelShape& shape) {
   packed(bytes.head, head, math_of(plan.compute), shape.head_weights);
 }
 
-// Whether blocks come back from the host sooner than they are computed again, by the cost model and
-// the link between the two.
+// Returns whether bringing blocks back from the host is faster than computing them, by the cost
+// model and the link between host and device.
 std::function<bool(int32_t, int32_t)> load_pays(std::shared_ptr<const CostModel> cost,
                                                 double bytes_per_token) {
   const Link link = cost->hardware().host_link;
@@ -79,7 +80,7 @@ std::function<bool(int32_t, int32_t)> load_pays(std::shared_ptr<const CostModel>
   };
 }
 
-// Null for a model that the cost model cannot describe, with a warning in the log.
+// Returns null, with a warning in the log, for a model that the cost model cannot describe.
 std::shared_ptr<const CostModel> cost_model_of(const ModelShape& shape, const Hardware& hardware,
                                                const EngineOptions& options) {
   Result<CostModel> cost = CostModel::create(
@@ -125,11 +126,11 @@ Result<StepHardware> step_hardware(const EngineArgs& args) {
   if (args.hardware == "auto" && args.device != "cpu") {
     Result<Hardware> gpu = gpu_hardware(args.probe_again);
     if (gpu.ok()) return StepHardware{std::move(*gpu)};
-    // With --device auto the model will run on the CPU then.
+    // With --device auto the model will then run on the CPU.
     if (args.device == "cuda") return gpu.status();
   }
   const MachineProbeOptions machine = machine_of(args);
-  // Files of steps have bounds from the first step on.
+  // Files of steps need bounds from the first step on.
   const bool has_files = !args.step_log.empty() || !args.chrome_trace.empty();
   if (args.hardware == "auto" && args.probe_when_idle && !has_files) {
     std::optional<Hardware> kept = kept_hardware(machine);

@@ -1,4 +1,4 @@
-// Gives an engine the cost model of its steps, and the files that follow them.
+// Gives an engine the cost model of its steps, and the files that record them.
 #pragma once
 
 #include <memory>
@@ -15,28 +15,28 @@
 
 namespace quire {
 
-// Returns the model as the cost model sees it, with the formats that its weights and cache have
+// Returns the model's shape for the cost model, with the formats that its weights and cache have
 // here.
 ModelShape cost_shape(const std::string& name, const ModelPlan& plan);
 
-// What steps are measured against.
+// The hardware with which steps are compared.
 struct StepHardware {
-  std::optional<Hardware> hardware;  // nullopt: nothing, or not yet
-  bool probe_when_idle = false;      // this machine is to be measured when the engine runs
+  std::optional<Hardware> hardware;  // nullopt: none, or not yet known
+  bool probe_when_idle = false;      // this machine will be measured when the engine runs
 };
 
-// What add_step_costs() would refuse, before a model is loaded: unknown hardware, files that cannot
-// be written.
+// Returns the hardware, before a model is loaded. Errors are those of add_step_costs(): unknown
+// hardware, files that cannot be written.
 Result<StepHardware> step_hardware(const EngineArgs& args);
 
 // Sets cost_model and step_observers of `options` as `args` asks. A model that the cost model
-// cannot describe goes without, with a warning in the log. Where the machine is measured later, a
-// generic CPU serves to bound steps in time until then.
+// cannot describe gets none, with a warning in the log. If the machine is measured later, a generic
+// CPU's description bounds steps by time until then.
 Status add_step_costs(const EngineArgs& args, const StepHardware& hardware, const std::string& name,
                       const ModelPlan& plan, EngineOptions& options);
 
-// Makes what measures this machine behind `engine`, which runs the model of add_step_costs().
-// Returns null when `hardware` does not ask for it.
+// Makes the probe that measures this machine while `engine` runs the model of add_step_costs().
+// Returns null if `hardware` does not ask for it.
 std::unique_ptr<IdleProbe> make_idle_probe(const EngineArgs& args, const StepHardware& hardware,
                                            const std::string& name, const ModelPlan& plan,
                                            std::shared_ptr<AsyncEngine> engine);

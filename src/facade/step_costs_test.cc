@@ -27,8 +27,7 @@ TEST(StepCosts, KvBytesAreThoseOfTheCache) {
   EXPECT_EQ(cost_shape("model", plan_with(DType::kI8)).kv.bits, 8.0 * 66 / 64);
 }
 
-// Every packed byte is read once: int8 layers under a bfloat16 head are not that and the head
-// again.
+// Every packed byte is read once: int8 layers under a bfloat16 head must not count the head again.
 TEST(StepCosts, QuantizedWeightsTakeTheirPackedBytes) {
   for (const bool tied : {true, false}) {
     ModelPlan plan = plan_with(DType::kBF16);
@@ -45,8 +44,8 @@ TEST(StepCosts, QuantizedWeightsTakeTheirPackedBytes) {
   }
 }
 
-// A step of few tokens reads all of a float head and few of the quantized experts, so that one average
-// of the two would be neither.
+// A step of few tokens reads all of a float head and few of the quantized experts, so one average
+// of the two would be right for neither.
 TEST(StepCosts, ExpertsAndTheHeadAreStoredApart) {
   ModelPlan plan = plan_with(DType::kBF16);
   for (LayerSpec& layer : plan.spec.layers) {
@@ -65,7 +64,7 @@ TEST(StepCosts, ExpertsAndTheHeadAreStoredApart) {
   EXPECT_EQ(shape.head_weights.bits, 16);
 }
 
-// What ops hand on to each other: float32 on a CPU, bfloat16 on a GPU.
+// The activations between ops are float32 on a CPU, bfloat16 on a GPU.
 TEST(StepCosts, ActivationsAreThoseOfTheDevice) {
   ModelPlan plan = plan_with(DType::kBF16);
   EXPECT_EQ(cost_shape("model", plan).activations.bits, 32);

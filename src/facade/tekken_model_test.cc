@@ -1,4 +1,4 @@
-// A model in Mistral's own form: tekken.json is all that says how to tokenize and how to chat.
+// A model in Mistral's own form, where only tekken.json says how to tokenize and how to chat.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int kNumSpecialTokens = 20;  // the known ones, as the file lists none
+constexpr int kNumSpecialTokens = 20;  // only the known ones, since the file lists none
 
 // Pieces are the printable characters of ASCII.
 std::string tekken_json(const char* version) {

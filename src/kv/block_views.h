@@ -1,4 +1,4 @@
-// Each block of a pool as somebody who looks on sees it.
+// A view of each block of a pool, for display.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct KvBlockView {
   KvBlockState state = KvBlockState::kFree;
   bool registered = false;  // in the prefix cache
   int32_t ref_cnt = 0;
-  RequestId owner{};  // one of the requests that hold it; meaningful when in use or shared
+  RequestId owner{};  // one of the requests that hold it; only set while it is in use or shared
 };
 
-// Returns one entry per block of a pool, by id, or none for a pool that is not used. It takes
-// O(blocks + table entries).
+// Returns one entry per block of a pool, by id; empty for a pool that is not used. Takes O(blocks +
+// table entries).
 std::vector<KvBlockView> view_blocks(const BlockStores& stores, const BlockTables& tables,
                                      KvPool pool);
 

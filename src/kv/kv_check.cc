@@ -1,12 +1,12 @@
-// Whether the books of the KV cache are sound: KV-1 .. KV-7 as far as they are about one moment.
-// Nothing here changes anything.
+// Checks whether the records of the KV cache are sound: KV-1 .. KV-7 as far as they concern one
+// moment. Nothing here changes anything.
 
 #include "kv/kv_manager.h"
 
 namespace quire {
 namespace {
 
-// KV-1, KV-2, KV-3.
+// Checks KV-1, KV-2 and KV-3.
 Status check_pool(const BlockPool& pool, const std::vector<int32_t>& refs) {
   int32_t num_referenced = 0;
   for (int32_t i = 1; i < pool.num_blocks(); ++i) {
@@ -34,8 +34,8 @@ Status check_pool(const BlockPool& pool, const std::vector<int32_t>& refs) {
   return {};
 }
 
-// KV-4: every registered block's hash is that of its parent and tokens, and the cache finds such
-// content.
+// KV-4: the hash of every registered block is that of its parent and tokens, and the cache finds
+// its content.
 Status check_cache(const BlockPool& pool, const PrefixCache& cache) {
   int32_t num_registered = 0;
   for (int32_t i = 1; i < pool.num_blocks(); ++i) {

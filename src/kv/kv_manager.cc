@@ -36,7 +36,7 @@ KvManager::KvManager(KvSpec spec, int32_t num_blocks, KvOptions options)
 }
 
 int64_t kv_book_bytes(int32_t num_blocks, int32_t block_size) {
-  constexpr int64_t kRecord = 132;  // in the pool, in the prefix cache and among the holds
+  constexpr int64_t kRecord = 132;  // in the pool, in the prefix cache and in the hold counts
   return num_blocks * (kRecord + int64_t{block_size} * int64_t{sizeof(TokenId)});
 }
 
@@ -136,7 +136,7 @@ void KvManager::store_in_files(KvSequenceId sequence, std::span<const TokenId> t
   files_->store(sequence, chain, whole ? FileTier::Tail::kWritten : FileTier::Tail::kLeft);
 }
 
-// --- Looking ---
+// --- Views ---
 
 KvStats KvManager::stats(KvPool pool) const {
   KvStats stats;

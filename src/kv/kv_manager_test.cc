@@ -30,7 +30,8 @@ KvSpec spec(int32_t block_size, std::vector<KvGroupSpec> groups = {full()}) {
   return {.block_size = block_size, .groups = std::move(groups), .block_bytes = 1};
 }
 
-// Opens, adopts what is cached, allocates and commits the rest in one go. -1 when it does not fit.
+// A sequence that is opened, takes what is cached, allocates and commits the rest; -1 if it does
+// not fit.
 struct Stay {
   KvSequenceId id{-1};
   int32_t hit = -1;
@@ -84,7 +85,7 @@ TEST(KvManager, FullyCachedPromptOfFullBlocksComputesExactlyOneToken) {
   EXPECT_EQ(kv.tables().copies()[0].source, BlockId(2));
   EXPECT_EQ(table(kv, b.id), (std::vector<int32_t>{1, kv.tables().copies()[0].destination.value}));
   EXPECT_INTEGRITY(kv);
-  // The source is pinned until the next step, however much is taken meanwhile.
+  // The source is pinned until the next step, however many blocks are taken meanwhile.
   const Stay c = run(kv, 3, iota(4 * 7, 1000));
   EXPECT_EQ(c.hit, 0);
   EXPECT_EQ(kv.stats().num_free_blocks, 0);
@@ -396,7 +397,7 @@ TEST(KvManager, EventsTellWhatIsCached) {
   EXPECT_EQ(first.token_ids, iota(4));
   EXPECT_EQ(first.block_index, 0);
   EXPECT_EQ(second.parent, first.hash);
-  kv.close(run(kv, 2, iota(12, 50)).id);  // evicts both, stores three: one too many
+  kv.close(run(kv, 2, iota(12, 50)).id);  // evicts both, stores three, which is one event too many
   kv.drain_events(events);
   ASSERT_EQ(events.size(), 4u);
   EXPECT_EQ(std::get<BlockRemoved>(events[0]).hash, second.hash) << "the tail goes first";
@@ -463,7 +464,7 @@ TEST(GroupPolicy, FirstNeededAndMostHeld) {
   EXPECT_EQ(max_held_blocks(full(), 4, 100, 8), 25);
   EXPECT_EQ(max_held_blocks(window(6), 4, 100, 8), 5);
   EXPECT_EQ(max_held_blocks(window(6), 4, 9, 8), 3);
-  // The bound holds for every start and every step.
+  // The bound must hold for every start and every step.
   for (int32_t c = 0; c < 60; ++c) {
     for (int32_t n = 1; n <= 8; ++n) {
       const int32_t held = (c + n + 3) / 4 - first_needed_block(window(6), 4, c);

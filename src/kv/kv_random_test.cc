@@ -1,5 +1,5 @@
-// Random operations on KvManager beside a naive model: a map of token lists and a memory that
-// really holds content. A failing seed is printed; start the loop with it to replay it.
+// Compares random operations on KvManager with a naive model: a map of token lists, and a memory
+// that really holds content. A failing seed is printed; start the loop with it to repeat the run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -90,7 +90,7 @@ class RandomKv {
                              .sliding_window = windowed ? pick(2, 11) : 0,
                              .layers = {g}});
     }
-    // Layers with states beside attention, or alone.
+    // Layers with states, with or without attention.
     if (pick(0, 1) == 0) return spec;
     if (pick(0, 2) == 0) spec.groups.clear();
     for (int32_t i = pick(1, 2); i > 0; --i) {
@@ -114,7 +114,7 @@ class RandomKv {
                ? CacheKeys{}
                : CacheKeys{.salt = std::string(1, static_cast<char>('a' + tenant)), .adapter = {}};
   }
-  // Prompts branch off a few stems, so that prefixes meet often.
+  // Returns prompts that share a few stems, so that prefixes often match.
   Tokens random_tokens() {
     Tokens tokens(static_cast<size_t>(pick(1, 30)));
     const int32_t stem = pick(0, 2);
@@ -145,7 +145,8 @@ class RandomKv {
     forget_copies();
   }
 
-  // A sequence that gives its blocks back takes the copies to them along; all were made by then.
+  // A sequence that frees its blocks also forgets the copies to them; all of these were made by
+  // then.
   void forget_copies() { num_copied_ = kv_.tables().copies().size(); }
 
   // Computes up to `n` more tokens.
@@ -216,7 +217,7 @@ class RandomKv {
     live_.erase(live_.begin() + static_cast<ptrdiff_t>(i));
   }
 
-  // Preemption: gives everything back and starts over.
+  // Preempts a sequence: it frees all of its blocks and starts over.
   void free_one() {
     if (live_.empty()) return;
     const size_t i = pick_live();
@@ -268,7 +269,8 @@ class RandomKv {
     return false;
   }
   int32_t block_size(size_t g) const { return spec_.pool(spec_.groups[g].pool()).block_size; }
-  // Whether the cache has what computing the token behind the first `length` ones reads.
+  // Whether the cache has everything that is read to compute the token after the first `length`
+  // ones.
   bool all_hold(const Tokens& tokens, int32_t tenant, int32_t length) {
     for (size_t g = 0; g < spec_.groups.size(); ++g) {
       const KvGroupSpec& group = spec_.groups[g];

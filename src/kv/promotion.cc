@@ -27,8 +27,8 @@ bool Promotion::has_snapshot(BlockChain& chain, int32_t index) const {
   return all_have(chain, KvPool::kState, index);
 }
 
-// Of so many blocks of keys and values, those that a sequence can go on from: where there are states,
-// up to the last snapshot of them.
+// Returns how many of the first num_blocks blocks of keys and values a sequence can continue from:
+// with states, those up to the last snapshot.
 int32_t Promotion::usable_blocks(BlockChain& chain, int32_t num_blocks) const {
   if (!spec_.uses(KvPool::kState)) return num_blocks;
   const int32_t per_snapshot = spec_.state.block_size / spec_.block_size;
@@ -37,7 +37,8 @@ int32_t Promotion::usable_blocks(BlockChain& chain, int32_t num_blocks) const {
   return num_snapshots * per_snapshot;
 }
 
-// References block `index` of each group of the pool, from the host where it is not here.
+// References block `index` of each group of the pool, and loads it from the host if it is not on
+// the device.
 void Promotion::bring_back(BlockChain& chain, KvPool pool, int32_t index, bool may_load,
                            std::vector<std::pair<KvPool, BlockId>>& kept) {
   for (size_t g = 0; g < spec_.groups.size(); ++g) {
@@ -54,8 +55,8 @@ void Promotion::bring_back(BlockChain& chain, KvPool pool, int32_t index, bool m
   }
 }
 
-// Loads blocks [begin, end) of the chain that are not here, and the states behind them. Neither what
-// is here nor what has come may be evicted for what comes, so all of it is referenced meanwhile.
+// Loads the blocks [begin, end) of the chain that are not on the device, and the states after them.
+// All blocks of the chain are referenced meanwhile, so that none is evicted for another one.
 void Promotion::bring_back(BlockChain& chain, int32_t begin, int32_t end) {
   std::vector<std::pair<KvPool, BlockId>> kept;
   for (int32_t i = 0; i < end; ++i) bring_back(chain, KvPool::kAttention, i, i >= begin, kept);

@@ -1,4 +1,4 @@
-// Bringing KV back from the host: what continues the cached prefix of some tokens.
+// Promotion brings KV that continues the cached prefix of some tokens back from host memory.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace quire {
 
 class Promotion {
  public:
-  // Borrows all of them. The stores have host tiers.
+  // Borrows all of its arguments. The stores have host tiers.
   Promotion(const KvSpec& spec, const KvOptions& options, BlockStores& stores,
             const PrefixLookup& prefixes)
       : spec_(spec), options_(options), stores_(stores), prefixes_(prefixes) {}
 
-  // Brings back what continues the chain's cached prefix, when that pays. By how many blocks the
-  // cached prefix is longer.
+  // If that pays, brings back what continues the chain's cached prefix. Returns by how many blocks
+  // the prefix has grown.
   int32_t promote(BlockChain& chain);
-  // Returns how many blocks of KvPool::kAttention from `begin` on each of its groups has, here or
-  // in the host's memory, and all of the chain's where there is no such group.
+  // Returns how many blocks of KvPool::kAttention from `begin` on all of its groups have, on the
+  // device or in host memory; all blocks of the chain if there is no such group.
   int32_t num_promotable(BlockChain& chain, int32_t begin) const;
-  // Whether each group of states has block `index`, here or in the host's memory.
+  // Whether each group of states has block `index`, on the device or in host memory.
   bool has_snapshot(BlockChain& chain, int32_t index) const;
 
  private:

@@ -1,4 +1,4 @@
-// This program measures how long a prediction takes; the simulator asks once a step.
+// Measures how long a prediction takes; the simulator makes one per step.
 #include <benchmark/benchmark.h>
 
 #include "roofline/model/cost_model.h"

@@ -19,7 +19,7 @@ std::shared_ptr<const Adapter> make_adapter(std::string name) {
   return adapter;
 }
 
-// Against a naive model: a count per adapter.
+// Compares the counts with those of a naive model that has a count per adapter.
 TEST(AdapterUses, CountsAsANaiveModelDoes) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);

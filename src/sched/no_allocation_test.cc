@@ -1,4 +1,5 @@
-// schedule() allocates nothing once warm (law L3). Counts every operator new of this test program.
+// Checks that schedule() allocates nothing once warm (law L3), by counting every operator new of
+// this program.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// Cost of bookkeeping per step: schedule() + update() with R running decodes, with a long queue,
-// and the pieces of kv/.
+// Measures the cost of bookkeeping per step: schedule() + update() with R running decodes, with a
+// long queue, and the pieces of kv/.
 //
 //   ninja -C build/release quire_sched_bench && build/release/src/sched/quire_sched_bench
 #include <benchmark/benchmark.h>
@@ -42,7 +42,7 @@ Request bench_request(uint64_t id, const std::shared_ptr<const SamplingParams>& 
   return request;
 }
 
-// Answers a plan in place, so that nothing but the scheduler is measured.
+// Writes the result of a plan in place, so that only the scheduler is measured.
 void answer(const StepPlan& plan, const Scheduler& scheduler, StepResult& result) {
   result.step_id = plan.step_id;
   result.requests.resize(plan.scheduled.size());
@@ -88,8 +88,8 @@ struct World {
   int64_t now = 0;
 };
 
-// The target is <= 50 us at 256 running requests. Decodes of 1000 steps, blocks and registrations
-// included.
+// Measures decodes of 1000 steps, with blocks and registrations. The target is <= 50 us at 256
+// running requests.
 void run_decode(benchmark::State& state, bool with_update, int32_t num_groups) {
   const auto num_running = static_cast<int32_t>(state.range(0));
   auto world = std::make_unique<World>(num_running, num_groups);
@@ -123,7 +123,7 @@ BENCHMARK(BM_ScheduleOnly)->Arg(1)->Arg(64)->Arg(256)->Arg(1024)->Unit(benchmark
 void BM_ScheduleAndUpdateHybrid(benchmark::State& state) { run_decode(state, true, 2); }
 BENCHMARK(BM_ScheduleAndUpdateHybrid)->Arg(256)->Unit(benchmark::kMicrosecond);
 
-// 256 running requests and a queue of 100,000 that cannot get in.
+// Measures 256 running requests with a queue of 100,000 that cannot be admitted.
 void BM_ScheduleWithLongQueue(benchmark::State& state) {
   World world(256, 1);
   const auto params = bench_params(16);
@@ -151,7 +151,7 @@ void BM_AddAndAbort(benchmark::State& state) {
 }
 BENCHMARK(BM_AddAndAbort)->Iterations(2000)->Unit(benchmark::kMicrosecond);
 
-// A prompt of 8192 tokens: hash all of it and find it cached.
+// Hashes a prompt of 8192 tokens and finds all of it cached.
 void BM_LookupHit(benchmark::State& state) {
   KvManager kv(bench_spec(), 2000, {});
   std::vector<TokenId> tokens(8192);
@@ -168,7 +168,7 @@ void BM_LookupHit(benchmark::State& state) {
 }
 BENCHMARK(BM_LookupHit)->Unit(benchmark::kMicrosecond);
 
-// Take, register, free and evict: one sequence of 64 blocks per iteration in a full pool.
+// Allocates, registers, frees and evicts one sequence of 64 blocks per iteration in a full pool.
 void BM_AllocateCommitFree(benchmark::State& state) {
   KvManager kv(bench_spec(), 1000, {});
   std::vector<TokenId> tokens(1024);

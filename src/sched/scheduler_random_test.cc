@@ -18,7 +18,7 @@ namespace {
 using Tokens = std::vector<TokenId>;
 constexpr int32_t kSmallVocab = 40;
 
-// What a run is like beside its random choices.
+// Properties of a run that are not chosen at random.
 struct RunKind {
   bool async_scheduling = false;
   bool drafts = false;
@@ -87,7 +87,7 @@ class RandomRun : private Drafter {
     bool complete = false;  // ended by its own stop rule
   };
 
-  // Drafts that are right with the run's probability, also of what comes behind the request's end.
+  // Proposes drafts that are right with the run's probability, even beyond the request's end.
   void propose(std::span<DraftQuery> queries) override {
     drafts_.assign(queries.size(), {});
     for (size_t i = 0; i < queries.size(); ++i) {
@@ -189,7 +189,7 @@ class RandomRun : private Drafter {
     return options;
   }
 
-  // A step takes 1 to 2,000 us here, whatever is in it: predictions are often far off.
+  // Here a step takes 1 to 2,000 us at random, whatever its work: predictions are often far off.
   StepTimeLimit random_step_time() {
     return {.predicted = {.step_us = 1.0 * pick(0, 500),
                           .decode_us = 1.0 * pick(0, 100),
@@ -200,7 +200,7 @@ class RandomRun : private Drafter {
             .min_decode_steps = 1.0 * pick(0, 4)};
   }
 
-  // Room for the longest request, and sometimes little more.
+  // Returns room for the longest request, and sometimes little more.
   int32_t random_num_blocks(KvPool pool) {
     const int32_t size = spec_.pool(pool).block_size;
     const int32_t per_group = (config_.max_model_len + size - 1) / size + 1;
@@ -235,8 +235,8 @@ class RandomRun : private Drafter {
     return items;
   }
 
-  // Some items, whole or in two parts, where the prompt has room for them: all their tokens are
-  // alike.
+  // Adds some items, whole or in two parts, where the prompt has room for them. All their tokens
+  // are equal.
   void add_media(Request& request) {
     if (has_sources_)
       return request.media.push_back(MediaSpan::of_source(items_[static_cast<size_t>(pick(0, 5))]));
@@ -336,7 +336,7 @@ class RandomRun : private Drafter {
     }
   }
 
-  // Requests that may not sample for some steps.
+  // Holds some requests, which then sample nothing for some steps.
   void hold_some() {
     for (const auto& [id, expected] : expected_) {
       if (expected.ended) continue;
@@ -396,7 +396,8 @@ class RandomRun : private Drafter {
     ASSERT_TRUE(status.ok()) << status.message();
   }
 
-  // The executor ran and then said that the whole step failed: nothing of it may be kept.
+  // Lets the executor run the step and then report that all of it failed: nothing of it may be
+  // kept.
   void fail_step(const StepPlan& plan) {
     executor_.execute(plan);
     while (!pending_.empty()) take_result();
@@ -476,9 +477,9 @@ class RandomRun : private Drafter {
   static SchedulerStats totals;
   static EncoderCacheStats encoder_totals;
   static int64_t total_loaded;  // blocks that came back from host memory
-  static int64_t total_ahead;   // grants of tokens whose value stood open
+  static int64_t total_ahead;   // grants of tokens whose value was still unknown
   static int64_t total_drafts;
-  static int64_t total_accepted;  // of them
+  static int64_t total_accepted;  // of the drafts
 
  private:
   std::mt19937 rng_;
@@ -486,10 +487,10 @@ class RandomRun : private Drafter {
   const bool async_scheduling_;
   const bool pipeline_;
   const int32_t max_drafts_;
-  const int32_t draft_accuracy_;  // of ten drafts
+  const int32_t draft_accuracy_;  // of ten drafts, how many are right
   static constexpr int32_t kMostEmbeddings = 12;
   const bool has_media_;
-  bool has_sources_ = false;  // of prompts, instead of media in them
+  bool has_sources_ = false;  // prompts have sources instead of media in them
   std::vector<Tokens> drafts_;
   std::set<RequestId> forgotten_;
   KvSpec spec_;
@@ -527,7 +528,7 @@ TEST(SchedulerRandom, EveryRequestGetsWhatItGetsAlone) {
     run.run();
     if (testing::Test::HasFailure()) return;
   }
-  // The runs went where they should.
+  // The runs exercised what they are for.
   EXPECT_GT(RandomRun::total_loaded, 100);
   EXPECT_GT(RandomRun::totals.num_preemptions, 100);
   EXPECT_GT(RandomRun::totals.num_forks, 100);
@@ -536,7 +537,7 @@ TEST(SchedulerRandom, EveryRequestGetsWhatItGetsAlone) {
   EXPECT_GT(RandomRun::totals.num_refused, 100);
 }
 
-// Images beside text: whatever is cut, cached, evicted or preempted, no request sees another's
+// With images beside text, whatever is cut, cached, evicted or preempted: no request sees another's
 // image, and none is computed without its embeddings.
 TEST(SchedulerRandom, MediaGiveTheSame) {
   for (uint32_t seed = 1; seed <= 400; ++seed) {
@@ -552,8 +553,8 @@ TEST(SchedulerRandom, MediaGiveTheSame) {
   EXPECT_GT(RandomRun::encoder_totals.num_evictions, 100);
 }
 
-// Steps planned while the steps before them are under way: the same outputs, however many results
-// are late, and whatever ends, fails or is preempted meanwhile.
+// Steps planned while earlier steps are under way give the same outputs, however late results come,
+// and whatever ends, fails or is preempted meanwhile.
 TEST(SchedulerRandom, AsyncSchedulingGivesTheSame) {
   RandomRun::totals = {};
   RandomRun::total_ahead = 0;
@@ -569,7 +570,8 @@ TEST(SchedulerRandom, AsyncSchedulingGivesTheSame) {
   EXPECT_GT(RandomRun::totals.prefix_hits, 1000);
 }
 
-// Several steps at once, each with its part of the requests: no token is used before it is known.
+// With several steps at once, each with its share of the requests, no token is used before it is
+// known.
 TEST(SchedulerRandom, PipelinesGiveTheSame) {
   RandomRun::totals = {};
   RandomRun::total_ahead = 0;
@@ -601,8 +603,8 @@ TEST(SchedulerRandom, DraftsGiveTheSame) {
   EXPECT_GT(RandomRun::totals.prefix_hits, 1000);
 }
 
-// Layers that keep states, beside attention or alone: a state that is read is that of the very
-// tokens before, whoever computed them.
+// Layers that keep states, with or without attention beside them: a state that is read is that of
+// exactly the tokens before it, whoever computed them.
 TEST(SchedulerRandom, StatesGiveTheSame) {
   RandomRun::totals = {};
   RandomRun::total_ahead = 0;

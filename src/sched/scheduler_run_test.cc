@@ -1,5 +1,5 @@
-// Runs of decodes against the same rounds one by one: plans, blocks, statistics and cache contents
-// must come out the same.
+// Compares runs of decodes with the same rounds one by one: plans, blocks, statistics and cache
+// contents must be the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 TokenId token_at(RequestId id, int64_t position) {
-  // Few enough values that outputs of different requests share cached blocks now and then.
+  // There are few enough values that outputs of different requests sometimes share cached blocks.
   return static_cast<TokenId>((id.value % 3 * 7919 + static_cast<uint64_t>(position) * 31) % 1000);
 }
 
@@ -70,7 +70,7 @@ class Side {
 
   bool add(const Request& request) { return scheduler_.add(request, now_us_).ok(); }
 
-  // One round; false when there was nothing to do.
+  // Runs one round; false when there was nothing to do.
   bool round(int64_t us) {
     const StepPlan& plan = scheduler_.schedule(now_us_);
     now_us_ += us;

@@ -38,7 +38,7 @@ SamplingParams max_tokens(int32_t count) {
 
 class SchedulerTest : public testing::Test {
  protected:
-  // The token that the executor sampled for plan entry i is replaced by `token`.
+  // Runs a step in which the executor samples `token` for every request.
   std::span<const RequestUpdate> run_step(TokenId token) {
     result_ = executor_.execute(scheduler_.schedule(++now_));
     for (RequestStepResult& r : result_.requests) {
@@ -282,7 +282,7 @@ TEST_F(SchedulerTest, AHeldRequestSamplesNothing) {
   EXPECT_EQ(scheduler_.schedule(++now_).scheduled.size(), 1u);
 }
 
-// With two steps under way: not planned beyond a token whose value somebody must see first.
+// With two steps under way, a request is not planned beyond a token whose value must be seen first.
 TEST_F(SchedulerTest, ARequestThatWaitsForValuesHasOneOpenToken) {
   config_.async_scheduling = true;
   Scheduler scheduler(config_, kv_);
@@ -296,7 +296,7 @@ TEST_F(SchedulerTest, ARequestThatWaitsForValuesHasOneOpenToken) {
   }
 }
 
-// Until a first piece of a prompt has come to them the stages behind the first one stand still.
+// The stages behind the first one have no work until a first piece of a prompt reaches them.
 TEST(Scheduler, PromptsGoThroughAPipelineInPieces) {
   const SchedulerConfig config{
       .max_num_batched_tokens = 512, .max_num_seqs = 4, .max_model_len = 512, .pipeline_depth = 2};
@@ -305,7 +305,7 @@ TEST(Scheduler, PromptsGoThroughAPipelineInPieces) {
   ASSERT_TRUE(scheduler.add(make_request(1, 300, max_tokens(10)), 0).ok());
   EXPECT_EQ(scheduler.schedule(1).total_num_scheduled_tokens, 65);  // 64, and one for each request
   EXPECT_EQ(scheduler.schedule(2).total_num_scheduled_tokens, 65);
-  // Where reading the weights takes as long as 30 tokens, a piece has eight times as many.
+  // If reading the weights takes as long as 30 tokens, a piece has eight times as many.
   scheduler.set_step_times({.step_us = 300, .prompt_token_us = 10});
   ASSERT_TRUE(scheduler.add(make_request(2, 300, max_tokens(10)), 0).ok());
   EXPECT_EQ(scheduler.schedule(3).total_num_scheduled_tokens, 241);

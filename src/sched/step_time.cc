@@ -8,8 +8,9 @@
 namespace quire {
 namespace {
 
-constexpr double kMemorySteps = 8.0;  // a factor is an average over about as many steps
-constexpr double kMostChange = 4.0;   // a step that took longer by more counts as this much longer
+constexpr double kMemorySteps = 8.0;  // the average that is a factor spans about this many steps
+// A step counts as at most this many times slower or faster than predicted.
+constexpr double kMostChange = 4.0;
 
 }  // namespace
 
@@ -22,13 +23,13 @@ double StepTimePredictor::decode_step_us(int32_t num_decodes, int64_t context) c
          table_.context_us * static_cast<double>(context);
 }
 
-// Token i of the chunk attends to position + i tokens; their sum is taken as an integral.
+// Token i of the chunk attends to position + i tokens; the sum is approximated by an integral.
 double StepTimePredictor::prompt_us(int32_t num_tokens, int32_t position) const {
   const double n = num_tokens;
   return n * (table_.prompt_token_us + table_.prompt_context_us * (position + n / 2));
 }
 
-// The n for which prompt_us(n) times the factor is `us`: the root of a n^2 + b n - c = 0.
+// Returns the n for which prompt_us(n) times the factor is `us`: the root of a n^2 + b n - c = 0.
 int32_t StepTimePredictor::tokens_within(double us, int32_t position) const {
   if (us <= 0) return 0;
   const double a = table_.prompt_context_us / 2;
@@ -53,8 +54,8 @@ void StepTimePredictor::on_done(uint64_t step_id, int64_t now_us) {
   if (took_us > 0) learn(planned.parts, static_cast<double>(took_us));
 }
 
-// A step without prompt tokens teaches the factor of decodes; one with them that of prompts, the
-// more the larger their share of it is.
+// A step without prompt tokens updates the factor of decodes; one with prompt tokens updates that
+// of prompts, by a weight that is their share of the step.
 void StepTimePredictor::learn(const StepTimeParts& parts, double took_us) {
   const double decode_us = decode_.value * parts.decode_us;
   if (parts.prompt_us <= 0) {

@@ -25,7 +25,7 @@ TEST(StepTimePredictor, TokensWithinIsTheInverseOfPromptTime) {
   EXPECT_GT(predictor.tokens_within(1e300, 0), 1 << 20);
 }
 
-// A machine on which decodes take 3 times and prompts 0.5 times what the table says.
+// The machine's decodes take 3 times and its prompts 0.5 times as long as the table says.
 TEST(StepTimePredictor, LearnsWhatStepsTakeHere) {
   StepTimePredictor predictor(kTable);
   int64_t now_us = 0;
@@ -52,7 +52,7 @@ TEST(StepTimePredictor, OneStepThatHangsIsNotTakenAtItsWord) {
   EXPECT_LT(predictor.decode_factor(), 1.5);
 }
 
-// Steps planned ahead: the second begins when the first ends.
+// Of steps planned ahead, the second begins when the first ends.
 TEST(StepTimePredictor, AStepBeginsWhenTheOneBeforeItEnds) {
   StepTimePredictor predictor(kTable);
   const StepTimeParts parts{.decode_us = 1000};

@@ -1,4 +1,4 @@
-// A fast checksum for files that this program wrote itself: it finds damage, it stops no forger.
+// A fast checksum for files that this program wrote itself: it finds damage, but not forgery.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ constexpr uint64_t mix64(uint64_t a, uint64_t b) {
   return a ^ (a >> 29);
 }
 
-// Returns a checksum of all bytes and their number. Eight independent lanes let it keep up with
-// memory.
+// Returns a checksum of all bytes and their number. It has eight independent lanes, so that it is
+// as fast as memory.
 uint64_t checksum(std::span<const std::byte> bytes, uint64_t seed = 7);
 
 }  // namespace quire

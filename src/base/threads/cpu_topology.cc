@@ -17,8 +17,8 @@
 namespace quire {
 namespace {
 
-// Returns one line of /sys/devices/system/cpu/cpuN/topology/<name> as a number, or -1 when it is
-// not there.
+// Returns one line of /sys/devices/system/cpu/cpuN/topology/<name> as a number, or -1 if it is not
+// there.
 int topology_number(int cpu, const char* name) {
   char path[128];
   std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name);
@@ -35,7 +35,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Returns the number that a text begins with.
+// Returns the number at the beginning of a text.
 std::optional<int64_t> leading_number(std::string_view text) {
   int64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -44,7 +44,7 @@ std::optional<int64_t> leading_number(std::string_view text) {
 }
 
 // Returns the least of the quotas that `quota_in` finds in a group's folder and those above it; 0
-// when there is none. In a container the path that the process sees may not exist below the mount:
+// if there is none. In a container the path that the process sees may not exist below the mount:
 // then only the mount's own folder counts.
 template <typename QuotaIn>
 int least_quota(const std::string& mount, std::string_view group, QuotaIn&& quota_in) {
@@ -58,7 +58,7 @@ int least_quota(const std::string& mount, std::string_view group, QuotaIn&& quot
   }
 }
 
-// Returns how many CPUs the process's control groups leave it; 0 when there is no limit.
+// Returns how many CPUs the process's control groups allow; 0 if there is no limit.
 int cpu_quota() {
   const std::string groups = text_of("/proc/self/cgroup");
   const int of_v2 =
@@ -71,7 +71,7 @@ int cpu_quota() {
   return of_v1 > 0 && of_v2 > 0 ? std::min(of_v1, of_v2) : std::max(of_v1, of_v2);
 }
 
-// The nodes of a machine as its system describes them, by their place in the list of those online.
+// The nodes of a machine as the system lists them, by index in the list of those online.
 struct NodeFiles {
   std::string folder;
   std::vector<int> numbers;
@@ -87,7 +87,7 @@ struct NodeFiles {
   std::string text(size_t place, const char* name) const {
     return text_of(folder + "node" + std::to_string(numbers[place]) + "/" + name);
   }
-  // The place of the nearest node with memory, itself if it has some.
+  // Returns the index of the nearest node with memory, which is the node itself if it has some.
   size_t nearest_memory(size_t place) const {
     if (has_memory[place]) return place;
     std::istringstream distances(text(place, "distance"));

@@ -48,7 +48,7 @@ TEST(NumbersOfList, AreThoseOfTheRanges) {
     EXPECT_EQ(numbers_of_list(text), std::vector<int>{}) << text;
 }
 
-// A folder as /sys/devices/system has it.
+// A folder like /sys/devices/system.
 class MemoryNodes : public testing::Test {
  protected:
   void write(const std::string& path, const std::string& text) const {
@@ -74,7 +74,7 @@ TEST_F(MemoryNodes, HaveTheCpusBesideThem) {
   write("node/node1/cpulist", "2-3,6-7");
   EXPECT_EQ(nodes(all_), (Found{{0, {0, 1, 4, 5}}, {1, {2, 3, 6, 7}}}));
   EXPECT_EQ(nodes({1, 2, 3}), (Found{{0, {1}}, {1, {2, 3}}}));
-  EXPECT_EQ(nodes({6}), (Found{{1, {6}}}));  // that a container has
+  EXPECT_EQ(nodes({6}), (Found{{1, {6}}}));  // as in a container
 }
 
 TEST_F(MemoryNodes, ThatHaveNoMemoryOrNoCpusAreLeftOut) {
@@ -82,10 +82,10 @@ TEST_F(MemoryNodes, ThatHaveNoMemoryOrNoCpusAreLeftOut) {
   write("node/online", "0,2-4");
   write("node/has_memory", "0,3-4");
   write("node/node0/cpulist", "0-3");
-  write("node/node2/cpulist", "4-5");  // beside no memory; node 3 is nearer than node 0
+  write("node/node2/cpulist", "4-5");  // a node without memory; node 3 is nearer than node 0
   write("node/node2/distance", "21 10 12 31");
   write("node/node3/cpulist", "6-7");
-  write("node/node4/cpulist", "");  // memory alone
+  write("node/node4/cpulist", "");  // memory without CPUs
   EXPECT_EQ(nodes(all_), (Found{{0, {0, 1, 2, 3}}, {3, {4, 5, 6, 7}}}));
 }
 

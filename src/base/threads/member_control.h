@@ -1,4 +1,4 @@
-// MemberControl decides how many members a thread team works with, by the cores that are free.
+// MemberControl decides how many members of a thread team work, by the number of free cores.
 #pragma once
 
 #include <algorithm>
@@ -6,11 +6,11 @@
 
 namespace quire {
 
-// A member that waited for a core leaves at once; one more is tried again after a pause. The pause
-// doubles, from kLeastPauseUs to kMostPauseUs, each time that the tried member is late before it
-// has worked for kWorthwhileUs, so that a lasting neighbour costs a stall now and then. A member
-// that worked longer was worth its stall, however often it is late: its pause becomes a quarter,
-// and the least when it worked for longer than the pause. Not thread-safe.
+// A member that waited for a core is removed at once; one more is tried again after a pause. The
+// pause doubles, from kLeastPauseUs to kMostPauseUs, each time the tried member is late before it
+// has worked for kWorthwhileUs, so that a lasting load of other programs costs only a rare stall. A
+// member that worked longer was worth its stall, however often it is late: its pause becomes a
+// quarter, or the least if it worked for longer than the pause. Not thread-safe.
 class MemberControl {
  public:
   static constexpr int64_t kLeastPauseUs = 4'000;

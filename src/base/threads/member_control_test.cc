@@ -50,12 +50,12 @@ TEST(MemberControl, PausesGrowWhileTheTriedMemberIsLateAtOnce) {
   EXPECT_EQ(pause_us(control, now_us), MemberControl::kLeastPauseUs);
 }
 
-// A short disturbance every 300 ms, after a lasting neighbour has gone: the member is soon away for
-// the least pause only.
+// There is a short disturbance every 300 ms after a lasting load has ended: soon the member is
+// removed only for the least pause.
 TEST(MemberControl, AMemberThatWorksForLongBetweenDisturbancesComesBackSoon) {
   MemberControl control(2);
   int64_t now_us = 0;
-  for (int i = 0; i < 10; ++i) {  // the neighbour
+  for (int i = 0; i < 10; ++i) {  // the lasting load
     control.note_late(now_us, 1);
     now_us += pause_us(control, now_us) + 1'000;
   }

@@ -1,4 +1,4 @@
-// How long a thread was ready to run while other threads had its core.
+// Measures how long a thread was ready to run while other threads had its core.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 namespace quire {
 
 // Reads the second number of Linux's /proc/thread-self/schedstat (Documentation/scheduler/
-// sched-stats.rst). Where the system keeps no such count, run_us() tells what the thread had of the
-// time that it did not sleep.
+// sched-stats.rst). If the system has no such count, run_us() tells how long the thread ran of the
+// time in which it did not sleep.
 class RunDelay {
  public:
   RunDelay() = default;
@@ -17,14 +17,15 @@ class RunDelay {
   RunDelay(const RunDelay&) = delete;
   RunDelay& operator=(const RunDelay&) = delete;
 
-  // Starts counting the delay of the calling thread, from zero. Without `may_count` it behaves as
-  // on a system that keeps no count.
+  // Starts to count the delay of the calling thread, from zero. Without `may_count` it behaves as
+  // on a system that has no count.
   void watch_this_thread(bool may_count = true);
   bool is_counted() const { return file_.load(std::memory_order_relaxed) >= 0; }
-  // Microseconds of delay since the last call or watch_this_thread(). One caller at a time;
-  // allocates nothing, takes a microsecond or two.
+  // Returns the microseconds of delay since the last call or watch_this_thread(). One caller at a
+  // time; allocates nothing, takes a microsecond or two.
   int64_t take_us();
-  // Microseconds that the thread has run since it began. It must not have ended. Any thread.
+  // Returns the microseconds that the thread has run since it began. Precondition: the thread has
+  // not ended. Any thread may call it.
   int64_t run_us() const;
 
  private:

@@ -1,11 +1,11 @@
-// How long threads that wait for each other look before they sleep.
+// How long threads that wait for each other spin before they sleep.
 #pragma once
 
 namespace quire {
 
-// Returns for how many turns one of `num_threads` threads that work in step should look for the
-// others before it sleeps: tens of microseconds' worth, or none where the machine has fewer CPUs
-// than threads, as a thread that looks would keep the awaited one from running.
+// Returns for how many turns one of `num_threads` threads that work in step should spin before it
+// sleeps: some tens of microseconds, or none if the machine has fewer CPUs than threads, since a
+// spinning thread would then keep the awaited one from running.
 int spins_before_sleep(int num_threads);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// Which CPUs a thread runs on. Memory that it is the first to touch then lies beside them, as long as
-// there is room.
+// Chooses the CPUs on which a thread runs. Memory that it touches first is then on their node, as
+// long as there is room.
 #pragma once
 
 #include <sched.h>
@@ -8,9 +8,9 @@
 
 namespace quire {
 
-// Keeps the thread that makes it on some CPUs until it is destroyed, on the same thread. Threads that are
-// started meanwhile stay there. Empty: it changes nothing. It allocates nothing. A system that refuses (a
-// container's filter) costs speed, not correctness.
+// Keeps the calling thread on some CPUs until the object is destroyed, on the same thread. Threads
+// that are started meanwhile stay there too. With no CPUs it changes nothing. Allocates nothing. If
+// the system refuses (a container's filter), that costs speed, not correctness.
 class ThreadCpus {
  public:
   explicit ThreadCpus(const std::vector<int>& cpus);

@@ -1,4 +1,4 @@
-// How compute threads are divided among parts of a process, or processes of a host.
+// Divides compute threads among parts of a process, or processes of a host.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Returns how many threads each of `num_parts` parts has, at least 1, where all together were asked
-// to have `num_threads` (0: default_num_threads()).
+// Returns how many threads each of `num_parts` parts gets, at least 1, if all together should have
+// `num_threads` (0: default_num_threads()).
 inline int share_of_threads(int num_threads, int num_parts) {
   return std::max(1, (num_threads > 0 ? num_threads : default_num_threads()) / num_parts);
 }

@@ -21,19 +21,19 @@ namespace quire {
 namespace {
 
 // How long a thread spins before it sleeps. A decode step runs a region every 10-100 us, so a
-// worker that just finished one is wanted again at once; this also spans the scheduling and the
+// worker that has just finished one is soon needed again; the time also covers scheduling and
 // sampling between two steps.
 constexpr auto kSpinTime = std::chrono::microseconds(200);
-constexpr int kSpinsPerLook = 64;  // at the clock: a spin takes 10 to 50 ns
+constexpr int kSpinsPerLook = 64;  // between looks at the clock; a spin takes 10 to 50 ns
 
-// A time slice of Linux's scheduler is 700 us or more, so whoever lost its core is missed for
-// longer than this. A region's last pieces take less, mostly.
+// A time slice of Linux's scheduler is 700 us or more, so a thread that lost its core is away for
+// longer than this. The last pieces of a region mostly take less.
 constexpr int64_t kLongWaitUs = 300;
-// How often the caller's own delay is looked at, and after how long a break it does not count.
+// How often the caller's own delay is read, and after how long a break it does not count.
 constexpr int64_t kAskCallerEveryUs = 1'000;
 constexpr int64_t kLongestAskUs = 20'000;
 
-// A piece is a quarter of what is left of a part: few pieces, and small ones when it matters.
+// A piece is a quarter of the rest of a part: pieces are few, but small towards the end.
 constexpr uint64_t kPiecesOfRest = 4;
 
 inline void cpu_relax() {
@@ -50,7 +50,7 @@ int64_t now_us() {
       .count();
 }
 
-// Whether done() came true while the thread spun.
+// Spins; returns whether done() became true meanwhile.
 template <typename Done>
 bool spin_until(Done&& done) {
   for (auto end = std::chrono::steady_clock::time_point::max();;) {
@@ -68,20 +68,20 @@ void pin_current_thread(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  // A refusal (a container's seccomp filter) costs speed, not correctness.
+  // If the system refuses (a container's seccomp filter), that costs speed, not correctness.
   (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
 }  // namespace
 
-// One region: the caller stores body and context and how many slots are unfinished, then raises
-// `generation`. Whoever wants to run a slot first claims it: it raises the slot's `claimed` to the
-// region's generation, which succeeds for one member only and for none once the region is over,
+// One region: the caller stores body, context and the number of unfinished slots, then raises
+// `generation`. To run a slot, a member first claims it: it raises the slot's `claimed` to the
+// region's generation. That succeeds for one member only, and for none once the region is over,
 // since it is over only when every slot was claimed and finished. Body and context are read after a
-// claim, so they are those of a region that lasts. The release/acquire pairs of `generation` and
-// `unfinished` are the only synchronization while everybody spins. `sleepers` and the mutex serve
-// sleeping: a sleeper counts itself before it looks at the generation again, and the caller raises
-// the generation before it looks at the count, so one of them always sees the other.
+// claim, so they are those of a region that is not over. The release/acquire pairs of `generation`
+// and `unfinished` are the only synchronization while all threads spin. `sleepers` and the mutex
+// serve sleeping: a sleeper counts itself before it reads the generation again, and the caller
+// raises the generation before it reads the count, so one of them always sees the other.
 struct ThreadTeam::Impl {
   template <typename T>
   struct alignas(64) Line {
@@ -89,8 +89,8 @@ struct ThreadTeam::Impl {
   };
 
   struct alignas(64) Slot {
-    std::atomic<uint64_t> claimed{0};  // generation of the last region in which it was claimed
-    // What is left of the slot's part of dealt work: [first grain << 32 | end grain].
+    std::atomic<uint64_t> claimed{0};  // last region in which it was claimed
+    // The rest of the slot's part of dealt work: [first grain << 32 | end grain].
     std::atomic<uint64_t> left{0};
   };
 
@@ -99,11 +99,11 @@ struct ThreadTeam::Impl {
     std::atomic<bool> is_in_region{false};
     std::condition_variable wake;
     RunDelay delay;
-    int64_t ran_us = -1;  // run_us() when the caller had waited for long; -1: it was idle
+    int64_t ran_us = -1;  // run_us() after a long wait of the caller; -1: the worker was idle
     std::thread thread;
   };
 
-  // When a region began, by the caller's own clocks.
+  // When a region began, by the clocks of the caller.
   struct RegionStart {
     int64_t us = 0;  // 0: not timed
     int64_t ran_us = 0;
@@ -144,7 +144,7 @@ struct ThreadTeam::Impl {
     }
   }
 
-  // Returns when there is a region for the member or the team ends.
+  // Returns when there is a region for the member, or the team ends.
   void await_region_after(uint64_t seen, int member, Worker& self) {
     const auto is_wanted = [&] {
       return stop.load() ||
@@ -159,8 +159,8 @@ struct ThreadTeam::Impl {
     self.sleeps.store(false);
   }
 
-  // Claims and runs slots, first the member's own, until none is left. A member that is late for
-  // the region of this generation claims none.
+  // Claims and runs slots, first the member's own, until none is left. A member that is too late
+  // for this region claims none.
   void run_slots(uint64_t region, int member) {
     for (int i = 0; i < num_threads; ++i) {
       const int slot = (member + i) % num_threads;
@@ -183,8 +183,8 @@ struct ThreadTeam::Impl {
             std::min(static_cast<int64_t>(end) * grain, dealt)};
   }
 
-  // Takes some of the rest of a part, from the front or the back. Relaxed order is enough: a part
-  // says who does what, not what was done.
+  // Takes a piece of the rest of a part, from the front or the back. Relaxed order is enough: a
+  // part says which member does what, not what was done.
   WorkRange take_of(Slot& part, bool from_front) {
     uint64_t left = part.left.load(std::memory_order_relaxed);
     while (true) {
@@ -198,7 +198,7 @@ struct ThreadTeam::Impl {
     }
   }
 
-  // Offers the region to the members; wakes those that sleep.
+  // Starts a region for the members; wakes those that sleep.
   uint64_t begin_region() {
     const uint64_t region = generation.value.load(std::memory_order_relaxed) + 1;
     generation.value.store(region);
@@ -212,9 +212,9 @@ struct ThreadTeam::Impl {
     return region;
   }
 
-  // Returns when the region is over, with the microseconds that this took; 0: no time to speak of.
-  // A worker may hold a slot and have lost its core: the caller then leaves its own again and
-  // again, for each time a core becomes idle the system looks for a thread to run there.
+  // Returns when the region is over, with the microseconds that this took; 0: hardly any. A worker
+  // may have a slot and have lost its core: the caller then leaves its own core again and again,
+  // since the system looks for a thread to run there each time a core becomes idle.
   int64_t await_end() {
     const auto is_over = [&] { return unfinished.value.load(std::memory_order_acquire) == 0; };
     for (int i = 0; i < kSpinsPerLook; ++i) {
@@ -234,8 +234,8 @@ struct ThreadTeam::Impl {
     return now_us() - start_us;
   }
 
-  // Where the system does not count delays: what the workers that are still at work have run
-  // until now, when the caller has waited for long.
+  // If the system does not count delays: records, after a long wait of the caller, how long the
+  // workers that are not done have run until now.
   void note_run_times() {
     run_times_us = now_us();
     for (int member = 1; member < control.num_members(); ++member) {
@@ -264,8 +264,8 @@ struct ThreadTeam::Impl {
     members.store(control.num_members(), std::memory_order_relaxed);
   }
 
-  // Workers that were off their cores for much of the time that the caller waited for them. To ask
-  // takes a microsecond for each, so only a long wait is worth it.
+  // Returns the number of workers that were off their cores for much of the time that the caller
+  // waited for them. Asking takes a microsecond for each, so it is done only after a long wait.
   int num_late_workers(int64_t waited_us, int64_t now) {
     if (waited_us < kLongWaitUs) return 0;
     int late = 0;
@@ -278,7 +278,7 @@ struct ThreadTeam::Impl {
     return late;
   }
 
-  // Where the system does not count delays, a region of several members is timed.
+  // Times a region of several members if the system does not count delays.
   RegionStart start_of_region() {
     if (counts_delays && (caller_asked_us == 0 || workers[0].delay.is_counted())) return {};
     watch_caller();
@@ -289,7 +289,7 @@ struct ThreadTeam::Impl {
     const int64_t ran_us = workers[0].delay.run_us() - start.ran_us;
     return now - start.us - ran_us - caller_slept_us >= kLongWaitUs;
   }
-  // False: it was watched already.
+  // Starts to watch the caller; returns false if it was watched already.
   bool watch_caller() {
     if (caller == std::this_thread::get_id()) return false;
     caller = std::this_thread::get_id();
@@ -297,8 +297,8 @@ struct ThreadTeam::Impl {
     return true;
   }
 
-  // Whether others had the caller's core since it was last asked. What came before a break between
-  // regions does not count.
+  // Returns whether other threads had the caller's core since the last call. The time before a
+  // break between regions does not count.
   bool is_caller_late(int64_t now) {
     const int64_t since_us = now - caller_asked_us;
     if (since_us < kAskCallerEveryUs) return false;
@@ -324,7 +324,7 @@ struct ThreadTeam::Impl {
   std::mutex mutex;
   std::condition_variable wake_caller;
   std::vector<int> cpus;        // one per physical core; empty when unknown
-  std::vector<Worker> workers;  // by member; the first stands for the caller and has no thread
+  std::vector<Worker> workers;  // by member; the first is the caller's and has no thread
   bool in_region = false;
   bool is_adaptive = true;
   bool counts_delays = true;  // if the system does
@@ -333,8 +333,8 @@ struct ThreadTeam::Impl {
   std::atomic<int64_t> late_members{0};
   std::thread::id caller;
   int64_t caller_asked_us = 0;
-  int64_t run_times_us = 0;     // when note_run_times() was called last
-  int64_t caller_slept_us = 0;  // in the last region that the caller waited for long
+  int64_t run_times_us = 0;     // of the last note_run_times()
+  int64_t caller_slept_us = 0;  // in the last region with a long wait of the caller
 };
 
 Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
@@ -347,7 +347,8 @@ Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
   impl->on_enter = options.on_enter;
   impl->is_adaptive = options.adapt;
   impl->counts_delays = options.counts_delays;
-  // More threads than cores share them by the kernel's choice: pinning would stack them.
+  // If there are more threads than cores, the kernel distributes them: pinning would put several on
+  // one.
   const bool pin = options.pin && num_threads <= static_cast<int>(impl->cpus.size());
   int member = 1;
   try {

@@ -1,24 +1,23 @@
 // A persistent team of compute threads. A region ends when its work is done, not when every thread
-// has shown up: a thread that the system runs late finds nothing left to do.
+// has arrived: a thread that the system runs late finds nothing left to do.
 //
 //   team.run([&](int slot) { work_on(slice(slot, team.size())); });  // returns when each slot was
 //   run once
 //
-// The caller and the workers are the team's members. A slot is work and scratch for one member;
-// each member first claims its own slot, then the slots of members that have not come. What a slot
-// computes may depend on its index only through which outputs it writes, never through how they
-// are reduced (law L4). Workers spin between regions that follow each other closely and sleep when
-// idle.
+// The caller and the workers are the team's members. A slot is the work and scratch memory of one
+// member; each member first claims its own slot, then the slots of members that have not arrived.
+// The index of a slot may decide which outputs it writes, but not how these are reduced (law L4).
+// Workers spin between regions that follow each other closely and sleep when idle.
 //
 // Work that can be cut anywhere is dealt out before a region and taken in pieces inside it, so that
-// nobody waits long for a member whose core is slower or busy:
+// no member waits long for one whose core is slower or busy:
 //
 //   team.deal(num_columns, 32, team.size());
 //   team.run([&](int slot) {
 //     for (WorkRange r = team.take(slot); r.begin < r.end; r = team.take(slot)) work_on(r);
 //   });
 //
-// Where other programs keep some cores busy, the team goes on with fewer members and tries more of
+// If other programs keep some cores busy, the team continues with fewer members and tries more of
 // them again later (MemberControl; docs/decisions/011-late-members.md).
 #pragma once
 
@@ -47,26 +46,25 @@ constexpr WorkRange split_work(int64_t count, int64_t grain, int thread, int num
 
 struct ThreadTeamOptions {
   int num_threads = 0;  // 0: default_num_threads() of base/threads/cpu_topology.h
-  // Whether each worker stays on one core. For cores that no other program uses: the system cannot
-  // move a pinned worker away from a busy core.
+  // Each worker stays on one core. Only useful if no other program uses these cores: the system
+  // cannot move a pinned worker away from a busy core.
   bool pin = false;
-  // Whether the number of members follows the cores that are free.
+  // The number of members follows the number of free cores.
   bool adapt = true;
-  // Tests set it to false to run as on a system that does not count how long threads wait for a
-  // core.
+  // False in tests that run as on a system that does not count how long threads wait for a core.
   bool counts_delays = true;
   // For tests: a worker calls it when it has seen a region, before it claims a slot.
   std::function<void(int member)> on_enter = nullptr;
 };
 
 struct ThreadTeamStats {
-  int num_members = 1;       // that the next region is offered to, the caller included
-  int64_t late_members = 0;  // times that a member was found to have waited for a core
+  int num_members = 1;       // members in the next region, including the caller
+  int64_t late_members = 0;  // how often a member had waited for a core
 };
 
 class ThreadTeam {
  public:
-  // Starts the threads. kInvalidArgument: num_threads < 0. kResourceExhausted: the system gives no
+  // Starts the threads. kInvalidArgument: num_threads < 0. kResourceExhausted: the system has no
   // more threads.
   static Result<ThreadTeam> create(const ThreadTeamOptions& options);
   ~ThreadTeam();
@@ -75,27 +73,27 @@ class ThreadTeam {
 
   int size() const;  // slots, and the most members
 
-  // Any thread may ask.
+  // Any thread may call it.
   ThreadTeamStats stats() const;
 
-  // Pins the calling thread to the team's first core (the workers own the others). For the one
-  // thread that lives to call run(); threads that it starts later inherit the pin, so it is never
-  // done unasked.
+  // Pins the calling thread to the team's first core (the workers have the others). Only for a
+  // thread whose one purpose is to call run(): threads that it starts later inherit the pin, so the
+  // team never does this by itself.
   void pin_caller();
 
-  // Deals [0, count) out to the first `num_threads` slots, a part as of split_work() to each. Not
-  // inside a region; replaces what was dealt before. count / grain < 2^32.
+  // Deals [0, count) out to the first `num_threads` slots, to each its part by split_work(). Not
+  // inside a region; replaces what was dealt before. Precondition: count / grain < 2^32.
   void deal(int64_t count, int64_t grain, int num_threads);
-  // Returns a piece of what is left of the slot's part, from its front, or of another slot's part,
-  // from its back. Pieces become smaller towards the end, down to `grain`. The range is empty when
-  // nothing is left.
+  // Returns a piece of the rest of the slot's part, from its front, or of another slot's part, from
+  // its back. Pieces become smaller towards the end, down to `grain`. The range is empty if nothing
+  // is left.
   WorkRange take(int slot);
-  // Whether some of what was dealt is not taken.
+  // Whether some of the dealt work has not been taken.
   bool has_dealt_work() const;
 
-  // Calls body(slot) once for each slot in [0, size()), on whichever members come, several slots on
-  // one member if need be. A slot may not wait for another, and body may not throw. Only one caller
-  // at a time may run a region, and no body may start one. It allocates nothing.
+  // Calls body(slot) once for each slot in [0, size()), on the members that arrive, several slots
+  // on one member if need be. A slot must not wait for another, and body must not throw. Only one
+  // caller at a time may run a region, and no body may start one. Allocates nothing.
   template <typename Body>
   void run(Body&& body) {
     run_erased([](void* context,

@@ -82,8 +82,9 @@ TEST(ThreadTeam, DealtWorkIsTakenOnceWhoeverTakesIt) {
   }
 }
 
-// The worker is stopped where it enters its first region until the test has seen that region and
-// many more end: it must not be waited for, and must not run the body of a region that is over.
+// The worker is stopped where it enters its first region, until the test has seen the end of that
+// region and of many more. No region may wait for it, and it must not run the body of a region that
+// is over.
 TEST(ThreadTeam, RegionEndsWithoutAMemberThatIsLate) {
   std::atomic<bool> may_go{false};
   std::atomic<bool> has_come{false};
@@ -98,7 +99,8 @@ TEST(ThreadTeam, RegionEndsWithoutAMemberThatIsLate) {
                                             }})
                         .value();
   const auto run_once = [&] {
-    auto hits = std::make_unique<std::vector<std::atomic<int>>>(2);  // gone when the region is over
+    // Destroyed when the region is over.
+    auto hits = std::make_unique<std::vector<std::atomic<int>>>(2);
     team.deal(100, 1, 2);
     std::atomic<int> taken{0};
     team.run([&, counts = hits.get()](int slot) {
@@ -118,8 +120,8 @@ TEST(ThreadTeam, RegionEndsWithoutAMemberThatIsLate) {
   for (int region = 0; region < 100; ++region) run_once();
 }
 
-// Members come late at random, regions are of random sizes and their memory does not outlive them;
-// each piece is done once, as by the naive model that counts.
+// Members are late at random; regions are of random sizes, and their memory does not outlive them.
+// Each piece is done once, as a naive count shows.
 TEST(ThreadTeam, EachPieceIsDoneOnceWhoeverIsDelayed) {
   for (const int threads : {2, 3, 5}) {
     std::atomic<uint32_t> state{static_cast<uint32_t>(threads)};
@@ -151,7 +153,7 @@ TEST(ThreadTeam, EachPieceIsDoneOnceWhoeverIsDelayed) {
   }
 }
 
-// Where the system does not count how long threads wait for a core, their run times tell.
+// If the system does not count how long threads wait for a core, their run times are used.
 TEST(ThreadTeam, AMemberThatDoesNotRunLeavesWhereDelaysAreNotCounted) {
   ThreadTeam team = ThreadTeam::create({.num_threads = 2, .counts_delays = false}).value();
   const std::thread::id caller = std::this_thread::get_id();

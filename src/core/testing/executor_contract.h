@@ -1,4 +1,5 @@
-// What an Executor promises of steps that fail, as checks that each implementation's tests run.
+// Checks of what an Executor promises about failed steps; the tests of each implementation run
+// them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,12 +12,12 @@
 
 namespace quire::test {
 
-// Plans by hand: requests of a few tokens, each in blocks of its own.
+// Builds plans for requests of a few tokens, each with blocks of its own.
 class ContractPlans {
  public:
   explicit ContractPlans(Executor& executor) : num_groups_(executor.kv_spec().groups.size()) {}
 
-  // A step with the whole prompt of a new request, of at most a block.
+  // Returns a step with the whole prompt of a new request; the prompt has at most one block.
   StepPlan first_step(RequestId id, std::vector<TokenId> prompt) {
     StepPlan plan{.step_id = ++num_steps_};
     const auto num_tokens = static_cast<int32_t>(prompt.size());
@@ -35,7 +36,7 @@ class ContractPlans {
     add(plan, id, position, 1);
     return plan;
   }
-  // Makes a plan impossible: it schedules a request that nobody has sent.
+  // Makes a plan impossible: it schedules a request that was never sent.
   static void spoil(StepPlan& plan) { add(plan, RequestId(999), 0, 1); }
 
  private:
@@ -58,9 +59,9 @@ inline TokenId sampled_token(const Result<StepResult>& result) {
                                                        : result->requests[0].sampled_token_ids[0];
 }
 
-// After execute() has failed: `dropped` of the failed plan took effect, its requests can be dropped
-// though they may never have been known, and sent again; the executor goes on as if the step had
-// not been.
+// Expects that, after execute() has failed, `dropped` of the failed plan has taken effect, that its
+// requests can be dropped, even if the executor never knew them, and sent again, and that the
+// executor goes on as if the step had never been.
 inline void expect_recovery_from_failed_execute(Executor& executor) {
   ContractPlans plans(executor);
   const std::vector<TokenId> prompt{1, 2, 3};
@@ -81,7 +82,7 @@ inline void expect_recovery_from_failed_execute(Executor& executor) {
   EXPECT_TRUE(executor.execute(end).ok());
 }
 
-// The same of submit() beside a step under way, which is collected as ever.
+// Expects the same of submit() while a step is under way, which is collected as usual.
 inline void expect_recovery_from_failed_submit(Executor& executor) {
   ContractPlans plans(executor);
   const std::vector<TokenId> prompt{1, 2, 3};

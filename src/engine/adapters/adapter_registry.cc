@@ -60,7 +60,7 @@ Status AdapterRegistry::check_room(const NamedAdapter& source, IfLoaded if_loade
 }
 
 Status AdapterRegistry::unload(std::string_view name) {
-  std::shared_ptr<const Adapter> last;  // given up without the lock: its memory may go with it
+  std::shared_ptr<const Adapter> last;  // destroyed without the lock, as its memory may be freed
   const std::lock_guard one_at_a_time(loading_);
   const std::lock_guard lock(mutex_);
   const auto found = find_name(loaded_, name);

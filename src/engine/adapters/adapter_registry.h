@@ -1,12 +1,12 @@
-// The adapters that requests may name: loaded, replaced and unloaded while an engine runs.
+// The adapters that requests may name. They are loaded, replaced and unloaded while an engine runs.
 //
 //   AdapterRegistry adapters([&](auto& name, auto& path) { return engine->load_adapter(name, path); },
 //                            /*max_loaded=*/4);
 //   QUIRE_RETURN_IF_ERROR(adapters.load({.name = "sql", .path = "/adapters/sql"}));
 //   request.adapter = adapters.find("sql");
 //
-// A request keeps the adapter that it began with: whatever is unloaded or replaced meanwhile, its
-// answer stays the same, and the adapter's memory comes back with the last such request.
+// A request keeps the adapter that it began with: if that is unloaded or replaced meanwhile, the
+// answer stays the same, and the adapter's memory is freed when the last such request ends.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@
 
 namespace quire {
 
-// What an operator or client calls an adapter, and the folder that holds it.
+// An adapter's name, and the folder that holds it.
 struct NamedAdapter {
   std::string name;
   std::string path;
-  // Of an adapter that the model brings for a task of embeddings: what stands before each text, which
-  // may be "".
+  // Set for an adapter that belongs to the model and serves a task of embeddings: the text to put
+  // before each input, which may be "".
   std::optional<std::string> instruction = {};
 };
 
@@ -39,22 +39,22 @@ struct LoadedAdapterInfo {
 
 enum class IfLoaded : uint8_t { kRefuse, kReplace };
 
-// Any thread may call it. Names are found while an adapter is being read.
+// Any thread may use it. Names can be looked up while an adapter is being read.
 class AdapterRegistry {
  public:
   using Load = std::function<Result<std::shared_ptr<const Adapter>>(const std::string& name,
                                                                     const std::string& path)>;
-  // `load` may be called from several threads, one at a time.
+  // `load` may be called from several threads, but never twice at the same time.
   AdapterRegistry(Load load, int32_t max_loaded)
       : load_(std::move(load)), max_loaded_(max_loaded) {}
 
-  // kInvalidArgument: no such name can be, or it is taken. kResourceExhausted: no more fit. What
-  // cannot be read leaves what was there.
+  // Errors: kInvalidArgument if the name is invalid or taken, kResourceExhausted if no more
+  // adapters fit. If the adapter cannot be read, the registry does not change.
   Status load(const NamedAdapter& source, IfLoaded if_loaded = IfLoaded::kRefuse);
-  // kNotFound: there is none of this name.
+  // kNotFound: there is no adapter with this name.
   Status unload(std::string_view name);
 
-  std::shared_ptr<const Adapter> find(std::string_view name) const;  // null: there is none
+  std::shared_ptr<const Adapter> find(std::string_view name) const;  // null: not found
   std::vector<NamedAdapter> tasks() const;      // those with an instruction, oldest first
   std::vector<LoadedAdapterInfo> list() const;  // oldest first
   int32_t num_loaded() const;
@@ -66,7 +66,7 @@ class AdapterRegistry {
   const Load load_;
   const int32_t max_loaded_;
   std::mutex loading_;        // held while files are read; taken before mutex_
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // protects the members below
   std::vector<LoadedAdapterInfo> loaded_;
 };
 

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// The folder's name is the content; an empty one is not there.
+// Reads an adapter whose content is its folder's name; an empty name is not found.
 Result<std::shared_ptr<const Adapter>> read(const std::string& name, const std::string& path) {
   if (path.empty()) return not_found("{}: no such folder", name);
   auto adapter = std::make_shared<Adapter>();
@@ -29,7 +29,7 @@ TEST(AdapterRegistry, LoadsReplacesAndUnloads) {
   EXPECT_EQ(adapters.find("sql"), first);
   ASSERT_TRUE(adapters.load({"sql", "/b"}, IfLoaded::kReplace).ok());
   EXPECT_EQ(adapters.find("sql")->content_key, "/b");
-  EXPECT_EQ(first->content_key, "/a");  // whoever uses the old one keeps it
+  EXPECT_EQ(first->content_key, "/a");  // users of the old adapter keep it
   EXPECT_EQ(adapters.list().front().source.path, "/b");
   EXPECT_EQ(adapters.unload("chat").code(), StatusCode::kNotFound);
   EXPECT_TRUE(adapters.unload("sql").ok());
@@ -56,7 +56,7 @@ TEST(AdapterRegistry, RefusesNamesThatCannotBePrinted) {
   EXPECT_TRUE(adapters.load({"Größe 7B/v1.2", "/a"}).ok());
 }
 
-// Against a naive model: a map of names.
+// Compares with a naive model, which is a map of names.
 TEST(AdapterRegistry, IsANaiveMap) {
   std::mt19937 random(7);
   AdapterRegistry adapters(read, 4);
@@ -86,7 +86,7 @@ TEST(AdapterRegistry, IsANaiveMap) {
   }
 }
 
-// Names are found, and answer with one version or the other, while files are read.
+// While files are read, a name is found with either the old or the new version.
 TEST(AdapterRegistry, ManyThreadsAtOnce) {
   std::atomic<int> num_reading{0};
   const auto read_alone = [&](const std::string& name, const std::string& path) {

@@ -1,5 +1,5 @@
 // Requests with adapters through the engine, on FakeExecutor: their tokens are those of their
-// adapter, the prefix cache mixes none, and a model that drafts leaves them alone.
+// adapter, the prefix cache does not mix adapters, and a drafting model does not draft for them.
 #include <gtest/gtest.h>
 
 #include "draft/executor_drafter.h"
@@ -38,7 +38,8 @@ std::vector<TokenId> expected(Rig& rig, const GenerationRequest& r) {
   return rig.fake().expected_output(r.prompt_token_ids, r.params, {}, r.adapter.get());
 }
 
-// One prompt, with and without: nobody reads the blocks of another, and everybody finds their own.
+// The same prompt with and without adapters: no request reads another adapter's blocks, and each
+// finds its own.
 TEST(AdapterRequests, PrefixCacheMixesNone) {
   Rig rig(adapter_rig());
   const std::vector<std::shared_ptr<const Adapter>> adapters = {nullptr, load(rig, "a", "/a"),
@@ -54,13 +55,13 @@ TEST(AdapterRequests, PrefixCacheMixesNone) {
   // Another version under the same name, and the same content under another name.
   EXPECT_EQ(rig.ask(request_with(load(rig, "a", "/a2"))).num_cached_tokens, 0);
   EXPECT_GT(rig.ask(request_with(load(rig, "c", "/a"))).num_cached_tokens, 0);
-  // What a client says of the cache is not the adapter.
+  // A client's cache salt is not taken for an adapter.
   GenerationRequest forged = request_with(nullptr);
   forged.cache_keys.adapter = "/a";
   EXPECT_EQ(rig.ask(forged).token_ids, expected(rig, forged));
 }
 
-// A crowd under preemption, with more adapters than may run at once.
+// Many requests under preemption, with more adapters than may run at once.
 TEST(AdapterRequests, CrowdGetsEverybodysOwnTokens) {
   RigOptions options = adapter_rig();
   options.engine.num_blocks = 60;
@@ -107,7 +108,7 @@ TEST(AdapterRequests, AreCountedByName) {
   rig.run();
 }
 
-// What was unloaded or replaced answers to the end; then nobody holds it.
+// Requests with an adapter that was unloaded or replaced use it to their end; then it is freed.
 TEST(AdapterRequests, KeepTheAdapterThatTheyBeganWith) {
   Rig rig(adapter_rig());
   AdapterRegistry adapters(
@@ -124,11 +125,12 @@ TEST(AdapterRequests, KeepTheAdapterThatTheyBeganWith) {
   EXPECT_FALSE(old.expired());
   rig.run();
   EXPECT_EQ(rig.answer(*id).token_ids, want);
-  rig.ask(request_with(nullptr));  // the executor hears of ended requests with the next step
+  rig.ask(request_with(nullptr));  // the executor learns of ended requests with the next step
   EXPECT_TRUE(old.expired());
 }
 
-// The model that drafts has no adapters: it guesses for the others alone, and no token changes.
+// The drafting model has no adapters: it drafts only for requests without one, and no token
+// changes.
 TEST(AdapterRequests, AModelDoesNotDraftForThem) {
   RigOptions options = adapter_rig();
   auto drafting = std::make_unique<FakeExecutor>(small_rig().fake);

@@ -1,5 +1,5 @@
-// Beam searches in the engine: the texts are those of a naive search alone, whatever runs beside
-// them and however often they are preempted, and every block comes back.
+// Beam searches in the engine: their texts are those of a naive search alone, whatever runs beside
+// them and however often they are preempted, and all blocks are freed in the end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ TEST(BeamRequests, ComputeThePromptOnce) {
   options.engine.kv.enable_prefix_caching = false;
   Rig rig(options);
   rig.ask(beam_request(std::vector<TokenId>(30, 5), 4, 6));
-  // The prompt, then all but the last token of each beam.
+  // The prompt, and all but the last token of each beam.
   EXPECT_EQ(rig.fake().num_tokens_run(), 30 + 4 * 5);
 }
 
@@ -176,7 +176,7 @@ TEST(BeamRequests, EndAtTheirDeadline) {
     EXPECT_EQ(rig.answer(id, i).status.code(), StatusCode::kDeadlineExceeded);
 }
 
-// Searches and ordinary requests come at random into an engine with little room.
+// Searches and ordinary requests arrive at random in an engine with little room.
 class BeamCrowd : public ::testing::TestWithParam<uint32_t> {
  protected:
   uint32_t below(uint32_t n) { return static_cast<uint32_t>(rng_()) % n; }
@@ -254,7 +254,7 @@ TEST_P(BeamCrowd, TextsAreThoseOfANaiveSearchAlone) {
   for (const auto& [id, r] : searches) expect_naive(rig, id, r);
 }
 
-// Searches that together have no room: each is preempted and comes back.
+// Searches that do not fit together are preempted and resume.
 TEST(BeamRequests, ComeBackAfterPreemption) {
   for (const bool caching : {false, true}) {
     RigOptions options = beam_rig();

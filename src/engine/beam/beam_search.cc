@@ -49,7 +49,7 @@ std::span<const BeamSearch::Move> BeamSearch::advance() {
   return moves_;
 }
 
-// Each beam's best continuations, in the order of the sums of log-probabilities.
+// Collects each beam's best continuations, in the order of the sums of log-probabilities.
 void BeamSearch::collect() {
   candidates_.clear();
   for (size_t beam = 0; beam < beams_.size(); ++beam) {
@@ -85,7 +85,7 @@ void BeamSearch::finish_vllm() {
   }
 }
 
-// Of the best continuations of all beams, those among the first `width` may finish.
+// Only continuations among the best `width` of all beams may finish.
 void BeamSearch::finish_hugging_face() {
   candidates_.resize(static_cast<size_t>(num_candidates_));
   const bool is_full = std::ssize(finished_) == width_;
@@ -97,7 +97,7 @@ void BeamSearch::finish_hugging_face() {
   }
 }
 
-// The best `width` are kept; of equals, those that were first.
+// Keeps the best `width` texts; ties go to those that were first.
 void BeamSearch::finish(const Candidate& candidate, double score, bool stopped) {
   const auto place =
       std::upper_bound(finished_.begin(), finished_.end(), score,
@@ -107,8 +107,8 @@ void BeamSearch::finish(const Candidate& candidate, double score, bool stopped) 
   if (std::ssize(finished_) > width_) finished_.pop_back();
 }
 
-// The best continuations that end nothing are the beams from here on. They have no places yet, but
-// know those of their parents.
+// The best continuations that do not end a text become the beams. They have no places of their own
+// yet: `place` is that of the parent.
 void BeamSearch::go_on() {
   std::vector<Beam> next;
   next.reserve(static_cast<size_t>(width_));
@@ -126,8 +126,8 @@ bool BeamSearch::is_over() const {
   if (num_tokens_ == max_tokens_ || beams_.empty()) return true;
   if (std::ssize(finished_) < width_) return false;
   if (rule_.early_stopping == EarlyStopping::kYes) return true;
-  // The best that a running beam may come to. By vLLM's rule nothing is cut off that could still be
-  // among the best: sums of log-probabilities only fall.
+  // The best score that a running beam may reach. Under vLLM's rule no beam is cut off that could
+  // still be among the best: sums of log-probabilities only decrease.
   const bool as_long_as_may_be =
       rule_.length_penalty > 0 && rule_.early_stopping != EarlyStopping::kNo;
   const int32_t length = (rule_.early_stopping ? 0 : num_prompt_tokens_) +
@@ -136,7 +136,8 @@ bool BeamSearch::is_over() const {
 }
 
 void BeamSearch::assign_places() {
-  std::vector<int32_t> child_of(static_cast<size_t>(width_), -1);  // by place: the beam that stays
+  // The beam that stays in each place.
+  std::vector<int32_t> child_of(static_cast<size_t>(width_), -1);
   for (size_t i = 0; i < beams_.size(); ++i) {
     int32_t& child = child_of[static_cast<size_t>(beams_[i].place)];
     if (child < 0) child = static_cast<int32_t>(i);

@@ -1,9 +1,10 @@
-// One beam search, as arithmetic on candidates: which beams go on with which tokens, and which texts
-// are the best in the end. Whoever runs the model brings, for each beam, the likeliest next tokens.
+// BeamSearch: one beam search, as arithmetic on candidates. It decides which beams go on with which
+// tokens, and which texts are the best in the end. Its caller runs the model and sets the likeliest
+// next tokens of each beam.
 //
-// Beams have places, 0 to width - 1. At first there is one beam, in place 0. A beam whose
-// continuations are among the best stays in its place with the best of them; the others take places
-// whose beams are given up. So where all go on, nothing moves.
+// Beams have places, 0 to width - 1. At first there is one beam, in place 0. A beam with
+// continuations among the best stays in its place with the best of them; the other continuations
+// take the places of beams that are given up. So if every beam goes on once, no beam moves.
 #pragma once
 
 #include <cstdint>
@@ -18,44 +19,45 @@ namespace quire {
 
 class BeamSearch {
  public:
-  // The beam in `place` goes on as the one in `parent` did, with `token_id` behind it.
+  // The beam in `place` continues the text of the beam in `parent` with `token_id`.
   struct Move {
     int32_t place = 0;
     int32_t parent = 0;
     TokenId token_id = 0;
   };
   struct Text {
-    std::vector<TokenId> token_ids;  // EOS included
-    std::vector<TokenLogprobs>
-        logprobs;          // one per token where SamplingParams::logprobs asks for them
-    bool stopped = false;  // it ends with EOS
+    std::vector<TokenId> token_ids;       // including EOS
+    std::vector<TokenLogprobs> logprobs;  // one per token if SamplingParams::logprobs asks for them
+    bool stopped = false;                 // the text ends with EOS
     double score = 0;
   };
 
-  // Of `params`, max_tokens (at least 1), eos_token_ids, ignore_eos and logprobs have an effect.
+  // Of `params`, only max_tokens (at least 1), eos_token_ids, ignore_eos and logprobs are used.
   BeamSearch(int32_t width, int32_t num_prompt_tokens, const SamplingParams& params,
              const BeamSearchParams& rule);
 
-  // Returns how many next tokens are wanted of each beam: so many that some do not end it.
+  // Returns how many next tokens are needed of each beam, so that enough of them do not end it.
   static int32_t num_candidates(int32_t width, const SamplingParams& params);
   int32_t num_candidates() const { return num_candidates_; }
 
-  // `candidates.top` has the likeliest next tokens of the beam in `place`, likeliest first.
+  // Sets the likeliest next tokens of the beam in `place`: candidates.top, likeliest first.
   void set_candidates(int32_t place, TokenLogprobs candidates);
   bool has_candidates(int32_t place) const { return has_candidates_[static_cast<size_t>(place)]; }
-  // Places of the beams that candidates are wanted for, best beam first.
+  // Returns the places of the beams that need candidates, best beam first.
   std::span<const int32_t> places() const { return places_; }
   bool done() const { return done_; }
-  // All beams have their candidates: what becomes of the places. Empty: the search is over.
+  // Chooses the next beams and returns their moves, none if the search is over. Precondition: all
+  // beams have their candidates.
   std::span<const Move> advance();
-  // Returns the best texts when the search is over, best first: as many as the search is wide.
+  // Returns the best texts of a finished search, best first; there are as many as the search is
+  // wide.
   std::vector<Text> best() const;
 
  private:
-  // A token of some beams: they have it and all that is before it in common.
+  // A token in the tree of texts. Beams that share it also share all tokens before it.
   struct Node {
     int32_t parent = -1;
-    TokenLogprobs token;  // its `top` is kept where it is asked for
+    TokenLogprobs token;  // its `top` is kept only if logprobs ask for it
   };
   struct Beam {
     int32_t node = -1;
@@ -91,7 +93,7 @@ class BeamSearch {
   const int32_t max_tokens_;
   const int32_t num_candidates_;
   const std::optional<int32_t> num_logprobs_;
-  const std::vector<TokenId> eos_token_ids_;  // empty where EOS ends nothing
+  const std::vector<TokenId> eos_token_ids_;  // empty if EOS does not end a text
   const BeamSearchParams rule_;
 
   int32_t num_tokens_ = 0;  // of each beam

@@ -1,4 +1,4 @@
-// Beam search against a naive one that keeps whole texts, by both rules.
+// Compares beam search with a naive one that keeps whole texts, by both rules.
 #include "engine/beam/beam_search.h"
 
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 namespace quire {
 
-// Answers those queries that it can, and asks the drafter for the others.
+// Answers the queries of requests with forced tokens, and passes the others to the drafter.
 void ChoiceDrafts::propose_forced(std::span<DraftQuery> queries) {
   open_queries_.clear();
   for (DraftQuery& query : queries) {

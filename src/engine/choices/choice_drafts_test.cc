@@ -1,5 +1,5 @@
 // Speculation through the whole engine: drafts that are right with some probability change when
-// tokens come, and no token, text, finish reason or count.
+// tokens come, but no token, text, finish reason or count.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -22,7 +22,7 @@ using test::tokens;
 
 constexpr int32_t kNumDrafts = 4;
 
-// Errs on purpose, and has nothing to say where it knows no answer.
+// Proposes wrong drafts on purpose, and none for requests whose answer it was not taught.
 class TestDrafter final : public test::TaughtDrafter {
  public:
   explicit TestDrafter(int32_t percent_right) : percent_right_(percent_right) {}
@@ -59,7 +59,7 @@ class Drafts : public ::testing::TestWithParam<Setup> {
     options.engine.scheduler.async_scheduling = GetParam().steps_in_flight > 1;
     return options;
   }
-  // Teaches the drafter all choices of the request, beyond every stop.
+  // Teaches the drafter the answers of all choices of the request, beyond every stop.
   void teach(Rig& rig, GenerationRequest r, const FakeExecutor::MaskOf& mask_of = {}) {
     const uint64_t seed = r.params.seed.value_or(0);
     r.params.max_tokens = 128 - static_cast<int32_t>(r.prompt_token_ids.size());
@@ -106,7 +106,7 @@ TEST_P(Drafts, OneRequestTakesFewerSteps) {
   uint64_t accepted = 0;
   for (const uint64_t count : stats.spec_decode_num_accepted_tokens_per_pos) accepted += count;
   EXPECT_EQ(accepted, stats.spec_decode_num_accepted_tokens);
-  // Each step brings one token and the drafts that came out.
+  // Each step gives one token and the accepted drafts.
   EXPECT_EQ(stats.steps, 41u - accepted);
   if (GetParam().percent_right == 100) {
     EXPECT_EQ(stats.steps, 1u + 8u);  // 1, then 8 times 5
@@ -115,7 +115,7 @@ TEST_P(Drafts, OneRequestTakesFewerSteps) {
   }
 }
 
-// Everything that may end a request ends it at the same token, and nothing behind it shows.
+// Everything that may end a request ends it at the same token, and no token behind that is visible.
 TEST_P(Drafts, RequestsEndWhereTheyEndWithout) {
   const auto tokenizer = test::byte_tokenizer();
   std::vector<GenerationRequest> requests;
@@ -162,7 +162,7 @@ TEST_P(Drafts, RequestsEndWhereTheyEndWithout) {
   EXPECT_GT(num_stopped, 8);
 }
 
-// Few blocks, small budgets, windows, prefix hits: drafts are dropped where there is no room.
+// With few blocks, small budgets, windows and prefix hits, drafts are dropped if there is no room.
 TEST_P(Drafts, CrowdsAndPreemptionsGiveTheSame) {
   for (const int32_t budget : {8, 64}) {
     auto options = rig_options();
@@ -211,7 +211,7 @@ TEST_P(Drafts, KeepToTokenMasks) {
             stats.spec_decode_num_draft_tokens * static_cast<uint64_t>(GetParam().percent_right));
 }
 
-// What the client predicts is drafted where the answer begins to follow it, and counted apart.
+// The client's prediction is drafted where the answer begins to follow it, and counted separately.
 TEST(Predictions, AnswersThatFollowThemTakeFewerSteps) {
   auto options = small_rig();
   options.engine.drafter = std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
@@ -230,7 +230,7 @@ TEST(Predictions, AnswersThatFollowThemTakeFewerSteps) {
   EXPECT_LT(rig.engine().stats().steps, 16u);
 }
 
-// What the engine has said before makes answers come sooner, those of the same cache salt alone.
+// Earlier answers of the engine make later ones faster, but only those with the same cache salt.
 TEST(SharedDrafts, ChangeNoAnswerAndKeepSaltsApart) {
   auto options = small_rig();
   options.engine.drafter = std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
@@ -254,8 +254,8 @@ TEST(SharedDrafts, ChangeNoAnswerAndKeepSaltsApart) {
   }
 }
 
-// Which prefixes are told to be in the cache, in which order, does not depend on drafts: no block
-// with a token that did not come out is one.
+// Cache events, and their order, do not depend on drafts: no block with a token that was not
+// accepted is reported.
 TEST_P(Drafts, CachedPrefixesAreToldAsWithout) {
   std::vector<std::pair<BlockHash, std::vector<TokenId>>> stored[2];
   for (const bool drafts : {false, true}) {
@@ -280,8 +280,8 @@ TEST_P(Drafts, CachedPrefixesAreToldAsWithout) {
   EXPECT_EQ(stored[1], stored[0]);
 }
 
-// Where the times of steps are known they decide: drafts that cannot pay are never verified, and
-// nothing but the number of steps tells.
+// If step times are known, they decide: drafts that cannot pay are never verified, and only the
+// number of steps differs.
 TEST(WeighedDrafts, GiveTheSameWithFewerDrafts) {
   std::vector<std::vector<TokenId>> answers;
   std::vector<uint64_t> num_drafts;
@@ -306,8 +306,8 @@ TEST(WeighedDrafts, GiveTheSameWithFewerDrafts) {
   EXPECT_EQ(num_drafts[2], 0u);
 }
 
-// Of so few tokens that the drafter finds matches everywhere, which say nothing: what was learned of
-// them leaves one probe every 32 steps.
+// With so few distinct tokens the drafter finds matches everywhere, none of which helps. Once the
+// planner has learned that, it leaves one probe every 32 steps.
 TEST(WeighedDrafts, RandomTextGetsNoneAfter64Steps) {
   constexpr int32_t kLength = 700;
   auto options = small_rig();

@@ -28,7 +28,7 @@ size_t ChoiceMasks::count_allowed(RequestId id, std::span<const TokenId> drafts)
   const auto it = choices_.find(id);
   if (it == choices_.end() || drafts.empty()) return drafts.size();
   const Result<int32_t> count = it->second->mask_source->count_allowed(drafts);
-  // A source that fails will say so again where masks are filled, and ends its choice there.
+  // The error of a failed source comes again when masks are filled, and ends its choice there.
   return count.ok() ? std::min(drafts.size(), static_cast<size_t>(std::max(0, *count))) : 0;
 }
 
@@ -37,7 +37,8 @@ std::span<const TokenId> ChoiceMasks::forced(RequestId id) const {
   return it == choices_.end() ? std::span<const TokenId>() : it->second->mask_source->forced();
 }
 
-// The last first: when its mask is there, those of the others are, and the thread wakes once.
+// Asks in reverse order: when the last mask is there, the others are too, and the thread wakes
+// once.
 void ChoiceMasks::hold_late() {
   std::for_each(pending_.rbegin(), pending_.rend(), [this](Pending& pending) {
     const bool is_late = !pending.choice->mask_source->ready();
@@ -54,7 +55,7 @@ std::span<ChoiceMasks::Failure> ChoiceMasks::complete(StepPlan& plan) {
     Choice* choice = sampled_choice(scheduled);
     if (choice != nullptr) choice->mask_source->begin(plan.drafts(scheduled));
   }
-  // The last first, as in hold_late().
+  // In reverse order, as in hold_late().
   std::for_each(plan.scheduled.rbegin(), plan.scheduled.rend(), [&](ScheduledRequest& scheduled) {
     Choice* choice = sampled_choice(scheduled);
     if (choice == nullptr) return;

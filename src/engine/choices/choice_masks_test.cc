@@ -1,4 +1,4 @@
-// Requests whose tokens keep to a mask source, through the whole engine.
+// Requests whose tokens follow a mask source, through the whole engine.
 #include "engine/choices/choice_masks.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using test::RuleMasksOptions;
 using test::small_rig;
 using test::tokens;
 
-// After token t may come what leaves the same remainder, or the next, of a division by 7.
+// Token t may be followed by tokens with the same remainder, or the next one, of a division by 7.
 RuleMasksOptions remainders() {
   RuleMasksOptions options;
   options.rule = [](std::span<const TokenId> output, TokenId id) {
@@ -71,7 +71,7 @@ TEST_P(ChoiceMasksTest, TokensKeepToTheirMasks) {
             rig.fake().expected_output(free.prompt_token_ids, free.params));
 }
 
-// A late mask delays its own request alone, and changes no token.
+// A late mask delays only its own request, and changes no token.
 TEST_P(ChoiceMasksTest, ALateMaskDelaysItsRequestAlone) {
   Rig rig(rig_options());
   RuleMasksOptions masks = remainders();
@@ -88,20 +88,20 @@ TEST_P(ChoiceMasksTest, ALateMaskDelaysItsRequestAlone) {
   }
   EXPECT_EQ(rig.answer(*free_id).token_ids.size(), 12u);
   EXPECT_LT(rig.answer(*late_id).token_ids.size(), 6u);
-  // Its prompt but for the last token did not wait.
+  // All of its prompt but the last token was computed meanwhile.
   EXPECT_GE(rig.fake().num_tokens_run(), 19 + 9 + 11);
   rig.run();
   EXPECT_EQ(rig.answer(*late_id).token_ids, expected(rig, late, masks));
 }
 
-// Behind a late mask drafts count as wrong, and the next step comes to the same place.
+// Drafts behind a late mask count as wrong, and the next step reaches the same place.
 TEST_P(ChoiceMasksTest, ALateMaskBehindADraftChangesNoToken) {
   for (const size_t num_in_time : {1u, 2u, 3u, 100u}) {
     auto options = rig_options();
     options.engine.drafter = std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
     options.engine.scheduler.num_speculative_tokens = 4;
     Rig rig(options);
-    RuleMasksOptions masks;  // one text, which repeats itself
+    RuleMasksOptions masks;  // only one text is allowed, which repeats itself
     masks.rule = [](std::span<const TokenId> output, TokenId id) {
       return id == static_cast<TokenId>(output.size() % 3);
     };
@@ -117,7 +117,7 @@ TEST_P(ChoiceMasksTest, ALateMaskBehindADraftChangesNoToken) {
   }
 }
 
-// Notes in which order sources are told of tokens (a) and asked for masks (r).
+// Records the order in which sources are told of tokens (a) and asked for masks (r).
 class NotedMasks final : public TokenMaskSource {
  public:
   NotedMasks(const RuleMasksOptions& masks, std::string& notes) : masks_(masks), notes_(notes) {}
@@ -141,7 +141,7 @@ class NotedMasks final : public TokenMaskSource {
   std::string& notes_;
 };
 
-// Workers have the masks of all rows to make before the engine waits for one.
+// Workers can make the masks of all rows before the engine waits for one.
 TEST_P(ChoiceMasksTest, MasksOfAllRowsAreBegunBeforeOneIsAskedFor) {
   Rig rig(rig_options());
   std::string notes;
@@ -181,7 +181,7 @@ TEST_P(ChoiceMasksTest, PreemptedRequestsGoOnUnderTheirMasks) {
   }
 }
 
-// A source that fails ends its choice with its error, and nothing else.
+// A source that fails ends only its own choice, with its error.
 TEST_P(ChoiceMasksTest, AFailureEndsItsChoiceAlone) {
   Rig rig(rig_options());
   RuleMasksOptions fill_fails = remainders();

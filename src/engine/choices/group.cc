@@ -38,7 +38,7 @@ std::optional<size_t> append_tokens(Choice& choice, std::span<const TokenId> tok
 
 uint64_t choice_seed(uint64_t seed, int32_t index) {
   if (index == 0) return seed;
-  constexpr uint32_t kForkTag = 0x666f726b;  // apart from the counters that sampling uses
+  constexpr uint32_t kForkTag = 0x666f726b;  // keeps seeds apart from sampling's counters
   const auto words = philox4x32(seed, {static_cast<uint32_t>(index), 0, 0, kForkTag});
   return (uint64_t{words[0]} << 32) | words[1];
 }

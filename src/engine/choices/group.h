@@ -1,5 +1,5 @@
-// What the engine keeps of one client request and its choices while they are unfinished. It is used
-// on the engine thread only.
+// The engine's record of one client request and its choices, until they are finished. Used by the
+// engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// Names one client request. Whoever submits it chooses the id, which is never reused.
+// Identifies one client request. Its submitter chooses the id, which is never used again.
 using GroupId = StrongId<struct GroupIdTag, uint64_t>;
 
 struct Group;
@@ -29,17 +29,17 @@ struct Choice {
   Group* group = nullptr;
   RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;
-  std::shared_ptr<const PoolingParams> pooling;  // null: nothing is made of hidden states
-  std::optional<TextOutput> text;                // none without a tokenizer
-  bool wants_text_ends = false;                  // as of the request
-  std::unique_ptr<TokenMaskSource> mask_source;  // null: every token may come
+  std::shared_ptr<const PoolingParams> pooling;  // null: not a pooling request
+  std::optional<TextOutput> text;                // empty without a tokenizer
+  bool wants_text_ends = false;                  // of the request
+  std::unique_ptr<TokenMaskSource> mask_source;  // null: every token is allowed
   ChoiceTimes times;
   bool scheduled = false;    // times.first_scheduled_us is set
-  bool prompt_done = false;  // the first token has come
+  bool prompt_done = false;  // it has its first token
   bool finished = false;
   int32_t num_cached_tokens = 0;
   int32_t num_output_tokens = 0;
-  int32_t num_preemptions = 0;  // after which it ran again
+  int32_t num_preemptions = 0;  // preemptions after which it ran again
   DraftCounts drafts;
 };
 
@@ -48,19 +48,19 @@ struct Group {
   std::string external_id;
   std::shared_ptr<OutputChannel> channel;
   int32_t num_prompt_tokens = 0;
-  std::vector<Choice> choices;  // never resized: others point into it
+  std::vector<Choice> choices;  // never resized, since others point into it
   int32_t num_unfinished = 0;
-  // Greedy choices are all the same: the first is computed, the others are copies of it.
+  // Greedy choices are all equal: the first is computed, and the others are copies of it.
   bool copies_first = false;
-  // Whose beam in place i is the request of choice i until it is over; null: there is none.
+  // The search whose beam in place i is the request of choice i until it is over; null: no search.
   std::unique_ptr<BeamSearch> beams;
   bool has_news = false;  // since the last notify()
-  // Until choice 0's first delta takes them.
+  // Kept until choice 0's first delta takes them.
   std::vector<TokenLogprobs> prompt_logprobs;
   bool first_delta_sent = false;
-  bool hands_over_kv = false;    // as of the request
-  bool is_handing_over = false;  // its last delta waits for that
-  // Prompt tokens that must come from the cache, or it fails; 0: none need to.
+  bool hands_over_kv = false;    // of the request
+  bool is_handing_over = false;  // its last delta waits until the KV is in files
+  // Prompt tokens that must come from the cache, or the request fails; 0: none.
   int32_t num_required_tokens = 0;
   bool any_succeeded = false;  // a choice ended by stop or length
   int32_t max_output_tokens = 0;
@@ -71,19 +71,20 @@ inline bool is_over(const Group& group) {
   return group.num_unfinished == 0 && !group.is_handing_over;
 }
 
-// Appends prompt logprobs that continue what the group has. After a preemption they come again from
-// the start; what is known already is skipped.
+// Appends prompt logprobs that continue those of the group. After a preemption they come from the
+// start again; those that the group has already are skipped.
 void collect_prompt_logprobs(Group& group, const RequestStepResult& result);
 
-// Turns new tokens into `delta`: ids, logprobs (by index from `logprobs`, which may be empty),
-// text. When `stopped` the last token is an EOS or stop token, whose text shows only with
-// include_stop_str_in_output. Returns the index of the stop string that ended the text; later
-// tokens are then left out.
+// Appends new tokens to `delta`: ids, logprobs (by index from `logprobs`, which may be empty),
+// text. `stopped`: the last token is an EOS or stop token, whose text appears only with
+// include_stop_str_in_output. Returns the index of the stop string that ended the text, if any;
+// later tokens are then left out.
 std::optional<size_t> append_tokens(Choice& choice, std::span<const TokenId> token_ids,
                                     std::span<const TokenLogprobs> logprobs, bool stopped,
                                     OutputDelta& delta);
 
-// Returns the seed of choice `index`: the request's own for 0, else one that is derived from both.
+// Returns the seed of choice `index`: the request's own for 0, else one derived from seed and
+// index.
 uint64_t choice_seed(uint64_t seed, int32_t index);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// Drafts of a model: FakeExecutor as the served model and, with another hash or the same, as the one
-// that drafts. It checks every block that the drafter plans.
+// Drafts of a model: FakeExecutor is both the served model and, with the same hash or another one,
+// the drafting model. It checks every block that the drafter plans.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,7 +18,7 @@ using test::tokens;
 constexpr int32_t kNumDrafts = 4;
 
 struct Setup {
-  int32_t percent_right = 100;  // of what the drafting model says
+  int32_t percent_right = 100;  // of the drafting model's tokens
   int32_t num_blocks = 64;
   int32_t max_step_tokens = 64;
 };
@@ -57,8 +57,8 @@ class ModelDrafts : public ::testing::TestWithParam<Setup> {
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelDrafts, ::testing::ValuesIn(kSetups));
 
-// Greedy and seeded, alone and in a crowd that is preempted: the same tokens, and the drafter's
-// blocks always hold what it says and come back.
+// Greedy and seeded requests, alone and among others with preemption, give the same tokens. The
+// drafter's blocks always hold what it says, and are freed in the end.
 TEST_P(ModelDrafts, ChangeNoToken) {
   auto options = small_rig();
   options.engine.num_blocks = 40;
@@ -93,15 +93,16 @@ TEST_P(ModelDrafts, ChangeNoToken) {
   }
 }
 
-// What a drafter of hidden states is given: rows that say their position, put as a model does it.
+// A stand-in for the hidden states that a drafter gets: rows with their position, put as a model
+// puts them.
 class HiddenDrafts : public ::testing::TestWithParam<Setup> {
  protected:
   static std::optional<TokenId> next(std::span<const TokenId> context) {
     return (context.back() * 31 + 7) % 1000;
   }
 
-  // Either all of a step's tokens have the states of the tokens before them, or none: then they are
-  // behind the model's last one.
+  // Checks that all or none of a step's tokens have the states of the tokens before them; if none
+  // do, the tokens are behind the model's last one.
   Status check(const StepPlan& plan) {
     for (const ScheduledRequest& scheduled : plan.scheduled) {
       const int32_t first = rows_->first_position(scheduled.id) - 1 + scheduled.num_computed_tokens;
@@ -120,7 +121,7 @@ class HiddenDrafts : public ::testing::TestWithParam<Setup> {
     return {};
   }
 
-  // The states of a step, and what its requests' texts have come to: what follows is known.
+  // Puts the states of a step, and checks the texts of its requests, whose continuation is known.
   void put(const StepPlan& plan) {
     for (const RequestId id : plan.dropped) rows_->forget(id);
     for (const NewRequest& request : plan.new_requests) requests_[request.id] = request;
@@ -177,8 +178,8 @@ class HiddenDrafts : public ::testing::TestWithParam<Setup> {
 
 INSTANTIATE_TEST_SUITE_P(Models, HiddenDrafts, ::testing::ValuesIn(kSetups));
 
-// Long prompts in chunks, prefixes in the cache, preemption, several choices, and requests that want
-// no drafts: the same tokens, and every state where it belongs.
+// With long prompts in chunks, cached prefixes, preemption, several choices, and requests without
+// drafts: the same tokens, and every state at its position.
 TEST_P(HiddenDrafts, ChangeNoToken) {
   auto options = small_rig();
   options.engine.num_blocks = 40;
@@ -199,7 +200,7 @@ TEST_P(HiddenDrafts, ChangeNoToken) {
     const auto id = rig.submit(r);
     ASSERT_TRUE(id.ok()) << id.status().message();
     asked.emplace_back(*id, r);
-    if (i == 7) rig.run();  // what comes now finds prefixes
+    if (i == 7) rig.run();  // later requests find prefixes
   }
   rig.run();
   DraftCounts drafts;

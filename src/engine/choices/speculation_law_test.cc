@@ -1,5 +1,5 @@
-// Law L4 for speculation: over a million tokens, whoever drafts and whatever else the engine has to do,
-// each request gives what it gives alone in an engine without drafts.
+// Law L4 for speculation: over a million tokens, whatever the drafter and whatever else the engine
+// has to do, each request gives what it gives alone in an engine without drafts.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,7 +21,7 @@ constexpr int32_t kNumDrafts = 6;
 constexpr size_t kPoolSize = 48;
 constexpr uint64_t kTokensPerDrafter = 210'000;
 
-// Requests that come again and again, and what each choice of them answers alone.
+// Requests that are sent again and again, with the answers that each of their choices gives alone.
 struct Pool {
   std::vector<GenerationRequest> requests;
   std::vector<std::vector<Answer>> answers;
@@ -34,7 +34,7 @@ std::shared_ptr<const Tokenizer> tokenizer() {
 
 GenerationRequest random_request(std::mt19937& rng) {
   const auto vocab_size = static_cast<uint32_t>(tokenizer()->vocab_size());
-  std::mt19937 text(rng() % 6);  // few distinct beginnings, so that prefixes meet
+  std::mt19937 text(rng() % 6);  // few distinct beginnings, so that prefixes match often
   std::vector<TokenId> prompt(1 + rng() % 90);
   for (TokenId& id : prompt) id = static_cast<TokenId>(text() % (vocab_size - 1));
   GenerationRequest r = test::request(std::move(prompt), 40 + static_cast<int32_t>(rng() % 180));
@@ -76,9 +76,9 @@ Pool make_pool(std::mt19937& rng) {
   return pool;
 }
 
-// Knows the pool's answers. `percent_right` of its drafts are from there; the others are any token, the
-// ones that end a text among them. With `is_hostile` the last one of each run is always wrong, often no
-// token at all, and as many come as may be asked for.
+// A drafter that has the pool's answers. `percent_right` of its drafts are from these; the others
+// are any tokens, including those that end a text. With `is_hostile` the last draft of each run is
+// always wrong, often no token at all, and there are as many drafts as allowed.
 class PoolDrafter final : public test::TaughtDrafter {
  public:
   PoolDrafter(const Pool& pool, int32_t percent_right, bool is_hostile)
@@ -141,7 +141,7 @@ test::RigOptions random_rig(std::mt19937& rng) {
         {.kind = KvKind::kSlidingWindow, .sliding_window = pick({5, 20}), .layers = {}});
   }
   options.fake.max_steps_in_flight = pick({1, 2});
-  // KV is read back at every step in some rigs; the others go over more tokens in the same time.
+  // Some engines verify the KV at every step; the others run more tokens in the same time.
   options.fake.verify_kv = rng() % 4 == 0;
   EngineOptions& engine = options.engine;
   engine.scheduler.async_scheduling = options.fake.max_steps_in_flight > 1;
@@ -169,12 +169,12 @@ void expect_same(const Answer& got, const Answer& want) {
   }
 }
 
-// What all runs together must have met, for the test to mean anything.
+// Events that must occur in all runs together for the test to mean anything.
 struct Met {
   uint64_t tokens = 0, preemptions = 0, cached_tokens = 0, drafts = 0, accepted = 0;
 };
 
-// One engine: a load of requests of the pool, one after the other and together.
+// Runs one engine with requests of the pool, one after the other and together.
 void run_traffic(Kind kind, const Pool& pool, uint32_t seed, Met& met) {
   std::mt19937 rng(seed);
   auto options = random_rig(rng);
@@ -226,7 +226,7 @@ TEST_P(SpeculationLaw, NoTokenChangesOverAMillion) {
   EXPECT_GT(met.preemptions, 0u);
   EXPECT_GT(met.cached_tokens, 0u);
   EXPECT_GT(met.drafts, 1000u);
-  // Text of hashes hardly repeats itself, which is all that n-grams see.
+  // Texts made of hashes hardly repeat themselves, and n-grams can only find repetitions.
   const bool is_often_right = GetParam() != Kind::kAlwaysWrong && GetParam() != Kind::kNgram;
   EXPECT_GT(met.accepted, is_often_right ? 10'000u : 0u);
   RecordProperty("tokens", static_cast<int>(met.tokens));

@@ -22,7 +22,8 @@ Status KvHandovers::check(GenerationRequest& request) {
     return invalid_argument("kv_transfer_params: this server takes no KV over");
   const KvHandover& handover = *request.handover;
   const int32_t cell_tokens = kv_.options().files.cell_tokens;
-  const auto most_files = std::ssize(request.prompt_token_ids) / cell_tokens + 1;  // one of states
+  // There may be one more file, of states.
+  const auto most_files = std::ssize(request.prompt_token_ids) / cell_tokens + 1;
   Status status = files_->check_pool(handover.pool);
   if (status.ok() && (handover.num_tokens < 0 || std::ssize(handover.files) > most_files)) {
     status = invalid_argument("{} files of {} tokens for a prompt of {}", handover.files.size(),
@@ -64,7 +65,7 @@ void KvHandovers::fill(KvFileStats& stats) const {
 }
 
 void KvHandovers::begin(Answer answer, const Request& request, int64_t now_us) {
-  // Of prompts with media nothing is: their tokens do not tell what stands there.
+  // Prompts with media are not handed over, since their tokens do not tell the content.
   const auto num_prompt = static_cast<size_t>(request.num_prompt_tokens);
   const std::span<const TokenId> prompt =
       std::span(request.token_ids).first(request.media.empty() ? num_prompt : 0);

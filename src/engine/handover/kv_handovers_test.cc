@@ -1,4 +1,4 @@
-// One engine prefills, another one decodes, and a disk is between them.
+// One engine prefills and another one decodes, with a disk between them.
 #include "engine/handover/kv_handovers.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using test::tokens;
 
 constexpr int32_t kCellTokens = 2;
 
-// Takes what it is given and never answers.
+// Accepts jobs and never answers them.
 class SilentFiles final : public KvFiles {
  public:
   void store(KvStoreJob) override {}
@@ -94,7 +94,7 @@ TEST(KvHandovers, DecodingGoesOnWherePrefillEnded) {
   EXPECT_EQ(prefiller.engine().stats().kv_files->handovers, 7);
 }
 
-// What one engine hands over in blocks of its own the other takes into blocks of its own.
+// The two engines have blocks of different sizes.
 TEST(KvHandovers, BlocksMayBeOfUnlikeSizes) {
   for (const auto& [giving, taking] : {std::pair{2, 8}, {8, 2}, {4, 6}, {6, 4}, {16, 10}}) {
     SCOPED_TRACE(testing::Message() << giving << " to " << taking);
@@ -116,13 +116,13 @@ TEST(KvHandovers, BlocksMayBeOfUnlikeSizes) {
       EXPECT_GE(answer.num_cached_tokens, num_given / taking * taking);
       num_taken += num_given >= taking ? 1 : 0;
     }
-    decoder.ask(request(tokens(2), 1));  // whose step shows the counters
+    decoder.ask(request(tokens(2), 1));  // a step that publishes the counters
     EXPECT_EQ(decoder.engine().stats().kv_files->takeovers, num_taken);
     EXPECT_EQ(decoder.engine().stats().kv_files->takeovers_failed, 0);
   }
 }
 
-// What a client made up, another model's, another tenant's, or what has gone meanwhile.
+// Handovers that a client made up, or of another model or tenant, or whose files are gone.
 TEST(KvHandovers, WhatIsNotThereFailsOrIsComputed) {
   for (const bool recomputes : {false, true}) {
     test::MemoryDisk disk;
@@ -146,7 +146,7 @@ TEST(KvHandovers, WhatIsNotThereFailsOrIsComputed) {
       } else {
         EXPECT_EQ(status.code(), StatusCode::kUnavailable);
       }
-      decoder.ask(request(tokens(2), 1));  // whose step shows the counters
+      decoder.ask(request(tokens(2), 1));  // a step that publishes the counters
       EXPECT_EQ(decoder.engine().stats().kv_files->takeovers_failed, before + 1);
     };
     expect_refused({.pool = "another", .files = given.files, .num_tokens = given.num_tokens});
@@ -182,7 +182,7 @@ test::RigOptions silent_rig() {
   return options;
 }
 
-// Files that never answer hold an answer back for as long as a lease, and its blocks no longer.
+// Files that never answer delay an answer by one lease, and keep its blocks no longer than that.
 TEST(KvHandovers, TheWaitIsBounded) {
   Rig rig(silent_rig());
   GenerationRequest r = request(tokens(20), 1);
@@ -215,7 +215,7 @@ TEST(KvHandovers, AClientThatLeavesHoldsNothing) {
   EXPECT_TRUE(rig.engine().reset_prefix_cache().ok());
 }
 
-// Prompts that together have more blocks than memory has room for on their way to files.
+// Together the prompts have more blocks than memory can hold on their way to files.
 TEST(KvHandovers, LittleMemoryTakesSeveralGoes) {
   test::MemoryDisk disk;
   auto options = rig_on(disk, {.gives = true});
@@ -228,8 +228,8 @@ TEST(KvHandovers, LittleMemoryTakesSeveralGoes) {
   }
 }
 
-// Random prompts through both engines, files that are lost and damaged between them: each answer is
-// the one of a request alone, or says that its KV was not there.
+// Random prompts go through both engines, while files between them are lost and damaged: each
+// answer is that of a request alone, or says that its KV was not there.
 TEST(KvHandovers, RandomTraffic) {
   int64_t num_taken = 0, num_failed = 0;
   for (uint32_t seed = 0; seed < 30; ++seed) {

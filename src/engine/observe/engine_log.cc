@@ -18,7 +18,7 @@ void EngineLog::throughput(const EngineStats& stats, int64_t now_us) {
   const auto hits = stats.prefix_cache_hits - std::exchange(last_hits_, stats.prefix_cache_hits);
   const bool busy =
       prompt + generation > 0 || stats.num_requests_running + stats.num_requests_waiting > 0;
-  // One idle line after work shows that the queue is empty; then silence.
+  // One line after the work has ended shows that the queue is empty; after that there are none.
   const bool say = busy || was_busy_;
   was_busy_ = busy;
   if (first || !say) return;

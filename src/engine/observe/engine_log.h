@@ -1,4 +1,4 @@
-// Log lines about the engine's work: throughput now and then, steps when asked for.
+// Log lines about the engine's work: throughput from time to time, and each step if asked for.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace quire {
 
 class EngineLog {
  public:
-  // A throughput line comes every `interval_us`, or never with 0. With `log_steps` there is one
+  // Logs throughput every `interval_us`, or never if that is 0. With `log_steps` it writes one
   // debug line per step.
   EngineLog(int64_t interval_us, bool log_steps)
       : interval_us_(interval_us), log_steps_(log_steps) {}
 
   // Whether a throughput line is due.
   bool due(int64_t now_us) const { return interval_us_ > 0 && now_us - last_us_ >= interval_us_; }
-  // Throughput and hit rate since the last line, and how things stand; silent when nothing happened
-  // since.
+  // Logs throughput and hit rate since the last line, and the queue and cache as they are. Logs
+  // nothing if nothing happened since.
   void throughput(const EngineStats& stats, int64_t now_us);
   void step(const StepRecord& step) const;
 

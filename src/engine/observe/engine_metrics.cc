@@ -242,8 +242,8 @@ void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& k
   stats_.state_blocks_cached = states.num_cached_blocks;
 }
 
-// Versions of one name, where an adapter was replaced, count together. Where nothing has changed
-// since the last step nothing is allocated.
+// Versions of one name, where an adapter was replaced, are counted together. Allocates nothing if
+// nothing has changed since the last step.
 void EngineMetrics::set_adapters(std::span<const AdapterUse> uses) {
   const std::lock_guard lock(mutex_);
   std::vector<AdapterRequests>& adapters = stats_.adapters;

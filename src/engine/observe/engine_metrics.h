@@ -1,4 +1,5 @@
-// Keeps EngineStats: the engine thread reports what happens, any thread takes copies.
+// EngineMetrics collects EngineStats: the engine thread reports events, and any thread may take
+// copies.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ class RecentWindow {
   size_t next_ = 0;
 };
 
-// The times and numbers of a choice that ended by itself.
+// The times and counts of a choice that ended by stop or length.
 struct FinishedChoice {
   ChoiceTimes times;
   int32_t num_prompt_tokens = 0;
@@ -37,23 +38,25 @@ struct FinishedChoice {
   int32_t num_preemptions = 0;
 };
 
-// Every method locks: none is on a per-token path of its own.
+// Every method locks; none is called for each token separately.
 class EngineMetrics {
  public:
-  // The constants of the engine are those of `constants`.
+  // The engine's constants are taken from `constants`.
   explicit EngineMetrics(EngineStats constants);
 
   void on_submitted(bool accepted);
   void on_first_token(int64_t time_to_first_token_us, int32_t num_prompt_tokens,
                       int32_t num_cached_tokens);
-  // `gap_us` has passed since the choice's last tokens; its first ones have none.
+  // Records tokens of a choice that came gap_us after its last ones; its first ones have no gap.
   void on_tokens(int32_t num_tokens, std::optional<int64_t> gap_us);
-  // A step verified `num_drafts` drafts of a choice; the first `num_accepted` came out.
+  // Records that a step verified `num_drafts` drafts of a choice and accepted the first
+  // `num_accepted`.
   void on_drafts(int32_t num_drafts, int32_t num_accepted);
-  // All beams of a search have computed their next tokens.
+  // Records that all beams of a search have computed their next tokens.
   void on_beam_step(int32_t num_beams);
   void on_finished(FinishReason reason, const FinishedChoice& choice);
-  // A client request has ended, at least one choice by itself; the longest has so many tokens.
+  // Records that a client request has ended, of which at least one choice ended by stop or length;
+  // the longest has max_output_tokens tokens.
   void on_group_finished(int32_t num_choices, int32_t max_output_tokens);
   void on_overflow();
   void on_deadline();
@@ -62,15 +65,15 @@ class EngineMetrics {
   void on_residency(const std::vector<ResidencySample>& samples);
   void set_graphs(const GraphCounts& graphs);
   void set_kv_files(const KvFileStats& files);
-  // `states` are the figures of KvPool::kState, all zero in models without states.
+  // `states` are the statistics of KvPool::kState, all zero for models without states.
   void set_gauges(const SchedulerStats& scheduler, const KvStats& kv, const KvStats& states);
   void set_adapters(std::span<const AdapterUse> uses);
 
-  // `uptime_us` is the caller's; `num_submitted` requests wait before the engine thread.
+  // The caller gives `uptime_us`; `num_submitted` requests wait in the mailbox.
   EngineStats snapshot(int64_t uptime_us, int64_t num_submitted) const;
 
  private:
-  void on_step_cost(const StepRecord& step);  // the lock is held
+  void on_step_cost(const StepRecord& step);  // precondition: the lock is held
 
   mutable std::mutex mutex_;
   EngineStats stats_;

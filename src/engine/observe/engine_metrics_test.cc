@@ -16,7 +16,7 @@ TEST(Histogram, BoundsAreInclusive) {
   EXPECT_NEAR(h.sum, 28.1 + 21, 1e-12);
 }
 
-// The published lists, so that dashboards made for vLLM read ours.
+// The bounds are those that vLLM publishes, so that dashboards made for vLLM work.
 TEST(Buckets, AreThePublishedOnes) {
   EXPECT_EQ(buckets::time_to_first_token_s(),
             (std::vector<double>{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
@@ -30,7 +30,7 @@ TEST(Buckets, AreThePublishedOnes) {
   EXPECT_EQ(buckets::one_two_five(INT64_MAX).size(), 57u);
   EXPECT_EQ(buckets::iteration_tokens(),
             (std::vector<double>{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}));
-  // vLLM's inter-token bounds, all of them, with finer ones before.
+  // All of vLLM's inter-token bounds, with finer ones before them.
   const auto itl = buckets::inter_token_s();
   const std::vector<double> coarse{.01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
                                    .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};

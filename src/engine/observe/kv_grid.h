@@ -1,4 +1,4 @@
-// make_kv_grid() makes the picture of all KV blocks that /quire/kv/blocks answers with.
+// make_kv_grid() makes the picture of all KV blocks that /quire/kv/blocks returns.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// `owner_of` returns the external id of a request's client request, or null when nobody owns it.
-// The string must stay where it is: requests with the same pointer have the same owner.
+// `owner_of` returns the external id of the client request that a request belongs to, or null if
+// there is none. Requests with the same pointer have the same owner, so the string must not move.
 KvGridSnapshot make_kv_grid(const KvManager& kv,
                             const std::function<const std::string*(RequestId)>& owner_of);
 

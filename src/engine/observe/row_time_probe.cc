@@ -11,11 +11,12 @@ namespace {
 
 constexpr int32_t kRows[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64};
 constexpr int kRounds = 5;
-// Slow steps are measured less often: they differ less, for what disturbs them.
+// The most time spent on one count. Slow steps are measured less often, since noise disturbs them
+// less.
 constexpr int64_t kMostUsOfACount = 80'000;
 constexpr int64_t kMostUs = 1'000'000;
 
-// A request with one known token and drafts behind it, in blocks of its own.
+// Makes a plan of one request with one known token and drafts behind it, in blocks of its own.
 StepPlan verification(RequestId id, uint64_t step_id, int32_t num_rows, const KvSpec& kv,
                       int32_t vocab_size) {
   StepPlan plan;
@@ -37,13 +38,13 @@ StepPlan verification(RequestId id, uint64_t step_id, int32_t num_rows, const Kv
   return plan;
 }
 
-// The time of one such step; 0: it failed.
+// Returns the time of one such step; 0: it failed.
 int64_t run(Executor& executor, StepPlan& plan, const Clock& clock) {
   const int64_t begin = clock.now_us();
   const Result<StepResult> result = executor.execute(plan);
   const int64_t us = clock.now_us() - begin;
   --plan.step_id;
-  // The next step of the same request begins it anew.
+  // The next step starts the same request again.
   plan.dropped = {plan.scheduled[0].id};
   return result.ok() && result->requests[0].status.ok() ? us : 0;
 }
@@ -60,7 +61,8 @@ RowTimes measure_row_times(Executor& executor, const KvPlan& kv_plan, int32_t ma
                        (kv_plan.num_blocks - 1) / std::max(1, num_groups) * kv.block_size});
   std::vector<RowTimes::Point> points;
   std::vector<RequestId> dropped;
-  uint64_t step_id = std::numeric_limits<uint64_t>::max() / 2;  // down from here: nobody else's
+  // Step ids count down from here; no other step has such ids.
+  uint64_t step_id = std::numeric_limits<uint64_t>::max() / 2;
   const int64_t begin = clock.now_us();
   for (const int32_t num_rows : kRows) {
     if (num_rows > max_rows || (points.size() > 4 && clock.now_us() - begin > kMostUs)) break;

@@ -1,4 +1,4 @@
-// Measures what steps take by the number of their rows, for counts of drafts to be weighed by.
+// Measures how step time depends on the number of rows, in order to weigh how many drafts pay.
 #pragma once
 
 #include "base/clock.h"
@@ -7,9 +7,10 @@
 
 namespace quire {
 
-// Runs steps that verify made-up drafts, of one to `max_rows` rows, about a second in all or five steps, and drops
-// them. The executor is initialised and idle, and no block of its KV holds anything. Nothing is known
-// when the clock does not move, when the pool is too small or when a step fails.
+// Runs steps of one to `max_rows` rows that verify made-up drafts, and drops them. It takes about a
+// second in all, or five steps. Precondition: the executor is initialised and idle, and no block of
+// its KV holds anything. The result has no times if the clock does not move, the pool is too small
+// or a step fails.
 RowTimes measure_row_times(Executor& executor, const KvPlan& kv_plan, int32_t max_rows,
                            const Clock& clock);
 

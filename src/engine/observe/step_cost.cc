@@ -14,7 +14,8 @@ double predict_us(const CostModel& model, int32_t num_decodes, int32_t context, 
   return model.predict_us(shape);
 }
 
-// Of a source: num_embeddings counts what the blocks of a text leave empty too.
+// Returns the rows of a source; num_embeddings also counts the rows that a text leaves empty in its
+// blocks.
 int32_t rows_of(const MediaItem& item) {
   return item.text.empty() ? item.num_embeddings : static_cast<int32_t>(item.text.size());
 }
@@ -37,7 +38,7 @@ StepTimeTable step_time_table(const CostModel& model) {
   table.prompt_context_us =
       std::max(0.0, (far_chunk - chunk) / (static_cast<double>(kChunk) * kContext));
   const double attention_us = table.prompt_context_us * kChunk * kChunk / 2;
-  // Never free, however fast the hardware is said to be.
+  // Prompt tokens never count as free, however fast the hardware is said to be.
   table.prompt_token_us = std::max(1e-3, (chunk - one - attention_us) / kChunk);
   return table;
 }

@@ -54,7 +54,7 @@ TEST(StepCosts, FillsShapeAndCost) {
   EXPECT_DOUBLE_EQ(record.bound_share(), record.cost.bound_us / 1e6);
 }
 
-// The scheduler's table says what the cost model says, to within what is not linear about a step.
+// The scheduler's table agrees with the cost model, except for what is not linear about a step.
 TEST(StepTimeTable, AgreesWithTheCostModel) {
   const auto model = gemma_cost();
   const StepTimePredictor table(step_time_table(*model));

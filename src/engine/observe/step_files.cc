@@ -19,8 +19,8 @@ Status cannot_write(const std::string& path) {
                           std::strerror(errno));
 }
 
-// Collects text and writes it in large pieces. After a failed write it stays silent: the engine
-// must not stop for a full disk.
+// Collects text and writes it in large pieces. After a failed write it writes nothing more: the
+// engine must not stop for a full disk.
 class BufferedFile {
  public:
   // `ending` is written when the file is closed.
@@ -37,7 +37,7 @@ class BufferedFile {
   BufferedFile(const BufferedFile&) = delete;
   BufferedFile& operator=(const BufferedFile&) = delete;
 
-  // Append here, then call written().
+  // Callers append here, then call written().
   std::string& text() { return text_; }
   void written() {
     if (text_.size() >= kBufferBytes) flush();
@@ -89,7 +89,7 @@ Status check_step_file(const std::string& path) {
   return {};
 }
 
-// Observers are copied, so the file is shared by the copies.
+// Observers are copied, so the copies share the file.
 Result<StepObserver> open_step_log(const std::string& path, const StepLogHeader& header) {
   QUIRE_ASSIGN_OR_RETURN(const std::shared_ptr<BufferedFile> file, BufferedFile::open(path));
   file->text() += format_header(header);
@@ -104,7 +104,7 @@ Result<StepObserver> open_chrome_trace(const std::string& path) {
                          BufferedFile::open(path, "\n]\n"));
   constexpr std::pair<int, std::string_view> kThreads[] = {
       {1, "steps"}, {2, "schedule, execute, update"}, {3, "bound"}};
-  // A process that is killed leaves no bracket at the end; viewers load that too.
+  // If the process is killed, the closing bracket is missing; viewers accept that.
   file->text() += "[";
   for (const auto& [thread, name] : kThreads) {
     fmt::format_to(

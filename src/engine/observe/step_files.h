@@ -1,4 +1,4 @@
-// Files that follow the engine: the step log and the Chrome trace.
+// Files that are written while the engine runs: the step log and the Chrome trace.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 namespace quire {
 
 // Checks, before a model is loaded, whether the functions below will be able to write `path`.
-// Leaves an empty file where there was none.
+// Creates an empty file if there is none.
 Status check_step_file(const std::string& path);
 
-// Writes roofline/calibrate/step_log.h's format to `path`, which is replaced. What a killed process
-// leaves behind ends within a line at worst.
+// Writes roofline/calibrate/step_log.h's format to `path`, which is replaced. If the process is
+// killed, at worst the last line is incomplete.
 Result<StepObserver> open_step_log(const std::string& path, const StepLogHeader& header);
 
 // Writes the trace-event format that chrome://tracing and Perfetto read: each step with its
-// scheduling, execution and update, and the bound beneath it. The closing bracket that the format
-// lets one leave out is left out.
+// scheduling, execution and update, and its bound beneath it. The closing bracket is left out, as
+// the format allows.
 Result<StepObserver> open_chrome_trace(const std::string& path);
 
 }  // namespace quire

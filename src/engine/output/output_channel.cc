@@ -20,7 +20,7 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-// `later` follows `earlier`, of the same choice.
+// Merges `later` into `earlier`, an earlier delta of the same choice.
 void merge(OutputDelta& earlier, OutputDelta&& later) {
   earlier.text += later.text;
   append(earlier.token_ids, std::move(later.token_ids));
@@ -91,7 +91,8 @@ bool OutputChannel::push(OutputDelta delta) {
     });
     if (last != unread_.rend()) {
       merge(*last, std::move(delta));
-      // Not to be read before notify(), as all that was pushed; nor what comes after it.
+      // The merged delta must not be read before notify(), like everything just pushed, nor may
+      // what follows it.
       num_readable_ = std::min(num_readable_, static_cast<size_t>(unread_.rend() - last) - 1);
       return true;
     }
@@ -115,8 +116,8 @@ std::optional<OutputDelta> OutputChannel::pop_locked() {
   OutputDelta delta = std::move(unread_.front());
   unread_.erase(unread_.begin());
   --num_readable_;
-  // Merging changes the exact size by the shells that are gone, so the count restarts whenever all
-  // is read.
+  // Merging frees parts of deltas, so the sizes do not add up exactly. The count restarts whenever
+  // all is read.
   count_unread(unread_.empty() ? -unread_bytes_ : -size_bytes(delta));
   return delta;
 }

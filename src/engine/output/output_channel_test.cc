@@ -43,7 +43,7 @@ TEST(OutputChannel, AllStreamsTogetherAreBounded) {
   while (hog->push(delta(0, std::string(1000, 'a')))) ++num_taken;
   EXPECT_GT(num_taken, 10);
   EXPECT_LE(total->load(), 100'000);
-  // Who reads, or has left little, is none the worse for it.
+  // A reader that reads, or has left little unread, is not affected.
   OutputChannel reader(1, kLimits, nullptr, total);
   EXPECT_TRUE(reader.push(delta(0, std::string(1000, 'a'))));
   EXPECT_TRUE(reader.push(delta(0, std::string(1000, 'a'))));

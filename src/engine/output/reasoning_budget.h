@@ -1,4 +1,4 @@
-// How long a model may reason before it answers.
+// The limit of a model's reasoning before it answers.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 
 namespace quire {
 
-// Tokens that come while the text holds one of `begins` and none of `ends` behind it are counted;
-// after `max_tokens` of them `forced_token_ids` come, whatever the model would have said.
+// Tokens are counted while the text has one of `begins` and none of `ends` after it. After
+// `max_tokens` of them the model must go on with `forced_token_ids`.
 struct ReasoningBudget {
-  int32_t max_tokens = 0;                 // 0: the model does not reason
-  bool begins_inside = false;             // the answer's first token is reasoning already
-  std::vector<std::string> begins;        // only at the beginning of the answer, behind blanks
+  int32_t max_tokens = 0;      // 0: the model does not reason
+  bool begins_inside = false;  // the answer's first token is already reasoning
+  // These are only found at the beginning of the answer, after whitespace.
+  std::vector<std::string> begins;
   std::vector<std::string> ends;          // at least one
   std::vector<TokenId> forced_token_ids;  // at least one; their text ends the reasoning
 };

@@ -1,4 +1,4 @@
-// How near two embeddings are.
+// The similarity of two embeddings.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Returns the cosine of the angle between two rows of equal length, or 0 where one of them is zero.
+// Returns the cosine of the angle between two rows of equal length, or 0 if one of them is zero.
 inline double cosine_similarity(std::span<const float> a, std::span<const float> b) {
   double ab = 0.0, aa = 0.0, bb = 0.0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {

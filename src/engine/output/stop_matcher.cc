@@ -37,15 +37,15 @@ StopMatcher::Output StopMatcher::feed(std::string_view text, bool may_stop) {
     }
     if (!found || !may_stop) continue;
     held_.append(text.substr(0, i + 1));
-    // The whole stop string is in held_ unless some of it has been sent, which happens only when it
-    // is included.
+    // The whole stop string is in held_ unless a part of it has been sent, which happens only if
+    // stop strings are included.
     if (!include_stop_) held_.resize(held_.size() - automata_[*found].pattern.size());
     return {std::exchange(held_, {}), found};
   }
   held_.append(text);
   size_t keep = 0;
   for (const Automaton& a : automata_) {
-    const bool whole = a.state == a.pattern.size();  // passed over
+    const bool whole = a.state == a.pattern.size();  // it was ignored
     keep = std::max<size_t>(keep, whole ? a.failure[a.state] : a.state);
   }
   if (include_stop_) keep = 0;

@@ -1,5 +1,4 @@
-// Finds stop strings in streamed text, and holds back text that may turn out to be the start of
-// one.
+// Finds stop strings in streamed text, and holds back text that may be the start of one.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +9,26 @@
 
 namespace quire {
 
-// Reads text byte by byte through one Knuth-Morris-Pratt automaton per stop string, so the outcome
-// does not depend on how the text is cut into pieces, and the cost per byte is constant. The stop
-// string that ends first wins; of those that end together, the first in the list. Held back is
-// exactly the longest end of the text that begins some stop string: at most the longest stop string
-// less one byte. Stop strings are whole UTF-8 and not empty; so is the text.
+// Reads text byte by byte through one Knuth-Morris-Pratt automaton per stop string, so that the
+// result does not depend on how the text is cut into pieces, and the cost per byte is constant. The
+// stop string that ends first wins; of those that end at the same byte, the first in the list. It
+// holds back exactly the longest end of the text that begins some stop string, which is at most the
+// longest stop string less one byte. Stop strings are whole UTF-8 and not empty; the text is whole
+// UTF-8 too.
 class StopMatcher {
  public:
   StopMatcher(const std::vector<std::string>& stops, bool include_stop_in_output);
 
   struct Output {
-    std::string text;            // may be sent now
-    std::optional<size_t> stop;  // which stop string ended the text; nothing may be fed after it
+    std::string text;  // can be sent now
+    // The stop string that ended the text; feed() must not be called after that.
+    std::optional<size_t> stop;
   };
 
-  // `may_stop` is false while min_tokens holds: a stop string that ends now is then passed over,
-  // though one that ends later may begin here.
+  // `may_stop` is false as long as min_tokens forbids a stop: a stop string that ends in this text
+  // is then ignored, but one that begins here may end later.
   Output feed(std::string_view text, bool may_stop);
-  // What is still held back: the text has ended without a stop string.
+  // Ends the text without a stop string and returns what was held back.
   std::string flush();
 
  private:

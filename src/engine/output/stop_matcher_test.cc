@@ -13,8 +13,8 @@ struct Ended {
   friend bool operator==(const Ended&, const Ended&) = default;
 };
 
-// The specification: the stop string that ends first; of those that end together the first in the
-// list.
+// The specification: the stop string that ends first, or of those that end together the first in
+// the list.
 Ended naive(const std::string& text, const std::vector<std::string>& stops, bool include) {
   for (size_t end = 1; end <= text.size(); ++end) {
     for (size_t k = 0; k < stops.size(); ++k) {
@@ -68,7 +68,7 @@ TEST(StopMatcher, FlushGivesWhatWasHeld) {
 
 TEST(StopMatcher, PassedOverStopsMayStillOverlapALaterOne) {
   StopMatcher matcher({"aba"}, false);
-  EXPECT_EQ(matcher.feed("xaba", false).text, "xab");  // passed over; its last a may begin another
+  EXPECT_EQ(matcher.feed("xaba", false).text, "xab");  // ignored; its last a may begin another
   const auto out = matcher.feed("ba", true);
   EXPECT_EQ(out.stop, 0u);
   EXPECT_EQ(out.text, "");

@@ -4,7 +4,7 @@
 
 namespace quire {
 
-// An incomplete character at the prompt's end is at most 3 byte tokens, and a leading space needs
+// An incomplete character at the prompt's end has at most 3 byte tokens, and a leading space needs
 // one token before it.
 constexpr size_t kPromptTail = 8;
 

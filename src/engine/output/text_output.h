@@ -1,4 +1,4 @@
-// One choice's tokens as text: incremental detokenization, then stop strings.
+// Turns one choice's tokens into text: incremental detokenization, then stop strings.
 #pragma once
 
 #include <optional>
@@ -11,22 +11,22 @@
 
 namespace quire {
 
-// Pieces appended to `out`, put together, are whole UTF-8 and end at the stop string that was
-// found, if any. `params` and the tokenizer must outlive it.
+// The pieces appended to `out` are together whole UTF-8 and end at the stop string that was found,
+// if any. `params` and the tokenizer must outlive it.
 class TextOutput {
  public:
-  // The first token continues `prompt` (it keeps its leading space).
+  // The text continues `prompt`, so that its first token keeps its leading space.
   TextOutput(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
              const SamplingParams& params);
 
-  // Adds the next token and returns which stop string has ended the text, if one has; nothing may
-  // follow then. No stop string ends it while at most min_tokens tokens have come.
+  // Adds the next token. Returns which stop string has ended the text, if any; no token may follow
+  // then. No stop string ends the text during the first min_tokens tokens.
   std::optional<size_t> push(TokenId token_id, std::string& out);
-  // Counts a token that shows no text: an EOS or stop token that ends the output.
+  // Counts a token without text: an EOS or stop token that ends the output.
   void skip() { ++num_tokens_; }
-  // Returns how many bytes the tokens have made so far, those of stop strings included.
+  // Returns how many bytes of text the tokens have given, including those of stop strings.
   int64_t num_bytes() const { return num_bytes_; }
-  // Ends the text: appends what was held back, with incomplete characters as U+FFFD.
+  // Ends the text: appends what was held back; incomplete characters become U+FFFD.
   std::optional<size_t> finish(std::string& out);
 
  private:

@@ -1,4 +1,4 @@
-// Text as a client sees it: through the whole engine, with tokens that the test chooses.
+// The text that a client gets through the whole engine, with tokens that the test chooses.
 #include <gtest/gtest.h>
 
 #include "base/utf8.h"
@@ -13,7 +13,7 @@ using test::request;
 using test::Rig;
 using test::small_rig;
 
-// The model says `script` after a prompt of one token.
+// The model answers a prompt of one token with `script`.
 test::RigOptions scripted(std::vector<TokenId> script,
                           const std::vector<std::string>& pieces = {}) {
   auto options = small_rig();
@@ -49,8 +49,7 @@ TEST(TextOutput, DeltasAreWholeCharacters) {
   EXPECT_EQ(num_tokens, text.size());
 }
 
-// A character's text comes with its last token, and text that is held back comes later than its
-// end.
+// A character's text comes with its last token; text that is held back comes later than its token.
 TEST(TextOutput, SaysWhereTheTextOfEachTokenEnds) {
   Rig rig(scripted(bytes("a\xC3\xA9ST.")));
   auto r = request({'x'}, 6);
@@ -79,7 +78,7 @@ TEST(TextOutput, StopStringSplitOverTokens) {
   EXPECT_EQ(answer.text, "hello ");
   EXPECT_EQ(answer.finish_reason, FinishReason::kStop);
   EXPECT_EQ(std::get<std::string>(answer.stop_reason), "STOP");
-  EXPECT_EQ(answer.token_ids.size(), 10u);  // the tokens that spelt it count
+  EXPECT_EQ(answer.token_ids.size(), 10u);  // the tokens that spelled it count
 
   r.params.include_stop_str_in_output = true;
   answer = rig.ask(r);

@@ -8,12 +8,13 @@
 namespace quire {
 namespace {
 
-// Prompts are told apart in pieces of this many tokens.
+// Prefixes are compared in pieces of this many tokens.
 constexpr size_t kPieceTokens = 64;
-// Of each engine: 65,536 pieces are 4 million tokens, in 4 MiB.
+// Pieces remembered per engine: 65,536 pieces are 4 million tokens, in 4 MiB.
 constexpr size_t kKnownPieces = 65'536;
 
-// Prompts of other adapters and tenants share no KV.
+// Returns the chain of a request's pieces. Prompts of different adapters and tenants share no KV,
+// so they get different chains.
 std::vector<uint64_t> chain_of(const GenerationRequest& request) {
   std::string keys = request.cache_keys.salt;
   if (request.adapter != nullptr) keys += '\0' + request.adapter->content_key;

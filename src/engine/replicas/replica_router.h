@@ -1,4 +1,5 @@
-// ReplicaRouter decides which of several engines takes a request, by what they were sent before.
+// ReplicaRouter chooses which of several engines takes a request, by the requests sent to each
+// before.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@
 
 namespace quire {
 
-// What one engine has been given and has not answered. Any thread may call it.
+// The unfinished requests of one engine. Any thread may use it.
 struct ReplicaLoad {
   std::atomic<int32_t> num_requests{0};
   std::atomic<int64_t> num_tokens{0};
@@ -26,27 +27,28 @@ struct ReplicaLoad {
   }
 };
 
-// Any thread may call it.
+// Any thread may use it.
 class ReplicaRouter {
  public:
   ReplicaRouter(size_t num_engines, const RouterOptions& options);
 
   struct Choice {
-    std::vector<size_t> order;  // of engines: the best, then the others as they are to be tried
+    std::vector<size_t> order;  // all engines in the order in which to try them, the best first
     std::vector<uint64_t> chain;
   };
   Choice choose(const GenerationRequest& request);
-  // The engine has taken the request of the choice, so that it will know its prompt.
+  // Records that `engine` has taken the request of the choice, so that it will have its prompt's
+  // KV.
   void note(const Choice& choice, size_t engine);
-  // Shared with the streams of the engine's answers, which may outlive this.
+  // The load is shared with the streams of the engine's answers, which may outlive this.
   const std::shared_ptr<ReplicaLoad>& load(size_t engine) const { return loads_[engine]; }
-  // The engines have lost their caches.
+  // Forgets all prefixes, since the engines have lost their caches.
   void forget_prefixes();
 
  private:
   std::vector<std::shared_ptr<ReplicaLoad>> loads_;
   const bool by_prefix_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // protects the members below
   Router router_;
   PrefixIndex index_;
 };

@@ -13,8 +13,8 @@
 namespace quire {
 namespace {
 
-// The stream of the engine that was chosen; it counts as that engine's load until its answer is
-// whole or nobody wants it any more.
+// The stream of the chosen engine. It counts as that engine's load until its answer is complete or
+// the stream is destroyed.
 class RoutedStream final : public OutputStream {
  public:
   RoutedStream(std::unique_ptr<OutputStream> stream, std::shared_ptr<ReplicaLoad> load,
@@ -38,12 +38,12 @@ class RoutedStream final : public OutputStream {
   }
 
   const std::unique_ptr<OutputStream> stream_;
-  const std::shared_ptr<ReplicaLoad> load_;  // shared with the engine, which may end sooner
+  const std::shared_ptr<ReplicaLoad> load_;  // shared with the router, which may be destroyed first
   const int64_t num_tokens_;
   bool is_unloaded_ = false;
 };
 
-// Answers once, when every engine has answered: with the first error, if there was one.
+// Calls back once, when every engine has replied; with the first error, if there was one.
 class JoinedReply {
  public:
   JoinedReply(size_t count, AsyncEngine::OnPaused on_paused)
@@ -63,12 +63,12 @@ class JoinedReply {
   const AsyncEngine::OnPaused on_paused_;
 };
 
-// An adapter that every engine has read for itself.
+// An adapter that every engine has read separately.
 struct AdapterOfEach final : Adapter {
   std::vector<std::shared_ptr<const Adapter>> parts;  // by engine
 };
 
-// The request as that engine gets it.
+// Returns the request in the form for that engine.
 GenerationRequest for_engine(GenerationRequest request, ReplicaAdapters adapters, size_t engine) {
   if (adapters == ReplicaAdapters::kOwn && request.adapter != nullptr)
     request.adapter = static_cast<const AdapterOfEach&>(*request.adapter).parts[engine];
@@ -83,7 +83,7 @@ bool any_of(const Engines& engines, Is is) {
                      [&](const auto& engine) { return is(*engine); });
 }
 
-// Asks every engine; the first error.
+// Calls `ask` for every engine; returns the first error.
 template <typename Ask>
 Status ask_all(const Engines& engines, Ask ask) {
   Status first_error;
@@ -159,8 +159,8 @@ class ReplicatedEngine final : public AsyncEngine {
   std::atomic<bool> draining_{false};
 };
 
-// A request that the chosen engine's queue has no room for goes to the next; what can never run
-// here is refused by the first.
+// If the chosen engine's queue has no room for a request, the next engine is tried; the first
+// engine refuses requests that can never run.
 Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest request,
                                                                std::function<void()> on_ready) {
   if (draining_) return unavailable("engine: draining");
@@ -271,7 +271,8 @@ std::vector<StepRecord> ReplicatedEngine::recent_steps() const {
   return steps;
 }
 
-// One after the other: while the first finishes the others run on, since nothing new comes.
+// Drains the engines one after the other: while one finishes the others run on, since no new work
+// comes.
 void ReplicatedEngine::drain(int64_t timeout_us) {
   draining_ = true;
   for (const auto& engine : engines_) {

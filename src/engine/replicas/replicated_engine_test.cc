@@ -122,7 +122,7 @@ TEST(ReplicatedEngine, AFullQueueSpillsAndAllFullRefuses) {
   EXPECT_TRUE(fleet.engine->has_waiting());
   ASSERT_TRUE(fleet.engine->resume().ok());
   for (auto& stream : streams) EXPECT_EQ(read_all(*stream).token_ids.size(), 2u);
-  // Their load is gone: what comes now is taken.
+  // The load of those requests is gone, so a new one is taken.
   EXPECT_TRUE(fleet.engine->submit(request(tokens(8), 2), nullptr).ok());
 }
 
@@ -175,7 +175,7 @@ TEST(ReplicatedEngine, DrainFinishesWhatRunsOnEveryEngine) {
 
 class AdaptersOfReplicas : public ::testing::TestWithParam<ReplicaAdapters> {};
 
-// Read by one engine for all, or by each for itself.
+// The adapter is read by one engine for all, or by each engine for itself.
 TEST_P(AdaptersOfReplicas, ServeOnAllEngines) {
   test::RigOptions options = fast_rig();
   options.fake.takes_adapters = true;

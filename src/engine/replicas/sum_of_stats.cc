@@ -113,7 +113,7 @@ void add(StepTimeTotals& sum, const StepTimeTotals& other) {
   sum.executor.num_members += other.executor.num_members;
 }
 
-// Both by name.
+// Adds by adapter name; both lists are sorted by name.
 void add(std::vector<AdapterRequests>& sum, const std::vector<AdapterRequests>& other) {
   for (const AdapterRequests& more : other) {
     const auto at = std::lower_bound(sum.begin(), sum.end(), more.name,
@@ -129,7 +129,7 @@ void add(std::vector<AdapterRequests>& sum, const std::vector<AdapterRequests>& 
   }
 }
 
-// What there is lies in one directory, which all of them look at; what was done is each one's own.
+// All engines use the same directory, so its contents count once; work done is summed.
 void add(KvFileStats& sum, const KvFileStats& other) {
   for (const auto here :
        {&KvFileStats::num_files, &KvFileStats::num_bytes, &KvFileStats::num_blocks}) {

@@ -22,7 +22,7 @@ RequestStatus status_of(FinishReason reason) {
 
 }  // namespace
 
-// False: some delta found no room.
+// Returns false if some delta found no room.
 bool Answers::push_to_channel(const Choice& choice, OutputDelta delta) {
   Group& group = *choice.group;
   bool has_room = true;
@@ -54,7 +54,7 @@ void Answers::push(Choice& choice, OutputDelta delta) {
       "stream: the reader left too much unread: more than {} bytes, or some while all streams had "
       "{} bytes",
       limits_.max_unread_bytes, limits_.max_total_unread_bytes);
-  if (choice.finished) {  // it was the last delta that found no room
+  if (choice.finished) {  // its last delta found no room
     OutputDelta last;
     last.choice_index = choice.index;
     last.finish_reason = FinishReason::kAbort;
@@ -65,7 +65,7 @@ void Answers::push(Choice& choice, OutputDelta delta) {
 }
 
 void Answers::end(Choice& choice, FinishReason reason, Status status, OutputDelta delta) {
-  // Has no effect when it ended by itself.
+  // This has no effect if the scheduler has already ended the request.
   parts_.scheduler.finish(choice.request_id, status_of(reason));
   parts_.groups.remove_computed(choice.request_id);
   parts_.masks.remove(choice);

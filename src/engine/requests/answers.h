@@ -1,4 +1,5 @@
-// What readers get of their requests, and how requests end: the one place that pushes to channels.
+// Answers gives readers the output of their requests, and ends requests. Only this class pushes to
+// channels.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace quire {
 
-// It is used on the engine thread only.
+// Used by the engine thread only.
 class Answers {
  public:
   struct Parts {  // all borrowed
@@ -29,19 +30,20 @@ class Answers {
   };
   Answers(const Parts& parts, const StreamLimits& limits) : parts_(parts), limits_(limits) {}
 
-  // A reader that leaves too much unread loses its request.
+  // Pushes a delta. If its reader leaves too much unread, the request is aborted.
   void push(Choice& choice, OutputDelta delta);
-  // Everything a choice holds is free when this returns; flush() forgets it.
+  // Ends a choice. Everything that it holds is free when this returns; flush() forgets it.
   void end(Choice& choice, FinishReason reason, Status status, OutputDelta delta = {});
-  // Ends what is unfinished of a group.
+  // Ends the unfinished choices of a group.
   void end_group(Group& group, FinishReason reason, const Status& status);
-  // Ends a choice with kError; of a beam search, all of it.
+  // Ends a choice with kError, or all of its beam search.
   void fail(Choice& choice, const Status& why);
-  // Ends all requests, flushes, and returns how many client requests that were.
+  // Ends all requests, flushes, and returns how many client requests they were.
   int64_t end_all(FinishReason reason, const Status& status);
-  // Pushes the last deltas of those whose handover is done.
+  // Pushes the last deltas of requests whose handover is done.
   void push_handed_over(int64_t now_us);
-  // Tells readers of their news, and forgets requests that have ended. The metrics know it first.
+  // Notifies readers of new output, and forgets requests that have ended. The metrics are updated
+  // first.
   void flush();
 
  private:

@@ -25,8 +25,8 @@ void BeamProgress::apply(Choice& choice, const RequestUpdate& update, int64_t no
                        rows.empty() ? 0 : rows[0].top.size()));
   }
   search.set_candidates(choice.index, rows[0]);
-  // A preemption throws away what has been computed, so that candidates are there but their beam's
-  // tokens are not.
+  // A preemption discards computed tokens. A beam may then have candidates although its tokens must
+  // be computed again.
   const auto is_ready = [&](int32_t place) {
     const Choice& beam = group.choices[static_cast<size_t>(place)];
     return search.has_candidates(place) && scheduler_.find(beam.request_id)->num_new_tokens() == 0;

@@ -1,4 +1,5 @@
-// Beam searches in the step loop: steps bring candidates, the search says how its beams go on.
+// BeamProgress runs beam searches in the step loop: steps give candidates, and the search says how
+// its beams go on.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,13 @@
 
 namespace quire {
 
-// It is used on the engine thread only. Borrows all of them.
+// Used by the engine thread only. Borrows all arguments.
 class BeamProgress {
  public:
   BeamProgress(Scheduler& scheduler, Answers& answers, EngineMetrics& metrics)
       : scheduler_(scheduler), answers_(answers), metrics_(metrics) {}
 
-  // Applies what a step brought for one beam. Once all beams of the search have theirs, it moves
+  // Applies the result of a step for one beam. Once all beams of the search have theirs, they go
   // on.
   void apply(Choice& choice, const RequestUpdate& update, int64_t now_us);
 

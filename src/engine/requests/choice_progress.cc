@@ -28,7 +28,7 @@ void ChoiceProgress::on_scheduled(const StepPlan& plan, int64_t now_us) {
   for (const NewRequest& added : plan.new_requests) {
     Choice* choice = parts_.groups.find(added.id);
     if (choice == nullptr) continue;
-    if (choice->scheduled) {  // it resumes, or is a beam that moves
+    if (choice->scheduled) {  // it resumes, or is a beam that has moved
       choice->num_preemptions += choice->kind != RequestKind::kBeam;
       continue;
     }

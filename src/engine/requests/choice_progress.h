@@ -1,4 +1,5 @@
-// What steps bring for choices: that they have begun, tokens, text, masks, stop strings, failures.
+// ChoiceProgress applies the outcomes of steps to choices: first scheduling, tokens, text, masks,
+// stop strings, failures.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace quire {
 
-// It is used on the engine thread only.
+// Used by the engine thread only.
 class ChoiceProgress {
  public:
   struct Parts {  // all borrowed
@@ -29,13 +30,13 @@ class ChoiceProgress {
   explicit ChoiceProgress(const Parts& parts)
       : parts_(parts), beams_(parts.scheduler, parts.answers, parts.metrics) {}
 
-  // The plan is about to run.
+  // Called when the plan is about to run.
   void on_scheduled(const StepPlan& plan, int64_t now_us);
-  // The scheduler has taken the result of a step for this request.
+  // Called when the scheduler has taken the result of a step for this request.
   void apply(const RequestUpdate& update, int64_t now_us);
-  // The step has failed as a whole.
+  // Called when the step has failed as a whole.
   void fail_step(const StepPlan& plan, const Status& status);
-  // Ends the choices whose time is over.
+  // Ends the choices whose deadline has passed.
   void expire(int64_t now_us);
 
  private:

@@ -1,4 +1,4 @@
-// How things stand now, for the metrics: queues, blocks, adapters, files.
+// Gauges publishes the current values for the metrics: queues, blocks, adapters, files.
 #pragma once
 
 #include "engine/handover/kv_handovers.h"
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// It is used on the engine thread only. Borrows all of them.
+// Used by the engine thread only. Borrows all arguments.
 class Gauges {
  public:
   Gauges(const Scheduler& scheduler, KvManager& kv, const KvHandovers& handovers,

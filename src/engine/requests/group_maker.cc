@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// What the client asks, and what it means for this model.
+// Returns the client's pooling settings as they apply to this model.
 std::shared_ptr<const PoolingParams> pooling_of(const GenerationRequest& request,
                                                 const PoolingInfo& model) {
   if (request.pooling == nullptr) return nullptr;
@@ -15,14 +15,14 @@ std::shared_ptr<const PoolingParams> pooling_of(const GenerationRequest& request
   return pooling;
 }
 
-// What a beam asks of the executor: the likeliest tokens.
+// Makes a beam ask the executor for the likeliest tokens.
 void ask_for_candidates(int32_t num_candidates, SamplingParams& params) {
   params.temperature = 0;
   const int32_t num_logprobs = params.logprobs.value_or(0);
   if (num_logprobs >= 0) params.logprobs = std::max(num_logprobs, num_candidates);
 }
 
-// Says what kind of request it is, and leaves no more tokens to it than have room.
+// Sets the request's kind, and limits max_tokens to the tokens that have room.
 void resolve(int32_t max_model_len, GenerationRequest& request) {
   SamplingParams& params = request.params;
   if (params.max_tokens == 0) request.kind = RequestKind::kPool;
@@ -52,7 +52,7 @@ std::unique_ptr<Group> GroupMaker::make_group(Submission& submission, int64_t no
   }
   group->hands_over_kv = request.hands_over_kv;
   if (request.handover != nullptr) {
-    // A prompt has at least one token to compute.
+    // At least one token of a prompt must be computed.
     const int32_t most = std::min(request.handover->num_tokens, num_prompt - 1);
     group->num_required_tokens = most / settings_.kv_hit_tokens * settings_.kv_hit_tokens;
   }
@@ -74,7 +74,7 @@ void GroupMaker::make_choice(const GenerationRequest& request, int32_t index, in
   if (index > 0 && group.copies_first) return;
   auto own = std::make_shared<SamplingParams>(request.params);
   if (request.params.seed) own->seed = choice_seed(*request.params.seed, index);
-  if (index > 0) own->prompt_logprobs.reset();  // the same for all choices: choice 0 brings them
+  if (index > 0) own->prompt_logprobs.reset();  // the same for all choices; choice 0 returns them
   if (group.beams) ask_for_candidates(group.beams->num_candidates(), *own);
   choice.params = std::move(own);
   choice.pooling = pooling_of(request, settings_.pooling);

@@ -1,5 +1,5 @@
-// LiveGroups holds the client requests that are in the engine, and knows which of their choices the
-// scheduler has.
+// LiveGroups holds the client requests in the engine, and finds their choices by the scheduler's
+// ids.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// It is used on the engine thread only.
+// Used by the engine thread only.
 class LiveGroups {
  public:
   using Map = std::unordered_map<GroupId, std::unique_ptr<Group>>;
@@ -21,7 +21,7 @@ class LiveGroups {
   Map& all() { return groups_; }
   bool empty() const { return groups_.empty(); }
 
-  // Choices that the scheduler computes, from when it has them until they end.
+  // Choices that the scheduler computes, from when it gets them until they end.
   void add_computed(Choice& choice) { choices_[choice.request_id] = &choice; }
   void remove_computed(RequestId id) { choices_.erase(id); }
   Choice* find(RequestId id) const;

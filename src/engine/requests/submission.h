@@ -1,4 +1,4 @@
-// What a frontend hands to the engine, and how full the queue is that it hands it to.
+// The form in which a frontend gives a request to the engine, and the state of the engine's queue.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace quire {
 
 struct Submission {
   GroupId id;
-  GenerationRequest request;  // passed Engine::prepare()
+  GenerationRequest request;  // has passed Engine::prepare()
   std::shared_ptr<OutputChannel> channel;
 };
 
-// How full the queue is, for refusing at the door.
+// How full the queue is, by which submissions are refused at once.
 struct QueueState {
   int32_t num_requests = 0;  // never yet admitted
   int64_t num_tokens = 0;

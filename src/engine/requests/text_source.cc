@@ -21,7 +21,7 @@ Status check(const TextSourceInfo& model, const GenerationRequest& request) {
   return {};
 }
 
-// All of its tokens: equal keys, equal texts.
+// The key has all of the text's tokens, so equal keys mean equal texts.
 std::string key_of(const std::vector<TokenId>& text) {
   std::string key = "text ";
   key.append(reinterpret_cast<const char*>(text.data()), text.size() * sizeof(TokenId));

@@ -1,4 +1,4 @@
-// Of models with an encoder for texts: a request's prompt is what the encoder reads.
+// For models with an encoder for texts: a request's prompt is the text that the encoder reads.
 #pragma once
 
 #include "base/result.h"
@@ -7,9 +7,9 @@
 
 namespace quire {
 
-// Makes the prompt of a request that brings no media its source, and what the model's answers begin with
-// its prompt. kInvalidArgument: the encoder cannot read it, or the request asks for what only a prompt
-// that the decoder reads has.
+// For a request without media, makes its prompt the source, and replaces the prompt by the tokens
+// with which the model's answers begin. kInvalidArgument: the encoder cannot read the prompt, or
+// the request asks for something that needs a prompt which the decoder reads.
 Status make_source_of_prompt(const TextSourceInfo& model, GenerationRequest& request);
 
 }  // namespace quire

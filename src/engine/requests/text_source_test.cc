@@ -25,7 +25,7 @@ TEST(TextSource, ThePromptIsTheSourceAndTheDecoderBegins) {
   EXPECT_TRUE(request.media[0].is_source());
   EXPECT_EQ(request.media[0].item->text, (std::vector<TokenId>{5, 6, 7}));
   EXPECT_EQ(request.media[0].item->num_embeddings, 16) << "whole blocks";
-  // A request that brings its source keeps it.
+  // A request with a source of its own keeps it.
   const auto item = request.media[0].item;
   ASSERT_TRUE(make_source_of_prompt(kModel, request).ok());
   EXPECT_EQ(request.media[0].item, item);
@@ -60,7 +60,7 @@ TEST(TextSource, WhatTheEncoderCannotReadIsRefused) {
   EXPECT_NE(error(request).find("kv_transfer_params: expected none"), std::string::npos);
 }
 
-// A recording is no text, and a text no recording.
+// Models with texts as sources refuse recordings, and the other way round.
 TEST(TextSource, OtherSourcesAreRefused) {
   RequestLimits limits;
   limits.vocab_size = 100;

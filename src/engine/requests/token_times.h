@@ -1,4 +1,4 @@
-// When the tokens of choices came.
+// Records when the tokens of choices came.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// Tokens of a choice have come. `request` is the scheduler's, null when that has forgotten it; with
-// the first tokens it says how much of the prompt was cached.
+// Records new tokens of a choice. `request` is the scheduler's, or null if it no longer has it;
+// with the first tokens it gives the number of cached prompt tokens.
 void note_tokens(Choice& choice, int32_t num_tokens, int64_t now_us, const Request* request,
                  EngineMetrics& metrics);
 

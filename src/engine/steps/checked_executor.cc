@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// What `call` returns, or what it threw as an error.
+// Returns what `call` returns, or the exception that it threw as an error.
 template <typename F>
 std::invoke_result_t<F> caught(F call) {
   try {

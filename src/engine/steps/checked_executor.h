@@ -16,8 +16,7 @@ class CheckedExecutor {
 
   Result<StepResult> execute(const StepPlan& plan);
   Status submit(const StepPlan& plan);
-  // Returns the result of the oldest step that was submitted; `plan` has its id and what was
-  // scheduled.
+  // Returns the result of the oldest submitted step. `plan` has its id and its scheduled requests.
   Result<StepResult> collect(const StepPlan& plan);
 
  private:

@@ -1,5 +1,5 @@
-// What has happened to KV blocks: how long they stayed, for the metrics, and what the prefix cache
-// holds, for who listens.
+// KvNews passes on what has happened to KV blocks: how long they stayed in the cache, for the
+// metrics, and what the prefix cache holds, for listeners.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@
 
 namespace quire {
 
-// It is used on the engine thread only.
+// Used by the engine thread only.
 class KvNews {
  public:
   using OnEvents = std::function<void(const std::vector<KvEvent>& events)>;
 
-  // Borrows both. `has_events`: the manager keeps events, which must be taken even where nobody
-  // listens.
+  // Borrows both. `has_events`: the manager keeps events, which must be taken even if there is no
+  // listener.
   KvNews(KvManager& kv, EngineMetrics& metrics, bool has_events, OnEvents on_events)
       : kv_(kv), metrics_(metrics), has_events_(has_events), on_events_(std::move(on_events)) {}
 
-  // Passes on what is new since the last call.
+  // Passes on what has happened since the last call.
   void pass_on();
 
  private:

@@ -1,5 +1,5 @@
-// Whether a StepResult answers its StepPlan: an executor that does not must not reach the
-// scheduler's books.
+// Checks whether a StepResult matches its StepPlan. A result that does not must not reach the
+// scheduler.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Checks a result: entries are in plan order, token ids inside the vocabulary, and there is at most
+// Checks that entries are in plan order, token ids are inside the vocabulary, and there is at most
 // one logprob entry per token. kInternal says what was expected and what came.
 Status check_step_result(const StepPlan& plan, const StepResult& result, int32_t vocab_size);
 

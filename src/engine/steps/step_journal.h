@@ -1,4 +1,4 @@
-// What is written down of each step: its record with cost and bound, metrics, log lines.
+// StepJournal records each step: its record with cost and bound, metrics, log lines.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// It is used on the engine thread only.
+// Used by the engine thread only.
 class StepJournal {
  public:
   struct Parts {  // all borrowed
@@ -28,9 +28,9 @@ class StepJournal {
   void set_cost_model(std::shared_ptr<const CostModel> model) {
     costs_.set_model(std::move(model));
   }
-  // Logs throughput when that is due.
+  // Logs throughput if that is due.
   void log_throughput(int64_t now_us);
-  // Completes a record that has the times of a step. `result` is null when the step failed.
+  // Completes a record that has the times of a step. `result` is null if the step failed.
   void record(const StepPlan& plan, const StepResult* result, StepRecord step);
   // Returns the last steps, oldest first, at most 512.
   std::vector<StepRecord> recent() const;
@@ -39,7 +39,7 @@ class StepJournal {
   const Parts parts_;
   EngineLog log_;
   StepCosts costs_;
-  const int64_t start_us_;         // of the engine
+  const int64_t start_us_;         // when the engine started
   std::vector<StepRecord> steps_;  // ring
   size_t next_step_ = 0;
 };

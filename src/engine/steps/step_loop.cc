@@ -80,7 +80,8 @@ void StepLoop::settle() {
   parts_.answers.flush();
 }
 
-// What ran hidden behind the step before it is not counted: steps follow each other on the clock.
+// The part of a step that ran behind the previous one is not counted, so that the times of steps
+// add up to the clock.
 void StepLoop::collect_oldest() {
   const StepUnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
@@ -125,7 +126,8 @@ void StepLoop::finish(const StepPlan& plan, Result<StepResult> result, StepRecor
   parts_.journal.record(plan, result.ok() ? &*result : nullptr, step);
   if (const GraphCounts* counts = parts_.executor.graph_counts())
     parts_.metrics.set_graphs(*counts);
-  parts_.answers.flush();  // last: who holds the tokens of a step finds it in the metrics
+  // This is last, so that a reader that has the tokens of a step finds that step in the metrics.
+  parts_.answers.flush();
   last_step_end_us_ = parts_.clock.now_us();
   flush_us_ = last_step_end_us_ - updated_us;
   if (result.ok()) parts_.executor.recycle(std::move(*result));

@@ -1,6 +1,6 @@
-// StepLoop holds the order of a step: deadlines, schedule, masks, execute, update, readers. It runs
-// one step at a time. Where the executor takes a step while another one runs, it plans the next one
-// while the device computes.
+// StepLoop has the order of a step: deadlines, schedule, masks, execute, update, readers. It runs
+// one step at a time. If the executor takes a step while another one runs, the loop plans the next
+// one while the device computes.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace quire {
 
-// It is used on the engine thread only.
+// Used by the engine thread only.
 class StepLoop {
  public:
   struct Parts {  // all borrowed
@@ -37,31 +37,32 @@ class StepLoop {
   StepLoop(const Parts& parts, int32_t vocab_size, bool overlaps)
       : parts_(parts), checked_executor_(parts.executor, vocab_size), overlaps_(overlaps) {}
 
-  // Runs one step and returns true, or returns false when nothing could be run.
+  // Runs one step and returns true, or returns false if there was nothing to run.
   bool step();
-  // Waits for the steps that are under way and takes their results.
+  // Waits for the steps under way and takes their results.
   void settle();
-  // Not ok means that the device is lost and everything has ended with kError.
+  // Not ok if the device is lost and all requests have ended with kError.
   const Status& lost() const { return lost_; }
 
  private:
-  // A step whose result has not come. Of its plan only the id and what was scheduled are kept.
+  // A step whose result has not come. Only the id and the scheduled requests of its plan are kept.
   struct StepUnderWay {
     StepPlan plan;
     int64_t begin_us = 0;
     int64_t scheduled_us = 0;
   };
 
-  // Makes the next step's plan, with the masks of what it samples.
+  // Makes the next step's plan, with the masks of the rows that it samples.
   const StepPlan& make_plan(int64_t now_us);
   bool run(const StepPlan& plan, int64_t begin_us);
-  // run() where steps overlap: submits the plan, then collects a step when enough are under way.
+  // Does what run() does if steps overlap: submits the plan, then collects a step if enough are
+  // under way.
   bool run_overlapped(const StepPlan& plan, int64_t begin_us);
-  // Returns false when the executor did not take the step, which has failed then.
+  // Returns false if the executor did not take the step, which has then failed.
   bool submit(const StepPlan& plan, int64_t begin_us);
   void collect_oldest();
-  // Runs a plan of nothing but copies, which others than requests wait for. Returns false when the
-  // plan has none.
+  // Runs a plan that has only copies, which are not for requests. Returns false if the plan has
+  // none.
   bool make_host_copies(const StepPlan& plan);
   void finish(const StepPlan& plan, Result<StepResult> result, StepRecord step,
               int64_t executed_us);
@@ -71,7 +72,7 @@ class StepLoop {
   const bool overlaps_;
   std::deque<StepUnderWay> under_way_;  // oldest first
   int64_t last_step_end_us_ = 0;
-  int64_t flush_us_ = 0;  // of the last step's flush, which comes too late for its own record
+  int64_t flush_us_ = 0;  // of the last step, whose own record was complete before
   Status lost_;
 };
 

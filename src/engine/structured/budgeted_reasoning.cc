@@ -24,7 +24,7 @@ void BudgetedReasoning::enter(Progress& progress) const {
   progress.tail.clear();
 }
 
-// The text so far is blank, a part of a mark, a mark, or an answer without reasoning.
+// So far the text is whitespace, part of a mark, a mark, or an answer without reasoning.
 void BudgetedReasoning::look_for_begin(Progress& progress) const {
   const size_t start = progress.tail.find_first_not_of(kBlanks);
   if (start == std::string::npos) return;

@@ -1,5 +1,5 @@
-// The masks of one choice whose reasoning has a greatest length (output/token_mask_source.h): when
-// it is reached, the tokens that end the reasoning are the only ones that may come.
+// The masks of one choice with a limit on its reasoning (output/token_mask_source.h): when the
+// limit is reached, only the tokens that end the reasoning are allowed.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,18 @@
 
 namespace quire {
 
-// It is used on the engine thread only.
+// Used by the engine thread only.
 class BudgetedReasoning final : public TokenMaskSource {
  public:
-  // `tokenizer` must outlive the source. `answer` says what may come where no token is forced, and
-  // hears of all tokens; null allows every token.
+  // `tokenizer` must outlive the source. `answer` makes the masks where no token is forced, and
+  // gets all tokens; null: every token is allowed.
   BudgetedReasoning(std::shared_ptr<const ReasoningBudget> budget, const Tokenizer& tokenizer,
                     std::unique_ptr<TokenMaskSource> answer);
 
   Status accept(std::span<const TokenId> token_ids) override;
   bool ready() override;
-  // What the answer must go on with; the end of reasoning is a few tokens alone.
+  // Returns the forced tokens of `answer`. The tokens that end the reasoning are not drafted, since
+  // they are few.
   std::span<const TokenId> forced() const override;
   Result<int32_t> count_allowed(std::span<const TokenId> drafts) override;
   void begin(std::span<const TokenId> drafts) override;
@@ -31,12 +32,12 @@ class BudgetedReasoning final : public TokenMaskSource {
 
  private:
   enum class Phase : uint8_t { kBefore, kInside, kForcing, kOver };
-  // How far the choice has come.
+  // The state of the choice's reasoning.
   struct Progress {
     Phase phase = Phase::kBefore;
     int32_t num_tokens = 0;  // of reasoning
     size_t num_forced = 0;   // of forced_token_ids
-    std::string tail;        // the text so far, or as much of it as may be a part of a mark
+    std::string tail;        // the end of the text, as far as it may be part of a mark
   };
 
   void advance(Progress& progress, TokenId id) const;

@@ -27,7 +27,7 @@ class BudgetedReasoningTest : public ::testing::Test {
   BudgetedReasoning masks(const ReasoningBudget& budget) {
     return BudgetedReasoning(std::make_shared<const ReasoningBudget>(budget), *tokenizer_, nullptr);
   }
-  // The tokens that may come behind `drafts`; empty: all.
+  // Returns the tokens that may follow `drafts`; empty: all.
   std::vector<TokenId> allowed(BudgetedReasoning& source, std::vector<TokenId> drafts = {}) {
     const auto words = static_cast<size_t>(words_per_mask(tokenizer_->vocab_size()));
     std::vector<uint32_t> rows((drafts.size() + 1) * words);
@@ -94,7 +94,7 @@ TEST_F(BudgetedReasoningTest, DraftsAreCutWhereTheEndIsForced) {
   EXPECT_EQ(allowed(source), Ids()) << "drafts change nothing";
 }
 
-// Through the engine: a model that draws tokens by a hash.
+// Runs through the engine, with a model that draws tokens by a hash.
 TEST(BudgetedReasoning, HoldsInTheEngineWithAndWithoutAGrammar) {
   auto options = test::small_rig();
   options.tokenizer = test::byte_tokenizer({"<think>", "</think>", "true"});

@@ -9,7 +9,7 @@ namespace {
 
 using grammar::GrammarSource;
 
-// Unlike for unlike sources. Lengths keep the parts apart.
+// Returns different keys for different sources. Lengths separate the parts.
 std::string key_of(const GrammarSource& source) {
   std::string key = fmt::format("{}:{}{}{}:", static_cast<int>(source.kind),
                                 static_cast<int>(source.json.whitespace),
@@ -75,7 +75,7 @@ CompiledGrammars::Counts CompiledGrammars::counts() const {
   return counts;
 }
 
-// The next job of the tenant whose turn it is. False when closed.
+// Takes the next job of the tenant whose turn it is. Returns false when closed.
 bool CompiledGrammars::take(Job& job) {
   std::unique_lock lock(mutex_);
   wake_.wait(lock, [this] { return closed_ || num_jobs_ > 0; });
@@ -97,7 +97,7 @@ void CompiledGrammars::run() {
       std::call_once(vocabulary_once_, [this] { vocabulary_ = make_vocabulary_(); });
       job.source.special_tokens = vocabulary_->special_tokens();
       finish(job, grammar::compile(job.source, options_.limits));
-    } catch (const std::exception& e) {  // memory
+    } catch (const std::exception& e) {  // out of memory
       finish(job, internal_error("structured outputs: {}", e.what()));
     }
     job = {};
@@ -121,7 +121,7 @@ void CompiledGrammars::finish(const Job& job,
   make_room();
 }
 
-// Whoever holds a ticket keeps its grammar.
+// Drops grammars until the rest fit. The owner of a ticket keeps its grammar.
 void CompiledGrammars::make_room() {
   while (entries_.size() > 1 &&
          (num_bytes_ > options_.max_cache_bytes || entries_.size() > options_.max_cache_entries)) {

@@ -1,10 +1,9 @@
 // CompiledGrammars compiles the grammars of requests on threads of its own, and keeps them for
-// requests to come.
+// later requests.
 //
-// Everything is bounded: the jobs that wait, the bytes of grammars that are kept, and what each may
-// cost to compile. Tenants take turns: their jobs are compiled one tenant after the other, and the
-// grammar that leaves is the oldest of the tenant that has most. What fails to compile is
-// remembered too.
+// Everything is bounded: the jobs that wait, the bytes of grammars that are kept, and the cost of
+// compiling each. Tenants take turns: their jobs are compiled one tenant after the other, and the
+// first grammar to be dropped is the oldest one of the tenant that has most. Failures are kept too.
 #pragma once
 
 #include <atomic>
@@ -27,11 +26,11 @@
 
 namespace quire {
 
-// A ticket stands for a grammar that is being compiled. Any thread may use it.
+// A grammar that is being compiled. Any thread may use the ticket.
 class GrammarTicket {
  public:
   bool ready() const { return ready_.load(std::memory_order_acquire); }
-  // Once ready().
+  // Precondition: ready().
   const Result<std::shared_ptr<const grammar::Grammar>>& grammar() const { return grammar_; }
   const grammar::Vocabulary& vocabulary() const { return *vocabulary_; }
 
@@ -44,12 +43,12 @@ class GrammarTicket {
 
 class CompiledGrammars {
  public:
-  // The function is called once, on a thread of the pool, before the first grammar is compiled.
+  // Called once, on a thread of the pool, before the first grammar is compiled.
   using MakeVocabulary = std::function<std::unique_ptr<grammar::Vocabulary>()>;
   CompiledGrammars(MakeVocabulary make_vocabulary, const CompiledGrammarsOptions& options);
-  ~CompiledGrammars();  // waits for what is being compiled
+  ~CompiledGrammars();  // waits for the running compilations
 
-  // Returns a ticket for the grammar of `source`, which is known or about to be compiled.
+  // Returns a ticket for the grammar of `source`, which is compiled already or will be.
   // kResourceExhausted: too many wait.
   Result<std::shared_ptr<const GrammarTicket>> get(const grammar::GrammarSource& source,
                                                    const std::string& tenant);
@@ -96,7 +95,7 @@ class CompiledGrammars {
   size_t num_bytes_ = 0;
   std::map<std::string, std::deque<Job>> jobs_;  // by tenant
   size_t num_jobs_ = 0;
-  std::string last_tenant_;  // whose job was taken last
+  std::string last_tenant_;  // the tenant of the job taken last
   Counts counts_;
   std::vector<std::thread> threads_;
 };

@@ -13,7 +13,7 @@ std::vector<TokenId> tokens_after(const Tokenizer& tokenizer, std::string_view b
   const std::string joined = std::string(before) + std::string(text);
   std::vector<TokenId> ids =
       tokenizer.encode(joined, {.add_special_tokens = false, .parse_special = false});
-  // Some tokenizers put a blank in front of a text.
+  // Some tokenizers put a space in front of a text.
   std::string cut;
   const std::string after_blank = ' ' + std::string(before);
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -1,4 +1,4 @@
-// Text that must come, as the tokens a model most likely writes it with.
+// The tokens with which a model most likely writes a forced text.
 #pragma once
 
 #include <string_view>
@@ -9,9 +9,9 @@
 
 namespace quire {
 
-// Returns the tokens that `tokenizer` cuts `text` into where it follows `before`, the bytes of the
-// token in front. Empty where its tokens would reach from one into the other, or where `before` is
-// no whole characters; an unfinished character at the end of `text` is left out.
+// Returns the tokens into which `tokenizer` splits `text` after `before`, the bytes of the previous
+// token. Returns none if a token would cover parts of both, or if `before` is not whole characters;
+// an unfinished character at the end of `text` is left out.
 std::vector<TokenId> tokens_after(const Tokenizer& tokenizer, std::string_view before,
                                   std::string_view text);
 

@@ -26,7 +26,7 @@ TEST(ForcedTokens, HalfCharactersAreLeftOut) {
   EXPECT_THAT(tokens_after(*tokenizer, "\xC3", "\xA4"), IsEmpty());
 }
 
-// A tokenizer that puts a blank in front of every text, as SentencePiece does.
+// The tokenizer puts a space in front of every text, as SentencePiece does.
 TEST(ForcedTokens, ABlankInFrontOfTheTextIsNoPartOfIt) {
   const auto tokenizer = tokenizer_from_json(
       R"({"added_tokens":[],"normalizer":{"type":"Sequence","normalizers":[

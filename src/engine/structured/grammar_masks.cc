@@ -9,9 +9,10 @@
 namespace quire {
 namespace {
 
-// A mask that takes longer delays its request by a step. A usual one takes some ten microseconds.
+// How long to wait for a mask. A slower one delays its request by a step. A usual mask takes some
+// ten microseconds.
 constexpr std::chrono::microseconds kPatience{1000};
-// What is behind a late mask of a draft was computed for nothing.
+// How long to wait for a mask behind a draft. What is computed behind a late one is worthless.
 constexpr std::chrono::microseconds kDraftPatience{200};
 
 void set_bits(std::span<const TokenId> ids, bool value, std::span<uint32_t> row) {
@@ -27,10 +28,10 @@ bool contains(std::span<const TokenId> ids, TokenId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// What a token is to the grammar's text.
+// The role of a token in the grammar's text.
 enum class TokenRole : uint8_t { kRefused, kPart, kEnd };
 
-// Moves the matcher by a token that is a part of the text, and leaves it where it is otherwise.
+// Moves the matcher if the token is a part of the text; otherwise leaves it unchanged.
 TokenRole accept_token(grammar::Matcher& matcher, std::span<const TokenId> eos_ids, TokenId id) {
   const bool ends = contains(eos_ids, id) && matcher.is_complete();
   if (ends) return TokenRole::kEnd;  // with ignore_eos the text may end more than once
@@ -64,7 +65,7 @@ void GrammarMasks::advance(State& state, const Tokenizer& tokenizer,
   for (const TokenId id : std::exchange(state.new_token_ids, {})) {
     if (!state.status.ok()) return;
     if (accept_token(*state.matcher, options.eos_token_ids, id) == TokenRole::kRefused) {
-      // By a limit, which the next mask says, or else by a fault.
+      // The token was refused because of a limit, which fill_row() reports, or by a fault.
       state.status = fill_row(*state.matcher, options, state.mask);
       if (!state.status.ok()) return;
       state.status = internal_error("structured outputs: token {} is not of the grammar", id);
@@ -83,7 +84,7 @@ Status GrammarMasks::fill_row(grammar::Matcher& matcher, const GrammarMasksOptio
                               std::vector<uint32_t>& mask) {
   mask.resize(matcher.mask_words());
   const Status filled = matcher.fill_mask(mask);
-  // Whatever the mask costs, the request was valid.
+  // The request was valid, so an error is not the client's, whatever the mask costs.
   if (!filled.ok()) return internal_error("{}", filled.message());
   if (matcher.is_complete()) {
     set_bits(options.eos_token_ids, true, mask);
@@ -93,7 +94,8 @@ Status GrammarMasks::fill_row(grammar::Matcher& matcher, const GrammarMasksOptio
   return {};
 }
 
-// A mask that cannot be made is like one that is late. If the text gets there, the request learns why.
+// Makes the masks of a path. A mask that cannot be made counts as late; if the text gets there, the
+// request gets its error.
 void GrammarMasks::follow(State& state, Path& path, const GrammarMasksOptions& options) {
   size_t num_accepted = 0;
   for (size_t i = 0; i < path.drafts.size() && !path.is_stopped; ++i) {
@@ -133,9 +135,9 @@ size_t GrammarMasks::count_before_begin(std::string& tail,
 
 bool GrammarMasks::ready() {
   if (!ticket_->ready()) return false;
-  if (!ticket_->grammar().ok()) return true;  // fill() says so
+  if (!ticket_->grammar().ok()) return true;  // fill() returns the error
   if (is_waiting_for_begin_) return true;
-  if (job_ == nullptr) start();  // the text's first mask
+  if (job_ == nullptr) start();  // begins the text's first mask
   return workers_.wait(*job_, deadline_);
 }
 
@@ -151,7 +153,7 @@ Status GrammarMasks::check() const {
 
 Result<int32_t> GrammarMasks::count_allowed(std::span<const TokenId> drafts) {
   QUIRE_RETURN_IF_ERROR(check());
-  if (is_waiting_for_begin_) {  // the token behind the end of reasoning needs a mask
+  if (is_waiting_for_begin_) {  // the token after the end of reasoning needs a mask
     std::string tail = reasoning_tail_;
     return static_cast<int32_t>(count_before_begin(tail, drafts));
   }

@@ -48,7 +48,7 @@ void MaskWorkers::run() {
       if (!closed_) --num_called_;
     }
     if (closed_) return;
-    if (jobs_.empty()) continue;  // another thread was sooner
+    if (jobs_.empty()) continue;  // another thread took the job
     const std::shared_ptr<Job> job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();

@@ -1,4 +1,4 @@
-// Threads that make token masks while the device works.
+// MaskWorkers: threads that make token masks while the device computes.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ namespace quire {
 
 class MaskWorkers {
  public:
-  // A job is one piece of work. Whoever posts it and its function own together what the function
-  // uses.
+  // A job is one piece of work. Its poster and its function share the ownership of the data that
+  // the function uses.
   class Job {
    public:
     explicit Job(std::function<void()> function) : function_(std::move(function)) {}
@@ -30,25 +30,25 @@ class MaskWorkers {
   };
 
   explicit MaskWorkers(int32_t num_threads);
-  ~MaskWorkers();  // jobs that have not begun are dropped
+  ~MaskWorkers();  // drops jobs that have not begun
 
   std::shared_ptr<Job> post(std::function<void()> function);
   // Waits for the job until `deadline` and returns whether it is done. One thread at a time may
-  // wait. Each wait is a wake-up, so whoever waits for many jobs begins with the one that was
-  // posted last.
+  // wait. Each wait is a wake-up, so to wait for many jobs, begin with the one that was posted
+  // last.
   bool wait(const Job& job, std::chrono::steady_clock::time_point deadline);
 
  private:
-  // A thread that is awake works off this many jobs sooner than another one would wake.
+  // An awake thread does this many jobs sooner than another thread wakes up.
   static constexpr size_t kJobsWorthWaking = 8;
 
   void run();
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  size_t num_asleep_ = 0;         // threads that nobody has called
-  size_t num_called_ = 0;         // and those that were called and have not woken yet
-  std::condition_variable done_;  // that awaited_ is done
+  size_t num_asleep_ = 0;         // threads that were not notified
+  size_t num_called_ = 0;         // threads that were notified and are not yet awake
+  std::condition_variable done_;  // signals that awaited_ is done
   const Job* awaited_ = nullptr;
   bool closed_ = false;
   std::deque<std::shared_ptr<Job>> jobs_;

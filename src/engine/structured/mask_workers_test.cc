@@ -11,7 +11,7 @@ std::chrono::steady_clock::time_point in_ten_seconds() {
   return std::chrono::steady_clock::now() + std::chrono::seconds(10);
 }
 
-// Whatever the order of going to sleep and of being called: no job is left lying.
+// In whatever order threads go to sleep and are notified, no job is forgotten.
 TEST(MaskWorkers, EveryJobIsDone) {
   std::mt19937 rng(1);
   for (const int32_t num_threads : {1, 2, 4}) {
@@ -40,7 +40,7 @@ TEST(MaskWorkers, AJobThatTakesLongHoldsUpNobodyElse) {
   const auto slow = workers.post([&may_end] {
     while (!may_end) std::this_thread::yield();
   });
-  // More than one thread would do by itself, so that the other is called.
+  // There are more jobs than one thread does by itself, so that the other one is notified.
   std::vector<std::shared_ptr<MaskWorkers::Job>> jobs;
   for (int i = 0; i < 100; ++i) jobs.push_back(workers.post([] {}));
   for (const auto& job : jobs) EXPECT_TRUE(workers.wait(*job, in_ten_seconds()));

@@ -1,4 +1,4 @@
-// What an operator may set about answers that follow a grammar.
+// The settings for answers that follow a grammar.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,16 @@ namespace quire {
 struct CompiledGrammarsOptions {
   int32_t num_threads = 2;
   size_t max_cache_bytes = size_t{512} << 20;
-  size_t max_cache_entries = 4096;  // failures included
-  size_t max_queued = 1024;         // grammars that wait to be compiled
+  size_t max_cache_entries = 4096;  // including failed ones
+  size_t max_queued = 1024;         // grammars that may wait to be compiled
   grammar::GrammarLimits limits;
 };
 
 struct StructuredOutputOptions {
   CompiledGrammarsOptions grammars;
   int32_t num_mask_threads = 2;
-  // Text that a grammar forces is handed out as drafts, so many bytes at once (TokenMaskSource::forced()); 0: it is not.
+  // The most bytes of text forced by a grammar that are drafted at once
+  // (TokenMaskSource::forced()); 0: none.
   size_t max_forced_bytes = 0;
 };
 

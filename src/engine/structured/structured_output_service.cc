@@ -101,7 +101,7 @@ Status StructuredOutputService::constrain_text(GenerationRequest& request) {
     return invalid_argument("{}: expected none, since the model has no end-of-sequence token",
                             rule.field);
   }
-  // A grammar says itself when its text may end.
+  // A grammar decides by itself when its text may end.
   params.min_tokens = 0;
   const auto threads = this->threads();
   std::vector<TokenId> text_eos_token_ids;

@@ -1,4 +1,4 @@
-// From what a request says of its text (core/structured_outputs.h) to the masks of its tokens.
+// Makes the mask sources of requests from their rules for the text (core/structured_outputs.h).
 #pragma once
 
 #include <memory>
@@ -13,17 +13,17 @@
 
 namespace quire {
 
-// Thread-safe. Its threads begin with the first request that needs them.
+// Thread-safe. Its threads start with the first request that needs them.
 class StructuredOutputService {
  public:
   // `tokenizer` may be null: then requests with structured outputs are refused.
   StructuredOutputService(std::shared_ptr<const Tokenizer> tokenizer, int32_t vocab_size,
                           const StructuredOutputOptions& options);
 
-  // Takes the structured outputs and the reasoning budget out of the request, begins to compile the
-  // grammar and gives the request the source of its masks. What is wrong with the grammar the request
-  // learns when it has been compiled: its choices end with kInvalidArgument. kResourceExhausted:
-  // too many grammars wait.
+  // Takes the structured outputs and the reasoning budget out of the request, starts to compile the
+  // grammar, and gives the request a mask source. Errors in the grammar are found when it is
+  // compiled; the request's choices then end with kInvalidArgument. kResourceExhausted: too many
+  // grammars wait.
   Status constrain(GenerationRequest& request);
 
   CompiledGrammars::Counts counts() const;

@@ -1,5 +1,5 @@
-// Answers that follow a grammar, through the whole engine: its model draws tokens by a hash, so
-// that nothing but the masks makes the answers valid.
+// Tests answers that follow a grammar through the whole engine. Its model draws tokens by a hash,
+// so that only the masks make the answers valid.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class StructuredOutputTest : public ::testing::TestWithParam<int32_t> {
   }
   static TokenId eos(Rig& rig) { return rig.engine().model_info().vocab_size - 1; }
 
-  // The engine waits for grammars without a step, so this waits with it.
+  // The engine waits for grammars without running a step, so this waits with it.
   static void run(Rig& rig) {
     while (rig.engine().has_unfinished()) {
       if (!rig.engine().step()) std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -112,7 +112,8 @@ TEST_P(StructuredOutputTest, ACrowdChangesNoToken) {
   }
 }
 
-// An array of one word repeats itself, so that drafts are often right; some break the grammar.
+// An array of one word repeats itself, so that drafts are often right; some drafts break the
+// grammar.
 TEST_P(StructuredOutputTest, DraftsChangeNoToken) {
   const StructuredOutputs rule =
       json_schema(R"({"type":"array","items":{"enum":["ab"]},"minItems":6,"maxItems":30})");
@@ -127,7 +128,7 @@ TEST_P(StructuredOutputTest, DraftsChangeNoToken) {
   }
 }
 
-// It has no guesses of its own.
+// Proposes no drafts itself.
 class SilentDrafter final : public Drafter {
  public:
   void propose(std::span<DraftQuery> queries) override {
@@ -176,7 +177,7 @@ TEST_P(StructuredOutputTest, AGrammarMayBeginBehindTheReasoning) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const Answer answer = ask(rig, request(rig, rule, seed));
     const size_t end = answer.text.find("</think>");
-    if (end == std::string::npos) continue;  // the model never came to an end
+    if (end == std::string::npos) continue;  // the model did not end its text
     any_reasoned = true;
     EXPECT_EQ(answer.text.substr(end), "</think>true");
   }

@@ -1,5 +1,5 @@
-// A whole engine in one thread on a FakeExecutor and a hand-turned clock, and a small tokenizer
-// whose token b is byte b.
+// For tests: a whole engine in one thread on a FakeExecutor and a clock that the test sets, and a
+// small tokenizer whose token b is byte b.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,11 +16,12 @@
 
 namespace quire::test {
 
-// Token b < 256 is the byte b; 256 … are `pieces` (ASCII text each); the last one is the special
-// token <eos>.
+// Returns a tokenizer whose token b < 256 is the byte b; from 256 on come `pieces` (ASCII text
+// each), and the last one is the special token <eos>.
 inline std::shared_ptr<const Tokenizer> byte_tokenizer(
     const std::vector<std::string>& pieces = {}) {
-  // GPT-2's printable stand-ins for bytes: printable Latin-1 as itself, the others from U+0100 on.
+  // GPT-2's printable characters for bytes: printable Latin-1 bytes stand for themselves, the
+  // others for characters from U+0100 on.
   const auto stand_in = [next = 0x100](int byte) mutable {
     const bool printable =
         (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
@@ -53,7 +54,7 @@ struct Answer {
   int32_t num_cached_tokens = 0;
   PooledOutput pooled;
   DraftCounts drafts;
-  std::shared_ptr<const KvHandover> handover;  // shared with the delta that brought it
+  std::shared_ptr<const KvHandover> handover;  // shared with the delta that had it
   int num_deltas = 0;
   std::optional<FinishReason> finish_reason;
   std::variant<std::monostate, std::string, TokenId> stop_reason;
@@ -85,7 +86,7 @@ struct RigOptions {
   std::shared_ptr<const Tokenizer> tokenizer;
 };
 
-// Small defaults that make blocks and budgets matter.
+// Small defaults, with which blocks and budgets are scarce.
 inline RigOptions small_rig() {
   RigOptions options;
   options.engine.num_blocks = 65;
@@ -125,7 +126,7 @@ class Rig {
     engine_ = std::move(engine).value();
   }
 
-  // Whatever a test did: no plan broke a rule, and all blocks come back.
+  // Checks that no plan broke a rule and that all blocks are freed, whatever the test did.
   ~Rig() {
     engine_->end_all(FinishReason::kAbort, {});
     while (engine_->step()) {  // results of steps under way
@@ -149,7 +150,7 @@ class Rig {
     return id;
   }
 
-  // Steps until nothing is left, reading as it comes.
+  // Runs steps until nothing is left, and reads the output.
   void run() {
     for (int i = 0; engine_->has_unfinished(); ++i) {
       ASSERT_LT(i, 100000) << "the engine does not finish";
@@ -163,7 +164,7 @@ class Rig {
 
   Answer& answer(GroupId id, size_t choice = 0) { return clients_.at(id.value).answers[choice]; }
   Client& client(GroupId id) { return clients_.at(id.value); }
-  // A request run to its end.
+  // Runs a request to its end.
   Answer ask(GenerationRequest request) {
     const auto id = submit(std::move(request));
     EXPECT_TRUE(id.ok()) << id.status().message();
@@ -184,10 +185,10 @@ class Rig {
   std::map<uint64_t, Client> clients_;
 };
 
-// Waits for the answer to a pause or a sleep: answer_of([&](auto done) { engine.pause(…, done); }).
+// Waits for the result of a pause or a sleep: answer_of([&](auto done) { engine.pause(…, done); }).
 template <typename Ask>
 Status answer_of(Ask ask) {
-  auto answer = std::make_shared<std::promise<Status>>();  // shared: std::function must be copyable
+  auto answer = std::make_shared<std::promise<Status>>();  // std::function must be copyable
   ask([answer](const Status& status) { answer->set_value(status); });
   return answer->get_future().get();
 }

@@ -23,10 +23,10 @@ uint64_t extend(uint64_t prefix_hash, TokenId token_id) {
   return mix(prefix_hash ^ mix(static_cast<uint64_t>(token_id)));
 }
 
-// What a slot of this group holds after the prefix was computed into it; never 0.
+// Returns what a slot of this group holds after the prefix was computed into it; never 0.
 uint64_t fingerprint(uint64_t prefix_hash, size_t group) { return mix(prefix_hash + group) | 1; }
 
-// Of the empty prefix: KV of one adapter is none of another's.
+// Returns the hash of the empty prefix, so that the KV of one adapter differs from another's.
 uint64_t first_hash(const Adapter* adapter) {
   return adapter == nullptr ? 0 : mix(std::hash<std::string>()(adapter->content_key) | 1);
 }
@@ -107,8 +107,8 @@ Result<StepResult> FakeExecutor::execute(const StepPlan& plan) {
     }
     return failure;
   }
-  // All of a step's KV is written before any of it is read, as in each layer of a model. Drafts are
-  // tokens of their requests until it is known which of them come out.
+  // All KV of a step is written before any of it is read, as in each layer of a model. Drafts are
+  // tokens of their requests until it is known which of them are accepted.
   for (const ScheduledRequest& scheduled : plan.scheduled) {
     for (const TokenId id : plan.drafts(scheduled)) requests_.at(scheduled.id).append(id);
     if (Status status = write(scheduled, plan.step_id); !status.ok()) {
@@ -309,7 +309,7 @@ RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, const Ste
   const auto begin = static_cast<size_t>(scheduled.num_computed_tokens);
   const size_t end = begin + static_cast<size_t>(scheduled.num_scheduled_tokens);
   const SamplingParams& params = *record.params;
-  if (params.prompt_logprobs) {  // the row at position i tells of the token at i + 1
+  if (params.prompt_logprobs) {  // the row at position i is for the token at i + 1
     result.prompt_logprobs_begin = static_cast<int32_t>(begin) + 1;
     for (size_t i = begin; i < end && i + 1 < static_cast<size_t>(record.num_prompt_tokens); ++i) {
       result.prompt_logprobs.push_back(
@@ -352,7 +352,7 @@ void FakeExecutor::sample(const ScheduledRequest& scheduled, const StepPlan& pla
                                              : plan.token_masks.row(scheduled.mask_row + i);
     const bool is_mask_late =
         !mask.empty() && std::all_of(mask.begin(), mask.end(), [](uint32_t w) { return w == 0; });
-    if (i > 0 && is_mask_late) return;  // as if the draft had been wrong
+    if (i > 0 && is_mask_late) return;  // as if the draft were wrong
     const TokenId token_id = next_token(record.token_ids, hash, num_output, params, mask);
     if (params.logprobs) {
       result.logprobs.push_back(record.kind == RequestKind::kBeam
@@ -399,7 +399,7 @@ TokenLogprobs FakeExecutor::logprobs_of(TokenId token_id, uint64_t prefix_hash,
   return entry;
 }
 
-// Log-probabilities in steps of 1/64, so that some are equal and sums of them are exact.
+// Returns log-probabilities in steps of 1/64, so that some are equal and sums of them are exact.
 TokenLogprobs FakeExecutor::candidates_of(uint64_t prefix_hash, int32_t num_top) const {
   TokenLogprobs entry;
   for (TokenId id = 0; id < options_.vocab_size; ++id)

@@ -9,8 +9,7 @@ namespace {
 
 constexpr RequestId kA{1}, kB{2};
 
-// Plans are written by hand, so that the checks themselves are checked: each broken rule must be
-// noticed.
+// Plans are written by hand to test the executor's own checks: each broken rule must be noticed.
 class FakeExecutorTest : public testing::Test {
  protected:
   FakeExecutorTest() : FakeExecutorTest(FakeExecutorOptions{}) {}
@@ -25,7 +24,7 @@ class FakeExecutorTest : public testing::Test {
     const auto n = static_cast<int32_t>(tokens.size());
     return {.id = id, .token_ids = std::move(tokens), .num_prompt_tokens = n, .params = params};
   }
-  // Blocks are logical 0, 1, … of the request at `index`.
+  // Gives the request at `index` these blocks as logical blocks 0, 1, …
   static void set_table(StepPlan& plan, int32_t index, const std::vector<int32_t>& blocks) {
     for (size_t i = 0; i < blocks.size(); ++i) {
       plan.block_updates.push_back({.request_index = index,
@@ -106,7 +105,8 @@ TEST_F(FakeExecutorTest, NoticesAnotherRequestsTokens) {
   StepPlan next;
   next.step_id = 1;
   schedule(next, kB, 6, 1);
-  next.block_updates.push_back({0, 0, 0, BlockId(3)});  // A's block: differs in its last token
+  // A's block, which differs in its last token.
+  next.block_updates.push_back({0, 0, 0, BlockId(3)});
   expect_violation(next, "holds another prefix");
 }
 
@@ -181,7 +181,7 @@ TEST_F(WindowedFakeTest, ReadsNoFurtherThanTheWindow) {
   schedule(plan, kA, 0, 8);
   set_table(plan, 0, {3, 4});
   ASSERT_TRUE(fake_->execute(plan).ok());
-  StepPlan next;  // position 8 sees 5 … 8: block 0 of the table may go
+  StepPlan next;  // position 8 sees 5 … 8, so block 0 of the table may go
   next.step_id = 1;
   schedule(next, kA, 8, 1);
   next.block_updates = {{0, 0, 0, kNullBlock}, {0, 0, 2, BlockId(5)}};

@@ -1,4 +1,4 @@
-// A TokenMaskSource whose masks are a function of the output so far, and that may be late or fail.
+// A TokenMaskSource whose masks are a function of the output so far. Its masks may be late or fail.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,19 @@
 
 namespace quire::test {
 
-// What a test sets and sees of the sources of one request.
+// The settings and counts of the sources of one request.
 struct RuleMasksOptions {
   int32_t vocab_size = 1000;
-  // Whether `token_id` may follow `output`.
+  // Returns whether `token_id` may follow `output`.
   std::function<bool(std::span<const TokenId> output, TokenId token_id)> rule;
-  // Calls of ready() after each accepted token that are answered with false.
+  // How many calls of ready() after each accepted token return false.
   int32_t num_late_calls = 0;
-  // From this many output tokens on every token may come; fill() and accept() fail.
+  // From this many output tokens on, every token is allowed, fill() fails, or accept() fails.
   size_t free_from = ~size_t{0};
   size_t fill_fails_at = ~size_t{0};
   size_t accept_fails_at = ~size_t{0};
-  // Masks that are there when fill() is called, the first included; those behind more drafts are late.
+  // How many masks are ready when fill() is called, including the first; masks behind more drafts
+  // are late.
   size_t num_masks_in_time = ~size_t{0};
 };
 

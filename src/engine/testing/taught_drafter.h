@@ -1,4 +1,4 @@
-// A drafter of tests that knows answers, and errs as a test wants it to.
+// For tests: a drafter that is taught answers, and makes mistakes as a test wants.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace quire::test {
 
 class TaughtDrafter : public Drafter {
  public:
-  // Says what a request with this prompt and seed answers when nothing stops it.
+  // Teaches the answer of a request with this prompt and seed, when nothing stops it.
   void teach(std::vector<TokenId> prompt, uint64_t seed, std::vector<TokenId> answer) {
     answers_[{std::move(prompt), seed}] = std::move(answer);
   }
@@ -39,8 +39,8 @@ class TaughtDrafter : public Drafter {
   uint32_t random() { return static_cast<uint32_t>(rng_()); }
 
  private:
-  // Adds at most `max_drafts` drafts for the places of the answer from `place` on. `answer` is empty
-  // where it is not known.
+  // Adds at most `max_drafts` drafts of the answer's tokens from `place` on. `answer` is empty if
+  // it was not taught.
   virtual void guess(std::span<const TokenId> answer, size_t place, int32_t max_drafts,
                      std::vector<TokenId>& drafts) = 0;
 

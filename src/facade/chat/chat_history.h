@@ -1,4 +1,4 @@
-// A ChatHistory is a conversation that never outgrows the context of its model.
+// ChatHistory: a conversation that never exceeds the context of its model.
 //
 //   QUIRE_ASSIGN_OR_RETURN(const ChatPrompt prompt, history.ask(question, room, count_tokens));
 //   QUIRE_ASSIGN_OR_RETURN(const RequestOutput output, llm.chat(prompt.messages, params));
@@ -24,37 +24,37 @@ struct ContextRoom {
 struct ChatPrompt {
   std::vector<ChatMessage> messages;
   int64_t num_tokens = 0;
-  int32_t num_dropped_turns = 0;  // by this question
+  int32_t num_dropped_turns = 0;  // turns dropped for this question
 };
 
-// It holds the system message and the turns that were answered. One thread at a time uses it.
+// Holds the system message and the answered turns. Used by one thread at a time.
 class ChatHistory {
  public:
   // Counts the tokens of the prompt that the messages make.
   using CountTokens = std::function<Result<int64_t>(const std::vector<ChatMessage>&)>;
 
-  // An empty `system` is no system message.
+  // An empty `system` means no system message.
   explicit ChatHistory(std::string system = {}) : system_(std::move(system)) {}
 
   // Returns the messages that ask `question`. It drops the oldest turns, each as a whole, until the
-  // prompt leaves room for the answer; the system message stays. kTooLarge: the prompt fills the
-  // context without any turn. Then, and when counting fails, the history stays as it was.
+  // prompt leaves room for the answer; the system message stays. kTooLarge: the prompt does not fit
+  // even without turns. After this or a counting error the history is unchanged.
   Result<ChatPrompt> ask(const std::string& question, const ContextRoom& room,
                          const CountTokens& count_tokens);
-  // The next question brings this image, and those that were attached before it.
+  // Attaches an image to the next question, after those attached before.
   void attach_image(std::string bytes) { attached_.push_back(std::move(bytes)); }
-  // A question is part of the history once it is answered, with its images.
+  // Adds an answered question with its images to the history.
   void add(std::string question, std::string answer);
 
-  // What is attached is forgotten too.
+  // Forgets all turns and attached images.
   void forget_turns();
-  // A new system message begins a new conversation.
+  // Sets a new system message, which starts a new conversation.
   void set_system(std::string text);
   size_t num_turns() const { return turns_.size(); }
 
-  // Returns all that was said, the system message first.
+  // Returns all messages, the system message first.
   std::vector<ChatMessage> messages() const;
-  // In place of what was said: messages as parse_conversation() gives them.
+  // Replaces the conversation with messages that parse_conversation() has returned.
   void restore(std::vector<ChatMessage> messages);
 
  private:

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// A byte is a token, so that a prompt's length can be read off the texts.
+// A byte counts as a token, so that a prompt's length is that of its texts.
 Result<int64_t> count_bytes(const std::vector<ChatMessage>& messages) {
   int64_t n = 0;
   for (const ChatMessage& message : messages) n += static_cast<int64_t>(message.content.size());

@@ -11,7 +11,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Null: there is none, or it is no text.
+// Returns the text of a field; null if there is none or it is no text.
 const json::string* text_of(const json::object& message, std::string_view name) {
   const json::value* const value = message.if_contains(name);
   return value == nullptr ? nullptr : value->if_string();

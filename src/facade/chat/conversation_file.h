@@ -1,5 +1,5 @@
-// A conversation file holds {"messages": [{"role": "user", "content": "..."}, ...]}, as a request
-// of /v1/chat/completions has it. Images are parts of the content, as data: URLs.
+// A conversation file holds {"messages": [{"role": "user", "content": "..."}, ...]}, the format of
+// requests of /v1/chat/completions. Images are parts of the content, as data: URLs.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 namespace quire {
 
 std::string conversation_text(const std::vector<ChatMessage>& messages);
-// kInvalidArgument: it is written otherwise, or its messages are not a system message, if there is
-// one, and then questions of the user, each with its answer.
+// Parses a conversation file. kInvalidArgument: the format is wrong, or the messages are not an
+// optional system message followed by the user's questions, each with its answer.
 Result<std::vector<ChatMessage>> parse_conversation(std::string_view text);
 
 }  // namespace quire

@@ -11,7 +11,8 @@
 namespace quire {
 namespace {
 
-// Returns the texts of a model that may hold a template. `gguf_text` keeps what a GGUF file says.
+// Returns those texts of a model that may hold a template. `gguf_text` owns the text of a GGUF
+// file.
 Result<ChatTemplateFiles> template_files(const ModelFiles& files,
                                          std::optional<std::string>& gguf_text) {
   ChatTemplateFiles out;
@@ -33,7 +34,7 @@ Result<ChatTemplateFiles> template_files(const ModelFiles& files,
   return out;
 }
 
-// tokenizer_config.json wins; the tokenizer fills in what it leaves out.
+// Returns the tokens that tokenizer_config.json names, completed by those of the tokenizer.
 Result<boost::json::object> special_tokens(const ChatTemplateFiles& files,
                                            const Tokenizer* tokenizer) {
   boost::json::object tokens;

@@ -1,4 +1,4 @@
-// A ModelChat is a model's way to turn a conversation into a prompt: its chat templates and the
+// ModelChat turns a conversation into the prompt of a model, by the model's chat templates and the
 // special tokens that they write.
 #pragma once
 
@@ -17,39 +17,39 @@
 
 namespace quire {
 
-// It is immutable; any thread may use it.
+// Immutable; any thread may use it.
 class ModelChat {
  public:
   // Templates beside those of the files; empty ones are not used.
   struct Sources {
-    std::string instead;    // is used whatever the files hold
-    std::string otherwise;  // is used where the files hold none
+    std::string instead;    // used in place of the files' templates
+    std::string otherwise;  // used if the files have no template
   };
 
   // Reads chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata. A
-  // model without a template renders by those of requests alone. `tokenizer` (may be null) names
-  // the special tokens that the files leave out.
+  // model without a template can only use those of requests. `tokenizer` (may be null) gives the
+  // special tokens that the files leave out.
   static Result<std::shared_ptr<const ModelChat>> load(const ModelFiles& files,
                                                        const Tokenizer* tokenizer,
                                                        const Sources& given);
 
-  // Returns the prompt of a conversation, by the model's tool template when there are tools and it
-  // has one. It fills in special_tokens. `override_source` is a template to use instead.
-  // kInvalidArgument: there is no template.
+  // Returns the prompt of a conversation. It uses `override_source` if given, or the model's tool
+  // template if there are tools and the model has one. It sets special_tokens. kInvalidArgument:
+  // there is no template.
   Result<std::string> render(ChatPromptOptions options,
                              const std::optional<std::string>& override_source = {}) const;
 
   bool has_template() const { return default_.has_value(); }
 
-  // Whether it writes what a reranker is asked: chat/pair_prompt.h.
+  // Whether the template writes pairs for a reranker: chat/pair_prompt.h.
   bool writes_pairs() const;
 
-  // Whether the template prints the text of a message only where its content is a list of parts.
-  // Renders a conversation.
+  // Whether the template prints the text of a message only if its content is a list of parts. The
+  // call renders a conversation.
   bool wants_parts() const;
 
-  // How the model's template writes calls and reasoning; empty where it leaves that open. Renders
-  // conversations: milliseconds.
+  // Returns how the model's template writes calls and reasoning; empty where the template does not
+  // tell. The call renders conversations, which takes milliseconds.
   ReplyFormat reply_format() const;
 
  private:

@@ -1,4 +1,4 @@
-// What the files of sentence-transformers say of the texts that a model reads.
+// Reads the files of sentence-transformers, which describe the texts that a model reads.
 #pragma once
 
 #include "base/result.h"
@@ -7,9 +7,9 @@
 
 namespace quire {
 
-// Reads config_sentence_transformers.json and sentence_bert_config.json; the result is empty where
-// they are absent. kInvalidArgument: they are malformed, or name a default prompt that is not
-// there.
+// Reads config_sentence_transformers.json and sentence_bert_config.json; the result is empty if
+// they are absent. kInvalidArgument: they are malformed, or name a default prompt that does not
+// exist.
 Result<SentenceTexts> read_sentence_texts(const ModelFiles& files);
 
 }  // namespace quire

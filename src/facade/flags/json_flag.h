@@ -1,4 +1,4 @@
-// Flags whose value is a JSON object, as vLLM has them (--kv-transfer-config '{…}').
+// Flags whose value is a JSON object, as in vLLM (--kv-transfer-config '{…}').
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// kInvalidArgument names the flag and what came.
+// Parses the value. kInvalidArgument names the flag and says what came.
 Result<boost::json::object> parse_json_flag(std::string_view flag, std::string_view text);
 
 }  // namespace quire

@@ -46,7 +46,7 @@ std::string host_name() {
   return text;
 }
 
-// The processor's name as Linux gives it; empty where it gives none.
+// Returns the processor's name by Linux; empty if there is none.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -56,7 +56,7 @@ std::string processor_name() {
   return {};
 }
 
-// How often the system took a core from a thread of this process that still wanted it.
+// Returns how often the system took a core from a thread of this process that still had work.
 int64_t num_lost_cores() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -77,7 +77,8 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   const ProbeOptions probe{.num_tries = options.num_tries > 0 ? options.num_tries
                                         : options.quick       ? 12
                                                               : 400};
-  // Twice: what the probe writes must not be what makes others, or this process, run out of it.
+  // Requires twice the memory, so that the probe does not make this process or others run out of
+  // it.
   const int64_t needed = 2 * probe_memory_bytes(team.size());
   if (const int64_t free = free_memory_bytes(); free < needed) {
     return resource_exhausted("hardware: measuring this machine takes {} MiB, and only {} are free",
@@ -97,7 +98,7 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   hardware.peak_flops[static_cast<size_t>(MathType::kBf16)] = peaks.bf16_gflop_per_s * kGiga;
   hardware.peak_flops[static_cast<size_t>(MathType::kInt8)] = peaks.int8_gop_per_s * kGiga;
   hardware.cache_bytes = static_cast<double>(cache_bytes);
-  // Caches of hundreds of megabytes take as many to fill; a part of them is as fast.
+  // A cache of hundreds of megabytes takes long to fill; a part of it is as fast.
   const int64_t part = std::min(cache_bytes / 4, options.quick ? kQuickCacheBytes : cache_bytes);
   hardware.cache_bytes_per_s =
       std::max(hardware.memory_bytes_per_s, probe_cache_gb_per_s(stream, part) * kGiga);
@@ -164,7 +165,7 @@ void keep_or_warn(const Hardware& hardware, const std::string& path) {
 }
 
 Result<QuickProbe> quick_probe(MachineProbeOptions machine) {
-  // A few switches come from the system's own threads.
+  // The system's own threads cause a few switches.
   constexpr int64_t kUndisturbed = 5;
   machine.quick = true;
   const int64_t before = num_lost_cores();

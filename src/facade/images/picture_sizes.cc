@@ -21,7 +21,7 @@ Result<ModelFiles> open_description(const std::string& model) {
   return ModelFiles::open(model);
 }
 
-// Weights are not needed: a folder may hold config.json alone.
+// Weights are not needed: a folder may have only config.json.
 Result<int64_t> hidden_size_of(const ModelFiles& files) {
   if (files.gguf_name()) {
     QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(files));
@@ -49,7 +49,7 @@ Result<std::vector<int32_t>> picture_items(const std::string& model, int32_t wid
   blank.rgb.resize(size_t{3} * static_cast<size_t>(width) * static_cast<size_t>(height));
   QUIRE_ASSIGN_OR_RETURN(const InputImage image, lay_out_image(blank, spec, vision->text));
   std::vector<int32_t> items;
-  const MediaItem* before = nullptr;  // places of one item follow each other
+  const MediaItem* before = nullptr;  // the places of one item follow each other
   for (const ImagePlace& place : image.places) {
     if (place.item.get() != before) items.push_back(place.item->num_embeddings);
     before = place.item.get();

@@ -1,4 +1,4 @@
-// How many embeddings a model makes of a picture, by what its files say.
+// Computes how many embeddings a model makes of a picture, from the model's files.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace quire {
 
-// Returns the size of each item that is encoded of one picture of width x height pixels; a server
-// cuts it likewise. `model` is what read_model_shape() takes. kInvalidArgument: the model reads no
-// pictures in the places of tokens, or none of that shape.
+// Returns the size of each item that is encoded for one picture of width x height pixels, cut as a
+// server cuts it. `model` is a path for read_model_shape(). kInvalidArgument: the model reads no
+// pictures in place of tokens, or none of that shape.
 Result<std::vector<int32_t>> picture_items(const std::string& model, int32_t width, int32_t height);
 
 }  // namespace quire

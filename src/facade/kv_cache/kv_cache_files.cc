@@ -16,20 +16,21 @@
 namespace quire {
 namespace {
 
-// Raise when KV changes its meaning without anything below changing.
+// Must be increased when the meaning of KV changes although nothing below does.
 constexpr int kKvVersion = 2;
-constexpr int64_t kRunBytes = int64_t{8} << 20;  // of a file, about
+constexpr int64_t kRunBytes = int64_t{8} << 20;  // of a file, approximately
 constexpr int64_t kMostRunBlocks = 64;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Of all that was added, in order.
+// A digest of all that was added, in order.
 class Digest {
  public:
   void add(std::span<const std::byte> bytes) {
-    constexpr size_t kChunk = size_t{1} << 20;  // so that the second sum reads out of the cache
+    // It is small, so that the second sum reads from the CPU's cache.
+    constexpr size_t kChunk = size_t{1} << 20;
     do {
       const auto chunk = bytes.first(std::min(kChunk, bytes.size()));
       value_ = mix64(value_, checksum(chunk, 1));
@@ -58,8 +59,8 @@ Result<uint64_t> digest_of_contents(const ModelFiles& files) {
   return digest.value();
 }
 
-// Reading all weights takes a while: what came of it is kept beside the KV, and believed as long as
-// sizes and times of the files stay.
+// Returns the digest of a model's files. Reading all weights takes a while, so the digest is kept
+// beside the KV, and is valid as long as sizes and times of the files stay the same.
 Result<uint64_t> digest_of(const ModelFiles& files, const std::string& dir) {
   Digest identity;
   for (const ModelFiles::Identity& file : files.identities())
@@ -72,12 +73,14 @@ Result<uint64_t> digest_of(const ModelFiles& files, const std::string& dir) {
   std::filesystem::create_directories(dir, ec);
   const std::string temporary = kept + ".writing";
   std::ofstream(temporary) << std::hex << digest << '\n';
-  std::filesystem::rename(temporary, kept, ec);  // without it the next start reads the model again
+  // If this fails, the next start reads the model again.
+  std::filesystem::rename(temporary, kept, ec);
   return digest;
 }
 
-// The program's own code and constants stand for all of its kernels. They are read where they are
-// mapped: the file may be started by a loader of its own, and is then not /proc/self/exe.
+// Returns a digest of the program's code and constants, which include all of its kernels. They are
+// read where they are mapped: the program may be started by a loader of its own, and is then not
+// /proc/self/exe.
 uint64_t digest_of_program() {
   const auto add_segments = [](dl_phdr_info* object, size_t, void* out) {
     auto& digest = *static_cast<Digest*>(out);
@@ -88,14 +91,14 @@ uint64_t digest_of_program() {
           reinterpret_cast<const std::byte*>(object->dlpi_addr + segment.p_vaddr);
       digest.add(std::span(begin, segment.p_memsz));
     }
-    return 1;  // the first object is the program; no others
+    return 1;  // the first object is the program; the others are not read
   };
   Digest digest;
   dl_iterate_phdr(add_segments, &digest);
   return digest.value();
 }
 
-// What each layer keeps, and of which tokens, however blocks, ranks and stages divide it.
+// Describes what each layer keeps, and of which tokens, however blocks, ranks and stages divide it.
 std::string layers_of(const ModelPlan& plan) {
   std::string text;
   for (const KvGroupSpec& group : plan.kv.spec.groups) {

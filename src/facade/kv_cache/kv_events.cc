@@ -103,7 +103,7 @@ Status add_kv_events(std::string_view text, int32_t block_size, EngineOptions& o
                ? ""
                : ", replayed on " + publisher->replay_endpoint());
   options.kv.enable_events = true;
-  // Copied with the options, so that both are shared; the engine's thread alone calls it.
+  // Options are copied, so the copies share both; only the engine's thread calls it.
   options.on_kv_events = [publisher, batches = std::make_shared<KvEventBatches>(
                                          block_size, options.kv.hash_seed, wanted->format)](
                              const std::vector<KvEvent>& events) {

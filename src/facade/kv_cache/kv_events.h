@@ -1,5 +1,5 @@
-// --kv-events-config: tells routers what the prefix cache holds, in the keys of vLLM's flag of the same
-// name.
+// --kv-events-config: tells routers what the prefix cache holds. The keys are those of vLLM's flag
+// of the same name.
 #pragma once
 
 #include <optional>
@@ -17,12 +17,12 @@ struct KvEventsConfig {
   KvEventFormat format = KvEventFormat::kMap;
 };
 
-// Reads `text`, a JSON object. Returns nullopt when it is empty or does not enable events.
-// kInvalidArgument names the key and what was expected.
+// Parses `text`, a JSON object. Returns nullopt if it is empty or does not enable events.
+// kInvalidArgument names the key and says what was expected.
 Result<std::optional<KvEventsConfig>> parse_kv_events_config(std::string_view text);
 
-// Opens the publisher that `text` asks for, and sets what `options` need to feed it: after all that
-// has to do with the keys of blocks.
+// Opens the publisher that `text` asks for, and sets the `options` that feed it. Call it after all
+// options that influence the keys of blocks are set.
 Status add_kv_events(std::string_view text, int32_t block_size, EngineOptions& options);
 
 }  // namespace quire

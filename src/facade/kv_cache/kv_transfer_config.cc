@@ -13,7 +13,7 @@ namespace json = boost::json;
 
 constexpr std::string_view kKvTransferFlag = "--kv-transfer-config";
 constexpr std::string_view kConnector = "QuireConnector";
-// Keys of vLLM that change nothing here: KV goes through files.
+// Keys of vLLM that have no effect, since KV goes through files.
 constexpr std::string_view kWithoutEffect[] = {
     "engine_id", "kv_buffer_device",         "kv_buffer_size",
     "kv_rank",   "kv_parallel_size",         "kv_ip",

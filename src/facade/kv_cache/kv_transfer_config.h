@@ -1,5 +1,5 @@
-// --kv-transfer-config: whether an engine prefills for others or decodes what others have prefilled,
-// in the keys of vLLM's flag of the same name.
+// --kv-transfer-config: whether an engine prefills for others or decodes what others have
+// prefilled. The keys are those of vLLM's flag of the same name.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// Reads `text`, a JSON object; an empty text asks for neither. kInvalidArgument names the key and
-// what was expected.
+// Parses `text`, a JSON object; an empty text means neither. kInvalidArgument names the key and
+// says what was expected.
 Result<KvHandoverOptions> parse_kv_transfer_config(std::string_view text);
 
 }  // namespace quire

@@ -17,7 +17,7 @@ Result<int32_t> parse_ordinal(std::string_view text, int32_t num_gpus) {
   return invalid_argument("--devices: expected numbers of GPUs in [0, {}), got {}", num_gpus, text);
 }
 
-// As 4 ranks, or 2 engines x 2 stages x 4 ranks.
+// Returns "4 ranks", or "2 engines x 2 stages x 4 ranks".
 std::string text_of(const GpuShape& shape) {
   std::string text;
   if (shape.num_engines > 1) text += fmt::format("{} engines x ", shape.num_engines);

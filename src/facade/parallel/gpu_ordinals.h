@@ -1,4 +1,4 @@
-// Which GPUs the engines, stages and ranks of a model run on.
+// Assigns GPUs to the engines, stages and ranks of a model.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@ namespace quire {
 
 struct GpuShape {
   int32_t num_engines = 1;
-  int32_t num_stages = 1;  // of each engine
-  int32_t num_ranks = 1;   // of each stage
+  int32_t num_stages = 1;  // per engine
+  int32_t num_ranks = 1;   // per stage
   int32_t num_gpus() const { return num_engines * num_stages * num_ranks; }
 };
 
-// Rank by rank of the first stage, then of the next; then those of the next engine. `num_there`: how
-// many GPUs there are. `devices` is what --devices says: their numbers with commas between them, of
-// which several may be the same, or empty: the first ones. kInvalidArgument: not as many GPUs as the
-// shape has, or none of that number. kUnavailable: there are fewer GPUs than it has.
+// Returns the GPU of each rank, first by engine, then by stage, then by rank. `num_there` is the
+// number of GPUs in the machine. `devices` is the value of --devices: numbers with commas between
+// them, which may repeat, or empty for the first GPUs. kInvalidArgument: the numbers are not as
+// many as the shape's GPUs, or one of them does not exist. kUnavailable: the machine has fewer GPUs
+// than the shape.
 Result<std::vector<int32_t>> gpu_ordinals(std::string_view devices, const GpuShape& shape,
                                           int32_t num_there);
 

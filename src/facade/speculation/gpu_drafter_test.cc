@@ -1,4 +1,5 @@
-// Drafters of hidden states with both models on a GPU, against an oracle (tools/make_draft_goldens.py).
+// Compares drafters of hidden states, with both models on a GPU, with an oracle
+// (tools/make_draft_goldens.py).
 #include <gtest/gtest.h>
 
 #include "exec/gpu/gpu_runner.h"
@@ -28,8 +29,8 @@ class GpuDraftGoldens : public ::testing::TestWithParam<std::string> {
   }
 };
 
-// The oracle computes in float32, so a draft may be another's near-tie in bf16, and what follows it in
-// the chain too. The text itself is greedy, and the served model's.
+// The oracle computes in float32, so in bf16 a draft may be the other one of a near-tie, and those
+// after it in the chain may differ too. The text itself is greedy, and the served model's.
 TEST_P(GpuDraftGoldens, AreMostlyTheOraclesDrafts) {
   Served served(GetParam(), load);
   const test::DraftGolden& golden = served.golden();
@@ -40,7 +41,7 @@ TEST_P(GpuDraftGoldens, AreMostlyTheOraclesDrafts) {
   size_t num_same = 0;
   for (const test::GoldenDrafts& step : golden.steps) {
     const std::vector<TokenId>& tokens = served.request().token_ids;
-    if (tokens.size() > step.num_tokens) continue;  // drafts that came out
+    if (tokens.size() > step.num_tokens) continue;  // accepted drafts
     if (tokens.size() < step.num_tokens || tokens.back() != golden.token_ids[step.num_tokens - 1])
       break;
     const std::vector<TokenId> drafts = served.propose();

@@ -16,7 +16,8 @@
 namespace quire {
 namespace {
 
-// Blocks that all running requests could use, as far as they fit in an eighth of the memory.
+// Returns the blocks that all running requests could use, as far as they fit in an eighth of the
+// memory.
 KvPlan kv_plan_of(const Executor& executor, const ModelRunnerOptions& options) {
   const KvSpec kv = executor.kv_spec();
   const int64_t per_request =
@@ -31,11 +32,12 @@ struct Loaded {
   std::string name;
   ModelRunnerOptions options = {};
   std::shared_ptr<HiddenRows> hidden_rows = {};
-  int32_t num_advised = 0;  // drafts; 0: it says nothing
-  int32_t max_drafts = 0;   // 0: any number
+  int32_t num_advised = 0;  // drafts per step that the files advise; 0: none
+  int32_t max_drafts = 0;   // the most drafts per step; 0: any number
 };
 
-// Made of the model's files; of a shape's weights, which are random, the copy has others.
+// Makes the copy from the model's files. For a shape, whose weights are random, the copy has other
+// weights.
 Result<QuantizedCopy> copy_of(const ModelRunnerOptions& options) {
   Result<QuantizedCopy> copy = QuantizedCopy::make(
       *options.files, {.num_threads = options.threads, .pin = options.pin_threads});
@@ -65,7 +67,7 @@ Result<Loaded> load_model(const SpeculativeConfig& config, ModelRunnerOptions op
     QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open(config.model));
     options.files = std::make_shared<const ModelFiles>(std::move(files));
     options.shape.clear();
-    options.max_model_len = 0;  // its own
+    options.max_model_len = 0;  // that of the drafter
   }
   Result<std::unique_ptr<Executor>> executor = load(options);
   if (!executor.ok()) return executor.status().with_context("the model that drafts");
@@ -85,8 +87,8 @@ DraftHeadKind head_kind(SpeculativeMethod method) {
   }
 }
 
-// Drafters of hidden states compute little for many tokens: steps of this size lose nothing, and the
-// states of a step take less memory.
+// Drafters of hidden states compute little for many tokens: steps of this size are as fast, and
+// need less memory for their states.
 constexpr int64_t kHeadStepTokens = 512;
 
 Result<Loaded> load_head(const SpeculativeConfig& config, ModelRunnerOptions options,

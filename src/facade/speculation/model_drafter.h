@@ -1,5 +1,5 @@
-// A ModelDrafter runs a model: the one that --speculative-config names, the first layers of the
-// served one or its copy of 4 bits, or one that reads the served one's hidden states.
+// ModelDrafter: a drafter that runs a model. This is the model that --speculative-config names, the
+// first layers of the served model or its copy of 4 bits, or one that reads its hidden states.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ struct ModelDrafter {
   std::shared_ptr<Drafter> drafter;
   std::string name;
   int64_t vocab_size = 0;
-  // What the drafter reads of the served model, whose runner must get it too; null: it reads
-  // nothing.
+  // What the drafter reads of the served model; the served model's runner must get it too. Null: it
+  // reads nothing.
   std::shared_ptr<HiddenRows> hidden_rows = {};
-  int32_t num_speculative_tokens = 0;  // most drafts of a request in one step
+  int32_t num_speculative_tokens = 0;  // the most drafts of a request in one step
 };
 
-// Loads a model and makes ready to run it.
+// Loads a model and prepares its executor.
 using LoadExecutor = std::function<Result<std::unique_ptr<Executor>>(const ModelRunnerOptions&)>;
 
-// Loads the drafter of the served model `target`, takes KV memory for it (an eighth of what there
-// is, and no more than requests can use) and measures its steps.
+// Loads the drafter of the served model `target`, takes KV memory for it (an eighth of the
+// available memory, and no more than requests can use) and measures its steps.
 Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config,
                                         const ModelRunnerOptions& target, const LoadExecutor& load);
 
-// Ids of the two must mean the same.
+// Checks that ids mean the same for both models.
 Status check_same_vocabulary(const ModelDrafter& drafter, int64_t vocab_size);
 
 }  // namespace quire

@@ -24,12 +24,12 @@ Result<std::unique_ptr<Executor>> load(const ModelRunnerOptions& options) {
 
 class DraftGoldens : public ::testing::TestWithParam<std::string> {};
 
-// After each token of the text.
+// Checks the drafts after each token of the text.
 void expect_golden_drafts(Served& served) {
   size_t num_compared = 0;
   for (const test::GoldenDrafts& step : served.golden().steps) {
     const std::vector<TokenId>& tokens = served.request().token_ids;
-    if (tokens.size() > step.num_tokens) continue;  // drafts that came out
+    if (tokens.size() > step.num_tokens) continue;  // accepted drafts
     ASSERT_EQ(tokens.size(), step.num_tokens);
     ASSERT_EQ(tokens.back(), served.golden().token_ids[step.num_tokens - 1]);
     const std::vector<TokenId> drafts = served.propose();
@@ -51,7 +51,7 @@ TEST_P(DraftGoldens, AreTheOraclesDrafts) {
   EXPECT_EQ(served.rows().num_rows(), 0);
 }
 
-// The prompt as one step, whose states do not wait for drafts.
+// The prompt is computed in one step, whose states do not wait for drafts.
 TEST_P(DraftGoldens, AreTheOraclesDraftsOfAWholePrompt) {
   Served served(GetParam(), load);
   served.start(1, served.golden().num_prompt_tokens);
@@ -60,7 +60,7 @@ TEST_P(DraftGoldens, AreTheOraclesDraftsOfAWholePrompt) {
   expect_golden_drafts(served);
 }
 
-// A request that was preempted computes again what the drafter has seen.
+// A preempted request computes the tokens again that the drafter has seen.
 TEST_P(DraftGoldens, AreTheOraclesDraftsAfterAPreemption) {
   Served served(GetParam(), load);
   served.start(1, served.golden().num_prompt_tokens);
@@ -73,7 +73,7 @@ TEST_P(DraftGoldens, AreTheOraclesDraftsAfterAPreemption) {
   expect_golden_drafts(served);
 }
 
-// Behind a prefix that was in the cache there are drafts too, made of less.
+// After a cached prefix there are drafts too, from fewer states.
 TEST_P(DraftGoldens, GoOnBehindACachedPrefix) {
   Served served(GetParam(), load);
   if (GetParam() == "mtp_qwen") GTEST_SKIP() << "a model with states";
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(All, DraftGoldens,
                                            "mtp_deepseek", "mtp_glm", "mtp_qwen", "mtp_sparse"),
                          [](const auto& info) { return info.param; });
 
-// Everything that is wrong is one line that says what.
+// Every error is one line that says what is wrong.
 std::string error_of(SpeculativeConfig config,
                      const fs::path& target = test::all_goldens() / "models/llama") {
   return make_model_drafter(config, test::draft_options(target), load).status().message();
@@ -116,7 +116,7 @@ TEST(ModelDrafter, SaysWhatIsWrong) {
   EXPECT_NE(error_of(medusa).find("expected Medusa heads"), std::string::npos) << error_of(medusa);
 }
 
-// Greedy drafts behind some texts.
+// Returns greedy drafts after some texts.
 std::vector<std::vector<TokenId>> drafts_of(const SpeculativeConfig& config) {
   const auto made =
       make_model_drafter(config, test::draft_options(test::all_goldens() / "models/llama"), load);
@@ -140,7 +140,7 @@ std::vector<std::vector<TokenId>> drafts_of(const SpeculativeConfig& config) {
   return out;
 }
 
-// The copy says much of what the model itself would say, and leaves no files.
+// The copy often drafts what the model itself would sample, and leaves no files.
 TEST(ModelDrafter, ACopyOfFourBitsIsOftenRight) {
   const test::TempFolder folder;
   setenv("TMPDIR", folder.string().c_str(), 1);
@@ -156,7 +156,7 @@ TEST(ModelDrafter, ACopyOfFourBitsIsOftenRight) {
     num_right += copy[i].front() == model[i].front();
   }
   EXPECT_GT(num_right, 20);
-  EXPECT_LT(num_right, 40);  // else it is no copy of 4 bits
+  EXPECT_LT(num_right, 40);  // else it is not a copy of 4 bits
 }
 
 TEST(ModelDrafter, OnlyFloatWeightsAreCopied) {

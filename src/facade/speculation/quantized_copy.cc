@@ -40,7 +40,7 @@ Result<QuantizedCopy> QuantizedCopy::make(const ModelFiles& files,
 
 QuantizedCopy::~QuantizedCopy() {
   if (folder_.empty()) return;
-  std::error_code ignored;  // what is left lies in the folder for temporary files
+  std::error_code ignored;  // files that cannot be removed stay in the system's temporary folder
   std::filesystem::remove_all(folder_, ignored);
 }
 

@@ -1,5 +1,5 @@
-// QuantizedCopy is the served model once more with weights of 4 bits: a drafter that is often right and
-// reads a good third of the bytes.
+// QuantizedCopy: the served model again, with weights of 4 bits. As a drafter it is often right,
+// and it reads about a third of the bytes.
 #pragma once
 
 #include <filesystem>
@@ -12,14 +12,15 @@
 
 namespace quire {
 
-// As `quire quantize --to` and --shape-weights name it.
+// The format's name for `quire quantize --to` and --shape-weights.
 inline constexpr const char* kCopyWeights = "int4-g32";
 
-// The copy's files lie in a temporary folder that goes with this object: loading alone reads them.
+// The copy's files are in a temporary folder that is removed with this object; only loading reads
+// them.
 class QuantizedCopy {
  public:
-  // kInvalidArgument: the files are GGUF, the weights are quantized already, or none of them can
-  // be.
+  // Makes the copy. kInvalidArgument: the files are GGUF, the weights are quantized already, or
+  // none of them can be.
   static Result<QuantizedCopy> make(const ModelFiles& files, const ThreadTeamOptions& threads);
 
   QuantizedCopy(QuantizedCopy&& other) noexcept
@@ -34,7 +35,7 @@ class QuantizedCopy {
  private:
   explicit QuantizedCopy(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  std::filesystem::path folder_;  // empty: another has it
+  std::filesystem::path folder_;  // empty: moved to another object
   std::shared_ptr<const ModelFiles> files_;
 };
 

@@ -19,8 +19,8 @@ constexpr std::string_view kSpeculativeFlag = "--speculative-config";
 constexpr int32_t kMaxDrafts = 64;
 constexpr int32_t kDefaultTreeDepth = 24;
 
-// Keys of vLLM that change nothing here: drafts never change what is sampled, and the suffix
-// drafter keeps to a bound in bytes and drafts what came last.
+// Keys of vLLM that have no effect: drafts never change what is sampled, and the suffix drafter has
+// a bound in bytes and drafts the latest continuation.
 constexpr std::string_view kWithoutEffect[] = {
     "rejection_sample_method", "draft_sample_method", "disable_padded_drafter_batch",
     "suffix_decoding_max_cached_requests", "suffix_decoding_min_token_prob"};
@@ -45,7 +45,7 @@ constexpr MethodName kMethods[] = {
     {"medusa", SpeculativeMethod::kMedusa},          {"eagle", SpeculativeMethod::kEagle},
     {"eagle3", SpeculativeMethod::kEagle3},          {"mtp", SpeculativeMethod::kMtp},
 };
-// vLLM's names of MTP by family.
+// vLLM's names of MTP for families of models.
 constexpr std::string_view kMtpAliases[] = {"deepseek_mtp", "glm4_moe_mtp", "qwen3_next_mtp"};
 
 std::string known_methods() {
@@ -95,8 +95,9 @@ Result<double> read_spec_factor(const json::object& config) {
   return factor;
 }
 
-// vLLM's [[first, last, drafts], …] by the number of requests that decode: ascending and without gaps
-// to speak of, since a row's last is the next one's first.
+// Reads vLLM's [[first, last, drafts], …] by the number of decoding requests. Each row's first must
+// be greater than the last of the row before. A row holds up to the first of the next one, so its
+// last has no further effect.
 Status read_limits(const json::object& config, std::vector<DraftPlannerOptions::Limit>& out) {
   constexpr std::string_view kKey = "num_speculative_tokens_per_batch_size";
   const json::value* value = config.if_contains(kKey);
@@ -144,7 +145,7 @@ Status needs_count(const SpeculativeConfig& out) {
                           kSpeculativeFlag, kMaxDrafts);
 }
 
-// As vLLM: both 5 when neither is given, and one of them is the other's default.
+// As in vLLM, both are 5 if neither is given, and each is the default of the other.
 Status read_ngram(const json::object& config, SpeculativeConfig& out) {
   QUIRE_ASSIGN_OR_RETURN(const auto min, read_count(config, "prompt_lookup_min"));
   QUIRE_ASSIGN_OR_RETURN(const auto max, read_count(config, "prompt_lookup_max"));
@@ -158,7 +159,7 @@ Status read_ngram(const json::object& config, SpeculativeConfig& out) {
   return needs_count(out);
 }
 
-// Models that draft, by what of them a configuration says.
+// Reads the settings of drafters that are models.
 Status read_model(const json::object& config, SpeculativeConfig& out) {
   if (out.method == SpeculativeMethod::kSelf) {
     constexpr std::string_view kKey = "num_hidden_layers";

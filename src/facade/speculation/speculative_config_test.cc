@@ -113,7 +113,7 @@ TEST(SpeculativeConfig, DraftersOfHiddenStates) {
     const auto config = parse_speculative_config(fmt::format(R"({{"method":"{}"}})", name));
     ASSERT_TRUE(config.ok()) << config.status().message();
     EXPECT_EQ(config->method, SpeculativeMethod::kMtp);
-    EXPECT_EQ(config->num_speculative_tokens, 0);  // the drafter says it
+    EXPECT_EQ(config->num_speculative_tokens, 0);  // the drafter's files decide
   }
   EXPECT_NE(error_of(R"({"method":"mtp","model":"x"})").find("model: expected none with mtp"),
             std::string::npos);

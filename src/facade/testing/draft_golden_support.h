@@ -1,5 +1,6 @@
-// Drafters of hidden states and what an oracle says they draft (tools/make_draft_goldens.py): tiny random
-// heads beside a served model that runs as the engine runs it, in chunks and with drafts that are refused.
+// For tests: drafters of hidden states, and the drafts of an oracle (tools/make_draft_goldens.py).
+// The drafters are tiny random heads beside a served model that runs as in the engine, in chunks
+// and with drafts that are refused.
 #pragma once
 
 #include <filesystem>
@@ -33,7 +34,7 @@ inline constexpr int32_t kNumDrafts = 3;
 SpeculativeConfig draft_config(const std::string& name);
 ModelRunnerOptions draft_options(const std::filesystem::path& target);
 
-// The served model with one request at a time, and the drafter that watches it.
+// The served model with one request at a time, and its drafter.
 class Served {
  public:
   // `load` makes the executors of both models.
@@ -43,9 +44,10 @@ class Served {
   Drafter& drafter() { return *drafter_.drafter; }
   HiddenRows& rows() { return *drafter_.hidden_rows; }
 
-  // `computed` is how many tokens at the front another request has computed in the same blocks.
+  // Starts a request. `computed` is the number of first tokens that another request has computed in
+  // the same blocks.
   void start(uint64_t id, size_t num_tokens, int32_t computed = 0);
-  // Runs a step of so many tokens with drafts behind them. What it samples joins the request.
+  // Runs a step of num_tokens tokens with drafts after them. The sampled tokens join the request.
   void step(int32_t num_tokens, std::span<const TokenId> drafts = {});
   std::vector<TokenId> propose();
   void end();

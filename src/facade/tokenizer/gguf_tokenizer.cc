@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// VocabReader reads the keys "tokenizer.ggml.*": absent ones leave the field as it is, and wrong
+// VocabReader reads the keys "tokenizer.ggml.*". An absent key leaves its field as it is; wrong
 // types are remembered as one error.
 class VocabReader {
  public:

@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Returns the vocabulary in a GGUF file's metadata; nullopt when it has none. kDataLoss: a key has
+// Returns the vocabulary in a GGUF file's metadata; nullopt if there is none. kDataLoss: a key has
 // another type than expected.
 Result<std::optional<GgufVocab>> read_gguf_vocab(const GgufFile& file);
 

@@ -29,8 +29,8 @@ std::optional<std::string> tiktoken_name(const ModelFiles& files) {
   return std::nullopt;
 }
 
-// "o200k_base.tiktoken" names its encoding. Any other file is cut as cl100k_base, which is the
-// commonest.
+// The name of "o200k_base.tiktoken" is that of its encoding. Any other file is read as cl100k_base,
+// the most common one.
 Loaded load_tiktoken(const ModelFiles& files, const std::string& name) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(name));
   const std::string stem = name.substr(0, name.size() - std::string_view(".tiktoken").size());

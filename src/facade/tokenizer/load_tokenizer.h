@@ -1,4 +1,4 @@
-// load_tokenizer() finds which of a model's files holds its tokenizer.
+// load_tokenizer() finds the file of a model that has its tokenizer.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 namespace quire {
 
 struct LoadedTokenizer {
-  std::shared_ptr<const Tokenizer> tokenizer;  // null when the model has none
+  std::shared_ptr<const Tokenizer> tokenizer;  // null if the model has none
   std::string tekken_version;                  // of a tekken.json; else empty
 };
 
-// Reads tokenizer.json, else Mistral's tekken.json, else tokenizer.model or spiece.model, else Moonshot's
-// tiktoken.model, else a *.tiktoken file, else vocab.json with merges.txt, else vocab.txt; for a
-// GGUF file the vocabulary inside.
+// Reads the first of these that is there: tokenizer.json, Mistral's tekken.json, tokenizer.model,
+// spiece.model, Moonshot's tiktoken.model, a *.tiktoken file, vocab.json with merges.txt,
+// vocab.txt. For a GGUF file it reads the vocabulary inside.
 Result<LoadedTokenizer> load_tokenizer(const ModelFiles& files);
 
 }  // namespace quire

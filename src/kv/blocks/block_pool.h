@@ -1,8 +1,8 @@
-// BlockPool: reference counts and the free list. It knows nothing of what blocks contain.
+// BlockPool: reference counts and the free list. It has no information about the content of blocks.
 //
-// Block 0 is the null block: never allocated, freed or counted. Every other block is either
+// Block 0 is the null block: it is never allocated, freed or counted. Every other block is either
 // referenced (ref_cnt > 0) or on the free list exactly once. The list is in eviction order; linking
-// and unlinking anywhere is O(1). One thread may use it.
+// and unlinking at any place is O(1). One thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace quire {
 
-// Says where a block waits that nobody references any more: the block at the front is reused next,
-// the one at the back last.
+// The end of the free list that a block without references joins: the block at the front is reused
+// next, the one at the back last.
 enum class FreeEnd : uint8_t { kFront, kBack };
 
 class BlockPool {
  public:
-  // `num_blocks` >= 2, the null block included. At first all are free, in order of id.
+  // `num_blocks` >= 2 includes the null block. At first all blocks are free, in order of id.
   explicit BlockPool(int32_t num_blocks);
 
   int32_t num_blocks() const { return static_cast<int32_t>(nodes_.size()); }
@@ -29,9 +29,9 @@ class BlockPool {
   // Takes the block at the front of the free list; its ref_cnt becomes 1. Precondition: num_free()
   // > 0.
   BlockId take();
-  // One more reference; unlinks the block when it was free.
+  // Adds a reference; takes the block off the free list if it was free.
   void ref(BlockId block);
-  // One reference less; at zero the block joins the free list at `end`.
+  // Removes a reference; without references the block joins the free list at `end`.
   void unref(BlockId block, FreeEnd end);
 
   // The free list in eviction order: first_free(), then next_free() until kNullBlock.
@@ -39,7 +39,7 @@ class BlockPool {
   BlockId next_free(BlockId block) const { return BlockId(nodes_[index(block)].next); }
 
  private:
-  // Links are block ids; node 0, whose block is never free, is the list's head and tail.
+  // Links are block ids. Node 0, whose block is never free, is both head and tail of the list.
   struct Node {
     int32_t ref_cnt = 0;
     int32_t prev = 0;

@@ -17,8 +17,9 @@ BlockStore::BlockStore(KvPool pool, int32_t num_blocks, int32_t block_size,
 
 // --- References ---
 
-// What taking and registering a block touches lies anywhere in tables larger than a core's caches:
-// it is asked for a few blocks ahead, in the order in which the free list gives them out.
+// The records that taking and registering a block touch are scattered in tables larger than a
+// core's caches. So those of the next few blocks are prefetched, in the order in which the free
+// list returns them.
 void BlockStore::prefetch_next_blocks() const {
   constexpr int kSlotAhead = 3;
   constexpr int kBlockAhead = 8;
@@ -84,7 +85,7 @@ std::optional<BlockId> BlockStore::copy_to_host(const BlockContent& content) {
 
 std::optional<BlockId> BlockStore::load(const BlockContent& content, int32_t index) {
   if (pool_.num_free() == 0) return std::nullopt;
-  // A block is taken first, since what it held may push other content out of the host.
+  // The block is taken first, since its old content may push other content out of the host.
   const BlockId block = take();
   const std::optional<BlockId> from = host_->find(content);
   if (!from) {
@@ -96,7 +97,7 @@ std::optional<BlockId> BlockStore::load(const BlockContent& content, int32_t ind
   return block;
 }
 
-// --- Books ---
+// --- Records ---
 
 void BlockStore::fill(KvStats& stats) const {
   stats.num_usable_blocks = pool_.num_blocks() - 1;

@@ -1,8 +1,8 @@
-// BlockStore: the blocks of one pool of the device's memory, what they contain, and what becomes of
-// content that leaves them. It joins the pool (who holds a block), the prefix cache (what a block
-// contains), the host tier (what was evicted) and the books that others read: events and residency.
+// BlockStore: the blocks of one pool of the device's memory, their content, and where content goes
+// that is evicted. It combines the pool (reference counts), the prefix cache (the content of
+// blocks), the host tier (evicted content) and the records that others read: events and residency.
 //
-// Sequences are BlockTables' business: here a block has references, and no owner. One thread may
+// BlockTables has the sequences: in a store, blocks have references and no owners. One thread may
 // use it.
 #pragma once
 
@@ -25,7 +25,7 @@ namespace quire {
 
 class BlockStore {
  public:
-  // `num_blocks` >= 2 counts the null block. Borrows `keys`.
+  // `num_blocks` >= 2 includes the null block. Borrows `keys`.
   BlockStore(KvPool pool, int32_t num_blocks, int32_t block_size, const KvOptions& options,
              CacheKeyTable& keys);
   BlockStore(const BlockStore&) = delete;
@@ -38,23 +38,22 @@ class BlockStore {
   void set_time(int64_t now_us) { now_us_ = now_us; }
 
   // --- References ---
-  // The free block that has waited longest; what it contained leaves the cache for the host tier.
-  // Its ref_cnt is 1. Precondition: pool().num_free() > 0.
+  // Takes the free block that has waited longest, with a ref_cnt of 1; its content moves from the
+  // cache to the host tier. Precondition: pool().num_free() > 0.
   BlockId take();
   // Adds a reference, for a sequence that reads the block.
   void touch(BlockId block) {
     pool_.ref(block);
     note_access(block);
   }
-  // A sequence reads the block without referencing it.
+  // Records that a sequence reads the block without referencing it.
   void note_access(BlockId block) { residency_.on_touch(block, now_us_); }
-  // Takes a reference away. A registered block without references waits at the back of the free
-  // list.
+  // Removes a reference. A registered block without references waits at the back of the free list.
   void unref(BlockId block) {
     pool_.unref(block, cache_.contains(block) ? FreeEnd::kBack : FreeEnd::kFront);
     if (pool_.ref_cnt(block) == 0) residency_.on_free(block, now_us_);
   }
-  // The reference of a BlockHold: it is no access, so residency does not count it.
+  // Adds the reference of a BlockHold. It is no access, so residency does not count it.
   void hold(BlockId block);
   void release_hold(BlockId block);
   int32_t num_holds(BlockId block) const { return num_holds_[static_cast<size_t>(block.value)]; }
@@ -62,25 +61,25 @@ class BlockStore {
   // --- Content ---
   // Registers a full block as block `index` of its sequence.
   void register_block(const BlockContent& content, BlockId block, int32_t index);
-  // Forgets all content, the host tier's too. No block may be in use.
+  // Forgets all content, that of the host tier too. Precondition: no block is in use.
   void clear();
 
   // --- Host tier ---
-  // Null: this store has none.
+  // Returns null if the store has no host tier.
   HostCopies* host() { return host_ ? &*host_ : nullptr; }
   const HostCopies* host() const { return host_ ? &*host_ : nullptr; }
-  // Returns the host block that has the content of one of this store's blocks, or will have it with
-  // the copies that are planned; nullopt when the content is not here, or the host has no room.
-  // Only a store with a host tier has it.
+  // Returns the host block that has the content of one of this store's blocks, or will have it
+  // after the planned copies. nullopt: the content is not in the store, or the host has no room.
+  // Precondition: the store has a host tier.
   std::optional<BlockId> copy_to_host(const BlockContent& content);
-  // Takes a block and plans the copy of `content` from the host into it. nullopt: it has gone from
-  // the host meanwhile, or no block is free.
+  // Takes a block and plans the copy of `content` from the host into it. nullopt: the host no
+  // longer has the content, or no block is free.
   std::optional<BlockId> load(const BlockContent& content, int32_t index);
 
-  // --- Books ---
-  // Sets the counts that are about blocks; those of sequences are left alone.
+  // --- Records ---
+  // Sets the counts that are about blocks; leaves those of sequences unchanged.
   void fill(KvStats& stats) const;
-  // What has come since the last drain, appended to `out`.
+  // Appends the events since the last drain to `out`.
   void drain_events(std::vector<KvEvent>& out) { events_.drain(out); }
   void drain_residency(std::vector<ResidencySample>& out) { residency_.drain(out); }
 
@@ -101,7 +100,7 @@ class BlockStore {
   int64_t num_evicted_total_ = 0;
 };
 
-// Keeps blocks from eviction while it lives. Move-only; several may live at once, and none may
+// Keeps blocks from eviction while it lives. Move-only; several may live at once. It must not
 // outlive a store of its blocks.
 class [[nodiscard]] BlockHold {
  public:
@@ -111,7 +110,7 @@ class [[nodiscard]] BlockHold {
   ~BlockHold() { release(); }
 
   void add(BlockStore& store, BlockId block);
-  // Lets all blocks go, the last added first.
+  // Releases all blocks, the last added first.
   void release();
 
  private:

@@ -1,4 +1,4 @@
-// BlockStores holds the store of each pool that a model uses, and the cache keys that all share.
+// BlockStores holds the store of each pool that a model uses, and the cache keys that they share.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace quire {
 
 class BlockStores {
  public:
-  // `num_blocks` has the number of blocks of each pool, at least 2 where `spec` uses the pool.
+  // `num_blocks` has the number of blocks of each pool, at least 2 for each pool that `spec` uses.
   // Either all pools in use have a host tier, or none has.
   BlockStores(const KvSpec& spec, const BlockCounts& num_blocks, const KvOptions& options);
 
@@ -22,9 +22,9 @@ class BlockStores {
   const CacheKeyTable& keys() const { return keys_; }
   bool uses(KvPool pool) const { return stores_[static_cast<size_t>(pool)] != nullptr; }
   bool has_host_tier() const;
-  // Whether copies from or to the host wait for a plan to be in.
+  // Whether some copies from or to the host are not yet in a plan.
   bool has_untaken_copies() const;
-  // Of a pool that is used.
+  // Precondition: the pool is used.
   BlockStore& at(KvPool pool) { return *stores_[static_cast<size_t>(pool)]; }
   const BlockStore& at(KvPool pool) const { return *stores_[static_cast<size_t>(pool)]; }
   // Calls visit(store) for each pool that is used.

@@ -1,5 +1,5 @@
-// HostCopies is what leaves a pool's blocks for host memory and comes back: the tier that keeps it,
-// and the copies that the next plan is to make.
+// HostCopies handles content that leaves a pool's blocks for host memory and comes back: it has the
+// tier that keeps the content, and the copies that the next plan must make.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ namespace quire {
 
 class HostCopies {
  public:
-  // `num_blocks` of host memory are at least 2. It borrows `keys`, which name the keys of contents.
+  // `num_blocks` >= 2 of host memory. Borrows `keys`, the table of the keys that contents name.
   HostCopies(KvPool pool, int32_t num_blocks, int32_t block_size, uint64_t hash_seed,
              const CacheKeyTable& keys)
       : pool_(pool), keys_(keys), tier_(num_blocks, block_size, hash_seed) {}
 
   HostTier& tier() { return tier_; }
 
-  // The content of `block` is to go to the host, unless it is there or finds no room.
+  // Plans the copy of a block's content to the host, unless it is there already or finds no room.
   void keep(BlockId block, const BlockContent& content);
-  // Returns the host block that has the content, or will have it with the copies that are planned.
+  // Returns the host block that has the content, or will have it after the planned copies.
   std::optional<BlockId> find(const BlockContent& content) {
     return tier_.find(content, keys_.keys(content.keys));
   }
   bool holds(const BlockContent& content) const {
     return tier_.holds(content, keys_.keys(content.keys));
   }
-  // What find() has given is to be copied into `block`.
+  // Plans the copy of a host block that find() has returned into `block`.
   void load(BlockId host_block, BlockId block);
   void clear() { tier_.clear(); }
 

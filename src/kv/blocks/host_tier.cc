@@ -5,7 +5,7 @@ namespace quire {
 HostTier::HostTier(int32_t num_blocks, int32_t block_size, uint64_t hash_seed)
     : keys_(hash_seed), pool_(num_blocks), index_(num_blocks, block_size, keys_) {}
 
-// Leaves this tier's id of the keys in `content`.
+// Looks the content up, and sets content.keys to this tier's id of the keys.
 std::optional<BlockId> HostTier::lookup(BlockContent& content, const CacheKeys& keys) const {
   const std::optional<int32_t> key_id = keys_.find(keys);
   if (!key_id) return std::nullopt;
@@ -26,7 +26,7 @@ std::optional<BlockId> HostTier::find(BlockContent content, const CacheKeys& key
   return block;
 }
 
-// The block whose content was used longest ago, and that content is gone.
+// Returns the block whose content was used longest ago, and forgets that content.
 BlockId HostTier::take() {
   const BlockId block = pool_.take();
   if (index_.contains(block)) index_.erase(block);
@@ -36,7 +36,7 @@ BlockId HostTier::take() {
 void HostTier::put(BlockId block, BlockContent& content, const CacheKeys& keys) {
   content.keys = keys_.acquire(keys);
   index_.insert(block, content);
-  keys_.release(content.keys);  // the block uses them now
+  keys_.release(content.keys);  // the block is a user of them now
   pool_.unref(block, FreeEnd::kBack);
 }
 

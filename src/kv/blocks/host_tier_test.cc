@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kBlockSize = 2;
 
-// Content that differs in tokens, group or keys, some of it under equal hashes.
+// Content that differs in tokens, group or keys, some of it with equal hashes.
 struct Content {
   int32_t group = 0;
   std::vector<TokenId> tokens;
@@ -25,7 +25,7 @@ struct Content {
   friend bool operator<(const Content& a, const Content& b) { return a.tie() < b.tie(); }
 };
 
-// A list in order of use, the last used at the back.
+// A list of content in order of use, the last used at the back.
 class NaiveTier {
  public:
   explicit NaiveTier(size_t capacity) : capacity_(capacity) {}
@@ -55,7 +55,7 @@ TEST(HostTier, KeepsWhatANaiveListKeeps) {
     const auto num_blocks = static_cast<int32_t>(2 + rng() % 12);
     HostTier tier(num_blocks, kBlockSize, seed);
     NaiveTier naive(static_cast<size_t>(num_blocks) - 1);
-    std::map<int32_t, Content> memory;  // what a copy would have put there
+    std::map<int32_t, Content> memory;  // the content that the copies would have put there
     for (int i = 0; i < 2000; ++i) {
       const Content content{
           .group = static_cast<int32_t>(rng() % 2),

@@ -34,7 +34,7 @@ int32_t PrefixLookup::longest_hit_tokens(BlockChain& chain) const {
     }
   };
   shorten(true);
-  // Those groups accept every shorter prefix; the others may not, so they are asked again until
+  // Those groups accept every shorter prefix. The others may not, so they are asked again until
   // none shortens it.
   for (int32_t before = -1; before != num_tokens;) {
     before = num_tokens;
@@ -55,7 +55,7 @@ bool PrefixLookup::all_groups_hold(BlockChain& chain, int32_t num_tokens) const 
     const KvGroupSpec& group = spec_.groups[static_cast<size_t>(g)];
     const int32_t size = block_size(g);
     const int32_t end = (num_tokens + size - 1) / size;
-    // The cache's blocks are full.
+    // Cached blocks are full, so they have the content after end * size tokens.
     if (!keeps_content_after(group, size, num_tokens, int64_t{end} * size)) return false;
     for (int32_t i = first_needed_block(group, size, num_tokens); i < end; ++i) {
       if (!find(chain, g, i)) return false;
@@ -76,8 +76,8 @@ PrefixHit PrefixLookup::longest(const BlockChain& chain) const {
   const int32_t num_tokens = longest_hit_tokens(whole);
   const auto size = static_cast<int32_t>(chain.tokens.size());
   if (num_tokens < size) return {.num_tokens = num_tokens};
-  // Everything is cached, but one token must be computed: the last block is used but for its last
-  // slot, as a copy.
+  // Everything is cached, but one token must be computed: the hit is all but the last token, and
+  // the last block is used as a copy.
   if (ends_inside_block(size - 1) && all_groups_hold(whole, size - 1)) {
     return {.num_tokens = size - 1, .partial_block = true};
   }

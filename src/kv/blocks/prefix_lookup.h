@@ -18,12 +18,12 @@ namespace quire {
 
 using KvSequenceId = StrongId<struct KvSequenceIdTag, int32_t>;
 
-// What the cache offers a sequence: its first num_tokens tokens are there.
+// The first num_tokens tokens of a sequence, which the cache offers to it.
 struct PrefixHit {
   int32_t num_tokens = 0;
-  // num_tokens ends inside a block of some group, which must be copied before it is written.
+  // num_tokens ends inside a block of some group; that block must be copied before it is written.
   bool partial_block = false;
-  // Set when the tokens come from a running sequence's table (fork) and not from the prefix cache.
+  // The tokens come from a running sequence's table (fork), not from the prefix cache.
   bool from_fork = false;
   KvSequenceId fork_source{};
 };
@@ -31,15 +31,15 @@ struct PrefixHit {
 // Hashes of a sequence's leading full blocks, for each pool.
 using BlockHashes = std::array<std::vector<BlockHash>, kNumKvPools>;
 
-// A chain says where the tokens of a sequence lie in the cache's key space. `hashes` grow as far as
-// a question needs. It borrows all three, and lives for one call.
+// A chain identifies the content of a sequence's tokens in the cache. `hashes` grow as far as a
+// lookup needs them. It borrows all three, and lives for one call.
 struct BlockChain {
   const SequenceKeys& keys;  // ids in BlockStores::keys()
   std::span<const TokenId> tokens;
   BlockHashes& hashes;
 };
 
-// Any number of lookups may share the stores. Borrows them; one thread.
+// Finds cached prefixes. Borrows the stores; several lookups may share them, on one thread.
 class PrefixLookup {
  public:
   PrefixLookup(const KvSpec& spec, const BlockStores& stores) : spec_(spec), stores_(stores) {}
@@ -49,7 +49,7 @@ class PrefixLookup {
     if (static_cast<int32_t>(hashes(chain, pool).size()) < num_blocks)
       hash_up_to(chain, pool, num_blocks);
   }
-  // Of block `index` of the group.
+  // Returns the content of block `index` of the group.
   BlockContent content(BlockChain& chain, int32_t group, int32_t index) const {
     const KvPool pool = spec_.groups[static_cast<size_t>(group)].pool();
     extend(chain, pool, index + 1);
@@ -67,13 +67,14 @@ class PrefixLookup {
     return stores_.at(pool).cache().find(content(chain, group, index));
   }
 
-  // Whether some group's block would be cut by a prefix of so many tokens.
+  // Whether a prefix of num_tokens tokens ends inside a block of some group.
   bool ends_inside_block(int32_t num_tokens) const;
-  // Returns the tokens of the longest prefix in whole blocks after which every group can go on.
+  // Returns the tokens of the longest prefix in whole blocks after which every group can continue.
   int32_t longest_hit_tokens(BlockChain& chain) const;
   // Returns the longest prefix, in whole blocks, that leaves at least one token to compute.
   PrefixHit whole_blocks(const BlockChain& chain) const;
-  // The same, but a prefix may end inside a block.
+  // Returns the longest prefix, which may end inside a block, that leaves at least one token to
+  // compute.
   PrefixHit longest(const BlockChain& chain) const;
 
  private:

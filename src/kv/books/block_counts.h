@@ -41,7 +41,7 @@ struct BlockCounts {
   }
   friend bool operator==(const BlockCounts&, const BlockCounts&) = default;
 
-  // Whether there are at least as many of `other` in every pool.
+  // Whether each count is at most that of `other`.
   constexpr bool fits_in(const BlockCounts& other) const {
     for (size_t i = 0; i < kNumKvPools; ++i) {
       if (counts[i] > other.counts[i]) return false;

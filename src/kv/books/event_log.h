@@ -1,5 +1,5 @@
-// EventLog keeps what the prefix cache has to tell routers, until somebody takes it. It is bounded:
-// what finds no room is counted and lost.
+// EventLog keeps the events of the prefix cache until they are drained for routers. It is bounded:
+// events that find no room are counted and lost.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace quire {
 
 class EventLog {
  public:
-  // When it is not `enabled`, it drops everything and counts nothing.
+  // If not `enabled`, it drops all events and counts none.
   EventLog(bool enabled, int32_t max_events)
       : enabled_(enabled), max_events_(static_cast<size_t>(max_events)) {}
 
   bool enabled() const { return enabled_; }
   void add(KvEvent event);
-  // Appends what has come since the last drain.
+  // Appends the events since the last drain.
   void drain(std::vector<KvEvent>& out);
   int64_t num_lost() const { return num_lost_; }
 

@@ -1,4 +1,4 @@
-// How the KV cache keeps its books, and what it counts. Plain structs.
+// Settings and counts of the KV cache. Plain structs.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,22 @@
 
 namespace quire {
 
-// How a sequence claims memory. kContiguousMaxLen is what servers did before paged attention, kept
-// as a yardstick: the first allocation takes room for max_sequence_tokens and nothing is shared.
+// How a sequence reserves memory. kContiguousMaxLen is what servers did before paged attention,
+// kept for comparison: the first allocation takes room for max_sequence_tokens, and nothing is
+// shared.
 enum class KvReservation : uint8_t { kPaged, kContiguousMaxLen };
 
-// Files that hold what neither the device nor the host has room for, and what a restart would lose.
+// Settings of the files that hold KV for which device and host have no room, and that a restart
+// would lose.
 struct KvFileOptions {
-  KvFiles* files = nullptr;             // borrowed; null: none. Needs blocks of host memory
-  int64_t capacity_bytes = 0;           // of all files together
-  int32_t run_blocks = 16;              // written to one file as soon as there are so many
-  int32_t cell_tokens = kKvCellTokens;  // of the files' cells; block sizes are multiples of it
+  KvFiles* files = nullptr;    // borrowed; null: none. Needs blocks of host memory
+  int64_t capacity_bytes = 0;  // of all files together
+  // Blocks that are written to one file as soon as they are full.
+  int32_t run_blocks = 16;
+  int32_t cell_tokens = kKvCellTokens;  // tokens per cell of the files; divides every block size
   // Returns the predicted microseconds to compute num_tokens tokens behind num_cached_tokens. A
-  // prefix is read from files when that is sooner done, by the time that reading has taken. Null:
-  // prefixes are always read.
+  // prefix is read from files if that is faster, by the measured speed of reading. Null: prefixes
+  // are always read.
   std::function<double(int32_t num_cached_tokens, int32_t num_tokens)> compute_us = {};
 };
 
@@ -30,24 +33,24 @@ struct KvOptions {
   // The longest sequence in tokens (max_model_len). kContiguousMaxLen needs it; otherwise it only
   // sizes buffers.
   int32_t max_sequence_tokens = 0;
-  // Most tokens of one sequence computed in one step; bounds what a windowed group holds. 0: no
-  // bound known.
+  // The most tokens of one sequence computed in one step, which bounds the blocks of a windowed
+  // group. 0: unknown.
   int32_t max_step_tokens = 0;
   KvReservation reservation = KvReservation::kPaged;
   bool enable_events = false;
-  // Events kept between drains: older ones stay, newer ones are counted as lost.
+  // The most events kept between drains; further ones are counted as lost.
   int32_t max_events = 65536;
-  // The share of allocations that are followed until eviction; 0 follows none.
+  // The share of allocations that are followed until eviction; 0: none.
   double residency_sample_rate = 0.01;
   int32_t max_residency_samples = 4096;  // kept between drains
   // Blocks of KvPool::kState, the null block included; 0: no layer keeps a state.
   int32_t num_state_blocks = 0;
-  // Blocks of host memory for what leaves the device's blocks, block 0 (unused) included; 0 is
-  // none. Those of KvPool::kState need files too.
+  // Blocks of host memory for content evicted from the device, block 0 (unused) included; 0: none.
+  // Host blocks for KvPool::kState need files too.
   int32_t num_host_blocks = 0;
   int32_t num_host_state_blocks = 0;
-  // Whether reading num_tokens tokens back from the host, behind num_cached_tokens, is sooner done
-  // than computing them. Must be a pure function (S-8); null: always.
+  // Returns whether reading num_tokens tokens behind num_cached_tokens back from the host is faster
+  // than computing them. Must be a pure function (S-8). Null: it always is.
   std::function<bool(int32_t num_cached_tokens, int32_t num_tokens)> load_pays = {};
   KvFileOptions files = {};
 
@@ -60,7 +63,7 @@ struct KvOptions {
 
 struct KvStats {
   int32_t num_usable_blocks = 0;  // without the null block
-  int32_t num_free_blocks = 0;    // cached ones included
+  int32_t num_free_blocks = 0;    // including free blocks with cached content
   int32_t num_cached_blocks = 0;  // registered in the prefix cache, in use or free
   int64_t num_allocated_total = 0;
   int64_t num_evicted_total = 0;
@@ -69,7 +72,7 @@ struct KvStats {
   int32_t num_host_blocks_kept = 0;  // blocks of host memory with content
   int64_t num_offloaded_total = 0;   // blocks copied to the host
   int64_t num_loaded_total = 0;      // blocks copied back
-  // Counts token slots in referenced blocks, and those of them that hold no computed token.
+  // Token slots in referenced blocks, and those of them without a computed token.
   int64_t num_reserved_slots = 0;
   int64_t num_unused_slots = 0;
   // Returns the share of usable blocks that are in use, in [0, 1].

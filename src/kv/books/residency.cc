@@ -21,7 +21,7 @@ void ResidencySampler::on_allocate(BlockId block, int64_t now_us) {
   if (rate_ <= 0.0f) return;
   int32_t& index = record_of_block_[static_cast<size_t>(block.value)];
   if (index >= 0) {
-    free_records_.push_back(index);  // it was followed, but its content never reached the cache
+    free_records_.push_back(index);  // it was followed, but its earlier content was never cached
     index = -1;
   }
   constexpr uint64_t kSamplingSeed = 0x7265736964656e63u;

@@ -1,5 +1,6 @@
-// What waits until plans have made their copies: another thread may touch a host block only when no
-// plan still copies from or to it. Copies taken by a plan end an epoch.
+// CopyEpochs: file jobs that wait until plans have made their copies. Another thread may touch a
+// host block only when no plan still copies from or to it. Each plan that takes copies ends an
+// epoch.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +21,16 @@ class CopyEpochs {
     std::optional<KvLoadJob> load;
   };
 
-  // Borrows `files`, which get the jobs.
+  // Borrows `files`, to which it gives the jobs.
   explicit CopyEpochs(KvFiles& files) : files_(files) {}
 
-  // Hands a job on when all copies that are planned have been made. `has_untaken_copies` says that
-  // some wait for a plan to be in.
+  // Gives a job to `files` once all planned copies have been made. `has_untaken_copies`: some of
+  // these are not yet in a plan.
   void hand_on(Waiting waiting, bool has_untaken_copies);
-  // Says that the copies that are planned are in the plan of this step, and then that it is done.
+  // These two say that the planned copies are in the plan of this step, and that the step is done.
   void on_copies_taken(uint64_t step_id) { steps_.emplace_back(step_id, ++epoch_); }
   void on_step_done(uint64_t step_id);
-  // Takes back what was to be written and waits still: ids of the jobs.
+  // Drops the stores that still wait, and returns their job ids.
   std::vector<uint64_t> forget_stores();
   bool any_waiting() const { return !waiting_.empty(); }
 
@@ -37,9 +38,11 @@ class CopyEpochs {
   void dispatch(Waiting& waiting);
 
   KvFiles& files_;
-  std::deque<Waiting> waiting_;                      // in order of epoch
-  uint64_t epoch_ = 0, done_epoch_ = 0;              // epochs up to done_epoch_ have been made
-  std::deque<std::pair<uint64_t, uint64_t>> steps_;  // (step, epoch that it ended), not yet done
+  std::deque<Waiting> waiting_;  // in order of epoch
+  // The copies of epochs up to done_epoch_ have been made.
+  uint64_t epoch_ = 0, done_epoch_ = 0;
+  // Pairs (step, epoch that its plan ended) of steps that are not yet done.
+  std::deque<std::pair<uint64_t, uint64_t>> steps_;
 };
 
 }  // namespace quire

@@ -7,7 +7,7 @@ namespace quire {
 
 // --- Cells ---
 
-// The slot of this hash, or the empty one that it would take. There is one.
+// Returns the slot of this hash, or the empty one that it would take. There always is one.
 size_t FileIndex::slot_of(const KvHash& hash) const {
   size_t i = home(hash);
   while (slots_[i].file >= 0 && !(hash_at(slots_[i]) == hash)) i = after(i);
@@ -28,7 +28,7 @@ void FileIndex::grow(size_t num_slots) {
   }
 }
 
-// Of several files with one cell the first is found.
+// Inserts a slot. If several files have one cell, the first is found.
 void FileIndex::insert(Slot slot) {
   constexpr size_t kFewestSlots = 64;
   if (static_cast<size_t>(num_cells_ + 1) * 4 > slots_.size() * 3)
@@ -39,7 +39,7 @@ void FileIndex::insert(Slot slot) {
   ++num_cells_;
 }
 
-// Moves back what was pushed past the gap, so that searches still find it.
+// Moves entries behind the gap into it where needed, so that searches still find them.
 void FileIndex::close_gap(size_t gap) {
   slots_[gap] = {};
   for (size_t i = after(gap); slots_[i].file >= 0; i = after(i)) {
@@ -120,7 +120,7 @@ void FileIndex::unpin(const std::string& name) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return;
   File& file = files_[static_cast<size_t>(found->second)];
-  if (file.num_pins > 0) --file.num_pins;  // 0: another file of that name has come since
+  if (file.num_pins > 0) --file.num_pins;  // 0: another file of that name has been added since
 }
 
 bool FileIndex::make_room(int64_t num_bytes, std::vector<std::string>& victims) const {
@@ -137,7 +137,7 @@ bool FileIndex::make_room(int64_t num_bytes, std::vector<std::string>& victims) 
 }
 
 int64_t FileIndex::book_bytes() const {
-  constexpr size_t kPerFile = sizeof(File) + 160;  // its name twice, its places in list and map
+  constexpr size_t kPerFile = sizeof(File) + 160;  // its name twice, and its places in list and map
   return static_cast<int64_t>(slots_.size() * sizeof(Slot) + by_name_.size() * kPerFile) +
          num_cells_ * static_cast<int64_t>(sizeof(KvHash));
 }

@@ -1,10 +1,11 @@
-// FileIndex: which cells are in which file, and which files give way when bytes run out. Ids and
+// FileIndex: which cells are in which file, and which files are removed to make room. Ids and
 // counts only. One thread may use it.
 //
-// Files are kept in two lists by use, as segmented LRU caches do (Karedla, Love and Wherry, "Caching
-// strategies to improve disk system performance", 1994): a new file is on probation, one that was
-// used is protected, and what the protected are too many for goes back on probation. Probation gives
-// way first, so that a scan of prompts that nobody asks for again displaces no file that was used.
+// Files are kept in two lists by use, as segmented LRU caches do (Karedla, Love and Wherry,
+// "Caching strategies to improve disk system performance", 1994): a new file is on probation, a
+// file that was used is protected, and files beyond the protected share go back on probation. Files
+// on probation are removed first, so that a scan of prompts that are never asked for again
+// displaces no file that was used.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +26,21 @@ class FileIndex {
 
   struct Place {
     int32_t file = 0;  // handle, valid until the file is erased
-    int32_t cell = 0;  // in its run
+    int32_t cell = 0;  // index in the file's run
   };
   std::optional<Place> find(const KvHash& hash) const;
   const KvRun& run(int32_t file) const { return files_[static_cast<size_t>(file)].run; }
   bool contains(const std::string& name) const { return by_name_.contains(name); }
 
-  // Whether so many bytes more find room once `victims`, files to be erased, have gone.
+  // Returns whether num_bytes more fit once the files of `victims`, which it fills in, are erased.
   bool make_room(int64_t num_bytes, std::vector<std::string>& victims) const;
-  // Adds a file, whatever the bytes; no effect when it is there already.
+  // Adds a file, even beyond the capacity. Has no effect if the file is there already.
   void add(KvRun run);
   void erase(const std::string& name);
-  // The file was of use.
+  // These two record that the file was used.
   void use(int32_t file);
   void use(const std::string& name);
-  // Keeps the file from make_room() until it is unpinned as often.
+  // Keeps the file from make_room() until it was unpinned as often.
   void pin(int32_t file) { ++files_[static_cast<size_t>(file)].num_pins; }
   void pin(const std::string& name);
   void unpin(const std::string& name);
@@ -47,7 +48,7 @@ class FileIndex {
   int64_t num_bytes() const { return num_bytes_; }
   int64_t num_files() const { return static_cast<int64_t>(by_name_.size()); }
   int64_t num_cells() const { return num_cells_; }
-  // Returns about how many bytes finding cells takes.
+  // Returns the approximate memory of the index, in bytes.
   int64_t book_bytes() const;
 
  private:
@@ -77,7 +78,7 @@ class FileIndex {
   std::vector<File> files_;  // by handle
   std::vector<int32_t> free_handles_;
   std::unordered_map<std::string, int32_t> by_name_;
-  std::vector<Slot> slots_;                   // a power of two, or none
+  std::vector<Slot> slots_;                   // the size is a power of two, or 0
   std::list<int32_t> probation_, protected_;  // least recently used first
   int64_t num_bytes_ = 0;
   int64_t protected_bytes_ = 0;

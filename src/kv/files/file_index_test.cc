@@ -62,7 +62,7 @@ TEST(FileIndex, AMillionBlocksTake64BytesEach) {
   EXPECT_LE(index.book_bytes(), 64 * static_cast<int64_t>(kBlocks));
 }
 
-// Beside a naive model: files in a map, uses in two lists.
+// Compares with a naive model: files in a map, uses in two lists.
 TEST(FileIndex, RandomOperationsAsANaiveModel) {
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -75,7 +75,7 @@ TEST(FileIndex, RandomOperationsAsANaiveModel) {
     struct Naive {
       std::vector<uint64_t> blocks;
       int64_t num_bytes = 0;
-      int order = 0;  // of coming
+      int order = 0;  // in which files were added
     };
     std::map<std::string, Naive> files;
     std::vector<std::string> probation, protected_files;
@@ -88,7 +88,8 @@ TEST(FileIndex, RandomOperationsAsANaiveModel) {
       const std::string name = std::to_string(pick(0, 30));
       if (const int what = pick(0, 3); what == 0 && !files.contains(name)) {
         Naive file{.num_bytes = pick(1, 4), .order = i};
-        // Blocks of one name are its own, so that what is found does not depend on which came first.
+        // Blocks belong to one file name only, so that results do not depend on which file came
+        // first.
         for (int j = pick(0, 5); j > 0; --j)
           file.blocks.push_back(static_cast<uint64_t>(std::stoi(name) * 10 + j));
         index.add(run_of(name, file.blocks, file.num_bytes));

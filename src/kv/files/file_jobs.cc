@@ -16,7 +16,7 @@ FileJob FileJobs::make(KvPool pool, KvSequenceId sequence, uint64_t generation, 
   const auto size = static_cast<size_t>(spec_.pool(pool).block_size);
   const auto first = static_cast<size_t>(begin);
   const auto count = static_cast<size_t>(end - begin);
-  int32_t group = 0;  // any one of the pool
+  int32_t group = 0;  // any group of the pool
   while (spec_.groups[static_cast<size_t>(group)].pool() != pool) ++group;
   const std::span<const TokenId> tokens = chain.tokens.subspan(first * size, count * size);
   FileJob job{.pool = pool,

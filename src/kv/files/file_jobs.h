@@ -1,4 +1,4 @@
-// FileJobs are what other threads do for the file tier: they write or read blocks of a chain.
+// FileJobs: the jobs of the file tier that other threads do, which write or read blocks of a chain.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct FileJob {
   bool is_store = false;
   KvPool pool = KvPool::kAttention;
   KvSequenceId sequence{};
-  uint64_t generation = 0;  // of the sequence: ids are used again
-  int32_t keys = 0;         // of the chain, in use until the job ends
-  BlockHash parent;         // of the first block
+  uint64_t generation = 0;  // of the sequence, since ids are used again
+  int32_t keys = 0;         // cache key id of the chain, in use until the job ends
+  BlockHash parent;         // hash of the block before the first one
   int32_t first_block = 0;
   int32_t num_blocks = 0;
   std::vector<BlockHash> hashes;     // of the blocks
@@ -33,22 +33,23 @@ struct FileJob {
 
 class FileJobs {
  public:
-  // Borrows all of them.
+  // Borrows all three.
   FileJobs(const KvSpec& spec, BlockStores& stores, const PrefixLookup& prefixes)
       : spec_(spec), stores_(stores), prefixes_(prefixes) {}
 
-  // Returns the first `num_tokens` tokens of the chain as files name them.
+  // Returns the first `num_tokens` tokens of the chain in the form that files use.
   KvPrefix prefix(const BlockChain& chain, int32_t num_tokens) const;
-  // Makes a job about blocks [begin, end) of the chain in a pool.
+  // Makes a job for blocks [begin, end) of the chain in a pool.
   FileJob make(KvPool pool, KvSequenceId sequence, uint64_t generation, BlockChain& chain,
                int32_t begin, int32_t end) const;
-  // `group`: of the model.
+  // Returns the content of the job's block `index` in `group`, which is an index among all groups.
   BlockContent content(const FileJob& job, int32_t index, int32_t group) const;
   const CacheKeys& keys(const FileJob& job) const { return stores_.keys().keys(job.keys); }
 
-  // From here on the job is under way; returns its id.
+  // Starts a job; returns its id.
   uint64_t begin(FileJob job);
-  // Returns a job that is over. release() must follow, when nothing is asked of it any more.
+  // Removes and returns a job that has ended. The caller calls release() when it no longer needs
+  // the job's keys.
   FileJob take(uint64_t id);
   void release(const FileJob& job) { stores_.keys().release(job.keys); }
 

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// A prefix that does not come in so many goes, because memory for it is short, is computed.
+// A prefix that cannot be read in this many attempts, because memory for it is short, is computed.
 constexpr int32_t kMostLoads = 8;
 constexpr double kReadLatencyUs = 1000;
 
@@ -30,7 +30,7 @@ FileLoads::Wanted FileLoads::wanted(KvSequenceId sequence, const BlockChain& cha
     wanted.count = end - wanted.begin;
     return wanted;
   }
-  // A sequence goes on from the last snapshot of states that there is.
+  // A sequence can continue only from a snapshot, so the last one counts.
   const int32_t per_snapshot = state_.spec.state.block_size / state_.spec.block_size;
   for (int32_t i = end / per_snapshot; i * per_snapshot > memory.num_usable_blocks; --i) {
     const int32_t num_tokens = i * state_.spec.state.block_size;
@@ -94,7 +94,8 @@ bool FileLoads::reserve_block(KvPool pool, std::vector<BlockId>& reserved) {
   return true;
 }
 
-// Where the cells of a block are. False: the block begins another file, which `may_begin` allows.
+// Appends where the cells of a block are. Returns false if the block begins another file and
+// `may_begin` does not allow that.
 bool FileLoads::add_sources(KvSequenceId sequence, const BlockChain& chain, int32_t block,
                             bool may_begin, std::vector<KvSource>& sources) {
   const int32_t count = state_.block_cells();
@@ -113,8 +114,8 @@ bool FileLoads::add_sources(KvSequenceId sequence, const BlockChain& chain, int3
   return true;
 }
 
-// Reads blocks of [begin, end) up to where one begins with another file, as far as memory has room:
-// how many blocks those are.
+// Reads blocks of [begin, end) up to one that begins another file, as far as memory has room.
+// Returns the number of these blocks.
 int32_t FileLoads::load_run(KvSequenceId sequence, BlockChain& chain, int32_t begin, int32_t end) {
   std::vector<BlockId> reserved;
   std::vector<KvSource> sources;

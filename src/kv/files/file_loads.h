@@ -1,5 +1,5 @@
-// FileLoads reads KV from files: blocks that continue what memory has of a prompt go into host
-// memory when reading pays, and promotion takes them from there.
+// FileLoads reads KV from files: if reading pays, it loads the blocks that continue the part of a
+// prompt in memory into host memory, from where Promotion takes them.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ class FileLoads {
   // Borrows the state.
   explicit FileLoads(FileTierState& state) : state_(state) {}
 
-  // What memory has of a chain.
+  // What memory has of a chain's tokens.
   struct InMemory {
-    int32_t num_usable_blocks = 0;  // that a sequence can go on from now
-    int32_t num_blocks = 0;         // of KvPool::kAttention, the host's included
-    // Whether memory has block `index` of the states.
+    int32_t num_usable_blocks = 0;  // from which a sequence could continue
+    int32_t num_blocks = 0;         // of KvPool::kAttention, including those in host memory
+    // Whether memory has state block `index`.
     std::function<bool(int32_t index)> has_snapshot;
   };
-  // What files have behind that is on its way, or is now asked for because that pays: the sequence
-  // should wait.
+  // Returns whether the sequence should wait, because KV behind that is being read from files or,
+  // if that pays, is requested by this call.
   bool load(KvSequenceId sequence, BlockChain& chain, const InMemory& memory);
-  // The job is over.
+  // Ends a job.
   void end(const FileJob& job, const KvFileEvent& event);
 
  private:
-  // What is to be read: blocks from `begin` on, and the states behind `snapshot` tokens.
+  // What to read: blocks from `begin` on, and the states after `snapshot` tokens.
   struct Wanted {
     int32_t begin = 0;
     int32_t count = 0;
-    int32_t snapshot = 0;  // 0: memory has them, or there are none
+    int32_t snapshot = 0;  // 0: memory has the states, or there are none
     bool any() const { return count > 0 || snapshot > 0; }
   };
   bool has_block(KvSequenceId sequence, const BlockChain& chain, int32_t index);
@@ -47,7 +47,7 @@ class FileLoads {
   void begin_job(FileJob job, KvLoadJob load);
 
   FileTierState& state_;
-  double bytes_per_us_ = 1000;  // of reading, before anything was measured: 1 GB/s
+  double bytes_per_us_ = 1000;  // speed of reading; 1 GB/s until it is measured
 };
 
 }  // namespace quire

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// After a full disk nothing is written for so long.
+// How long nothing is written after the disk was full.
 constexpr int64_t kStoresOffUs = 30'000'000;
 
 std::pair<uint64_t, uint64_t> as_pair(const KvHash& hash) { return {hash.low, hash.high}; }
@@ -34,7 +34,8 @@ bool FileStores::is_block_stored(KvSequenceId sequence, const BlockChain& chain,
   return true;
 }
 
-// Who asks again makes files worth keeping, also where memory had the answer.
+// Marks the files of a block as used. A request for their content makes them worth keeping even if
+// memory had the content.
 void FileStores::use_block(KvSequenceId sequence, const BlockChain& chain, int32_t index) {
   const int32_t count = state_.block_cells();
   int32_t last = -1;
@@ -84,8 +85,8 @@ void FileStores::store_blocks(KvSequenceId sequence, BlockChain& chain, Tail tai
   }
 }
 
-// How many of the blocks it has dealt with: those that memory has room for now. The others may be
-// asked for again.
+// Stores the blocks that memory has room for now, and returns how many it has dealt with. The
+// others may be asked for again.
 int32_t FileStores::store_run(KvSequenceId sequence, BlockChain& chain, int32_t begin,
                               int32_t end) {
   std::vector<BlockId> pinned;
@@ -111,7 +112,7 @@ int32_t FileStores::store_run(KvSequenceId sequence, BlockChain& chain, int32_t 
   return stop - begin;
 }
 
-// The last snapshot alone: it is what the next turn, or the engine that decodes, goes on from.
+// Stores only the last snapshot, from which the next turn, or the engine that decodes, continues.
 void FileStores::store_states(KvSequenceId sequence, BlockChain& chain, Tail tail) {
   const int32_t size = state_.spec.state.block_size;
   const auto end = static_cast<int32_t>(std::ssize(chain.tokens) / size);
@@ -151,7 +152,7 @@ void FileStores::begin_job(FileJob job, KvStoreJob store) {
   state_.epochs.hand_on({.store = std::move(store)}, state_.has_untaken_copies());
 }
 
-// Half of the host's blocks is left for what comes back.
+// Pins a block, but leaves half of the host's blocks for content that is loaded.
 bool FileStores::pin_block(KvPool pool, BlockChain& chain, int32_t index,
                            std::vector<BlockId>& pinned) {
   HostTier& host = state_.host(pool);

@@ -1,5 +1,5 @@
-// FileStores writes KV to files: full blocks of a sequence, as runs. A plan copies them to host
-// memory, where they are pinned, and they are written when that plan is done.
+// FileStores writes KV to files: full blocks of a sequence, as runs. A plan copies the blocks to
+// host memory, where they are pinned; they are written when that plan is done.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@ namespace quire {
 
 class FileStores {
  public:
-  // What becomes of blocks that make no whole run, or that memory has no room for now.
+  // What to do with blocks that do not fill a run, or for which memory has no room.
   enum class Tail : uint8_t {
-    kLeft,        // those that make no run are left, for a longer chain
-    kWritten,     // those that make no run are written; those without room are not
-    kAskedAgain,  // as kWritten, and whoever asks will do so again until there is room
+    kLeft,        // blocks that do not fill a run wait for a longer chain
+    kWritten,     // blocks that do not fill a run are written; those without room are not
+    kAskedAgain,  // like kWritten, but the caller asks again until there is room
   };
 
   // Borrows the state.
   explicit FileStores(FileTierState& state) : state_(state) {}
 
-  // The chain's tokens are computed: its blocks that no file has are written.
+  // Writes the blocks of a chain that no file has. Precondition: its tokens are computed.
   void store(KvSequenceId sequence, BlockChain& chain, Tail tail);
-  // The job is over.
+  // Ends a job.
   void end(const FileJob& job, KvFileEvent& event);
-  // Whether block `index` of the chain, which no file has whole, is being written or may be once there
-  // is room; and the same of the states behind so many tokens.
+  // Whether block `index` of the chain, which no file has whole, is being written or may be once
+  // there is room; states_may_come() tells the same of the states after num_tokens tokens.
   bool may_come(KvSequenceId sequence, const BlockChain& chain, int32_t index);
   bool states_may_come(KvSequenceId sequence, const BlockChain& chain, int32_t num_tokens);
-  // Removes files until so many bytes more have room.
+  // Removes files until num_bytes more fit; false if they cannot.
   bool make_room(int64_t num_bytes);
 
  private:
@@ -47,7 +47,7 @@ class FileStores {
   void begin_job(FileJob job, KvStoreJob store);
 
   FileTierState& state_;
-  std::set<std::pair<uint64_t, uint64_t>> being_stored_;  // hashes of cells
+  std::set<std::pair<uint64_t, uint64_t>> being_stored_;  // hashes of their cells
   int64_t bytes_being_stored_ = 0;
   int64_t off_until_us_ = 0;
 };

@@ -80,7 +80,7 @@ void FileTier::poll(int64_t now_us) {
   state_.options.files->poll(events_);
   if (events_.empty()) return;
   for (KvFileEvent& event : events_) on_event(event);
-  stores_.make_room(0);  // others may have written
+  stores_.make_room(0);  // other processes may have written
 }
 
 void FileTier::on_event(KvFileEvent& event) {

@@ -1,11 +1,10 @@
-// FileTier: KV that is kept in files, below the host's memory. It decides what is written, read and
-// removed; KvFiles does it on other threads, and poll() hears of it.
+// FileTier: KV that is kept in files, below host memory. It decides what is written, read and
+// removed. KvFiles does the work on other threads, and poll() takes the results.
 //
-//   written  FileStores: full blocks of a sequence, when a run of them is complete or the sequence
-//            asks
-//   read     FileLoads: blocks that continue what memory has of a prompt, when reading pays
+//   written  FileStores: full blocks of a sequence, when a run of them is complete or when asked
+//   read     FileLoads: blocks that continue the part of a prompt in memory, when reading pays
 //
-// Host blocks that a plan still copies from or to are left alone until it is done (on_step_done).
+// Host blocks that a plan still copies from or to are not touched until it is done (on_step_done).
 // One thread may use it.
 #pragma once
 
@@ -24,7 +23,7 @@ class FileTier {
  public:
   using Tail = FileStores::Tail;
 
-  // Borrows all but the options, which name the files. Host memory is there.
+  // Borrows all but the options, which name the files. Precondition: there is host memory.
   FileTier(const KvSpec& spec, const KvFileOptions& options, BlockStores& stores,
            const PrefixLookup& prefixes);
 
@@ -35,14 +34,14 @@ class FileTier {
   void store(KvSequenceId sequence, BlockChain& chain, Tail tail) {
     stores_.store(sequence, chain, tail);
   }
-  // What files have of the chain's start, as far as another engine could go on from.
+  // The start of a chain that files have, as far as another engine could continue from it.
   struct Stored {
     int32_t num_tokens = 0;
     std::vector<std::string> files;
     bool is_growing = false;  // more is being written, or may be once there is room
   };
   Stored stored(KvSequenceId sequence, const BlockChain& chain);
-  // Keeps the files from making room for others until then; calls come in order of time.
+  // Keeps the files from being removed until until_us, which must not decrease from call to call.
   void lease(std::vector<std::string> files, int64_t until_us);
   // FileLoads::load().
   bool load(KvSequenceId sequence, BlockChain& chain, const FileLoads::InMemory& memory) {
@@ -52,12 +51,13 @@ class FileTier {
   // --- Steps ---
   // Takes the outcomes of reading and writing.
   void poll(int64_t now_us);
-  // Says that the copies that are planned are in the plan of this step, and then that it is done.
+  // These two say that the planned copies are in the plan of this step, and that the step is done.
   void on_copies_taken(uint64_t step_id) { state_.epochs.on_copies_taken(step_id); }
   void on_step_done(uint64_t step_id) { state_.epochs.on_step_done(step_id); }
-  // What plans were still to copy is not going to be worth anything: it is not written.
+  // Drops the writes that wait for copies, because those will not be made.
   void forget_copies();
-  // Copies wait for a plan to be in, although nobody may be scheduled.
+  // Whether file jobs wait for copies that are not yet in a plan. A plan is then needed even if no
+  // request is scheduled.
   bool wants_a_plan() const { return state_.has_untaken_copies() && state_.epochs.any_waiting(); }
 
   KvFileStats stats() const;
@@ -73,7 +73,7 @@ class FileTier {
   FileTierState state_;
   FileStores stores_;
   FileLoads loads_;
-  std::deque<Lease> leases_;  // in order of time
+  std::deque<Lease> leases_;  // in order of until_us
   uint64_t num_generations_ = 0;
   std::vector<KvFileEvent> events_;
 };

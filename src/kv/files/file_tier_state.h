@@ -1,4 +1,4 @@
-// What writing and reading KV files share: which cells lie in which file, the sequences, the jobs
+// The state that writing and reading KV files share: the index of cells, the sequences and the jobs
 // under way.
 #pragma once
 
@@ -21,13 +21,13 @@ namespace quire {
 
 struct FileTierState {
   struct Sequence {
-    int32_t num_stored = 0;          // leading blocks that are in files, or have been dealt with
-    int32_t num_state_tokens = 0;    // up to the states that are, or have been dealt with
-    int32_t num_jobs = 0;            // that read for it
-    int32_t num_loads = 0;           // times that something was read for it
+    int32_t num_stored = 0;          // leading blocks that are in files or not to be stored
+    int32_t num_state_tokens = 0;    // tokens up to the last states of which the same holds
+    int32_t num_jobs = 0;            // jobs under way that read for it
+    int32_t num_loads = 0;           // how often something was read for it
     bool has_asked = false;          // load() was called
-    uint64_t generation = 0;         // ids of sequences are used again
-    std::vector<KvHash> cells = {};  // of its leading tokens, as far as was asked
+    uint64_t generation = 0;         // since ids of sequences are used again
+    std::vector<KvHash> cells = {};  // hashes of its leading tokens, computed on demand
   };
 
   FileTierState(const KvSpec& spec, const KvFileOptions& options, BlockStores& stores,
@@ -54,15 +54,15 @@ struct FileTierState {
   int64_t now_us = 0;
   KvFileStats totals;
 
-  std::array<std::vector<int32_t>, kNumKvPools> groups;  // of each pool
+  std::array<std::vector<int32_t>, kNumKvPools> groups;  // groups of each pool
 
   // --- Cells ---
   int32_t block_cells() const { return spec.block_size / options.cell_tokens; }
-  // Returns the hash of cell `index` of the chain, which is that of the sequence.
+  // Returns the hash of cell `index` of the chain, which is the chain of sequence `id`.
   KvHash cell(KvSequenceId id, const BlockChain& chain, int32_t index);
-  // Returns the hash under which the states behind the first `num_tokens` tokens are found.
+  // Returns the hash by which the states after the first `num_tokens` tokens are found.
   KvHash state(KvSequenceId id, const BlockChain& chain, int32_t num_tokens);
-  // Returns cells [first, first + count) of the chain.
+  // Returns the hashes of cells [first, first + count) of the chain.
   std::vector<KvHash> cells(KvSequenceId id, const BlockChain& chain, int32_t first, int32_t count);
 
   // --- Blocks ---

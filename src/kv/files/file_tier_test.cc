@@ -1,5 +1,5 @@
-// The file tier through KvManager, on a disk that is a map in memory: answers come late and in any
-// order, some are failures, and every byte that comes back is compared with what the tokens say.
+// Tests the file tier through KvManager, with a disk that is a map in memory: results come late and
+// in any order, some are failures, and all data that is read is compared with what the tokens say.
 #include "kv/files/file_tier.h"
 
 #include <fmt/format.h>
@@ -22,14 +22,14 @@ constexpr int32_t kNumHostStates = 6;
 
 using Tokens = std::vector<TokenId>;
 
-// What is kept of a cell here, or as a state: everything that it depends on.
+// The data of a cell or a state in this test: everything that it depends on.
 struct Kv {
   Tokens prefix;
   std::string salt;
   int32_t group = -1;
   friend bool operator==(const Kv&, const Kv&) = default;
 };
-// Of each cell of a block; a state is one.
+// The data of each cell of a block; a state has one.
 using Block = std::vector<Kv>;
 using Memory = std::array<std::vector<Block>, kNumKvPools>;  // by pool and block id
 
@@ -40,7 +40,7 @@ struct File {
 };
 using Disk = std::map<std::string, File>;
 
-// Answers when it is told to. Faults: `fails` says which.
+// Does its work when the test says so; `fails` chooses the faults.
 class FakeFiles final : public KvFiles {
  public:
   FakeFiles(Disk& disk, Memory& host, const KvSpec& spec) : disk_(disk), host_(host), spec_(spec) {
@@ -139,7 +139,7 @@ Memory memory_of(const KvSpec& spec, size_t num_blocks, size_t num_states) {
   return {std::vector<Block>(num_blocks, Block(cells)), std::vector<Block>(num_states, Block(1))};
 }
 
-// An engine in small: sequences come, load, compute block by block, store and go.
+// A small engine: sequences are opened, load, compute block by block, store and are closed.
 class Machine {
  public:
   Machine(Disk& disk, const KvSpec& spec, int64_t capacity_bytes, uint32_t seed)
@@ -161,7 +161,7 @@ class Machine {
 
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng_); }
 
-  // Plans are executed some time after they were made, in order, and reported as done after that.
+  // Makes a plan. Plans are executed some time later, in order, and reported as done after that.
   void plan() {
     std::vector<HostBlockCopy> copies;
     kv_.take_host_copies(++step_, copies);
@@ -202,7 +202,7 @@ class Machine {
     }
   }
 
-  // Runs a prompt to its end; how many tokens came from the cache.
+  // Runs a prompt to its end; returns how many tokens came from the cache.
   int32_t run(const Tokens& tokens, const std::string& salt, bool faulty) {
     const KvSequenceId sequence = kv_.open(RequestId(1), {.salt = salt, .adapter = {}});
     kv_.promote(sequence, tokens);
@@ -236,7 +236,7 @@ class Machine {
     const KvPool pool = spec_.groups[static_cast<size_t>(group)].pool();
     return device_[static_cast<size_t>(pool)][static_cast<size_t>(block.value)];
   }
-  // What a full block of the sequence holds.
+  // Returns the data of a full block of the sequence.
   Block block_of(const Tokens& tokens, const std::string& salt, int32_t index,
                  int32_t group) const {
     const bool is_state = spec_.groups[static_cast<size_t>(group)].kind == KvKind::kState;
@@ -278,7 +278,7 @@ class Machine {
       if (pick(0, 2) == 0) answer(faulty);
     }
   }
-  // What the sequence is about to read is its own.
+  // Checks that the data which the sequence is about to read is its own.
   void check(KvSequenceId sequence, const Tokens& tokens, const std::string& salt,
              int32_t computed) {
     for (int32_t g = 0; g < kv_.tables().sizing().num_groups(); ++g) {
@@ -331,7 +331,7 @@ TEST(FileTier, AColdStartFindsWhatTheLastProcessComputed) {
     EXPECT_EQ(machine.kv().files()->stats().stored_blocks, 4);
   }
   Machine machine(disk, spec_of(1, 0), 100, 2);
-  machine.begin_step();  // hears what is there
+  machine.begin_step();  // takes the events of files that are there
   EXPECT_EQ(machine.run(prompt, "another tenant", false), 0);
   EXPECT_EQ(machine.run(prompt, "", false), 8);
   const KvFileStats stats = machine.kv().files()->stats();
@@ -339,7 +339,7 @@ TEST(FileTier, AColdStartFindsWhatTheLastProcessComputed) {
   EXPECT_EQ(stats.hit_tokens, 8);
 }
 
-// Each size reads what the others wrote, and adds what they did not.
+// Engines with either block size read what the others wrote, and add what they lack.
 TEST(FileTier, BlocksOfOtherSizesReadTheSameFiles) {
   Disk disk;
   Tokens prompt(21);
@@ -355,7 +355,7 @@ TEST(FileTier, BlocksOfOtherSizesReadTheSameFiles) {
   }
 }
 
-// A prompt is gone on with behind the last snapshot of states, and what lies behind is computed.
+// A prompt continues from the last snapshot of states; what lies behind that is computed.
 TEST(FileTier, StatesComeWithTheKeysBeforeThem) {
   for (const KvSpec& spec : {with_states(spec_of(1, 0)), with_states(spec_of(0, 0))}) {
     Disk disk;
@@ -405,8 +405,8 @@ TEST(FileTier, FilesKeepToTheirBytes) {
   EXPECT_GT(machine.kv().files()->stats().removed_files, 0);
 }
 
-// Random prompts off a few stems, on one disk and through restarts, with faults of every kind: no
-// sequence ever reads what is not its own, none waits for ever, and blocks are all free at the end.
+// Random prompts that share a few stems, on one disk and through restarts, with faults of every
+// kind: no sequence reads another's data, none waits forever, and all blocks are free at the end.
 TEST(FileTier, RandomRunsWithFaultsReadTheirOwn) {
   int64_t num_hits = 0, num_failures = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {

@@ -15,7 +15,7 @@ int64_t max_held_blocks(const KvGroupSpec& group, int32_t block_size, int64_t nu
                         int32_t max_step_tokens) {
   const int64_t all = (num_tokens + block_size - 1) / block_size;
   if (!frees_while_growing(group) || max_step_tokens <= 0) return all;
-  // The window before the step and the step itself, which may begin and end inside a block.
+  // The window before the step, and the step itself. Both may begin and end inside a block.
   const int64_t positions = int64_t{window_of(group)} - 1 + max_step_tokens;
   return std::min(all, (positions + block_size - 1) / block_size + 1);
 }

@@ -11,8 +11,8 @@
 namespace quire {
 namespace {
 
-// The four words of SipHash's state, with so many rounds for a word of input and at the end. Inputs
-// are little-endian words (the project runs on little-endian hosts only).
+// The four words of SipHash's state, with kWordRounds rounds per input word and kLastRounds at the
+// end. Inputs are little-endian words (the project runs on little-endian hosts only).
 template <int kWordRounds, int kLastRounds>
 class SipState {
  public:
@@ -69,7 +69,7 @@ struct WideSum {
   uint64_t high = 0;
 };
 
-// Returns NH of at most as many words as there are keys; what is missing of the last pair is zero.
+// Returns NH of at most as many words as there are keys; a missing word of the last pair is zero.
 WideSum add_up_pairs(std::span<const std::byte> bytes, std::span<const uint64_t> keys) {
   using Wide = unsigned __int128;
   Wide sum = 0;

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-// One more item: where it stands, which of its embeddings come first, and what it is.
+// Appends a media item: its position, the first of its embeddings, and its key.
 void append_media(const MediaSpan& span, std::string& media) {
   const std::string& key = span.item->key;
   const int64_t fields[] = {span.begin, span.end, span.first, static_cast<int64_t>(key.size())};

@@ -96,7 +96,7 @@ bool PrefixCache::erase(BlockId block) {
   return only;
 }
 
-// Moves up whatever a search could no longer reach (Knuth, TAOCP 3, 6.4, algorithm R).
+// Moves up slots that a search could no longer reach (Knuth, TAOCP 3, 6.4, algorithm R).
 void PrefixCache::close_gap(size_t gap) {
   const size_t mask = slots_.size() - 1;
   for (size_t i = after(gap); slots_[i].block != 0; i = after(i)) {

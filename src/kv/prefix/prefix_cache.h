@@ -1,10 +1,11 @@
-// PrefixCache: which block holds which content. A hash table over blocks that never allocates:
-// slots of half a hash and a block id, searched in a row from where the hash points, and one record
-// per block with everything that a hit is confirmed with. A miss reads the slots alone.
+// PrefixCache: which block holds which content. It is a hash table over blocks that never
+// allocates. Its slots have half a hash and a block id, and are searched linearly from the place
+// that the hash gives; one record per block has everything that confirms a hit. A miss reads only
+// slots.
 //
-// A hash finds a candidate; a hit needs the same group, keys, parent hash and token ids, compared
-// exactly, so that a collision never hands out another client's KV. Several blocks may hold the
-// same content; the first registered is found. One thread may use it.
+// A hash finds a candidate. For a hit, group, keys, parent hash and token ids are compared exactly,
+// so that a collision never returns another client's KV. Several blocks may hold the same content;
+// the first registered one is found. One thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@
 
 namespace quire {
 
-// A content is everything that the KV of one full block depends on.
+// Everything that the KV of one full block depends on.
 struct BlockContent {
   int32_t group = 0;
   int32_t keys = 0;  // id in the cache's CacheKeyTable
   BlockHash hash;
   BlockHash parent;
-  std::span<const TokenId> tokens;  // block_size of them
+  std::span<const TokenId> tokens;  // block_size tokens
 };
 
 class PrefixCache {
@@ -39,14 +40,14 @@ class PrefixCache {
   bool contains(BlockId block) const { return registered_[static_cast<size_t>(block.value)] != 0; }
   // Registers a block that is not registered. Returns whether it is the first with this content.
   bool insert(BlockId block, const BlockContent& content);
-  // Forgets a registered block. Returns whether no other block has its content.
+  // Forgets a registered block. Returns whether no other block has the same content.
   bool erase(BlockId block);
-  // Returns the content of a registered block, whose tokens point into the cache.
+  // Returns the content of a registered block; its tokens point into the cache.
   BlockContent content(BlockId block) const;
   void clear();
-  // Hints: memory that insert() and erase() of a block, or a look-up, will touch is fetched now.
+  // These two prefetch memory that insert() and erase() of a block, or a lookup, will touch.
   void prefetch_block(BlockId block) const;  // its record and tokens; any block
-  void prefetch_slot(BlockId block) const;   // where its content is found; reads the record
+  void prefetch_slot(BlockId block) const;   // the slot of its content; reads the record
   void prefetch_slot(const BlockHash& hash, int32_t group) const;
 
  private:
@@ -55,13 +56,13 @@ class PrefixCache {
     BlockHash parent;
     int32_t group = 0;
     int32_t keys = 0;
-    // Blocks of the same content, in the order of registration; 0: none. The first is in a slot
-    // and knows the last.
+    // Blocks with the same content are linked in the order of registration; 0: none. The first is
+    // in a slot, and its `last` is the last.
     int32_t prev = 0;
     int32_t next = 0;
     int32_t last = 0;
   };
-  // The first block of a content. An empty slot ends a search, which begins where `tag` says.
+  // The first block with some content. A search begins at home(tag) and ends at an empty slot.
   struct Slot {
     uint32_t tag = 0;
     int32_t block = 0;  // 0: empty
@@ -77,10 +78,11 @@ class PrefixCache {
 
   CacheKeyTable& keys_;
   const size_t block_size_;
-  std::vector<Entry> entries_;       // by block id
-  std::vector<TokenId> tokens_;      // block_size per block
-  std::vector<Slot> slots_;          // power of two, at least twice the blocks
-  std::vector<uint8_t> registered_;  // by block id; apart, so that asking stays in the cache
+  std::vector<Entry> entries_;   // by block id
+  std::vector<TokenId> tokens_;  // block_size per block
+  std::vector<Slot> slots_;      // the size is a power of two, at least twice the blocks
+  // By block id; a separate table, so that reading it stays within the CPU's cache.
+  std::vector<uint8_t> registered_;
   int32_t num_registered_ = 0;
 };
 

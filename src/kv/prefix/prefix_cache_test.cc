@@ -30,7 +30,7 @@ TEST(BlockHasher, SaltAndAdapterOfTheSameNameDiffer) {
   EXPECT_NE(salt, adapter);
   EXPECT_NE(salt, none);
   EXPECT_NE(adapter, none);
-  // A length goes in with each key, so that moving characters from one to the other changes the
+  // Each key is hashed with its length, so that moving characters from one to the other changes the
   // hash.
   EXPECT_NE(hasher.root({.salt = "ab", .adapter = "c"}),
             hasher.root({.salt = "a", .adapter = "bc"}));

@@ -30,8 +30,8 @@ void BlockTables::free(KvSequenceId id) {
       copies_.forget_copies_to(sizing_.group(g).pool(), sequence.table(g).blocks);
   }
   num_unused_slots_ -= num_unused_slots(sequence, sizing_);
-  // In reverse, so that the tail is evicted first: a prefix is useful without its tail, not the
-  // other way round. Tables of one pool are of the same length.
+  // Blocks are freed in reverse, so that the tail is evicted first: a prefix is useful without its
+  // tail, but not the other way round. The tables of one pool have the same length.
   size_t longest = 0;
   for (const GroupTable& table : sequence.groups) longest = std::max(longest, table.blocks.size());
   for (size_t i = longest; i-- > 0;) {
@@ -106,10 +106,10 @@ void BlockTables::commit(KvSequenceId id, std::span<const TokenId> tokens,
   }
 }
 
-// Registers what is not committed of the first `end` blocks of group g.
+// Registers those of the first `end` blocks of group g that are not yet committed.
 void BlockTables::register_blocks(KvSequence& sequence, std::span<const TokenId> tokens, int32_t g,
                                   int32_t end) {
-  constexpr int32_t kAhead = 4;  // blocks whose memory is asked for before it is written
+  constexpr int32_t kAhead = 4;  // blocks to prefetch before they are written
   BlockChain chain{sequence.keys, tokens, sequence.hashes};
   lookup_.extend(chain, sizing_.group(g).pool(), end);
   const GroupTable& table = sequence.table(g);
@@ -131,7 +131,7 @@ void BlockTables::hold(KvSequenceId id, std::span<const TokenId> tokens, const P
   }
 }
 
-// --- What a sequence takes ---
+// --- Needs ---
 
 BlockCounts BlockTables::blocks_missing(KvSequenceId id, int64_t num_tokens) const {
   const KvSequence& sequence = sequences_.at(id);

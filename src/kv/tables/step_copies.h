@@ -1,5 +1,5 @@
-// The copies of blocks that the plan of this step makes before anything else: a sequence gets blocks
-// of its own for those that a hit ends in.
+// StepCopies: the block copies that a plan makes before the forward pass. They give a sequence
+// blocks of its own in place of those that a hit ends in.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@ namespace quire {
 
 class StepCopies {
  public:
-  // Forgets the copies of the step before and lets their sources go.
+  // Forgets the copies of the previous step and unpins their sources.
   void begin_step();
-  // From here on `source` is kept from eviction. Where it goes is said later.
+  // Adds a copy of `source`, which is kept from eviction from here on. Its destination is set
+  // later.
   void add(BlockStore& store, BlockId source);
-  // Of copy i of all().
+  // Sets the destination of copy i of all().
   void set_destination(size_t i, BlockId block);
-  // A block that is given back may be given to another sequence in the same step.
+  // Forgets copies to freed blocks, which may be given to another sequence in the same step.
   void forget_copies_to(KvPool pool, std::span<const BlockId> blocks);
 
   std::span<const BlockCopy> all() const { return copies_; }

@@ -1,11 +1,11 @@
-// Whether the tables are sound: KV-2 and KV-6 as far as they are about one moment. Nothing here
-// changes anything.
+// Checks whether the tables are sound: KV-2 and KV-6 as far as they concern one moment. Nothing
+// here changes anything.
 #include "kv/tables/block_tables.h"
 
 namespace quire {
 namespace {
 
-// KV-2: what the tables of a sequence must look like; counts their references.
+// KV-2: checks the form of a sequence's tables, and counts their references.
 Status check_entries(const KvSequence& sequence, const BlockSizing& sizing,
                      const BlockStores& stores, PoolRefs& refs) {
   for (int32_t g = 0; g < sizing.num_groups(); ++g) {

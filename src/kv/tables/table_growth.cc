@@ -38,7 +38,7 @@ TableGrowth::Need TableGrowth::compute_need(KvSequence& sequence, const Allocate
         if (store(g).pool().ref_cnt(hit_block(chain, args.hit, g, i)) == 0)
           ++need.num_hits_free[pool];
       }
-      // A block that ends inside the hit is copied: its copy is a new block.
+      // A block that the hit ends inside is copied, and the copy is a new block.
       size = num_hit / block_size;
       held = std::max<int64_t>(0, size - first);
     }
@@ -51,7 +51,7 @@ TableGrowth::Need TableGrowth::compute_need(KvSequence& sequence, const Allocate
   return need;
 }
 
-// A pool that nothing is taken from may have less than its reserve.
+// The reserve of a pool does not matter if nothing is taken from it.
 bool TableGrowth::has_room(const Need& need, const BlockCounts& num_reserved_blocks) const {
   const BlockCounts available = stores_.num_free() - need.num_hits_free - num_reserved_blocks;
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
@@ -79,7 +79,7 @@ bool TableGrowth::grow(KvSequence& sequence, const AllocateArgs& args) const {
 void TableGrowth::adopt_hit(KvSequence& sequence, const AllocateArgs& args) const {
   const PrefixHit& hit = args.hit;
   BlockChain chain{sequence.keys, args.tokens, sequence.hashes};
-  // Everything that is kept is referenced before anything is taken, or taking could evict it.
+  // Blocks to keep are referenced before any block is taken, since taking could evict them.
   for (int32_t g = 0; g < sizing_.num_groups(); ++g) {
     GroupTable& table = sequence.table(g);
     const int32_t block_size = sizing_.block_size(g);
@@ -98,7 +98,7 @@ void TableGrowth::adopt_hit(KvSequence& sequence, const AllocateArgs& args) cons
   if (hit.partial_block) copy_partial_blocks(sequence, chain, hit);
 }
 
-// Gives the sequence blocks of its own for those that the hit ends in.
+// Gives the sequence blocks of its own in place of those that the hit ends inside.
 void TableGrowth::copy_partial_blocks(KvSequence& sequence, BlockChain& chain,
                                       const PrefixHit& hit) const {
   size_t copy = copies_.all().size();

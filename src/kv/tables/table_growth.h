@@ -1,5 +1,5 @@
-// How tables get blocks: what a hit brings is adopted, what it ends in is copied, the rest is new; and
-// blocks leave that a window has passed.
+// TableGrowth gives blocks to tables. Full blocks of a hit are adopted, a block that the hit ends
+// inside is copied, and the rest are new. Blocks that have left a window are freed.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@ namespace quire {
 
 struct AllocateArgs {
   std::span<const TokenId> tokens{};  // all known tokens of the sequence
-  int32_t num_computed_tokens = 0;    // 0 when `hit` is given
+  int32_t num_computed_tokens = 0;    // 0 if there is a `hit`
   PrefixHit hit{};                    // only on the first allocation after open() or free()
-  int32_t num_new_tokens = 0;         // to be computed in this step; 0: only the hit is taken
+  int32_t num_new_tokens = 0;         // to compute in this step; 0: only the hit is taken
   int32_t num_lookahead_tokens = 0;
-  // Refuse unless this many tokens of the sequence could be held now, although only the new ones
-  // are allocated.
+  // The call fails unless this many tokens of the sequence could be held now, although blocks are
+  // allocated only for the new ones.
   int32_t num_full_tokens = 0;
-  // Free blocks that must remain afterwards (watermark, what others were promised).
+  // Free blocks that must remain afterwards (the watermark, and what others were promised).
   BlockCounts num_reserved_blocks = {};
 };
 
 class TableGrowth {
  public:
-  // Borrows all of them; sources of forks are in `sequences`.
+  // Borrows all of its arguments. The sources of forks are in `sequences`.
   TableGrowth(const BlockSizing& sizing, BlockStores& stores, const PrefixLookup& lookup,
               const SequenceList& sequences, StepCopies& copies)
       : sizing_(sizing), stores_(stores), lookup_(lookup), sequences_(sequences), copies_(copies) {}
 
-  // Gives back the blocks that left the window.
+  // Frees the blocks that left the window.
   void free_out_of_window(KvSequence& sequence) const;
   // Makes room for computed + hit + new + look-ahead tokens, or changes nothing and returns false.
   bool grow(KvSequence& sequence, const AllocateArgs& args) const;
@@ -44,9 +44,9 @@ class TableGrowth {
 
  private:
   struct Need {
-    int64_t num_tokens = 0;     // of the sequence that will have room
+    int64_t num_tokens = 0;     // that the sequence will have room for
     BlockCounts num_new;        // blocks to take now
-    BlockCounts num_full;       // blocks to take sooner or later, num_full_tokens considered
+    BlockCounts num_full;       // blocks to take now or later, with num_full_tokens
     BlockCounts num_hits_free;  // hit blocks that leave the free list when adopted
   };
 

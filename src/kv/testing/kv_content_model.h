@@ -1,6 +1,6 @@
-// For tests: what a device would have in its blocks. The KV of a position, and the state after it, is
-// a hash of all tokens up to it, so that a wrong block, a stale slot, a state that is too old or too
-// new, or another sequence's prefix never goes unnoticed.
+// For tests: a model of the content of a device's blocks. The KV of a position, and the state after
+// it, is a hash of all tokens up to it, so that a wrong block, a stale slot, a state that is too
+// old or too new, or another sequence's prefix is always noticed.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@ inline uint64_t mix(uint64_t h, uint64_t x) {
   return h ^ (h >> 29);
 }
 
-// Hash of tokens [0, end) under a tenant's keys.
+// Returns the hash of tokens [0, end) under a tenant's keys.
 inline uint64_t context_hash(std::span<const TokenId> tokens, size_t end, uint64_t keys = 1) {
   uint64_t h = mix(0x51u, keys);
   for (size_t i = 0; i < end; ++i) h = mix(h, static_cast<uint64_t>(tokens[i]) + 7);
   return h;
 }
 
-// What the fake model says after `tokens`.
+// Returns the fake model's next token after `tokens`.
 inline TokenId next_token(std::span<const TokenId> tokens, int32_t vocab_size) {
   return static_cast<TokenId>(mix(context_hash(tokens, tokens.size()), 99) %
                               static_cast<uint64_t>(vocab_size));
@@ -57,7 +57,7 @@ class KvContentModel {
           slots[first_slot(copy.pool, copy.source) + i];
   }
 
-  // To or from a block of host memory, which comes into being as it is needed.
+  // Copies to or from a block of host memory, which is created when it is first used.
   void copy(const HostBlockCopy& copy) {
     QUIRE_CHECK(copy.block != kNullBlock && copy.host_block != kNullBlock);
     const size_t size = num_slots(copy.pool);
@@ -71,7 +71,8 @@ class KvContentModel {
   }
 
   // Computes positions [begin, end) of a sequence through its block tables: first reads everything
-  // that a model would read, then writes. True when every read found this sequence's own context.
+  // that a model would read, then writes. Returns whether every read found this sequence's own
+  // context.
   bool compute(std::span<const TokenId> tokens, int32_t begin, int32_t end,
                const std::vector<std::vector<BlockId>>& tables, uint64_t keys = 1) {
     bool good = true;
@@ -83,7 +84,7 @@ class KvContentModel {
     return good;
   }
 
-  // Does `block` hold block `index` of `tokens`, in group g?
+  // Returns whether `block` holds block `index` of `tokens`, in group g.
   bool holds(BlockId block, std::span<const TokenId> tokens, int32_t index, size_t g,
              uint64_t keys = 1) const {
     const KvPool pool = spec_.groups[g].pool();
@@ -137,7 +138,7 @@ class KvContentModel {
     return good;
   }
 
-  // Reads the state after position begin - 1 and leaves one in each block that it comes through.
+  // Reads the state after position begin - 1 and writes one in each block that it passes.
   bool step_state(std::span<const TokenId> tokens, int32_t begin, int32_t end,
                   const std::vector<BlockId>& table, uint64_t salt) {
     bool good = true;

@@ -1,5 +1,5 @@
-// For tests: files of KV that are a map in memory. Work is done some polls later, in any order, and
-// fails now and then.
+// For tests: KV files as a map in memory. Jobs are done some polls later, in any order, and
+// sometimes fail.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,8 +28,8 @@ using MemoryDisk = std::map<std::string, MemoryFile>;
 
 class MemoryKvFiles final : public KvFiles {
  public:
-  // Borrows the disk, which outlives it. Blocks of KvPool::kAttention alone, of one part, which hold
-  // `block_cells` cells one after the other. One thread. `faults`: of ten pieces of work, how many fail.
+  // Borrows the disk, which outlives it. Only for blocks of KvPool::kAttention that have one part,
+  // with `block_cells` consecutive cells. One thread. `faults`: of ten jobs, how many fail.
   MemoryKvFiles(MemoryDisk& disk, const KvHostMemory& memory, int32_t block_cells, uint32_t seed,
                 uint32_t faults = 1)
       : disk_(disk),
@@ -67,7 +67,7 @@ class MemoryKvFiles final : public KvFiles {
 
  private:
   int64_t cell_bytes() const { return host_.block_bytes / block_cells_; }
-  // Cell `i` of the blocks of a job, of group `g`.
+  // Returns cell `i` of a job's blocks, of group `g`.
   std::byte* at(const std::vector<BlockId>& blocks, int32_t i, int32_t g,
                 int32_t num_groups) const {
     const BlockId block = blocks[static_cast<size_t>(i / block_cells_ * num_groups + g)];
@@ -107,7 +107,7 @@ class MemoryKvFiles final : public KvFiles {
       if (event.status.ok()) event.status = read(job, source);
       if (event.status.ok()) continue;
       event.run.file = source.file;
-      // Something came before it failed.
+      // A part was read before the job failed.
       std::memset(at(job.host_blocks, 0, 0, 1), 0x5a, static_cast<size_t>(cell_bytes()));
       break;
     }

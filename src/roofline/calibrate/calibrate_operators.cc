@@ -15,10 +15,11 @@ namespace quire {
 namespace {
 
 constexpr size_t kMinSamples = 8;  // of each half
-// A constant is fitted for so many samples of the first half. Those that come last among the
-// parameters of an operator matter least, and stay as they were where samples are few.
+// One constant is fitted for this many samples of the first half. The last parameters of an
+// operator matter least, and are kept if samples are few.
 constexpr size_t kSamplesPerConstant = 4;
-// Caches make small operators look faster than memory allows; a wrong peak or unit is further off.
+// Caches make small operators look faster than memory allows, by less than this factor; a wrong
+// peak or unit differs by more.
 constexpr double kImpossible = 0.7;
 
 template <typename Sample>
@@ -33,7 +34,7 @@ uint64_t mix(uint64_t hash, double value) {
   return hash * 0xff51afd7ed558ccdu;
 }
 
-// Rows of one weight shape go to one side together.
+// All rows of one weight shape go to the same half.
 uint64_t shape_hash(const GemmSample& sample, uint64_t seed) {
   return mix(mix(seed, sample.work.n), sample.work.k);
 }
@@ -176,10 +177,10 @@ Result<FitReport> fit(std::span<const Sample> samples, std::string what, Hardwar
   return report;
 }
 
-// Leaves out the samples that took about as long as the host's dispatch, and returns how many.
+// Removes the samples that took about as long as the host's dispatch, and returns their number.
 int64_t drop_dispatched(std::vector<GemmSample>& samples, const Hardware& hardware) {
   constexpr double kLongestLaunchUs = 20;  // of a kernel inside a graph
-  constexpr double kHidden = 4;  // so much longer, a kernel hides the dispatch of the next
+  constexpr double kHidden = 4;  // a kernel longer by this factor hides the dispatch of the next
   if (samples.empty() || hardware.num_units == 0) return 0;
   std::vector<double> times;
   times.reserve(samples.size());
@@ -221,7 +222,8 @@ Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberForm
                                          {&model.split_us, 0.05, 50}});
     const MathType math = hardware.effective_math(format.math);
     if (math != MathType::kBf16 && math != MathType::kF32 && !options.judge_only) {
-      if (model.quantize_share <= 0) model.quantize_share = 0.5;  // because the search multiplies
+      // The share must be above 0, since the search multiplies.
+      if (model.quantize_share <= 0) model.quantize_share = 0.5;
       if (model.quantize_row_us <= 0) model.quantize_row_us = 0.001;
       parameters.push_back({&model.quantize_share, 0.01, 10});
       parameters.push_back({&model.quantize_row_us, 1e-5, 1});
@@ -241,7 +243,7 @@ Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples
   std::vector<AttentionSample> chosen;
   std::copy_if(samples.begin(), samples.end(), std::back_inserter(chosen),
                [&](const AttentionSample& s) { return s.num_tokens > 1 && is_fp8(s) == fp8; });
-  // Kernels differ in how they cut queries into tiles: each way is fitted, and the best is kept.
+  // Kernels cut queries into tiles in different ways: each way is fitted, and the best is kept.
   struct Tiling {
     int32_t rows;
     int32_t min_rows;
@@ -267,7 +269,7 @@ Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples
                                                {&model.exponent, 1, 20},
                                                {&model.launch_us, 0.01, 1000}};
     if (hardware.num_units > 0) {
-      model.cache_write = std::max(model.cache_write, 1.0);  // because the search multiplies
+      model.cache_write = std::max(model.cache_write, 1.0);  // above 0, since the search multiplies
       parameters.insert(parameters.end(),
                         {{&model.tile_us, 0.01, 100}, {&model.cache_write, 1e-3, 100}});
     }
@@ -306,7 +308,7 @@ Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
 
 namespace {
 
-// Returns the median of times over those of bfloat16 weights, see FitReport.
+// Returns FitReport::times_bf16.
 double times_of_bf16(std::span<const ExpertsSample> samples, const NumberFormat& format) {
   using Shape = std::tuple<double, double, double, double, double>;
   const auto shape = [](const ExpertsWork& work) -> Shape {
@@ -365,7 +367,7 @@ Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const Numb
   ExpertsModel& model = hardware.experts[kernel_kind(format)] = hardware.experts_model(format);
   std::vector<SearchParameter> parameters;
   if (hardware.num_units > 0 && !options.judge_only) {
-    model.foreign_us = std::max(model.foreign_us, 1.0);  // because the search multiplies
+    model.foreign_us = std::max(model.foreign_us, 1.0);  // above 0, since the search multiplies
     parameters = {{&model.launch_us, 0.1, 1000},    {&model.expert_us, 1e-3, 100},
                   {&model.compute_share, 0.01, 1},  {&model.memory_share, 0.01, 1},
                   {&model.exponent, 1, 20},         {&model.row_share, 0.01, 10},
@@ -394,7 +396,7 @@ Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Har
   if (!options.judge_only) {
     model.bytes_per_s = 0;
     if (library) {
-      model.ramp_us = std::max(model.ramp_us, 1.0);  // because the search multiplies
+      model.ramp_us = std::max(model.ramp_us, 1.0);  // above 0, since the search multiplies
       parameters.push_back({&model.ramp_us, 0.001, 1000});
     }
   }

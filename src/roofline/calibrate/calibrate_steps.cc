@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMinSteps = 100;
 constexpr double kImpossible = 0.7;
 constexpr double kMaxWaitingShare = 0.5;
-// Steps of nearly the same shape go to one side together.
+// Steps of nearly the same shape go to the same half.
 uint64_t shape_hash(const StepShape& shape, uint64_t seed) {
   const auto bucket = [](double value) {
     return static_cast<uint64_t>(std::lround(8 * std::log2(value + 1)));
@@ -73,8 +73,8 @@ void judge(const std::vector<StepRow>& rows, const std::vector<bool>& is_test,
   report.test_median = 100 * median_of(std::move(sizes));
 }
 
-// Returns the median time from the end of a step to the beginning of the next, while there is work:
-// idle times are fewer.
+// Returns the median time from the end of a step to the beginning of the next. Idle times are fewer
+// than those with work, so they do not matter.
 double median_gap_us(const std::vector<MeasuredStep>& steps) {
   std::vector<double> gaps;
   for (size_t i = 1; i < steps.size(); ++i) {
@@ -112,8 +112,8 @@ Status check_data(const StepLog& log, const StepFitReport& report, const Hardwar
   return {};
 }
 
-// The guess for attention is what the description says over its bound, reads included, because a
-// run of short contexts cannot tell it.
+// Returns guesses of the constants. For attention it is the time of the description over its bound,
+// reads included, because a run of short contexts cannot tell it.
 std::vector<StepGuess> guesses_of(const std::vector<StepRow>& rows, const CostModel& described,
                                   const CostModel& bare) {
   constexpr double kDeviation = 0.2;  // relative

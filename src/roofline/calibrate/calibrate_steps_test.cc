@@ -33,8 +33,7 @@ Hardware machine() {
   return hardware;
 }
 
-// Returns what a machine with known constants would have logged, with noise and a few disturbed
-// steps.
+// Returns the log of a machine with known constants, with noise and a few disturbed steps.
 StepLog synthetic_log(const Hardware& truth, int count) {
   StepLog log;
   log.header.model = test::model_of(test::kLlama31_8B);
@@ -77,7 +76,7 @@ TEST(FitSteps, PredictsStepsItHasNotSeen) {
   EXPECT_GT(report->num_disturbed, 5);
 }
 
-// The chunks have few tokens and see a long context (shared prefixes, chunked prompts).
+// Chunks of few tokens that see a long context (shared prefixes, chunked prompts).
 StepLog chunk_log(double memory_share) {
   Hardware real = truth();
   real.prefill_attention = {.compute_share = 0.3,
@@ -119,7 +118,7 @@ TEST(FitSteps, WhatIsFittedCanBeReadBack) {
   EXPECT_TRUE(read.ok()) << read.status().message();
 }
 
-// What lies between two steps is part of what a step costs.
+// The time between two steps is a part of what a step costs.
 TEST(FitSteps, TheGapBetweenStepsCounts) {
   StepLog log = synthetic_log(truth(), 1500);
   int64_t at_us = 0;
@@ -135,7 +134,7 @@ TEST(FitSteps, TheGapBetweenStepsCounts) {
   EXPECT_NEAR(with.host.step_us - without.host.step_us, 700, 150);
 }
 
-// The steps decode short contexts on a machine that is up to 15 % faster or slower for spans of ten
+// Steps of short contexts on a machine that is up to 15 % faster or slower for spans of ten
 // seconds, with nearly the same number of requests within each span.
 StepLog drifting_log(const Hardware& real, uint64_t seed) {
   StepLog log;
@@ -162,7 +161,7 @@ StepLog drifting_log(const Hardware& real, uint64_t seed) {
   return log;
 }
 
-// The fit must say what a run on a drifting machine tells of contexts that it never saw.
+// From a run on a drifting machine, the fit must predict contexts that it never saw.
 TEST(FitSteps, SeesThroughDrift) {
   Hardware real = truth();
   real.decode_attention = {.memory_share = 0.5, .compute_share = 0.5, .exponent = 1000};
@@ -184,7 +183,7 @@ TEST(FitSteps, SeesThroughDrift) {
   EXPECT_LT(sum / 5, 0.06);
 }
 
-// The logs are of two machines, or of two runs of one, whose clocks both begin at 0.
+// Two machines, or two runs of one, whose clocks both begin at 0.
 TEST(FitSteps, SpansOfAnotherLogAreTheirOwn) {
   StepLog log = drifting_log(truth(), 1);
   const StepLog other = drifting_log(truth(), 2);

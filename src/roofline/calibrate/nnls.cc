@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// These are the normal equations gram x = right, with columns scaled to length 1.
+// The normal equations gram x = right, with columns scaled to length 1.
 struct Normal {
   size_t n = 0;
   std::vector<double> gram;
@@ -41,7 +41,7 @@ Normal make_normal(std::span<const double> rows, std::span<const double> b, size
   return normal;
 }
 
-// Solves the least squares over the chosen columns alone, by Gaussian elimination with a small
+// Solves the least squares over the chosen columns only, by Gaussian elimination with a small
 // ridge.
 std::vector<double> solve_chosen(const Normal& normal, const std::vector<bool>& chosen) {
   std::vector<size_t> index;

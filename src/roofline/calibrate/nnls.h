@@ -1,4 +1,4 @@
-// solve_nnls() is non-negative least squares (Lawson and Hanson, "Solving Least Squares Problems",
+// solve_nnls(): non-negative least squares (Lawson and Hanson, "Solving Least Squares Problems",
 // 1974).
 #pragma once
 

@@ -1,5 +1,5 @@
-// pattern_search() minimises a function of a few positive parameters without derivatives: it tries
-// each parameter a factor up and down, and narrows the factors that no longer help. It is
+// pattern_search() minimises a function of a few positive parameters without derivatives: it
+// multiplies and divides each parameter by a factor, and reduces factors that no longer help. It is
 // deterministic.
 #pragma once
 
@@ -21,7 +21,7 @@ struct SearchOptions {
   double last_step = 0.01;
 };
 
-// `loss` is called with the parameters set. Returns the least loss; the parameters have it.
+// Calls `loss` with the parameters set. Returns the least loss and leaves its parameters set.
 double pattern_search(std::span<const SearchParameter> parameters,
                       const std::function<double()>& loss, const SearchOptions& options = {});
 

@@ -63,7 +63,7 @@ void read_chunks(const JsonFields& fields, StepShape& shape) {
   }
 }
 
-// Sums that contradict each other would fit nonsense.
+// Refuses sums that contradict each other, since these would give a wrong fit.
 void check_shape(const JsonFields& fields, const StepShape& shape) {
   int64_t tokens = shape.decode.num_requests;
   for (const PromptChunk& chunk : shape.chunks) tokens += chunk.num_tokens;

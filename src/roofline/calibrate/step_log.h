@@ -1,6 +1,6 @@
 // A step log holds measured steps: `--step-log` writes it and `quire roofline calibrate` reads it.
 //
-// It has one JSON object a line. The first describes the run, each further one is a step:
+// It has one JSON object per line. The first describes the run, each further one is a step:
 //   {"quire_step_log": 1, "model": {…}, "hardware": "…", "tp": 1, "windows": []}
 //   {"step": 7, "t_us": 1200, "tokens": 65, "requests": 2, "sampled": 1, "decodes": 1,
 //    "decode_context": 700, "windowed": [0, 0], "chunks": [[64, 0]], "schedule_us": 3,
@@ -22,7 +22,7 @@ namespace quire {
 struct StepLogHeader {
   ModelShape model;
   Parallelism parallelism;
-  std::string hardware;  // the description that the bounds were computed with
+  std::string hardware;  // the description used for the bounds
 };
 
 struct MeasuredStep {
@@ -43,12 +43,12 @@ struct StepLog {
   std::vector<MeasuredStep> steps;
 };
 
-std::string format_header(const StepLogHeader& header);  // with a line end
-// Appends one line, with its end.
+std::string format_header(const StepLogHeader& header);  // including the line end
+// Appends one line, including its end.
 void append_step(std::string& out, const MeasuredStep& step, const StepCost& cost);
 
-// The text is hostile until checked: errors name `where` and the line. A last line that was cut
-// short, when the process was killed, is left out.
+// Parses a log. The text is not trusted: errors name `where` and the line. A last line that was cut
+// off when the process was killed is left out.
 Result<StepLog> parse_step_log(std::string_view text, std::string_view where);
 
 }  // namespace quire

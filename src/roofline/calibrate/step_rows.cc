@@ -8,10 +8,11 @@
 namespace quire {
 namespace {
 
-constexpr double kSumExponent = 1;  // both sides of prompt attention add, linear in what is sought
-constexpr double kHidden = 1e6;     // the share of a side that costs nothing
+// Both sides of prompt attention are added, which is linear in the constants.
+constexpr double kSumExponent = 1;
+constexpr double kHidden = 1e6;  // the share of a side that takes no time
 
-// Spreads `us` over the two knots around `rows`, as gemm_time() interpolates.
+// Distributes `us` over the two knots around `rows`, by the interpolation of gemm_time().
 void spread(double rows, double us, std::array<double, kNumColumns>& columns) {
   size_t upper = 0;
   while (upper < kNumKnots && kKnots[upper] < rows) ++upper;
@@ -28,7 +29,7 @@ double of(const std::array<KernelCost, kNumKernels>& costs, Kernel kernel) {
   return costs[static_cast<size_t>(kernel)].predicted_us;
 }
 
-// Adds both sides of attention over prompts, and how often it is launched.
+// Adds both sides of prompt attention and the number of its launches.
 void add_prefill(const StepShape& shape, const CostModel& model, const DevicePlan& plan,
                  StepRow& row) {
   const Hardware& hardware = model.hardware();
@@ -38,13 +39,13 @@ void add_prefill(const StepShape& shape, const CostModel& model, const DevicePla
     row.columns[kPrefillCompute] += group.num_layers * time.flops / peak * 1e6;
     const double moved = time.kv_bytes + (time.activation_bytes > hardware.cache_bytes
                                               ? time.activation_bytes
-                                              : 0);  // as prefill_attention_time() counts
+                                              : 0);  // counted as in prefill_attention_time()
     row.columns[kPrefillMemory] += group.num_layers * moved / hardware.memory_bytes_per_s * 1e6;
     row.columns[kPrefillLaunch] += group.num_layers;
   }
 }
 
-// Knots that no step came near get the share of the nearest knot that some step came near.
+// A knot without steps near it gets the share of the nearest knot that has some.
 std::vector<SharePoint> shares_of(const std::vector<double>& x) {
   std::vector<SharePoint> shares;
   for (size_t i = 0; i < kNumKnots; ++i) {
@@ -65,7 +66,7 @@ double share_of(double inverse) {
 Hardware bare_hardware(Hardware hardware) {
   GemmModel bare{.compute_share = 1, .memory_share = 1, .launch_us = 0, .exponent = 1000};
   bare.shares = {{1, 1}};
-  // One kind stands for each unit that multiplies, and the others take after it.
+  // One kind represents each arithmetic unit; the others use its constants.
   hardware.gemm.clear();
   for (const KernelKind kind : {KernelKind::kF32, KernelKind::kBf16, KernelKind::kFp8,
                                 KernelKind::kInt8, KernelKind::kFp4}) {
@@ -92,8 +93,8 @@ Hardware bare_hardware(Hardware hardware) {
   return hardware;
 }
 
-// Experts run with fewer rows each than the step has tokens; they are put at the step's row count,
-// as the bare model prices them.
+// Each expert has fewer rows than the step has tokens. The time of experts is put at the row count
+// of the step, which is how the bare model computes it.
 StepRow make_row(const MeasuredStep& step, double gap_us, const CostModel& bare,
                  const DevicePlan& plan) {
   StepRow row{.step = &step, .measured_us = static_cast<double>(step.total_us()) + gap_us};

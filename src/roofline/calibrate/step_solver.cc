@@ -10,11 +10,11 @@
 namespace quire {
 namespace {
 
-// Neighbouring row counts should have like shares; this wish weighs as much as one step in the
-// middle of a thousand, so that it decides only where steps are few.
+// Shares at neighbouring row counts should be similar. Squared, this rule weighs 0.4 steps for
+// every thousand steps of the log, so that it decides only where steps are few.
 constexpr double kSmoothness = 0.02;
 
-// Neighbouring knots that steps came near should not differ without a reason.
+// Adds a row for each pair of neighbouring knots that steps used, by which they should not differ.
 void add_smoothness(const std::array<bool, kNumColumns>& used, size_t num_rows,
                     std::vector<double>& a, std::vector<double>& b) {
   const double weight = kSmoothness * std::sqrt(static_cast<double>(num_rows));
@@ -27,8 +27,8 @@ void add_smoothness(const std::array<bool, kNumColumns>& used, size_t num_rows,
   }
 }
 
-// A calibration run may not tell a kernel's cost at all: reads of short contexts are lost in the
-// noise. Then the guess decides, and a run of long contexts is not predicted from noise.
+// A calibration run may not determine a kernel's cost at all: reads of short contexts are lost in
+// noise. Then the guess decides, so that long contexts are not predicted from noise.
 void add_guesses(std::span<const StepGuess> guesses, const std::array<bool, kNumColumns>& used,
                  double noise, std::vector<double>& a, std::vector<double>& b) {
   for (const StepGuess& guess : guesses) {
@@ -41,15 +41,15 @@ void add_guesses(std::span<const StepGuess> guesses, const std::array<bool, kNum
 }
 
 constexpr int64_t kSpanUs = 10'000'000;
-constexpr double kFirstNoise = 0.08;  // used before there are residuals
+constexpr double kFirstNoise = 0.08;  // until there are residuals
 
-// Spans say which span of seconds each row belongs to, and what share of the span's mean is taken
-// off its rows.
+// The span of seconds that each row belongs to, and the share of the span's mean to subtract from
+// its rows.
 struct Spans {
   std::vector<size_t> of_row;
   std::vector<double> num_rows;  // of each span
   double drift = 0;  // relative standard deviation of the machine's speed from span to span
-  double noise = kFirstNoise;  // the same of one step within its span
+  double noise = kFirstNoise;  // the same for one step within its span
 
   double removed_share(size_t span) const {
     return 1 - noise / std::sqrt(noise * noise + num_rows[span] * drift * drift);
@@ -61,7 +61,7 @@ Spans make_spans(const std::vector<const StepRow*>& rows) {
   std::unordered_map<int64_t, size_t> index_of;
   int64_t last_us = 0;
   for (const StepRow* row : rows) {
-    if (row->step->begin_us < last_us) index_of.clear();  // another log: its clock is its own
+    if (row->step->begin_us < last_us) index_of.clear();  // the next log, with a clock of its own
     last_us = row->step->begin_us;
     const auto [found, is_new] =
         index_of.try_emplace(row->step->begin_us / kSpanUs, spans.num_rows.size());
@@ -72,7 +72,7 @@ Spans make_spans(const std::vector<const StepRow*>& rows) {
   return spans;
 }
 
-// Sums the rows of each span; `values` has `width` numbers a row.
+// Returns the sums over the rows of each span; `values` has `width` numbers per row.
 std::vector<double> span_sums(const Spans& spans, const std::vector<double>& values, size_t width) {
   std::vector<double> sums(spans.num_rows.size() * width, 0.0);
   for (size_t r = 0; r < spans.of_row.size(); ++r) {
@@ -81,7 +81,7 @@ std::vector<double> span_sums(const Spans& spans, const std::vector<double>& val
   return sums;
 }
 
-// Estimates how far steps are off within their spans, and the spans among one another.
+// Estimates how much steps deviate within their spans, and spans from one another.
 void estimate_drift(const std::vector<double>& errors, Spans& spans) {
   const std::vector<double> sums = span_sums(spans, errors, 1);
   const auto num_rows = static_cast<double>(errors.size());
@@ -104,8 +104,8 @@ void remove_drift(const Spans& spans, size_t width, std::vector<double>& values)
   }
 }
 
-// Solves the least squares of errors over `scale_us`, which has one value for each row. Columns
-// that no row has are 0.
+// Solves the least squares of errors divided by `scale_us`, which has one value per row. Constants
+// of unused columns are 0.
 std::vector<double> solve(const std::vector<const StepRow*>& rows,
                           const std::vector<double>& scale_us, const Spans& spans,
                           std::span<const StepGuess> guesses) {
@@ -134,8 +134,8 @@ std::vector<double> solve(const std::vector<const StepRow*>& rows,
   return x;
 }
 
-// Errors relative to the measured time would favour constants that are too small, since a step that
-// took long would count for less. So they are relative to what the previous fit says.
+// Errors relative to the measured time would make constants too small, since steps that took long
+// would count for less. So errors are relative to the time that the previous fit predicts.
 std::vector<double> solve_unbiased(const std::vector<const StepRow*>& rows,
                                    std::span<const StepGuess> guesses, Spans& spans) {
   std::vector<double> scale_us(rows.size());
@@ -155,7 +155,7 @@ std::vector<double> solve_unbiased(const std::vector<const StepRow*>& rows,
   return x;
 }
 
-// One step may count for this much at most: more is an accident of this run.
+// The most times its prediction that one step may count; longer ones are accidents of this run.
 constexpr double kLongestStall = 10;
 
 double mean_ratio(const std::vector<const StepRow*>& all, const std::vector<double>& x) {
@@ -176,7 +176,7 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-// Fits, leaves out steps that took much longer than their fit says, and fits again.
+// Fits, leaves out steps that took much longer than the fit predicts, and fits again.
 StepSolution solve_steps(const std::vector<const StepRow*>& all,
                          std::span<const StepGuess> guesses) {
   std::vector<const StepRow*> rows = all;

@@ -1,4 +1,4 @@
-// Some tables of measured operators are part of the program (assets/operators), by device.
+// Tables of measured operators that are part of the program (assets/operators), by device.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ namespace quire {
 bool has_builtin_tables(std::string_view hardware_name);
 
 struct BuiltinTable {
-  std::string name;  // as messages show it
+  std::string name;  // for messages
   std::string text;  // CSV
 };
-// Returns none where there are none of this device.
+// Returns the tables of a device, which may be none.
 Result<std::vector<BuiltinTable>> builtin_tables(std::string_view hardware_name);
 
 }  // namespace quire

@@ -3,8 +3,9 @@
 namespace quire {
 namespace {
 
-// Peer to peer: what a small message takes with four and eight devices, and the share of eight
-// devices, as measured on RTX PRO 6000; the ramp is that of four H100 (docs/roofline.md, Links).
+// Peer to peer: the times of a small message with four and eight devices, and the share of eight
+// devices, are as measured on RTX PRO 6000; the ramp is that of four H100 (docs/roofline.md,
+// Links).
 constexpr CollectiveModel kPcie = {
     .alpha_us = 10, .alpha_per_device_us = 1.175, .ramp_us = 4.83, .share = 0.63};
 // Through the host: eight RTX 4090 for small messages, eight RTX 5090 for large ones.

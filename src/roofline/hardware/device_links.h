@@ -1,5 +1,5 @@
-// set_device_link() puts a device behind another kind of link than its description has: "what if
-// this machine had no NVLink?"
+// set_device_link() replaces the link between the devices of a description, to answer questions
+// like "what if this machine had no NVLink?"
 #pragma once
 
 #include <string_view>
@@ -9,15 +9,15 @@
 namespace quire {
 
 enum class DeviceLink : uint8_t {
-  kPcie,  // devices reach each other's memory over PCIe (peer to peer)
-  kHost,  // every message goes through the host's memory, as where drivers forbid the former
+  kPcie,  // devices access each other's memory over PCIe (peer to peer)
+  kHost,  // every message goes through host memory, for drivers without peer to peer
 };
 
-// Expects "pcie" or "host".
+// Parses "pcie" or "host".
 Result<DeviceLink> parse_device_link(std::string_view name);
 
-// The generation of PCIe is that of host_link. Bridges are taken away. kInvalidArgument where the
-// description has no host_link.
+// Uses the PCIe generation of host_link, and removes bridges. kInvalidArgument: the description has
+// no host_link.
 Status set_device_link(DeviceLink link, Hardware& hardware);
 
 }  // namespace quire

@@ -11,7 +11,7 @@ double all_reduce_us(const Hardware& hardware, int32_t devices, double bytes) {
   return collective_time(Collective::kAllReduce, devices, bytes, hardware).predicted_us;
 }
 
-// Microseconds that others measured; docs/roofline.md, Links, has the sources.
+// Measured microseconds; docs/roofline.md, Links, has the sources.
 TEST(DeviceLinks, MeasuredAllReducesArePredicted) {
   struct Case {
     const char* hardware;
@@ -20,7 +20,7 @@ TEST(DeviceLinks, MeasuredAllReducesArePredicted) {
   };
   for (const Case& c : {
            Case{"rtx-pro-6000", 8, 1024, 24.1, 5},
-           Case{"rtx-pro-6000", 8, 262'144, 28.0, 65},  // switches to a protocol of low latency
+           Case{"rtx-pro-6000", 8, 262'144, 28.0, 65},  // it uses a protocol of low latency there
            Case{"rtx-pro-6000", 4, 2048, 14.7, 5},
            Case{"h100-pcie", 4, 10'289'152, 362, 10},
            Case{"h100-pcie", 4, 65'929'216, 2036, 5},

@@ -21,7 +21,7 @@ std::string stem(const std::string& file_name) {
   return file_name.substr(0, file_name.size() - kExtension.size());
 }
 
-// Returns letters and digits alone, in lower case: "H100 SXM", "h100-sxm" and "H100_SXM" are one
+// Returns only letters and digits, in lower case: "H100 SXM", "h100-sxm" and "H100_SXM" are one
 // name.
 std::string normalised(std::string_view name) {
   std::string result;
@@ -42,8 +42,8 @@ std::string joined(const std::vector<std::string>& names) {
   return result;
 }
 
-// Returns the constants of the kind of `weights`, else of the first kind that the same unit
-// multiplies, else the defaults.
+// Returns the constants of the kind of `weights`, or of the first kind that uses the same unit, or
+// the defaults.
 template <typename Model>
 Model model_of(const std::map<KernelKind, Model>& models, const NumberFormat& weights,
                const Hardware& hardware) {
@@ -82,7 +82,7 @@ Result<CombinationRule> parse_combination_rule(std::string_view name) {
 
 MathType Hardware::effective_math(MathType math) const {
   if (peak_flops[static_cast<size_t>(math)] > 0) return math;
-  // A narrower type runs on the next wider unit that there is.
+  // A narrower type runs on the next wider unit of the device.
   const bool has_fp8 = peak_flops[static_cast<size_t>(MathType::kFp8)] > 0;
   if (math == MathType::kFp4 && has_fp8) return MathType::kFp8;
   const bool has_bf16 = peak_flops[static_cast<size_t>(MathType::kBf16)] > 0;

@@ -1,4 +1,4 @@
-// Hardware descriptions are read and written as JSON. Units are those of data sheets: TFLOP/s, GB/s
+// Reads and writes hardware descriptions as JSON. Units are those of data sheets: TFLOP/s, GB/s
 // (1e9), GB, us.
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
@@ -20,7 +20,7 @@ constexpr NumberRange kShare{1e-4, 1.5};
 constexpr NumberRange kMicroseconds{0, 1e7};
 constexpr NumberRange kRate{1e-9, 1e30};  // above 0
 
-// One list of fields serves reading and writing: Fields is JsonFields or a json::object.
+// The same lists of fields serve reading and writing: Fields is JsonFields or a json::object.
 class Reader {
  public:
   explicit Reader(const JsonFields& fields) : fields_(fields) {}
@@ -87,7 +87,7 @@ void visit_prefill(const Fields& fields, PrefillAttentionModel& model) {
   fields.integer("min_tile_rows", model.min_tile_rows, 1, 4096);
   fields.boolean("packs_heads", model.packs_heads);
   fields.number("tile_us", model.tile_us, kMicroseconds);
-  fields.number("memory_share", model.memory_share, {1e-3, 1e6});  // above 1: hidden
+  fields.number("memory_share", model.memory_share, {1e-3, 1e6});  // above 1: reads are hidden
   fields.number("exponent", model.exponent, {1, 1000});
   fields.number("launch_us", model.launch_us, kMicroseconds);
   fields.number("cache_write", model.cache_write, {0, 1000});
@@ -370,7 +370,7 @@ json::object written_hardware(Hardware& hardware) {
   return object;
 }
 
-// Each field has a line, so that people can read and compare files.
+// Prints each field on a line of its own, so that people can read and compare files.
 void print(const json::value& value, int indent, std::string& out) {
   const auto newline = [&](int depth) {
     out += "\n" + std::string(static_cast<size_t>(depth), ' ');
@@ -400,7 +400,7 @@ void print(const json::value& value, int indent, std::string& out) {
 
 namespace {
 
-// Returns a description in which every field is written.
+// Returns a description with all fields.
 json::object every_field() {
   Hardware hardware{.description = "d"};
   hardware.peak_flops.fill(1);
@@ -455,7 +455,7 @@ Result<Hardware> parse_hardware(std::string_view text, std::string_view where) {
 }
 
 std::string to_json(const Hardware& hardware) {
-  Hardware copy = hardware;  // the field lists read and write alike
+  Hardware copy = hardware;  // since the lists of fields also serve reading
   std::string out;
   print(written_hardware(copy), 0, out);
   out += "\n";

@@ -69,7 +69,7 @@ TEST(Hardware, KindsOfWeightsHaveConstantsOfTheirOwn) {
     return h100.gemm_model(*parse_number_format(name)).compute_share;
   };
   EXPECT_NE(share("fp8"), share("fp8_block"));
-  EXPECT_EQ(share("fp8"), share("fp8_channel"));  // has none and takes after fp8
+  EXPECT_EQ(share("fp8"), share("fp8_channel"));  // it has none and uses those of fp8
   EXPECT_EQ(share("int4"), share("bf16"));
   // Groups of 128 weights are int4, whatever their zero points add.
   EXPECT_EQ(kernel_kind({4.15625, MathType::kBf16}), kernel_kind(*parse_number_format("int4")));

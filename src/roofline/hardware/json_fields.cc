@@ -30,7 +30,7 @@ std::optional<double> as_number(const json::value& value) {
   return std::nullopt;
 }
 
-// Returns a whole number, also one that is written as 1.0 or 1e6.
+// Returns an integer, which may be written as 1.0 or 1e6.
 std::optional<int64_t> as_integer(const json::value& value) {
   if (value.is_int64()) return value.get_int64();
   if (value.is_double()) {

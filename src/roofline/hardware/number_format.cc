@@ -17,8 +17,9 @@ constexpr std::array<MathType, kNumKernelKinds> kKindMath = {
     MathType::kF32,  MathType::kBf16, MathType::kFp8,  MathType::kFp8,  MathType::kFp8,
     MathType::kInt8, MathType::kBf16, MathType::kBf16, MathType::kBf16, MathType::kFp4};
 
-// FP8 scales add so many bits: one per tensor none, one for 128 x 128 weights 0.002, one per
-// channel of thousands of weights 0.008, and one for 32 weights 0.25.
+// Returns the kind of FP8 by the bits that scales add: none for one per tensor, 0.002 for one per
+// 128 x 128 weights, 0.008 for one per channel of thousands of weights, and 0.25 for one per 32
+// weights.
 KernelKind fp8_kind(double bits) {
   if (bits < 8.001) return KernelKind::kFp8;
   return bits > 8.005 && bits < 8.1 ? KernelKind::kFp8Channel : KernelKind::kFp8Block;
@@ -29,9 +30,9 @@ struct NamedFormat {
   NumberFormat format;
 };
 
-// Bits count scales: a GGUF block of 32 weights has one float16 scale (+0.5 bit), the k-quants'
-// super blocks of 256 have what their layout says, and GPTQ and AWQ groups of 128 have a scale and
-// a zero point.
+// The bits include scales: a GGUF block of 32 weights has one float16 scale (+0.5 bit), the
+// k-quants' super blocks of 256 have those of their layout, and GPTQ and AWQ groups of 128 have a
+// scale and a zero point.
 constexpr NamedFormat kFormats[] = {
     {"float32", {32, MathType::kF32}},
     {"f32", {32, MathType::kF32}},
@@ -68,7 +69,7 @@ constexpr NamedFormat kFormats[] = {
     {"q6_k", {6.5625, MathType::kInt8}},
     {"iq4_nl", {4.5, MathType::kInt8}},
     {"iq4_xs", {4.25, MathType::kInt8}},
-    // IQ types of less than 4 bits are held in 4-bit codes.
+    // IQ types of less than 4 bits are stored as 4-bit codes.
     {"iq1_s", {4.375, MathType::kBf16}},
     {"iq1_m", {4.625, MathType::kBf16}},
     {"iq2_xxs", {4.375, MathType::kBf16}},
@@ -76,7 +77,7 @@ constexpr NamedFormat kFormats[] = {
     {"iq2_s", {4.625, MathType::kBf16}},
     {"iq3_xxs", {4.375, MathType::kBf16}},
     {"iq3_s", {4.375, MathType::kBf16}},
-    {"bitnet", {2.125, MathType::kBf16}},  // a float32 scale for 256 codes
+    {"bitnet", {2.125, MathType::kBf16}},  // one float32 scale per 256 codes
     {"tq1_0", {2.0625, MathType::kInt8}},
     {"tq2_0", {2.0625, MathType::kInt8}},
 };
@@ -89,7 +90,7 @@ std::string_view to_string(KernelKind kind) { return kKindNames[static_cast<size
 MathType math_of(KernelKind kind) { return kKindMath[static_cast<size_t>(kind)]; }
 
 KernelKind kernel_kind(const NumberFormat& format) {
-  constexpr double kMxfp4Bits = 4.25;  // a scale of 8 bits for 32 weights
+  constexpr double kMxfp4Bits = 4.25;  // a scale of 8 bits per 32 weights
   constexpr double kRoundingBits = 0.03;
   switch (format.math) {
     case MathType::kF32:

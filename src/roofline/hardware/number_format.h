@@ -1,4 +1,4 @@
-// A NumberFormat says how numbers are stored and multiplied, as far as cost goes: their bits in
+// NumberFormat: how numbers are stored and multiplied, for the cost model. It has their bits in
 // memory, and the unit of the hardware that multiplies them.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// MathType names the unit that multiplies; hardware states one peak for each.
+// The unit that multiplies; hardware has one peak for each.
 enum class MathType : uint8_t { kF32, kBf16, kFp8, kInt8, kFp4 };
 inline constexpr int kNumMathTypes = 5;
 
@@ -17,25 +17,25 @@ std::string_view to_string(MathType math);  // "f32", "bf16", "fp8", "int8", "fp
 std::optional<MathType> parse_math_type(std::string_view name);
 
 struct NumberFormat {
-  double bits = 16;  // per element, scales and zero points included
+  double bits = 16;  // per element, including scales and zero points
   MathType math = MathType::kBf16;
 
   double bytes() const { return bits / 8; }
   friend auto operator<=>(const NumberFormat&, const NumberFormat&) = default;
 };
 
-// KernelKind names the kernels that multiply by weights of one kind. Formats of one kind share
-// constants; formats of one MathType need not, because scales per tensor, per output channel and
-// per block have kernels of different speed.
+// The kernels that multiply by weights of one kind. Formats of one kind share constants; formats of
+// one MathType need not, since kernels for scales per tensor, per output channel and per block
+// differ in speed.
 enum class KernelKind : uint8_t {
   kF32,
   kBf16,
   kFp8,         // one scale per tensor
-  kFp8Channel,  // one per output channel, and per token of the activations
+  kFp8Channel,  // one scale per output channel, and one per token of the activations
   kFp8Block,
   kInt8,
   kW8a16,  // 8-bit weights that are multiplied as bf16
-  kInt4,   // the same with up to 6 bits, in groups
+  kInt4,   // the same with at most 6 bits, in groups
   kMxfp4,
   kFp4,
 };
@@ -46,11 +46,11 @@ std::string_view to_string(
 KernelKind kernel_kind(const NumberFormat& format);
 MathType math_of(KernelKind kind);
 
-// Knows "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_channel",
-// "fp8_block", "int8", "int4", "fp4", "mxfp4" and the GGUF types ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", …). nullopt:
-// the name is unknown.
+// Parses "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_channel",
+// "fp8_block", "int8", "int4", "fp4", "mxfp4" and the GGUF types ("q4_0", "q4_k", "q5_k", "q6_k",
+// "q8_0", …). nullopt: the name is unknown.
 std::optional<NumberFormat> parse_number_format(std::string_view name);
-// Returns the first of those names that means this format; empty when none does.
+// Returns the first of those names for this format; empty if there is none.
 std::string_view name_of(const NumberFormat& format);
 
 }  // namespace quire

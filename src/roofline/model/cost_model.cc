@@ -123,8 +123,8 @@ double CostModel::bound_us(const StepShape& step) const {
 StepCost CostModel::predict(const StepShape& step) const {
   StepCost cost;
   if (step.num_requests == 0) return cost;
-  // The combination rule, padding and the launch floor change the sum of the kernels, and its terms
-  // follow.
+  // The combination rule, padding and the launch floor change the sum of the kernels' times; the
+  // terms are scaled to match.
   PartCost parts = impl_->linear_part(step.num_tokens);
   KernelSum sum(parts);
   impl_->visit_attention(step, sum);
@@ -136,8 +136,8 @@ StepCost CostModel::predict(const StepShape& step) const {
   add(parts, head);
   cost.host_us = impl_->host_us(step);
   cost.total_us = layers_us + sources.us + head.us + cost.host_us;
-  // What a CPU takes beside its kernels is fitted as the host's, but most of it is the layers': norms,
-  // ropes, sums. Every stage does it for its own.
+  // On a CPU, time beside the kernels is fitted as host time, but most of it belongs to the layers
+  // (norms, ropes, sums), so each stage spends it on its own layers only.
   const double of_layers_us = impl_->hardware.cpu ? cost.host_us : 0;
   const PipelineLayers dealt = deal_layers(impl_->model, impl_->parallelism.pp);
   const double layer_us = (layers_us + of_layers_us) / impl_->model.num_layers();

@@ -1,10 +1,9 @@
-// A CostModel says what a step costs: FLOPs, bytes, the bound that the hardware sets, and a
-// prediction.
+// CostModel predicts the cost of a step: FLOPs, bytes, the bound that the hardware sets, and the
+// time.
 //
-// The prediction is a kernel sum: inside one kernel a soft maximum of compute and memory time,
-// across kernels a sum, plus host cost per step and request (docs/roofline.md gives every formula).
-// A model is immutable once made; any thread may predict, and predict() and predict_us() allocate
-// nothing.
+// The prediction is a sum over kernels, with a soft maximum of compute and memory time inside each,
+// plus host cost per step and request (docs/roofline.md has every formula). A model is immutable
+// once made; any thread may predict, and predict() and predict_us() allocate nothing.
 #pragma once
 
 #include <array>
@@ -26,7 +25,7 @@ class OperatorTables;
 enum class Fidelity : uint8_t {
   kBound,     // the limit: every share 1, every overhead 0
   kAnalytic,  // shares and overheads of the hardware description
-  kTable,     // measured operator times where there are some, else analytic
+  kTable,     // measured operator times if there are some, else analytic
 };
 std::string_view to_string(Fidelity fidelity);
 Result<Fidelity> parse_fidelity(std::string_view name);
@@ -37,8 +36,8 @@ enum class Kernel : uint8_t {
   kPrefillAttention,
   kDecodeAttention,
   kStateScan,       // convolutions and recurrences of layers with states
-  kCrossAttention,  // to the rows of sources
-  kEncoder,         // of sources, with the keys and values that layers keep of them
+  kCrossAttention,  // attention to the rows of sources
+  kEncoder,         // encoding of sources, and making the layers' keys and values of them
   kOutputProjection,
   kMlp,
   kRouter,
@@ -54,12 +53,12 @@ enum class Kernel : uint8_t {
 inline constexpr int kNumKernels = 18;
 std::string_view to_string(Kernel kernel);
 
-// A Term is a place where time goes.
+// What a part of the time is spent on.
 enum class Term : uint8_t { kWeights, kKv, kActivations, kCompute, kNetwork, kLaunch, kHost };
 inline constexpr int kNumTerms = 7;
 std::string_view to_string(Term term);
 
-// A KernelCost is one kernel over all layers of a device.
+// The cost of one kernel in all layers of a device.
 struct KernelCost {
   double flops = 0;
   double read_bytes = 0;
@@ -74,9 +73,9 @@ struct KernelCost {
   }
 };
 
-// The cost is per device, and terms sum to total_us.
+// The cost of a step on one device. Terms sum to total_us.
 struct StepCost {
-  double total_us = 0;  // from the start of the step to its tokens, host included
+  double total_us = 0;  // from the start of the step to its tokens, including the host
   double stage_us = 0;  // of the slowest pipeline stage; = total_us with pp = 1
   double host_us = 0;   // of total_us
   double bound_us = 0;
@@ -89,17 +88,16 @@ struct StepCost {
 
 struct CostOptions {
   Fidelity fidelity = Fidelity::kAnalytic;
-  // Steps of up to this many tokens find the time of their linear layers in a table that is made at
-  // the start.
+  // The times of linear layers of steps with up to this many tokens are computed once, in create().
   int32_t max_memoised_tokens = 8192;
-  // Of models with experts: how unevenly tokens choose them (Routing::skew). Fidelity::kBound takes
-  // them as even.
+  // For models with experts: how unevenly tokens choose them (Routing::skew). Fidelity::kBound
+  // assumes an even choice.
   double routing_skew = 0;
 };
 
 class CostModel {
  public:
-  // `tables` are for Fidelity::kTable, and may be null otherwise.
+  // `tables` are for Fidelity::kTable; otherwise they may be null.
   static Result<CostModel> create(ModelShape model, Hardware hardware, Parallelism parallelism = {},
                                   CostOptions options = {},
                                   std::shared_ptr<const OperatorTables> tables = nullptr);
@@ -109,23 +107,22 @@ class CostModel {
 
   // An empty step costs nothing.
   StepCost predict(const StepShape& step) const;
-  // These return total_us alone and the bound alone, which the simulator and the engine ask for at
-  // every step.
+  // These return only total_us and only the bound, which the simulator and the engine need at every
+  // step.
   double predict_us(const StepShape& step) const;
   double bound_us(const StepShape& step) const;
-  // Predicts out.size() steps that follow each other and only decode: out[i] has the bits of
-  // predict_us() of the i-th. From one to the next each context grows by a token, and of
-  // `num_inside[w]` requests it is still within windows()[w]. Leaves `step` as the one behind the
-  // last.
+  // Predicts out.size() consecutive steps of decodes alone: out[i] has the bits of predict_us() for
+  // the i-th. From each step to the next every context grows by a token, and of `num_inside[w]`
+  // requests the context is still within windows()[w]. Leaves `step` as the step after the last.
   void predict_decodes_us(StepShape& step, std::span<const int32_t> num_inside,
                           std::span<double> out) const;
-  // Returns the cost kernel by kernel, indexed by Kernel.
+  // Returns the cost of each kernel, indexed by Kernel.
   std::array<KernelCost, kNumKernels> explain(const StepShape& step) const;
 
   const ModelShape& model() const;
   const Hardware& hardware() const;
   const Parallelism& parallelism() const;
-  const std::vector<int32_t>& windows() const;  // to build StepShapes with
+  const std::vector<int32_t>& windows() const;  // for the construction of StepShapes
   Fidelity fidelity() const;
 
  private:

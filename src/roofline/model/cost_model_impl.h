@@ -1,5 +1,4 @@
-// These are the parts of a cost model and how they are summed. Only cost_model.cc includes this
-// header.
+// The parts of a cost model, and how they are summed. Only cost_model.cc includes this header.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +15,9 @@
 
 namespace quire {
 
-inline constexpr int32_t kMaxMemoisedRows = 1024;  // sampled rows
+inline constexpr int32_t kMaxMemoisedRows = 1024;  // rows that are sampled
 
-// Returns the keys that single tokens of a step see in a layer of the group, all together.
+// Returns the sum of the keys that the decodes of a step see in a layer of the group.
 inline double keys_seen(const GroupPlan& group, const DecodeSums& decode) {
   return static_cast<double>(group.window_index < 0
                                  ? decode.context
@@ -36,7 +35,7 @@ struct CostModel::Impl {
   std::vector<PartCost> linear;  // by tokens
   std::vector<PartCost> head;    // by sampled rows
 
-  // Returns the kernel as this fidelity sees it.
+  // Returns the kernel time at this fidelity.
   KernelTime seen(KernelTime time) const {
     if (options.fidelity == Fidelity::kBound) {
       time.predicted_us = time.bound_us;
@@ -75,7 +74,7 @@ struct CostModel::Impl {
                                            .weights = model.expert_weights,
                                            .sees_all_rows = parallelism.dp == 1},
                                           all_tokens);
-    // Without an all-to-all (replicas of attention have one) every device is handed all rows.
+    // Without an all-to-all (which replicas of attention have) every device gets all rows.
     const double all_rows = all_tokens * group.experts_per_token;
     visit(Kernel::kExperts,
           experts({.rows = load.rows,
@@ -97,7 +96,7 @@ struct CostModel::Impl {
     }
   }
 
-  // Visits everything but attention and the head, over `tokens` tokens.
+  // Visits all kernels except attention and the head, for `tokens` tokens.
   template <typename Visit>
   void visit_linear(double tokens, Visit& visit) const {
     const double row_bytes = tokens * plan.hidden_size * plan.activation_bytes;
@@ -169,7 +168,7 @@ struct CostModel::Impl {
     return seen(time);
   }
 
-  // `chunks` are of the same step; they matter where both kinds share a launch.
+  // `chunks` are those of the same step; they matter if both kinds share a launch.
   KernelTime decode_attention(const GroupPlan& group, const DecodeSums& decode,
                               std::span<const PromptChunk> chunks) const {
     if (group.decode.num_heads <= 0) return {};
@@ -188,7 +187,7 @@ struct CostModel::Impl {
     return seen(time);
   }
 
-  // States go through prompts and through single tokens in launches of their own, as attention does.
+  // Prompts and decodes update states in separate launches, as in attention.
   KernelTime prompt_scan(const GroupPlan& group, std::span<const PromptChunk> chunks) const {
     double tokens = 0;
     for (const PromptChunk& chunk : chunks) tokens += chunk.num_tokens;
@@ -271,7 +270,7 @@ struct CostModel::Impl {
     return us;
   }
 
-  // Returns the time of the layers without head and host, under the combination rule.
+  // Returns the time of the layers without head and host, by the combination rule.
   double layers_us(const StepShape& step) const {
     const double prefill = prefill_us(step);
     const double decode = decode_us(step.decode, step.chunks);
@@ -299,7 +298,7 @@ struct CostModel::Impl {
     return decode_us(decode, {});
   }
 
-  // Steps larger than any graph are launched kernel by kernel.
+  // A step larger than any graph is launched kernel by kernel.
   double launch_floor_us(int32_t tokens) const {
     const HostModel& host = hardware.host;
     if (options.fidelity == Fidelity::kBound || host.layer_launch_us <= 0) return 0;
@@ -314,8 +313,7 @@ struct CostModel::Impl {
   }
 };
 
-// These are the launches of single tokens in the layers of one group, for one batch whose contexts
-// grow.
+// The launches of decodes in the layers of one group, for one batch whose contexts grow.
 struct DecodeLaunches {
   const GroupPlan* group = nullptr;
   DecodeLaunch attention;
@@ -338,7 +336,7 @@ std::vector<DecodeLaunches> decode_launches(const Model& model, int32_t num_requ
   return launches;
 }
 
-// What Impl::decode_attention() predicts of a step without prompt chunks.
+// Predicts what Impl::decode_attention() predicts, for a step without prompt chunks.
 template <typename Model>
 double decode_attention_us(const Model& model, DecodeLaunches& own, const DecodeSums& decode) {
   const double keys = keys_seen(*own.group, decode);
@@ -353,7 +351,7 @@ double decode_attention_us(const Model& model, DecodeLaunches& own, const Decode
   return us + own.index.predicted_us(all_keys);
 }
 
-// What Impl::decode_us() says of it.
+// Predicts what Impl::decode_us() predicts.
 template <typename Model>
 double decode_us(const Model& model, std::span<DecodeLaunches> launches, const DecodeSums& decode) {
   double us = 0;

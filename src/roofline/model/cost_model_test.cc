@@ -41,14 +41,14 @@ const KernelCost& at(const std::array<KernelCost, kNumKernels>& costs, Kernel ke
 TEST(CostModel, LlamaDecodeByHand) {
   const CostModel cost = make(test::kLlama31_8B, h100());
   const auto kernels = cost.explain(decodes(1, 1024));
-  // 2 x parameters of the map; 4 x 32 heads x 128 x 1024 keys x 32 layers.
+  // 2 x parameters of the products; 4 x 32 heads x 128 x 1024 keys x 32 layers.
   EXPECT_DOUBLE_EQ(at(kernels, Kernel::kMlp).flops, 2.0 * 32 * 3 * 4096 * 14336);
   EXPECT_DOUBLE_EQ(at(kernels, Kernel::kQkvProjection).flops, 2.0 * 32 * 4096 * 6144);
   EXPECT_DOUBLE_EQ(at(kernels, Kernel::kOutputProjection).flops, 2.0 * 32 * 4096 * 4096);
   EXPECT_DOUBLE_EQ(at(kernels, Kernel::kHead).flops, 2.0 * 128256 * 4096);
   EXPECT_DOUBLE_EQ(at(kernels, Kernel::kDecodeAttention).flops, 536'870'912.0);
   EXPECT_EQ(at(kernels, Kernel::kPrefillAttention).flops, 0);
-  // KV of 1024 keys at 131072 bytes, and the queries in.
+  // KV of 1024 keys at 131072 bytes, and the input queries.
   EXPECT_DOUBLE_EQ(at(kernels, Kernel::kDecodeAttention).read_bytes, 1024 * 131072.0 + 32 * 8192.0);
   EXPECT_NEAR(at(kernels, Kernel::kMlp).read_bytes, 2.0 * 32 * 3 * 4096 * 14336, 5e6);
   EXPECT_EQ(at(kernels, Kernel::kMlp).bound_by, Term::kWeights);
@@ -59,8 +59,8 @@ TEST(CostModel, LlamaDecodeByHand) {
   EXPECT_NEAR(step.bound_us, bytes / 3.35e6, 0.01 * step.bound_us);
 }
 
-// Four layers of Mamba-2 (I 4096, H 64, P 64, N 128, G 8, a convolution of 4), one of attention and
-// one of an MLP alone.
+// Four layers of Mamba-2 (I 4096, H 64, P 64, N 128, G 8, a convolution of 4), one of attention,
+// and one with only an MLP.
 ModelShape hybrid_model() {
   ModelShape model{.name = "hybrid",
                    .hidden_size = 2048,
@@ -91,7 +91,7 @@ TEST(CostModel, StatesByHand) {
   EXPECT_EQ(model.num_parameters(),
             4 * 2048 * (10304 + 4096) + 2048 * 128 * 40 + 3 * 2048 * 8192 + 2 * 1000 * 2048);
   const CostModel cost = CostModel::create(model, h100(), {}, {.max_memoised_tokens = 64}).value();
-  // Each of three tokens reads and writes the states of its sequence, however long that is.
+  // Each of three tokens reads and writes the state of its sequence, however long that is.
   for (const int32_t context : {1, 4000}) {
     const auto kernels = cost.explain(decodes(3, context));
     const KernelCost& scan = at(kernels, Kernel::kStateScan);
@@ -100,12 +100,12 @@ TEST(CostModel, StatesByHand) {
     EXPECT_DOUBLE_EQ(scan.flops, 3.0 * 4 * (2 * 6144 * 4 + 6 * 4096 * 128));
     EXPECT_EQ(scan.bound_by, Term::kKv);
   }
-  // A prompt reads and writes them once.
+  // A prompt reads and writes the states once.
   const auto prompt = cost.explain(prefill(512));
   EXPECT_DOUBLE_EQ(at(prompt, Kernel::kStateScan).write_bytes, model.state_bytes_per_sequence());
   EXPECT_DOUBLE_EQ(at(prompt, Kernel::kStateScan).flops,
                    512.0 * 4 * (2 * 6144 * 4 + 6 * 4096 * 128));
-  // Attention is of one layer, the MLP of another.
+  // Attention is in one layer, the MLP in another.
   EXPECT_DOUBLE_EQ(at(prompt, Kernel::kMlp).flops, 512 * 2.0 * 3 * 2048 * 8192);
   const auto decode = cost.explain(decodes(1, 1024));
   EXPECT_DOUBLE_EQ(at(decode, Kernel::kDecodeAttention).flops, 4.0 * 16 * 128 * 1024);
@@ -159,7 +159,7 @@ TEST(CostModel, SlidingWindowCapsTheContext) {
 
 TEST(CostModel, QwenExpertsByHand) {
   const CostModel cost = make(test::kQwen3_30B_A3B, h100());
-  // One token reads its 8 experts; FLOPs are those of the active ones for any number of tokens.
+  // One token reads its 8 experts; for any number of tokens, FLOPs are those of the active experts.
   const auto one = cost.explain(decodes(1, 10));
   EXPECT_NEAR(at(one, Kernel::kExperts).read_bytes, 48 * 8 * 3 * 2048 * 768 * 2.0, 1e7);
   const auto many = cost.explain(decodes(32, 10));
@@ -179,7 +179,8 @@ TEST(CostModel, LatentAttentionByHand) {
   EXPECT_DOUBLE_EQ(at(prompt, Kernel::kPrefillAttention).flops, 2.0 * 16 * (192 + 128) * 5050 * 27);
 }
 
-// DeepSeek-V3 decodes in the latent space: 128 heads over 576 and 512 dimensions, one cache row.
+// DeepSeek-V3 decodes in the latent space: 128 heads over 576 and 512 dimensions, one row of the
+// cache.
 TEST(CostModel, DeepSeekV3ByHand) {
   const CostModel cost = make(test::kDeepSeekV3, h100());
   const auto kernels = cost.explain(decodes(4, 1000));
@@ -192,7 +193,7 @@ TEST(CostModel, DeepSeekV3ByHand) {
                    2.0 * 128 * (192 + 128) * 5050 * 61);
 }
 
-// As DeepSeek-V3, but that an indexer of 64 heads of 128 scores all tokens, of which 2048 are read.
+// DeepSeek-V3 with an indexer of 64 heads of 128 that scores all tokens, of which 2048 are read.
 TEST(CostModel, IndexersByHand) {
   ModelShape model = test::model_of(test::kDeepSeekV3);
   for (LayerGroup& group : model.groups)
@@ -328,7 +329,8 @@ TEST(CostModel, DecodesThatFollowEachOtherHaveTheBitsOfSingleSteps) {
           CostModel::create(model, h100(), {}, {.fidelity = fidelity, .max_memoised_tokens = 8})
               .value();
       const std::vector<int32_t>& windows = cost.windows();
-      // One request crosses tiles of keys, the other leaves no window within the run.
+      // The context of one request crosses tiles of keys, that of the other stays within the
+      // window.
       StepShape step;
       step.add(60, 1, true, windows);
       step.add(9000, 1, true, windows);
@@ -389,8 +391,8 @@ TEST(CostModel, PipelineStagesShareTheLayers) {
   EXPECT_GT(step.total_us, make(test::kLlama31_8B, h100()).predict_us(decodes(8, 1000)));
 }
 
-// On a CPU what is fitted as the host's is work of the layers, so that stages divide it; a GPU's host
-// does all of it for each stage.
+// On a CPU, time fitted as the host's is work of the layers, so stages divide it; a GPU's host does
+// all of it for each stage.
 TEST(CostModel, StagesOfACpuDivideTheHostTime) {
   Hardware hardware = h100();
   hardware.host = {.step_us = 50'000};
@@ -401,7 +403,7 @@ TEST(CostModel, StagesOfACpuDivideTheHostTime) {
   EXPECT_NEAR(of_cpu.stage_us, 0.5 * of_cpu.total_us, 0.08 * of_cpu.total_us);
 }
 
-// Of Llama 3.1 8B the head has as many parameters as 2.4 of its layers.
+// The head of Llama 3.1 8B has as many parameters as 2.4 of its layers.
 TEST(CostModel, TheHeadCountsAsLayersOfTheLastStage) {
   const ModelShape model = model_of(test::kLlama31_8B);
   EXPECT_EQ(deal_layers(model, 1).last, 32);
@@ -466,10 +468,10 @@ TEST(StepShape, FromAPlan) {
   EXPECT_EQ(step.chunks[1].context, 64);
 }
 
-// Decodes that share a launch with a chunk are chunks of one token: tiles of 64 rows over 1024
-// keys, for 32 heads of 128 requests, at the rate of prompt attention. Measured (RTX PRO 6000, one
-// layer of Llama-3.1-8B, LLMServingSim's profile): 672 us for 16 prompt tokens and these decodes,
-// 413 us for both alone.
+// Decodes in a launch with a chunk are chunks of one token: tiles of 64 rows over 1024 keys, for 32
+// heads of 128 requests, at the rate of prompt attention. Measured (RTX PRO 6000, one layer of
+// Llama-3.1-8B, LLMServingSim's profile): 672 us for 16 prompt tokens and these decodes together,
+// 413 us for separate launches.
 TEST(KernelTime, DecodesInALaunchWithAChunkArePaddedTiles) {
   const Hardware hardware = find_hardware("rtx-pro-6000").value();
   const AttentionWork work{.num_heads = 32,

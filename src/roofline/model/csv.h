@@ -1,5 +1,5 @@
-// A CsvTable is a comma-separated table with a header line, as operator timings come. There is no
-// quoting: a quote is refused.
+// CsvTable: a comma-separated table with a header line, the format of operator timings. Quoting is
+// not supported: a quote is an error.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@ namespace quire {
 
 class CsvTable {
  public:
-  // The text is hostile until checked, and borrowed. Every row has as many fields as the header.
+  // Parses and borrows `text`, which is not trusted. Every row has as many fields as the header.
   static Result<CsvTable> parse(std::string_view text, std::string_view where);
 
   size_t num_rows() const { return columns_.empty() ? 0 : fields_.size() / columns_.size(); }
   bool has(std::string_view column) const;
-  // Errors name the file, the line, the column and what came.
+  // Errors name the row, counted from 1 without the header and empty lines, and the column, and say
+  // what came; those of number() and of missing columns name the file too.
   Result<double> number(size_t row, std::string_view column) const;
   Result<int32_t> whole(size_t row, std::string_view column, int32_t least, int32_t most) const;
-  // Reads the column `latency`, which has milliseconds in the file, above 0 and up to 1e7.
+  // Reads the column `latency`, which is in milliseconds in the file, above 0 and at most 1e7.
   Result<double> latency_us(size_t row) const;
   Result<std::string_view> field(size_t row, std::string_view column) const;
 

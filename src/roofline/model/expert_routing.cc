@@ -9,7 +9,8 @@
 namespace quire {
 namespace {
 
-// Experts are taken as so many classes of equal size, which differ in how often they are picked.
+// Experts are divided into this many classes of equal size, which differ in how often they are
+// picked.
 constexpr int kNumClasses = 32;
 
 struct Spread {
@@ -17,8 +18,8 @@ struct Spread {
   double skewness = 0;
 };
 
-// Fills how often each class is picked, relative to the mean. The law is cut off where an expert
-// would have most of the tokens.
+// Computes how often each class is picked, relative to the mean. The power law is cut off where one
+// expert would have most of the tokens.
 Spread draw_classes(double tokens, double skew, std::array<double, kNumClasses>& picked) {
   const double most = std::max(2.0, 0.8 * tokens);
   const double power = std::abs(1 - skew) < 1e-6 ? 1e-6 : 1 - skew;
@@ -40,16 +41,16 @@ Spread draw_classes(double tokens, double skew, std::array<double, kNumClasses>&
   return {.deviation = deviation, .skewness = deviation > 0 ? third / std::pow(deviation, 3) : 0};
 }
 
-// Returns by how many standard deviations the largest of n normal values is expected to be above
-// the mean (Blom), with the logistic approximation of the normal quantile.
+// Returns how many standard deviations above the mean the largest of n normal values is expected
+// (Blom), with the logistic approximation of the normal quantile.
 double largest_of(double n) {
   if (n <= 1) return 0;
   const double quantile = (n - 0.375) / (n + 0.25);
   return std::log(quantile / (1 - quantile)) / 1.702;
 }
 
-// Returns how much more than its even share the busiest device has. Sums of a few experts are still
-// skewed: the second term of Cornish and Fisher's expansion.
+// Returns the factor by which the busiest device has more than an even share. Sums over a few
+// experts are still skewed, hence the second term of Cornish and Fisher's expansion.
 double busiest_share(const Routing& routing, const Spread& spread) {
   const double here = routing.num_experts / routing.num_ranks;
   if (routing.num_ranks <= 1 || routing.num_experts <= 1) return 1;
@@ -60,14 +61,14 @@ double busiest_share(const Routing& routing, const Spread& spread) {
   return std::clamp(1 + largest * of_sum, 1.0, routing.num_ranks);
 }
 
-// Returns the share of experts with so many expected rows that have any.
+// Returns the share of experts that have rows, among those with this expected number.
 double share_with_rows(const Routing& routing, double expected) {
   if (routing.rounded) return expected >= 0.5 ? 1 : 0;
   return 1 - std::exp(-expected);
 }
 
-// Returns the rows of whole tiles that such an expert takes. Tokens that choose for themselves leave
-// half a tile empty on average, and a few rows take one.
+// Returns the rows in whole tiles of an expert with this expected number. When tokens choose at
+// random, half a tile is empty on average, and a few rows take a whole one.
 double padded_rows(const Routing& routing, double expected, double height) {
   if (routing.rounded) return std::ceil(std::round(expected) / height) * height;
   const double any = share_with_rows(routing, expected);

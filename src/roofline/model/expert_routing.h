@@ -1,4 +1,4 @@
-// spread_tokens() says how many rows the experts of the busiest device get when some experts are
+// spread_tokens() computes how many rows the experts of the busiest device get if some experts are
 // picked more often than others.
 #pragma once
 
@@ -6,26 +6,26 @@
 
 namespace quire {
 
-// A Routing is a model's experts and how its tokens choose among them.
+// A model's experts, and how its tokens choose among them.
 struct Routing {
   double num_experts = 1;
   double experts_per_token = 1;
-  double num_ranks = 1;  // devices that the experts are divided among
-  // How often experts are picked is drawn from a power law with this exponent; 0: all alike. Tables
-  // of operators have 1.01 and 1.2.
+  double num_ranks = 1;  // devices that share the experts
+  // How often experts are picked follows a power law with this exponent; 0: all equally. Tables of
+  // operators have 1.01 and 1.2.
   double skew = 0;
-  // The table's rows of an expert are its share, rounded. Tokens that choose for themselves are
-  // spread around it, and leave more experts without any.
+  // An expert has exactly its share of rows, rounded, as in tables. If false, tokens choose at
+  // random: rows are spread around the share, and more experts have none.
   bool rounded = false;
-  NumberFormat weights;  // whose kernel has its way to pad rows
-  // Every device is handed all rows, those of the others' experts too.
+  NumberFormat weights;  // its kernel decides how rows are padded
+  // Every device gets all rows, including those of other devices' experts.
   bool sees_all_rows = true;
 };
 
 struct ExpertLoad {
   double rows = 0;      // tokens x experts per token
   double distinct = 0;  // experts with rows
-  double padding = 0;   // rows of whole tiles for each row; 0: as even shares have it
+  double padding = 0;   // rows of whole tiles per row; 0: as for even shares
 };
 
 // Returns expected values over random tokens and a random division among the devices.

@@ -35,7 +35,8 @@ TEST(ExpertRouting, SkewLeavesExpertsWithoutRowsAndOneDeviceWithMore) {
   }
 }
 
-// A naive model: experts are drawn from the law, divided at random, and tokens are thrown at them.
+// Compares with a naive model: experts are drawn from the power law and divided at random, and
+// tokens choose them at random.
 TEST(ExpertRouting, AgreesWithTokensThatAreThrown) {
   constexpr double kSkew = 1.01;
   constexpr int kExperts = 128, kTopK = 8, kRanks = 8, kTokens = 1024, kTrials = 40;
@@ -65,7 +66,7 @@ TEST(ExpertRouting, AgreesWithTokensThatAreThrown) {
   EXPECT_NEAR(spread_tokens(routing(kSkew), kTokens).distinct, distinct, 0.1 * distinct);
 }
 
-// Tables round the shares that they draw, which leaves fewer experts without rows.
+// Tables round the shares, which leaves fewer experts without rows.
 TEST(ExpertRouting, RoundedSharesLeaveFewerExpertsEmpty) {
   for (const double tokens : {64.0, 256.0, 1024.0}) {
     Routing drawn = routing(1.01);
@@ -78,7 +79,8 @@ TEST(ExpertRouting, RoundedSharesLeaveFewerExpertsEmpty) {
   }
 }
 
-// A kernel of 4-bit weights has tiles of its own, and one is chosen by all rows that a device sees.
+// Kernels of 4-bit weights have their own tile sizes, which are chosen by all rows that a device
+// gets.
 TEST(ExpertRouting, TilesAreThoseOfTheKernel) {
   const auto rows = [](std::string_view format, double rows_per_expert) {
     return expert_tile_rows(*parse_number_format(format), rows_per_expert);
@@ -98,7 +100,7 @@ TEST(ExpertRouting, TilesAreThoseOfTheKernel) {
   EXPECT_GT(all.padding, 1.5 * spread_tokens(divided, 256).padding);
 }
 
-// Whole tiles are what skewed prompts pay for with kernels of wide tiles.
+// Skewed prompts take more time in kernels with large tiles.
 TEST(ExpertRouting, UnevenExpertsFillTilesWorse) {
   const ExpertLoad load = spread_tokens(routing(1.01), 1024);
   EXPECT_GT(load.padding, 1.2);

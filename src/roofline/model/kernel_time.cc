@@ -17,7 +17,7 @@ double soft_max(double a, double b, double p) {
   return high * std::pow(1 + std::pow(low / high, p), 1 / p);
 }
 
-// Returns the inverse of the share at `rows`: time is interpolated, not speed.
+// Returns the inverse of the share at `rows`. Interpolation is over times, not over speeds.
 double slowdown_at(const std::vector<SharePoint>& shares, double rows) {
   if (rows <= shares.front().rows) return 1 / shares.front().share;
   if (rows >= shares.back().rows) return 1 / shares.back().share;
@@ -36,7 +36,7 @@ constexpr std::array<Tile, 6> kTiles = {
     {{64, 64}, {64, 128}, {128, 64}, {128, 128}, {128, 256}, {256, 128}}};
 constexpr std::array<double, 5> kSplits = {1, 2, 4, 8, 16};
 
-// Returns the compute side of a tiled product, for the best of the tile sizes and K splits.
+// Returns the compute time of a tiled product, for the best of the tile sizes and K splits.
 double tiled_compute_us(const GemmWork& work, const Hardware& hardware, const GemmModel& model,
                         double peak) {
   const double units = hardware.num_units;
@@ -62,7 +62,7 @@ double tiled_compute_us(const GemmWork& work, const Hardware& hardware, const Ge
   return best;
 }
 
-// Returns the time of the pass that reads activations [m, k] of two bytes and writes one byte each.
+// Returns the time of a pass that reads activations [m, k] of two bytes and writes one byte each.
 double quantize_us(const GemmWork& work, const Hardware& hardware, const GemmModel& model) {
   if (model.quantize_share <= 0) return 0;
   const double moved = (work.activation_bytes + 1) * work.m * work.k * work.batch;
@@ -70,15 +70,15 @@ double quantize_us(const GemmWork& work, const Hardware& hardware, const GemmMod
                   model.quantize_row_us * work.m * work.batch);
 }
 
-// Returns the rows of a tile that is doubled from `least` while it holds fewer than `rows`, up to
+// Returns the rows of a tile, which is doubled from `least` while it holds fewer than `rows`, up to
 // `most`.
 double power_of_two_from(double least, double rows, double most) {
   while (least < rows && least < most) least *= 2;
   return least;
 }
 
-// Marlin, which multiplies 4-bit weights, takes the first of these tiles that the rows do not fill
-// to nine tenths.
+// Marlin, which multiplies 4-bit weights, uses the first of these tiles that the rows fill to less
+// than nine tenths.
 double marlin_tile_rows(double rows) {
   constexpr std::array<double, 5> kHeights = {8, 16, 32, 48, 64};
   const auto fits = std::find_if(kHeights.begin(), kHeights.end(),
@@ -140,7 +140,7 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
 double expert_tile_rows(const NumberFormat& weights, double rows_per_expert) {
   const KernelKind kind = kernel_kind(weights);
   if (kind == KernelKind::kInt4) return marlin_tile_rows(rows_per_expert);
-  // Triton's kernels of two-byte products go on to larger tiles than those of FP8 blocks.
+  // Triton's kernels of two-byte products have larger tiles than those of FP8 blocks.
   const bool is_wide = kind == KernelKind::kBf16 || kind == KernelKind::kMxfp4;
   return power_of_two_from(16, rows_per_expert, is_wide ? 128 : 64);
 }
@@ -188,7 +188,7 @@ KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
 
 namespace {
 
-// Returns the rows of a query tile, by how many rows there are.
+// Returns the rows of a query tile for this many rows.
 double tile_rows(const PrefillAttentionModel& model, double rows) {
   return power_of_two_from(model.min_tile_rows, rows, model.tile_rows);
 }
@@ -202,7 +202,7 @@ struct ChunkSums {
   double longest = 0;     // rows x keys of the longest tile
 };
 
-// Returns the sum over the chunk's queries of the keys that each sees.
+// Returns the sum of the keys that each of the chunk's queries sees.
 double causal_pairs(double tokens, double context, double window) {
   const double first = context + 1;
   const double last = context + tokens;
@@ -212,7 +212,7 @@ double causal_pairs(double tokens, double context, double window) {
   return below * (first + window) / 2 + (tokens - below) * window;
 }
 
-// Adds `count` requests of so many queries after so many keys.
+// Adds `count` requests with the same queries after the same number of keys.
 void add_queries(ChunkSums& sums, const AttentionWork& work, const PrefillAttentionModel& model,
                  double tokens, double context, double count = 1) {
   const double group = model.packs_heads ? work.num_heads / work.num_kv_heads : 1;
@@ -242,8 +242,8 @@ ChunkSums sum_chunks(const AttentionWork& work, std::span<const PromptChunk> chu
   return sums;
 }
 
-// Spreads tiles over units: in whole waves where all tiles are equal, packed without gaps where
-// short ones fill in (causal from position 0), never shorter than the longest.
+// Distributes tiles over units: in whole waves if all tiles are equal, packed without gaps if short
+// ones fill in (causal from position 0), but never shorter than the longest tile.
 double tiled_attention_us(const ChunkSums& sums, double streams, double pair_us, double tile_us,
                           double units) {
   const double tiles = streams * sums.tiles;
@@ -258,7 +258,7 @@ double tiled_attention_us(const ChunkSums& sums, double streams, double pair_us,
 
 double pair_flops(const AttentionWork& work) { return 2 * (work.qk_dim + work.v_dim); }
 
-// Returns both sides of a launch over `sums`, without launch_us.
+// Returns the soft maximum of both sides of a launch over `sums`, without launch_us.
 double prompt_launch_us(const AttentionWork& work, const ChunkSums& sums, double memory_us,
                         const Hardware& hardware, bool* compute_bound = nullptr) {
   const PrefillAttentionModel& model = hardware.prefill_model(work.kv);
@@ -274,7 +274,7 @@ double prompt_launch_us(const AttentionWork& work, const ChunkSums& sums, double
   return soft_max(compute_us, memory_us, model.exponent);
 }
 
-// Returns what a launch over the chunks moves, and what it costs at least.
+// Returns the traffic of a launch over the chunks, and its least time.
 KernelTime bound_of_chunks(const AttentionWork& work, const ChunkSums& sums,
                            const Hardware& hardware, double& memory_us) {
   KernelTime time;
@@ -353,7 +353,7 @@ KernelTime joined_decode_time(const AttentionWork& work, std::span<const PromptC
   return time;
 }
 
-// A kernel of single tokens takes so many keys at a time, whole, however few it has.
+// A decode kernel processes this many keys at a time, even if fewer are left.
 constexpr double kKeyTile = 64;
 
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
@@ -393,7 +393,7 @@ double DecodeLaunch::predicted_us(double context_sum) {
   if (num_requests_ <= 0) return 0;
   const double keys = std::max(1.0, context_sum / num_requests_);
   const double tiles = std::ceil(keys / kKeyTile);
-  // Without units the only ratio is that of a device that is busy as a whole.
+  // Without units, the only ratio is that of a device that is busy as a whole.
   const double busy = units_ > 0 ? std::min(pairs_ * tiles, units_) : 1;
   if (busy != busy_) {
     const double slowdown =
@@ -404,7 +404,7 @@ double DecodeLaunch::predicted_us(double context_sum) {
     compute_bound_ = compute_us_per_key_ >= memory_us;
   }
   const double padding = units_ > 0 ? tiles * kKeyTile / keys : 1;
-  // The partial sums of keys that are split are joined by a second pass.
+  // If keys are split, a second pass joins the partial sums.
   const double overhead_us = launch_us_ + (tiles > 1 && pairs_ < units_ ? combine_us_ : 0);
   return std::max(context_sum * us_per_key_ * padding + overhead_us, bound_us(context_sum));
 }
@@ -432,7 +432,7 @@ KernelTime state_scan_time(const StateWork& work, double tokens, double sequence
   time.flops = work.token_flops * tokens;
   time.write_bytes = work.state_bytes * sequences;
   time.kv_bytes = 2 * time.write_bytes;
-  // Prompts run as products of chunks, by the unit that attention uses.
+  // Prompts run as products of chunks, on the unit that attention uses.
   const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
   const double compute_us = time.flops / peak * kMicro;
   const double memory_us = time.kv_bytes / hardware.memory_bytes_per_s * kMicro;
@@ -458,7 +458,7 @@ KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels
 
 namespace {
 
-// Returns how often a message is passed on by every device.
+// Returns how often each device passes a message on.
 double rounds_of(Collective kind) {
   switch (kind) {
     case Collective::kAllReduce:

@@ -15,7 +15,7 @@ constexpr std::string_view kModel = "deepseek-ai/DeepSeek-V3";
 constexpr int32_t kMaxModuleSize = 10'000'000;
 constexpr int64_t kMaxStepTokens = int64_t{1} << 24;
 
-// Returns one dense layer of DeepSeek-V3 (its config.json), of which only attention is looked at.
+// Returns one dense layer of DeepSeek-V3 (its config.json), of which only attention matters here.
 Result<ModelShape> one_layer(const LatentModuleSample& sample) {
   const std::string config = fmt::format(
       R"({{"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 1,
@@ -30,7 +30,7 @@ Result<ModelShape> one_layer(const LatentModuleSample& sample) {
   return model;
 }
 
-// Returns whether a layer's sum counts the kernel here; norms and copies come on top
+// Returns whether the kernel is part of the module. Norms and copies are added separately
 // (latent_copies_time).
 bool in_module(Kernel kernel) {
   return kernel == Kernel::kQkvProjection || kernel == Kernel::kPrefillAttention ||

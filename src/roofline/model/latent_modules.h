@@ -1,5 +1,5 @@
-// These are whole attention modules of a latent-attention layer (projections and attention):
-// measured, and what the sum of the layer's kernels says of them.
+// Compares measured times of whole attention modules of latent-attention layers (projections and
+// attention) with the sum of the layer's kernels.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,7 @@
 
 namespace quire {
 
-// A sample is `batch` requests of num_tokens each after `context` keys, on a device with so many
-// heads.
+// `batch` requests of num_tokens each after `context` keys, on a device with num_heads heads.
 struct LatentModuleSample {
   int32_t num_heads = 0;
   int32_t batch = 0;
@@ -25,19 +24,19 @@ struct LatentModuleSample {
 };
 
 // Reads CSV with the columns of aiconfigurator: model, num_heads, batch_size, isl, step,
-// kv_cache_dtype, gemm_type and latency (ms). The table names the model and not its sizes, so rows
-// of others than DeepSeek-V3 are left out. The text is hostile until checked; errors name file and
-// line.
+// kv_cache_dtype, gemm_type and latency (ms). The table has the model's name but not its sizes, so
+// rows of models other than DeepSeek-V3 are left out. The text is not trusted; errors name file and
+// row.
 Result<std::vector<LatentModuleSample>> read_latent_modules_csv(std::string_view text,
                                                                 std::string_view where);
 
-// The errors are in percent of the kernel sum; nothing is fitted.
+// Errors in percent of the kernel sum.
 struct LatentModuleReport {
   int64_t num_samples = 0;
   double mape = 0;
   double bias = 0;  // mean signed error
 };
-// Judges the rows with this cache format. kInvalidArgument: there are none.
+// Tests the rows with this cache format, and fits nothing. kInvalidArgument: there are none.
 Result<LatentModuleReport> judge_latent_modules(std::span<const LatentModuleSample> samples,
                                                 const NumberFormat& weights, const NumberFormat& kv,
                                                 const Hardware& hardware);

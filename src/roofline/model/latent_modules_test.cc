@@ -27,7 +27,7 @@ TEST(LatentModules, ReadsRowsAndJudgesThemByKind) {
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_EQ(report->num_samples, 1);
   EXPECT_DOUBLE_EQ(report->mape, std::abs(report->bias));
-  // The weights alone: 7168 x (1536 + 576) + 1536 x 128 x 192 + 512 x 128 x 256 + 128 x 128 x 7168.
+  // Only the weights: 7168 x (1536 + 576) + 1536 x 128 x 192 + 512 x 128 x 256 + 128 x 128 x 7168.
   const double weights_us =
       (7168.0 * 2112 + 1536.0 * 24576 + 512.0 * 32768 + 16384.0 * 7168) * 2 / 3350e9 * 1e6;
   EXPECT_GT(report->bias, 100 * (weights_us / 305.7 - 1));

@@ -44,8 +44,8 @@ void plan_state(const StateShape& shape, const ModelShape& model, int32_t tp, Gr
                 .state_bytes = static_cast<double>(shape.num_floats) * sizeof(float) / tp};
 }
 
-// Prompt tokens attend with K and V expanded from the latent, per head. Single tokens attend to the
-// latent itself, one KV head wide: the up-projections are folded into query and output.
+// Prompt tokens attend to K and V that are expanded from the latent, per head. Decodes attend to
+// the latent itself, with one KV head: the up-projections are folded into query and output.
 void plan_latent_attention(const AttentionShape& shape, const ModelShape& model, int32_t tp,
                            GroupPlan& plan) {
   const LatentAttention& mla = shape.mla;
@@ -76,7 +76,7 @@ void plan_latent_attention(const AttentionShape& shape, const ModelShape& model,
                   .activation_bytes = model.activations.bytes(),
                   .kv = model.kv};
   }
-  // Chosen tokens are read one by one, and expanding them for each query would cost more than it saves.
+  // Chosen tokens are read one by one; expanding them for each query would cost more than it saves.
   const bool absorbed = index.top_k > 0;
   plan.prefill = {.num_heads = heads,
                   .num_kv_heads = heads,
@@ -126,7 +126,7 @@ void plan_elementwise(const LayerGroup& group, const ModelShape& model, int32_t 
       std::ceil((ffn.intermediate_size + ffn.shared_intermediate_size +
                  static_cast<double>(ffn.experts_per_token) * ffn.expert_intermediate_size) /
                 tp);
-  // Convolution, recurrence and gated norm read and write rows of these widths.
+  // The convolution, the recurrence and the gated norm read and write rows of these widths.
   const StateShape& state = group.state;
   const double state_width = std::ceil(static_cast<double>(state.in_rows + state.inner_size) / tp);
   const double bytes = model.activations.bytes();
@@ -144,7 +144,7 @@ int window_index(const std::vector<int32_t>& windows, int32_t window) {
   return it == windows.end() ? -1 : static_cast<int>(it - windows.begin());
 }
 
-// The products of queries and outputs run over all tokens, as the layer's others.
+// The products for queries and outputs run over all tokens, like the layer's other products.
 void plan_cross_products(const ModelShape& model, int32_t tp, GroupPlan& plan) {
   const SourceShape& source = model.source;
   const auto hidden = static_cast<double>(model.hidden_size);
@@ -168,7 +168,7 @@ void plan_source(const ModelShape& model, const Parallelism& parallelism, Device
   const auto size = static_cast<double>(source.row_size);
   plan.source_kv = {Kernel::kEncoder, 2 * kv_rows, size, model.weights};
   if (source.front_elements > 0) {
-    // A product of as many weights, which does as much as they do.
+    // One product with as many weights, which has as many operations.
     const double elements = static_cast<double>(source.front_elements);
     const auto width = static_cast<double>(source.encoder_width());
     plan.encoder_front.push_back({Kernel::kEncoder, width, elements / width, model.weights});
@@ -181,13 +181,13 @@ void plan_source(const ModelShape& model, const Parallelism& parallelism, Device
   plan.encoder = plan_device(encoder, parallelism).groups;
 }
 
-// A product of as many weights, which does as much as they do.
+// Returns one product with as many weights, which has as many operations.
 LinearOp product_of(int64_t elements, int64_t width, const NumberFormat& weights) {
   return {Kernel::kEncoder, static_cast<double>(width),
           static_cast<double>(elements) / static_cast<double>(width), weights};
 }
 
-// Towers are not quantized, and every device has one whole.
+// Towers are not quantized, and every device has all of one.
 void plan_tower(const ModelShape& model, DevicePlan& plan) {
   const TowerShape& tower = model.tower;
   ModelShape encoder = model;

@@ -11,13 +11,14 @@ namespace {
 
 constexpr double kGb = 1e9;
 
-// Returns which part of the layers the stage with the most has.
+// Returns the share of the layers in the stage that has most.
 double widest_share(const ModelShape& model, const Parallelism& parallelism) {
   return static_cast<double>(deal_layers(model, parallelism.pp).most()) / model.num_layers();
 }
 
-// Returns the weights of one device: layers are cut tp and pp ways, experts over their ranks,
-// embedding and head lie on the first and the last stage. The larger of the stages counts.
+// Returns the weights of one device: layers are divided among tp ranks and pp stages, experts among
+// their ranks; embedding and head are on the first and the last stage. The larger of these stages
+// counts.
 double device_weight_bytes(const ModelShape& model, const Parallelism& parallelism) {
   const double tp = parallelism.tp;
   const double expert_ranks = parallelism.ep > 1 ? parallelism.ep : parallelism.tp;
@@ -42,7 +43,7 @@ double device_weight_bytes(const ModelShape& model, const Parallelism& paralleli
   const double sources = (model.num_source_layers() * model.source.num_parameters(hidden) +
                           model.source.num_encoder_parameters()) *
                          model.weights.bytes() / tp;
-  // Every device has the tower whole.
+  // Every device has all of the tower.
   const double tower = model.tower.num_parameters() * model.activations.bytes();
   return layers * share + ends + sources + tower;
 }
@@ -61,7 +62,7 @@ double device_state_bytes(const ModelShape& model, const Parallelism& parallelis
   return model.state_bytes_per_sequence() / parallelism.tp * widest_share(model, parallelism);
 }
 
-// Returns the widest feed-forward layer of one device: all its products' outputs together.
+// Returns the outputs of all products together, in the widest feed-forward layer of one device.
 double widest_ffn(const ModelShape& model, const Parallelism& parallelism) {
   double widest = 0;
   for (const LayerGroup& group : model.groups) {
@@ -74,8 +75,8 @@ double widest_ffn(const ModelShape& model, const Parallelism& parallelism) {
   return widest;
 }
 
-// Returns what Quire plans for the largest step: residual, attention in and out, the gated FFN, and
-// the logits of the sampled rows with the sampler's copy.
+// Returns Quire's plan for the largest step: residual, attention input and output, the gated FFN,
+// and the logits of the sampled rows with the sampler's copy.
 double planned_activation_bytes(const ModelShape& model, const Parallelism& parallelism,
                                 const MemoryOptions& options) {
   const double tokens = options.max_num_batched_tokens;
@@ -85,17 +86,17 @@ double planned_activation_bytes(const ModelShape& model, const Parallelism& para
          2 * rows * static_cast<double>(model.vocab_size) * 4;
 }
 
-// Returns the higher of the peaks that a server sees when it profiles its largest step.
+// Returns the higher of the two peaks that a server sees when it profiles its largest step.
 double profiled_activation_bytes(const ModelShape& model, const Parallelism& parallelism,
                                  const MemoryOptions& options) {
   const double tokens = options.max_num_batched_tokens;
   const double rows = std::min(options.max_num_batched_tokens, options.max_num_seqs);
-  double expert_outputs = 0;  // what each expert of a token returns, before they are added up
+  double expert_outputs = 0;  // outputs of each expert of a token, before they are summed
   for (const LayerGroup& group : model.groups) {
     expert_outputs = std::max(expert_outputs, static_cast<double>(group.ffn.experts_per_token) *
                                                   static_cast<double>(model.hidden_size));
   }
-  // The hidden states and the residual live on while the head and the sampler run.
+  // The hidden states and the residual are still needed while the head and the sampler run.
   const double streams = tokens * 2 * static_cast<double>(model.hidden_size);
   const double layer = (streams + tokens * (widest_ffn(model, parallelism) + expert_outputs)) *
                        model.activations.bytes();
@@ -105,7 +106,7 @@ double profiled_activation_bytes(const ModelShape& model, const Parallelism& par
   return std::max(layer, sampling);
 }
 
-// Returns what is left for KV of `memory_bytes`, of which `utilisation` may be used.
+// Returns the KV's part of `memory_bytes`, of which the share `utilisation` may be used.
 double kv_bytes_of(const MemoryEstimate& estimate, const MemoryOptions& options,
                    double memory_bytes, double utilisation) {
   const double taken = estimate.weight_bytes + estimate.activation_bytes + estimate.other_bytes;

@@ -21,7 +21,8 @@ MemoryOptions options_of(const ServerMemory& server) {
 
 TEST(MemoryModel, SmallCardsKeepTheirBlocks) {
   const MemoryEstimate planned = estimate("rtx-4090", {.max_num_batched_tokens = 2048});
-  // 90 % of 23.6 GiB less 15 GiB of weights, 0.5 of the driver, 0.25 each of activations and logits.
+  // 90 % of 23.6 GiB less 15 GiB of weights, 0.5 of the driver, and 0.25 each of activations and
+  // logits.
   EXPECT_NEAR(planned.kv_bytes / kMiB, 5.2 * 1024, 0.25 * 1024);
   const MemoryEstimate profiled =
       estimate("rtx-4090", options_of({.context_bytes = 200 * kMiB, .bytes_per_logit = 20}));

@@ -1,5 +1,5 @@
-// These are launches of attention over prompt chunks and decodes together: measured, and what the
-// two ways to run both say of them.
+// Compares measured launches of attention over prompt chunks and decodes together with the
+// predictions of the two ways to run both.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// A sample is one chunk and `num_decodes` single tokens, each of which sees `decode_context` keys.
+// One chunk and `num_decodes` single tokens, each of which sees `decode_context` keys.
 struct MixedSample {
   AttentionWork work;
   PromptChunk chunk;
@@ -22,14 +22,14 @@ struct MixedSample {
 };
 
 // Reads CSV with the columns num_heads, num_key_value_heads, head_dim, kv_cache_dtype, chunk,
-// kv_prefill, n_decode, kv_decode and us; others are left out (bench/roofline writes it). The text
-// is hostile until checked; errors name file and line.
+// kv_prefill, n_decode, kv_decode and us, and ignores others (bench/roofline writes it). The text
+// is not trusted; errors name file and row.
 Result<std::vector<MixedSample>> read_mixed_csv(std::string_view text, std::string_view where);
 
-// The report has the mean absolute and the mean signed error in percent.
+// The mean absolute and the mean signed error in percent.
 struct MixedReport {
   int64_t num_samples = 0;
-  double apart_mape = 0;  // a launch for each kind, times added
+  double apart_mape = 0;  // one launch for each kind, times added
   double apart_bias = 0;
   double joined_mape = 0;  // one launch, joined_decode_time()
   double joined_bias = 0;

@@ -11,8 +11,7 @@ const std::string kHeader =
     "chunk,kv_prefill,n_decode,kv_decode,us,num_heads,num_key_value_heads,head_dim,kv_cache_"
     "dtype\n";
 
-// These rows are from LLMServingSim's profile of Llama-3.1-8B on an RTX PRO 6000 (one layer, vLLM
-// 0.19).
+// Rows of LLMServingSim's profile of Llama-3.1-8B on an RTX PRO 6000 (one layer, vLLM 0.19).
 const std::string kMeasured = kHeader +
                               "16,0,128,1024,671.672,32,8,128,bfloat16\n"
                               "16,0,128,2048,1541.35,32,8,128,bfloat16\n"

@@ -1,4 +1,4 @@
-// These functions read the tables of experts and collectives.
+// Reads the tables of experts and collectives.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -19,15 +19,16 @@ std::optional<NumberFormat> expert_format(std::string_view dtype) {
   return parse_number_format(dtype);
 }
 
-// A table has MXFP4 experts by two kernels: Triton's, which models of this format run on, and
-// Marlin's, which serves what else comes in it and takes up to twice as long.
+// Returns whether a row is of the kernel that is not used. Tables have MXFP4 experts by two
+// kernels: Triton's, on which models of this format run, and Marlin's, which serves other models of
+// this format and takes up to twice as long.
 Result<bool> is_of_other_kernel(const CsvTable& table, size_t row, std::string_view dtype) {
   if (dtype != "w4a16_mxfp4" || !table.has("kernel_source")) return false;
   QUIRE_ASSIGN_OR_RETURN(const std::string_view kernel, table.field(row, "kernel_source"));
   return kernel.find("marlin") != kernel.npos;
 }
 
-// Returns the exponent of "power_law_1.01"; 0 of any other distribution.
+// Returns the exponent of "power_law_1.01"; 0 for any other distribution.
 Result<double> skew_of(std::string_view distribution) {
   constexpr std::string_view kPowerLaw = "power_law_";
   if (!distribution.starts_with(kPowerLaw)) return 0.0;
@@ -59,7 +60,7 @@ Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, Number
                                    .weights = weights},
                                   tokens);
   load.rows = std::max(1.0, load.rows);
-  // With even shares rows meet in an expert only when every expert has one.
+  // With even shares, rows share an expert only if every expert has one.
   if (sample.balanced) load.distinct = std::max(1.0, std::min(load.rows, experts / ep));
   sample.work = {.rows = load.rows,
                  .distinct = load.distinct,

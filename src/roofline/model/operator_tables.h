@@ -1,8 +1,8 @@
-// Measured times of single operators, and what they say about points between them.
+// Measured times of single operators, with interpolation between them.
 //
-// A table keeps log(measured / analytic) over the logarithms of an operator's sizes; a look-up
-// fits a surface through the nearest points, so that what is measured is met, what lies between is
-// interpolated, and what lies outside keeps the ratio at the edge.
+// A table keeps log(measured / analytic) over the logarithms of an operator's sizes. A lookup fits
+// a surface through the nearest points: measured points are met, points between them are
+// interpolated, and points outside get the ratio at the edge.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ struct GemmSample {
 struct AttentionSample {
   AttentionWork work;
   int32_t batch = 0;
-  int32_t num_tokens = 0;  // new tokens of each; 1: decode
-  int32_t context = 0;     // keys of each before them
+  int32_t num_tokens = 0;  // new tokens of each request; 1: decode
+  int32_t context = 0;     // keys of each request before them
   double us = 0;
 };
 
-// An ExpertsSample is one layer of routed experts. `balanced` says that every expert has its even
-// share of the tokens; else some have more than others.
+// One layer of routed experts. `balanced`: every expert has an even share of the tokens; else some
+// have more than others.
 struct ExpertsSample {
   ExpertsWork work;
   bool balanced = true;
@@ -42,7 +42,7 @@ struct CollectiveSample {
   int32_t num_devices = 2;
   double bytes = 0;
   double us = 0;
-  bool library = true;  // else of the server's own kernel for small all-reduces
+  bool library = true;  // false: the server's own kernel for small all-reduces
 };
 
 // These read CSV tables with the columns of aiconfigurator:
@@ -53,8 +53,8 @@ struct CollectiveSample {
 //   distribution, latency (ms);
 //   num_gpus, message_size (elements of allreduce_dtype or nccl_dtype), latency (ms), op_name, and
 //   backend, of which eager launches are left out.
-// Rows of dtypes and operations that nothing here knows are left out. The text is hostile until
-// checked; errors name file and line.
+// Rows of unknown dtypes and operations are left out. The text is not trusted; errors name file and
+// row.
 Result<std::vector<GemmSample>> read_gemm_csv(std::string_view text, std::string_view where);
 Result<std::vector<AttentionSample>> read_attention_csv(std::string_view text,
                                                         std::string_view where);
@@ -67,27 +67,29 @@ KernelTime analytic_time(const AttentionSample& sample, const Hardware& hardware
 KernelTime analytic_time(const ExpertsSample& sample, const Hardware& hardware);
 KernelTime analytic_time(const CollectiveSample& sample, const Hardware& hardware);
 
-// The tables are immutable once made; any thread may use them.
+// Immutable once made; any thread may use the tables.
 class OperatorTables {
  public:
-  // Ratios are kept against `hardware`; a cost model that uses the tables must have the same.
+  // Ratios are relative to `hardware`; a cost model that uses the tables must have the same
+  // hardware.
   OperatorTables(const Hardware& hardware, std::span<const GemmSample> gemm,
                  std::span<const AttentionSample> attention,
                  std::span<const ExpertsSample> experts = {});
 
-  // These scale time.predicted_us by the table, when it has points for such work.
+  // These scale time.predicted_us by the table, if it has points for such work.
   void apply(const GemmWork& work, KernelTime& time) const;
   void apply(const ExpertsWork& work, KernelTime& time) const;
   void apply_prefill(const AttentionWork& work, std::span<const PromptChunk> chunks,
                      KernelTime& time) const;
   void apply_decode(const AttentionWork& work, double num_requests, double context_sum,
                     KernelTime& time) const;
-  // Returns what apply_decode() makes of predicted_us.
+  // Returns predicted_us scaled as by apply_decode().
   double scaled_decode_us(const AttentionWork& work, double num_requests, double context_sum,
                           double predicted_us, double bound_us) const;
 
  private:
-  // Attention kernels differ by head dimension, window and cache format.
+  // The properties by which attention has separate kernels: head dimension, window and cache
+  // format.
   struct AttentionKind {
     int32_t qk_dim;
     int32_t window;

@@ -48,18 +48,18 @@ TEST(ScatterTable, MeetsItsPointsAndPlanes) {
   const ScatterTable table(2, points, values);
   for (size_t i = 0; i < points.size(); ++i) EXPECT_DOUBLE_EQ(table.at(points[i]), values[i]);
   EXPECT_NEAR(table.at({3.5, 2.25}), 2 * 3.5 - 2.25 + 1, 0.02);
-  // Outside: no further than what is nearest.
+  // A point outside gets at most the values of the nearest points.
   EXPECT_LE(table.at({100, 0}), 15);
 }
 
-// Values jump along one axis, as where a kernel's variants change, and slope along the other.
+// Values jump along one axis, as where kernels have variants, and change slowly along the other.
 TEST(ScatterTable, LearnsWhichAxisIsLong) {
   std::vector<ScatterPoint> points;
   std::vector<double> values;
   const auto truth = [](double x, double y) { return (x < 1 ? -0.4 : 0.1) + 0.02 * y; };
   for (int x = 0; x < 9; ++x) {
     for (int y = 0; y < 11; ++y) {
-      if ((5 * x + 3 * y) % 7 < 3) continue;  // held out
+      if ((5 * x + 3 * y) % 7 < 3) continue;  // kept for the test
       points.push_back({double(x), double(y)});
       values.push_back(truth(x, y));
     }
@@ -92,7 +92,7 @@ TEST(OperatorTables, ScaleTheAnalyticTime) {
   EXPECT_NEAR(time.predicted_us, 2 * us, 1e-9);
 }
 
-// Synthetic times from known constants are recovered.
+// Known constants are recovered from synthetic times.
 TEST(FitGemm, RecoversConstants) {
   Hardware truth = h100();
   truth.gemm[KernelKind::kBf16].compute_share = 0.6;
@@ -118,7 +118,7 @@ TEST(FitGemm, RecoversConstants) {
   EXPECT_NE(refused.message().find("faster than the limits"), std::string::npos);
 }
 
-// A published list of a few dozen rows tells a few constants, and leaves the others alone.
+// A published list of a few dozen rows determines a few constants; the others are kept.
 TEST(FitGemm, FewSamplesFitFewConstants) {
   Hardware truth = h100();
   truth.gemm[KernelKind::kBf16].memory_share = 0.5;
@@ -144,7 +144,7 @@ TEST(FitGemm, FewSamplesFitFewConstants) {
             std::string::npos);
 }
 
-// Constants per tensor and per block are two: fitting one leaves the other as it is.
+// Constants per tensor and per block are separate: fitting one keeps the other.
 TEST(FitGemm, KindsOfOneMathDoNotOverwriteEachOther) {
   const NumberFormat per_tensor = *parse_number_format("fp8");
   const NumberFormat per_block = *parse_number_format("fp8_block");
@@ -169,7 +169,8 @@ TEST(FitGemm, KindsOfOneMathDoNotOverwriteEachOther) {
   EXPECT_GT(gemm_time(blocks, hardware).predicted_us, 2 * before_us);
 }
 
-// Tables of products that were launched one by one are flat where the host's dispatch is longer.
+// Times of products that were launched one by one are constant while the host's dispatch takes
+// longer.
 TEST(FitGemm, DispatchIsNotKernelTime) {
   const NumberFormat per_block = *parse_number_format("fp8_block");
   const Hardware truth = h100();
@@ -206,7 +207,7 @@ constexpr const char* kExpertsHeader =
     "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
     "distribution,latency\n";
 
-// This is Qwen3-30B-A3B on two devices that share every expert: 64 tokens pick 8 of 128.
+// Qwen3-30B-A3B on two devices that share every expert: 64 tokens pick 8 of 128.
 TEST(OperatorTables, ReadsExpertRows) {
   const auto samples = read_experts_csv(std::string(kExpertsHeader) +
                                             "bfloat16,64,2048,768,8,128,2,1,balanced,0.5\n"
@@ -233,7 +234,8 @@ TEST(OperatorTables, ReadsExpertRows) {
   EXPECT_GE(time.predicted_us, time.bound_us);
 }
 
-// 256 rows over 32 experts, 8 each in tiles of 32, as many as all rows would fill; the others pass by.
+// 256 rows over 32 experts are 8 each, in tiles of 32, as many as all rows would fill; rows of
+// other devices are skipped.
 TEST(ExpertsTime, IsTheFormulaByHand) {
   Hardware hardware = h100();
   const NumberFormat bf16 = *parse_number_format("bf16");
@@ -260,7 +262,7 @@ TEST(ExpertsTime, IsTheFormulaByHand) {
               37 + 0.5 * 32 + compute_us + memory_us + own_us + foreign_us, 1e-6);
 }
 
-// A format without constants of its own takes those of the same unit.
+// A format without constants of its own uses those of the same unit.
 TEST(ExpertsTime, ConstantsComeFromTheFormatOrItsMath) {
   Hardware hardware = h100();
   hardware.experts.clear();
@@ -321,7 +323,7 @@ TEST(FitCollectives, RecoversConstants) {
   EXPECT_NEAR(fitted.collective.alpha_us, 9, 1);
 }
 
-// Half the bytes in twice the time is a kernel without tuned tiles.
+// A kernel that takes twice the time for half the bytes has no tuned tiles.
 TEST(FitExperts, NamesAKernelThatNoServerWouldChoose) {
   const NumberFormat narrow = *parse_number_format("fp8");
   for (const double times : {0.7, 2.2}) {
@@ -355,7 +357,8 @@ TEST(FitExperts, NamesAKernelThatNoServerWouldChoose) {
   }
 }
 
-// The built-in constants, nothing fitted: NCCL's tables were 37 % off by those of small all-reduces.
+// The built-in constants without fitting: with those of small all-reduces, NCCL's tables were 37 %
+// off.
 TEST(FitCollectives, BuiltInConstantsKnowTheTablesOfH100) {
   QUIRE_REQUIRE_SHARED(dir, "perf/aiconfigurator/h100_sxm");
   for (const char* name : {"nccl_perf.csv.gz", "custom_allreduce_perf.csv.gz"}) {
@@ -382,14 +385,14 @@ TEST(CollectiveTime, TheFasterOfTwoKernelsRuns) {
   EXPECT_EQ(us(1e9, 8), library_us(1e9, 8));
   EXPECT_EQ(us(16384, 16), library_us(16384, 16)) << "not across nodes";
   EXPECT_EQ(us(16384, 1), 0);
-  // An all-to-all sends to all at once: more devices do not make a small one slower.
+  // An all-to-all sends to all devices at once: more devices do not make a small one slower.
   const auto exchange_us = [&](int32_t devices) {
     return collective_time(Collective::kAllToAll, devices, 0, hardware).predicted_us;
   };
   EXPECT_EQ(exchange_us(2), exchange_us(8));
 }
 
-// These are the published targets on real tables: half of the shapes fit, the other half judges.
+// The published targets on real tables: one half of the shapes is fitted, the other half tests.
 TEST(Calibration, H100Tables) {
   QUIRE_REQUIRE_SHARED(dir, "perf/aiconfigurator/h100_sxm");
   Hardware hardware = h100();

@@ -19,7 +19,8 @@ Term bound_term(Kernel kernel, const KernelTime& time) {
   return time.kv_bytes >= time.activation_bytes ? Term::kKv : Term::kActivations;
 }
 
-// Adds `us` to the terms: compute and network whole, memory time by the bytes that were moved.
+// Adds `us` to the terms: compute and network time as a whole, memory time in proportion to the
+// bytes moved.
 void split(std::array<double, kNumTerms>& terms, Term term, const KernelTime& time, double us) {
   if (term == Term::kCompute || term == Term::kNetwork || time.bytes() <= 0) {
     terms[index(term)] += us;

@@ -1,5 +1,5 @@
-// These are sums of kernel times: many kernels as one cost, or kernel by kernel. The header is
-// private to the cost model.
+// Sums of kernel times: one cost for many kernels, or a cost for each kernel. Private to the cost
+// model.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// A PartCost is what some kernels cost together.
+// The cost of some kernels together.
 struct PartCost {
   double us = 0;
   double bound_us = 0;
@@ -22,7 +22,7 @@ struct PartCost {
 
 void add(PartCost& cost, const PartCost& part);
 
-// These visit kernels; `layers` layers run the same one.
+// A visitor that sums over kernels; each kernel runs in `layers` layers.
 class KernelSum {
  public:
   explicit KernelSum(PartCost& cost) : cost_(cost) {}

@@ -10,12 +10,14 @@ namespace quire {
 namespace {
 
 constexpr double kSamePoint = 1e-12;  // squared distance
-constexpr double kNoise = 1e-3;       // relative to a value, beside what neighbours differ by
-constexpr double kRidge = 1e-6;       // of the slopes: neighbours on a line leave some undefined
-constexpr size_t kMaxLeftOut = 256;   // points that settings are judged by
-constexpr double kWorthwhile = 0.99;  // a setting that gains less of the error is left alone
+// Noise relative to a value, in addition to the differences between neighbours.
+constexpr double kNoise = 1e-3;
+// Ridge of the slopes, some of which are undefined for neighbours on a line.
+constexpr double kRidge = 1e-6;
+constexpr size_t kMaxLeftOut = 256;   // points for which settings are compared
+constexpr double kWorthwhile = 0.99;  // a setting that reduces the error by less is not changed
 
-// Solves a x = b in place (Gauss, with the largest pivot first); `n` rows, b in column n.
+// Solves a x = b in place (Gauss, with the largest pivot first), for `n` rows and b in column n.
 template <typename Rows>
 void solve(Rows& a, size_t n) {
   for (size_t i = 0; i < n; ++i) {
@@ -88,8 +90,7 @@ ScatterPoint ScatterTable::scaled(ScatterPoint point) const {
   return point;
 }
 
-// Searches coordinate by coordinate: the number of neighbours, then each axis twice and half as
-// long.
+// Searches one setting at a time: the number of neighbours, then each axis twice and half as long.
 void ScatterTable::tune(std::span<const Sample> judges) {
   constexpr int kPasses = 2;
   double best = left_out_error(judges);
@@ -170,8 +171,9 @@ void ScatterTable::search(uint32_t begin, uint32_t end, int depth, const Scatter
   }
 }
 
-// Does kriging with a linear trend and a variogram that grows with distance: the height at `point`
-// of the surface trend + sum of weight_i * -|x - x_i| through the nearest points.
+// Returns the kriging estimate with a linear trend and a variogram that grows with distance. It is
+// the height at `point` of the surface trend + sum of weight_i * -|x - x_i| through the nearest
+// points.
 double ScatterTable::fit(const ScatterPoint& point, const Nearest& nearest) const {
   constexpr size_t kRows = kMaxNeighbours + kMaxScatterDimensions + 1;
   std::array<std::array<double, kRows + 1>, kRows> a{};

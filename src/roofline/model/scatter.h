@@ -1,7 +1,7 @@
-// A ScatterTable interpolates over scattered points: kriging with a linear trend through the
-// nearest ones (Matheron, "The intrinsic random functions and their applications", 1973). The
-// points themselves decide how many are near, and how far a step along each axis is: the settings
-// are those that predict points best from the others.
+// ScatterTable interpolates between scattered points: kriging with a linear trend through the
+// nearest ones (Matheron, "The intrinsic random functions and their applications", 1973). How many
+// points count as near, and how long a step along each axis is, are the settings that predict
+// points best from the others.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ using ScatterPoint = std::array<double, kMaxScatterDimensions>;
 
 class ScatterTable {
  public:
-  // `num_dimensions` of each point count, the others are ignored. Points that coincide are averaged
-  // when they are met. Values are logarithms of ratios or the like: errors are compared as they
-  // are.
+  // Only the first `num_dimensions` coordinates of each point count. Points at the same place are
+  // averaged when a lookup meets them. Values are logarithms of ratios or similar: their errors are
+  // compared without scaling.
   ScatterTable(int num_dimensions, std::vector<ScatterPoint> points, std::vector<double> values);
 
-  // Returns a value that is never outside of what the nearest points have. The table must not be
+  // Returns a value within the range of the nearest points' values. Precondition: the table is not
   // empty.
   double at(const ScatterPoint& point) const;
   bool empty() const { return points_.empty(); }
@@ -33,10 +33,10 @@ class ScatterTable {
   };
   static constexpr int kMaxNeighbours = 16;
   struct Nearest {
-    std::array<Neighbour, kMaxNeighbours> found;  // ascending
+    std::array<Neighbour, kMaxNeighbours> found;  // ascending by distance
     int count = 0;
     int most = kMaxNeighbours;
-    double least_distance2 = -1;  // nearer ones are passed over
+    double least_distance2 = -1;  // nearer points are skipped
     void offer(Neighbour candidate);
     double worst() const;
   };
@@ -47,8 +47,7 @@ class ScatterTable {
   };
   void tune(std::span<const Sample> judges);
   void rescale(size_t axis, double factor);
-  // Returns the mean error of points of the table, each predicted from all that do not coincide
-  // with it.
+  // Returns the mean error of points of the table, each predicted from all points at other places.
   double left_out_error(std::span<const Sample> judges) const;
   ScatterPoint scaled(ScatterPoint point) const;
   void sort_as_tree();

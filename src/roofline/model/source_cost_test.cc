@@ -1,4 +1,5 @@
-// What a decoder looks at beside its tokens, and the encoder that makes it, by hand.
+// The costs of sources, to which a decoder attends beside its tokens, and of their encoder,
+// compared with sums by hand.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -71,7 +72,7 @@ TEST(SourceCost, DecodesReadTheirSourcesKeysAndValues) {
   const double rows = 1500 + 1500 + 700, queries = 6;
   EXPECT_DOUBLE_EQ(cross.read_bytes, rows * 2 * 512 * 6 * 2 + queries * 512 * 2 * 6);
   EXPECT_EQ(at(kernels, Kernel::kEncoder).flops, 0);
-  // Queries and outputs of the attention to sources are products of all tokens.
+  // The products for queries and outputs of the attention to sources run over all tokens.
   const auto without = cost_of(source_model(false)).explain(step);
   EXPECT_DOUBLE_EQ(
       at(kernels, Kernel::kQkvProjection).flops - at(without, Kernel::kQkvProjection).flops,
@@ -87,7 +88,8 @@ TEST(SourceCost, EachSourceIsEncodedByItself) {
   step.encoded_rows = {1500};
   const auto kernels = cost.explain(step);
   const KernelCost& encoder = at(kernels, Kernel::kEncoder);
-  // Layers, what comes before them, attention of all rows to all rows, keys and values for the decoder.
+  // The layers, the products before them, attention of all rows to all rows, and keys and values
+  // for the decoder.
   const double products = 2.0 * 1500 * (6 * kLayer + kFront + 6 * 2 * 512 * 512);
   EXPECT_DOUBLE_EQ(encoder.flops, products + 6 * 4.0 * 512 * 1500 * 1500);
   for (int i = 0; i < kNumKernels; ++i) {
@@ -112,8 +114,8 @@ TEST(SourceCost, EachSourceIsEncodedByItself) {
   EXPECT_EQ(step.decode_source_rows, 0);
 }
 
-// A tower of four layers, of which one sees the whole picture and three windows of 64 rows; four rows
-// become one embedding.
+// A tower of four layers, of which one sees the whole picture and three see windows of 64 rows;
+// four rows become one embedding.
 ModelShape reading_pictures() {
   ModelShape model = source_model(false);
   const AttentionShape heads{.num_heads = 4, .num_kv_heads = 4, .head_dim = 16};

@@ -1,5 +1,5 @@
-// These are the kernels of what a decoder looks at beside its tokens, and of what reads pictures
-// for it. They are private to the cost model, whose Impl `model` is.
+// The kernels of sources and their encoder, and of vision towers. Private to the cost model, whose
+// Impl is `model`.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// A product over `rows` rows of an encoder.
+// Visits a product over `rows` rows of an encoder.
 template <typename Model, typename Visit>
 void visit_product(const Model& model, const LinearOp& op, double rows, double layers,
                    Visit& visit) {
@@ -24,7 +24,7 @@ void visit_product(const Model& model, const LinearOp& op, double rows, double l
         layers);
 }
 
-// Layers over rows of which each sees `num_seen`.
+// Visits layers over rows, each of which sees `num_seen` rows.
 template <typename Model, typename Visit>
 void visit_layers(const Model& model, const GroupPlan& group, int32_t num_rows, int32_t num_seen,
                   Visit& visit) {
@@ -40,7 +40,7 @@ void visit_layers(const Model& model, const GroupPlan& group, int32_t num_rows, 
         group.num_layers);
 }
 
-// Each source is encoded by itself: it reads the encoder's weights once more.
+// Each source is encoded separately, and reads the encoder's weights again.
 template <typename Model, typename Visit>
 void visit_encoder(const Model& model, int32_t num_rows, Visit& visit) {
   const DevicePlan& plan = model.plan;
@@ -49,7 +49,7 @@ void visit_encoder(const Model& model, int32_t num_rows, Visit& visit) {
   visit_product(model, plan.source_kv, num_rows, model.model.num_source_layers(), visit);
 }
 
-// And so is each picture.
+// Each picture is encoded separately too.
 template <typename Model, typename Visit>
 void visit_pictures(const Model& model, const StepShape& step, Visit& visit) {
   const DevicePlan& plan = model.plan;

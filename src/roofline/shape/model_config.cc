@@ -1,4 +1,4 @@
-// These functions turn a Hugging Face config.json into a ModelShape.
+// Parses a Hugging Face config.json into a ModelShape.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -18,8 +18,8 @@ bool contains(const std::array<std::string_view, N>& names, std::string_view nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Families whose config.json says its layers by the names that are read here. Others may mean
-// something else by them, or have layers of which no field tells.
+// Families whose config.json describes their layers by the names that are read here. In other
+// families these names may have another meaning, or layers may have parts that no field describes.
 constexpr std::string_view kKnown =
     " afmoe apertus arcee aya_vision baichuan bailing_moe bert bitnet bloom camembert chatglm "
     "codegen cohere cohere2 cwm deepseek deepseek_v2 deepseek_v3 deepseek_v32 deepseek_vl_v2 "
@@ -40,18 +40,19 @@ constexpr std::array<std::string_view, 20> kPlainMlp = {
     "gpt2",    "gpt_neo",        "gpt_neox", "gptj",    "gpt_bigcode", "opt",      "bloom",
     "falcon",  "starcoder2",     "phi",      "mpt",     "bert",        "nemotron", "xglm",
     "codegen", "stablelm_alpha", "arcee",    "apertus", "jais2",       "mpnet"};
-// Whose config does not say tie_word_embeddings when it is true.
+// Families whose config leaves tie_word_embeddings out if it is true.
 constexpr std::array<std::string_view, 20> kTiedByDefault = {
     "gemma",   "gemma2",      "gemma3",   "gemma3_text", "gpt2",        "bloom",      "opt",
     "cohere",  "gpt_bigcode", "falcon",   "mpt",         "smollm3",     "starcoder2", "ernie4_5",
     "cohere2", "minicpm",     "minicpm3", "gemma4",      "gemma4_text", "vaultgemma"};
-// Whose layers, or some of them, have a state instead of keys and values, or more than this reads.
+// Families whose layers, or some of them, have a state instead of keys and values, or parts that
+// are not read here.
 constexpr std::array<std::string_view, 18> kServedAlone = {
     "lfm2",        "lfm2_moe",         "qwen3_next",  "qwen3_5",   "qwen3_5_text",
     "qwen3_5_moe", "qwen3_5_moe_text", "bamba",       "falcon_h1", "nemotron_h",
     "mamba",       "falcon_mamba",     "mamba2",      "jamba",     "zamba2",
     "kimi_linear", "gemma3n",          "gemma3n_text"};
-// Of whose layers every fourth sees all tokens and the others slide.
+// Families in which every fourth layer sees all tokens and the others have sliding windows.
 constexpr std::array<std::string_view, 7> kEveryFourthIsFull = {
     "cohere2", "olmo3", "exaone4", "exaone_moe", "afmoe", "llama4", "llama4_text"};
 
@@ -73,7 +74,7 @@ NumberFormat storage_format(const JsonFields& config) {
   return format.value_or(NumberFormat{});
 }
 
-// Returns the format of a group, whose scale and zero point are spread over its weights.
+// Returns the format of groups whose scale and zero point are counted with their weights.
 NumberFormat grouped(int64_t bits, int64_t group_size) {
   const double group = group_size > 0 ? static_cast<double>(group_size) : 4096.0;
   return {static_cast<double>(bits) + (16.0 + static_cast<double>(bits)) / group, MathType::kBf16};
@@ -98,8 +99,8 @@ NumberFormat compressed_format(const JsonFields& quantization, NumberFormat stor
   if (bits == 8 && activations && (strategy == "channel" || strategy == "block")) {
     return *parse_number_format(strategy == "block" ? "fp8_block" : "fp8_channel");
   }
-  // NVFP4 and MX have a scale of 8 bits for 16 or 32 weights; floats in larger groups have nearly
-  // none.
+  // NVFP4 and MX have a scale of 8 bits per 16 or 32 weights; in larger groups of floats, scales
+  // are nearly nothing.
   constexpr int64_t kMostMicroScaled = 32;
   const bool micro_scaled = group_size > 0 && group_size <= kMostMicroScaled;
   const MathType math = !activations ? MathType::kBf16
@@ -152,7 +153,7 @@ void read_formats(const JsonFields& config, ModelShape& model) {
   if (!quantization) return;
   const NumberFormat format = quantized_format(*quantization, stored);
   model.expert_weights = format;
-  // gpt-oss: experts alone are MXFP4.
+  // In gpt-oss only the experts are MXFP4.
   if (quantization->string("quant_method") != "mxfp4") model.weights = format;
 }
 
@@ -184,7 +185,7 @@ AttentionShape read_attention(const JsonFields& config, int64_t hidden_size) {
   return attention;
 }
 
-// Returns how many tokens layer i sees; 0: all.
+// Returns how many tokens each layer sees; 0: all.
 std::vector<int32_t> read_windows(const JsonFields& config, std::string_view family,
                                   int64_t num_layers) {
   std::vector<int32_t> windows(static_cast<size_t>(num_layers), 0);
@@ -208,7 +209,7 @@ std::vector<int32_t> read_windows(const JsonFields& config, std::string_view fam
     return windows;
   }
   if (window == 0 || !config.boolean("use_sliding_window", true)) return windows;
-  // Every pattern-th layer sees all tokens.
+  // Every default_pattern-th layer sees all tokens.
   const int64_t default_pattern = family == "gemma2" || family == "gpt_oss" ? 2
                                   : family.substr(0, 6) == "gemma3"         ? 6
                                   : family.substr(0, 6) == "gemma4"         ? 6
@@ -230,8 +231,8 @@ struct FfnLayers {
   std::vector<bool> is_sparse;  // by layer
 };
 
-// Returns which layers have routed experts: by DeepSeek's first_k_dense_replace and moe_layer_freq,
-// Qwen's decoder_sparse_step and mlp_only_layers, and Llama 4's interleave_moe_layer_step.
+// Returns which layers have routed experts, by DeepSeek's first_k_dense_replace and moe_layer_freq,
+// Qwen's decoder_sparse_step and mlp_only_layers, or Llama 4's interleave_moe_layer_step.
 std::vector<bool> read_sparse_layers(const JsonFields& config, int64_t num_layers) {
   std::vector<bool> sparse(static_cast<size_t>(num_layers));
   const int64_t first =
@@ -242,7 +243,7 @@ std::vector<bool> read_sparse_layers(const JsonFields& config, int64_t num_layer
   const int64_t step = config.integer({"decoder_sparse_step", "interleave_moe_layer_step"}, 1, 1);
   const std::vector<int64_t> mask =
       listed ? config.integers("moe_layer_freq") : std::vector<int64_t>();
-  // GLM-4.7-Flash names the kind of each.
+  // GLM-4.7-Flash gives the kind of each layer.
   const std::vector<std::string> types = config.strings("mlp_layer_types");
   const std::vector<int64_t> dense_layers = config.integers("mlp_only_layers");
   for (int64_t i = 0; i < num_layers; ++i) {
@@ -261,7 +262,7 @@ FfnLayers read_ffn(const JsonFields& config, std::string_view family, int64_t hi
   FfnLayers layers;
   FfnShape& dense = layers.dense;
   dense.num_matrices = contains(kPlainMlp, family) ? 2 : 3;
-  // Gemma 4 says which models have experts, beside an MLP in every layer.
+  // Gemma 4 has a field for models with experts, which are beside an MLP in every layer.
   const bool is_gemma4 = family.substr(0, 6) == "gemma4";
   const int64_t num_experts =
       is_gemma4 && !config.boolean("enable_moe_block", false)
@@ -300,11 +301,11 @@ FfnLayers read_ffn(const JsonFields& config, std::string_view family, int64_t hi
   return layers;
 }
 
-// Of Gemma 4: layers that see everything have heads of their own, and the last layer is one of them;
-// layers that read the keys and values of others may have MLPs of twice the width.
+// Gemma 4: layers that see all tokens have other heads, and the last layer is one of them; layers
+// that use the keys and values of others may have MLPs of twice the width.
 struct Gemma4Layers {
   AttentionShape full;
-  int64_t first_wide = 0;  // layer
+  int64_t first_wide = 0;  // index of a layer
 };
 
 Gemma4Layers read_gemma4(const JsonFields& config, const AttentionShape& sliding,
@@ -341,7 +342,7 @@ void add_layer(ModelShape& model, const AttentionShape& attention, const FfnShap
   model.groups.push_back(layer);
 }
 
-// Returns where a decoder's fields are: at the top, or nested in a model of several parts.
+// Returns the fields of the decoder: at the top, or nested in a model of several parts.
 JsonFields decoder_fields(const JsonFields& top) {
   JsonFields config = top;
   for (const std::string_view nested : {"text_config", "llm_config", "language_config"}) {
@@ -358,7 +359,7 @@ ModelShape read_sizes(const JsonFields& top, const JsonFields& config, std::stri
   model.vocab_size = config.integer({"vocab_size", "padded_vocab_size"}, {}, 1, int64_t{1} << 24);
   model.max_model_len =
       config.integer({"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"}, 4096, 1);
-  // A model of several parts ties its head itself, whatever the decoder's part says.
+  // In a model of several parts, tied heads are given at the top, whatever the decoder's part says.
   model.tied_head =
       top.boolean("tie_word_embeddings",
                   config.boolean("tie_word_embeddings", contains(kTiedByDefault, family)));

@@ -1,4 +1,4 @@
-// ModelShape has a JSON form of its own.
+// Reads and writes a ModelShape as JSON.
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 
@@ -175,7 +175,7 @@ void read_groups(const JsonFields& fields, std::string_view key, Status& status,
   }
 }
 
-// 0 where the file does not say it.
+// Returns 0 if the file lacks the key.
 int32_t count_of(const JsonFields& fields, std::string_view key) {
   return static_cast<int32_t>(fields.integer({key}, 0, 0, 1 << 20));
 }

@@ -58,7 +58,7 @@ Status check_ffn(const FfnShape& ffn) {
   return {};
 }
 
-// A layer without a feed-forward part keeps a state: whoever left out a size is told so.
+// A layer without a feed-forward part must keep a state; the error names a size that is missing.
 Status check_layer(const LayerGroup& group) {
   if (group.num_layers < 1) {
     return invalid_argument("num_layers: expected at least 1, got {}", group.num_layers);
@@ -100,8 +100,8 @@ Status check_tower(const TowerShape& tower) {
   return {};
 }
 
-// Some layer has what all others lack: a model without any attention or feed-forward part has states,
-// or a source that it looks at.
+// Each part that some layers lack must be in others: a model without any attention or feed-forward
+// part has states, or a source.
 Status check_layers(const std::vector<LayerGroup>& groups, const SourceShape& source) {
   bool any_state = false, any_ffn = false, any_attention = source.num_layers > 0;
   for (const LayerGroup& group : groups) {
@@ -188,7 +188,8 @@ namespace {
 
 enum class Experts : uint8_t { kAll, kActive };
 
-// The sums are in floating point, so that no file can make them overflow; they are exact below 2^53.
+// The sums are in floating point, so that no file can make them overflow; they are exact below
+// 2^53.
 double count_layers(const std::vector<LayerGroup>& groups, int64_t hidden_size, Experts which) {
   const auto hidden = static_cast<double>(hidden_size);
   double total = 0;

@@ -51,7 +51,7 @@ TEST(ModelShape, DescriptionsKeepStates) {
   EXPECT_EQ(read->state_bytes_per_sequence(), 3 * 2 * 4);
   model.groups[1].state.num_floats = 0;
   EXPECT_NE(model.validate().message().find("num_floats"), std::string_view::npos);
-  // A layer may lack attention where another has some; without states one must.
+  // A layer may lack attention if another one has some; without states one must.
   model.groups[1] = {
       .num_layers = 1, .attention = {}, .ffn = {.intermediate_size = 8}, .state = {}};
   EXPECT_TRUE(model.validate().ok());
@@ -147,7 +147,7 @@ TEST(ModelShape, QuantizationConfigs) {
                weights + R"(}, "input_activations": )" + activations + "}}}")
         .weights;
   };
-  // 8 bits of scale for each 16 or 32 weights, whatever the activations are.
+  // 8 bits of scale per 16 or 32 weights, whatever the activations are.
   const std::string nvfp4 = R"("num_bits": 4, "type": "float", "group_size": 16)";
   const std::string mxfp4 = R"("num_bits": 4, "type": "float", "group_size": 32)";
   const std::string mxfp8 = R"("num_bits": 8, "type": "float", "group_size": 32)";
@@ -231,7 +231,7 @@ TEST(ModelShape, RefusesWhatMakesNoSense) {
       std::string::npos);
 }
 
-// Half of the layers read the keys and values of others, from rows of twice the hidden size.
+// Half of the layers use the keys and values of others, from rows of twice the hidden size.
 TEST(ModelShape, SharedKeysTakeNoMemoryAndNoProjection) {
   ModelShape model = model_of(test::kLlama31_8B);
   const double parameters = static_cast<double>(model.num_parameters());
@@ -243,7 +243,7 @@ TEST(ModelShape, SharedKeysTakeNoMemoryAndNoProjection) {
   sharing.table_elements = 5'000'000;
   model.groups.push_back(sharing);
   EXPECT_EQ(model.kv_bytes_per_token(), 65536);
-  // Without 2 * 8 heads of keys and values, with 32 heads of queries more.
+  // 16 layers have no keys and values (2 * 8 heads), but 32 more heads of queries.
   const double more = 16 * (4096.0 * 128 * (32 - 16) + 1e6);
   EXPECT_DOUBLE_EQ(static_cast<double>(model.num_parameters()), parameters + more + 16 * 5e6);
   EXPECT_DOUBLE_EQ(static_cast<double>(model.num_active_parameters()),
@@ -262,7 +262,7 @@ TEST(MemoryModel, Llama8BOnH100) {
   EXPECT_EQ(one.kv_bytes_per_token, 131072);
   EXPECT_GT(one.num_blocks, 20'000);
   EXPECT_LT(one.num_blocks, 32'000);
-  // Half the weights and half the heads on each of two.
+  // Each of two devices has half of the weights and half of the heads.
   const MemoryEstimate two = estimate_memory(model, hardware, {.tp = 2}).value();
   EXPECT_NEAR(two.weight_bytes, one.weight_bytes / 2, 1e6);
   EXPECT_EQ(two.kv_bytes_per_token, 65536);

@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// The head's parameters, as a number of layers.
+// Returns how many layers have as many parameters as the head.
 double head_layers(const ModelShape& model) {
   double layers = 0;
   for (const LayerGroup& group : model.groups) {

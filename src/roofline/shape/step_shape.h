@@ -1,5 +1,5 @@
-// The shape of a step is all that its cost depends on. It consists of sums, so that it can be kept
-// up to date as requests come and go.
+// StepShape: everything that the cost of a step depends on. It consists of sums, so that it can be
+// updated as requests come and go.
 #pragma once
 
 #include <array>
@@ -11,19 +11,17 @@
 
 namespace quire {
 
-// A model has at most this many distinct sliding windows; ModelShape::validate() holds models to
-// it.
+// The most different sliding windows of a model; ModelShape::validate() checks it.
 inline constexpr int kMaxWindows = 2;
 
-// A PromptChunk is num_tokens of one request that run after `context` tokens whose KV is there
-// already.
+// num_tokens of one request that run after `context` tokens whose KV is already computed.
 struct PromptChunk {
-  int32_t num_tokens = 0;  // >= 2; a single token is a decode, whatever it is a token of (L2)
+  int32_t num_tokens = 0;  // >= 2; a single token is a decode, even of a prompt (L2)
   int32_t context = 0;
 };
 
-// DecodeSums are sums over requests that run one token each. `context` counts the keys that the
-// token sees, itself included.
+// Sums over requests with one token each. `context` counts the keys that the token sees, including
+// itself.
 struct DecodeSums {
   int32_t num_requests = 0;
   int64_t context = 0;                          // Σ
@@ -31,7 +29,7 @@ struct DecodeSums {
   int32_t max_context = 0;                      // an upper bound; 0: unknown
 };
 
-// These tokens of one request look at so many rows of a source each.
+// Tokens of one request, each of which attends to the same rows of a source.
 struct SourceChunk {
   int32_t num_tokens = 0;
   int32_t num_rows = 0;
@@ -42,26 +40,26 @@ struct StepShape {
   int32_t num_requests = 0;  // R
   int32_t num_sampled = 0;   // rows of logits
   DecodeSums decode;
-  std::vector<PromptChunk> chunks;  // capacity is kept by clear()
-  // With ModelShape::source, these are the rows that requests of one token look at, the tokens of
-  // the others, and the rows of each source that is encoded.
+  std::vector<PromptChunk> chunks;  // clear() keeps the capacity
+  // With ModelShape::source: the rows that requests of one token attend to, the tokens of other
+  // requests with their rows, and the rows of each source that is encoded.
   int64_t decode_source_rows = 0;          // Σ
-  std::vector<SourceChunk> source_chunks;  // likewise
+  std::vector<SourceChunk> source_chunks;  // clear() keeps the capacity
   std::vector<int32_t> encoded_rows;
-  std::vector<int32_t> pictures;  // with ModelShape::tower: embeddings of each that is encoded
+  std::vector<int32_t> pictures;  // with ModelShape::tower: embeddings of each encoded picture
 
-  // Adds one request of the step: positions [computed, computed + scheduled). `windows` are those
-  // of the model, ascending, and its tokens look at `source_rows` of a source.
+  // Adds one request with positions [computed, computed + scheduled). `windows` are those of the
+  // model, ascending; its tokens attend to `source_rows` rows of a source.
   void add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, bool sampled,
            std::span<const int32_t> windows, int32_t source_rows = 0);
-  // What the plan has encoded for the places of tokens.
+  // Adds the items of the plan that are encoded for places of tokens.
   void add_pictures(const StepPlan& plan);
   void clear();
 };
 
-// Fills the shape from what the scheduler granted. `known_tokens(i)` tokens are known of
-// plan.scheduled[i], so that the step samples for those that reach it. Without it every request is
-// taken to be sampled.
+// Sets the shape to the scheduler's plan. For plan.scheduled[i], `known_tokens(i)` tokens are
+// known, so that the step samples for requests that reach the last of them. Without it every
+// request counts as sampled.
 void assign(StepShape& shape, const StepPlan& plan, std::span<const int32_t> windows,
             std::span<const int32_t> known_tokens = {});
 

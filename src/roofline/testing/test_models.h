@@ -1,5 +1,5 @@
-// These are configurations of published models, for tests: the fields that cost depends on, as
-// their config.json has them.
+// For tests: configurations of published models, with those fields of their config.json on which
+// cost depends.
 #pragma once
 
 #include "roofline/shape/model_shape.h"

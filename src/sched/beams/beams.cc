@@ -6,7 +6,7 @@ namespace quire {
 
 // --- Coming and going ---
 
-// All beams of a search must have room at once: two searches that each wait for blocks of the other
+// All beams of a search must fit at once: two searches that each waited for blocks of the other
 // would wait forever.
 Status Beams::check(const Request& request) const {
   const KvManager& kv = state_.kv;
@@ -100,7 +100,7 @@ void Beams::take_prompt(Entry& beam) {
   if (beam.hard) promises.hard += promises.owed(beam) - own_promise;
 }
 
-// --- Moving ---
+// --- Moves ---
 
 void Beams::note_moves(std::span<const BeamMove> moves) {
   if (moves.empty()) return;
@@ -125,8 +125,8 @@ void Beams::begin_step() {
   if (preemptions_.any()) state_.roster.compact_running();
 }
 
-// A beam that is given up gives its blocks back before others take copies of the blocks that their
-// parents' texts end in: there are never more of these than of those, but for the first time.
+// The beams that are given up free their blocks before other beams copy the partial blocks in which
+// their parents' texts end. Except for the first time, no more blocks are needed than were freed.
 void Beams::move(Entry& leader) {
   bool has_room = true;
   for (Entry* beam : leader.beams) {
@@ -139,21 +139,22 @@ void Beams::move(Entry& leader) {
     if (beam->beam_parent == nullptr) continue;
     beam->request.token_ids.push_back(beam->beam_token);
     beam->beam_parent = nullptr;
-    // The executor learns the text by being told of a new request: it has sampled another token.
+    // The executor learns the beam's text as that of a new request, since it has sampled another
+    // token.
     if (beam->known_to_executor) state_.roster.dropped.push_back(beam->request.id);
     beam->known_to_executor = false;
   }
   if (!has_room) preemptions_.preempt(leader);
 }
 
-// The beam has the text of its parent from now on, and none of its blocks yet.
+// Makes the beam's tokens those of its parent. The beam has no blocks for them yet.
 void Beams::leave_text(Entry& beam) {
   const Entry& parent = *beam.beam_parent;
   QUIRE_CHECK(
       parent.beam_parent == &parent && parent.request.num_new_tokens() == 0 && !parent.in_flight(),
       "beam {} goes on as {}, which has {} tokens to compute", beam.request.id.value,
       parent.request.id.value, parent.request.num_new_tokens());
-  // Another sequence, since its tokens are others from here on.
+  // The tokens differ from here on, so the beam needs a new sequence.
   state_.kv.close(beam.sequence);
   beam.has_sequence = false;
   state_.roster.open_sequence(beam);

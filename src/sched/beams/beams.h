@@ -1,5 +1,5 @@
-// Beams of one search. They are requests of their own, so that a step runs them like any other;
-// what is theirs alone is that they share one fate, and that a beam may go on with the text of
+// Beams: the beams of searches. Each beam is a request of its own, so that a step runs it like any
+// other; but all beams of a search start and end together, and a beam may go on with the text of
 // another. One thread may use it.
 #pragma once
 
@@ -16,20 +16,21 @@ class Beams {
   Beams(SchedulerState& state, StepBudget& budget, Preemptions& preemptions)
       : state_(state), budget_(budget), preemptions_(preemptions) {}
 
-  // Whether a beam may be added: kInvalidArgument or kTooLarge.
+  // Returns an error if the beam must not be added: kInvalidArgument or kTooLarge.
   Status check(const Request& request) const;
-  // Makes a new entry the first beam of a search, or one more beam of its leader's search.
+  // Makes a new entry the first beam of a search, or if it has a leader, a further beam of that
+  // search.
   void join(Entry& entry);
-  // Ends the search. The caller calls Roster::compact_running().
+  // Ends the search. The caller calls Roster::compact_running() after it.
   void retire(Entry& leader, RequestStatus status);
-  // The leader has been admitted: the others have their places from now on.
+  // The leader has been admitted: this makes the other beams of its search running too.
   void start_others(Entry& leader);
-  // A running beam takes the blocks of the prompt that its leader has computed.
+  // Gives a running beam the blocks of the prompt that its leader has computed.
   void take_prompt(Entry& beam);
 
-  // Scheduler::move_beams()
+  // Scheduler::move_beams().
   void note_moves(std::span<const BeamMove> moves);
-  // Moves them, at the beginning of a step.
+  // Carries out the noted moves, at the beginning of a step.
   void begin_step();
 
  private:

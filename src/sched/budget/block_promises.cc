@@ -17,7 +17,7 @@ BlockCounts BlockPromises::sum(bool hard_only) const {
   BlockCounts sum;
   if (hard_only && state_.roster.num_hard_running() == 0) return sum;
   for (const Entry* entry : state_.roster.running()) {
-    // Who computes all its tokens in this step has the blocks for them.
+    // A request that computes all its tokens in this step already has the blocks for them.
     const bool has_all = entry->num_granted >= entry->num_new_tokens() && entry->num_granted > 0;
     if (entry->hard || !(hard_only || has_all)) sum += owed(*entry);
   }
@@ -35,8 +35,8 @@ BlockCounts BlockPromises::watermark() const {
   return counts;
 }
 
-// The first beam has the prompt too. Where no block leaves a sequence as it grows, all of them
-// share the prompt's full blocks.
+// The first beam holds the prompt too. Unless blocks leave a sequence as it grows, all beams share
+// the full blocks of the prompt.
 BlockCounts BlockPromises::blocks_for_beam(int32_t num_tokens, int32_t num_prompt_tokens) const {
   const BlockTables& tables = state_.kv.tables();
   const BlockCounts whole = tables.sizing().blocks_for(num_tokens);
@@ -53,7 +53,7 @@ BlockCounts BlockPromises::owed_to_beam(const Entry& beam) const {
   if (beam.has_sequence && !tables.table(beam.sequence, 0).empty())
     return tables.blocks_missing(beam.sequence, num_tokens);
   if (&beam == beam.beam_leader) return tables.sizing().blocks_for(num_tokens);
-  // What it begins with is a copy of the block that its parent's text ends in.
+  // Such a beam begins with a copy of the block in which its parent's text ends.
   if (beam.is_spare_beam && !beam.hard) return tables.sizing().a_block_each();
   return blocks_for_beam(num_tokens, request.num_prompt_tokens);
 }

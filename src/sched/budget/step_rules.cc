@@ -2,8 +2,9 @@
 
 namespace quire {
 
-// A step under way leaves the value of a token open, not its place: the next step may be planned
-// unless the request is sure to end with that token, or somebody must see its value first.
+// While a step is under way, the value of its sampled token is unknown, but its position is known.
+// So the next step may be planned, unless the request will surely end with that token or somebody
+// must see its value first.
 bool StepRules::may_overlap(const Entry& entry) const {
   const SchedulerConfig& config = state_.config;
   const bool is_pipeline = config.pipeline_depth > 1;

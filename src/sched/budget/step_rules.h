@@ -1,5 +1,5 @@
-// StepRules: what a step may compute of a request, whatever the step has room for. One thread may
-// use it.
+// StepRules: what a step may compute of a request, apart from the room that the step has. One
+// thread may use it.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class StepRules {
     if (entry.is_beam() && entry.waits_for_prompt()) return false;
     return !entry.in_flight() || may_overlap(entry);
   }
-  // Of `num_tokens` from `position` on, those that the leader of a fork group may compute.
+  // Returns how many of `num_tokens` from `position` on the leader of a fork group may compute.
   int32_t clip_to_fork(const Entry& entry, int32_t position, int32_t num_tokens) const {
     const int32_t stop = entry.request.num_prompt_tokens - 1;
     if (position >= stop || !stops_for_fork(entry, stop)) return num_tokens;
@@ -32,8 +32,8 @@ class StepRules {
   }
 
  private:
-  // A state is there until the next token is computed. So the leader of a fork group stops before
-  // the last token of its prompt, and goes on in the step in which those that wait copy its state.
+  // A state is lost when the next token is computed. So the leader of a fork group stops before the
+  // last token of its prompt, and goes on in the step in which its forks copy the state.
   bool stops_for_fork(const Entry& entry, int32_t position) const {
     return state_.stops_for_forks && position == entry.request.num_prompt_tokens - 1 &&
            state_.roster.forks.contains(entry.request.id);

@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// However little time there is, a step computes as much of some prompt.
+// A step computes at least this many tokens of some prompt, however little time there is.
 constexpr int32_t kMinChunk = 16;
 
 }  // namespace
@@ -57,8 +57,8 @@ void StepTimeBudget::sort_by_priority() {
   });
 }
 
-// A prompt does not stand back for decodes that are all less important. Nor does one that would
-// miss its deadline if it did, and makes it otherwise.
+// A prompt is not cut if it is more important than all decodes, or if it would miss its deadline
+// only because it was cut.
 bool StepTimeBudget::may_exceed(const Entry& entry, int32_t position) const {
   const Request& request = entry.request;
   if (state_.config.policy == SchedulingPolicy::kPriority &&

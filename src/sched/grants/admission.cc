@@ -8,9 +8,9 @@
 namespace quire {
 namespace {
 
-// Entries that a step passes because their adapter must wait.
+// The most queued requests that one step looks at for one whose adapter must wait.
 constexpr int32_t kMostWithoutAdapter = 1024;
-// Those that did not fit are tried again in one step of so many, all of them in the same one.
+// Requests that did not fit are tried again in one step of this many, all of them in the same step.
 constexpr uint64_t kStepsBetweenTries = 16;
 
 }  // namespace
@@ -30,8 +30,8 @@ void Admission::admit() {
   if (is_static) batch_forming_ = budget_.num_tokens == 0;
 }
 
-// Short requests have some places of their own, also while admission pauses: what they will hold at
-// most is small, and set aside for them when they are admitted.
+// Short requests have places of their own. They are admitted even while admission pauses: the most
+// that they will hold is small, and is set aside for them when they are admitted.
 void Admission::admit_short() {
   Roster& roster = state_.roster;
   while (roster.num_short_running() < state_.config.num_express_seqs() && budget_.has_room()) {
@@ -69,7 +69,7 @@ Admission::Outcome Admission::try_unless_hopeless(Entry& entry, Head& head) {
   const BlockCounts available = state_.kv.stores().num_free() - budget_.promises.all;
   if (!has_common_places(entry.num_places()) || not_worth_a_try(entry, available))
     return Outcome::kNoBlocks;
-  // Whoever passes the head must not evict the cached blocks that the head is going to hit.
+  // A request that passes the head must not evict the cached blocks that the head is going to hit.
   if (head.entry != nullptr && !head.is_held && head.entry->has_sequence) {
     head.prefix =
         state_.kv.hold(head.entry->sequence, head.entry->request.token_ids, find_hit(*head.entry));
@@ -83,7 +83,8 @@ Admission::Outcome Admission::try_unless_hopeless(Entry& entry, Head& head) {
   return outcome;
 }
 
-// Notes what came of an entry. True: nobody else may pass the head.
+// Records the outcome of an attempt to admit an entry. Returns true if no other request may pass
+// the head.
 bool Admission::order_is_strict(Entry& entry, Outcome outcome, Head& head) {
   const int32_t max_overtakes = state_.config.max_overtakes;
   if (outcome == Outcome::kAdmitted) {
@@ -95,18 +96,18 @@ bool Admission::order_is_strict(Entry& entry, Outcome outcome, Head& head) {
   if (outcome == Outcome::kHeld || head.entry != nullptr) return false;
   head.entry = &entry;
   ++state_.stats.num_head_waits;
-  return entry.num_overtaken >= max_overtakes;  // from here on blocks are set aside for it
+  return entry.num_overtaken >= max_overtakes;  // from here on blocks are kept for the head
 }
 
-// Whether there are so many places that are not kept for short requests.
+// Whether this many places are free that are not kept for short requests.
 bool Admission::has_common_places(int32_t num_places) const {
   const int32_t num_express =
       std::min(state_.roster.num_short_running(), state_.config.num_express_seqs());
   return state_.roster.num_running() - num_express + num_places <= state_.config.max_num_seqs;
 }
 
-// An entry that did not fit is looked at again when there is more room, or now and then, because
-// its prefix may have been cached meanwhile.
+// Whether an entry that did not fit need not be tried yet. It is tried again when there is more
+// room, and from time to time, because its prefix may have been cached meanwhile.
 bool Admission::not_worth_a_try(const Entry& entry, const BlockCounts& available) const {
   return !state_.roster.running().empty() && available.fits_in(entry.refused_available_blocks) &&
          state_.stats.num_steps / kStepsBetweenTries == entry.refused_step / kStepsBetweenTries;
@@ -119,7 +120,7 @@ int32_t Admission::num_idle_rounds() const {
   if (roster.waiting.empty()) return kAny;
   if (config.batching == BatchingMode::kStaticBatches) return batch_forming_ ? 0 : kAny;
   if (roster.num_running() >= config.max_running()) return kAny;
-  // Short requests have places of their own, and the others may make room within a round.
+  // Short requests have places of their own, and the other three may make room within a round.
   if (config.num_express_seqs() > 0 || config.max_loras > 0 || config.bounds_step_time() ||
       state_.kv.tables().sizing().blocks_leave()) {
     return 0;
@@ -139,7 +140,7 @@ int32_t Admission::num_idle_rounds() const {
 
 // --- Adapters ---
 
-// The first of the queue that must wait until another adapter has ended.
+// Returns the first request of the queue that must wait until another adapter is no longer running.
 Entry* Admission::find_adapter_head() const {
   const AdapterUses& adapters = state_.roster.adapters;
   const int32_t max_loras = state_.config.max_loras;
@@ -152,8 +153,8 @@ Entry* Admission::find_adapter_head() const {
   return nullptr;
 }
 
-// Once the first that waits for an adapter to end has been overtaken too often by requests with
-// adapters, they all wait behind it.
+// Once the first request that waits for room for its adapter has been overtaken too often by
+// requests with adapters, all of these wait behind it.
 bool Admission::waits_for_adapter(const Entry& entry) const {
   const Adapter* adapter = entry.request.adapter.get();
   if (adapter == nullptr) return false;
@@ -192,7 +193,7 @@ Admission::Outcome Admission::try_admit(Entry& entry) {
     }
     state_.roster.media.drop(request, false, entry.media);
     if (!has_media) return Outcome::kHeld;
-    // The copy of a partial block takes a block while its source still holds one.
+    // Copying a partial block takes a block while the hit still holds its source.
     if (!hit.partial_block) return Outcome::kNoBlocks;
     hit = state_.kv.lookup_whole_blocks(entry.sequence, request.token_ids);
   }
@@ -213,8 +214,8 @@ bool Admission::allocate(Entry& entry, const PrefixHit& hit, int32_t num_tokens)
                                                              promises.owed_to_other_beams(entry)});
 }
 
-// What host memory has of the prompt comes back first, if the request then fits for sure. True: more
-// of it is on its way from files.
+// Brings the part of the prompt that is in host memory back first, if the request then surely fits.
+// Returns true if more of the prompt is being loaded from files.
 bool Admission::promote_prefix(const Entry& entry) {
   KvManager& kv = state_.kv;
   const Request& request = entry.request;
@@ -257,7 +258,7 @@ void Admission::start(Entry& entry, const PrefixHit& hit, int32_t num_tokens) {
       state_.stats.prefix_hits += hit.num_tokens;
     }
   }
-  // Room for all that may come, so that no step of it allocates.
+  // Reserves room for all tokens that may come, so that no step of the request allocates.
   request.token_ids.reserve(static_cast<size_t>(
       std::min<int64_t>(int64_t{request.num_prompt_tokens} + request.params->max_tokens,
                         state_.config.max_model_len)));

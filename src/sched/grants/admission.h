@@ -13,18 +13,19 @@ class Admission {
   Admission(SchedulerState& state, StepBudget& budget, Preemptions& preemptions, Beams& beams)
       : state_(state), budget_(budget), preemptions_(preemptions), beams_(beams) {}
 
-  // Admits as many as the step and the cache have room for, in the order of the policy.
+  // Admits as many requests as the step and the cache have room for, in the order of the policy.
   void admit();
-  // Returns a lower bound of the rounds, from the next one on, in which admit() would look at
-  // nobody, while all that happens is decodes that take blocks.
+  // Returns a lower bound of the number of rounds, from the next one on, in which admit() would
+  // look at no request as long as only decodes that take blocks happen.
   int32_t num_idle_rounds() const;
 
  private:
   enum class Outcome : uint8_t { kAdmitted, kNoBudget, kNoBlocks, kHeld };
-  // The head is the first of the queue that does not fit. Others may pass it.
+  // The head is the first request of the queue that does not fit. Others may pass it.
   struct Head {
-    Entry* entry = nullptr;  // null: there is none yet
-    BlockHold prefix;        // what it is going to hit, until the round ends
+    Entry* entry = nullptr;  // null: there is no head yet
+    // Keeps the cached blocks that the head is going to hit, until the round ends.
+    BlockHold prefix;
     bool is_held = false;
     int32_t num_tried_past = 0;
   };
@@ -50,7 +51,7 @@ class Admission {
   StepBudget& budget_;
   Preemptions& preemptions_;
   Beams& beams_;
-  Entry* adapter_head_ = nullptr;  // of the step being planned: find_adapter_head()
+  Entry* adapter_head_ = nullptr;  // find_adapter_head() of the step being planned
   bool batch_forming_ = true;      // static batches: the current batch may still grow
 };
 

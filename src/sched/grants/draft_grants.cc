@@ -40,8 +40,8 @@ void DraftGrants::grant() {
   place();
 }
 
-// Those that may have drafts, with the most that would be of use to each, and what is planned
-// without them.
+// Collects the requests that may have drafts, with the most drafts that are of use to each. Returns
+// what is planned without drafts.
 DraftStep DraftGrants::collect_queries() {
   queries_.clear();
   entries_.clear();
@@ -68,7 +68,8 @@ DraftStep DraftGrants::collect_queries() {
   return step;
 }
 
-// Drafts that would be of use: not beyond the request's last token, which is never computed.
+// Returns the most drafts that are of use: none beyond the request's last token, which is never
+// computed.
 int32_t DraftGrants::most_drafts(const Entry& entry) const {
   const Request& request = entry.request;
   if (entry.num_granted != 1 || entry.in_flight() || !entry.decodes()) return 0;
@@ -92,7 +93,7 @@ void DraftGrants::collect_candidates(const DraftingCost* cost) {
   }
 }
 
-// Drafts that cost something are made once it is known how many.
+// Proposes drafts that cost something, once it is known how many are wanted.
 void DraftGrants::propose_chosen() {
   size_t num_chosen = 0;
   for (size_t i = 0; i < queries_.size(); ++i) {
@@ -114,8 +115,8 @@ void DraftGrants::propose_chosen() {
   }
 }
 
-// Nobody is preempted for tokens that may come to nothing, nor will be: blocks for a step of every
-// running request stay free.
+// Places the drafts. Nobody is or will be preempted for tokens that may be wrong: blocks for a step
+// of every running request stay free.
 void DraftGrants::place() {
   std::optional<BlockCounts> num_reserved_blocks;
   for (size_t i = 0; i < queries_.size(); ++i) {

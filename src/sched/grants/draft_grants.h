@@ -1,5 +1,5 @@
-// DraftGrants: what a step has left goes to guesses of the tokens behind the known ones, as far as
-// they pay. One thread may use it.
+// DraftGrants: gives the rest of a step's budget to drafts, which are guesses of the tokens behind
+// the known ones, as far as they pay. One thread may use it.
 #pragma once
 
 #include <vector>
@@ -28,10 +28,10 @@ class DraftGrants {
   SchedulerState& state_;
   StepBudget& budget_;
   DraftPlanner planner_;
-  // Of the step being planned: who may have drafts.
+  // The requests of the step being planned that may have drafts.
   std::vector<DraftQuery> queries_;
   std::vector<Entry*> entries_;             // parallel to queries_
-  std::vector<DraftCandidate> candidates_;  // the same
+  std::vector<DraftCandidate> candidates_;  // parallel to queries_ too
 };
 
 }  // namespace quire

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// A long prompt leaves a token for each request behind it: decodes do not wait for somebody's
-// prefill.
+// A long prompt leaves a token of the budget for each request behind it, so that decodes do not
+// wait for another request's prefill.
 inline int32_t RunningGrants::num_timely(const Entry& entry, int32_t num_behind) const {
   const int32_t position = entry.next_position();
   const int32_t num_allowed =
@@ -47,7 +47,8 @@ bool RunningGrants::make_room(Entry& entry, int32_t num_tokens) {
                     .num_new_tokens = num_tokens,
                     .num_reserved_blocks = promises.hard - own_promise};
   while (!tables.allocate(entry.sequence, args)) {
-    // Steps under way may end requests: whoever has one waits for it rather than preempt.
+    // Steps under way may end requests and free blocks, so a request that has one waits for it
+    // rather than preempt.
     if (entry.in_flight()) return false;
     const BlockCounts needed =
         tables.blocks_missing(entry.sequence, int64_t{args.num_computed_tokens} + num_tokens);

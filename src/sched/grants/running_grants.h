@@ -13,7 +13,7 @@ class RunningGrants {
   RunningGrants(SchedulerState& state, StepBudget& budget, Preemptions& preemptions, Beams& beams)
       : state_(state), budget_(budget), preemptions_(preemptions), beams_(beams) {}
 
-  // Grants tokens to all of them, as far as the step has any.
+  // Grants tokens to running requests until the step's budget is spent.
   void grant();
 
  private:

@@ -26,7 +26,7 @@ bool may_be_preempted_for(const Entry& candidate, const Entry& requester, Schedu
   return requester.arrived_before(candidate);
 }
 
-// Of the blocks that a victim frees; when it is not said what is missing, one of any pool is.
+// Returns how many of the freed blocks are useful; if `needed` names none, blocks of any pool are.
 int64_t num_useful(const BlockCounts& freed, const BlockCounts& needed) {
   if (needed.total() == 0) return std::min<int64_t>(freed.total(), 1);
   int64_t sum = 0;
@@ -37,7 +37,7 @@ int64_t num_useful(const BlockCounts& freed, const BlockCounts& needed) {
 bool better_victim(const Candidate& a, const Candidate& b) {
   if (a.priority != b.priority) return a.priority > b.priority;
   if ((a.useful_blocks == 0) != (b.useful_blocks == 0)) return b.useful_blocks == 0;
-  // a.tokens / a.blocks < b.tokens / b.blocks
+  // The same as a.tokens / a.blocks < b.tokens / b.blocks, without division.
   const int64_t left = a.recompute_tokens * std::max<int64_t>(b.useful_blocks, 1);
   const int64_t right = b.recompute_tokens * std::max<int64_t>(a.useful_blocks, 1);
   if (left != right) return left < right;

@@ -36,7 +36,7 @@ bool EncoderCache::make_room(int64_t num_embeddings) {
   return true;
 }
 
-// Without references. What has not been encoded yet never will be.
+// Forgets an item without references. If it has not been encoded yet, it never will be.
 void EncoderCache::forget(Items::iterator it) {
   const auto input = std::find(inputs_.begin(), inputs_.end(), it->second.item);
   if (input == inputs_.end()) {

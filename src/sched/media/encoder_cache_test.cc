@@ -19,7 +19,7 @@ std::shared_ptr<const MediaItem> make_item(const std::string& key, int32_t num_e
   return item;
 }
 
-// A list of items in the order in which they were last used, with counts of references.
+// Keeps the items in the order in which they were last used, with reference counts.
 class NaiveCache {
  public:
   explicit NaiveCache(int64_t capacity) : capacity_(capacity) {}
@@ -75,7 +75,7 @@ class NaiveCache {
   std::vector<Item> items_;
 };
 
-// What the executor holds after each plan is what the naive model holds.
+// The executor must hold after each plan what the naive model holds.
 TEST(EncoderCache, HoldsWhatANaiveModelHolds) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,6 +1,6 @@
 // MediaGate decides which tokens of a request with media a step may compute. An item is encoded
-// whole, in the first step that computes a token that stands for it; where there is no room for it,
-// the step's tokens end before it.
+// whole, in the first step that computes a token that stands for it; if there is no room for the
+// item, the request's tokens in the step end before it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace quire {
 
-// Of Request::media: spans whose tokens are computed, and those whose items are referred to.
+// Counts of the leading spans of Request::media: those whose tokens are computed, and those whose
+// items the request has referred to.
 struct MediaProgress {
   int32_t num_done = 0;
   int32_t num_held = 0;
@@ -22,7 +23,7 @@ struct MediaLimits {
   int32_t encoder_step_tokens = 0;
   int32_t max_num_batched_tokens = 0;
   bool is_bidirectional = false;  // spans must not be cut
-  bool is_chunked = true;         // otherwise prompts must not be cut
+  bool is_chunked = true;         // false: prompts must not be cut
 };
 
 // One thread may use it.
@@ -34,17 +35,17 @@ class MediaGate {
   EncoderCache& cache() { return cache_; }
   const EncoderCache& cache() const { return cache_; }
 
-  // kTooLarge: its media can never be computed here.
+  // Returns kTooLarge if the request's media can never be computed here.
   Status check(const Request& request) const;
-  // How many of `num_tokens` from `position` on, of a step that has `budget` left; refers to the
-  // items that they need. 0: none in this step.
+  // Returns how many of `num_tokens` from `position` on a step with `budget` tokens left may
+  // compute, and refers to the items that they need. 0: none in this step.
   int32_t clip(const Request& request, int32_t position, int32_t num_tokens, int32_t budget,
                MediaProgress& progress);
-  // The first so many tokens came from the cache: they need no embeddings.
+  // Marks the first num_computed_tokens as taken from the prefix cache: they need no embeddings.
   static void begin(const Request& request, int32_t num_computed_tokens, MediaProgress& progress);
-  // Lets go of items whose tokens are computed.
+  // Drops the references to items whose tokens are computed.
   void release(const Request& request, int32_t num_computed_tokens, MediaProgress& progress);
-  // Lets go of all. `keep`: they may be used again.
+  // Drops all references. `keep`: the items may be used again.
   void drop(const Request& request, bool keep, MediaProgress& progress);
 
  private:

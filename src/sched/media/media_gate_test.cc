@@ -5,7 +5,7 @@
 namespace quire {
 namespace {
 
-// Rows of 10 embeddings each, with a token between them.
+// Adds rows of 10 embeddings each, with a token between two rows.
 void add_picture(int32_t num_rows, Request& request) {
   auto item = std::make_shared<MediaItem>();
   item->key = std::to_string(request.media.size());

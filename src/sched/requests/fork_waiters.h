@@ -1,6 +1,6 @@
-// ForkWaiters holds the requests that wait for another one, their leader, to compute the prompt
-// that they share with it. Beams wait for the leader of their search, which knows them: they are
-// counted here, and released by it. One thread may use it.
+// ForkWaiters holds the requests that wait until another request, their leader, has computed the
+// prompt that they share. The beams of a search wait for its leader too. The leader itself has the
+// list of them and releases them; here they are only counted. One thread may use it.
 #pragma once
 
 #include <unordered_map>
@@ -12,11 +12,11 @@ namespace quire {
 
 class ForkWaiters {
  public:
-  // The entry's state becomes kForkWaiting.
+  // Adds a request, whose state becomes kForkWaiting.
   void add(Entry& entry);
-  // Precondition: it waits here. Its state is the caller's to change.
+  // Removes a request. Precondition: it waits here. The caller changes its state.
   void remove(Entry& entry);
-  // Returns the requests that wait for `leader`, and forgets them.
+  // Removes and returns the requests that wait for `leader`.
   std::vector<Entry*> release(RequestId leader);
 
   bool has_forks() const { return !by_leader_.empty(); }
@@ -24,7 +24,7 @@ class ForkWaiters {
   int32_t size() const { return size_; }
 
  private:
-  std::unordered_map<RequestId, std::vector<Entry*>> by_leader_;  // looked up, never iterated
+  std::unordered_map<RequestId, std::vector<Entry*>> by_leader_;  // for lookups, never iterated
   int32_t size_ = 0;                                              // beams included
 };
 

@@ -9,7 +9,7 @@ constexpr double kWindowUs = 10e6;
 constexpr double kMaxRetryAfterS = 600.0;
 }  // namespace
 
-// A queue that could not hold one longest prompt would refuse it forever.
+// A queue too small for one longest prompt would refuse that prompt forever.
 QueueLimits::QueueLimits(const SchedulerConfig& config)
     : max_reqs_(config.max_num_queued_reqs),
       max_tokens_(std::max<int64_t>(config.max_num_queued_tokens, config.max_model_len)) {}
@@ -40,8 +40,8 @@ void QueueLimits::leave(int64_t num_tokens) {
               num_tokens_);
 }
 
-// Time without prompts is kept apart, so that many steps of decodes at once come to the same as one
-// by one.
+// Time without prompt tokens is added up separately, so that many steps of decodes in one call give
+// the same result as one call per step.
 void QueueLimits::on_prefill(int64_t num_tokens, int64_t busy_us) {
   if (num_tokens == 0) {
     decoding_us_ += busy_us;
@@ -55,7 +55,7 @@ void QueueLimits::on_prefill(int64_t num_tokens, int64_t busy_us) {
   decoding_us_ = 0;
 }
 
-// What is left of the sums after the time without prompts, in which no tokens and all time came.
+// Returns the sums as they are after the time without prompt tokens, which adds time and no tokens.
 QueueLimits::Recent QueueLimits::faded() const {
   const double lost = -std::expm1(-static_cast<double>(decoding_us_) / kWindowUs);
   return {.tokens = recent_.tokens * (1.0 - lost),

@@ -1,5 +1,5 @@
-// QueueLimits decides how much may wait (law L3), and how long a refused client should stay away.
-// One thread may use it.
+// QueueLimits decides how many requests and tokens may wait (law L3), and after how long a refused
+// client may try again. One thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ class QueueLimits {
   int64_t num_queued_tokens() const { return num_tokens_; }
   int64_t max_queued_tokens() const { return max_tokens_; }
 
-  // kResourceExhausted when so much more would pass a limit.
+  // Returns kResourceExhausted if this many more would exceed a limit.
   Status check_room(int32_t num_requests, int64_t num_tokens) const;
   void enter(int64_t num_tokens);
   void leave(int64_t num_tokens);
 
-  // So many prompt tokens were computed in a step that took busy_us; 0: in steps of decodes alone,
-  // however many.
+  // Records that a step that took busy_us computed num_tokens prompt tokens. 0 tokens: busy_us is
+  // the time of any number of steps of decodes alone.
   void on_prefill(int64_t num_tokens, int64_t busy_us);
   double prefill_tokens_per_s() const;
   int64_t retry_after_s() const;
@@ -41,7 +41,7 @@ class QueueLimits {
   Recent faded() const;
 
   Recent recent_;
-  int64_t decoding_us_ = 0;  // since then, in steps without prompt tokens
+  int64_t decoding_us_ = 0;  // time of steps without prompt tokens since the last step with some
 };
 
 }  // namespace quire

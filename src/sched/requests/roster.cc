@@ -52,7 +52,7 @@ Entry& Roster::add(Request request, int64_t num_queued_tokens) {
   return entry;
 }
 
-// A request counts against the limits of the queue until it is first admitted.
+// A request counts against the queue's limits until it is first admitted; this ends that.
 static void leave_limits(Entry& entry, QueueLimits& limits) {
   if (entry.ever_admitted) return;
   entry.ever_admitted = true;

@@ -1,7 +1,7 @@
-// Roster keeps the requests of the scheduler, each waiting, waiting for a fork's leader, running or
-// finished, and what they hold while they are: places, adapters, media, KV. It moves entries from
-// one state to the next and keeps the counts right; others decide which entry moves when. One
-// thread may use it.
+// Roster holds the scheduler's requests, each of which waits, waits for a fork's leader, runs or
+// has finished, and the resources that they hold meanwhile: places, adapters, media, KV. It moves
+// entries from one state to the next and keeps the counts right; other parts decide which entry
+// moves when. One thread may use it.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,7 @@ namespace quire {
 
 class Roster {
  public:
-  // Both outlive the roster; so does `drafter`, which may be null.
+  // `config` and `kv` outlive the roster; so does `drafter`, which may be null.
   Roster(const SchedulerConfig& config, KvManager& kv, Drafter* drafter);
 
   // Makes a record for a new request, of which num_queued_tokens count against the limits of the
@@ -34,24 +34,25 @@ class Roster {
   Entry& add(Request request, int64_t num_queued_tokens);
   // Makes the entry a running one. Precondition: it was waiting and has left its queue.
   void start(Entry& entry);
-  // It waits again and has given back all that it held. It is in no queue, and the caller takes it
-  // off running() by compact_running().
+  // Makes a running entry wait again and frees all that it held. The entry is not put in a queue,
+  // and the caller removes it from running() with compact_running().
   void stop(Entry& entry);
-  // Makes the entry a finished one, and frees what it held. The caller takes it off the queue or
-  // the running ones, as it does with stop(). Its forks need not wait for it any more.
+  // Makes the entry a finished one and frees what it held; its forks no longer wait for it. The
+  // caller removes it from its queue, or from running() as after stop().
   void retire(Entry& entry, RequestStatus status);
-  // Those that wait for this leader wait for a place instead.
+  // Makes the requests that wait for this leader wait for a place instead.
   void release_forks(RequestId leader) {
     if (forks.has_forks()) queue_forks(leader);
   }
   void compact_running();
-  // Forgets those that have finished, whose records are used again.
+  // Forgets the finished requests, so that their records can be used again.
   void recycle_finished();
 
   // Opens the entry's sequence unless it is open.
   void open_sequence(Entry& entry);
-  // What files of KV should keep of it. `whole`: its last block too, though tokens may fill only a
-  // part of that. Text alone: tokens of media do not tell what stands there.
+  // Tells the KV manager what of the request to store in files. `whole`: its last block too, even
+  // if tokens fill only a part of it. Requests with media are not stored, since the tokens of media
+  // do not tell the content.
   void store_in_files(const Entry& entry, bool whole) {
     if (kv_.files() != nullptr && entry.request.media.empty()) store_text_in_files(entry, whole);
   }
@@ -63,7 +64,7 @@ class Roster {
     const auto it = by_id_.find(id);
     return it == by_id_.end() ? nullptr : it->second;
   }
-  // Returns every record, also those without a request.
+  // Returns every record, including unused ones.
   const std::deque<Entry>& entries() const { return entries_; }
   const std::vector<Entry*>& running() const { return running_; }  // in order of admission
   size_t num_finished() const { return finished_.size(); }         // since the last step
@@ -77,7 +78,7 @@ class Roster {
   QueueLimits limits;
   MediaGate media;
   AdapterUses adapters;
-  std::vector<RequestId> dropped;  // that the executor must be told to forget
+  std::vector<RequestId> dropped;  // ids that the executor must be told to forget
 
  private:
   void queue_forks(RequestId leader);
@@ -87,7 +88,8 @@ class Roster {
   KvManager& kv_;
   Drafter* const drafter_;
 
-  // Records have stable addresses; a finished one is used again after the next schedule().
+  // Records have stable addresses. The record of a finished request is used again after the next
+  // schedule().
   std::deque<Entry> entries_;
   std::vector<Entry*> unused_entries_;
   std::vector<Entry*> finished_;
@@ -98,8 +100,8 @@ class Roster {
   int32_t num_short_running_ = 0;
 };
 
-// Returns how many positions a request can ever hold: its prompt and its longest output but the
-// last token, which is never computed.
+// Returns the most positions that a request can ever hold: its prompt and its longest output,
+// without the last token, which is never computed.
 int32_t max_kv_tokens(const SchedulerConfig& config, const Request& request);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// SchedulerState is what all parts of the scheduler work on.
+// SchedulerState is the state that all parts of the scheduler work on.
 #pragma once
 
 #include "sched/requests/roster.h"
@@ -9,12 +9,13 @@ namespace quire {
 struct SchedulerState {
   SchedulerConfig config;
   KvManager& kv;
-  Drafter* const drafter;      // null: no drafts
-  const bool stops_for_forks;  // leaders of forks must, since layers keep states
+  Drafter* const drafter;  // null: there are no drafts
+  // The leaders of forks stop before their last prompt token, since layers keep states.
+  const bool stops_for_forks;
   Roster roster;
-  SchedulerStats stats;  // those of its counts that only grow
+  SchedulerStats stats;  // only the counts that never decrease
 
-  // Of the step being planned.
+  // Time of the step being planned.
   int64_t now_us = 0;
 };
 

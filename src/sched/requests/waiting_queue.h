@@ -1,6 +1,6 @@
 // WaitingQueue: requests that could run, in the order of the policy. The order of two entries never
-// changes while they wait (ageing is linear in time, so it cancels out), which makes it an ordered
-// set: O(log n) in and out. One thread may use it.
+// changes while they wait (ageing is linear in time, so it cancels out). So the queue is an ordered
+// set: inserting and erasing take O(log n). One thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace quire {
 class WaitingQueue {
  public:
   struct Item {
-    bool resumes = false;  // fcfs: preempted requests are in front
-    int64_t rank = 0;      // by policy, smaller first
+    bool resumes = false;  // under fcfs, preempted requests come first
+    int64_t rank = 0;      // by the policy, smaller first
     int64_t arrival_us = 0;
     RequestId id;
     Entry* entry = nullptr;
@@ -31,9 +31,9 @@ class WaitingQueue {
   explicit WaitingQueue(const SchedulerConfig& config) : config_(config) {}
 
   void insert(Entry& entry);
-  // Precondition: it is in the queue, unchanged since it was inserted.
+  // Removes an entry. Precondition: it is in the queue and has not changed since it was inserted.
   void erase(Entry& entry);
-  // Also when its entry has changed since.
+  // Removes the entry at `it`, which may have changed.
   iterator erase(iterator it);
 
   iterator begin() const { return items_.begin(); }

@@ -8,7 +8,8 @@
 
 namespace quire {
 
-// Returns the steps before the first that may end the request; 0: it has something else to do.
+// Returns the number of steps before the first that may end the request; 0: it is not just
+// decoding.
 int64_t DecodeRuns::run_of(const Entry& entry, int32_t num_under_way) const {
   const SamplingParams& params = *entry.request.params;
   const int32_t num_outputs = entry.request.num_output_tokens() + entry.num_open_tokens();
@@ -21,8 +22,9 @@ int64_t DecodeRuns::run_of(const Entry& entry, int32_t num_under_way) const {
          1;
 }
 
-// Returns the steps, up to about `wanted`, for which there are blocks without preempting anybody:
-// each request takes one of every group when its last is full. What is promised is not there.
+// Returns the number of steps, up to about `wanted`, for which there are blocks without preemption:
+// each request takes one block of every group when its last one is full. Promised blocks do not
+// count as free.
 int64_t DecodeRuns::num_steps_with_blocks(int64_t wanted) {
   const KvManager& kv = state_.kv;
   const BlockTables& tables = kv.tables();
@@ -36,7 +38,7 @@ int64_t DecodeRuns::num_steps_with_blocks(int64_t wanted) {
     return whole_rounds * block_size;
   first_turns_.clear();
   for (const Entry* entry : running) {
-    if (entry->hard) continue;  // its blocks are those that it has been promised
+    if (entry->hard) continue;  // its blocks are among those promised to it
     first_turns_.push_back((block_size - entry->next_position() % block_size) % block_size);
   }
   const int64_t num_takers = std::ssize(first_turns_);
@@ -56,7 +58,7 @@ int32_t DecodeRuns::max_run(int32_t num_under_way) {
       config.pipeline_depth > 1) {
     return 0;
   }
-  // A step that is planned ahead looks for blocks, and at who waits, before the run has ended.
+  // A step planned ahead looks for blocks and at waiting requests before the run has ended.
   const int32_t num_ahead = config.async_scheduling ? 1 : 0;
   int64_t num_steps = int64_t{admission_.num_idle_rounds()} - num_ahead;
   for (const Entry* entry : roster.running()) {
@@ -103,7 +105,7 @@ void DecodeRuns::append_tokens(size_t num_steps, DecodeTokens& tokens) {
   }
 }
 
-// What schedule() would do to blocks in this step.
+// Allocates blocks as schedule() would do in this step.
 void DecodeRuns::grow(size_t step, std::span<Entry* const> growing) {
   BlockTables& tables = state_.kv.tables();
   const auto offset = static_cast<int32_t>(step);
@@ -117,7 +119,7 @@ void DecodeRuns::grow(size_t step, std::span<Entry* const> growing) {
   }
 }
 
-// Those that wait find no place in the first step, which the steps behind it need not look at.
+// Waiting requests find no place in the first step, so the steps after it need not look at them.
 void DecodeRuns::pass_those_who_wait(int32_t num_steps) {
   const Roster& roster = state_.roster;
   if (roster.waiting.empty() || roster.num_running() >= state_.config.max_num_batched_tokens ||
@@ -129,7 +131,7 @@ void DecodeRuns::pass_those_who_wait(int32_t num_steps) {
   if (roster.num_running() < state_.config.max_running()) state_.stats.num_head_waits += num_steps;
 }
 
-// What update() would do to them.
+// Registers full blocks as update() would do.
 void DecodeRuns::fill(size_t step, std::span<Entry* const> filling) {
   BlockTables& tables = state_.kv.tables();
   const auto offset = static_cast<int32_t>(step);
@@ -139,8 +141,9 @@ void DecodeRuns::fill(size_t step, std::span<Entry* const> filling) {
   }
 }
 
-// update()'s sums over so many steps between which nothing changes but that each running request
-// computes a token; the KV manager has not heard yet of num_uncommitted ones in the first.
+// Adds what update() adds to its sums over num_steps steps in which each running request computes a
+// token and nothing else changes. In the first step the KV manager does not yet know of
+// num_uncommitted computed tokens.
 void DecodeRuns::add_slot_stats(int64_t num_uncommitted, int64_t num_steps) {
   const KvStats kv = state_.kv.stats();
   const int64_t num_groups = state_.kv.tables().sizing().num_groups();
@@ -150,7 +153,7 @@ void DecodeRuns::add_slot_stats(int64_t num_uncommitted, int64_t num_steps) {
       kv.num_unused_slots * num_steps - (num_uncommitted * num_steps + num_later) * num_groups;
 }
 
-// What depends on how long steps take.
+// Updates the statistics that depend on the times of steps.
 void DecodeRuns::note_times(int64_t begin_us, std::span<const int64_t> end_us) {
   const size_t num_steps = end_us.size();
   state_.roster.limits.on_prefill(0, end_us.back() - begin_us);
@@ -188,7 +191,7 @@ void DecodeRuns::end_run(int32_t num_steps) {
   kv.on_step_done(state_.stats.num_steps);
 }
 
-// Returns the first step behind `step` at which a request takes or fills a block.
+// Returns the first step after `step` at which a request takes or fills a block.
 size_t DecodeRuns::next_turn(size_t step, size_t next_growing, size_t next_filling) const {
   if (every_step_) return step + 1;
   size_t next = std::numeric_limits<size_t>::max();
@@ -205,7 +208,7 @@ void DecodeRuns::run(int64_t begin_us, std::span<const int64_t> end_us, DecodeTo
   append_tokens(num_steps, tokens);
   const std::vector<Entry*>& running = state_.roster.running();
   const auto block_size = static_cast<size_t>(state_.kv.block_size());
-  // Blocks leave windows at any step: there each request has its turn at each.
+  // With windows, blocks may become free at any step, so each request has a turn at every step.
   const bool blocks_leave = state_.kv.tables().sizing().blocks_leave();
   every_step_ = blocks_leave;
   size_t next_growing = 0;

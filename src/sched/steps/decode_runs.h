@@ -1,7 +1,6 @@
-// DecodeRuns runs many steps of decodes at once. Between two changes of the batch a step only moves
-// each running request on by one token, takes a block for those that fill one and registers it;
-// here each of these is done once per block instead of looked for at every step. One thread may use
-// it.
+// DecodeRuns runs many steps of decodes at once. While the batch does not change, a step only moves
+// each running request on by one token, and allocates a block or registers a full one for some.
+// Here each request is looked at once per block instead of at every step. One thread may use it.
 #pragma once
 
 #include <span>
@@ -17,14 +16,15 @@ class DecodeRuns {
              const Admission& admission)
       : state_(state), budget_(budget), preemptions_(preemptions), admission_(admission) {}
 
-  // Scheduler::max_decode_run() and run_decodes()
+  // Scheduler::max_decode_run() and run_decodes().
   int32_t max_run(int32_t num_under_way);
   void run(int64_t begin_us, std::span<const int64_t> end_us, DecodeTokens& tokens);
 
  private:
   int64_t run_of(const Entry& entry, int32_t num_under_way) const;
   int64_t num_steps_with_blocks(int64_t wanted);
-  // A request writes the first slot of a block, or the last, once in block_size steps.
+  // A step at which a request writes the first slot of a block, or the last; this is every
+  // block_size-th step.
   struct Turn {
     size_t step = 0;
     Entry* entry = nullptr;
@@ -32,7 +32,7 @@ class DecodeRuns {
   void plan_turns(size_t num_steps);
   size_t next_turn(size_t step, size_t next_growing, size_t next_filling) const;
   void append_tokens(size_t num_steps, DecodeTokens& tokens);
-  // Lets the requests whose turns come first have them, if those are in this step; returns them.
+  // Returns the entries whose next turn is in this step, and moves their turns on.
   std::span<Entry* const> take_turns(std::vector<Turn>& turns, size_t& next, size_t step);
   void grow(size_t step, std::span<Entry* const> growing);
   void pass_those_who_wait(int32_t num_steps);
@@ -46,8 +46,9 @@ class DecodeRuns {
   Preemptions& preemptions_;
   const Admission& admission_;
   std::vector<int64_t> first_turns_;  // of max_run()
-  bool every_step_ = false;           // something happens at each step of the run
-  std::vector<Turn> growing_;  // turns by step, each time round the ring block_size steps later
+  bool every_step_ = false;           // every step of the run may take or fill blocks
+  // Rings of turns ordered by step; a turn that is taken returns block_size steps later.
+  std::vector<Turn> growing_;
   std::vector<Turn> filling_;
   std::vector<Entry*> turn_;
   std::vector<BlockTableUpdate> unsent_;

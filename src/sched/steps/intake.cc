@@ -12,7 +12,7 @@ Status Intake::add(Request request) {
   const bool waits = leader != nullptr && leader->state != EntryState::kFinished &&
                      leader->request.num_computed_tokens <
                          leader->request.num_prompt_tokens - (state_.stops_for_forks ? 1 : 0);
-  // A fork computes one token of its prompt.
+  // A fork computes only one token of its prompt.
   const int64_t num_tokens = leader == nullptr ? num_tokens_to_queue(request) : 1;
   if (Status room = roster.limits.check_room(1, num_tokens); !room.ok()) {
     ++state_.stats.num_refused;
@@ -76,7 +76,7 @@ static bool same_media(const MediaSpan& a, const MediaSpan& b) {
   return a.begin == b.begin && a.end == b.end && a.first == b.first && a.item->key == b.item->key;
 }
 
-// A fork shares its leader's KV, so it must have the very same prompt under the same keys.
+// A fork shares its leader's KV, so both must have the same prompt and the same keys.
 Status Intake::check_fork(const Request& request) const {
   if (!request.fork_of) return {};
   const Entry* leader = state_.roster.find(*request.fork_of);

@@ -10,7 +10,7 @@ class Intake {
  public:
   Intake(SchedulerState& state, Beams& beams) : state_(state), beams_(beams) {}
 
-  // Scheduler::add()
+  // Scheduler::add().
   Status add(Request request);
 
  private:

@@ -9,8 +9,8 @@
 namespace quire {
 namespace {
 
-// As many tokens as the step may bring, and each but the last one was a draft: what was computed
-// behind another token is worthless.
+// Returns an error unless the tokens are at most as many as the step may sample and all but the
+// last were drafts: what was computed after a token that is no draft is worthless.
 Status check_samples(const Entry& entry, const Flight& flight, std::span<const TokenId> token_ids) {
   const auto num_sampled = static_cast<int32_t>(token_ids.size());
   if (num_sampled > flight.num_samples || (num_sampled == 0) != (flight.num_samples == 0)) {
@@ -48,8 +48,8 @@ std::span<const RequestUpdate> Outcomes::take(const StepResult& result) {
   return updates_;
 }
 
-// The entry that waits for this very result, or null. Results come in the plan's order; anything
-// else is looked up.
+// Returns the entry that waits for this very result, or null. Results usually come in the plan's
+// order; others are found by id.
 inline Entry* Outcomes::match(size_t index, RequestId id, uint64_t step_id) {
   const std::vector<Entry*>& planned = plans_.entries();
   Entry* entry = index < planned.size() ? planned[index] : nullptr;
@@ -71,14 +71,14 @@ void Outcomes::apply(Entry& entry, const RequestStepResult& result) {
   update.num_drafts = static_cast<int32_t>(entry.drafts.size());
   update.drafts_from_prediction = update.num_drafts > 0 && entry.draft_class.from_prediction;
   entry.drafts.clear();
-  // A search says how its beams go on.
+  // For a beam, the search says how it goes on.
   if (!entry.is_beam()) append_tokens(request, result.sampled_token_ids, update);
   if (update.num_drafts > 0) {
     draft_planner_.on_verified(entry.draft_history, entry.draft_class, update.num_drafts,
                                update.num_accepted_drafts);
   }
-  // What was computed for drafts counts as far as they are the request's tokens now. The last token
-  // is never computed by the step that samples it.
+  // Tokens computed for drafts count if they are now the request's tokens. The last token is never
+  // computed by the step that samples it.
   const auto num_new = static_cast<int32_t>(update.new_token_ids.size());
   advance(entry, request.num_computed_tokens + flight.num_tokens - update.num_drafts +
                      std::max(0, num_new - 1));
@@ -87,7 +87,7 @@ void Outcomes::apply(Entry& entry, const RequestStepResult& result) {
   if (update.finished) state_.roster.retire(entry, *update.finished);
 }
 
-// Those of the sampled tokens that the request has from now on: up to one that ends it.
+// Appends the sampled tokens to the request, up to one that ends it.
 inline void Outcomes::append_tokens(Request& request, std::span<const TokenId> token_ids,
                                     RequestUpdate& update) {
   size_t num_appended = 0;
@@ -106,7 +106,7 @@ inline void Outcomes::append_tokens(Request& request, std::span<const TokenId> t
   state_.stats.num_generated_tokens += static_cast<int64_t>(num_appended);
 }
 
-// The request's tokens before `end` have been computed.
+// Records that the request's tokens before `end` have been computed.
 inline void Outcomes::advance(Entry& entry, int32_t end) {
   Roster& roster = state_.roster;
   Request& request = entry.request;
@@ -133,7 +133,7 @@ inline void Outcomes::count_computed(Entry& entry, int32_t begin, int32_t end) {
   entry.num_tokens_seen = std::max(entry.num_tokens_seen, end);
 }
 
-// An executor that leaves a scheduled request out must not leave it hanging.
+// Ends the requests of the step that the executor gave no result for, so that they do not hang.
 void Outcomes::fail_unanswered(uint64_t step_id) {
   for (Entry* entry : state_.roster.running()) {
     if (!entry->in_flight() || entry->flights[0].step_id != step_id) continue;

@@ -13,13 +13,13 @@ namespace quire {
 
 class Outcomes {
  public:
-  // `plans` made the plans whose results come.
+  // `plans` is the builder of the plans whose results come.
   Outcomes(SchedulerState& state, Beams& beams, DraftPlanner& draft_planner,
            const PlanBuilder& plans)
       : state_(state), beams_(beams), draft_planner_(draft_planner), plans_(plans) {}
 
-  // Appends tokens, and finishes requests. The result is valid until the next call and as long as
-  // `result`.
+  // Applies a result: appends tokens and finishes requests. The returned updates are valid until
+  // the next call and as long as `result`.
   std::span<const RequestUpdate> take(const StepResult& result);
 
  private:

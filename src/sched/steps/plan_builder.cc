@@ -76,7 +76,7 @@ std::vector<TokenId> PlanBuilder::copy_of_tokens(const Request& request) {
   return copy;
 }
 
-// What the plan holds beside its requests. An empty one carries nothing, unless files of KV wait
+// Adds what the plan has beside its requests. An empty plan carries nothing, unless KV files wait
 // for copies of blocks.
 void PlanBuilder::finish() {
   KvManager& kv = state_.kv;

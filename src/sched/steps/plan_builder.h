@@ -1,5 +1,5 @@
-// PlanBuilder: writes down what has been granted, as the difference to what the executor knows. One
-// thread may use it.
+// PlanBuilder writes a step's grants as a plan, which is the difference to what the executor knows.
+// One thread may use it.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,7 @@ class PlanBuilder {
  public:
   PlanBuilder(SchedulerState& state, StepBudget& budget) : state_(state), budget_(budget) {}
 
-  // Returns the plan of the step, whose grants become steps under way. It is valid until the next
-  // call.
+  // Returns the plan of the step and makes its grants flights. Valid until the next call.
   StepPlan& build();
 
   const StepPlan& plan() const { return plan_; }
@@ -31,7 +30,7 @@ class PlanBuilder {
   StepBudget& budget_;
   StepPlan plan_;
   std::vector<Entry*> entries_;
-  std::vector<std::vector<TokenId>> spare_tokens_;  // memory of new requests of earlier plans
+  std::vector<std::vector<TokenId>> spare_tokens_;  // kept memory of new requests in earlier plans
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Scheduler: the parts, and the order in which they work.
+// Scheduler: its parts, and the order in which they work.
 #include "sched/scheduler.h"
 
 #include <algorithm>
@@ -59,8 +59,8 @@ void check_config(const SchedulerConfig& config, const KvManager& kv, const Draf
               max_step, config.max_uncommitted_tokens());
 }
 
-// Of a pipeline every step takes its part of the requests, so that the steps beside it have as many:
-// those that this one leaves are the next one's.
+// In a pipeline each step takes its share of the requests, so that the steps beside it have as
+// many; those that this step leaves are for the next one.
 int32_t most_requests_of_step(const SchedulerState& state) {
   const int32_t depth = state.config.pipeline_depth;
   if (depth == 1) return std::numeric_limits<int32_t>::max();
@@ -70,9 +70,9 @@ int32_t most_requests_of_step(const SchedulerState& state) {
   return std::max(1, (num_requests + depth - 1) / depth);
 }
 
-// Of a pipeline prompts go in pieces: until the first step comes to the last stage that one stands
-// still, and a stage waits for another whose step is longer. A piece has so many tokens that reading
-// the weights once more takes an eighth of its time at most, as far as times are known.
+// In a pipeline prompts are computed in pieces. The last stage has no work until the first step
+// reaches it, and a stage waits for another one whose step is longer. If step times are known, a
+// piece has so many tokens that reading the weights once more takes at most an eighth of its time.
 int32_t most_tokens_of_step(const SchedulerConfig& config, int32_t num_requests) {
   constexpr int32_t kUsualPiece = 64, kLeastPiece = 16;
   constexpr double kPartsOfRead = 8;

@@ -1,5 +1,5 @@
-// check_scheduler() checks the scheduler's state against everything that it holds: S-1 .. S-3, S-9
-// and S-10. Tests and debug builds call it.
+// check_scheduler() checks the scheduler's state against all of its requests and resources: S-1 ..
+// S-3, S-9 and S-10. Tests and debug builds call it.
 #pragma once
 
 #include "sched/requests/scheduler_state.h"

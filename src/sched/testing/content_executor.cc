@@ -109,7 +109,7 @@ std::vector<TokenId> with_media(std::vector<TokenId> tokens, const std::vector<M
   for (const MediaSpan& span : media) {
     uint64_t content = 0;
     for (const char c : span.item->key) content = mix(content, static_cast<unsigned char>(c));
-    if (span.is_source()) {  // all tokens look at it: what the first one is tells them apart
+    if (span.is_source()) {  // all tokens attend to it, so changing the first one is enough
       tokens[0] =
           static_cast<TokenId>(mix(content, static_cast<uint64_t>(tokens[0])) % 1'000'000'007);
       continue;

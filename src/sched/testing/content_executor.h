@@ -1,6 +1,6 @@
-// For tests: carries out plans over a memory that holds real content, and checks every read and
-// write (S-1, S-2, KV-6 and that a request only ever sees its own context). The next token is a
-// hash of the context.
+// For tests: carries out plans on a memory that holds real content, and checks every read and write
+// (S-1, S-2, KV-6 and that a request only ever sees its own context). The next token is a hash of
+// the context.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ class ContentExecutor {
                   int32_t num_state_blocks = 0)
       : spec_(spec), vocab_size_(vocab_size), memory_(spec, num_blocks, num_state_blocks) {}
 
-  // errors() says what was wrong with the plan.
+  // Executes a plan; errors() then says what was wrong with it.
   StepResult execute(const StepPlan& plan);
   const std::vector<std::string>& errors() const { return errors_; }
   size_t num_known() const { return known_.size(); }
-  // Media of whose tokens a step computes all or none.
+  // From now on a step must compute all or none of an item's tokens.
   void keep_media_whole() { keeps_media_whole_ = true; }
   // Makes the request with this id fail in the next step.
   void fail_next(RequestId id) { failing_ = id; }
@@ -50,16 +50,16 @@ class ContentExecutor {
   int32_t vocab_size_;
   KvContentModel memory_;
   std::map<RequestId, Known> known_;
-  std::set<std::string> encoded_;  // keys of items
+  std::set<std::string> encoded_;  // keys of encoded items
   bool keeps_media_whole_ = false;
   std::vector<std::string> errors_;
   RequestId failing_;
 };
 
-// Tokens with what stands in their places: of a media item, its content.
+// Returns the tokens with those of media items replaced by the items' content.
 std::vector<TokenId> with_media(std::vector<TokenId> tokens, const std::vector<MediaSpan>& media);
 
-// What a request generates when it is alone in the world.
+// Returns what a request generates when no other request runs.
 std::vector<TokenId> generate_alone(std::vector<TokenId> prompt, const SamplingParams& params,
                                     int32_t max_model_len, int32_t vocab_size);
 

@@ -23,8 +23,8 @@ Result<int64_t> parse_int(std::string_view text) {
   return value;
 }
 
-// "a8b4": the first 8 tokens of the endless text a, then the first 4 of b. Each letter's tokens are
-// its own.
+// Parses "a8b4": the first 8 tokens of the endless text a, then the first 4 of b. No two letters
+// share a token.
 Result<std::vector<TokenId>> parse_prompt(std::string_view text) {
   std::vector<TokenId> tokens;
   while (!text.empty()) {
@@ -47,7 +47,7 @@ Result<SchedulingPolicy> parse_policy(std::string_view name) {
   return invalid_argument("policy: expected fcfs, priority or sjf, got '{}'", name);
 }
 
-// "100,10,0,10,0": the fields of StepTimeTable in order, whole microseconds.
+// Parses "100,10,0,10,0": the fields of StepTimeTable in order, in whole microseconds.
 Result<StepTimeTable> parse_step_times(const std::string& text) {
   std::vector<double> fields;
   std::istringstream stream(text);
@@ -355,7 +355,7 @@ Status TraceRunner::expect(const Line& line) {
   return {};
 }
 
-// Everything has ended and is free again (KV-7).
+// Checks that everything has ended and is free again (KV-7).
 Status TraceRunner::end() {
   const StepPlan& plan = scheduler_->schedule(now_us_);
   if (!plan.empty()) return internal_error("expected the end, got plan {}", describe(plan));

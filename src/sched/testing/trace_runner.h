@@ -1,5 +1,5 @@
-// For tests: scheduler traces as text. A trace sets up a cache and a scheduler, lets requests come
-// and go, and says what each step's plan must be. Language: tests/traces/README.md.
+// For tests: runs scheduler traces, which are texts that set up a cache and a scheduler, add and
+// end requests, and say what each step's plan must be. Language: tests/traces/README.md.
 #pragma once
 
 #include <filesystem>
@@ -17,13 +17,13 @@ namespace quire::test {
 
 class TraceRunner {
  public:
-  // Runs a whole trace. The error is the first line that is wrong or whose expectation fails:
-  // "file:line: expected …".
+  // Runs a whole trace. Returns an error for the first line that is malformed or whose expectation
+  // fails: "file:line: expected …".
   static Status run(const std::filesystem::path& file);
   static Status run_text(std::string_view text, std::string_view name);
 
  private:
-  // `verb word word key=value …`, in the order of the line.
+  // A parsed line `verb word word key=value …`, with its parts in order.
   struct Line {
     std::string verb;
     std::vector<std::string> words;
@@ -43,7 +43,7 @@ class TraceRunner {
   Result<int64_t> value_of(const std::string& name) const;
 
   KvSpec spec_;
-  int32_t num_blocks_ = 0;  // usable
+  int32_t num_blocks_ = 0;  // without null blocks
   KvOptions kv_options_;
   SchedulerConfig config_;
   std::unique_ptr<KvManager> kv_;

@@ -1,5 +1,5 @@
-// Beam search as one would write it down: whole texts, sorted lists, no places, nothing cut short.
-// For tests.
+// For tests: beam search in its simplest form, with whole texts and sorted lists, without places
+// and without shortcuts.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace quire::test {
 struct NaiveBeamSearch {
   struct Text {
     std::vector<TokenId> token_ids;
-    double score = 0;  // while it runs: the sum of log-probabilities
+    double score = 0;  // while the search runs: the sum of log-probabilities
     bool stopped = false;
   };
   using Candidates = std::vector<std::pair<TokenId, float>>;
@@ -41,7 +41,7 @@ struct NaiveBeamSearch {
     const size_t num_eos = params.ignore_eos ? 0 : params.eos_token_ids.size();
     return std::max<size_t>(2, 1 + num_eos) * static_cast<size_t>(width);
   }
-  // Every beam's best continuations; of equals, those of better beams and smaller ids are first.
+  // Returns every beam's best continuations. Ties go to better beams, then to smaller ids.
   std::vector<Text> expand(const std::vector<Text>& beams) const {
     std::vector<Text> all;
     for (const Text& beam : beams) {
