@@ -12,7 +12,8 @@ import tempfile
 import harness
 from process import Server
 
-# Runs that go on at the same time, or one that was killed and left its links, have other addresses.
+# The address depends on the process id, because other runs may exist at the same time, or may have
+# been killed and have left their links.
 NETWORK = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 256}"
 
 

@@ -45,7 +45,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
-            # A sanitizer tells at the end by the exit code whether it found something.
+            # A sanitizer that found something changes the exit code.
             if self.process.returncode != 0:
                 raise RuntimeError(f"the server ended with code {self.process.returncode}:\n{self.output()}")
 

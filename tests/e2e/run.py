@@ -69,7 +69,8 @@ import test_vllm_surface  # noqa: E402
 from process import Server  # noqa: E402
 
 
-# Modules of tests that start servers of their own, so that some can run beside each other; those that take longest first.
+# Test modules that start servers of their own, so that some can run at the same time. The longest
+# come first.
 BESIDE = (test_verbs, test_networks, test_prefill_decode, test_tools, test_ranks, test_route, test_client_libraries, test_vision,
           test_telemetry, test_operations, test_fleet, test_speculation, test_vllm_router, test_vllm_surface, test_pull,
           test_planning, test_speech, test_kv_files, test_adapters, test_models_dir, test_pages, test_terminal, test_process,

@@ -8,7 +8,7 @@ import subprocess
 import termios
 import time
 
-# Colours, cursor movements and modes say nothing about the text.
+# Colours, cursor movements and modes are not part of the text.
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
 
 

@@ -82,7 +82,8 @@ def test_thousand_slow_readers(binary):
         status, _, text = ctx.request("POST", "/v1/completions", {"prompt": "short", "max_tokens": 4}, timeout=300)
         waited = time.time() - start
         assert status == 200, text
-        # Its place is one that long requests never take, so it does not wait for any of them to be cut off.
+        # A short request has a place that long requests never take, so it does not have to wait
+        # until one of them is cut off.
         assert ctx.metric("vllm:num_requests_waiting") > 0, "it waited behind all streams that nobody reads"
         assert ctx.metric("quire:unread_stream_bytes") <= 64 << 20
         print(f"slow readers: a short request took {waited:.1f} s, rss {before:.0f} -> {ctx.rss_mib():.0f} MiB")

@@ -135,7 +135,7 @@ def test_limits_of_keys_under_many_clients(binary):
             assert requests <= admitted <= requests * (1 + minutes) + 1, (admitted, minutes)
             charged = rows["tokens"]["prompt_tokens"] + rows["tokens"]["output_tokens"]
             assert charged == sum(c.tokens for c in of["tokens"]), (charged, rows["tokens"])
-            # A bucket may owe what the requests under way have asked for when it ran out.
+            # A bucket may be in debt by the tokens of the requests that ran when it became empty.
             debt = clients * (charged // rows["tokens"]["requests"] + 1)
             assert tokens <= charged <= tokens * (1 + minutes) + debt, (charged, minutes)
             assert 1 <= running <= 2 and rows["narrow"]["refused"] > 0, (running, rows["narrow"])

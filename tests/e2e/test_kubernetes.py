@@ -12,7 +12,7 @@ from test_kv_files import metric
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 FOLDER = os.path.join(ROOT, "packaging", "kubernetes")
-# Of the Kubernetes whose schemas judge.
+# The version of Kubernetes whose schemas are used.
 VERSION = "1.31"
 
 

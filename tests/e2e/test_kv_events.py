@@ -101,7 +101,7 @@ def listen(binary, keys, is_map):
         ask(server.url, "Now something else. " + PROMPT)
         seen = len(listener.numbers)
         listener.hear(lambda: len(listener.numbers) > seen)
-        # Enough to throw blocks out again.
+        # Sends enough requests to evict blocks.
         for i in range(12):
             ask(server.url, f"{i} {PROMPT}")
         before = len(listener.blocks)
@@ -111,7 +111,8 @@ def listen(binary, keys, is_map):
         assert listener.numbers == list(range(len(listener.numbers))), listener.numbers
         again = list(listener.replay(3))
         assert [number for number, _ in again] == listener.numbers[3:]
-        # What is told of a tenant's blocks would be wrong for all others.
+        # Blocks of a tenant must not be published, because their hashes would be wrong for all
+        # others.
         ask(server.url, cache_salt="tenant")
         ask(server.url, "The end of it, and a few words more so that there is a block of it all.")
         seen = len(listener.numbers)

@@ -70,7 +70,8 @@ def test_a_restarted_server_has_the_same_answer_from_files(binary):
             assert metric(server.url, "vllm:external_prefix_cache_hits_total") >= cached - 16
             salted, cached = ask(server.url, cache_salt="another tenant")
             assert salted == expected and cached == 0, cached
-            # In a crowd, and with a prompt that goes on from the middle of a run.
+            # Sends many requests at once, with one prompt that continues in the middle of a run of
+            # blocks.
             answers = {}
             prompts = [PROMPT[:300 + 40 * i] for i in range(4)]
             threads = [threading.Thread(target=lambda p=p: answers.setdefault(p, ask(server.url, p)[0])) for p in prompts]

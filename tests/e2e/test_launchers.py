@@ -32,7 +32,7 @@ def test_under_slurm(binary):
         for nodes in ("2", "1"):
             done = slurm.run("-N", nodes, "-n", "2", os.path.abspath(binary), *ONE_RANK, *external)
             assert done.returncode == 0 and done.stdout == alone.stdout, (nodes, done, alone, slurm.logs())
-        # A rank that fails ends the step, and its exit code is Slurm's.
+        # A rank that fails ends the step, and its exit code becomes Slurm's.
         done = slurm.run("-N", "2", "-n", "2", os.path.abspath(binary), *ONE_RANK, *external, "--tensor-parallel-size", "4")
         assert done.returncode == 1 and "expected 2" in done.stderr, (done, slurm.logs())
 

@@ -4,7 +4,7 @@ import json
 
 from harness import Skip
 
-# Each stream is one request over a socket of its own, cheap enough to hold a thousand in one process.
+# Each stream is one request on a socket of its own, so cheap that one process can hold a thousand.
 
 
 async def raw_call(ctx, body, timeout=300, path="/v1/completions", end=b"data: [DONE]"):
@@ -85,7 +85,8 @@ def test_thousand_open_streams(ctx):
         raise Skip(f"the server's queue is too small for this test: {refused} of 1000 were refused")
 
 
-# Path to the fields that its requests need beside "stream", and to what ends its streams.
+# For each path, the fields that its requests need besides "stream", and the text that ends its
+# streams.
 DOORS = {
     "/v1/messages": (lambda text: {"max_tokens": 8, "messages": [{"role": "user", "content": text}]}, b"event: message_stop"),
     "/v1/responses": (lambda text: {"max_output_tokens": 8, "input": text, "ignore_eos": True, "store": False},

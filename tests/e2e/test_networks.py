@@ -9,7 +9,7 @@ from rank_faults import KINDS, soak
 from test_kv_files import FLAGS, PLAIN, PROMPT, ask, metric, wait_for
 from test_prefill_decode import complete, context_of, said, transfer
 
-# No test waits as long, however slow the machine is: what takes longer hangs.
+# No test waits this long, even on a slow machine: a call that takes longer hangs.
 HANGS_S = 300
 
 
@@ -61,15 +61,16 @@ def test_prefill_and_decode_over_bad_links(binary):
                                      str(timeout_ms), "--prefill-timeout-ms", str(2 * timeout_ms), verb="route")
 
             print(f"    links: {[network.spoil(i) for i in (1, 2, 3)][0]}", flush=True)
-            # Nobody is given up, so all is handed over, however long that takes.
+            # The timeout is so long that no host is given up, so all requests are handed over.
             with gateway(60_000) as patient:
                 wait_for_backends(patient, [True, True, True])
                 assert list(pool.map(lambda prompt: ask_until_answered(patient, prompt), prompts)) == want
             handed = metric(producer.url, "quire:kv_handovers_total")
             taken = sum(metric(server.url, "quire:kv_takeovers_total") for server in (second, third))
             assert handed >= len(prompts) and taken >= len(prompts), (handed, taken)
-            # A host falls silent: others compute what one that prefills does not hand over, and what one that decodes does not answer. The
-            # latter has the connections of its answers still open, of which nobody hears again.
+            # When a host becomes silent, other hosts compute the prompts that a prefill host does
+            # not hand over, and the answers that a decode host does not send. The connections to
+            # the decode host stay open without any more data.
             with gateway(1000) as hasty:
                 for silent in (1, 2):
                     wait_for_backends(hasty, [True, True, True])

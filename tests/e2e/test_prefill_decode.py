@@ -71,7 +71,7 @@ def test_answers_have_the_same_bits_as_without(binary):
         assert metric(producer.url, "quire:kv_handovers_total") >= 12
         assert metric(consumer.url, "quire:kv_takeovers_total") >= 12
         assert metric(consumer.url, "quire:kv_takeovers_failed_total") == 0
-        # The first leg may be streamed, and a chat.
+        # The first leg may be a stream, and a chat.
         messages = [{"role": "user", "content": PROMPT}]
         chat = {"messages": messages, "max_tokens": 1, "kv_transfer_params": PREFILL, "stream": True}
         _, _, text = context_of(producer).request("POST", "/v1/chat/completions", chat)
@@ -96,12 +96,12 @@ def test_what_is_forged_or_foreign_is_not_there(binary):
             assert status == 503 and "kv_transfer_params" in answer["error"]["message"], (wrong, answer)
         ask(consumer.url, "x", 1)  # whose steps take note of it
         assert metric(consumer.url, "quire:kv_takeovers_failed_total") == len(forged)
-        # Another tenant's prompt of the same words is another prompt.
+        # The same words of another tenant are a different prompt.
         status, answer = complete(consumer, temperature=0, kv_transfer_params=params, cache_salt="another")
         assert status == 503, answer
         status, answer = complete(consumer, temperature=0, kv_transfer_params=params)
         assert status == 200 and said(answer) == said(want), answer
-        # A server with files of its own computes what it does not have.
+        # A server with other files computes the blocks that it does not have.
         status, answer = complete(recomputing, temperature=0, kv_transfer_params=params)
         assert status == 200 and said(answer) == said(want), answer
         assert metric(recomputing.url, "quire:kv_takeovers_failed_total") == 1
@@ -112,7 +112,7 @@ def test_what_is_forged_or_foreign_is_not_there(binary):
         assert status == 400, answer
         assert complete(consumer, kv_transfer_params=PREFILL)[0] == 400
         assert complete(producer, kv_transfer_params=params)[0] == 400
-        # Damaged behind the back of both.
+        # A file is damaged without either server's knowledge.
         params = prefill(producer, "Another one. " + PROMPT)
         for name in params["remote_files"]:
             with open(os.path.join(folder, name), "r+b") as file:

@@ -67,7 +67,7 @@ def test_a_conversation_with_tools(binary):
                   {"role": "user", "content": "It is sunny."}]
         answer = client.responses.create(model="tiny", previous_response_id=asked.id, input=result, tools=TOOLS)
         assert answer.output_text == "It is sunny." and answer.previous_response_id == asked.id, answer
-        # The same without the server's memory.
+        # Asks the same without the server's stored responses.
         items = [{"role": "user", "content": f"<think>So.</think>{CALL}"}, *asked.output, *result]
         alone = client.responses.create(model="tiny", input=items, tools=TOOLS, store=False)
         assert without_ids(alone) == without_ids(answer), (alone, answer)

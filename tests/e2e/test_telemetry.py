@@ -109,7 +109,8 @@ def test_spans_have_vllms_names_and_the_clients_trace(binary):
         wait_for(lambda: len(collector.spans()) == 2)
         assert collector.spans()[1]["traceId"] != TRACE and "parentSpanId" not in collector.spans()[1]
         assert context.metric("quire:otlp_spans_sent_total") == 0  # it has no labels
-        # A span counts as sent once its answer has come back, which is after the collector has it.
+        # A span counts as sent when its answer has arrived, which is after the collector received
+        # it.
         wait_for(lambda: "quire:otlp_spans_sent_total 2.0" in context.request("GET", "/metrics")[2])
 
 
@@ -147,7 +148,8 @@ def test_the_routers_span_is_the_parent_of_the_servers(binary):
             assert last["llm_request"]["parentSpanId"] == last["route_request"]["spanId"], last
             assert "parentSpanId" not in last["route_request"], last
             wait_for(lambda: "quire:route_requests_total" in collector.metrics())
-            # A span counts as sent once its answer has come back, which is after the collector has it.
+            # A span counts as sent when its answer has arrived, which is after the collector
+            # received it.
             wait_for(lambda: "quire:otlp_spans_sent_total 2.0" in context.request("GET", "/metrics")[2])
 
 
@@ -237,7 +239,7 @@ def test_a_collector_that_fails_or_hangs_harms_nobody(binary):
             context = harness.Context(server.url, "none", None)
             for _ in range(5):
                 ask(context)
-            # Answers do not wait for a collector that hangs: it has got nothing so far.
+            # Answers do not wait for a collector that hangs: it has received nothing yet.
             assert "delay_s" not in kwargs or not collector.bodies
     with Server(binary, "--hardware", "none", "--otlp-traces-endpoint", "http://127.0.0.1:9") as server:
         context = harness.Context(server.url, "none", None)

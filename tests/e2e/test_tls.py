@@ -82,7 +82,7 @@ def test_https(binary):
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 streams = list(pool.map(lambda _: complete(server, context, stream=True), range(16)))
             assert set(streams) == {whole}
-            # A body of many records, and an answer longer than one.
+            # Sends a body of many TLS records, and receives an answer of more than one.
             connection.request("POST", "/tokenize", json.dumps({"prompt": "word " * 100_000}),
                                {"Content-Type": "application/json"})
             answer = connection.getresponse()

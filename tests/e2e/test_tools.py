@@ -15,7 +15,7 @@ ARGUMENTS = {"city": "Zürich \"old town\"\n", "days": 3, "tags": ["a", 2]}
 JSON = json.dumps(ARGUMENTS, ensure_ascii=False)
 PYTHON = "city='Zürich \"old town\"\\n', days=3, tags=['a', 2]"
 
-# Dialect to a reply with one call; %j stands for its arguments as JSON.
+# For each dialect, a reply with one call; %j stands for its arguments as JSON.
 REPLIES = {
     "hermes": '<tool_call>\n{"name": "get_weather", "arguments": %j}\n</tool_call>',
     "llama3_json": '{"name": "get_weather", "parameters": %j}',
@@ -177,7 +177,7 @@ def test_what_forced_calls_are_refused_for(binary):
                 raise AssertionError(f"expected a refusal of {fields}")
             except openai.BadRequestError as error:
                 assert error.param == param, (error.param, error.message)
-        # A response_format is about content, of which there is none.
+        # A response_format restricts the content, and there is none.
         choice = forced(client, tool_choice="required", response_format={"type": "json_object"}).choices[0]
         assert choice.message.tool_calls, choice
 
@@ -195,7 +195,7 @@ def bfcl_questions():
     return questions
 
 
-# What ends values of a type, which a model that writes at random would not.
+# Limits that end values of a type, because a model that writes at random would not end them.
 LIMITS = {"string": {"maxLength": 12}, "array": {"maxItems": 2}, "integer": {"minimum": -999, "maximum": 999},
           "number": {"minimum": -999, "maximum": 999}, "object": {"additionalProperties": False}}
 

@@ -246,7 +246,7 @@ def test_bad_flags_of_these_verbs_give_one_clear_line(binary):
         refused(binary, said, *arguments)
 
 
-# what a new user types
+# commands as a new user types them
 
 
 def test_no_verb_prints_help(binary):
@@ -328,7 +328,7 @@ def test_benches_show_progress_when_asked(binary):
         assert "running" not in ok(binary, "bench", *verb).stderr
         done = ok(binary, "bench", *verb, "--progress")
         assert "running 50 %" in done.stderr and "running 100 %" in done.stderr, done
-        # A share of a bound above 100 % says why.
+        # A share of more than 100 % of the bound must be explained.
         above = [share for share in re.findall(r"(\d+) % of the bound", done.stdout) if int(share) > 100]
         assert bool(above) == ("A share above 100 %" in done.stdout), done.stdout
     with Server(binary) as server:
@@ -600,12 +600,12 @@ trust-remote-code: true
     assert any(line.startswith("max-model-len: 2000 ") for line in lines), lines
     assert any(line.startswith('speculative-config: "{') and "suffix" in line for line in lines), lines
     assert "# block-size: 16" in lines, lines
-    # The command line goes before the environment, which goes before the file.
+    # The command line overrides the environment, which overrides the file.
     code, lines, said, _ = settings(binary, text, QUIRE_PORT="8200", QUIRE_BLOCK_SIZE="32")
     assert code == 0 and "port: 8200  # $QUIRE_PORT" in lines and "block-size: 32  # $QUIRE_BLOCK_SIZE" in lines, lines
     _, lines, _, _ = settings(binary, text, "--port", "8300", QUIRE_PORT="8200")
     assert "port: 8300  # command line" in lines, lines
-    # What is printed is a file that says the same.
+    # The output is a file with the same settings.
     _, again, _, _ = settings(binary, "\n".join(lines))
     strip = [line.split("  # ")[0] for line in lines]
     assert [line.split("  # ")[0] for line in again] == strip, again

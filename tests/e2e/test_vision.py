@@ -78,7 +78,7 @@ def test_same_image_again_and_streamed(binary):
         chunks = ask(context, question(data_url("wide.png")), stream=True)
         streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
         assert streamed == first.choices[0].message.content
-        # Each image is encoded once, and its time is told.
+        # Each image is encoded once, and the time of that is measured.
         assert context.metric("quire:media_encode_seconds_count") == 2
         assert context.metric("quire:media_encode_seconds_sum") > 0
 

@@ -150,7 +150,8 @@ def test_kv_aware(binary):
                                 "--kv-event-replay-source", f"{url}=tcp://127.0.0.1:{replay}")]
         with Router("--worker-urls", *servers.urls, "--policy", "kv_aware", *sources, "--kv-event-model", model,
                     "--log-level", "debug") as router:
-            # One server has the prompt, asked for directly: only events can tell the router.
+            # Only one server has the prompt, because it was asked directly. Only its events can
+            # tell the router.
             having = harness.Context(servers.urls[2], "none", None)
             before = metric(having.url, "vllm:request_success_total")
             having.post("/v1/completions", {"model": model, "prompt": PROMPT, "max_tokens": 1})

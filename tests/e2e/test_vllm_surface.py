@@ -56,7 +56,7 @@ class Surface(Context):
 
 
 C, H = "/v1/completions", "/v1/chat/completions"
-# (name, flags of the server, function)
+# Each case is (name, flags of the server, function).
 CASES, UNSUPPORTED = [], []
 
 
@@ -614,7 +614,8 @@ for named, route, asked in (
     unsupported(named, route, **asked)
 
 
-# The command line. A model that is not there ends the start after the flags were read.
+# These cases test the command line. A model path that does not exist ends the start after the flags
+# were read.
 
 NO_MODEL = "/no/such/model"
 

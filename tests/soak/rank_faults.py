@@ -23,7 +23,7 @@ import harness  # noqa: E402
 from network import HostRanks, Network  # noqa: E402
 from process import Server  # noqa: E402
 
-# A client that has waited so long hangs; so does a group that does not end.
+# A client, or the end of a group, that takes longer hangs.
 HANGS_S = 120
 TEXT = "Once upon a time there was a dog named Max, who went to the park because the sun was out. "
 KINDS = ("rank 1 killed", "rank 0 killed", "rank 1 stopped", "rank 0 stopped", "link down")

@@ -382,7 +382,8 @@ class PageTest(unittest.TestCase):
                 self.open(f"?{size}#{view}")
                 if view == "engine":
                     self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
-                # The last thing of the document is what the longest way down shows.
+                # After scrolling down as far as possible, the last element of the document must be
+                # visible.
                 blank = self.page.eval("""(() => {
                     window.scrollTo(0, 1e6);
                     const ends = [...document.querySelectorAll('main *')].filter((e) => e.checkVisibility() && !e.closest('.sr')).map((e) => e.getBoundingClientRect().bottom);
@@ -548,7 +549,7 @@ class PageTest(unittest.TestCase):
         script = """import('/web/markdown.js').then(m => JSON.stringify(%s.map(t => {
             const d = document.createElement('div'); d.append(...m.blocks(t)); return d.innerHTML; })))"""
         self.assertEqual(json.loads(self.page.eval(script % json.dumps(list(cases)))), list(cases.values()))
-        # Any text ends, and none is lost.
+        # The parser must end for any text, and must not lose any of it.
         script = """import('/web/markdown.js').then(m => { const parts = ['# ', '- ', '1. ', '> ', '```', '|', '---', '**', '_', '`',
             '\\n', '  ', 'a', '[', '](https://x.y)']; let state = 7, bad = [];
             for (let i = 0; i < 3000; ++i) { let t = ''; for (let k = 0; k < 12; ++k) {
