@@ -23,9 +23,10 @@ from ray import serve
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-# Of a machine that has other work too. Ray starts anew a proxy that does not answer in time, which is 5 s unless it is told otherwise.
+# For machines that do other work, too. Ray restarts a proxy that does not answer in time, which is
+# 5 s by default.
 BESIDE_OTHER_WORK = {"RAY_worker_niceness": "0", "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60"}
-# What concerns one connection alone, and the length, which belongs to the way in which this one sends.
+# Headers that concern one connection only, and the length, which depends on how this server sends.
 NOT_PASSED_ON = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
 
 

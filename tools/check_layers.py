@@ -107,7 +107,7 @@ def check_folders(problems):
             problems.append(f"{folder}: lists {count} files, tests aside; at most {MAX_FILES}: cut it by subject")
 
 
-# A stand-in for headers of the CUDA compiler, which device code includes, and which compiles that code.
+# A folder that stands in for headers of the CUDA compiler. Device code includes it, and it compiles device code.
 ROOMS_ASIDE = {"kernels/cuda/emulation"}
 
 

@@ -267,7 +267,7 @@ def check_model(r, options, model, path, name, relative_tolerance=0.0):
         return f"{name}: {answer['error']}"
     choice = answer["choices"][0]
     ids = prompt + choice["token_ids"]
-    # LongRoPE chooses by the served length, transformers by that of the call: give it the same choice.
+    # LongRoPE chooses by the served length, transformers by that of the call, so transformers gets the same choice here.
     if getattr(config, "rope_parameters", None) and config.rope_parameters.get("rope_type") == "longrope":
         if (max_len > config.original_max_position_embeddings) != (len(ids) > config.original_max_position_embeddings):
             return None

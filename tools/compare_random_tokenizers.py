@@ -165,8 +165,8 @@ def random_tokenizer(r):
     if r.random() < 0.6:
         t.post_processor = post_processor(r)
     for content in r.sample(ADDED, r.randint(0, 5)):
-        # The reference decodes a normalized token to its normal form and then does not know a special one again, which
-        # Quire does not imitate.
+        # The reference decodes a normalized token to its normal form, and then does not recognize it as special. Quire does not
+        # do the same.
         is_normal = t.normalizer is None or t.normalizer.normalize_str(content) == content
         token = tk.AddedToken(content, single_word=r.random() < 0.3, lstrip=r.random() < 0.3, rstrip=r.random() < 0.3,
                               normalized=flip(r) and is_normal)

@@ -64,7 +64,7 @@ class JinaTasks(tf.JinaEmbeddingsV3Model):
             stem = f"roberta.{name.removesuffix('.weight')}.parametrizations.weight"
             published |= {f"{stem}.original": weight, f"{stem}.0.lora_A": a, f"{stem}.0.lora_B": b}
             self.updates[name] = (a, b)
-        # A pooler that nothing reads is there too.
+        # Checkpoints also contain a pooler that is not used.
         published["roberta.pooler.dense.parametrizations.weight.0.lora_A"] = torch.ones(len(self.TASKS), self.RANK, 2)
         save_file(published, folder / "model.safetensors")
         path = folder / "config.json"
@@ -170,7 +170,7 @@ class JinaBert(torch.nn.Module):
         save_file(self.state_dict(), folder / "model.safetensors")
 
 
-# What llama.cpp calls the tensors of BERT's kin.
+# llama.cpp's names of the tensors of BERT-like models.
 GGUF_NAMES = {
     "word_embeddings": "token_embd", "position_embeddings": "position_embd", "token_type_embeddings": "token_types",
     "embeddings.LayerNorm": "token_embd_norm", "attention.self.query": "attn_q", "attention.self.key": "attn_k",

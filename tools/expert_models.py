@@ -28,7 +28,7 @@ def variants(common, rope):
                 original_max_position_embeddings=32)
     return {
         "gpt_oss": (tf.GptOssConfig(**common(**oss), **rope(**yarn, rope_theta=150000.0)), "bfloat16", {}),
-        # GGUF files do not state the limit: it is 7.
+        # GGUF files do not state the limit; it is always 7.
         "gpt_oss_limit_7": (tf.GptOssConfig(**common(**dict(oss, swiglu_limit=7.0)),
                                             **rope(**yarn, rope_theta=150000.0)), "bfloat16", dict(gguf="gpt-oss")),
         "qwen3_moe": (tf.Qwen3MoeConfig(**common(**two, head_dim=12, **dict(experts, num_experts_per_tok=3),
@@ -87,7 +87,7 @@ def variants(common, rope):
         "llama4": (tf.Llama4TextConfig(**common(**llama4, attention_chunk_size=12, floor_scale=9, attn_scale=0.4,
                                                 interleave_moe_layer_step=2), **rope(rope_theta=1e4)), "bfloat16",
                    dict(min_router_gap=0.02)),
-        # What GGUF files of the architecture all say: chunks and scales of 8192 tokens.
+        # All GGUF files of the architecture have chunks and scales of 8192 tokens.
         "llama4_long_chunks": (tf.Llama4TextConfig(**common(**llama4, interleave_moe_layer_step=4), **rope(
             rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
             original_max_position_embeddings=32)), "bfloat16", dict(gguf="llama4", min_router_gap=0.02)),
@@ -223,7 +223,7 @@ class RouterGaps(contextlib.AbstractContextManager):
         torch.topk = self.original
 
 
-# What stands behind "layers.N." in transformers' state, and its name behind "blk.N." in GGUF files.
+# The part of a name behind "layers.N." in transformers' state, and its name behind "blk.N." in GGUF files.
 GGUF_NAMES = {
     "mlp.gate.weight": "ffn_gate_inp.weight",
     "block_sparse_moe.gate.weight": "ffn_gate_inp.weight",

@@ -19,7 +19,7 @@ TYPES = {
     "IQ4_XS": (23, 256, 136), "BF16": (30, 1, 2),
 }
 
-# Types whose blocks are made of random bits, and which the `gguf` package decodes.
+# Types whose blocks are made of random bits; the `gguf` package decodes them.
 GRID_TYPES = {
     "IQ1_S": (19, 256, 50), "IQ1_M": (29, 256, 56), "IQ2_XXS": (16, 256, 66), "IQ2_XS": (17, 256, 74), "IQ2_S": (22, 256, 82),
     "IQ3_XXS": (18, 256, 98), "IQ3_S": (21, 256, 110), "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66),

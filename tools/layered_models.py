@@ -20,7 +20,7 @@ def variants(common):
         "gemma4_moe": (tf.Gemma4TextConfig(**common(**dict(base, num_hidden_layers=3, layer_types=base["layer_types"][:3]),
                                                     **alike, **experts)), "bfloat16", dict(gguf="gemma4")),
         "gemma4_unified": (tf.Gemma4UnifiedTextConfig(**common(**without_layer_inputs(base), **alike)), "bfloat16", {}),
-        # Heads as wide as those of the released models.
+        # The heads are as wide as in the released models.
         "gemma4_wide": (tf.Gemma4TextConfig(**common(**dict(base, num_hidden_layers=2, head_dim=256, global_head_dim=512,
                                                             layer_types=base["layer_types"][1:3], hidden_size=16,
                                                             num_attention_heads=2, num_key_value_heads=1))),

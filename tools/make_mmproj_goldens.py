@@ -30,7 +30,7 @@ ARCHITECTURES = {"llava": "llama", "llava_next": "llama", "qwen2_vl": "qwen2vl",
                  "gemma3": "gemma3", "smolvlm": "llama", "internvl": "qwen2", "gemma4": "gemma4",
                  "gemma4_moe": "gemma4"}
 SUFFIXES = (".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min")
-# Old converters wrote the two layers of an MLP under each other's names.
+# For these families, older converters swapped the names of the two layers of an MLP.
 SWAPPED_MLPS = ("llava",)
 
 
@@ -180,7 +180,7 @@ def table_name(table, key):
     """What the `gguf` package calls a tensor, of the names that families have in its table."""
     if key.startswith(("v.", "mm.", "model.image_newline")):
         return key
-    # Newer versions of transformers leave a part out of names.
+    # Newer versions of transformers omit a part of the names.
     for known in (key, f"model.{key}", key.replace("vision_tower.", "vision_tower.vision_model.", 1),
                   key.replace("vision_model.", "model.vision_model.", 1)):
         if found := table.get_name(known, try_suffixes=SUFFIXES):

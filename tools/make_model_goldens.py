@@ -64,7 +64,7 @@ def phi3(**more):
     return tf.Phi3Config(**common(sliding_window=None, **more))
 
 
-# name -> (config, stored dtype, options)
+# Returns name -> (config, stored dtype, options).
 def variants():
     gemma3 = dict(head_dim=12, num_hidden_layers=6, hidden_size=24, intermediate_size=40,
                   num_key_value_heads=1, sliding_window=8, query_pre_attn_scalar=12,
@@ -134,7 +134,7 @@ def variants():
     }
 
 
-# The dense families beside the first ones: name -> (config, stored dtype, options)
+# Returns the other dense families: name -> (config, stored dtype, options).
 def dense_variants():
     small = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4)
     sliding = dict(num_hidden_layers=5, sliding_window=9)
@@ -207,7 +207,7 @@ def dense_variants():
         "internlm3": (tf.InternLM3Config(**common(head_dim=12, qkv_bias=True, bias=True, max_position_embeddings=32),
                                          **rope(rope_type="dynamic", factor=6.0)), "bfloat16",
                       dict(stepwise=True, max_model_len=128)),
-        # GGUF files are Llama's: without dynamic scaling and, as released, without biases.
+        # GGUF files use the architecture of Llama: without dynamic scaling, and, like the released models, without biases.
         "internlm3_plain": (tf.InternLM3Config(**common(head_dim=12, num_hidden_layers=2), **rope()), "bfloat16",
                             dict(gguf="llama")),
         "cwm": (tf.CwmConfig(**common(head_dim=12, num_hidden_layers=5, sliding_window=9), **rope(**LLAMA3)), "bfloat16",
@@ -251,7 +251,7 @@ def without(fields, name):
     return {key: value for key, value in fields.items() if key != name}
 
 
-# Norms whose weights mean 1 + w, so that they are made near 0.
+# Families whose norm weights are stored as w for 1 + w, so that random ones are near 0.
 OFFSET_NORMS = ("gemma", "vaultgemma", "nemotron", "qwen3_next", "qwen3next", "qwen3_5", "qwen35")
 PLAIN_NORMS = ("gemma3n", "gemma4", "nemotron_h")
 
@@ -275,7 +275,7 @@ def randomize(model, seed, dtype):
     for name, parameter in [*model.named_parameters(), *correction]:
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith("q_norm.weight") and model.config.model_type.startswith(("gemma3n", "gemma4")):
-            # Scores are not divided by the width of a head: these weights do that, too.
+            # In this family scores are not divided by the width of a head; its weights contain that factor.
             value = (0.3 * noise + 1.0) / math.sqrt(parameter.shape[0])
         elif is_norm(name):
             value = 0.3 * noise + (0.0 if offset and "linear_attn" not in name or name.endswith("bias") else 1.0)
@@ -415,16 +415,16 @@ GGUF_NAMES = [
     ("up_proj", "ffn_up"), ("down_proj", "ffn_down"), ("attn_sub_norm", "attn_sub_norm"), ("ffn_sub_norm", "ffn_sub_norm"), ("q_layernorm", "attn_q_norm"), ("k_layernorm", "attn_k_norm"),
     ("embed_tokens", "token_embd"), ("wte", "token_embd"), ("norm", "output_norm"),
 ]
-# What the norm after Llama's "post_attention_layernorm" is called: on the attention's output, or before the MLP.
+# The name of the norm that Llama calls "post_attention_layernorm": it is on the attention's output, or before the MLP.
 POST_ATTENTION_NORM = {"glm4moe": "post_attention_norm", "gpt-oss": "post_attention_norm",
                        "gemma2": "post_attention_norm", "gemma3": "post_attention_norm", "olmo2": "post_attention_norm",
                        "exaone4": "post_attention_norm", "gemma3n": "post_attention_norm", "gemma4": "post_attention_norm",
                        "afmoe": "post_attention_norm", "qwen35": "post_attention_norm", "qwen35moe": "post_attention_norm", "qwen3next": "post_attention_norm", "seed_oss": "post_attention_norm"}
-# Converters turn halves of a head's q and k rows into pairs.
+# Converters reorder the rows of q and k, so that the two halves of a head become pairs.
 PERMUTED = ("bailingmoe", "deci", "deepseek", "internlm2", "olmo", "xverse", "baichuan", "granitemoe", "granitehybrid", "llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
 
 
-# Converters leave queries, keys and values in one tensor.
+# Converters leave queries, keys and values in one tensor for these families.
 FUSED_QKV = ("bailingmoe2", "openelm", "qwen")
 
 

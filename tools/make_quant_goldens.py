@@ -110,7 +110,7 @@ def schemes(rng):
         "fp8_block": (["qwen3", "phi3", "qwen3_moe"], dict(quant_method="fp8", activation_scheme="dynamic",
                                               weight_block_size=[GROUP, GROUP]),
                       lambda n, w: layouts.fp8(w, (GROUP, GROUP), scale_name="weight_scale_inv")),
-        # As published, made for activations in groups of 128 too; rows of down_proj have two groups.
+        # As in published files, which were made for activations in groups of 128, too; rows of down_proj have two groups.
         "fp8_block_128": (["wide_llama"], dict(quant_method="fp8", activation_scheme="dynamic",
                                                weight_block_size=[128, 128]),
                           lambda n, w: layouts.fp8(w, (128, 128), scale_name="weight_scale_inv")),
@@ -131,13 +131,13 @@ def schemes(rng):
 
 
 GGUF_MIXES = {
-    # As "Q4_K_M": a base type and better ones for some tensors; widths that are no multiple of 256 fall back.
+    # Like "Q4_K_M": a base type, and better types for some tensors. Widths that are no multiple of 256 use another type.
     "q4_k_m": dict(base="Q4_K", attn_v="Q6_K", ffn_down="Q6_K", token_embd="Q6_K", output="Q6_K", attn_output="Q5_0"),
     "k_mix": dict(base="Q5_K", attn_q="Q2_K", attn_k="Q3_K", attn_v="IQ4_XS", ffn_gate="Q3_K", ffn_up="Q5_K",
                   token_embd="Q4_K", output="Q6_K", attn_output="Q4_1"),
     "simple_mix": dict(base="Q8_0", attn_q="Q4_0", attn_k="Q4_1", attn_v="Q5_0", attn_output="Q5_1",
                        ffn_gate="IQ4_NL", ffn_up="Q4_0", token_embd="Q8_0", output="F16"),
-    # As dynamic quantizations have it.
+    # The types are mixed as in dynamic quantizations.
     "grid_mix": dict(base="IQ2_S", attn_q="IQ3_XXS", attn_k="IQ2_XS", attn_v="IQ4_XS", ffn_gate="IQ2_XXS", ffn_up="IQ1_M",
                      ffn_down="IQ3_S", token_embd="IQ3_S", output="Q6_K", attn_output="Q4_1"),
 }
@@ -159,7 +159,7 @@ def search(model, prepare, activations):
     for seed in range(12):
         plain.randomize(model, seed, torch.bfloat16)
         if model.config.tie_word_embeddings:
-            # Wider than the plain goldens: the last token's own logit must not drown the others.
+            # The values are wider than in the plain goldens, so that the last token's own logit does not exceed all others.
             embedding = model.get_input_embeddings().weight
             embedding.copy_((embedding * (24 / model.config.hidden_size) ** 0.5).bfloat16())
         kept = prepare()
@@ -284,7 +284,7 @@ def make_gguf(name, family, mix):
                 continue
             stored[key] = (kind, gguf_blocks.encode(kind, value, rng))
             exact[key] = gguf_blocks.decode(kind, stored[key][1])
-        # Back into the model through the same names, rows of q and k in their own order.
+        # Loads the tensors into the model under the same names, with the rows of q and k in their original order.
         state = model.state_dict()
         for key, tensor in state.items():
             if tensor.ndim != 2 or (key == "lm_head.weight" and model.config.tie_word_embeddings):
@@ -308,8 +308,8 @@ def make_gguf(name, family, mix):
     report(name, folder, seed, gap, tokens)
 
 
-# Names that stay floats: tables, heads, routers, what is no matrix of a product, what decides how far a token moves a state,
-# and rows that lie head by head.
+# Tensors that stay floats: tables, heads, routers, tensors that are no matrices of products, tensors that decide how far a
+# token moves a state, and rows that are stored head by head.
 STAYS_FLOAT = ("embed", "lm_head", "indexer", "output_projection", "wte", "wpe", "router", "conv", "norm", "ln_", "dt_proj", "x_proj", "in_proj_a", "in_proj_b",
                "f_a_proj", "f_b_proj", "b_proj", "kv_b_proj", "query_key_value", "in_proj_qkvz", "shared_expert_gate",
                "gate.weight", "gate.wg.weight", "per_layer", "A_log", ".D", "mlp.gate.")
@@ -369,20 +369,21 @@ def make_family(name, family, variant):
     save(name, model, config, (prompt, seed, rows, tokens, gap, stored), options)
 
 
-# Whose last token's own logit, by the tied head, is far above the others.
+# Families for which the last token's own logit, by the tied head, is far above the others.
 REPEATS_ITSELF = ("opt", "bloom", "mpt", "gpt_bigcode", "biogpt")
 
-# Whose random weights make much of rounding: seeds are looked for whose logits hold still.
+# Families whose random weights amplify rounding errors. Seeds are searched with which the logits are stable.
 STEADY = ("gemma3n_text", "zamba2", "minicpm3", "phimoe", "ernie4_5_moe", "qwen3_5_moe", "bamba", "nemotron_h", "deepseek_v32",
           "glm_moe_dsa")
 
-# Whose class sets the padding token's row of the embedding, which is the head as well, to 0 when it reads a checkpoint.
+# Families whose class sets the padding token's row of the embedding, which is also the head, to 0 when it reads a checkpoint.
 CHANGES_WHEN_LOADED = ("youtu",)
 
-# Whose experts lie in one tensor.
+# Families whose experts are in one tensor.
 FLOATS = {"qwen3_vl_moe": ".experts.", "deepseek": ".experts.", "bailing_moe": ".experts."}
 
-# Whose routers rounding flips on one instruction set or another, unless the chosen experts are far before the others.
+# Families whose routers could choose differently by rounding on some instruction set, unless the chosen experts have a clear
+# lead.
 ROUTER_GAPS = {"exaone_moe": 0.02, "llama4": 0.02, "glm_moe_dsa": 0.02}
 
 # golden of make_model_goldens.py -> family. Missing: Kimi Linear, whose oracle is slow and whose seeds are hardly ever clear; gpt2 and the first GPT, whose files store inputs first, which is not read

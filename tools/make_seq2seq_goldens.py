@@ -72,7 +72,7 @@ def variants():
         "t5_int8": (t5(feed_forward_proj="gated-gelu"), tf.T5ForConditionalGeneration, None, dict(quantized="int8",
                                                                                                       max_error=0.05)),
         "bart_int4": (bart(decoder_ffn_dim=64), tf.BartForConditionalGeneration, 0, dict(quantized="int4")),
-        # GGUF files do not say from which distance on biases are the same: it is 128.
+        # GGUF files do not state the distance from which on biases are equal; it is 128.
         "gguf_t5": (t5(relative_attention_max_distance=128), tf.T5ForConditionalGeneration, None, dict(gguf=True)),
         "gguf_umt5": (t5(tf.UMT5Config, feed_forward_proj="gated-gelu", relative_attention_max_distance=128),
                       tf.UMT5ForConditionalGeneration, None, dict(gguf=True)),
@@ -93,8 +93,8 @@ def make_model(config, kind, seed, options):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in list(model.named_parameters()) + list(model.named_buffers()):
-            # A tied head is the embedding: what layers and positions add must outweigh it, or every token repeats
-            # itself; and so must it what is the same at every step.
+            # A tied head is the embedding, so what layers and positions add must outweigh the embedding, or every token repeats
+            # itself. It must also outweigh what is the same at every step.
             is_matrix = tensor.ndim > 1 and "bias" not in name
             spread = 0.06 if "shared" in name or "embed_tokens" in name else 0.5 if is_matrix else 0.1
             spread = 1.0 if "relative_attention_bias" in name else spread

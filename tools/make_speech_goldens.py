@@ -37,7 +37,7 @@ TIMES = [f"<|{i * 0.02:.2f}|>" for i in range(POSITIONS + 1)]
 ID = {mark: 256 + i for i, mark in enumerate(MARKS + TIMES)}
 VOCAB = 256 + len(ID)
 END, START, FIRST_TIME, NO_TIMES = ID["<|endoftext|>"], ID["<|startoftranscript|>"], ID["<|0.00|>"], ID["<|notimestamps|>"]
-# [layer, head]: whose attention says which frames a token is about.
+# [layer, head] of the attention that shows which frames a token belongs to.
 ALIGNMENT_HEADS = [[0, 1], [1, 0], [1, 1]]
 SUPPRESSED = [1, 2, 7, 40, START, ID["<|translate|>"], ID["<|transcribe|>"], ID["<|startoflm|>"],
               ID["<|startofprev|>"], ID["<|nospeech|>"]]
@@ -82,7 +82,7 @@ def write_tokenizer():
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     tokenizer.add_special_tokens([tokenizers.AddedToken(mark, special=True, normalized=False) for mark in MARKS])
-    # As Whisper's own file has them: no special tokens.
+    # As in Whisper's own file, these tokens are not special.
     tokenizer.add_tokens([tokenizers.AddedToken(time, special=False, normalized=False) for time in TIMES])
     assert all(tokenizer.token_to_id(text) == number for text, number in ID.items())
     fast = tf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>")

@@ -262,8 +262,8 @@ def ctc():
 
 
 def added_flags():
-    # The content of normalized tokens is its own normal form: the reference decodes others to their normal form and
-    # then does not recognize special ones, which Quire does not imitate.
+    # The content of normalized tokens equals its normal form. The reference decodes others to their normal form and then does
+    # not recognize special ones; Quire does not do the same.
     tok = byte_level([pre_tokenizers.ByteLevel(add_prefix_space=False)], normalizers.Lowercase())
     tok.add_tokens([AddedToken("tok", single_word=True), AddedToken("word", single_word=False, normalized=False),
                     AddedToken("  ", normalized=False), AddedToken("upper", normalized=True), AddedToken("é", normalized=False)])
@@ -432,7 +432,7 @@ def tekken_cases():
                 case.update(ids=[tok.bos_id] + case["ids_unparsed"], ids_plain=case["ids_unparsed"])
         decodes = []
         for ids in random_id_lists(tok.n_words, 60, 6):
-            # Special tokens are taken out first, so that the parts of a character on their two sides come together.
+            # Special tokens are removed first, so that the parts of a character on both sides of one are joined.
             left = [i for i in ids if not tok.is_special(i)]
             decodes.append(dict(ids=ids, text=tok.decode(ids, SpecialTokenPolicy.KEEP), text_skip=tok.decode(left)))
         yield name, dict(tekken=file, size=tok.n_words, cases=cases, decodes=decodes)

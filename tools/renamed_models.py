@@ -15,7 +15,8 @@ class Renaming:
     """How a family writes what transformers computes under another name."""
     config: typing.Callable  # what config.json says -> what the family's would
     stems: list = ()  # (part of a name, what stands for it), in turn
-    # (ends of names, the end of the name of what holds their rows, per how many heads of q, of k, of v: else all of each)
+    # Each is (ends of names, the end of the joined tensor's name, numbers of heads of q, k and v per group; none means all of
+    # each).
     joined: list = ()
     group: tuple = ()  # query heads and dimension of a head, of tensors that lie KV head by KV head
 
@@ -62,12 +63,12 @@ def variants(common, rope):
     return {
         "baichuan": (tf.LlamaConfig(**common(**alike, head_dim=8), **rope()), "bfloat16",
                      dict(gguf="baichuan", renamed=Renaming(baichuan, joined=W_PACK))),
-        # The second generation, with a head of rows of length 1.
+        # This is the second generation, whose head has rows of length 1.
         "baichuan2": (tf.LlamaConfig(**common(**alike, head_dim=8), **rope()), "bfloat16",
                       dict(unit_head=True, renamed=Renaming(lambda config: baichuan(config, z_loss_weight=0), joined=W_PACK))),
         "baichuan_alibi": (tf.LlamaConfig(**common(num_attention_heads=6, num_key_value_heads=6, hidden_size=36), **rope()),
                            "bfloat16", dict(alibi=True, renamed=Renaming(baichuan_alibi, joined=W_PACK))),
-        # As many layers as GGUF files know ALiBi by.
+        # The number of layers tells GGUF readers that the model uses ALiBi.
         "baichuan_deep": (tf.LlamaConfig(**common(**deep), **rope()), "bfloat16",
                           dict(alibi=True, gguf="baichuan", renamed=Renaming(baichuan_alibi, joined=W_PACK), branch_scale=0.25)),
         "internlm": (tf.LlamaConfig(**common(num_key_value_heads=4, attention_bias=True), **rope()), "bfloat16",

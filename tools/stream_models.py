@@ -20,7 +20,7 @@ def variants(common):
     return {
         "gemma3n": (tf.Gemma3nTextConfig(**common(**base)), "bfloat16",
                     dict(gguf="gemma3n", wrap_plain=("gemma3n", "gemma3n_text"), quiet=quiet)),
-        # Other numbers of streams, another one read, own head and biases, scaled rope.
+        # Another number of streams, another active one, an untied head, biases, and scaled rope.
         "gemma3n_streams": (tf.Gemma3nTextConfig(**common(**dict(
             base, altup_num_inputs=3, altup_active_idx=1, altup_correct_scale=False, tie_word_embeddings=False,
             attention_bias=True, num_kv_shared_layers=0, activation_sparsity_pattern=None,

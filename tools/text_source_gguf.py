@@ -7,7 +7,8 @@ import torch
 
 import gguf_blocks
 
-# What stands behind "block.N.layer.M." in transformers' state. M tells attention to the source from that to the text.
+# The part of a name behind "block.N.layer.M." in transformers' state. M distinguishes attention to the source from attention to
+# the text.
 NAMES = {
     "SelfAttention.q": "attn_q", "SelfAttention.k": "attn_k", "SelfAttention.v": "attn_v", "SelfAttention.o": "attn_o",
     "SelfAttention.relative_attention_bias": "attn_rel_b", "EncDecAttention.q": "cross_attn_q",

@@ -24,7 +24,7 @@ DEFINITIONS = [re.compile(pattern, re.M) for pattern in (
 ALIAS = re.compile(r"^using\s+(\w+)\s*=([^;]*);", re.M)
 USING = re.compile(r"^using\s+([\w:]+::(\w+));", re.M)
 FUNCTION = re.compile(r"^(?:[A-Za-z_][\w:<>,*&\[\]. ]*?[ *&])(\w+)\(", re.M)
-# The names inside an enum that is no class lie outside of it.
+# The names of an enum that is not an enum class belong to the scope around it.
 PLAIN_ENUM = re.compile(r"^enum\s+(?!class\b)[^{;]*\{([^}]*)\}", re.M)
 # One declaration may name several constants.
 CONSTANTS = re.compile(r"^(?:inline |static )*constexpr\s[^;{]*", re.M)

@@ -47,13 +47,13 @@ class XGrammar:
         info = xgrammar.TokenizerInfo.from_huggingface(fast, vocab_size=vocab_size,
                                                        stop_token_ids=[vocab_size - 1])
         self.stop = vocab_size - 1
-        # Schemas share masks, as schemas of one server do.
+        # One compiler for all schemas, so that they share masks, as the schemas of one server do.
         self.compiler = xgrammar.GrammarCompiler(info, max_threads=1)
         mask = xgrammar.allocate_token_bitmask(1, vocab_size)
         self.mask, self.row = mask, mask.numpy()
 
     def compile(self, schema):
-        # What its own documentation calls the standard's meaning of absent additionalProperties.
+        # XGrammar's documentation says that this treats absent additionalProperties as the standard does.
         return self.compiler.compile_json_schema(schema, strict_mode=False)
 
     def start(self, compiled):

@@ -20,9 +20,9 @@ from server import BINARY, Server  # noqa: E402
 
 ENGINE = ["--max-model-len", "2048", "--max-num-batched-tokens", "128", "--max-num-seqs", "32",
           "--num-gpu-blocks-override", "2048"]
-# Requests per second (times --load), arguments of `quire simulate`, a seed: below what one slow core can do. Requests
-# that would arrive after --last-arrival-s are left out. Calibration must meet the row counts that the others will:
-# kernels have variants of their own for few rows, and eight may cost less than four.
+# Requests per second (times --load), arguments of `quire simulate`, and a seed. The loads are below what one slow core can do.
+# Requests that would arrive after --last-arrival-s are left out. The calibration workload must contain the row counts of the
+# others, because kernels have variants for few rows: eight rows may cost less than four.
 WORKLOADS = {
     "calibration": (0.6, "--arrivals gamma:2 --input-len lognormal:100:90 --output-len uniform:24:104", 11),
     "bursty": (0.4, "--arrivals gamma:2.5 --input-len uniform:32:128 --output-len uniform:32:96", 12),
@@ -64,8 +64,8 @@ def measure(args, name):
     machine = args.folder / "machine.json"
     if not machine.exists():
         quire(args, "roofline", "probe", "--threads", args.threads, "--output", machine, quiet=False)
-    # The first line of the step log is the model, and is in the file once the server has stopped: any description does to
-    # make a workload.
+    # The first line of the step log describes the model, and is written when the server has stopped. For making a workload, any
+    # model description will do.
     rate, flags, seed = WORKLOADS[name]
     seed += 100_000 * args.seed + 100 * int(run.name.rsplit("-", 1)[1])
     trace = run / "asked.jsonl"

@@ -105,7 +105,8 @@ class Answer:
         """A position, the token that stands there first, then the others from the most likely on."""
         position = {_id_of(token): self._logprob(_id_of(token), logprob, None)}
         for rank, (name, value) in enumerate(sorted(tops.items(), key=lambda entry: -entry[1]), start=1):
-            # The token that stands there is listed even if it is behind the most likely ones: at an unknown rank.
+            # The token at the position is listed even if it is not among the most likely ones; its
+            # rank is then unknown.
             known = rank if rank <= self._num_listed else None
             position[_id_of(name)] = self._logprob(_id_of(name), value, known)
         return position

@@ -13,7 +13,7 @@ from quire.process import EngineProcess
 from quire.token_texts import TokenTexts
 from quire.sampling_params import RequestOutputKind, SamplingParams
 
-# Text; or {"prompt": text}; or {"prompt_token_ids": ids}.
+# A prompt is text, {"prompt": text} or {"prompt_token_ids": ids}.
 PromptType = Union[str, Dict[str, Any], List[int]]
 
 
@@ -119,7 +119,7 @@ async def _until(events: AsyncIterator[Any], stopped: asyncio.Event) -> AsyncIte
             except StopAsyncIteration:
                 return
     finally:
-        # The generator can be closed once nobody waits for it any more.
+        # The generator can be closed when nothing waits for it any more.
         waits = [task for task in (stop, event) if task is not None and not task.done()]
         for task in waits:
             task.cancel()

@@ -25,7 +25,8 @@ from quire.token_texts import TokenTexts
 T = TypeVar("T")
 Message = Dict[str, Any]
 
-# Requests that are with the engine at once. It batches them itself; more would only wait there.
+# The limit of requests that the engine has at once. It batches them itself, and more would only
+# wait there.
 _MAX_REQUESTS = 512
 
 
@@ -53,7 +54,8 @@ class LLM:
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
-        # Called by shutdown, when nobody holds this object any more, or at the interpreter's exit while threads still run.
+        # _end is called by shutdown, when nothing refers to this object any more, or at the
+        # interpreter's exit while threads still run.
         self._end = weakref.finalize(self, _end, self._loop, thread, self._client, self._engine)
 
     def generate(self, prompts: Union[PromptType, Sequence[PromptType]],

@@ -29,7 +29,7 @@ class Logprob:
         return f"Logprob(logprob={self.logprob}, rank={self.rank}, decoded_token={self.decoded_token!r})"
 
 
-# By token id: the token that stands there, and the most likely ones.
+# The token at a position, and the most likely ones, by token id.
 PositionLogprobs = Dict[int, Logprob]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Deque, Dict, List, Optional
 
 from quire.binary import find_binary
 
-# Keyword arguments of vLLM that mean nothing here: there is no Python in the engine to be trusted.
+# Keyword arguments of vLLM that have no effect, because the engine contains no Python code.
 _WITHOUT_EFFECT = ("trust_remote_code", "tokenizer_mode", "skip_tokenizer_init", "disable_log_stats", "runner",
                    "task", "convert", "hf_token", "hf_overrides", "revision", "download_dir", "swap_space",
                    "cpu_offload_gb", "disable_custom_all_reduce", "use_tqdm_on_load")
