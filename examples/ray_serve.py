@@ -1,13 +1,14 @@
-"""Ray Serve in front of Quire: each replica is a `quire serve` of its own, to which it passes requests on as they are.
+"""Ray Serve in front of Quire: each replica is a `quire serve` of its own and passes requests on to it unchanged.
 
     pip install -r tools/requirements-ray.txt
     serve run examples.ray_serve:app quire=/usr/bin/quire flags="MODEL --max-model-len 4096" replicas=2 cpus=4
 
-on a cluster of Ray, or `python examples/ray_serve.py` with the same words, and with `port=8000`, for one machine without one. Then
-OpenAI's API is at http://127.0.0.1:8000/v1. A replica is given as many CPUs as `cpus` says, and its server has as many threads.
+runs it on a cluster of Ray. `python examples/ray_serve.py` with the same arguments, and `port=8000`, runs it on one machine
+without a cluster. OpenAI's API is then at http://127.0.0.1:8000/v1. A replica gets as many CPUs as `cpus` says, and its server
+has as many threads.
 
-Ray gives its workers the niceness 15, which the servers inherit: beside other work they get next to no time. A cluster that
-shares its machines is started with RAY_worker_niceness=0 in the environment, as main() does.
+Ray gives its workers the niceness 15, which the servers inherit: beside other work they get almost no time. On a cluster that
+shares its machines, start Ray with RAY_worker_niceness=0 in the environment, as main() does.
 """
 import asyncio
 import os
@@ -43,7 +44,7 @@ class Quire:
         self.session = None
 
     async def _url(self):
-        """Where the server listens, once it does."""
+        """Returns the server's address, once it listens."""
         while True:
             self.log.seek(0)
             text = self.log.read()
@@ -67,7 +68,7 @@ class Quire:
         return StreamingResponse(body(), answer.status, passed_on(answer.headers))
 
     def check_health(self):
-        """Ray starts a new replica in place of one whose server has ended."""
+        """Is called by Ray, which replaces a replica whose server has ended."""
         if self.server.poll() is not None:
             raise RuntimeError(f"quire serve has ended with code {self.server.returncode}")
 

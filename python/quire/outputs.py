@@ -1,4 +1,4 @@
-"""What comes back, in the names of vLLM's offline API."""
+"""The results, with the names of vLLM's offline API."""
 from __future__ import annotations
 
 import dataclasses
@@ -113,7 +113,7 @@ class ScoringOutput:
 
 @dataclasses.dataclass
 class PoolingRequestOutput:
-    """What a model says of one text, or of one pair."""
+    """The result of a pooling model for one text or one pair."""
 
     request_id: str
     outputs: Any

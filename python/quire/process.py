@@ -1,4 +1,4 @@
-"""The engine: a process of its own that serves over a Unix socket of this process alone."""
+"""The engine is a process of its own, which serves over a Unix socket that only this process uses."""
 from __future__ import annotations
 
 import collections
@@ -41,7 +41,7 @@ def to_flags(arguments: Dict[str, Any]) -> List[str]:
 
 
 def _environment() -> Dict[str, str]:
-    """The environment without what would make the engine ask this process for a key."""
+    """Returns the environment without the variables that would make the engine ask this process for a key."""
     return {name: value for name, value in os.environ.items() if name not in ("QUIRE_API_KEY", "VLLM_API_KEY")}
 
 
@@ -103,7 +103,7 @@ class EngineProcess:
         return "".join(self._last_lines).strip()
 
     def stop(self) -> None:
-        """Ends the engine at once; answers under way are lost. It may be called again."""
+        """Ends the engine at once; running answers are lost. May be called again."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
