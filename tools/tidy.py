@@ -21,7 +21,7 @@ from unity_groups import groups_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_GROUP_BYTES = 200 * 1024
-# A group includes source files, which this check would warn of.
+# A group includes sources, which is what this check warns of.
 CHECKS = "--checks=-bugprone-suspicious-include"
 
 
@@ -57,7 +57,7 @@ def sources_and_flags(build_dir, wanted):
 def write_groups(texts, flags, folder):
     """Writes files that include the sources, and compile_commands.json, which clang-tidy reads; returns their paths."""
     includes = {}
-    # Groups contain sources of many namespaces, where a function may hide one of another namespace that it does not overload.
+    # Sources come from many namespaces, where a function may hide that of another which it does not overload.
     for name, group in groups_of(texts, MAX_GROUP_BYTES, overloads=False).items():
         includes.setdefault(folder / f"group_{group}.cc", []).append(f'#include "{ROOT / name}"\n')
     folder.mkdir(exist_ok=True)

@@ -55,7 +55,7 @@ bool beyond(double value_ns, const std::optional<double>& limit_ms) {
   return limit_ms && value_ns > *limit_ms * 1e6;
 }
 
-// Requests computes sums and distributions over requests.
+// Requests has sums and distributions over requests.
 class Requests {
  public:
   Requests(const RunResult& result, Summary& summary) : summary_(summary) {
