@@ -82,7 +82,7 @@ Result<std::vector<SchemaCompiler::NameClass>> SchemaCompiler::name_classes(
   QUIRE_ASSIGN_OR_RETURN(const ExprId names, other_names(record, known));
   std::vector<NameClass> classes{{names, {}}};
   for (const MemberRules& rules : record.members) {
-    std::vector<std::pair<NameClass, bool>> split;  // with whether a pattern matched
+    std::vector<std::pair<NameClass, bool>> split;  // and whether a pattern matched
     for (NameClass& name_class : classes) split.emplace_back(std::move(name_class), false);
     for (const auto& [pattern, schema] : rules.patterns) {
       std::vector<std::pair<NameClass, bool>> next;

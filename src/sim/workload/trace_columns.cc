@@ -37,7 +37,7 @@ constexpr std::string_view kSessions[] = {"session", "sessionid", "conversationi
 
 struct Column {
   std::optional<Role> role;
-  double unit_ns = 1e9;  // for times that are numbers
+  double unit_ns = 1e9;  // of times that are numbers
 };
 
 // Returns the meaning of a column by its name: "arrival_time", "Arrival Time [ms]", "promptTokens".
