@@ -161,7 +161,7 @@ def add_ffn(tensors, shape, prefix):
 
 
 def write(path, shape, kind):
-    """Leaves `path` alone when it exists."""
+    """Writes the file, unless `path` exists."""
     if os.path.exists(path):
         return
     print(f"making {path}", file=sys.stderr, flush=True)

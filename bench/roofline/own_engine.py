@@ -34,7 +34,7 @@ FIGURES = (("TPOT ms", "mean_tpot_ms"), ("tokens/s", "output_throughput"), ("TTF
 
 
 def quire(args, *command, quiet=True, may_say=None):
-    """Runs a command to its end, and returns False when it failed with `may_say` in its message."""
+    """Runs a command to its end, and returns False if it failed with a message that contains `may_say`."""
     done = subprocess.run([args.binary, *map(str, command)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         if may_say is not None and may_say in done.stderr:
@@ -50,7 +50,7 @@ def read(path):
 
 
 def next_run(folder, name):
-    """Returns FOLDER/NAME-1, or -2 where that is taken, and so on."""
+    """Returns FOLDER/NAME-1, or -2 if that exists, and so on."""
     number = 1
     while (folder / f"{name}-{number}").exists():
         number += 1
@@ -112,7 +112,7 @@ def predict(args):
 
 
 def print_row(label, runs):
-    """Prints the output tokens over the time of all runs; of the rest the runs' own figures, weighted by their requests."""
+    """Prints the output tokens over the time of all runs, and the mean of the runs' own figures, weighted by their requests."""
     measured = [read(run / "measured.json") for run in runs]
     predicted = [read(run / "predicted.json") for run in runs]
     weights = [result["completed"] for result in measured]

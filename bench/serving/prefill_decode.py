@@ -20,7 +20,7 @@ from kv_files import metric, start
 
 
 def ask_s(url, prompt, params=None, max_tokens=1):
-    """Returns seconds to the whole answer, and the answer."""
+    """Returns the seconds until the answer was complete, and the answer."""
     body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True, "return_token_ids": True,
             "kv_transfer_params": params}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
@@ -32,7 +32,7 @@ def ask_s(url, prompt, params=None, max_tokens=1):
 
 
 def copied_bytes_per_s():
-    """What one thread reads and writes of memory."""
+    """Returns the bytes per second that one thread reads and writes when it copies memory."""
     source = bytearray(256 << 20)
     target = bytearray(256 << 20)
     times = []

@@ -40,7 +40,7 @@ def tensors():
 
 
 def bfloat16_noise(count):
-    """Returns the bytes of numbers of about N(0, 0.02)."""
+    """Returns the bytes of random numbers with a distribution of about N(0, 0.02)."""
     rng = random.Random(0)
     return array("H", (struct.unpack("<I", struct.pack("<f", rng.gauss(0, 0.02)))[0] >> 16 for _ in range(count))).tobytes()
 

@@ -8,7 +8,7 @@ import time
 
 class Server:
     def __init__(self, binary, *flags, verb="serve", environment=None):
-        """`verb`: None for a program that serves and does nothing else."""
+        """Starts the program; `verb` is None for a program that only serves."""
         self.log = tempfile.TemporaryFile("w+")
         command = [binary, verb, "--port", "0", *flags] if verb else [binary, *flags]
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)

@@ -109,7 +109,7 @@ def run_named_module(name, argument, only):
 
 
 def run_beside(modules, argument, only, jobs):
-    """Runs the modules in `jobs` processes, in which their functions run one after the other."""
+    """Runs the modules in `jobs` processes. The functions of a module run one after the other."""
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
         running = [pool.submit(run_named_module, module.__name__, argument, only) for module in modules]
         for ended in concurrent.futures.as_completed(running):
@@ -136,7 +136,7 @@ def run_against(url, pid, only):
 
 
 def run_forced(binary, isa, only):
-    """Runs the client tests over the kernels of a lesser instruction set."""
+    """Runs the client tests with the kernels of an older instruction set."""
     print(f"with --isa {isa}:", flush=True)
     try:
         server = Server(binary, "--isa", isa)

@@ -31,7 +31,7 @@ class Terminal:
         return CONTROL.sub("", self.raw)
 
     def _read(self, seconds):
-        """Reads what has come; returns False at the end of the output."""
+        """Reads the output that is ready; returns False at its end."""
         if not select.select([self.keys], [], [], seconds)[0]:
             return True
         try:
@@ -42,7 +42,7 @@ class Terminal:
         return bool(data)
 
     def expect(self, pattern, seconds=60):
-        """Waits for `pattern` after what was expected before, and returns the match."""
+        """Waits for `pattern` behind the last match, and returns the match."""
         end = time.time() + seconds
         while True:
             found = re.compile(pattern).search(self.text(), self.seen)

@@ -19,7 +19,7 @@ def connect(server):
 
 
 def rss_comes_back(ctx, before_mib, slack_mib, seconds=10):
-    """Freed memory goes back to the system within a few seconds."""
+    """Waits until freed memory has returned to the system, which takes a few seconds."""
     end = time.time() + seconds
     while (now := ctx.rss_mib()) > before_mib + slack_mib:
         assert time.time() < end, f"memory stays at {now:.0f} MiB; it was {before_mib:.0f} MiB"
@@ -69,7 +69,7 @@ def test_million_messages(binary):
 
 
 def test_thousand_slow_readers(binary):
-    """A thousand streams that nobody reads: bounded, and a short request is answered all the same."""
+    """A thousand streams that no client reads: memory is bounded, and a short request is still answered."""
     with Server(binary, "--max-unread-size", "32MiB", "--kv-cache-memory-bytes", "64MiB") as server:
         ctx = context_of(server)
         ctx.post("/v1/completions", {"prompt": "warm", "max_tokens": 4})

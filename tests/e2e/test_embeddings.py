@@ -98,7 +98,7 @@ def cosine(a, b):
 
 
 def test_a_thousand_documents_in_the_order_of_sentence_transformers(binary):
-    """And vectors as near as float32 and bfloat16 allow: a cosine of 0.99999, and of 0.9995."""
+    """Vectors must be as near as float32 and bfloat16 allow: a cosine of 0.99999, and of 0.9995."""
     with open(os.path.join(ROOT, "tests", "goldens", "rerank", "minilm.json")) as file:
         golden = json.load(file)
     texts = sentences.documents(1100)

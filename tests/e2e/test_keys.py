@@ -68,7 +68,7 @@ def test_limits_of_keys(binary):
 
 
 class Caller(threading.Thread):
-    """Asks on one connection with a key, again and again, until `is_over`; counts statuses and tokens."""
+    """Sends requests with a key on one connection until `is_over`, and counts statuses and tokens."""
     TOKENS = 4
 
     def __init__(self, server, key, start_line, is_over):
@@ -98,8 +98,8 @@ class Caller(threading.Thread):
 
 
 def test_limits_of_keys_under_many_clients(binary):
-    """Four keys, eight clients each, all at once and deaf to Retry-After: no key goes beyond its limits, none stops
-    another, each client of a limited key has its turn, and the server has counted what the clients have."""
+    """Four keys with eight clients each send at once and ignore Retry-After. No key exceeds its limits or blocks another,
+    each client of a limited key is served sometimes, and the server's counts equal those of the clients."""
     requests, tokens, clients, seconds = 60, 300, 8, 2
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "keys.json")

@@ -15,7 +15,7 @@ BLOCK = 16
 
 
 class Listener:
-    """Keeps the books of a router: which blocks the cache holds, by hash."""
+    """Does what a router does: records which blocks the cache holds, by hash."""
 
     def __init__(self, port, replay_port, is_map):
         self.is_map = is_map

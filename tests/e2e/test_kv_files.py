@@ -19,7 +19,7 @@ PROMPT = " ".join(f"The {i}th day brought rain, and the house by the sea was qui
 
 
 def ask(url, prompt=PROMPT, max_tokens=12, **fields):
-    """Returns the parts of an answer that must be the same bits each time, and how many tokens were cached."""
+    """Returns the parts of an answer that must always have the same bits, and the number of cached tokens."""
     body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "temperature": 0, "logprobs": 3, **fields}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
@@ -37,7 +37,7 @@ def metric(url, name):
 
 
 def wait_for(url, name, least):
-    """What happens to files is taken note of by steps, so a short request makes some."""
+    """Waits for a condition. Only steps notice changes of files, so short requests cause some."""
     end = time.time() + 120
     ask(url, "x", 1)
     while metric(url, name) < least:

@@ -25,7 +25,7 @@ def test_under_mpirun(binary):
 
 
 def test_under_slurm(binary):
-    """A rank on each of two nodes, and two on one of them."""
+    """Runs one rank on each of two nodes, and two ranks on one node."""
     alone = run(binary, *ONE_RANK)
     external = ("--distributed-executor-backend", "external_launcher")
     with Slurm(2) as slurm:
@@ -38,7 +38,7 @@ def test_under_slurm(binary):
 
 
 def test_under_ray_serve(binary):
-    """examples/ray_serve.py passes requests on to its server as they are, and the answers back."""
+    """examples/ray_serve.py must pass requests and answers on unchanged."""
     if not os.path.exists(RAY):
         raise harness.Skip("no build/ray here (tools/requirements-ray.txt)")
     body = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "logprobs": 2}

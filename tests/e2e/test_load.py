@@ -8,7 +8,7 @@ from harness import Skip
 
 
 async def raw_call(ctx, body, timeout=300, path="/v1/completions", end=b"data: [DONE]"):
-    """Returns (status, whether `end` came, bytes of the answer)."""
+    """Returns (status, whether `end` arrived, bytes of the answer)."""
     reader, writer = await asyncio.open_connection(ctx.host, ctx.port)
     try:
         data = json.dumps(body).encode()
@@ -60,7 +60,7 @@ def test_overload(ctx):
 
 
 def test_thousand_open_streams(ctx):
-    """All accepted streams are open at once, none is lost."""
+    """All accepted streams are open at the same time, and none is lost."""
     ctx.model_name = ctx.model
     ctx.wait_idle()
     before = ctx.rss_mib()
@@ -95,7 +95,7 @@ DOORS = {
 
 
 def test_doors_under_load(ctx):
-    """Requests through the other doors leave nothing behind, and none is lost."""
+    """Requests through the other APIs leave nothing behind, and none is lost."""
     ctx.wait_idle()
 
     def run(path, count):

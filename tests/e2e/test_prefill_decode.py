@@ -32,7 +32,7 @@ def context_of(server):
 
 
 def complete(server, prompt=PROMPT, max_tokens=12, **fields):
-    """(status, answer) of a completion."""
+    """Returns (status, answer) of a completion."""
     body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, "logprobs": 3, "seed": 5, **fields}
     status, _, text = context_of(server).request("POST", "/v1/completions", body)
     return status, json.loads(text)
@@ -137,7 +137,7 @@ def test_sides_may_have_other_blocks_ranks_and_stages(binary):
 
 
 def test_a_rank_that_dies_leaves_the_other_side_to_its_policy(binary):
-    """Ranks that are processes prefill. One of them is killed while prompts are handed over."""
+    """Ranks that are processes prefill, and one of them is killed while prompts are handed over."""
     flags = [flag for flag in FLAGS if flag not in ("--threads", "1")]
     with tempfile.TemporaryDirectory() as folder, serve(binary, folder, "kv_consumer") as consumer, \
             serve(binary, folder, "kv_consumer", kv_load_failure_policy="recompute") as recomputing, \
@@ -181,7 +181,7 @@ def test_flags_say_what_was_expected(binary):
 
 
 class Split:
-    """Servers that prefill, servers that decode, a gateway in front of them."""
+    """Prefill servers, decode servers, and a gateway in front of them."""
 
     def __init__(self, binary, folder, prefill=1, decode=1, policy="fail"):
         self.binary, self.folder, self.policy = binary, folder, policy
@@ -235,7 +235,8 @@ def test_the_gateway_sends_prompts_to_prefill_first(binary):
 
 
 def test_either_side_may_be_killed_at_any_time(binary, requests=1000):
-    """No answer is lost or wrong: the gateway asks others before the first byte, and clients ask again what was cut."""
+    """No answer is lost or wrong: before the first byte the gateway asks other servers, and clients repeat requests that
+    were cut off."""
     rng = random.Random(1)
     prompts = [f"{i}: " + PROMPT[:rng.randrange(40, len(PROMPT))] for i in range(100)]
     with Server(binary, *PLAIN) as plain:

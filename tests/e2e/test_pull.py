@@ -24,7 +24,7 @@ def sha256(data):
 
 
 class Host(http.server.ThreadingHTTPServer):
-    """Serves `files` (path: bytes) with ranges and tags. Each entry of `tricks` (path: list) is what one answer does."""
+    """Serves `files` (path: bytes) with ranges and tags. Each entry of `tricks` (path: list) changes one answer."""
     daemon_threads = True
 
     def __init__(self, files, tls=None):

@@ -17,7 +17,7 @@ FLAGS = ("--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
 
 
 def without_ids(response):
-    """The output without what differs from one response to the next."""
+    """Returns the parts of the output that are the same for each response."""
     items = [item.to_dict() for item in response.output]
     for item in items:
         for name in ("id", "call_id", "parsed", "parsed_arguments"):
@@ -28,7 +28,7 @@ def without_ids(response):
 
 
 def streamed(client, **fields):
-    """The events of a stream as the client types them, and the response that it puts together from them."""
+    """Returns the events of a stream as the client parses them, and the response that it puts together from them."""
     with client.responses.stream(**fields) as stream:
         events = list(stream)
         return events, stream.get_final_response()

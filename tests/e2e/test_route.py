@@ -82,7 +82,7 @@ def test_answers_through_the_gateway_are_those_of_a_server(binary):
 
 
 def test_servers_that_die_during_load(binary):
-    """Every request ends with its whole answer or with an error that says what happened."""
+    """Every request ends with its complete answer or with an error that says what happened."""
     with Fleet(binary) as fleet:
         model = fleet.context.model
         outcomes, stop = [], threading.Event()
@@ -242,7 +242,7 @@ def test_ten_thousand_open_streams_through_the_gateway(binary):
 
 
 class StreamHolder:
-    """Begins an event stream for everybody who posts, and holds it open."""
+    """Begins an event stream for every POST request, and keeps it open."""
 
     def __init__(self):
         import selectors

@@ -76,7 +76,7 @@ def test_answers_with_drafts_of_hidden_states_are_those_without(binary):
 
 
 def test_who_drafts_where_nobody_says(binary):
-    """The suffix drafter, but for layers with states, and for stages that run at once."""
+    """The default is the suffix drafter, except for layers with states and for stages that run at the same time."""
     def log_of(*flags):
         with Server(binary, *flags) as server:
             return server.output()

@@ -55,7 +55,7 @@ def refused(context, status, part, **fields):
 
 
 def test_windows_are_those_of_transformers(binary):
-    """Whole windows; behind the end of a recording the oracle pads with another silence."""
+    """Compares whole windows; behind the end of a recording, transformers pads with another silence."""
     with open(os.path.join(MODEL, "golden.json")) as file:
         expected = [s for s in json.load(file)["segments"] if s["end"] <= 2.3]
     server, context = served(binary)
@@ -72,7 +72,7 @@ def test_windows_are_those_of_transformers(binary):
 
 
 def test_words_are_those_of_transformers(binary):
-    """Of whole windows, in the text of the segments, in order."""
+    """Compares the words of whole windows, in the text of the segments and in order."""
     with open(os.path.join(MODEL, "golden.json")) as file:
         expected = [w for s in json.load(file)["segments"] if s["end"] <= 2.3 for w in s["words"]]
     server, context = served(binary)

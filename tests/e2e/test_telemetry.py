@@ -18,7 +18,7 @@ CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8, "te
 
 
 class Collector(http.server.ThreadingHTTPServer):
-    """Keeps what comes; answers with `status` after `delay_s`."""
+    """Stores what it receives, and answers with `status` after `delay_s`."""
     daemon_threads = True
 
     def __init__(self, status=200, delay_s=0, tls=None):

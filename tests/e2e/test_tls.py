@@ -14,7 +14,7 @@ from process import Server
 
 
 class Certificates:
-    """An authority, and files in `folder` as the flags want them."""
+    """A certificate authority, and files in `folder` as the flags require them."""
 
     def __init__(self, folder):
         import trustme
@@ -26,7 +26,7 @@ class Certificates:
         return os.path.join(self.folder, name)
 
     def issue(self, name):
-        """Writes a new certificate for 127.0.0.1 and its key over those of that name."""
+        """Replaces the certificate for 127.0.0.1 and its key under this name by new ones."""
         issued = self.authority.issue_cert("127.0.0.1")
         chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
         for file, data in ((f"{name}.pem", chain), (f"{name}.key", issued.private_key_pem.bytes())):

@@ -45,7 +45,7 @@ def ask(client, reply, **fields):
 
 
 def folded(stream):
-    """The streamed answer's message, its calls by index, and the finish reason."""
+    """Returns the message of a streamed answer, its calls by index, and the finish reason."""
     content, reasoning, calls, finish = "", "", {}, None
     for chunk in stream:
         for choice in chunk.choices:
@@ -139,7 +139,7 @@ def forced(client, seed=0, tools=FORCED_TOOLS, **fields):
 
 
 def test_calls_that_must_come_are_valid_in_every_style(binary):
-    """The built-in model cannot write calls by itself."""
+    """The built-in model cannot write calls by itself, so only the grammar can make them valid."""
     for dialect in REPLIES:
         with Server(binary, "--tool-call-parser", dialect) as server:
             client = client_of(server)
@@ -183,7 +183,7 @@ def test_what_forced_calls_are_refused_for(binary):
 
 
 def bfcl_questions():
-    """Every function of the benchmark's files as tools of the API, where the data is at hand."""
+    """Returns every function of the benchmark's files as tools of the API, if the data is available."""
     root = os.environ.get("QUIRE_TEST_DATA") or os.path.join(os.path.dirname(__file__), "../../../shared/data")
     folder = os.path.join(root, "api/bfcl")
     if not os.path.isdir(folder):
@@ -201,7 +201,7 @@ LIMITS = {"string": {"maxLength": 12}, "array": {"maxItems": 2}, "integer": {"mi
 
 
 def bounded(schema):
-    """The benchmark writes Python's names of types and no limits."""
+    """Converts a function of the benchmark, which has Python's names of types and no limits."""
     if isinstance(schema, list):
         return [bounded(value) for value in schema]
     if not isinstance(schema, dict):

@@ -58,7 +58,7 @@ def test_quantize_fp8(binary):
 
 
 def test_quantize_takes_up_an_interrupted_run(binary):
-    """A limit on file sizes kills the run twice: within the only shard, and after it."""
+    """A limit on file sizes kills the run twice: within the only shard, and behind it."""
     with tempfile.TemporaryDirectory() as folder:
         source, output, straight = (os.path.join(folder, name) for name in ("source", "output", "straight"))
         shutil.copytree(MODEL, source)
@@ -125,7 +125,7 @@ def test_quantize_by_activations(binary):
 
 
 def test_flags_are_refused_before_the_model_is_read(binary):
-    """There is no such model: what is said first was checked first."""
+    """The model does not exist, so an error about a flag shows that flags are checked first."""
     none = "/no-such-model"
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -180,7 +180,7 @@ def test_kv_cache_types(binary):
 
 
 def test_shape_weights(binary):
-    """A named shape with random weights, stored as asked: smaller, and requests run."""
+    """A named shape gets random weights of the chosen type: they are smaller, and requests run."""
     mib = {}
     for weights in ("auto", "int4-g32"):
         with Server(binary, "--shape", "qwen2.5-0.5b", "--shape-weights", weights, "--hardware", "none",
@@ -431,7 +431,7 @@ def test_a_template_of_the_request_serves_a_model_without_one(binary):
 
 
 def test_serve_flags_reach_the_engine(binary):
-    """Limits and policies that the server and the engine check, each for itself."""
+    """The server and the engine each check their own limits and policies."""
     completion = {"prompt": PROMPT, "max_tokens": 2, "temperature": 0, "logprobs": 30, "priority": -3}
     with Server(binary, "--max-logprobs", "-1", "--scheduling-policy", "priority") as server:
         status, _, text = fetch(server.url, "/v1/completions", completion)
@@ -509,7 +509,7 @@ def test_api_key_guards_data_and_not_the_page(binary):
 
 
 def write_adapter(folder, config, shapes):
-    """As PEFT saves one, of zeros."""
+    """Writes an adapter of zeros as PEFT saves it."""
     header, end = {}, 0
     for name, shape in shapes.items():
         size = 4 * math.prod(shape)
@@ -574,7 +574,7 @@ def test_shells_and_man_know_every_verb(binary):
 
 
 def settings(binary, text, *flags, **environment):
-    """What `serve` would run with, as lines of its --print-config."""
+    """Returns the settings that `serve` would use, as lines of its --print-config."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "quire.yaml")
         with open(path, "w") as file:

@@ -621,7 +621,7 @@ NO_MODEL = "/no/such/model"
 
 
 def flag_error(binary, *flags, **kwargs):
-    """Returns what the start says about the flags; empty when it came to read the model."""
+    """Returns the error of the start about the flags; empty if the program came to reading the model."""
     model = () if "--model" in flags else (NO_MODEL,)
     done = run(binary, "serve", *model, *flags, **kwargs)
     assert done.returncode == 1, (flags, done)

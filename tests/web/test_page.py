@@ -28,7 +28,7 @@ SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
 
 def png(width, height):
-    """A picture whose colours change from corner to corner, in base64."""
+    """Returns a picture in base64 whose colours change from corner to corner."""
     rows = b"".join(b"\0" + b"".join(bytes((x * 255 // width, y * 255 // height, 120)) for x in range(width)) for y in range(height))
 
     def chunk(kind, data):
@@ -43,7 +43,7 @@ PNG = png(120, 80)
 
 
 def axe_source():
-    """The text of axe-core's script, or None where the package is not installed."""
+    """Returns the text of axe-core's script, or None if the package is not installed."""
     spec = importlib.util.find_spec("axe_core_python")
     folders = spec.submodule_search_locations if spec else []
     return next((p.read_text() for f in folders if (p := pathlib.Path(f) / "axe.min.js").is_file()), None)
@@ -613,7 +613,7 @@ class PageTest(unittest.TestCase):
             self.page.wait("document.getElementById('model-name').dataset.model")
 
     def drop(self, *files):
-        """Drops files, each (name, type, base64), on the conversation."""
+        """Drops files on the conversation, each (name, type, base64)."""
         self.page.eval("""((files) => {
             const data = new DataTransfer();
             for (const [name, type, text] of files)
