@@ -243,7 +243,7 @@ def post(url, body):
 # ---- models ---------------------------------------------------------------------------------------------------------
 
 def random_model(r, config, bits):
-    """A model with weights that are exact in `bits`."""
+    """Returns a model with weights that are exact in `bits` bits."""
     config._attn_implementation = "eager"
     model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
     randomize(model, r.randint(0, 10**6), bits)
@@ -253,9 +253,9 @@ def random_model(r, config, bits):
 
 
 def check_model(r, options, model, path, name, relative_tolerance=0.0):
-    """What the server says of the checkpoint at `path` beside `model`: None, or how they differ.
+    """Compares the server's results for the checkpoint at `path` with those of `model`; returns None, or how they differ.
 
-    relative_tolerance: of the standard deviation of the logits, where that is more than LOGPROB_TOLERANCE.
+    relative_tolerance: a share of the standard deviation of the logits, used if that is greater than LOGPROB_TOLERANCE.
     """
     config = model.config
     prompt = [r.randrange(3, config.vocab_size) for _ in range(r.randint(2, 60))]
@@ -302,7 +302,7 @@ def compare_model(r, options, folder):
 
 @contextlib.contextmanager
 def whole_groups():
-    """Configurations whose widths quantization groups divide."""
+    """Returns configurations whose widths are multiples of a quantization group."""
     global sizes
     kept, sizes = sizes, random_quantized.sizes
     try:

@@ -99,7 +99,7 @@ def flip(r):
 # ---- tokenizers -----------------------------------------------------------------------------------------------------
 
 def bpe(r, tok_parts):
-    """Trained behind its own normalizer and pre-tokenizer."""
+    """Returns a BPE that was trained behind its own normalizer and pre-tokenizer."""
     affixes = {}
     if r.random() < 0.25:
         affixes["continuing_subword_prefix"] = r.choice(["##", "@"])
@@ -181,7 +181,8 @@ def random_text(r):
 
 
 def starts_late(t):
-    """Metaspace "first" goes by offsets into the text as it was, which what was put before it has too."""
+    """Returns whether Metaspace "first" would differ: it uses offsets into the original text, which text that was prepended
+    also has."""
     spec = json.dumps([json.loads(t.to_str())[part] for part in ("normalizer", "pre_tokenizer")])
     return '"first"' in spec and ('"Prepend"' in spec or '"ByteLevel"' in spec)
 

@@ -24,7 +24,7 @@ _QUALIFIER = re.compile(r"\b(?:const|noexcept|override|final|mutable|try)$")
 
 
 def _blank(match):
-    """Keeps line breaks, so that positions stay; a digit separator is no character literal."""
+    """Returns the match as blanks. Line breaks stay, so that positions stay."""
     text = match.group(0)
     return re.sub(r"[^\n]", " ", text)
 
@@ -53,7 +53,7 @@ def _kind_of(head, scope):
 
 
 def _is_method(statement):
-    """Whether a statement in a class declares a function."""
+    """Returns whether a statement in a class declares a function."""
     statement = re.sub(r"^\s*(public|private|protected)\s*:", "", statement.strip()).strip()
     if "(" not in statement or re.search(r"=\s*(delete|default)\s*$", statement):
         return False
@@ -64,7 +64,7 @@ def _is_method(statement):
 
 
 def shapes(text):
-    """The functions and classes of a file, in the order in which they end."""
+    """Returns the functions and classes of a file, in the order in which they end."""
     text = _strip(text)
     stack = []  # [kind, name, line where its head begins, methods, head to go on with]
     head_start = 0

@@ -161,8 +161,8 @@ def without(fields, name):
 
 
 def apart(state):
-    """The tensors of transformers' state as checkpoints name them: views of one expert's matrices, whatever holds them
-    together in memory."""
+    """Returns the tensors of transformers' state under the names of checkpoints: one view per expert's matrix, however they
+    are stored in memory."""
     for key, tensor in state.items():
         stem, _, name = key.rpartition(".")
         if not stem.endswith(".experts"):
@@ -175,7 +175,7 @@ def apart(state):
 
 
 def stack_inputs_first(path):
-    """All experts of a layer in two tensors, gate and up side by side, their inputs first."""
+    """Returns all experts of a layer in two tensors, gate and up side by side, with the inputs as the first dimension."""
     tensors = safetensors.torch.load_file(path)
     layers = {}
     for name in [name for name in tensors if ".experts." in name]:
@@ -195,15 +195,15 @@ def is_router(name):
 
 
 def router_scale(name):
-    """Routers spread their logits, so that few choices are close."""
+    """Returns the factor of a router's weights, which spreads the logits so that few choices are close."""
     is_router = name.endswith(("mlp.gate.weight", "mlp.router.weight", "moe.gate.weight", "router.layer.weight",
                                "mlp.router.gate.weight", "feed_forward.router.weight", "mlp.gate.wg.weight", "router.proj.weight"))
     return 2.5 if is_router else 1.0
 
 
 class RouterGaps(contextlib.AbstractContextManager):
-    """The smallest distance between the last score that torch.topk takes and the first that it leaves, as a share of it:
-    for probabilities the distance of the logits."""
+    """Records the smallest relative distance between the last score that torch.topk takes and the first that it leaves; for
+    probabilities, the distance of the logits."""
 
     def __enter__(self):
         self.smallest = np.inf
@@ -247,7 +247,7 @@ for shared in ("mlp.shared_expert", "mlp.shared_experts", "mlp.shared_mlp", "fee
 
 
 def gguf_tensors(name, value, arch):
-    """The GGUF tensors of one of transformers' expert tensors, or None for any other tensor."""
+    """Returns the GGUF tensors of one of transformers' expert tensors, or None for any other tensor."""
     interleaved = arch == "gpt-oss"  # and inputs first
     if arch == "dbrx":
         return dbrx_tensors(name, value)
@@ -277,7 +277,7 @@ def gguf_tensors(name, value, arch):
 
 
 def dbrx_tensors(name, value):
-    """The same of DBRX, whose experts lie one after the other, the last matrices with their inputs first."""
+    """Returns the same for DBRX, whose experts are stored one after the other, the last matrices with the inputs first."""
     layer, _, rest = name.removeprefix("transformer.blocks.").partition(".")
     names = {"norm_attn_norm.norm_2.weight": "attn_output_norm", "ffn.router.layer.weight": "ffn_gate_inp",
              "ffn.experts.mlp.w1": "ffn_gate_exps", "ffn.experts.mlp.v1": "ffn_up_exps",

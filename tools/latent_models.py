@@ -9,8 +9,8 @@ import transformers as tf
 
 
 class IndexGaps(contextlib.AbstractContextManager):
-    """The smallest distance between the last score that an indexer takes and the first that it leaves. Of equal scores
-    the lower position wins, which torch does not say of itself."""
+    """Records the smallest distance between the last score that an indexer takes and the first that it leaves. Of equal
+    scores the lower position wins, which torch does not guarantee."""
 
     def __enter__(self):
         self.smallest = np.inf
@@ -90,8 +90,8 @@ GGUF_NAMES = {
 
 
 def gguf_tensors(name, value, config, joined):
-    """The GGUF tensors of one of transformers' tensors of latent attention, or None for any other. `joined`: one tensor
-    expands keys and values, as older converters wrote it."""
+    """Returns the GGUF tensors of one of transformers' tensors of latent attention, or None for any other. With
+    `joined`, one tensor expands keys and values, as older converters wrote it."""
     if getattr(config, "kv_lora_rank", None) is None or ".self_attn." not in name:
         return None
     layer, rest = name.removeprefix("model.layers.").split(".self_attn.")

@@ -38,7 +38,7 @@ def beams(model, prompt, num_beams, eos, **rule):
 
 
 def liked_token(model, prompt):
-    """Returns a token that occurs in the beams, though not at once."""
+    """Returns the most frequent token of the beams, apart from their beginnings and ends."""
     texts = beams(model, prompt, 6, -1, early_stopping=False, length_penalty=1.0)
     count = collections.Counter(token for text in texts for token in set(text[3:-2]))
     return next(token for token, _ in count.most_common() if token != 0)

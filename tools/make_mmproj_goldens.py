@@ -71,7 +71,7 @@ def write_text(folder, model, arch, path):
 
 
 def clip_metadata(name, config, processor, projector):
-    """The keys that all kinds have, and their own."""
+    """Returns the keys that all kinds have, and those of this kind."""
     vision = config.vision_config
     get = lambda *keys: next(getattr(vision, key) for key in keys if hasattr(vision, key))
     one = lambda value: value[0] if isinstance(value, (list, tuple)) else value
@@ -133,13 +133,13 @@ def kind_metadata(name, config, processor):
 
 
 def pairs(value, heads):
-    """Rows of a head: halves become pairs."""
+    """Reorders the rows of each head from halves to pairs."""
     half = value.shape[0] // heads // 2
     return value.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(value.shape)
 
 
 def tower_parts(name, key, value, vision):
-    """(name as the converter hands it to the table, value) of what a tensor becomes."""
+    """Returns the (name as the converter looks it up, value) of each part of a tensor."""
     if name.startswith("qwen"):
         if ".qkv." in key and name != "qwen3_vl":  # newer converters leave it whole
             return [(key.replace("qkv", part), one) for part, one in zip("qkv", np.split(value, 3))]
@@ -177,7 +177,7 @@ def tower_parts(name, key, value, vision):
 
 
 def table_name(table, key):
-    """What the `gguf` package calls a tensor, of the names that families have in its table."""
+    """Returns the name of a tensor in the table of the `gguf` package, which has the names of many families."""
     if key.startswith(("v.", "mm.", "model.image_newline")):
         return key
     # Newer versions of transformers omit a part of the names.

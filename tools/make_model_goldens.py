@@ -266,7 +266,7 @@ def is_norm(name):
 
 
 def randomize(model, seed, dtype):
-    """Larger than usual initial weights: logits must differ clearly. Values are exact in the stored type."""
+    """Makes initial weights that are larger than usual, so that logits differ clearly. Values are exact in the stored type."""
     generator = torch.Generator().manual_seed(seed)
     gemma = "gemma" in model.config.model_type or model.config.model_type == "biogpt"  # embeddings that are multiplied
     offset = has_offset_norms(model.config.model_type)
@@ -302,8 +302,8 @@ def randomize(model, seed, dtype):
 
 @torch.no_grad()
 def calm(model, options, dtype):
-    """What layers add to the residual stream is multiplied: else rounding to bfloat16 grows with the number of layers.
-    `quiet`: ends of names, and what these weights are multiplied by."""
+    """Scales down what layers add to the residual stream, because rounding to bfloat16 otherwise grows with the number of
+    layers. `quiet` has ends of names and the factors of these weights."""
     branch = options.get("branch_scale", 1.0)
     scales = options.get("quiet", {"o_proj.weight": branch, "down_proj.weight": branch})
     for name, parameter in model.named_parameters():
@@ -314,8 +314,8 @@ def calm(model, options, dtype):
 
 @torch.no_grad()
 def served_error(model, ids):
-    """How far logits move when what enters products is rounded to bfloat16, as a share of a row's norm: goldens are no
-    tests of rounding."""
+    """Returns how much logits change if the inputs of products are rounded to bfloat16, as a share of a row's norm: goldens do
+    not test rounding."""
     def rounded(module, inputs):
         return (inputs[0].bfloat16().float(), *inputs[1:])
 
@@ -330,10 +330,10 @@ def served_error(model, ids):
 
 @torch.no_grad()
 def run(model, prompt, stepwise):
-    """Logits of the prompt's rows, the greedy continuation, and the smallest gap between its two best logits.
+    """Returns the logits of the prompt's rows, the greedy continuation, and the smallest gap between its two best logits.
 
-    stepwise: one token at a time through the cache, which is what dynamic scaling means when every position is
-    rotated once and for all. Otherwise every step recomputes the whole sequence.
+    stepwise: computes one token at a time through the cache, which is the meaning of dynamic scaling if every position is rotated
+    only once. Otherwise every step recomputes the whole sequence.
     """
     ids, rows, gap = list(prompt), [], math.inf
     if stepwise:
@@ -359,7 +359,7 @@ def run(model, prompt, stepwise):
 
 
 def old_style_config(path, wrap):
-    """The file as transformers 4 would have written it: rope_theta and rope_scaling beside the rest."""
+    """Returns the file in the form of transformers 4, with rope_theta and rope_scaling at the top level."""
     config = json.loads(path.read_text())
     parameters = config.pop("rope_parameters")
     if "full_attention" in parameters:
@@ -376,7 +376,7 @@ def old_style_config(path, wrap):
 
 
 def wrap_text(path, model_type, text_type, more_rope):
-    """As the text part of a model that sees, too: its positions have three parts, which are equal for text."""
+    """Returns the config of the text part of a model that also reads images; its positions have three parts, equal for text."""
     config = json.loads(path.read_text())
     config["model_type"] = text_type
     config["rope_parameters"].update(more_rope)
@@ -435,7 +435,7 @@ def join_qkv(tensors):
 
 
 def gguf_stem(stem):
-    """The name of the longest end of `stem` that the table has."""
+    """Returns the table's name for the longest suffix of `stem` that it contains."""
     names = dict(GGUF_NAMES)
     while stem not in names:
         stem = stem.split(".", 1)[1]
@@ -455,7 +455,7 @@ def gguf_name(name, arch):
 
 
 def regrouped(value, config):
-    """Rows that lie KV head by KV head, as q, k, v."""
+    """Returns rows that are stored KV head by KV head as q, k and v."""
     heads = config.num_attention_heads
     head_dim = config.hidden_size // heads
     kv_heads = heads
@@ -467,7 +467,7 @@ def regrouped(value, config):
 
 
 def stacked_head_norms(tensors):
-    """Norms that are stored head by head, as one tensor of a layer."""
+    """Joins norms that are stored head by head into one tensor per layer."""
     heads = {}
     for name in [name for name in tensors if ".norms." in name]:
         stem, rest = name.split(".norms.")
@@ -608,7 +608,7 @@ def gguf_metadata(config, arch, joined):
 
 
 def gguf_tensor(value):
-    """As converters do: vectors stay float32, matrices are half as wide where bf16 holds their values exactly."""
+    """Returns the tensor as converters write it: vectors in float32, matrices in 16 bits if bf16 holds their values exactly."""
     bits = np.ascontiguousarray(value).view(np.uint32)
     if value.ndim == 1:
         return "F32", value
@@ -621,7 +621,7 @@ def gguf_tensor(value):
 
 
 def write_as_family(folder, options):
-    """What transformers has written, as files of the family are."""
+    """Rewrites the files of transformers in the form of the family's own files."""
     if "renamed" in options:
         renamed_models.rename(folder, options["renamed"])
     if options.get("spare_head"):  # as tools that do not know of tying save it

@@ -34,7 +34,7 @@ GROUP = 32
 
 
 def families(name):
-    """A configuration whose every width is a multiple of 32, the smallest group."""
+    """Returns configurations whose widths are all multiples of 32, the smallest group."""
     common = plain.common(hidden_size=64, intermediate_size=96, num_hidden_layers=1)
     rope = plain.rope()
     return {
@@ -55,7 +55,7 @@ def families(name):
 
 
 def gguf_family(name, width):
-    """K-quants want widths in multiples of 256; few rows keep the file small."""
+    """Returns a configuration with widths that are multiples of 256, as K-quants need; few rows keep the file small."""
     common = plain.common(hidden_size=width, intermediate_size=width, num_hidden_layers=1, num_attention_heads=2,
                           num_key_value_heads=1, head_dim=32)
     rope = plain.rope()
@@ -144,14 +144,14 @@ GGUF_MIXES = {
 
 
 def round_inputs(module, inputs):
-    """Per token to int8 and back: scale max|x| / 127, nearest even."""
+    """Rounds each token to int8 and back: the scale is max|x| / 127, ties go to even."""
     x = inputs[0]
     scale = x.abs().amax(-1, keepdim=True) / 127
     return (torch.where(scale > 0, torch.round(x / torch.where(scale > 0, scale, 1.0)) * scale, 0.0),)
 
 
 def search(model, prepare, activations):
-    """The seed whose logits differ clearly, its logits and tokens, as plain.make() does."""
+    """Returns a seed whose logits differ clearly, with its logits and tokens, like plain.make()."""
     hooks = [module.register_forward_pre_hook(round_inputs) for name, module in model.named_modules()
              if activations and isinstance(module, torch.nn.Linear) and "lm_head" not in name]
     prompt = torch.randint(3, plain.VOCAB, (plain.PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
@@ -198,7 +198,7 @@ def make(name, family, config, quantize):
     model = new_model(families(family))
 
     def prepare():
-        """Quantizes in place; the tensors of the checkpoint."""
+        """Quantizes in place, and returns the tensors of the checkpoint."""
         stored = {}
         for key, tensor in expert_models.apart(model.state_dict()):
             if key == "lm_head.weight" and model.config.tie_word_embeddings:
@@ -218,7 +218,7 @@ def make(name, family, config, quantize):
 
 
 def save(name, model, config, found, options={}):
-    """A checkpoint of the tensors that search() found, with its golden."""
+    """Writes a checkpoint of the tensors that search() found, with its golden."""
     prompt, seed, rows, tokens, gap, stored = found
     folder = fresh_folder(name)
     model.config.dtype = "bfloat16"
@@ -257,7 +257,7 @@ def make_gpt_oss(name):
 
 
 def random_matrix(kind, like, rng):
-    """A matrix of random blocks whose numbers spread as those of `like`: stored, and what it holds."""
+    """Returns a matrix of random blocks whose values are distributed like those of `like`: as stored, and decoded."""
     ones = np.ones((like.shape[0], like.shape[1] // 256))
     scale = like.std() / gguf_blocks.decode_random(kind, gguf_blocks.random_blocks(kind, ones, rng)).std()
     raw = gguf_blocks.random_blocks(kind, ones * scale, rng)
@@ -321,8 +321,8 @@ def is_product(name, tensor):
 
 
 def make_family(name, family, variant):
-    """The first golden of a family with all its products in int8, one scale per row, whatever their widths: saved, changed
-    in the file and read back by the oracle, so that names are those of the family's checkpoints."""
+    """Writes the first golden of a family with all its products in int8, one scale per row, for any width. The file is
+    written, changed and read by transformers again, so that names are those of the family's checkpoints."""
     config, _, options = variant
     model = new_model(config, options)
     variety = 2 if family in REPEATS_ITSELF else 8

@@ -123,7 +123,7 @@ QUANTIZED = {
 
 @torch.no_grad()
 def quantize(model, kind):
-    """Every linear layer but the head, in place: what is stored, by name."""
+    """Quantizes every linear layer except the head in place; returns what is stored, by name."""
     stored = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and name != "lm_head":
@@ -145,7 +145,7 @@ def store_quantized(folder, kind, stored):
 
 @torch.no_grad()
 def error_in_bfloat16(model, golden, start):
-    """Of the last step's logits, as a share of their norm, where weights, activations and sums have 8 bits."""
+    """Returns the error of the last step's logits, as a share of their norm, with weights, activations and sums in bfloat16."""
     rough = copy.deepcopy(model).bfloat16()
     ids = torch.tensor([list(start) + golden["tokens"][:-1]])
     logits = [m(input_ids=torch.tensor([golden["text"]]), decoder_input_ids=ids).logits[0, -1].float()
@@ -172,7 +172,7 @@ def greedy(model, source, start):
 
 
 def unigram():
-    """As T5's file: pieces with scores, words that begin with a space, sentinels, </s> at the end."""
+    """Returns a tokenizer like T5's file: pieces with scores, words that begin with a space, sentinels, and </s> at the end."""
     words = "▁the ▁cat ▁a ▁walk s ▁in to ▁mat ▁sat ▁on trans late : . ▁bar ing er ed ▁re".split()
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)] + list("▁ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,.?!-+='")
     pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
@@ -190,7 +190,8 @@ def unigram():
 
 
 def spiece(folder):
-    """As mT5's folder: the model of SentencePiece alone, whose sentinels tokenizer_config.json counts."""
+    """Writes a tokenizer like mT5's folder: only the model of SentencePiece, with a count of sentinels in
+    tokenizer_config.json."""
     out = io.BytesIO()
     lines = [line for line in make_tokenizer_goldens.CORPUS if line.isascii()]
     sentencepiece.SentencePieceTrainer.train(
@@ -204,7 +205,7 @@ def spiece(folder):
 
 
 def byte_bpe():
-    """As BART's file: bytes, <s> before and </s> behind. Not all bytes have room."""
+    """Returns a tokenizer like BART's file: bytes, <s> before and </s> behind the text. The vocabulary has not all bytes."""
     alphabet = [b for b in sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()) if ord(b) < 127 or b == "Ġ"]
     vocab = {piece: i for i, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>"] + alphabet)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=[], unk_token="<unk>"))
@@ -217,7 +218,7 @@ def byte_bpe():
 
 
 def answers(model, tokenizer, limit):
-    """As text2text generation has them."""
+    """Returns the answers of text2text generation."""
     made = []
     for text in TEXTS:
         ids = tokenizer(text, return_tensors="pt").input_ids

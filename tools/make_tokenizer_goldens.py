@@ -132,7 +132,7 @@ def clip_like():
 
 
 def visible_words(pre, normalizer=None):
-    """One token a character, its spelling telling whether it starts a word: makes the splits visible in the ids."""
+    """Makes one token per character, whose spelling shows whether it starts a word, so that ids show the splits."""
     chars = sorted({c for line in CORPUS + TEXTS for c in line if c not in "\u0301"})
     vocab = {s: i for i, s in enumerate(SPECIALS)}
     for c in chars:
@@ -348,7 +348,7 @@ def spm_cases(model):
 
 
 def corpus_ranks():
-    """Ranks: the bytes, then joins of pieces that the corpus likes best."""
+    """Returns ranks: the bytes, then the most frequent joins of pieces in the corpus."""
     ranks = {bytes([b]): b for b in range(256)}
     words = [w.encode() for line in CORPUS for w in line.replace(" ", "\x00 ").split("\x00")]
     parts = [[bytes([b]) for b in w] for w in words]
@@ -389,7 +389,7 @@ def tiktoken_cases():
 
 
 def kimi_cases():
-    """A tiktoken.model as Moonshot's models have it. The pattern is that of their tokenizer."""
+    """Returns cases for a tiktoken.model like that of Moonshot's models, with the pattern of their tokenizer."""
     words = [r"[\p{Han}]+",
              r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
              r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -439,7 +439,7 @@ def tekken_cases():
 
 
 def gguf_cases():
-    """The same BPE as Hugging Face's library and as a GGUF file have it, for each way to cut text into words."""
+    """Returns the same BPE in the forms of Hugging Face's library and of a GGUF file, for each way to cut text into words."""
     contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
     o200k = tiktoken_spec(openai_public.o200k_base, {})["pat_str"]
     patterns = {

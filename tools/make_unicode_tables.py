@@ -45,7 +45,7 @@ def isolated_by(pre_tokenizer):
 
 
 def opaque_to_normal_forms():
-    """Code points that the library's normal forms do not know yet, but those of Unicode 14 do; newer ones it never knows."""
+    """Returns code points whose normal forms in the library differ from those of Unicode 14; the library knows no newer ones."""
     def differs(c):
         for form in ("NFC", "NFD", "NFKC", "NFKD"):
             normalizer = getattr(normalizers, form)()
@@ -57,7 +57,7 @@ def opaque_to_normal_forms():
 
 
 def runs(value_of):
-    """(first code point, value) wherever the value changes."""
+    """Returns (first code point, value) for each run of equal values."""
     last = None
     for c in range(0x110000):
         value = value_of(c)
@@ -106,7 +106,7 @@ def write_scripts():
         return any(len(splitter.pre_tokenize_str(other + chr(c))) > 1 for other in "aかя.")
 
     def was_common(c):
-        """Two characters moved from Common to a script after the library's table was made."""
+        """Returns whether a character is one of the two that moved from Common to a script after the library's table was made."""
         return is_known(c) and scripts.script(chr(c)) != "Zyyy" and len(splitter.pre_tokenize_str("." + chr(c))) == 1
 
     def value(c):

@@ -114,14 +114,14 @@ def without(fields, name):
 
 
 def tiled(value, config):
-    """Value heads, which lie beside the others of their key head, in the order in which they take key heads in turn."""
+    """Reorders value heads from being grouped by key head to the order in which key heads alternate."""
     keys = config.linear_num_key_heads
     each = config.linear_num_value_heads // keys
     return value.reshape(keys, each, -1, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
 
 
 def tiled_values(value, config):
-    """The same of the last part of rows of queries, keys and values."""
+    """Does the same for the last part of the rows of queries, keys and values."""
     first = 2 * config.linear_num_key_heads * config.linear_key_head_dim
     return np.concatenate([value[:first], tiled(value[first:], config)])
 
@@ -131,7 +131,7 @@ def plain(value, config):
 
 
 def grouped(value, config):
-    """Queries, keys and values of a key head after another's, as all queries, then all keys, then all values."""
+    """Reorders queries, keys and values that are grouped by key head to all queries, then all keys, then all values."""
     keys, dim = config.linear_num_key_heads, config.linear_key_head_dim
     rows = value.reshape(keys, -1, value.shape[-1])
     inner = config.linear_num_value_heads // keys * config.linear_value_head_dim
@@ -211,7 +211,7 @@ def num_groups(config):
 
 
 def multiplied(name, value, config):
-    """Falcon-H1's multipliers are in the weights."""
+    """Multiplies the weights by Falcon-H1's multipliers."""
     if config.model_type != "falcon_h1":
         return value
     scales = {"q_proj": config.attention_in_multiplier, "v_proj": config.attention_in_multiplier,
@@ -282,7 +282,7 @@ def kimi_tensors(name, value):
 
 
 def gguf_tensors(name, value, config):
-    """The GGUF tensors of one of transformers' tensors of a mixer with a state, or None for any other."""
+    """Returns the GGUF tensors of one of transformers' tensors of a mixer with a state, or None for any other."""
     if config.model_type == "kimi_linear":
         return kimi_tensors(name, value)
     if config.model_type in MIXERS:

@@ -20,7 +20,7 @@ NORMS = {"encoder": ["attn_norm", "ffn_norm"], "decoder": ["attn_norm", "cross_a
 
 
 def gguf_name(name):
-    """None: the embedding once more."""
+    """Returns the GGUF name of a tensor, or None for the second copy of the embedding."""
     plain = {"shared.weight": "token_embd.weight", "lm_head.weight": "output.weight"}
     if name in plain or "embed_tokens" in name:
         return plain.get(name)
@@ -34,7 +34,7 @@ def gguf_name(name):
 
 @torch.no_grad()
 def round_matrices(model):
-    """To what fits into F16, in place."""
+    """Rounds the values in place to those of F16."""
     for tensor in model.parameters():
         if tensor.ndim > 1:
             tensor.copy_(tensor.half())

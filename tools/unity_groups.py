@@ -31,7 +31,7 @@ CONSTANTS = re.compile(r"^(?:inline |static )*constexpr\s[^;{]*", re.M)
 
 
 def parameter_types(text, begin):
-    """The types of the parameters whose list begins at text[begin], without their names and default values."""
+    """Returns the types of the parameters whose list begins at text[begin], without names and default values."""
     depth, part, parts = 1, "", []
     for char in text[begin:]:
         depth += (char in "([{<") - (char in ")]}>")
@@ -61,7 +61,7 @@ def names_of(text):
 
 
 def share_a_file(what, other, overloads):
-    """Whether one file may have both definitions of a name."""
+    """Returns whether one file may contain both definitions of a name."""
     if isinstance(what, set) and isinstance(other, set):
         return overloads and not what & other
     return what is not None and what == other

@@ -48,7 +48,7 @@ def check(folder):
     program = os.path.join(folder, "bin", "quire")
     problems = [] if is_static(program) else ["bin/quire: expected a static program, got one that needs a loader"]
     inside = os.path.join(folder, "lib", "quire")
-    # The loader lies there as ld.so, whatever its own name is.
+    # The tarball names the loader ld.so, whatever its own name is.
     names = {name: name for name in os.listdir(inside)}
     loader = re.search(r"soname: \[(.*)\]", readelf("--dynamic", os.path.join(inside, "ld.so")))
     names[loader.group(1) if loader else "ld-linux-x86-64.so.2"] = "ld.so"
