@@ -62,7 +62,7 @@ class Quire:
         answer = await self.session.request(request.method, path, data=await request.body(), headers=passed_on(request.headers))
 
         async def body():
-            async with answer:  # a client that has gone ends the server's work, too
+            async with answer:  # if the client disconnects, the server stops working on the answer, too
                 async for piece in answer.content.iter_any():
                     yield piece
         return StreamingResponse(body(), answer.status, passed_on(answer.headers))

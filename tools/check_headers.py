@@ -18,7 +18,7 @@ import sys
 from source_commands import source_commands
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEVICE_FOLDER = "src/kernels/cuda/"  # for the CUDA compiler
+DEVICE_FOLDER = "src/kernels/cuda/"  # headers for the CUDA compiler
 
 
 PART = re.compile(r"^src/kernels/cpu/.*_(avx2|avx512|amx|portable)\w*\.h$")
@@ -88,7 +88,7 @@ def check(header, commands):
     if flags is None:
         return "no source includes it"
     if header.name.endswith(PER_INSTRUCTION_SET):
-        flags = flags + ["-Wno-unused-function"]  # kernels that the tables of other files name
+        flags = flags + ["-Wno-unused-function"]  # kernels that are used by tables in other files
     text = f'#include "{header}"\n#include "{header}"\n'  # twice: it must be guarded too
     run = subprocess.run(flags + ["-fsyntax-only", "-x", "c++", "-"], input=text, capture_output=True, text=True)
     return "\n".join(run.stderr.splitlines()[:MAX_ERROR_LINES]) if run.returncode else ""

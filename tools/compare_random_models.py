@@ -34,7 +34,7 @@ from make_quant_goldens import round_inputs
 from state_models import ZAMBA_QUIET
 
 LOGPROB_TOLERANCE = 2e-3
-INT8_TOLERANCE = 0.08  # of the logits' deviation: an activation beside a tie between two codes moves all that follow
+INT8_TOLERANCE = 0.08  # share of the logits' deviation: an activation near a tie between two codes changes all that follow
 NEAR_TIE = 5e-3
 ACTIVATIONS = ["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "relu2", "tanh"]
 TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
@@ -86,7 +86,7 @@ def windows(r, layers):
     return [r.choice(["full_attention", "sliding_attention"]) for _ in range(layers)]
 
 
-PLAIN = ["default", "linear", "yarn", "llama3"]  # dynamic looks at the length of the call: docs/decisions/003
+PLAIN = ["default", "linear", "yarn", "llama3"]  # dynamic scaling depends on the length of the call: docs/decisions/003
 
 
 def llama(r):
@@ -147,7 +147,7 @@ def gemma3(r):
     base, dim = sizes(r)
     base["tie_word_embeddings"] = True
     full = rope_parameters(r, dim, 256, PLAIN)
-    full.pop("truncate", None)  # transformers does not look for it inside the parameters of a layer type
+    full.pop("truncate", None)  # transformers does not read it from the parameters of a layer type
     return tf.Gemma3TextConfig(**base, head_dim=dim, sliding_window=r.choice([4, 20]),
                                query_pre_attn_scalar=r.choice([dim, 9]), attention_bias=r.random() < 0.3,
                                final_logit_softcapping=r.choice([None, 6.0]),
@@ -202,7 +202,7 @@ def zamba2(r):
 
 FAMILIES = dict(llama=llama, mistral=mistral, qwen2=qwen2, qwen3=qwen3, phi3=phi3, gemma2=gemma2, gemma3=gemma3,
                 gemma3n=gemma3n, zamba2=zamba2, gpt2=gpt2)
-FLOATS = ("gpt2", "gemma3n", "zamba2")  # never quantized here: not all their widths can be whole groups
+FLOATS = ("gpt2", "gemma3n", "zamba2")  # never quantized here, because not all their widths can be whole groups
 
 
 # ---- the server under test ------------------------------------------------------------------------------------------

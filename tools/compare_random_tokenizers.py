@@ -222,7 +222,7 @@ def main():
             for seed in range(options.seed, options.seed + options.count):
                 try:
                     line = json.dumps(golden(random.Random(seed), seed))
-                except BaseException as error:  # the library's panics are no Exceptions
+                except BaseException as error:  # the library's panics are not Exceptions
                     if isinstance(error, KeyboardInterrupt):
                         raise
                     num_unusable += 1

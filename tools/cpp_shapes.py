@@ -11,9 +11,9 @@ import re
 class Shape:
     kind: str  # "function" or "class"
     name: str
-    line: int  # where it begins
+    line: int  # of the first line
     num_lines: int
-    num_methods: int = 0  # of a class: declared functions that are neither deleted nor defaulted
+    num_methods: int = 0  # for a class: declared functions that are neither deleted nor defaulted
 
 
 _ASIDE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'
@@ -48,7 +48,7 @@ def _kind_of(head, scope):
     if "(" not in head or re.search(r"(?<!operator)=\s*$", before_call) or re.search(r"[^=!<>]=[^=]", before_call):
         return "value"
     if re.search(r"\)\s*(noexcept\s*)?:[^:]", head) and re.search(r"[\w>]$", head) and not _QUALIFIER.search(head):
-        return "member"  # of a constructor's list: its head goes on behind it
+        return "member"  # part of a constructor's member list, behind which its head continues
     return "function"
 
 

@@ -46,7 +46,7 @@ class JinaTasks(tf.JinaEmbeddingsV3Model):
     RANK, ALPHA = 3, 2
 
     def save_pretrained(self, folder):
-        plain = tf.JinaEmbeddingsV3Model(self.config)  # whose tensors are saved as they are published
+        plain = tf.JinaEmbeddingsV3Model(self.config)  # its tensors have the published form
         plain.load_state_dict(self.state_dict())
         plain.save_pretrained(folder)
         self.stored = load_file(folder / "model.safetensors")

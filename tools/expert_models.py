@@ -12,7 +12,7 @@ from renamed_models import BAILING, BAILING_JOINED, Renaming, kept
 
 VOCAB = 160
 DBRX_EXPERTS = 4
-MIN_ROUTER_GAP = 1e-3  # below this a golden would be about ties
+MIN_ROUTER_GAP = 1e-3  # below this a golden would depend on ties
 
 
 def variants(common, rope):
@@ -248,7 +248,7 @@ for shared in ("mlp.shared_expert", "mlp.shared_experts", "mlp.shared_mlp", "fee
 
 def gguf_tensors(name, value, arch):
     """Returns the GGUF tensors of one of transformers' expert tensors, or None for any other tensor."""
-    interleaved = arch == "gpt-oss"  # and inputs first
+    interleaved = arch == "gpt-oss"  # and with the inputs first
     if arch == "dbrx":
         return dbrx_tensors(name, value)
     if not name.startswith("model.layers."):

@@ -42,7 +42,7 @@ def random_blocks(kind, scales, rng):
 
 
 def decode_random(kind, raw):
-    import gguf  # the oracle environment has it
+    import gguf  # part of the oracle environment
     return gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[kind]).astype(np.float32)
 
 
@@ -302,7 +302,7 @@ def write_gguf(path, meta, tensors):
 
 
 def main():
-    import gguf  # the package of the ggml project: a second opinion
+    import gguf  # the ggml project's package, as a second opinion
     rng = np.random.default_rng(5)
     for kind, (_, elements, size) in TYPES.items():
         if elements == 1:

@@ -50,7 +50,7 @@ def make(name):
     prompt = golden["prompt"][:PROMPT_TOKENS]
     single = tf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     double = tf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
-    for model in (single, double):  # only what is said here counts
+    for model in (single, double):  # so that only the arguments below count
         model.generation_config = tf.GenerationConfig(bos_token_id=1)
     eos = liked_token(single, prompt)
     cases, dropped = [], 0

@@ -217,7 +217,7 @@ class Mtp(Chain):
         prefix = "mtp." if is_qwen else f"model.layers.{index}."
         names = (("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm") if is_qwen else
                  ("enorm", "hnorm", "eh_proj", "shared_head.norm"))
-        kind = "bias" if is_qwen else "norm"  # the weights of its norms mean 1 + w
+        kind = "bias" if is_qwen else "norm"  # the weights of its norms are stored as w for 1 + w
         one = 1.0 if is_qwen else 0.0
         self.embedding_norm = one + weights(f"{prefix}{names[0]}.weight", size, kind=kind)
         self.hidden_norm = one + weights(f"{prefix}{names[1]}.weight", size, kind=kind)

@@ -141,7 +141,7 @@ def pairs(value, heads):
 def tower_parts(name, key, value, vision):
     """Returns the (name as the converter looks it up, value) of each part of a tensor."""
     if name.startswith("qwen"):
-        if ".qkv." in key and name != "qwen3_vl":  # newer converters leave it whole
+        if ".qkv." in key and name != "qwen3_vl":  # newer converters do not split it for this one
             return [(key.replace("qkv", part), one) for part, one in zip("qkv", np.split(value, 3))]
         if key == "visual.patch_embed.proj.weight":
             return [("v.patch_embd.weight", value[:, :, 0]), ("v.patch_embd.weight.1", value[:, :, 1])]
@@ -194,13 +194,13 @@ def write_tower(name, folder, model, path):
     projector, more = kind_metadata(name, config, processor)
     meta = clip_metadata(name, config, processor, projector) | more
     layers = meta["clip.vision.block_count"]
-    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, max(layers, 4))  # projectors count too
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, max(layers, 4))  # projectors count as layers, too
     tensors = {}
     for key, value in model.model.state_dict().items():
         if key.startswith(("language_model.", "text_model.")) or "position_ids" in key or "inv_freq" in key:
             continue
         value = value.detach().float().numpy()
-        if f"encoder.layers.{layers}." in key:  # behind the layer that is read
+        if f"encoder.layers.{layers}." in key:  # a layer behind the one whose states are used
             continue
         for part, one in tower_parts(name, key, value, config.vision_config):
             tensors[table_name(table, part)] = np.ascontiguousarray(one, np.float32)

@@ -35,7 +35,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "m
 VOCAB = 160
 PROMPT = 48
 STEPS = 64
-MAX_SERVED_ERROR = 0.035  # of 0.06 that src/exec/model_goldens_test.cc allows
+MAX_SERVED_ERROR = 0.035  # below the 0.06 that src/exec/model_goldens_test.cc allows
 MIN_GAP = 2e-3  # float32 noise is near 1e-5: below this a greedy token would prove nothing
 
 torch.set_num_threads(1)
@@ -268,7 +268,7 @@ def is_norm(name):
 def randomize(model, seed, dtype):
     """Makes initial weights that are larger than usual, so that logits differ clearly. Values are exact in the stored type."""
     generator = torch.Generator().manual_seed(seed)
-    gemma = "gemma" in model.config.model_type or model.config.model_type == "biogpt"  # embeddings that are multiplied
+    gemma = "gemma" in model.config.model_type or model.config.model_type == "biogpt"  # families that multiply embeddings
     offset = has_offset_norms(model.config.model_type)
     correction = [(name, buffer) for name, buffer in model.named_buffers()
                   if name.endswith(("correction_bias", "expert_bias", "layer_scalar"))]
@@ -294,7 +294,7 @@ def randomize(model, seed, dtype):
         else:
             value = 1.3 * noise / math.sqrt(parameter.shape[0 if "c_" in name else -1])
             value = value * expert_models.router_scale(name)
-            if "modality_router" in name:  # what it reads is divided by the width
+            if "modality_router" in name:  # its input is divided by the width
                 value = value * model.config.hidden_size / 2
         with torch.no_grad():
             parameter.copy_(value.to(dtype).float())
@@ -527,9 +527,9 @@ def gguf_tensors(model, arch, joined):
 
 
 def gguf_metadata(config, arch, joined):
-    if arch == "gemma4":  # layered_models says what layers have of their own
+    if arch == "gemma4":  # layered_models has the keys of single layers
         config.allow_global_per_layer_attribute_access = True
-    heads = getattr(config, "num_attention_heads", 1)  # 1: models of mixers alone
+    heads = getattr(config, "num_attention_heads", 1)  # 1 for models without attention
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     if arch == "falcon":
@@ -624,9 +624,9 @@ def write_as_family(folder, options):
     """Rewrites the files of transformers in the form of the family's own files."""
     if "renamed" in options:
         renamed_models.rename(folder, options["renamed"])
-    if options.get("spare_head"):  # as tools that do not know of tying save it
+    if options.get("spare_head"):  # as saved by tools that do not support tying
         repeat_head(folder / "model.safetensors")
-    if options.get("claims_tied"):  # the head was trained on its own all the same
+    if options.get("claims_tied"):  # although the head was trained separately
         path = folder / "config.json"
         path.write_text(path.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true'))
     if options.get("old_rope"):
@@ -644,10 +644,10 @@ def write_as_family(folder, options):
         path.write_text(json.dumps(stream_models.wrap_plain(json.loads(path.read_text()), *options["wrap_plain"]), indent=1))
     if "wrap_text" in options:  # the text model of a multimodal one
         wrap_text(folder / "config.json", *options["wrap_text"])
-    if "model_type" in options:  # the same under another name
+    if "model_type" in options:  # the same model under another name
         path = folder / "config.json"
         path.write_text(json.dumps(dict(json.loads(path.read_text()), model_type=options["model_type"]), indent=1))
-    if options.get("config"):  # of a family that transformers computes under another name
+    if options.get("config"):  # a family that transformers computes under another name
         path = folder / "config.json"
         stated = json.loads(path.read_text())
         for key in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"):

@@ -273,7 +273,7 @@ def make_gguf(name, family, mix):
         rng = np.random.default_rng(3)
         stored, exact = {}, {}
         for key, value in plain.gguf_tensors(model, arch, joined=False).items():
-            if value.ndim == 1 or key == "position_embd.weight":  # which converters do not quantize
+            if value.ndim == 1 or key == "position_embd.weight":  # converters do not quantize these
                 stored[key] = plain.gguf_tensor(value.copy())
                 continue
             kind = kind_of(key.removesuffix(".weight").split(".")[-1])

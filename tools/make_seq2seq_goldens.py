@@ -102,7 +102,7 @@ def make_model(config, kind, seed, options):
                 spread = 0.15  # the source is the same at every step, and activations have a mean
             if name.endswith((".q.weight", ".k.weight", "q_proj.weight", "k_proj.weight")):
                 spread *= 0.4  # T5 does not scale scores
-            if isinstance(config, tf.BartConfig):  # norms behind sums forget tokens: let positions tell steps apart
+            if isinstance(config, tf.BartConfig):  # norms behind sums forget tokens, so larger positions distinguish the steps
                 spread = {"embed_positions.weight": 0.8, "shared.weight": 0.08, "v_proj.weight": 0.15, "out_proj.weight": 0.15,
                           "fc2.weight": 0.05}.get(
                     ".".join(name.split(".")[-2:]), spread)

@@ -29,7 +29,7 @@ RATE = 16000
 SECONDS = 3.3
 STEPS = 64
 MIN_GAP = 1e-3  # float32 noise is near 1e-5: below this a greedy token would prove nothing
-POSITIONS = 50  # a window is a second
+POSITIONS = 50  # a window of one second
 LANGUAGES = ["en", "de", "fr", "es", "ja"]
 MARKS = (["<|endoftext|>", "<|startoftranscript|>"] + [f"<|{l}|>" for l in LANGUAGES]
          + ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"])

@@ -400,7 +400,7 @@ def kimi_cases():
     specials = {named[i][0] if i in named else f"<|reserved_token_{i}|>": i for i in range(base, base + 256)}
     enc = tiktoken.Encoding(name="golden", pat_str="|".join(words), mergeable_ranks=ranks, special_tokens=specials)
     texts = TEXTS + [f"a<|im_end|>b<|tool_call_begin|>c<|reserved_token_{base + 9}|>", "漢字and漢字's ǅ漢x"]
-    added = {name for name, special in named.values() if not special}  # they are found wherever they stand
+    added = {name for name, special in named.values() if not special}  # these are found anywhere in a text
     cases = [dict(text=t, ids=enc.encode(t, allowed_special="all"), ids_unparsed=enc.encode(t, allowed_special=added, disallowed_special=()))
              for t in texts]
     decodes = []

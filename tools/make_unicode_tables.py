@@ -85,7 +85,7 @@ def write_categories():
         legacy = (LEGACY_PUNCTUATION if c in punctuation else
                   LEGACY_NON_SPACING if c in non_spacing else LEGACY_CONTROL if c in control else 0)
         category = unicodedata2.category(chr(c))
-        is_newer = category != unicodedata.category(chr(c))  # than Unicode 14
+        is_newer = category != unicodedata.category(chr(c))  # newer than Unicode 14
         return (CATEGORIES.index(category) | legacy << 5 | is_newer << 7 | (c in marks) << 8 |
                 (is_newer or c in opaque) << 9 | (c in numeric) << 10)
 

@@ -439,7 +439,7 @@ def randomize(model, seed):
         elif is_gemma4 and name.endswith("scale"):
             value = 0.3 * noise + 1.0
         elif is_gemma4 and "embed_tokens" in name:
-            value = 0.9 * noise / math.sqrt(parameter.shape[-1])  # embeddings are multiplied by as much
+            value = 0.9 * noise / math.sqrt(parameter.shape[-1])  # embeddings are multiplied by this factor
         elif "norm" in name or "layrnorm" in name or "ln_q" in name:
             value = 0.3 * noise + (0.0 if name.endswith("bias") else 1.0)
         elif name.endswith("bias"):
@@ -529,7 +529,7 @@ def embeddings_of(model, inputs):
     """[image] of [embeddings, width]: behind each embedding what is added to the first layers' outputs."""
     out = model.get_image_features(**inputs)
     main = getattr(out, "pooler_output", out)
-    if "pixel_attention_mask" in inputs:  # all pictures of a prompt are one
+    if "pixel_attention_mask" in inputs:  # all pictures of a prompt are processed as one
         main = main[0].chunk(inputs["pixel_values"].shape[1])
     added = getattr(out, "deepstack_features", None) or []
     counts = [len(image) for image in main]

@@ -13,12 +13,12 @@ import transformers as tf
 @dataclasses.dataclass
 class Renaming:
     """Describes how a family writes a model that transformers computes under another name."""
-    config: typing.Callable  # what config.json says -> what the family's would
-    stems: list = ()  # (part of a name, what stands for it), in turn
+    config: typing.Callable  # the config of transformers -> that of the family
+    stems: list = ()  # (part of a name, its replacement), applied in order
     # Each is (ends of names, the end of the joined tensor's name, numbers of heads of q, k and v per group; none means all of
     # each).
     joined: list = ()
-    group: tuple = ()  # query heads and dimension of a head, of tensors that lie KV head by KV head
+    group: tuple = ()  # query heads per KV head and their dimension, for tensors that are stored KV head by KV head
 
 
 def kept(config, *more):

@@ -17,7 +17,7 @@ import pathlib
 import subprocess
 
 MAX_CHARS = 6000
-MAX_TURN_CHARS = 2500  # of a file that several turns change
+MAX_TURN_CHARS = 2500  # limit for a file that several turns change
 CHAT = [
     "Explain why the sky is blue to a curious child.",
     "Write a short story about a lighthouse keeper who finds a letter.",

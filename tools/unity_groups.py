@@ -13,7 +13,7 @@ import re
 import sys
 
 MAX_BYTES = 128 * 1024
-MAX_TEST_BYTES = 64 * 1024  # macros make more of a line of tests
+MAX_TEST_BYTES = 64 * 1024  # macros expand lines of tests to more code
 TEST = re.compile(r"_test\.cc$|\btest(ing)?/")
 # A definition begins in the first column; members and locals are indented.
 DEFINITIONS = [re.compile(pattern, re.M) for pattern in (

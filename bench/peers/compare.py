@@ -39,7 +39,7 @@ MODELS = os.path.join(ROOT, "build/peers/models")
 RESULTS = os.path.join(ROOT, "build/peers/results")
 PEERS = ("llama.cpp", "vllm", "openvino", "onnxruntime")
 TYPES = (*random_gguf.TYPES, "int8")
-FILE_TYPE = "file"  # what a given model file has
+FILE_TYPE = "file"  # the type that the given model file has
 CASES = {
     "decode": {"kind": "decode", "context": 128, "batch": 1, "tokens": 48},
     "decode-4096": {"kind": "decode", "context": 4096, "batch": 1, "tokens": 16},

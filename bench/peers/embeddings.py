@@ -36,7 +36,7 @@ def texts_of(tokenizer, count):
     made = []
     for _ in range(count):
         length = round(SHORTEST * (LONGEST / SHORTEST) ** rng.random())
-        made.append(" ".join(rng.choice(WORDS) for _ in range(length - 2)))  # a word is a token
+        made.append(" ".join(rng.choice(WORDS) for _ in range(length - 2)))  # each word is one token
     lengths = [len(ids) for ids in tokenizer(made)["input_ids"]]
     assert min(lengths) >= SHORTEST - 1 and max(lengths) <= LONGEST, (min(lengths), max(lengths))
     return made, sum(lengths)

@@ -42,7 +42,7 @@ class Worker:
         if self.process is None:
             self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                             stderr=subprocess.DEVNULL, text=True)
-            self.process.stdout.readline()  # it is ready
+            self.process.stdout.readline()  # the worker is ready
         try:
             self.process.stdin.write(line)
             self.process.stdin.flush()

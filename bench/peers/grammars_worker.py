@@ -92,7 +92,7 @@ def answer(engine, tokenizer, entry):
         start = time.perf_counter()
         compiled = engine.compile(schema)
         out["compile_ms"] = (time.perf_counter() - start) * 1e3
-    except Exception as error:  # each engine has its own kinds
+    except Exception as error:  # each engine raises its own types
         out["error"] = str(error)[:300] or type(error).__name__
         return out
     for test in entry["tests"]:
@@ -108,7 +108,7 @@ def main():
 
     name, path = sys.argv[1:3]
     tokenizer = tokenizers.Tokenizer.from_file(path)
-    tokenizer.add_special_tokens(["<|the end of a text of the benchmark|>"])  # instances never hold it
+    tokenizer.add_special_tokens(["<|the end of a text of the benchmark|>"])  # instances never contain it
     engine = {"llguidance": LlGuidance, "xgrammar": XGrammar}[name](tokenizer, tokenizer.get_vocab_size())
     print("ready", flush=True)
     for line in sys.stdin:

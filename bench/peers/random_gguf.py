@@ -21,7 +21,7 @@ class Shape:
     head_dim: int
     vocab: int
     rope_base: float
-    experts: int = 0  # above 0: `ffn` is the inside of each
+    experts: int = 0  # if > 0, `ffn` is the hidden size of each expert
     experts_per_token: int = 0
     window: int = 0
     is_tied: bool = True

@@ -55,7 +55,7 @@ def main():
     draw = random.Random(1)
     warm_up, prompts, others = ([[draw.randrange(1000, 30000) for _ in range(args.tokens)] for _ in range(n)]
                                 for n in (3, args.prompts, args.prompts))
-    blocks = 5 * args.tokens // 32  # of 16 tokens: two prompts and a half
+    blocks = 5 * args.tokens // 32  # blocks of 16 tokens for two and a half prompts
     command = [args.binary, "serve", "--shape", args.shape, "--port", "0", "--max-model-len", str(args.tokens + 64),
                "--num-gpu-blocks-override", str(blocks), *args.flags]
 

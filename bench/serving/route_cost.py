@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--requests", type=int, default=5000)
     parser.add_argument("--streams", type=int, default=10_000)
     args = parser.parse_args()
-    wanted = 2 * args.streams + 1000  # this process holds both ends of each
+    wanted = 2 * args.streams + 1000  # this process has both ends of each connection
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < wanted:
         try:

@@ -59,7 +59,7 @@ def write_checkpoint(folder):
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    noise = bfloat16_noise(1 << 20)  # is written over and over: the time of packing depends on the size alone
+    noise = bfloat16_noise(1 << 20)  # is written repeatedly, because the time to pack depends only on the size
     with open(path + ".part", "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for begin in range(0, offset, len(noise)):

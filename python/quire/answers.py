@@ -89,7 +89,7 @@ class Answer:
         held.stop_reason = choice.get("stop_reason") if choice.get("finish_reason") else held.stop_reason
 
     def _add_logprobs(self, held: CompletionOutput, logprobs: Dict[str, Any]) -> None:
-        if "content" in logprobs:  # of a conversation
+        if "content" in logprobs:  # the answer to a conversation
             chosen = [(entry["token"], entry["logprob"]) for entry in logprobs["content"]]
             listed = [{top["token"]: top["logprob"] for top in entry["top_logprobs"]}
                       for entry in logprobs["content"]]

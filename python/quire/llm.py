@@ -183,7 +183,7 @@ class LLM:
         future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
-        except BaseException:  # an interrupt reaches this thread alone
+        except BaseException:  # only this thread receives an interrupt
             future.cancel()
             raise
 

@@ -15,7 +15,7 @@ class Logprob:
     def __init__(self, logprob: float, rank: Optional[int], decoded_token: Optional[str] = None,
                  decode: Optional[Callable[[], str]] = None) -> None:
         self.logprob = logprob
-        self.rank = rank  # 1: the most likely token; None: it is behind all that were listed
+        self.rank = rank  # 1: the most likely token; None: not among the listed tokens
         self._decoded_token = decoded_token
         self._decode = decode
 
@@ -42,7 +42,7 @@ class CompletionOutput:
     token_ids: List[int]
     cumulative_logprob: Optional[float] = None
     logprobs: Optional[List[PositionLogprobs]] = None
-    finish_reason: Optional[str] = None  # stop, length or abort; None: it goes on
+    finish_reason: Optional[str] = None  # stop, length or abort; None: not finished
     stop_reason: Union[int, str, None] = None  # the stop string or token id that ended it
     lora_request: Any = None
 
@@ -74,7 +74,7 @@ class RequestOutput:
 
 @dataclasses.dataclass
 class BeamSearchSequence:
-    tokens: List[int]  # prompt and answer
+    tokens: List[int]  # those of prompt and answer
     text: Optional[str]
     cum_logprob: float
 

@@ -37,8 +37,8 @@ class RequestOutputKind:
     """Says what each output of a streamed request contains."""
 
     CUMULATIVE = 0  # everything so far
-    DELTA = 1  # what is new
-    FINAL_ONLY = 2  # there is one output, the last
+    DELTA = 1  # only what was added
+    FINAL_ONLY = 2  # one output, the last
 
 
 @dataclasses.dataclass
@@ -53,11 +53,11 @@ class SamplingParams:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    temperature: float = 1.0  # 0: the most likely token each time
+    temperature: float = 1.0  # 0: always the most likely token
     top_p: float = 1.0
     top_k: int = 0  # 0 or -1: off
     min_p: float = 0.0
-    seed: Optional[int] = None  # equal seeds give equal tokens, however the request is batched
+    seed: Optional[int] = None  # equal seeds give equal tokens, in any batch
     stop: Union[None, str, List[str]] = None
     stop_token_ids: Optional[List[int]] = None
     bad_words: Optional[List[str]] = None
@@ -74,7 +74,7 @@ class SamplingParams:
     allowed_token_ids: Optional[List[int]] = None
     structured_outputs: Optional[StructuredOutputsParams] = None
     output_kind: int = RequestOutputKind.CUMULATIVE
-    extra_args: Optional[Dict[str, Any]] = None  # further fields of the request, as HTTP has them
+    extra_args: Optional[Dict[str, Any]] = None  # further fields of the HTTP request
 
     def to_body(self) -> Dict[str, Any]:
         """Returns the fields of an HTTP request, except those for log-probabilities, which the caller adds."""
@@ -106,8 +106,8 @@ class BeamSearchParams:
 class PoolingParams:
     """The parameters of embeddings and scores."""
 
-    dimensions: Optional[int] = None  # the first so many columns; None: all
-    use_activation: Optional[bool] = None  # None: as the model says
+    dimensions: Optional[int] = None  # the number of columns to return; None: all
+    use_activation: Optional[bool] = None  # None: the model's default
     truncate_prompt_tokens: Optional[int] = None
 
     def to_body(self) -> Dict[str, Any]:

@@ -116,7 +116,7 @@ class HostRank:
 
     def end(self):
         if self.process.poll() is None:
-            self.process.kill()  # and with it what it runs
+            self.process.kill()  # this also kills the program that it runs
         self.process.wait()
 
 

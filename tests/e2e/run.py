@@ -155,7 +155,7 @@ def run_binary(binary, sanitized, only, jobs):
         if only in "web_page":
             yield run_web_page("--url", server.url)
             yield run_web_page()
-    with Server(binary, "--max-num-queued-reqs", "64") as server:  # so that the overload is one
+    with Server(binary, "--max-num-queued-reqs", "64") as server:  # a short queue, so that the requests overload it
         context = harness.Context(server.url, "none", 0 if sanitized else server.process.pid)
         context.wait_ready(60)
         yield run_functions([("test_overload (queue of 64)", test_load.test_overload)], context, only)

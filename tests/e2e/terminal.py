@@ -17,14 +17,14 @@ class Terminal:
         self.keys, child = pty.openpty()
         termios.tcsetwinsize(child, (40, 200))
 
-        def control():  # the child's terminal, so that Ctrl-C reaches it as a signal
+        def control():  # makes the terminal the child's, so that Ctrl-C reaches it as a signal
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         environment = {**os.environ, "TERM": "xterm", "INPUTRC": "/dev/null"}
         self.process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, preexec_fn=control,
                                         env=environment, **kwargs)
         os.close(child)
-        self.raw = ""  # all that came
+        self.raw = ""  # all output
         self.seen = 0  # the length of text() that expect() has passed
 
     def text(self):
@@ -36,7 +36,7 @@ class Terminal:
             return True
         try:
             data = os.read(self.keys, 65536)
-        except OSError:  # Linux tells the end of a terminal so
+        except OSError:  # on Linux, this is the end of a terminal's output
             return False
         self.raw += data.decode(errors="replace")
         return bool(data)
@@ -62,7 +62,7 @@ class Terminal:
 
     def send(self, keys):
         data = keys.encode()
-        while data:  # a terminal takes 4 KB at once
+        while data:  # a terminal accepts at most 4 KB at a time
             data = data[os.write(self.keys, data[:1024]):]
             self._read(0)
 

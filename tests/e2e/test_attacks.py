@@ -41,7 +41,7 @@ def test_endless_chunk_extension_and_trailer(binary):
             with connect(server) as connection:
                 connection.sendall(head + begin)
                 sent = 0
-                with contextlib.suppress(OSError):  # refused and closed: what is asked for
+                with contextlib.suppress(OSError):  # the server refused the connection and closed it, as it should
                     while sent < 256 << 20:
                         sent += connection.send(b"x" * 65536)
                 assert sent < 128 << 20, f"{begin}: {sent} bytes were read"

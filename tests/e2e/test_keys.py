@@ -112,7 +112,7 @@ def test_limits_of_keys_under_many_clients(binary):
             def is_over(caller):
                 if caller.key in ("kr", "kt"):
                     return time.monotonic() - begin > seconds
-                return caller.answered == 10  # of the others each client goes on until it has had its share
+                return caller.answered == 10  # clients of the other keys continue until each has its share
             callers = [Caller(server, key, start_line, is_over) for key in ("kr", "kt", "kn", "kf") for _ in range(clients)]
             for caller in callers:
                 caller.start()

@@ -172,7 +172,7 @@ def test_the_router_starts_and_probes_are_answered(binary):
             file.write(server.url + "\n")
         assert container["command"] == ["quire", "route"]
         flags = [backends if flag == "/etc/quire/backends" else flag for flag in container["args"]]
-        for name in ("--port", "--host"):  # the test has its own
+        for name in ("--port", "--host"):  # the test sets its own
             at = flags.index(name)
             del flags[at:at + 2]
         with Server(binary, *flags, verb="route") as router:

@@ -28,7 +28,7 @@ class Listener:
         self.numbers, self.blocks, self.tokens = [], {}, {}
 
     def take(self, number, payload):
-        if self.numbers and number <= self.numbers[-1]:  # replayed already
+        if self.numbers and number <= self.numbers[-1]:  # already replayed
             return
         self.numbers.append(number)
         stamp, events, rank = msgpack.unpackb(payload)
@@ -93,7 +93,7 @@ def listen(binary, keys, is_map):
         context = harness.Context(server.url, "none", server.process.pid)
         _, _, text = context.request("POST", "/tokenize", {"prompt": PROMPT})
         tokens = json.loads(text)["tokens"]
-        ask(server.url)  # may come before the subscription does
+        ask(server.url)  # may be published before the subscription is active
         for number, payload in listener.replay():
             listener.take(number, payload)
         num_blocks = len(tokens) // BLOCK

@@ -184,12 +184,12 @@ def test_engines_of_one_server_share_files(binary):
             assert ask_all(server.url) == 0
         with serve(binary, folder, "-dp", "2", "--enable-dev-endpoints") as server:
             end = time.time() + 120
-            while min(loaded(server.url)) == 0:  # each engine looks for files by itself
+            while min(loaded(server.url)) == 0:  # each engine searches for files by itself
                 ask_all(server.url)
                 assert fetch(server.url, "/reset_prefix_cache", {})[0] == 200
                 assert time.time() < end, loaded(server.url)
             assert metric(server.url, "quire:kv_file_load_failures_total") == 0
-        with serve(binary, folder) as server:  # and so does a server of one engine
+        with serve(binary, folder) as server:  # so does a server with one engine
             wait_for(server.url, "quire:kv_files", 1)
             assert ask_all(server.url) > 100
 

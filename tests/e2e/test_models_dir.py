@@ -114,7 +114,7 @@ def test_models_are_loaded_when_asked_for_and_give_way(binary):
         says(context, "plain")
         seen = []
 
-        def is_gone():  # who looks does not use
+        def is_gone():  # reading statistics does not count as use
             status, _, text = context.request("GET", "/quire/stats")
             seen.append(status == 200 and json.loads(text)["model"])
             return states(context)["plain"] == "unloaded"
@@ -240,7 +240,7 @@ def test_models_have_flags_adapters_and_drafts_of_their_own(binary):
             cards = {card["id"]: card for card in context.get("/v1/models")["data"]}
             assert cards["a"]["parent"] == cards["b"]["parent"] == "plain" and cards["plain"]["max_model_len"] == 256, cards
             status, _, text = context.request("POST", "/v1/completions", {"model": "turned", "prompt": "a" * 300, "max_tokens": 1})
-            assert status == 200, text  # the other's limit is not its own
+            assert status == 200, text  # the other model's limit does not apply
             with open(config, "w") as file:
                 file.write("plain:\n  max-model-len: 128\n")
             context.post("/models/unload", {"model": "plain"})

@@ -104,7 +104,7 @@ def test_simulate_refuses_what_no_run_can_hold(binary):
                         ("--admission-ms", "nan"), ("--transfer-gb-per-s", "1e-300"), ("--threads", "100000"),
                         ("--prefix-len", "2147483647")):
         refused(binary, flag + ": expected", *SIMULATE, flag, value)
-    ok(binary, *SIMULATE, "--threads", "1000", "--replicas", "2", "--routing", "random")  # no more than replicas
+    ok(binary, *SIMULATE, "--threads", "1000", "--replicas", "2", "--routing", "random")  # there are no more threads than replicas
     refused(binary, "of this machine's memory", *SIMULATE, "--num-gpu-blocks-override", "1073741824")
     refused(binary, "expected one, got 2", *SIMULATE[:2], "--hardware", "h100-sxm,l40s")
     refused(binary, "got picture.png", "roofline", LLAMA_8B, "--hardware", "h100-sxm", "--plot", "picture.png")
@@ -120,7 +120,7 @@ def test_compare_prints_errors_and_fails_beyond_a_limit(binary):
         row = next(line for line in text.splitlines() if line.startswith("TPOT mean"))
         assert row.split()[3:] == ["20.00", "21.00", "+5.0", "%"], text
         refused(binary, "TPOT mean ms", "compare", *paths, "--max-error", "4.9")
-        with open(paths[1], "w", encoding="utf-8") as file:  # what is not there is not within the limit
+        with open(paths[1], "w", encoding="utf-8") as file:  # a missing figure does not meet a limit
             json.dump({"completed": 5, "output_throughput": 100}, file)
         ok(binary, "compare", *paths)
         refused(binary, "mean_tpot_ms in", "compare", *paths, "--max-error", "50")

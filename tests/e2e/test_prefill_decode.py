@@ -94,7 +94,7 @@ def test_what_is_forged_or_foreign_is_not_there(binary):
         for wrong in forged:
             status, answer = complete(consumer, temperature=0, kv_transfer_params={**params, **wrong})
             assert status == 503 and "kv_transfer_params" in answer["error"]["message"], (wrong, answer)
-        ask(consumer.url, "x", 1)  # whose steps take note of it
+        ask(consumer.url, "x", 1)  # its steps update the counters
         assert metric(consumer.url, "quire:kv_takeovers_failed_total") == len(forged)
         # The same words of another tenant are a different prompt.
         status, answer = complete(consumer, temperature=0, kv_transfer_params=params, cache_salt="another")
@@ -230,7 +230,7 @@ def test_the_gateway_sends_prompts_to_prefill_first(binary):
         consumer = split.servers[split.ports["kv_consumer"][0]]
         assert metric(consumer.url, "quire:kv_takeovers_total") == len(ASKED) + 2
         assert metric(consumer.url, "quire:kv_takeovers_failed_total") == 0
-        for prompt in (["a", "b"], [[1, 2], [3]]):  # one leg
+        for prompt in (["a", "b"], [[1, 2], [3]]):  # such requests get only one leg
             assert said(complete(split.gateway, prompt)[1]) == said(complete(plain, prompt)[1])
 
 
@@ -246,7 +246,7 @@ def test_either_side_may_be_killed_at_any_time(binary, requests=1000):
             for _ in range(50):
                 try:
                     status, answer = complete(split.gateway, prompt, 40, temperature=0)
-                except (OSError, ValueError):  # cut
+                except (OSError, ValueError):  # the answer was cut off
                     continue
                 if status == 200:
                     return said(answer) == want[prompt]

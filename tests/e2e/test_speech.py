@@ -149,7 +149,7 @@ def test_what_is_refused(binary):
         lying[22:24] = struct.pack("<H", 60000)
         refused(context, 400, "", file=bytes(lying))
         nan = bytearray(tone(0.5))
-        nan[20:22] = struct.pack("<H", 3)  # as floats
+        nan[20:22] = struct.pack("<H", 3)  # the samples are floats
         nan[34:36] = struct.pack("<H", 32)
         nan[44:] = struct.pack("<f", float("nan")) * ((len(nan) - 44) // 4)
         refused(context, 400, "audio", file=bytes(nan))

@@ -160,4 +160,4 @@ def test_attacks_are_refused_at_once(ctx):
     ]
     for rule in attacks:
         refused(ctx, "structured_outputs." + next(iter(rule)), extra_body={"structured_outputs": rule})
-    check_person(ask(ctx, response_format=person_format()))  # and the server goes on
+    check_person(ask(ctx, response_format=person_format()))  # the server still works

@@ -104,7 +104,7 @@ def test_spans_have_vllms_names_and_the_clients_trace(binary):
         assert before_ns <= start_ns < end_ns <= time.time_ns(), span
         first_s, whole_s = said["gen_ai.latency.time_to_first_token"], said["gen_ai.latency.e2e"]
         assert 0 < first_s <= whole_s <= (end_ns - start_ns) * 1e-9 + 0.01, (said, start_ns, end_ns)
-        ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client does not want it
+        ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client asks for no spans
         ask(context, traceparent="nonsense")
         wait_for(lambda: len(collector.spans()) == 2)
         assert collector.spans()[1]["traceId"] != TRACE and "parentSpanId" not in collector.spans()[1]
@@ -141,7 +141,7 @@ def test_the_routers_span_is_the_parent_of_the_servers(binary):
             assert said["quire.route.backend"] == server.url.removeprefix("http://"), said
             assert (said["http.response.status_code"], said["url.path"]) == ("200", "/v1/chat/completions"), said
             assert said["quire.route.attempts"] == "1" and said["quire.route.time_to_first_byte"] > 0, said
-            ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client wants no spans
+            ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # the client asks for no spans
             ask(context)
             wait_for(lambda: len(collector.spans()) == 4)
             last = {span["name"]: span for span in collector.spans()[2:]}
@@ -188,7 +188,7 @@ def test_a_collector_behind_https(binary):
                 ask(harness.Context(server.url, "none", None))
                 wait_for(lambda: len(collector.spans()) == 2)
             assert collector.headers[-1].get("api-key") == "b", collector.headers
-            with Server(binary, *flags) as server:  # the system's authorities do not know it
+            with Server(binary, *flags) as server:  # its authority is not one of the system's
                 context = harness.Context(server.url, "none", None)
                 ask(context)
                 wait_for(lambda: "quire:otlp_spans_dropped_total 1.0" in context.request("GET", "/metrics")[2])
@@ -199,7 +199,7 @@ def test_a_collector_behind_https(binary):
 def test_requests_are_logged_with_the_fields_of_their_spans(binary):
     with Server(binary, "--hardware", "none", "--enable-log-requests", "--log-format", "json") as server:
         context = harness.Context(server.url, "none", None)
-        answer = ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # of a trace that is not collected
+        answer = ask(context, traceparent=f"00-{TRACE}-{PARENT}-00")  # its trace is not collected
         context.request("GET", "/health")
         wait_for(lambda: '"request"' in server.output())
         lines = [json.loads(line) for line in server.output().splitlines() if line.startswith("{")]

@@ -282,7 +282,7 @@ def test_generate_reads_standard_input(binary):
         assert PROMPT + piped(binary, data, flag)[1] == expected, flag
     code, out, err = piped(binary, b"")
     assert code == 1 and out == "" and "standard input: expected a text, got nothing" in err, (code, out, err)
-    with Terminal(binary, "generate") as terminal:  # nobody would know that it waits
+    with Terminal(binary, "generate") as terminal:  # a user could not see that it waits for input
         terminal.expect("expected a prompt: -p TEXT, --prompt-file FILE or text on standard input")
         assert terminal.wait() == 1
 

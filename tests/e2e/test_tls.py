@@ -77,7 +77,7 @@ def test_https(binary):
             assert server.url.startswith("https://"), server.url
             context = certificates.context()
             status, _, connection = get(server, context)
-            assert status == 200 and get(server, context, connection=connection)[0] == 200  # kept alive
+            assert status == 200 and get(server, context, connection=connection)[0] == 200  # the connection is kept alive
             whole = complete(server, context, stream=False)
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 streams = list(pool.map(lambda _: complete(server, context, stream=True), range(16)))
@@ -93,7 +93,7 @@ def test_https(binary):
                     assert encrypted.version() in ("TLSv1.2", "TLSv1.3")
                     encrypted.sendall(b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                     received = b""
-                    while piece := encrypted.recv(4096):  # raises where the end is not said
+                    while piece := encrypted.recv(4096):  # raises if the end is not announced
                         received += piece
                     assert received.startswith(b"HTTP/1.1 200"), received
 

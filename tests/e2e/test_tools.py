@@ -146,7 +146,7 @@ def test_calls_that_must_come_are_valid_in_every_style(binary):
             for seed in range(3):
                 choice = forced(client, seed, tool_choice="required", parallel_tool_calls=False).choices[0]
                 if choice.finish_reason == "length" and dialect in ("qwen3_coder", "glm45", "pythonic", "gemma4"):
-                    continue  # their grammars hold values to types, not to lengths
+                    continue  # their grammars restrict the types of values, not their lengths
                 assert choice.finish_reason == "tool_calls" and not choice.message.content, (dialect, choice)
                 (call,) = choice.message.tool_calls
                 if call.function.name == "stop":

@@ -384,7 +384,7 @@ def test_serve_with_reasoning_and_tool_parsers(binary):
         assert (choice["finish_reason"] == "tool_calls") == bool(choice["message"].get("tool_calls")), text
         status, kind, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "stream": True})
         assert status == 200 and kind.startswith("text/event-stream") and text.rstrip().endswith("data: [DONE]"), text
-    with Server(binary, "--enable-auto-tool-choice") as server:  # the template tells how calls are written
+    with Server(binary, "--enable-auto-tool-choice") as server:  # the template shows the format of calls
         status, _, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "tool_choice": "auto"})
         assert status == 200 and json.loads(text)["choices"][0]["finish_reason"] == choice["finish_reason"], text
     with Server(binary, "--tool-call-parser", "none", "--reasoning-parser", "none") as server:

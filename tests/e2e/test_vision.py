@@ -62,7 +62,7 @@ def test_images_of_every_format(binary):
         assert len(seen) > 3, f"the images make no difference: {seen}"
         two = ask(context, question(data_url("wide.png"), data_url("tall.png")))
         assert two.usage.prompt_tokens == text.usage.prompt_tokens + 2 * TOKENS_PER_IMAGE
-        plain = ask(context, [{"role": "user", "content": "what is it"}])  # text as text, not as a list of parts
+        plain = ask(context, [{"role": "user", "content": "what is it"}])  # the content is text, not a list of parts
         assert plain.choices[0].message.content == text.choices[0].message.content
 
 
@@ -239,7 +239,7 @@ def test_crops_of_long_pictures(binary):
             for name in ("wide.png", "tall.png"):
                 answer = ask(context, question(data_url(name)))
                 beside = answer.usage.prompt_tokens - text - 3 * (9 + 6)
-                assert abs(beside - words) <= 4, (name, answer.usage, words)  # pieces join at the edges
+                assert abs(beside - words) <= 4, (name, answer.usage, words)  # tokens may join where texts meet
                 again = ask(context, question(data_url(name)))
                 assert again.choices[0].message.content == answer.choices[0].message.content
         server = Server(binary, model, "--hardware", "none", "--max-image-tokens", "9")

@@ -108,7 +108,7 @@ def talk(context, turns=5):
         reply = client.chat.completions.create(model=model, messages=messages, max_tokens=8, temperature=0)
         messages += [{"role": "assistant", "content": reply.choices[0].message.content or "."},
                      {"role": "user", "content": "And what came then?"}]
-        time.sleep(0.2)  # for events to be heard
+        time.sleep(0.2)  # until the events have arrived
 
 
 def test_random(binary):

@@ -94,7 +94,7 @@ def basic_load_counts_what_runs(s):
     long.start()
     wait_for_load(s, 1)
     long.join()
-    wait_for_load(s, 0)  # a client may have its answer a moment before the server has counted it
+    wait_for_load(s, 0)  # a client may have its answer slightly before the server counts it
 
 
 @case()

@@ -184,7 +184,7 @@ def main():
     parser.add_argument("--clients", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the hosts and their ranks end too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the hosts and their ranks end too
     begin = time.time()
     run = soak(args.binary, args.requests, [KINDS[i % len(KINDS)] for i in range(args.faults)], args.clients, args.seed)
     print(f"{run.summary()}; {time.time() - begin:.0f} s")

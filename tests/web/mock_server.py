@@ -202,7 +202,7 @@ def steps():
 
 class Handler(http.server.BaseHTTPRequestHandler):
     state = State()
-    bodies = []  # chat requests as they came, for the test to look at
+    bodies = []  # chat requests as received, for the test
     disconnects = 0  # streams that the page left early
     explored = []  # bodies of /quire/kv/explore
     max_model_len = 2048

@@ -138,7 +138,7 @@ class PageTest(unittest.TestCase):
         meta = self.page.eval("document.querySelector('.meta').textContent")
         for word in (" in", " out", "to first", "tok/s"):
             self.assertIn(word, meta)
-        if self.mock:  # its clock says so, whatever this browser's clock says
+        if self.mock:  # the mock's own clock gives fixed times
             self.assertIn("20.0 ms to first", meta)
             self.assertIn("80.0 tok/s", meta)
         self.page.eval("document.getElementById('show-tokens').click()")
@@ -259,7 +259,7 @@ class PageTest(unittest.TestCase):
         self.page.key("Enter", 13)
         self.page.wait("!document.getElementById('key-dialog').open")
         self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
-        self.page.open(f"{self.url}/?again#chat")  # the session remembers it
+        self.page.open(f"{self.url}/?again#chat")  # the session stores the key
         self.page.wait("document.getElementById('model-name').dataset.model")
         self.assertFalse(self.page.eval("document.getElementById('key-dialog').open"))
         self.assertIsNone(self.page.eval("localStorage.getItem('quire-api-key')"))
@@ -278,7 +278,7 @@ class PageTest(unittest.TestCase):
 
     def test_views_that_are_switched_off_are_asked_for_once(self):
         self.need_mock()
-        self.expects_errors = True  # the browser's own line about the one answer of 404
+        self.expects_errors = True  # the browser reports the one answer of 404 itself
         mock_server.Handler.has_views = False
         before = mock_server.Handler.num_views_asked
         self.open("?off#engine")
@@ -309,7 +309,7 @@ class PageTest(unittest.TestCase):
         self.open()
         self.ask("Tell me a story about a fox.")
         self.settled()
-        self.page.key("Tab", 9)  # wherever the page's order leads, one stop is an answer's token
+        self.page.key("Tab", 9)  # in the page's order, an answer's token is one of the stops
         for _ in range(40):
             if self.page.eval("document.activeElement.classList.contains('tok')"):
                 break
