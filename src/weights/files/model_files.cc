@@ -189,7 +189,7 @@ struct ModelFiles::State {
   std::optional<std::string> gguf;
   std::optional<std::string> mmproj;
   std::mutex mutex;                                // guards `mapping` and `bytes` of every file
-  std::map<std::string, File, std::less<>> files;  // the set of names is fixed once opened
+  std::map<std::string, File, std::less<>> files;  // only use_mmproj() changes the names
 };
 
 ModelFiles::ModelFiles(std::unique_ptr<State> state) : state_(std::move(state)) {}
