@@ -79,7 +79,7 @@ class GptqMatrix final : public QuantMatrix {
 
   GptqParts parts_;
   uint32_t zero_step_;
-  // Of each input in the order by groups; empty if that is the order of inputs.
+  // The place of each input in the order by groups; empty if that is the order of inputs.
   std::vector<int32_t> place_;
 };
 
