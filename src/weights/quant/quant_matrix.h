@@ -50,8 +50,7 @@ class QuantMatrix {
   int64_t columns() const { return shape_.columns; }
   // If spec().has_column_order, column j of what read_rows() writes is input order[j].
   std::span<const int32_t> column_order() const { return column_order_; }
-  // Returns the kind of activations that the checkpoint was made for. The function below it returns
-  // the fixed scale of static ones.
+  // Returns the kind of activations that the checkpoint was made for.
   QuantActivations activations() const { return activations_; }
   // Returns all tensors of the module: those that are read, and those that are not needed here.
   std::span<const RawTensor* const> tensors() const { return tensors_; }
